@@ -1,5 +1,10 @@
 //! Instruction set (ISA): detected once; `HEARTH_ISA` names another.
 
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+use crate::lanes::Neon;
+#[cfg(target_arch = "x86_64")]
+use crate::lanes::{Avx2, Avx512, Avx512Bf16};
+use crate::lanes::{Kernel, Plain, Token};
 use std::sync::OnceLock;
 
 /// Environment variable that names the instruction set to use.
@@ -9,65 +14,65 @@ const VARIABLE: &str = "HEARTH_ISA";
 ///
 /// A value exists only for detected instructions, so holding one makes it sound to use them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Isa {
-    level: Level,
-    /// AVX512_BF16, in addition to the level.
-    bf16: bool,
-}
+pub struct Isa(Set);
 
-/// A family of vector instructions, in order of preference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// No vector instructions: scalar code, the specification of all others.
-    Scalar,
-    /// x86-64: AVX2, FMA and F16C.
-    Avx2,
-    /// x86-64: AVX-512 F, BW, DQ, VL and VNNI, in addition to [`Level::Avx2`].
-    Avx512,
-    /// ARM64: NEON, which every ARM64 CPU has.
-    Neon,
-    /// ARM64: NEON with dot products (`sdot`).
-    NeonDot,
-}
-
-impl Level {
-    /// Every level.
-    const ALL: [Level; 5] = [Level::Scalar, Level::Avx2, Level::Avx512, Level::Neon, Level::NeonDot];
-
-    /// Whether this machine supports the level.
-    fn is_available(self) -> bool {
-        match self {
-            Level::Scalar => true,
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => {
-                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
-            }
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => {
-                Level::Avx2.is_available()
-                    && is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512bw")
-                    && is_x86_feature_detected!("avx512dq")
-                    && is_x86_feature_detected!("avx512vl")
-                    && is_x86_feature_detected!("avx512vnni")
-            }
-            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            Level::Neon => true,
-            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            Level::NeonDot => std::arch::is_aarch64_feature_detected!("dotprod"),
-            #[allow(unreachable_patterns)] // Depends on the target.
-            _ => false,
+/// Defines the instruction sets, in order of preference: the target that has it, the token, its
+/// name in `HEARTH_ISA` (features joined by `+`), and its name in the user interface.
+macro_rules! sets {
+    ($d:tt $($(#[$cfg:meta])? $set:ident($token:ty) $name:literal $label:literal)+) => {
+        /// An instruction set, with the proof that the CPU has it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Set {
+            $($(#[$cfg])? $set($token),)+
         }
-    }
-}
 
-/// Whether this machine supports AVX512_BF16 and [`Level::Avx512`].
-fn bf16_is_available() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return Level::Avx512.is_available() && is_x86_feature_detected!("avx512bf16");
-    #[cfg(not(target_arch = "x86_64"))]
-    return false;
+        /// Evaluates an expression with the token of an [`Isa`].
+        macro_rules! on_set {
+            ($d isa:expr, $d token:ident => $d value:expr) => {
+                match $d isa.set() {
+                    $($(#[$cfg])? $crate::isa::Set::$set($d token) => $d value,)+
+                }
+            };
+        }
+
+        impl Isa {
+            /// All instruction sets that this machine supports, `scalar` first.
+            pub fn available() -> Vec<Self> {
+                let mut all = Vec::new();
+                $($(#[$cfg])? all.extend(<$token>::detect().map(|token| Self(Set::$set(token))));)+
+                all
+            }
+
+            /// Its name in `HEARTH_ISA`: a set of features, joined by `+`.
+            pub fn name(self) -> &'static str {
+                match self.0 {
+                    $($(#[$cfg])? Set::$set(_) => $name,)+
+                }
+            }
+
+            /// Its name in the user interface.
+            pub fn label(self) -> &'static str {
+                match self.0 {
+                    $($(#[$cfg])? Set::$set(_) => $label,)+
+                }
+            }
+        }
+    };
 }
+sets! {
+    $ Scalar(Plain) "scalar" "scalar"
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2) "avx2" "AVX2"
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512) "avx512" "AVX-512 VNNI"
+    #[cfg(target_arch = "x86_64")]
+    Avx512Bf16(Avx512Bf16) "avx512+bf16" "AVX-512 VNNI"
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    Neon(Neon<false>) "neon" "NEON"
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    NeonDot(Neon<true>) "neon+dot" "NEON with dot products"
+}
+pub(crate) use on_set;
 
 /// `HEARTH_ISA` names an instruction set that cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -86,7 +91,7 @@ impl Isa {
         *BEST.get_or_init(|| {
             let best = || Self::available().into_iter().max();
             let requested = Self::requested().ok().flatten();
-            requested.or_else(best).unwrap_or(Isa::of(Level::Scalar))
+            requested.or_else(best).unwrap_or(Isa(Set::Scalar(Plain)))
         })
     }
 
@@ -112,55 +117,33 @@ impl Isa {
         })
     }
 
-    /// Its name in `HEARTH_ISA`: a set of features, joined by `+`.
-    pub fn name(self) -> &'static str {
-        match (self.level, self.bf16) {
-            (Level::Scalar, _) => "scalar",
-            (Level::Avx2, _) => "avx2",
-            (Level::Avx512, false) => "avx512",
-            (Level::Avx512, true) => "avx512+bf16",
-            (Level::Neon, _) => "neon",
-            (Level::NeonDot, _) => "neon+dot",
+    /// Its token.
+    #[inline(always)]
+    pub(crate) fn set(self) -> Set {
+        self.0
+    }
+
+    /// The token of AVX512_BF16, if it is included.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn bf16(self) -> Option<Avx512Bf16> {
+        match self.0 {
+            Set::Avx512Bf16(token) => Some(token),
+            _ => None,
         }
-    }
-
-    /// Its name in the user interface.
-    pub fn label(self) -> &'static str {
-        match self.level {
-            Level::Scalar => "scalar",
-            Level::Avx2 => "AVX2",
-            Level::Avx512 => "AVX-512 VNNI",
-            Level::Neon => "NEON",
-            Level::NeonDot => "NEON with dot products",
-        }
-    }
-
-    /// All instruction sets that this machine supports, [`Level::Scalar`] first.
-    pub fn available() -> Vec<Self> {
-        let levels = Level::ALL.into_iter().filter(|level| level.is_available());
-        let mut all: Vec<Isa> = levels.map(Isa::of).collect();
-        if bf16_is_available() {
-            all.push(Isa {
-                level: Level::Avx512,
-                bf16: true,
-            });
-        }
-        all
-    }
-
-    /// A level without AVX512_BF16.
-    fn of(level: Level) -> Self {
-        Self { level, bf16: false }
-    }
-
-    /// The level.
-    pub fn level(self) -> Level {
-        self.level
     }
 
     /// Whether AVX512_BF16 is included.
-    pub fn multiplies_bf16(self) -> bool {
-        self.bf16
+    pub(crate) fn multiplies_bf16(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self.bf16().is_some();
+        #[cfg(not(target_arch = "x86_64"))]
+        return false;
+    }
+
+    /// Runs a kernel with this instruction set.
+    #[inline]
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        on_set!(self, token => token.kernel(kernel))
     }
 }
 
@@ -173,7 +156,7 @@ mod tests {
     fn requested_isa_is_used() {
         let (best, requested) = (Isa::best(), Isa::requested().expect("it is available"));
         match requested {
-            None => assert!(best.level() >= Level::Neon || !cfg!(target_arch = "aarch64")),
+            None => assert!(best.name() != "scalar" || !cfg!(target_arch = "aarch64")),
             Some(requested) => assert_eq!(best, requested),
         }
     }

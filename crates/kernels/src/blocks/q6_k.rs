@@ -84,7 +84,7 @@ impl SimdBlock for Q6K {
 
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self) -> (S::Floats, Option<S::Floats>) {
-        (s.mul(s.splat_f16(chunk.d.bits()), s.widen_i8(chunk.scales)), None)
+        (s.mul(s.splat_f16(chunk.d.bits()), s.load_bytes(&chunk.scales)), None)
     }
 
     #[inline(always)]

@@ -4,133 +4,128 @@ use super::factor::{Bf16Pair, Factor};
 use super::microkernel::Panels;
 use super::output::OutputTile;
 use super::{MR, NR};
-use crate::lanes::{Avx512, WIDTH};
+use crate::lanes::{Avx512Bf16, Token, WIDTH, avx512_bf16, cast, load, store};
 use std::arch::x86_64::*;
 
 /// [`super::microkernel::microkernel`] of bf16 pairs.
 ///
 /// # Safety
-/// See there; the CPU has AVX512_BF16 and the instructions of [`Avx512`], and `E` is a pair.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c")]
-pub(super) unsafe fn microkernel<E: Factor>(panels: &Panels<E>, tile: &OutputTile) {
-    // SAFETY: guaranteed by the caller.
+/// See there.
+pub(super) unsafe fn microkernel<E: Factor>(token: Avx512Bf16, panels: &Panels<E>, tile: &OutputTile) {
+    // SAFETY: the token proves the instructions; the rest is guaranteed by the caller.
     unsafe {
         match tile.width() > WIDTH {
-            true => accumulate::<E, 2>(panels, tile),
-            false => accumulate::<E, 1>(panels, tile),
+            true => accumulate::<E, 2>(token, panels, tile),
+            false => accumulate::<E, 1>(token, panels, tile),
         }
     }
-}
-
-/// Computes `C` vectors of columns.
-///
-/// # Safety
-/// See [`microkernel`].
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c")]
-unsafe fn accumulate<E: Factor, const C: usize>(panels: &Panels<E>, tile: &OutputTile) {
-    tile.prefetch();
-    let mut sums = [[_mm512_setzero_ps(); C]; MR];
-    for (lhs, rhs) in panels {
-        let (lhs, rhs) = (bytemuck::cast_slice::<E, i32>(lhs), bytemuck::cast_slice::<E, i32>(rhs));
-        for (lhs, rhs) in lhs.as_chunks::<MR>().0.iter().zip(rhs.as_chunks::<NR>().0) {
-            // SAFETY: 32 pairs are two vectors, and a vector of pairs is one of bf16.
-            let right: [__m512bh; C] = std::array::from_fn(|c| unsafe {
-                std::mem::transmute(_mm512_loadu_si512(rhs.as_ptr().add(c * WIDTH).cast()))
-            });
-            for r in 0..MR {
-                // SAFETY: as above.
-                let left: __m512bh = unsafe { std::mem::transmute(_mm512_set1_epi32(lhs[r])) };
-                for c in 0..C {
-                    sums[r][c] = _mm512_dpbf16_ps(sums[r][c], left, right[c]);
-                }
-            }
-        }
-    }
-    for (r, sums) in sums.iter().enumerate() {
-        for (c, sum) in sums.iter().enumerate() {
-            // SAFETY: guaranteed by the caller.
-            unsafe { tile.write(Avx512::new(), r, c, *sum) };
-        }
-    }
-}
-
-/// Rounds two vectors to bf16 and interleaves them into pairs.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c")]
-fn pairs(first: __m512, second: __m512) -> __m512i {
-    const INTERLEAVED: [i16; 2 * WIDTH] = {
-        let mut interleaved = [0; 2 * WIDTH];
-        let mut at = 0;
-        while at < 2 * WIDTH {
-            interleaved[at] = (at / 2 + at % 2 * WIDTH) as i16;
-            at += 1;
-        }
-        interleaved
-    };
-    // SAFETY: all are 64 bytes of plain data.
-    let (both, interleaved) = unsafe {
-        (
-            std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(second, first)),
-            _mm512_loadu_si512(INTERLEAVED.as_ptr().cast()),
-        )
-    };
-    _mm512_permutexvar_epi16(interleaved, both)
 }
 
 /// [`super::factor::interleave`] of bf16 pairs.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c")]
-pub(super) fn interleave<const N: usize>(rows: &[[f32; N]], column: usize, out: &mut [Bf16Pair]) {
-    for (rows, out) in rows.as_chunks::<2>().0.iter().zip(out.as_chunks_mut::<NR>().0) {
-        let [first, second] = rows.each_ref().map(|row| row.as_chunks::<WIDTH>().0);
-        let out = out[column..].as_chunks_mut::<WIDTH>().0;
-        for ((first, second), out) in first.iter().zip(second).zip(out) {
-            // SAFETY: each has sixteen floats or pairs.
-            unsafe {
-                let interleaved = pairs(_mm512_loadu_ps(first.as_ptr()), _mm512_loadu_ps(second.as_ptr()));
-                _mm512_storeu_si512(out.as_mut_ptr().cast(), interleaved);
+pub(super) fn interleave<const N: usize>(_: Avx512Bf16, rows: &[[f32; N]], column: usize, out: &mut [Bf16Pair]) {
+    // SAFETY: the token proves the instructions.
+    unsafe { interleave_enabled(rows, column, out) }
+}
+
+/// [`super::view::transpose`] of bf16 pairs: twelve rows, sixteen pairs of each at a time.
+pub(super) fn transpose(_: Avx512Bf16, rows: &[&[f32]; MR], out: &mut [Bf16Pair]) {
+    // SAFETY: the token proves the instructions.
+    unsafe { transpose_enabled(rows, out) }
+}
+
+avx512_bf16! {
+    /// Computes `C` vectors of columns.
+    ///
+    /// # Safety
+    /// See [`microkernel`].
+    unsafe fn accumulate<E: Factor, const C: usize>(token: Avx512Bf16, panels: &Panels<E>, tile: &OutputTile) {
+        tile.prefetch();
+        let mut sums = [[_mm512_setzero_ps(); C]; MR];
+        for (lhs, rhs) in panels {
+            let (lhs, rhs) = (bytemuck::cast_slice::<E, i32>(lhs), bytemuck::cast_slice::<E, i32>(rhs));
+            for (lhs, rhs) in lhs.as_chunks::<MR>().0.iter().zip(rhs.as_chunks::<NR>().0) {
+                let vectors = rhs.as_chunks::<WIDTH>().0;
+                let right: [__m512bh; C] = std::array::from_fn(|c| load(&vectors[c]));
+                for r in 0..MR {
+                    let left = cast::<__m512i, __m512bh>(_mm512_set1_epi32(lhs[r]));
+                    for c in 0..C {
+                        sums[r][c] = _mm512_dpbf16_ps(sums[r][c], left, right[c]);
+                    }
+                }
+            }
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            for (c, sum) in sums.iter().enumerate() {
+                // SAFETY: guaranteed by the caller.
+                unsafe { tile.write(token.lanes(), r, c, *sum) };
             }
         }
     }
 }
 
-/// [`super::view::transpose`] of bf16 pairs: twelve rows, sixteen pairs of each at a time.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c")]
-pub(super) fn transpose(rows: &[&[f32]; MR], out: &mut [Bf16Pair]) {
-    for (at, out) in out.chunks_mut(WIDTH * MR).enumerate() {
-        let half = |row: &[f32], first: usize| {
-            let left = row.len().saturating_sub(first).min(WIDTH);
-            // SAFETY: only lanes within the row are read.
-            unsafe { _mm512_maskz_loadu_ps(((1_u32 << left) - 1) as __mmask16, row.as_ptr().wrapping_add(first)) }
+avx512_bf16! {
+    /// Rounds two vectors to bf16 and interleaves them into pairs.
+    #[inline]
+    fn pairs(first: __m512, second: __m512) -> __m512i {
+        const INTERLEAVED: [i16; 2 * WIDTH] = {
+            let mut interleaved = [0; 2 * WIDTH];
+            let mut at = 0;
+            while at < 2 * WIDTH {
+                interleaved[at] = (at / 2 + at % 2 * WIDTH) as i16;
+                at += 1;
+            }
+            interleaved
         };
-        let steps = out.len() / MR;
-        for (rows, column) in rows.as_chunks::<4>().0.iter().zip((0..MR).step_by(4)) {
-            let [a, b, c, d] = rows.map(|row| {
-                let first = at * 2 * WIDTH;
-                let both = _mm512_cvtne2ps_pbh(half(row, first + WIDTH), half(row, first));
-                // SAFETY: both are 64 bytes of plain data.
-                unsafe { std::mem::transmute::<__m512bh, __m512i>(both) }
-            });
-            let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
-            let (ab_high, cd_high) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
-            // Vector `i` has step `i` of each four.
-            let transposed = [
-                _mm512_unpacklo_epi64(ab, cd),
-                _mm512_unpackhi_epi64(ab, cd),
-                _mm512_unpacklo_epi64(ab_high, cd_high),
-                _mm512_unpackhi_epi64(ab_high, cd_high),
-            ];
-            for (i, transposed) in transposed.into_iter().enumerate() {
-                let fours = [
-                    _mm512_castsi512_si128(transposed),
-                    _mm512_extracti32x4_epi32::<1>(transposed),
-                    _mm512_extracti32x4_epi32::<2>(transposed),
-                    _mm512_extracti32x4_epi32::<3>(transposed),
+        let both = cast::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(second, first));
+        _mm512_permutexvar_epi16(load(&INTERLEAVED), both)
+    }
+}
+
+avx512_bf16! {
+    fn interleave_enabled<const N: usize>(rows: &[[f32; N]], column: usize, out: &mut [Bf16Pair]) {
+        for (rows, out) in rows.as_chunks::<2>().0.iter().zip(out.as_chunks_mut::<NR>().0) {
+            let [first, second] = rows.each_ref().map(|row| row.as_chunks::<WIDTH>().0);
+            let out = out[column..].as_chunks_mut::<WIDTH>().0;
+            for ((first, second), out) in first.iter().zip(second).zip(out) {
+                store(pairs(load(first), load(second)), out);
+            }
+        }
+    }
+}
+
+avx512_bf16! {
+    fn transpose_enabled(rows: &[&[f32]; MR], out: &mut [Bf16Pair]) {
+        for (at, out) in out.chunks_mut(WIDTH * MR).enumerate() {
+            let half = |row: &[f32], first: usize| {
+                let left = row.len().saturating_sub(first).min(WIDTH);
+                // SAFETY: only lanes within the row are read.
+                unsafe { _mm512_maskz_loadu_ps(((1_u32 << left) - 1) as __mmask16, row.as_ptr().wrapping_add(first)) }
+            };
+            let steps = out.len() / MR;
+            for (rows, column) in rows.as_chunks::<4>().0.iter().zip((0..MR).step_by(4)) {
+                let [a, b, c, d] = rows.map(|row| {
+                    let first = at * 2 * WIDTH;
+                    cast::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(half(row, first + WIDTH), half(row, first)))
+                });
+                let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
+                let (ab_high, cd_high) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
+                // Vector `i` has step `i` of each four.
+                let transposed = [
+                    _mm512_unpacklo_epi64(ab, cd),
+                    _mm512_unpackhi_epi64(ab, cd),
+                    _mm512_unpacklo_epi64(ab_high, cd_high),
+                    _mm512_unpackhi_epi64(ab_high, cd_high),
                 ];
-                for (step, four) in (i..steps).step_by(4).zip(fours) {
-                    let out = &mut out[step * MR + column..][..4];
-                    // SAFETY: four pairs fill the vector.
-                    unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), four) };
+                for (i, transposed) in transposed.into_iter().enumerate() {
+                    let fours = [
+                        _mm512_castsi512_si128(transposed),
+                        _mm512_extracti32x4_epi32::<1>(transposed),
+                        _mm512_extracti32x4_epi32::<2>(transposed),
+                        _mm512_extracti32x4_epi32::<3>(transposed),
+                    ];
+                    for (step, four) in (i..steps).step_by(4).zip(fours) {
+                        store(four, &mut out[step * MR..].as_chunks_mut::<4>().0[column / 4]);
+                    }
                 }
             }
         }

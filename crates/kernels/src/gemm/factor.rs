@@ -100,9 +100,8 @@ impl Factor for Bf16Pair {
 /// Packs `[DEPTH * steps][N]` elements into columns `column..column + N` of a panel `[steps][NR]`.
 pub(crate) fn interleave<E: Factor, const N: usize>(isa: Isa, rows: &[[f32; N]], column: usize, out: &mut [E]) {
     #[cfg(target_arch = "x86_64")]
-    if E::IS_PAIR && isa.multiplies_bf16() {
-        // SAFETY: `multiplies_bf16` is true only if AVX512_BF16 was detected.
-        return unsafe { super::avx512_bf16::interleave(rows, column, bytemuck::cast_slice_mut(out)) };
+    if let (true, Some(token)) = (E::IS_PAIR, isa.bf16()) {
+        return super::avx512_bf16::interleave(token, rows, column, bytemuck::cast_slice_mut(out));
     }
     interleave_on_any(isa, rows, column, out);
 }

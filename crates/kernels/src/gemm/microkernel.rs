@@ -82,10 +82,9 @@ pub(crate) fn add_products<L: Lanes, E: Factor, const R: usize, const C: usize>(
 /// No other live reference to the target may overlap the tile.
 pub(super) unsafe fn microkernel<E: Factor>(isa: Isa, panels: &Panels<E>, tile: &OutputTile) {
     #[cfg(target_arch = "x86_64")]
-    if E::IS_PAIR && isa.multiplies_bf16() {
-        // SAFETY: an `Isa` exists only for instructions detected on this machine; the tile is
-        // exclusive, as the caller guarantees.
-        return unsafe { super::avx512_bf16::microkernel(panels, tile) };
+    if let (true, Some(token)) = (E::IS_PAIR, isa.bf16()) {
+        // SAFETY: guaranteed by the caller.
+        return unsafe { super::avx512_bf16::microkernel(token, panels, tile) };
     }
     on_any(isa, panels, tile);
 }

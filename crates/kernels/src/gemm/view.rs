@@ -158,9 +158,8 @@ const STEPS: usize = 64;
 fn transpose<E: Factor>(rows: &[&[f32]; MR], out: &mut [E]) {
     let isa = Isa::best();
     #[cfg(target_arch = "x86_64")]
-    if E::IS_PAIR && isa.multiplies_bf16() {
-        // SAFETY: `multiplies_bf16` is true only if AVX512_BF16 was detected.
-        return unsafe { super::avx512_bf16::transpose(rows, bytemuck::cast_slice_mut(out)) };
+    if let (true, Some(token)) = (E::IS_PAIR, isa.bf16()) {
+        return super::avx512_bf16::transpose(token, rows, bytemuck::cast_slice_mut(out));
     }
     transpose_on_any(isa, rows, out);
 }

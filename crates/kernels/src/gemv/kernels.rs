@@ -3,11 +3,11 @@
 use bytemuck::Zeroable;
 
 use super::activations::{self, ActivationChunk, Activations};
+use super::element::Element;
 use super::scalar;
-use super::simd::{Kernel, Simd};
-use super::simd_block::{SimdBlock, SimdFloat};
+use super::simd_block::SimdBlock;
 use crate::blocks::{Block, CHUNK, Float, GROUP, HALF_GROUP, Quant, with_format};
-use crate::lanes::prefetch;
+use crate::lanes::{Kernel, Lanes, Simd, prefetch};
 
 /// Matrix-vector product of rows, `stride` bytes apart, with one row of activations.
 pub(super) struct Gemv<'a> {
@@ -126,7 +126,7 @@ impl<S: Simd> Sums<S> {
             None => Some(s.mul(scale, s.splat(-zero_point))),
         };
         if let Some(offset) = offset {
-            self.offsets = s.mul_add(offset, s.floats(&x.half_sums), self.offsets);
+            self.offsets = s.mul_add(offset, s.load(&x.half_sums), self.offsets);
         }
         let scale = s.mul(scale, s.floats_twice(&x.scales));
         // Unrolled by hand, so that each pair's shifts are constants.
@@ -168,7 +168,7 @@ const PREFETCH_BYTES: usize = 4096;
 
 /// Dot product of one row of unquantised weights with activations in f32.
 #[inline(always)]
-fn dot_floats<S: Simd, F: SimdFloat>(s: S, row: &[F], x: &[f32]) -> f32 {
+fn dot_floats<S: Lanes, F: Element + Float>(s: S, row: &[F], x: &[f32]) -> f32 {
     // Four dependency chains hide the latency.
     let mut sums = [s.splat(0.0); 4];
     let (row, row_rest) = row.as_chunks::<16>();
@@ -180,11 +180,11 @@ fn dot_floats<S: Simd, F: SimdFloat>(s: S, row: &[F], x: &[f32]) -> f32 {
         prefetch(&row[0], PREFETCH_BYTES / size_of::<F>());
         prefetch(&row[2], PREFETCH_BYTES / size_of::<F>());
         for i in 0..4 {
-            sums[i] = s.mul_add(F::load(s, &row[i]), s.floats(&x[i]), sums[i]);
+            sums[i] = s.mul_add(F::load(s, &row[i]), s.load(&x[i]), sums[i]);
         }
     }
     for (row, x) in row.iter().zip(x) {
-        sums[0] = s.mul_add(F::load(s, row), s.floats(x), sums[0]);
+        sums[0] = s.mul_add(F::load(s, row), s.load(x), sums[0]);
     }
     let rest: f32 = row_rest.iter().zip(x_rest).map(|(w, x)| Float::to_f32(*w) * x).sum();
     s.sum(s.add(s.add(sums[0], sums[1]), s.add(sums[2], sums[3]))) + rest
@@ -215,7 +215,7 @@ impl Kernel for Dequantize<'_> {
 
 /// Widens a row of unquantised weights.
 #[inline(always)]
-fn expand_floats<S: Simd, F: SimdFloat>(s: S, row: &[F], out: &mut [f32]) {
+fn expand_floats<S: Lanes, F: Element + Float>(s: S, row: &[F], out: &mut [f32]) {
     let (row, row_rest) = row.as_chunks::<16>();
     let (out, out_rest) = out.as_chunks_mut::<16>();
     for (row, out) in row.iter().zip(out) {
@@ -269,11 +269,11 @@ fn expand_pair<S: Simd, B: SimdBlock>(
     offsets: &[f32; 16],
     out: &mut [[f32; HALF_GROUP]; 4],
 ) {
-    let codes: [[u8; 16]; 4] = bytemuck::cast(s.store_bytes(B::codes(s, chunk, pair)));
+    let codes: [[u8; 16]; 4] = bytemuck::cast(s.to_array(B::codes(s, chunk, pair)));
     for quarter in 0..4 {
         let codes = codes[quarter];
         let value = if B::SIGNED {
-            s.widen_i8(bytemuck::cast(codes))
+            s.load_bytes(&bytemuck::cast(codes))
         } else {
             s.add(s.widen_u8(codes), s.splat(-f32::from(B::ZERO_POINT)))
         };
@@ -319,11 +319,11 @@ fn quantize_chunk<S: Simd>(s: S, x: &[f32; CHUNK], chunk: &mut ActivationChunk) 
     let x: &[[[f32; HALF_GROUP]; 2]; 8] = bytemuck::cast_ref(x);
     let values: &mut [[[i8; HALF_GROUP]; 2]; 8] = bytemuck::cast_mut(&mut chunk.values);
     for (g, (x, values)) in x.iter().zip(values).enumerate() {
-        let (low, high) = (s.floats(&x[0]), s.floats(&x[1]));
+        let (low, high) = (s.load(&x[0]), s.load(&x[1]));
         let (scale, inverse) = activations::scale_of(s.magnitude(low, high));
         let inverse = s.splat(inverse);
-        let low = s.round(s.mul(low, inverse), &mut values[0]);
-        let high = s.round(s.mul(high, inverse), &mut values[1]);
+        let low = s.round_to_bytes(s.mul(low, inverse), &mut values[0]);
+        let high = s.round_to_bytes(s.mul(high, inverse), &mut values[1]);
         let half_sums = [scale * low as f32, scale * high as f32];
         chunk.scales[g] = scale;
         chunk.sums[g] = half_sums[0] + half_sums[1];

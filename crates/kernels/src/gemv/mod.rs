@@ -1,25 +1,17 @@
 //! GEMV over stored rows: supports every format on every machine.
 //!
 //! The scalar form of each kernel is the specification. The SIMD form is written once, generic over
-//! [`simd::Simd`]; each instruction set implements it in a file of its own, and [`Isa`] selects
-//! one.
+//! [`Simd`].
 
 mod activations;
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
+mod element;
 mod kernels;
-#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-mod neon;
 mod scalar;
-mod simd;
 mod simd_block;
 
+pub(crate) use crate::lanes::Simd;
 pub use activations::{ActivationChunk, Activations};
-#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-pub(crate) use neon::widen_f16;
-pub(crate) use simd::Simd;
+pub(crate) use element::Element;
 pub(crate) use simd_block::{SimdBlock, negate};
 
 use crate::blocks::{BlockError, Quant};

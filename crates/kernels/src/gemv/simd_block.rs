@@ -2,8 +2,8 @@
 
 use bytemuck::Pod;
 
-use super::simd::Simd;
-use crate::blocks::{Bf16, Block, F32, Float, Fp16};
+use crate::blocks::Block;
+use crate::lanes::Simd;
 
 /// SIMD variant of a format. Codes are unpacked as stored (or looked up in the codebook), without
 /// subtracting [`SimdBlock::ZERO_POINT`].
@@ -29,31 +29,4 @@ pub(crate) trait SimdBlock: Block {
 #[inline(always)]
 pub(crate) fn negate<S: Simd>(s: S, x: S::Floats) -> S::Floats {
     s.mul(x, s.splat(-1.0))
-}
-
-/// SIMD loading of unquantised weights.
-pub(crate) trait SimdFloat: Float {
-    /// Loads 16 weights as f32; must be marked `#[inline(always)]`.
-    fn load<S: Simd>(s: S, weights: &[Self; 16]) -> S::Floats;
-}
-
-impl SimdFloat for F32 {
-    #[inline(always)]
-    fn load<S: Simd>(s: S, weights: &[Self; 16]) -> S::Floats {
-        s.stored_floats(bytemuck::cast_ref(weights))
-    }
-}
-
-impl SimdFloat for Fp16 {
-    #[inline(always)]
-    fn load<S: Simd>(s: S, weights: &[Self; 16]) -> S::Floats {
-        s.widen_f16(bytemuck::cast_ref(weights))
-    }
-}
-
-impl SimdFloat for Bf16 {
-    #[inline(always)]
-    fn load<S: Simd>(s: S, weights: &[Self; 16]) -> S::Floats {
-        s.widen_bf16(bytemuck::cast_ref(weights))
-    }
 }

@@ -1,27 +1,18 @@
-//! [`Lanes`] on AVX2 with FMA: a vector is two registers.
-#![expect(
-    clippy::undocumented_unsafe_blocks,
-    reason = "one reason for all: `Avx2` exists only if the CPU has the instructions, and references are valid to read \
-        and write"
-)]
+//! AVX2 with FMA and F16C: a vector is two registers.
 
-use super::{Lanes, WIDTH, sum_order};
+use super::register::{load, store};
+use super::token::{methods, token};
+use super::{Lanes, Simd, WIDTH, sum_order};
 use std::arch::x86_64::*;
 
 /// Proof that the CPU has AVX2, FMA and F16C.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Avx2(());
 
-impl Avx2 {
-    /// Call only with the instructions enabled.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    pub(crate) fn new() -> Self {
-        Self(())
-    }
-}
+token!($ Avx2: Avx2, avx2, is_x86_feature_detected!, "avx2" "fma" "f16c");
 
 type Floats = [__m256; 2];
+type Words = [__m256i; 2];
 
 #[inline(always)]
 fn each<T: Copy, U>(a: [T; 2], f: impl Fn(T) -> U) -> [U; 2] {
@@ -33,187 +24,133 @@ fn pairs<T: Copy, U>(a: [T; 2], b: [T; 2], f: impl Fn(T, T) -> U) -> [U; 2] {
     [f(a[0], b[0]), f(a[1], b[1])]
 }
 
-/// The halves of 16 values.
-#[inline(always)]
-fn halves<T>(x: &[T; WIDTH]) -> [*const T; 2] {
-    [x.as_ptr(), x[8..].as_ptr()]
-}
-
 impl Lanes for Avx2 {
     type Floats = Floats;
-    type Sums = [__m256i; 2];
-    type Pairs = [__m256i; 2];
+    type Sums = Words;
+    type Pairs = Words;
 
     const REGISTERS: usize = 8;
     const SUM_ORDER: [usize; WIDTH] = sum_order([8, 1, 2, 4]);
 
-    #[inline(always)]
-    fn splat(self, x: f32) -> Floats {
-        unsafe { [_mm256_set1_ps(x); 2] }
-    }
-
-    #[inline(always)]
-    fn load(self, x: &[f32; WIDTH]) -> Floats {
-        each(halves(x), |x| unsafe { _mm256_loadu_ps(x) })
-    }
-
-    #[inline(always)]
-    fn store(self, x: Floats, out: &mut [f32; WIDTH]) {
-        unsafe {
-            _mm256_storeu_ps(out.as_mut_ptr(), x[0]);
-            _mm256_storeu_ps(out[8..].as_mut_ptr(), x[1]);
+    methods! { avx2;
+        fn splat(x: f32) -> Floats {
+            [_mm256_set1_ps(x); 2]
         }
-    }
 
-    #[inline(always)]
-    fn load_half(self, x: &[u16; WIDTH]) -> Floats {
-        each(halves(x), |x| unsafe { _mm256_cvtph_ps(_mm_loadu_si128(x.cast())) })
-    }
-
-    #[inline(always)]
-    fn load_bf16(self, x: &[u16; WIDTH]) -> Floats {
-        each(halves(x), |x| unsafe {
-            let words = _mm256_cvtepu16_epi32(_mm_loadu_si128(x.cast()));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(words))
-        })
-    }
-
-    #[inline(always)]
-    fn store_half(self, x: Floats, out: &mut [u16; WIDTH]) {
-        unsafe {
-            let halves = each(x, |x| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x));
-            _mm_storeu_si128(out.as_mut_ptr().cast(), halves[0]);
-            _mm_storeu_si128(out[8..].as_mut_ptr().cast(), halves[1]);
+        fn load(x: &[f32; WIDTH]) -> Floats {
+            load(x)
         }
-    }
 
-    #[inline(always)]
-    fn load_bytes(self, x: &[i8; WIDTH]) -> Floats {
-        let [a, b] = halves(x);
-        unsafe {
-            let (a, b) = (_mm_loadl_epi64(a.cast()), _mm_loadl_epi64(b.cast()));
-            let (a, b) = (_mm256_cvtepi8_epi32(a), _mm256_cvtepi8_epi32(b));
-            [_mm256_cvtepi32_ps(a), _mm256_cvtepi32_ps(b)]
+        fn store(x: Floats, out: &mut [f32; WIDTH]) {
+            store(x, out);
         }
-    }
 
-    #[inline(always)]
-    fn store_bytes(self, x: Floats, out: &mut [i8; WIDTH]) {
-        unsafe {
-            let (a, b) = (_mm256_cvtps_epi32(x[0]), _mm256_cvtps_epi32(x[1]));
-            let a = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a));
-            let b = _mm_packs_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256::<1>(b));
-            _mm_storeu_si128(out.as_mut_ptr().cast(), _mm_packs_epi16(a, b));
+        fn load_half(x: &[u16; WIDTH]) -> Floats {
+            each(load(x), |x| _mm256_cvtph_ps(x))
         }
-    }
 
-    #[inline(always)]
-    fn store_shorts(self, x: Floats, out: &mut [i16; WIDTH]) {
-        unsafe {
+        fn load_bf16(x: &[u16; WIDTH]) -> Floats {
+            each(load(x), |x| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(x))))
+        }
+
+        fn store_half(x: Floats, out: &mut [u16; WIDTH]) {
+            store(each(x, |x| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x)), out);
+        }
+
+        fn load_bytes(x: &[i8; WIDTH]) -> Floats {
+            let x = load(x);
+            let halves = [x, _mm_unpackhi_epi64(x, x)];
+            each(halves, |x| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)))
+        }
+
+        fn store_bytes(x: Floats, out: &mut [i8; WIDTH]) {
+            let [a, b] = each(x, |x| {
+                let x = _mm256_cvtps_epi32(x);
+                _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x))
+            });
+            store(_mm_packs_epi16(a, b), out);
+        }
+
+        fn store_shorts(x: Floats, out: &mut [i16; WIDTH]) {
             let [a, b] = each(x, |x| _mm256_cvtps_epi32(x));
             // Packing interleaves the quarters.
-            let shorts = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(a, b));
-            _mm256_storeu_si256(out.as_mut_ptr().cast(), shorts);
+            store(_mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(a, b)), out);
         }
-    }
 
-    #[inline(always)]
-    fn load_pairs(self, x: &[[i8; 2]; WIDTH]) -> [__m256i; 2] {
-        each(halves(x), |x| unsafe {
-            _mm256_cvtepi8_epi16(_mm_loadu_si128(x.cast()))
-        })
-    }
+        fn load_pairs(x: &[[i8; 2]; WIDTH]) -> Words {
+            each(load(x), |x| _mm256_cvtepi8_epi16(x))
+        }
 
-    #[inline(always)]
-    fn splat_pair(self, x: [i16; 2]) -> [__m256i; 2] {
-        unsafe { [_mm256_set1_epi32(bytemuck::cast(x)); 2] }
-    }
+        fn splat_pair(x: [i16; 2]) -> Words {
+            [_mm256_set1_epi32(bytemuck::cast(x)); 2]
+        }
 
-    #[inline(always)]
-    fn no_sums(self) -> [__m256i; 2] {
-        unsafe { [_mm256_setzero_si256(); 2] }
-    }
+        fn no_sums() -> Words {
+            [_mm256_setzero_si256(); 2]
+        }
 
-    #[inline(always)]
-    fn mul_pairs_add(self, a: [__m256i; 2], b: [__m256i; 2], c: [__m256i; 2]) -> [__m256i; 2] {
-        let products = pairs(a, b, |a, b| unsafe { _mm256_madd_epi16(a, b) });
-        pairs(products, c, |products, c| unsafe { _mm256_add_epi32(products, c) })
-    }
+        fn mul_pairs_add(a: Words, b: Words, c: Words) -> Words {
+            pairs(pairs(a, b, |a, b| _mm256_madd_epi16(a, b)), c, |products, c| _mm256_add_epi32(products, c))
+        }
 
-    #[inline(always)]
-    fn floats(self, x: [__m256i; 2]) -> Floats {
-        each(x, |x| unsafe { _mm256_cvtepi32_ps(x) })
-    }
+        fn floats(x: Words) -> Floats {
+            each(x, |x| _mm256_cvtepi32_ps(x))
+        }
 
-    #[inline(always)]
-    fn add(self, a: Floats, b: Floats) -> Floats {
-        pairs(a, b, |a, b| unsafe { _mm256_add_ps(a, b) })
-    }
+        fn add(a: Floats, b: Floats) -> Floats {
+            pairs(a, b, |a, b| _mm256_add_ps(a, b))
+        }
 
-    #[inline(always)]
-    fn sub(self, a: Floats, b: Floats) -> Floats {
-        pairs(a, b, |a, b| unsafe { _mm256_sub_ps(a, b) })
-    }
+        fn sub(a: Floats, b: Floats) -> Floats {
+            pairs(a, b, |a, b| _mm256_sub_ps(a, b))
+        }
 
-    #[inline(always)]
-    fn mul(self, a: Floats, b: Floats) -> Floats {
-        pairs(a, b, |a, b| unsafe { _mm256_mul_ps(a, b) })
-    }
+        fn mul(a: Floats, b: Floats) -> Floats {
+            pairs(a, b, |a, b| _mm256_mul_ps(a, b))
+        }
 
-    #[inline(always)]
-    fn div(self, a: Floats, b: Floats) -> Floats {
-        pairs(a, b, |a, b| unsafe { _mm256_div_ps(a, b) })
-    }
+        fn div(a: Floats, b: Floats) -> Floats {
+            pairs(a, b, |a, b| _mm256_div_ps(a, b))
+        }
 
-    #[inline(always)]
-    fn mul_add(self, a: Floats, b: Floats, c: Floats) -> Floats {
-        unsafe { [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])] }
-    }
+        fn mul_add(a: Floats, b: Floats, c: Floats) -> Floats {
+            [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])]
+        }
 
-    #[inline(always)]
-    fn mul_add_one(self, a: f32, b: f32, c: f32) -> f32 {
-        a.mul_add(b, c)
-    }
+        fn mul_add_one(a: f32, b: f32, c: f32) -> f32 {
+            a.mul_add(b, c)
+        }
 
-    #[inline(always)]
-    fn max(self, a: Floats, b: Floats) -> Floats {
-        pairs(a, b, |a, b| unsafe { _mm256_max_ps(a, b) })
-    }
+        fn max(a: Floats, b: Floats) -> Floats {
+            pairs(a, b, |a, b| _mm256_max_ps(a, b))
+        }
 
-    #[inline(always)]
-    fn min(self, a: Floats, b: Floats) -> Floats {
-        pairs(a, b, |a, b| unsafe { _mm256_min_ps(a, b) })
-    }
+        fn min(a: Floats, b: Floats) -> Floats {
+            pairs(a, b, |a, b| _mm256_min_ps(a, b))
+        }
 
-    #[inline(always)]
-    fn round(self, x: Floats) -> Floats {
-        const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-        each(x, |x| unsafe { _mm256_round_ps::<NEAREST>(x) })
-    }
+        fn round(x: Floats) -> Floats {
+            const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+            each(x, |x| _mm256_round_ps::<NEAREST>(x))
+        }
 
-    #[inline(always)]
-    fn times_power_of_two(self, x: Floats, n: Floats) -> Floats {
-        pairs(x, n, |x, n| unsafe {
-            let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
-            _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent)))
-        })
-    }
+        fn times_power_of_two(x: Floats, n: Floats) -> Floats {
+            pairs(x, n, |x, n| {
+                let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+                _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent)))
+            })
+        }
 
-    #[inline(always)]
-    fn sum(self, x: Floats) -> f32 {
-        unsafe {
+        fn sum(x: Floats) -> f32 {
             let x = _mm256_add_ps(x[0], x[1]);
             let x = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
             let x = _mm_add_ps(x, _mm_movehl_ps(x, x));
             _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)))
         }
-    }
 
-    #[inline(always)]
-    fn sums(self, x: &[Floats; WIDTH]) -> [f32; WIDTH] {
-        let mut sums = [0.0; WIDTH];
-        for (x, sums) in x.as_chunks::<8>().0.iter().zip(sums.as_chunks_mut::<8>().0) {
-            unsafe {
+        fn sums(x: &[Floats; WIDTH]) -> [f32; WIDTH] {
+            let mut sums = [0.0; WIDTH];
+            for (x, sums) in x.as_chunks::<8>().0.iter().zip(sums.as_chunks_mut::<8>().0) {
                 // Adds neighbouring lanes three times; each addition halves the number of vectors.
                 let both = |i: usize| _mm256_add_ps(x[i][0], x[i][1]);
                 let four = |i: usize| _mm256_hadd_ps(both(i), both(i + 1));
@@ -223,33 +160,29 @@ impl Lanes for Avx2 {
                     _mm256_permute2f128_ps::<0x20>(low, high),
                     _mm256_permute2f128_ps::<0x31>(low, high),
                 ];
-                _mm256_storeu_ps(sums.as_mut_ptr(), _mm256_add_ps(halves[0], halves[1]));
+                store(_mm256_add_ps(halves[0], halves[1]), sums);
             }
+            sums
         }
-        sums
-    }
 
-    #[inline(always)]
-    fn transpose(self, x: [Floats; WIDTH]) -> [Floats; WIDTH] {
-        let mut out = x;
-        for half in 0..2 {
-            for rows in 0..2 {
-                let mut eight = [x[0][0]; 8];
-                for r in 0..8 {
-                    eight[r] = x[8 * rows + r][half];
-                }
-                let eight = unsafe { transpose_8(eight) };
-                for c in 0..8 {
-                    out[8 * half + c][rows] = eight[c];
+        fn transpose(x: [Floats; WIDTH]) -> [Floats; WIDTH] {
+            let mut out = x;
+            for half in 0..2 {
+                for rows in 0..2 {
+                    let mut eight = [x[0][0]; 8];
+                    for r in 0..8 {
+                        eight[r] = x[8 * rows + r][half];
+                    }
+                    let eight = transpose_8(eight);
+                    for c in 0..8 {
+                        out[8 * half + c][rows] = eight[c];
+                    }
                 }
             }
+            out
         }
-        out
-    }
 
-    #[inline(always)]
-    fn reduce_max(self, x: Floats) -> f32 {
-        unsafe {
+        fn reduce_max(x: Floats) -> f32 {
             let x = _mm256_max_ps(x[0], x[1]);
             let x = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
             let x = _mm_max_ps(x, _mm_movehl_ps(x, x));
@@ -258,25 +191,214 @@ impl Lanes for Avx2 {
     }
 }
 
-/// Transposes eight registers.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn transpose_8(x: [__m256; 8]) -> [__m256; 8] {
-    let (mut y, mut z) = (x, x);
-    // Pairs of rows, then of pairs, within each half of a register; then halves.
-    for i in (0..8).step_by(2) {
-        y[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
-        y[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+avx2! {
+    /// Transposes eight registers.
+    #[inline]
+    fn transpose_8(x: [__m256; 8]) -> [__m256; 8] {
+        let (mut y, mut z) = (x, x);
+        // Pairs of rows, then of pairs, within each half of a register; then halves.
+        for i in (0..8).step_by(2) {
+            y[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+            y[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+        }
+        for i in [0, 4] {
+            for c in 0..2 {
+                z[i + 2 * c] = _mm256_shuffle_ps::<0x44>(y[i + c], y[i + c + 2]);
+                z[i + 2 * c + 1] = _mm256_shuffle_ps::<0xee>(y[i + c], y[i + c + 2]);
+            }
+        }
+        for c in 0..4 {
+            y[c] = _mm256_permute2f128_ps::<0x20>(z[c], z[c + 4]);
+            y[c + 4] = _mm256_permute2f128_ps::<0x31>(z[c], z[c + 4]);
+        }
+        y
     }
-    for i in [0, 4] {
-        for c in 0..2 {
-            z[i + 2 * c] = _mm256_shuffle_ps::<0x44>(y[i + c], y[i + c + 2]);
-            z[i + 2 * c + 1] = _mm256_shuffle_ps::<0xee>(y[i + c], y[i + c + 2]);
+}
+
+/// Source lanes of the two registers of [`Simd::spread`], for an even and an odd pair.
+const SPREAD: [[[i32; 8]; 2]; 2] = [
+    [[0, 0, 0, 0, 1, 1, 1, 1], [2, 2, 2, 2, 3, 3, 3, 3]],
+    [[4, 4, 4, 4, 5, 5, 5, 5], [6, 6, 6, 6, 7, 7, 7, 7]],
+];
+
+/// Source lanes of the two registers of a vector with duplicated lanes.
+const TWICE: [[i32; 8]; 2] = [[0, 0, 1, 1, 2, 2, 3, 3], [4, 4, 5, 5, 6, 6, 7, 7]];
+
+/// Each bit of a byte.
+const BITS: i64 = i64::from_le_bytes([1, 2, 4, 8, 16, 32, 64, -128_i8 as u8]);
+
+/// For each byte of a register, the index of the byte that holds its bit.
+const BYTE_OF_BIT: [u8; 32] = [
+    0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
+];
+
+avx2! {
+    #[inline]
+    fn permute(lanes: &[[i32; 8]; 2], floats: __m256) -> Floats {
+        each(load(lanes), |lanes| _mm256_permutevar8x32_ps(floats, lanes))
+    }
+}
+
+avx2! {
+    /// Maximum of the bits of floats with the sign cleared.
+    #[inline]
+    fn max_unsigned(a: __m256, b: __m256) -> __m256i {
+        let unsigned = |floats| _mm256_and_si256(_mm256_castps_si256(floats), _mm256_set1_epi32(i32::MAX));
+        _mm256_max_epi32(unsigned(a), unsigned(b))
+    }
+}
+
+avx2! {
+    /// `value` in each byte that has its bit of `bit`, else zero.
+    #[inline]
+    fn if_set(bytes: __m256i, bit: __m256i, value: u8) -> __m256i {
+        let set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+        _mm256_and_si256(set, _mm256_set1_epi8(value as i8))
+    }
+}
+
+avx2! {
+    /// Adds sums of two products to sums of four, as floats.
+    #[inline]
+    fn widen(pairs: __m256i) -> __m256 {
+        _mm256_cvtepi32_ps(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+    }
+}
+
+impl Simd for Avx2 {
+    type Bytes = Words;
+
+    const SIGNED_BIAS: f32 = 0.0;
+
+    methods! { avx2;
+        fn bytes(bytes: &[u8; 64]) -> Words {
+            load(bytes)
+        }
+
+        fn join(low: &[u8; 32], high: &[u8; 32]) -> Words {
+            [load(low), load(high)]
+        }
+
+        fn twice(bytes: &[u8; 32]) -> Words {
+            [load(bytes); 2]
+        }
+
+        fn each_twice(low: &[u8; 16], high: &[u8; 16]) -> Words {
+            [_mm256_broadcastsi128_si256(load(low)), _mm256_broadcastsi128_si256(load(high))]
+        }
+
+        fn bits(bits: u64, value: u8) -> Words {
+            each([bits as i32, (bits >> 32) as i32], |bits| {
+                let byte = _mm256_shuffle_epi8(_mm256_set1_epi32(bits), load(&BYTE_OF_BIT));
+                if_set(byte, _mm256_set1_epi64x(BITS), value)
+            })
+        }
+
+        fn flags(bytes: Words, bits: [u8; 4], value: u8) -> Words {
+            let [a, b, c, d] = [bits[0] as i8, bits[1] as i8, bits[2] as i8, bits[3] as i8];
+            let bits = [
+                _mm256_set_m128i(_mm_set1_epi8(b), _mm_set1_epi8(a)),
+                _mm256_set_m128i(_mm_set1_epi8(d), _mm_set1_epi8(c)),
+            ];
+            pairs(bytes, bits, |bytes, bits| if_set(bytes, bits, value))
+        }
+
+        fn shift_right(bytes: Words, by: [u8; 4]) -> Words {
+            let [a, b, c, d] = [i32::from(by[0]), i32::from(by[1]), i32::from(by[2]), i32::from(by[3])];
+            let by = [
+                _mm256_set_m128i(_mm_set1_epi32(b), _mm_set1_epi32(a)),
+                _mm256_set_m128i(_mm_set1_epi32(d), _mm_set1_epi32(c)),
+            ];
+            pairs(bytes, by, |bytes, by| _mm256_srlv_epi32(bytes, by))
+        }
+
+        fn shift_left_4(bytes: Words) -> Words {
+            each(bytes, |bytes| _mm256_slli_epi16::<4>(bytes))
+        }
+
+        fn and(bytes: Words, mask: u8) -> Words {
+            each(bytes, |bytes| _mm256_and_si256(bytes, _mm256_set1_epi8(mask as i8)))
+        }
+
+        fn or(a: Words, b: Words) -> Words {
+            pairs(a, b, |a, b| _mm256_or_si256(a, b))
+        }
+
+        fn look_up(table: &[u8; 16], indices: Words) -> Words {
+            let table = _mm256_broadcastsi128_si256(load(table));
+            each(indices, |indices| _mm256_shuffle_epi8(table, indices))
+        }
+
+        fn to_array(bytes: Words) -> [u8; 64] {
+            let mut out = [0; 64];
+            store(bytes, &mut out);
+            out
+        }
+
+        fn dot(codes: Words, activations: &[i8; 64]) -> Floats {
+            // Sums of two products stay below 2 * 127 * 127, inside 16 bits.
+            pairs(codes, load(activations), |codes, activations| widen(_mm256_maddubs_epi16(codes, activations)))
+        }
+
+        fn dot_signed(codes: Words, activations: &[i8; 64]) -> Floats {
+            // A code's sign moves to its activation. The magnitude of -128 is 128 as an unsigned
+            // byte, and sums of two products stay below 2 * 128 * 127, inside 16 bits.
+            pairs(codes, load(activations), |codes, activations| {
+                let signed = _mm256_sign_epi8(activations, codes);
+                widen(_mm256_maddubs_epi16(_mm256_abs_epi8(codes), signed))
+            })
+        }
+
+        fn splat_f16(bits: u16) -> Floats {
+            [_mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))); 2]
+        }
+
+        fn widen_u8(bytes: [u8; 16]) -> Floats {
+            let bytes = load(&bytes);
+            let halves = [bytes, _mm_unpackhi_epi64(bytes, bytes)];
+            each(halves, |bytes| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)))
+        }
+
+        fn widen_u8_twice(bytes: u64) -> Floats {
+            let bytes = _mm_cvtsi64_si128(bytes as i64);
+            let twice = _mm_unpacklo_epi8(bytes, bytes);
+            let halves = [twice, _mm_unpackhi_epi64(twice, twice)];
+            each(halves, |bytes| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)))
+        }
+
+        fn widen_f16_pairs_twice(pairs: [[u8; 4]; 8]) -> (Floats, Floats) {
+            let [a, b, c, d, e, f, g, h]: [i32; 8] = bytemuck::cast(pairs);
+            let floats = each([_mm_setr_epi32(a, b, c, d), _mm_setr_epi32(e, f, g, h)], |pairs| _mm256_cvtph_ps(pairs));
+            (each(floats, |floats| _mm256_moveldup_ps(floats)), each(floats, |floats| _mm256_movehdup_ps(floats)))
+        }
+
+        fn floats_twice(floats: &[f32; 8]) -> Floats {
+            permute(&TWICE, load(floats))
+        }
+
+        fn spread(floats: Floats, pair: usize) -> Floats {
+            permute(&SPREAD[pair % 2], floats[pair / 2])
+        }
+
+        fn magnitude(a: Floats, b: Floats) -> u32 {
+            let eight = _mm256_max_epi32(max_unsigned(a[0], a[1]), max_unsigned(b[0], b[1]));
+            let four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256::<1>(eight));
+            let two = _mm_max_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
+            _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two))) as u32
+        }
+
+        fn round_to_bytes(floats: Floats, out: &mut [i8; 16]) -> i32 {
+            let [low, high] = each(floats, |floats| {
+                let ordered = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_ORD_Q>(floats, floats));
+                _mm256_and_si256(_mm256_cvtps_epi32(floats), ordered)
+            });
+            // Packing works within halves of a register and swaps the middle quarters.
+            let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(low, high));
+            store(_mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words)), out);
+            let eight = _mm256_add_epi32(low, high);
+            let four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256::<1>(eight));
+            let two = _mm_add_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
+            _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two)))
         }
     }
-    for c in 0..4 {
-        y[c] = _mm256_permute2f128_ps::<0x20>(z[c], z[c + 4]);
-        y[c + 4] = _mm256_permute2f128_ps::<0x31>(z[c], z[c + 4]);
-    }
-    y
 }

@@ -1,23 +1,62 @@
-//! [`Lanes`] on AVX-512 with VNNI: a vector is one register.
-#![expect(
-    clippy::undocumented_unsafe_blocks,
-    reason = "one reason for all: `Avx512` exists only if the CPU has the instructions, and references are valid to \
-        read and write"
-)]
+//! AVX-512 with VNNI: a vector is one register.
 
-use super::{Lanes, WIDTH, sum_order};
+use super::register::{load, store};
+use super::token::{Kernel, Token, methods, token};
+use super::{Lanes, Simd, WIDTH, sum_order};
 use std::arch::x86_64::*;
 
 /// Proof that the CPU has AVX-512 F, BW, DQ, VL and VNNI, AVX2, FMA and F16C.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Avx512(());
 
-impl Avx512 {
-    /// Call only with the instructions enabled.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    pub(crate) fn new() -> Self {
-        Self(())
+token!(
+    $ Avx512: Avx512, avx512, is_x86_feature_detected!,
+    "avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512vnni" "avx2" "fma" "f16c"
+);
+
+/// [`Avx512`], and proof that the CPU has AVX512_BF16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Avx512Bf16(Avx512);
+
+/// Enables the instructions of [`Avx512Bf16`] in a function.
+macro_rules! avx512_bf16 {
+    ($($function:tt)*) => {
+        $crate::lanes::avx512! {
+            #[target_feature(enable = "avx512bf16")]
+            $($function)*
+        }
+    };
+}
+pub(crate) use avx512_bf16;
+
+impl Token for Avx512Bf16 {
+    type Lanes = Avx512;
+
+    fn detect() -> Option<Self> {
+        Avx512::detect()
+            .filter(|_| is_x86_feature_detected!("avx512bf16"))
+            .map(Self)
+    }
+
+    #[inline(always)]
+    fn run<R>(self, f: impl FnOnce() -> R) -> R {
+        avx512_bf16! {
+            fn enabled<R>(f: impl FnOnce() -> R) -> R {
+                f()
+            }
+        }
+        // SAFETY: the token exists only if the CPU has the instructions.
+        unsafe { enabled(f) }
+    }
+
+    #[inline(always)]
+    fn kernel<K: Kernel>(self, kernel: K) -> K::Output {
+        self.0.kernel(kernel)
+    }
+
+    #[inline(always)]
+    fn lanes(self) -> Avx512 {
+        self.0
     }
 }
 
@@ -29,204 +68,315 @@ impl Lanes for Avx512 {
     const REGISTERS: usize = 32;
     const SUM_ORDER: [usize; WIDTH] = sum_order([2, 1, 8, 4]);
 
-    #[inline(always)]
-    fn splat(self, x: f32) -> __m512 {
-        unsafe { _mm512_set1_ps(x) }
-    }
-
-    #[inline(always)]
-    fn load(self, x: &[f32; WIDTH]) -> __m512 {
-        unsafe { _mm512_loadu_ps(x.as_ptr()) }
-    }
-
-    #[inline(always)]
-    fn store(self, x: __m512, out: &mut [f32; WIDTH]) {
-        unsafe { _mm512_storeu_ps(out.as_mut_ptr(), x) }
-    }
-
-    #[inline(always)]
-    fn load_half(self, x: &[u16; WIDTH]) -> __m512 {
-        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(x.as_ptr().cast())) }
-    }
-
-    #[inline(always)]
-    fn load_bf16(self, x: &[u16; WIDTH]) -> __m512 {
-        unsafe {
-            let words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(x.as_ptr().cast()));
-            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(words))
+    methods! { avx512;
+        fn splat(x: f32) -> __m512 {
+            _mm512_set1_ps(x)
         }
-    }
 
-    #[inline(always)]
-    fn store_half(self, x: __m512, out: &mut [u16; WIDTH]) {
-        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x)) }
-    }
+        fn load(x: &[f32; WIDTH]) -> __m512 {
+            load(x)
+        }
 
-    #[inline(always)]
-    fn load_bytes(self, x: &[i8; WIDTH]) -> __m512 {
-        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(x.as_ptr().cast()))) }
-    }
+        fn store(x: __m512, out: &mut [f32; WIDTH]) {
+            store(x, out);
+        }
 
-    #[inline(always)]
-    fn store_bytes(self, x: __m512, out: &mut [i8; WIDTH]) {
-        unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x))) }
-    }
+        fn load_half(x: &[u16; WIDTH]) -> __m512 {
+            _mm512_cvtph_ps(load(x))
+        }
 
-    #[inline(always)]
-    fn store_shorts(self, x: __m512, out: &mut [i16; WIDTH]) {
-        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x))) }
-    }
+        fn load_bf16(x: &[u16; WIDTH]) -> __m512 {
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(load(x))))
+        }
 
-    #[inline(always)]
-    fn load_pairs(self, x: &[[i8; 2]; WIDTH]) -> __m512i {
-        unsafe { _mm512_cvtepi8_epi16(_mm256_loadu_si256(x.as_ptr().cast())) }
-    }
+        fn store_half(x: __m512, out: &mut [u16; WIDTH]) {
+            store(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x), out);
+        }
 
-    #[inline(always)]
-    fn splat_pair(self, x: [i16; 2]) -> __m512i {
-        unsafe { _mm512_set1_epi32(bytemuck::cast(x)) }
-    }
+        fn load_bytes(x: &[i8; WIDTH]) -> __m512 {
+            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load(x)))
+        }
 
-    #[inline(always)]
-    fn no_sums(self) -> __m512i {
-        unsafe { _mm512_setzero_si512() }
-    }
+        fn store_bytes(x: __m512, out: &mut [i8; WIDTH]) {
+            store(_mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)), out);
+        }
 
-    #[inline(always)]
-    fn mul_pairs_add(self, a: __m512i, b: __m512i, c: __m512i) -> __m512i {
-        unsafe { _mm512_dpwssd_epi32(c, a, b) }
-    }
+        fn store_shorts(x: __m512, out: &mut [i16; WIDTH]) {
+            store(_mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x)), out);
+        }
 
-    #[inline(always)]
-    fn floats(self, x: __m512i) -> __m512 {
-        unsafe { _mm512_cvtepi32_ps(x) }
-    }
+        fn load_pairs(x: &[[i8; 2]; WIDTH]) -> __m512i {
+            _mm512_cvtepi8_epi16(load(x))
+        }
 
-    #[inline(always)]
-    fn add(self, a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_add_ps(a, b) }
-    }
+        fn splat_pair(x: [i16; 2]) -> __m512i {
+            _mm512_set1_epi32(bytemuck::cast(x))
+        }
 
-    #[inline(always)]
-    fn sub(self, a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_sub_ps(a, b) }
-    }
+        fn no_sums() -> __m512i {
+            _mm512_setzero_si512()
+        }
 
-    #[inline(always)]
-    fn mul(self, a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_mul_ps(a, b) }
-    }
+        fn mul_pairs_add(a: __m512i, b: __m512i, c: __m512i) -> __m512i {
+            _mm512_dpwssd_epi32(c, a, b)
+        }
 
-    #[inline(always)]
-    fn div(self, a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_div_ps(a, b) }
-    }
+        fn floats(x: __m512i) -> __m512 {
+            _mm512_cvtepi32_ps(x)
+        }
 
-    #[inline(always)]
-    fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
-        unsafe { _mm512_fmadd_ps(a, b, c) }
-    }
+        fn add(a: __m512, b: __m512) -> __m512 {
+            _mm512_add_ps(a, b)
+        }
 
-    #[inline(always)]
-    fn mul_add_one(self, a: f32, b: f32, c: f32) -> f32 {
-        a.mul_add(b, c)
-    }
+        fn sub(a: __m512, b: __m512) -> __m512 {
+            _mm512_sub_ps(a, b)
+        }
 
-    #[inline(always)]
-    fn max(self, a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_max_ps(a, b) }
-    }
+        fn mul(a: __m512, b: __m512) -> __m512 {
+            _mm512_mul_ps(a, b)
+        }
 
-    #[inline(always)]
-    fn min(self, a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_min_ps(a, b) }
-    }
+        fn div(a: __m512, b: __m512) -> __m512 {
+            _mm512_div_ps(a, b)
+        }
 
-    #[inline(always)]
-    fn round(self, x: __m512) -> __m512 {
-        unsafe { _mm512_roundscale_ps::<0>(x) }
-    }
+        fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 {
+            _mm512_fmadd_ps(a, b, c)
+        }
 
-    #[inline(always)]
-    fn times_power_of_two(self, x: __m512, n: __m512) -> __m512 {
-        unsafe { _mm512_scalef_ps(x, n) }
-    }
+        fn mul_add_one(a: f32, b: f32, c: f32) -> f32 {
+            a.mul_add(b, c)
+        }
 
-    #[inline(always)]
-    fn sum(self, x: __m512) -> f32 {
-        unsafe { _mm512_reduce_add_ps(x) }
-    }
+        fn max(a: __m512, b: __m512) -> __m512 {
+            _mm512_max_ps(a, b)
+        }
 
-    #[inline(always)]
-    fn sums(self, x: &[__m512; WIDTH]) -> [f32; WIDTH] {
-        let mut sums = [0.0; WIDTH];
-        self.store(unsafe { sums_of(x) }, &mut sums);
-        sums
-    }
+        fn min(a: __m512, b: __m512) -> __m512 {
+            _mm512_min_ps(a, b)
+        }
 
-    #[inline(always)]
-    fn transpose(self, x: [__m512; WIDTH]) -> [__m512; WIDTH] {
-        unsafe { transpose_16(x) }
-    }
+        fn round(x: __m512) -> __m512 {
+            _mm512_roundscale_ps::<0>(x)
+        }
 
-    #[inline(always)]
-    fn reduce_max(self, x: __m512) -> f32 {
-        unsafe { _mm512_reduce_max_ps(x) }
+        fn times_power_of_two(x: __m512, n: __m512) -> __m512 {
+            _mm512_scalef_ps(x, n)
+        }
+
+        fn sum(x: __m512) -> f32 {
+            _mm512_reduce_add_ps(x)
+        }
+
+        fn sums(x: &[__m512; WIDTH]) -> [f32; WIDTH] {
+            let mut sums = [0.0; WIDTH];
+            store(sums_of(x), &mut sums);
+            sums
+        }
+
+        fn transpose(x: [__m512; WIDTH]) -> [__m512; WIDTH] {
+            let (mut y, mut z) = (x, x);
+            // Pairs of rows, then of pairs, within each quarter of a register.
+            for i in (0..WIDTH).step_by(2) {
+                y[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
+                y[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
+            }
+            for i in (0..WIDTH).step_by(4) {
+                for c in 0..2 {
+                    z[i + 2 * c] = _mm512_shuffle_ps::<0x44>(y[i + c], y[i + c + 2]);
+                    z[i + 2 * c + 1] = _mm512_shuffle_ps::<0xee>(y[i + c], y[i + c + 2]);
+                }
+            }
+            // Vector 4 i + c has column 4 j + c of rows 4 i to 4 i + 3 in quarter j: even quarters
+            // of two vectors, then odd ones, twice.
+            for i in [0, 8] {
+                for c in i..i + 4 {
+                    y[c] = _mm512_shuffle_f32x4::<0x88>(z[c], z[c + 4]);
+                    y[c + 4] = _mm512_shuffle_f32x4::<0xdd>(z[c], z[c + 4]);
+                }
+            }
+            for c in 0..8 {
+                z[c] = _mm512_shuffle_f32x4::<0x88>(y[c], y[c + 8]);
+                z[c + 8] = _mm512_shuffle_f32x4::<0xdd>(y[c], y[c + 8]);
+            }
+            z
+        }
+
+        fn reduce_max(x: __m512) -> f32 {
+            _mm512_reduce_max_ps(x)
+        }
     }
 }
 
-/// Transposes sixteen registers.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn transpose_16(x: [__m512; WIDTH]) -> [__m512; WIDTH] {
-    let (mut y, mut z) = (x, x);
-    // Pairs of rows, then of pairs, within each quarter of a register.
-    for i in (0..WIDTH).step_by(2) {
-        y[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
-        y[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
+avx512! {
+    /// The sum of the lanes of each of sixteen vectors.
+    #[inline]
+    pub(crate) fn sums_of(vectors: &[__m512; WIDTH]) -> __m512 {
+        // First and third quarter of each, plus second and fourth; two vectors interleaved.
+        let halves: [__m512; 8] = std::array::from_fn(|i| {
+            let (a, b) = (vectors[2 * i], vectors[2 * i + 1]);
+            _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b))
+        });
+        let quarters: [__m512; 4] = std::array::from_fn(|i| {
+            let [a, b] = [halves[2 * i], halves[2 * i + 1]].map(|half| _mm512_castps_pd(half));
+            let (low, high) = (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+            _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high))
+        });
+        // The remaining sums are over the four parts of each vector.
+        let pairs: [__m512; 2] = std::array::from_fn(|i| {
+            let (a, b) = (quarters[2 * i], quarters[2 * i + 1]);
+            _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b))
+        });
+        _mm512_add_ps(
+            _mm512_shuffle_f32x4::<0x88>(pairs[0], pairs[1]),
+            _mm512_shuffle_f32x4::<0xdd>(pairs[0], pairs[1]),
+        )
     }
-    for i in (0..WIDTH).step_by(4) {
-        for c in 0..2 {
-            z[i + 2 * c] = _mm512_shuffle_ps::<0x44>(y[i + c], y[i + c + 2]);
-            z[i + 2 * c + 1] = _mm512_shuffle_ps::<0xee>(y[i + c], y[i + c + 2]);
-        }
-    }
-    // Vector 4 i + c has column 4 j + c of rows 4 i to 4 i + 3 in quarter j: even quarters of two
-    // vectors, then odd ones, twice.
-    for i in [0, 8] {
-        for c in i..i + 4 {
-            y[c] = _mm512_shuffle_f32x4::<0x88>(z[c], z[c + 4]);
-            y[c + 4] = _mm512_shuffle_f32x4::<0xdd>(z[c], z[c + 4]);
-        }
-    }
-    for c in 0..8 {
-        z[c] = _mm512_shuffle_f32x4::<0x88>(y[c], y[c + 8]);
-        z[c + 8] = _mm512_shuffle_f32x4::<0xdd>(y[c], y[c + 8]);
-    }
-    z
 }
 
-/// The sum of the lanes of each of sixteen vectors.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-pub(crate) fn sums_of(vectors: &[__m512; WIDTH]) -> __m512 {
-    // First and third quarter of each, plus second and fourth; two vectors interleaved.
-    let halves: [__m512; 8] = std::array::from_fn(|i| {
-        let (a, b) = (vectors[2 * i], vectors[2 * i + 1]);
-        _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b))
-    });
-    let quarters: [__m512; 4] = std::array::from_fn(|i| {
-        let [a, b] = [halves[2 * i], halves[2 * i + 1]].map(|half| _mm512_castps_pd(half));
-        let (low, high) = (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
-        _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high))
-    });
-    // The remaining sums are over the four parts of each vector.
-    let pairs: [__m512; 2] = std::array::from_fn(|i| {
-        let (a, b) = (quarters[2 * i], quarters[2 * i + 1]);
-        _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b))
-    });
-    _mm512_add_ps(
-        _mm512_shuffle_f32x4::<0x88>(pairs[0], pairs[1]),
-        _mm512_shuffle_f32x4::<0xdd>(pairs[0], pairs[1]),
-    )
+/// Source of lane `i` of a vector with duplicated lanes.
+const TWICE: [i32; 16] = [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7];
+
+/// Flips the sign bit of a code, which adds 128.
+const SIGN: i8 = i8::MIN;
+
+/// Source lanes of [`Simd::spread`], for each pair.
+const SPREAD: [[i32; 16]; 4] = [spread(0), spread(4), spread(8), spread(12)];
+
+const fn spread(first: i32) -> [i32; 16] {
+    let mut lanes = [first; 16];
+    let mut i = 0;
+    while i < 16 {
+        lanes[i] += i as i32 / 4;
+        i += 1;
+    }
+    lanes
+}
+
+/// A value in each lane, by quarters.
+#[inline(always)]
+fn quarters<T: Copy, const N: usize>(of: [T; 4]) -> [T; N] {
+    std::array::from_fn(|i| of[i / (N / 4)])
+}
+
+avx512! {
+    /// The bits of floats with the sign cleared.
+    #[inline]
+    fn unsigned(floats: __m512) -> __m512i {
+        _mm512_and_si512(_mm512_castps_si512(floats), _mm512_set1_epi32(i32::MAX))
+    }
+}
+
+avx512! {
+    #[inline]
+    fn products(codes: __m512i, activations: &[i8; 64]) -> __m512 {
+        _mm512_cvtepi32_ps(_mm512_dpbusd_epi32(_mm512_setzero_si512(), codes, load(activations)))
+    }
+}
+
+impl Simd for Avx512 {
+    type Bytes = __m512i;
+
+    const SIGNED_BIAS: f32 = 128.0;
+
+    methods! { avx512;
+        fn bytes(bytes: &[u8; 64]) -> __m512i {
+            load(bytes)
+        }
+
+        fn join(low: &[u8; 32], high: &[u8; 32]) -> __m512i {
+            _mm512_inserti64x4::<1>(_mm512_castsi256_si512(load(low)), load(high))
+        }
+
+        fn twice(bytes: &[u8; 32]) -> __m512i {
+            _mm512_broadcast_i64x4(load(bytes))
+        }
+
+        fn each_twice(low: &[u8; 16], high: &[u8; 16]) -> __m512i {
+            _mm512_mask_broadcast_i32x4(_mm512_broadcast_i32x4(load(low)), 0xff00, load(high))
+        }
+
+        fn bits(bits: u64, value: u8) -> __m512i {
+            _mm512_maskz_set1_epi8(bits, value as i8)
+        }
+
+        fn flags(bytes: __m512i, bits: [u8; 4], value: u8) -> __m512i {
+            let bits = load(&quarters::<u8, 64>(bits));
+            _mm512_maskz_set1_epi8(_mm512_test_epi8_mask(bytes, bits), value as i8)
+        }
+
+        fn shift_right(bytes: __m512i, by: [u8; 4]) -> __m512i {
+            let by = [u16::from(by[0]), u16::from(by[1]), u16::from(by[2]), u16::from(by[3])];
+            _mm512_srlv_epi16(bytes, load(&quarters::<u16, 32>(by)))
+        }
+
+        fn shift_left_4(bytes: __m512i) -> __m512i {
+            _mm512_slli_epi16::<4>(bytes)
+        }
+
+        fn and(bytes: __m512i, mask: u8) -> __m512i {
+            _mm512_and_si512(bytes, _mm512_set1_epi8(mask as i8))
+        }
+
+        fn or(a: __m512i, b: __m512i) -> __m512i {
+            _mm512_or_si512(a, b)
+        }
+
+        fn look_up(table: &[u8; 16], indices: __m512i) -> __m512i {
+            _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load(table)), indices)
+        }
+
+        fn to_array(bytes: __m512i) -> [u8; 64] {
+            let mut out = [0; 64];
+            store(bytes, &mut out);
+            out
+        }
+
+        fn dot(codes: __m512i, activations: &[i8; 64]) -> __m512 {
+            products(codes, activations)
+        }
+
+        fn dot_signed(codes: __m512i, activations: &[i8; 64]) -> __m512 {
+            products(_mm512_xor_si512(codes, _mm512_set1_epi8(SIGN)), activations)
+        }
+
+        fn splat_f16(bits: u16) -> __m512 {
+            _mm512_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits))))
+        }
+
+        fn widen_u8(bytes: [u8; 16]) -> __m512 {
+            _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load(&bytes)))
+        }
+
+        fn widen_u8_twice(bytes: u64) -> __m512 {
+            let bytes = _mm_cvtsi64_si128(bytes as i64);
+            _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_unpacklo_epi8(bytes, bytes)))
+        }
+
+        fn widen_f16_pairs_twice(pairs: [[u8; 4]; 8]) -> (__m512, __m512) {
+            let [a, b, c, d, e, f, g, h]: [i32; 8] = bytemuck::cast(pairs);
+            let floats = _mm512_cvtph_ps(_mm256_setr_epi32(a, b, c, d, e, f, g, h));
+            (_mm512_moveldup_ps(floats), _mm512_movehdup_ps(floats))
+        }
+
+        fn floats_twice(floats: &[f32; 8]) -> __m512 {
+            _mm512_permutexvar_ps(load(&TWICE), _mm512_castps256_ps512(load(floats)))
+        }
+
+        fn spread(floats: __m512, pair: usize) -> __m512 {
+            _mm512_permutexvar_ps(load(&SPREAD[pair]), floats)
+        }
+
+        fn magnitude(a: __m512, b: __m512) -> u32 {
+            _mm512_reduce_max_epi32(_mm512_max_epi32(unsigned(a), unsigned(b))) as u32
+        }
+
+        fn round_to_bytes(floats: __m512, out: &mut [i8; 16]) -> i32 {
+            let ordered = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(floats, floats);
+            let rounded = _mm512_maskz_cvtps_epi32(ordered, floats);
+            store(_mm512_cvtepi32_epi8(rounded), out);
+            _mm512_reduce_add_epi32(rounded)
+        }
+    }
 }

@@ -10,9 +10,9 @@ const MIN_INPUT: f32 = -87.336_54;
 /// Inputs are clamped to this: above it, the result would be infinite.
 const MAX_INPUT: f32 = 88.376_26;
 
-/// `e^x` for every f32, at every level: within 2 ulp from -87.3 to 88.3; lanes beyond, including
-/// infinities, are clamped to these ends and give 1.2e-38 and 2.4e38. NaN gives NaN, so that it
-/// shows in a loss.
+/// `e^x` for every f32, on every instruction set: within 2 ulp from -87.3 to 88.3; lanes beyond,
+/// including infinities, are clamped to these ends and give 1.2e-38 and 2.4e38. NaN gives NaN, so
+/// that it shows in a loss.
 ///
 /// `x = n ln 2 + r` with `r` at most `ln 2 / 2`; `e^r` by the Taylor polynomial of degree 7, whose
 /// error there, 5e-9, is below an f32's rounding.

@@ -1,22 +1,35 @@
-//! Vectors of sixteen floats.
+//! Vectors of sixteen floats and of 64 bytes, on every instruction set.
 //!
 //! A kernel is written once, generic over [`Lanes`]; `on_lanes!` turns it into a function that
-//! dispatches on an [`Isa`](crate::Isa). A value that implements [`Lanes`] proves that the CPU has
-//! the instructions, so its methods are safe to call; [`Plain`] is the scalar specification.
+//! dispatches on an [`Isa`](crate::Isa). A value that implements [`Lanes`] is a [`Token`]: proof
+//! that the CPU has the instructions, so its methods are safe to call. [`Plain`] is the scalar
+//! specification. The others have one file each, and a row of the table in `isa.rs`.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod exp;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon;
 mod plain;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+mod register;
+mod simd;
+mod token;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use avx512::{Avx512, sums_of};
+pub(crate) use avx512::{Avx512, Avx512Bf16, avx512, avx512_bf16, sums_of};
 pub(crate) use exp::{exp, sigmoid, tanh};
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+pub(crate) use neon::{Neon, widen_f16};
 pub(crate) use plain::Plain;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use register::{cast, load, store};
+pub(crate) use simd::Simd;
+pub(crate) use token::{Kernel, Token};
 
 /// Floats per vector.
 pub(crate) const WIDTH: usize = 16;
@@ -163,28 +176,10 @@ macro_rules! on_lanes {
             #[inline(always)]
             fn body<$L: $crate::lanes::Lanes, $($($generics)*)?>($lanes: $L, $($arg: $ty),*) $(-> $out)? $body
 
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-            fn avx512 $(<$($generics)*>)? ($($arg: $ty),*) $(-> $out)? {
-                body::<_ $(, $($names)*)?>($crate::lanes::Avx512::new(), $($arg),*)
-            }
-
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma,f16c")]
-            fn avx2 $(<$($generics)*>)? ($($arg: $ty),*) $(-> $out)? {
-                body::<_ $(, $($names)*)?>($crate::lanes::Avx2::new(), $($arg),*)
-            }
-
-            #[allow(clippy::match_single_binding)] // Other targets have one arm only.
-            match isa.level() {
-                // SAFETY: an `Isa` exists only for instructions detected on this machine.
-                #[cfg(target_arch = "x86_64")]
-                $crate::isa::Level::Avx512 => unsafe { avx512 $(::<$($names)*>)? ($($arg),*) },
-                // SAFETY: as above.
-                #[cfg(target_arch = "x86_64")]
-                $crate::isa::Level::Avx2 => unsafe { avx2 $(::<$($names)*>)? ($($arg),*) },
-                _ => body::<_ $(, $($names)*)?>($crate::lanes::Plain, $($arg),*),
-            }
+            $crate::isa::on_set!(isa, token => {
+                let lanes = $crate::lanes::Token::lanes(token);
+                $crate::lanes::Token::run(lanes, #[inline(always)] move || body::<_ $(, $($names)*)?>(lanes, $($arg),*))
+            })
         }
     };
 }

@@ -1,12 +1,36 @@
 //! [`Lanes`] in scalar code: the specification, and the fallback for targets without intrinsics
 //! here.
 
+use super::token::{Kernel, Token};
 use super::{Lanes, WIDTH, sum_order};
 use half::f16;
 
 /// Scalar lanes, available on every machine.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Plain;
+
+impl Token for Plain {
+    type Lanes = Self;
+
+    fn detect() -> Option<Self> {
+        Some(Self)
+    }
+
+    #[inline(always)]
+    fn run<R>(self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+
+    #[inline(always)]
+    fn kernel<K: Kernel>(self, kernel: K) -> K::Output {
+        kernel.scalar()
+    }
+
+    #[inline(always)]
+    fn lanes(self) -> Self {
+        self
+    }
+}
 
 type Floats = [f32; WIDTH];
 

@@ -5,8 +5,8 @@
 //! columns of one lane each, ordered so that both sides of each sum of the tree are computed one
 //! after the other.
 
-use super::f32_dot::Element;
 use crate::gemm::{MR, NR, add_products};
+use crate::gemv::Element;
 use crate::isa::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes};
 use crate::packed::ROWS;

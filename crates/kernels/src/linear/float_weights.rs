@@ -4,10 +4,11 @@
 //! packed panels ([`super::f32_gemm`]). Both give the same bits.
 
 use super::FEW;
-use super::f32_dot::{Element, Rows, products};
+use super::f32_dot::{Rows, products};
 use super::f32_gemm::{self, Panel, Tokens};
 use crate::blocks::{Bf16, F32, Fp16, Quant};
 use crate::gemm::{MR, NR};
+use crate::gemv::Element;
 use crate::isa::Isa;
 use crate::matrix::Matrix;
 use crate::packed::ROWS;

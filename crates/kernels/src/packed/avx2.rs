@@ -1,10 +1,11 @@
 //! AVX2: `vpmaddubsw` on eight rows at a time, widened to 32 bits by `vpmaddwd`.
 
-use super::ROWS;
 use super::layout::Packable;
 use super::scales::{RowLanes, restores_sign, row_scales, zero_point_shift};
-use crate::blocks::{CHUNK, GROUP, Quant, with_format};
+use super::{Group, PackedProduct, ROWS};
+use crate::blocks::{CHUNK, GROUP, with_format};
 use crate::gemv::ActivationChunk;
+use crate::lanes::Avx2;
 use std::arch::x86_64::*;
 
 /// Eight rows.
@@ -284,26 +285,14 @@ unsafe fn all_tokens<B: Packable>(
     }
 }
 
-/// Multiplies sixteen rows with every token: `sink(token, results)`.
-///
-/// # Safety
-/// The CPU has AVX2, FMA and F16C; `blocks` are whole packed blocks of `quant`, which can be
-/// packed, and every token has `chunks` chunks that cover them.
 #[expect(
     clippy::undocumented_unsafe_blocks,
-    reason = "the macro drops the comment; guaranteed by the caller"
+    reason = "the macro drops the comment: the token proves the instructions, and `Group` its sizes"
 )]
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn group(
-    quant: Quant,
-    blocks: &[u8],
-    activations: &[ActivationChunk],
-    chunks: usize,
-    tokens: usize,
-    sink: &mut dyn FnMut(usize, &[f32; ROWS]),
-) {
-    with_format!(quant,
-        float _F => (),
-        block B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) }
-    );
+impl PackedProduct for Avx2 {
+    const FASTER: bool = true;
+
+    fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+        with_format!(group.quant, float _F => (), block B => unsafe { all_tokens::<B>(group.blocks, group.activations, group.chunks, group.tokens, sink) });
+    }
 }

@@ -1,11 +1,12 @@
 //! AVX-512 with VNNI: `vpdpbusd` multiplies four columns of sixteen rows with four broadcast
 //! activations.
 
-use super::ROWS;
 use super::layout::Packable;
 use super::scales::{RowLanes, RowScales, row_scales, zero_point_shift};
-use crate::blocks::{CHUNK, GROUP, Quant, with_format};
+use super::{Group, PackedProduct, ROWS};
+use crate::blocks::{CHUNK, GROUP, with_format};
 use crate::gemv::ActivationChunk;
+use crate::lanes::{Avx512, Avx512Bf16, Token};
 use std::arch::x86_64::*;
 
 /// A tile in registers.
@@ -340,26 +341,22 @@ unsafe fn all_tokens<B: Packable>(
     }
 }
 
-/// Multiplies sixteen rows with every token: `sink(token, results)`.
-///
-/// # Safety
-/// The CPU has AVX-512 F, BW, DQ, VL and VNNI; `blocks` are whole packed blocks of `quant`, which
-/// can be packed, and every token has `chunks` chunks that cover them.
 #[expect(
     clippy::undocumented_unsafe_blocks,
-    reason = "the macro drops the comment; guaranteed by the caller"
+    reason = "the macro drops the comment: the token proves the instructions, and `Group` its sizes"
 )]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) unsafe fn group(
-    quant: Quant,
-    blocks: &[u8],
-    activations: &[ActivationChunk],
-    chunks: usize,
-    tokens: usize,
-    sink: &mut dyn FnMut(usize, &[f32; ROWS]),
-) {
-    with_format!(quant,
-        float _F => (),
-        block B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) }
-    );
+impl PackedProduct for Avx512 {
+    const FASTER: bool = true;
+
+    fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+        with_format!(group.quant, float _F => (), block B => unsafe { all_tokens::<B>(group.blocks, group.activations, group.chunks, group.tokens, sink) });
+    }
+}
+
+impl PackedProduct for Avx512Bf16 {
+    const FASTER: bool = true;
+
+    fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+        self.lanes().group(group, sink);
+    }
 }

@@ -38,7 +38,8 @@ mod tile_scales;
 
 use crate::blocks::{GROUP, Quant, with_format};
 use crate::gemv::{ActivationChunk, Activations};
-use crate::isa::{Isa, Level};
+use crate::isa::{Isa, on_set};
+use crate::lanes::{Plain, Token};
 use crate::shape::ShapeError;
 use expand::Tile;
 use layout::PackedLayout;
@@ -54,8 +55,40 @@ pub const TOKEN_TILE: usize = 12;
 /// Whether products of packed matrices are faster with this instruction set. If not, GEMV over the
 /// file's rows is used.
 pub fn suits(isa: Isa) -> bool {
-    matches!(isa.level(), Level::Avx2 | Level::Avx512 | Level::NeonDot)
+    on_set!(isa, token => is_faster(token))
 }
+
+fn is_faster<T: PackedProduct>(_: T) -> bool {
+    T::FASTER
+}
+
+/// One group of sixteen packed rows, and the tokens that it is multiplied with.
+///
+/// [`Packed::product`] guarantees that `blocks` are whole blocks of `quant` in `layout`, and that
+/// every token has `chunks` chunks of activations, which cover them.
+pub(crate) struct Group<'a> {
+    /// Selects the SIMD code; unused on machines that have none.
+    #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
+    quant: Quant,
+    layout: &'a PackedLayout,
+    blocks: &'a [u8],
+    activations: &'a [ActivationChunk],
+    chunks: usize,
+    tokens: usize,
+}
+
+/// Products of packed rows on an instruction set; without one of its own, in scalar code.
+pub(crate) trait PackedProduct: Token {
+    /// Whether they are faster than GEMV over the file's rows.
+    const FASTER: bool = false;
+
+    /// Multiplies a group with every token: `sink(token, results)`.
+    fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+        scalar::group(group, sink);
+    }
+}
+
+impl PackedProduct for Plain {}
 
 /// Whether a matrix can be packed.
 pub fn can_pack(quant: Quant, cols: usize) -> bool {
@@ -88,8 +121,6 @@ fn checked(quant: Quant, cols: usize) -> Result<(&'static PackedLayout, usize), 
 /// Whole groups of sixteen packed rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Packed<'a> {
-    /// Selects the SIMD code; unused on machines that have none.
-    #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
     quant: Quant,
     layout: &'static PackedLayout,
     cols: usize,
@@ -193,36 +224,20 @@ impl<'a> Packed<'a> {
             let together = TOKEN_TILE.min(tokens - first);
             let activations = &activations[first * chunks..(first + together) * chunks];
             for group in groups.clone() {
-                let tiles = &self.bytes[group * self.group_bytes..][..self.group_bytes];
+                let blocks = &self.bytes[group * self.group_bytes..][..self.group_bytes];
                 let mut sink = |token: usize, sums: &[f32; ROWS]| sink(first + token, group * ROWS, sums);
-                self.group(isa, tiles, activations, chunks, together, &mut sink);
+                let group = Group {
+                    quant: self.quant,
+                    layout: self.layout,
+                    blocks,
+                    activations,
+                    chunks,
+                    tokens: together,
+                };
+                on_set!(isa, token => token.group(&group, &mut sink));
             }
         }
         Ok(())
-    }
-
-    /// Multiplies one group with every token; each token has `chunks` chunks of activations.
-    fn group(
-        &self,
-        isa: Isa,
-        tiles: &[u8],
-        activations: &[ActivationChunk],
-        chunks: usize,
-        tokens: usize,
-        sink: &mut dyn FnMut(usize, &[f32; ROWS]),
-    ) {
-        match isa.level() {
-            // SAFETY: an `Isa` exists only for instructions detected on this machine.
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { avx512::group(self.quant, tiles, activations, chunks, tokens, sink) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { avx2::group(self.quant, tiles, activations, chunks, tokens, sink) },
-            // SAFETY: as above.
-            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            Level::NeonDot => unsafe { neon::group(self.quant, tiles, activations, chunks, tokens, sink) },
-            _ => scalar::group(self.layout, tiles, activations, chunks, tokens, sink),
-        }
     }
 }
 

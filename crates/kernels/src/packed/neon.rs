@@ -1,11 +1,12 @@
 //! NEON with dot products: `sdot` multiplies four columns of four rows with four activations, one
 //! of the four words of a register.
 
-use super::ROWS;
 use super::layout::Packable;
 use super::scales::{RowLanes, RowScales, restores_sign, row_scales, zero_point_shift};
-use crate::blocks::{CHUNK, GROUP, HALF_GROUP, Quant, unsigned, with_format};
-use crate::gemv::{ActivationChunk, widen_f16};
+use super::{Group, PackedProduct, ROWS};
+use crate::blocks::{CHUNK, GROUP, HALF_GROUP, unsigned, with_format};
+use crate::gemv::ActivationChunk;
+use crate::lanes::{Neon, widen_f16};
 use std::arch::aarch64::*;
 use std::arch::asm;
 use std::array::from_fn;
@@ -368,26 +369,16 @@ unsafe fn all_tokens<B: Packable>(
     }
 }
 
-/// Multiplies sixteen rows with every token: `sink(token, results)`.
-///
-/// # Safety
-/// The CPU has NEON with dot products; `blocks` are whole packed blocks of `quant`, which can be
-/// packed, and every token has `chunks` chunks that cover them.
 #[expect(
     clippy::undocumented_unsafe_blocks,
-    reason = "the macro drops the comment; guaranteed by the caller"
+    reason = "the macro drops the comment: the token proves the instructions, and `Group` its sizes"
 )]
-#[target_feature(enable = "neon,dotprod")]
-pub(super) unsafe fn group(
-    quant: Quant,
-    blocks: &[u8],
-    activations: &[ActivationChunk],
-    chunks: usize,
-    tokens: usize,
-    sink: &mut dyn FnMut(usize, &[f32; ROWS]),
-) {
-    with_format!(quant,
-        float _F => (),
-        block B => unsafe { all_tokens::<B>(blocks, activations, chunks, tokens, sink) }
-    );
+impl PackedProduct for Neon<true> {
+    const FASTER: bool = true;
+
+    fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+        with_format!(group.quant, float _F => (), block B => unsafe { all_tokens::<B>(group.blocks, group.activations, group.chunks, group.tokens, sink) });
+    }
 }
+
+impl PackedProduct for Neon<false> {}

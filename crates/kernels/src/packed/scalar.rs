@@ -1,10 +1,9 @@
 //! The scalar specification: one code at a time.
 
-use super::ROWS;
 use super::layout::PackedLayout;
 use super::tile_scales::TileScales;
+use super::{Group, ROWS};
 use crate::blocks::{CHUNK, GROUP, HALF_GROUP};
-use crate::gemv::ActivationChunk;
 
 /// The signed code of a weight.
 fn code(layout: &PackedLayout, tile: &[u8], row: usize, column: usize) -> i32 {
@@ -39,14 +38,15 @@ pub(super) fn dequantize(layout: &PackedLayout, blocks: &[u8], row: usize, to: &
 }
 
 /// Multiplies sixteen rows with every token.
-pub(super) fn group(
-    layout: &PackedLayout,
-    blocks: &[u8],
-    activations: &[ActivationChunk],
-    chunks: usize,
-    tokens: usize,
-    sink: &mut dyn FnMut(usize, &[f32; ROWS]),
-) {
+pub(super) fn group(group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+    let Group {
+        layout,
+        blocks,
+        activations,
+        chunks,
+        tokens,
+        ..
+    } = *group;
     for token in 0..tokens {
         let activations = &activations[token * chunks..][..chunks];
         let mut sums = [0.0; ROWS];

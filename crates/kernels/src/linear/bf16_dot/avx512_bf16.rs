@@ -1,7 +1,7 @@
 //! Dot products of bf16 pairs by `vdpbf16ps`.
 
 use super::Bf16Rows;
-use crate::lanes::{WIDTH, sums_of};
+use crate::lanes::{WIDTH, avx512_bf16, cast, load, store, sums_of};
 use crate::packed::ROWS;
 use std::arch::x86_64::*;
 use std::ops::Range;
@@ -61,8 +61,7 @@ impl Source for Bf16Rows {
 
     #[inline(always)]
     unsafe fn of(stored: __m512i) -> __m512bh {
-        // SAFETY: both are 64 bytes of plain data.
-        unsafe { std::mem::transmute(stored) }
+        cast(stored)
     }
 }
 
@@ -105,10 +104,10 @@ impl<const F16: bool> Source for Stored<'_, F16> {
 
     #[inline(always)]
     unsafe fn of(stored: __m512i) -> __m512bh {
-        // SAFETY: guaranteed by the caller; both are 64 bytes of plain data.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match F16 {
-                false => std::mem::transmute::<__m512i, __m512bh>(stored),
+                false => cast(stored),
                 true => round(_mm512_castsi512_si256(stored), _mm512_extracti64x4_epi64::<1>(stored)),
             }
         }
@@ -122,162 +121,163 @@ unsafe fn round(low: __m256i, high: __m256i) -> __m512bh {
     unsafe { _mm512_cvtne2ps_pbh(_mm512_cvtph_ps(high), _mm512_cvtph_ps(low)) }
 }
 
-/// [`super::strip`] on AVX512_BF16.
-///
-/// # Safety
-/// The CPU has AVX-512 F, BW, DQ, VL and BF16; `count` is at most sixteen, rows and tokens are
-/// there, and both have one length.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-pub(super) unsafe fn strip(
-    weights: &Bf16Rows,
-    count: usize,
-    x: &Bf16Rows,
-    tokens: Range<usize>,
-    sink: &mut dyn FnMut(usize, &[f32]),
-) {
-    let mut first = tokens.start;
-    while first < tokens.end {
-        // SAFETY: guaranteed by the caller; never more tokens than remain.
-        unsafe {
-            first += match tokens.end - first {
-                6.. => rows_by_tokens::<_, 6>(weights, count, x, first, sink),
-                3.. => rows_by_tokens::<_, 3>(weights, count, x, first, sink),
-                _ => rows_by_tokens::<_, 1>(weights, count, x, first, sink),
+avx512_bf16! {
+    /// [`super::strip`] on AVX512_BF16.
+    ///
+    /// # Safety
+    /// The CPU has AVX-512 F, BW, DQ, VL and BF16; `count` is at most sixteen, rows and tokens are
+    /// there, and both have one length.
+    pub(super) unsafe fn strip(
+        weights: &Bf16Rows,
+        count: usize,
+        x: &Bf16Rows,
+        tokens: Range<usize>,
+        sink: &mut dyn FnMut(usize, &[f32]),
+    ) {
+        let mut first = tokens.start;
+        while first < tokens.end {
+            // SAFETY: guaranteed by the caller; never more tokens than remain.
+            unsafe {
+                first += match tokens.end - first {
+                    6.. => rows_by_tokens::<_, 6>(weights, count, x, first, sink),
+                    3.. => rows_by_tokens::<_, 3>(weights, count, x, first, sink),
+                    _ => rows_by_tokens::<_, 1>(weights, count, x, first, sink),
+                }
             }
         }
     }
 }
 
-/// [`strip`] of rows as stored, for few tokens: nothing is converted in advance.
-///
-/// # Safety
-/// See [`strip`]; `bytes` are `count` rows of 16-bit weights, as long as a token: f16 if `F16`,
-/// else bf16.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-pub(super) unsafe fn stored_strip<const F16: bool>(
-    bytes: &[u8],
-    count: usize,
-    x: &Bf16Rows,
-    tokens: Range<usize>,
-    sink: &mut dyn FnMut(usize, &[f32]),
-) {
-    let weights = Stored::<F16> {
-        bytes,
-        row_bytes: bytes.len() / count.max(1),
-    };
-    let mut first = tokens.start;
-    while first < tokens.end {
-        // SAFETY: guaranteed by the caller; never more tokens than remain.
-        unsafe {
-            first += match tokens.end - first {
-                4.. => rows_by_tokens::<_, 4>(&weights, count, x, first, sink),
-                2.. => rows_by_tokens::<_, 2>(&weights, count, x, first, sink),
-                _ => rows_by_tokens::<_, 1>(&weights, count, x, first, sink),
+avx512_bf16! {
+    /// [`strip`] of rows as stored, for few tokens: nothing is converted in advance.
+    ///
+    /// # Safety
+    /// See [`strip`]; `bytes` are `count` rows of 16-bit weights, as long as a token: f16 if `F16`,
+    /// else bf16.
+    pub(super) unsafe fn stored_strip<const F16: bool>(
+        bytes: &[u8],
+        count: usize,
+        x: &Bf16Rows,
+        tokens: Range<usize>,
+        sink: &mut dyn FnMut(usize, &[f32]),
+    ) {
+        let weights = Stored::<F16> {
+            bytes,
+            row_bytes: bytes.len() / count.max(1),
+        };
+        let mut first = tokens.start;
+        while first < tokens.end {
+            // SAFETY: guaranteed by the caller; never more tokens than remain.
+            unsafe {
+                first += match tokens.end - first {
+                    4.. => rows_by_tokens::<_, 4>(&weights, count, x, first, sink),
+                    2.. => rows_by_tokens::<_, 2>(&weights, count, x, first, sink),
+                    _ => rows_by_tokens::<_, 1>(&weights, count, x, first, sink),
+                }
             }
         }
     }
 }
 
-/// Accumulates the products of rows from `first` on with vector `at` of each token.
-///
-/// # Safety
-/// See [`strip`]; tokens have that vector, and `sums` has the rows.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-unsafe fn add<const R: usize, const N: usize>(
-    sums: &mut [[__m512; AT_ONCE]; N],
-    first: usize,
-    rows: [__m512bh; R],
-    tokens: [*const u8; N],
-    at: usize,
-) {
-    for (token, sums) in tokens.into_iter().zip(sums) {
-        // SAFETY: guaranteed by the caller.
-        let token = unsafe { <Bf16Rows as Source>::pairs(token.add(VECTOR * at)) };
-        for (sum, row) in sums[first..].iter_mut().zip(rows) {
-            *sum = _mm512_dpbf16_ps(*sum, row, token);
+avx512_bf16! {
+    /// Accumulates the products of rows from `first` on with vector `at` of each token.
+    ///
+    /// # Safety
+    /// See [`strip`]; tokens have that vector, and `sums` has the rows.
+    #[inline]
+    unsafe fn add<const R: usize, const N: usize>(
+        sums: &mut [[__m512; AT_ONCE]; N],
+        first: usize,
+        rows: [__m512bh; R],
+        tokens: [*const u8; N],
+        at: usize,
+    ) {
+        for (token, sums) in tokens.into_iter().zip(sums) {
+            // SAFETY: guaranteed by the caller.
+            let token = unsafe { <Bf16Rows as Source>::pairs(token.add(VECTOR * at)) };
+            for (sum, row) in sums[first..].iter_mut().zip(rows) {
+                *sum = _mm512_dpbf16_ps(*sum, row, token);
+            }
         }
     }
 }
 
-/// Multiplies `count` rows with `N` tokens starting at `first`. Returns `N`.
-///
-/// # Safety
-/// See [`strip`].
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-unsafe fn rows_by_tokens<S: Source, const N: usize>(
-    weights: &S,
-    count: usize,
-    x: &Bf16Rows,
-    first: usize,
-    sink: &mut dyn FnMut(usize, &[f32]),
-) -> usize {
-    let mut results = [[0.0; ROWS]; N];
-    let (whole, vectors) = (weights.whole(), x.length / WIDTH);
-    let tokens: [*const u8; N] = std::array::from_fn(|token| Source::row(x, first + token));
-    for row in (0..count).step_by(AT_ONCE) {
-        // Past the last row, repeat the last one.
-        let rows: [*const u8; AT_ONCE] = std::array::from_fn(|r| weights.row((row + r).min(count - 1)));
-        let mut sums = [[_mm512_setzero_ps(); AT_ONCE]; N];
-        // SAFETY: rows have `whole` vectors; tokens have as many, or one more.
-        unsafe {
-            if S::STREAMED {
-                for (r, row) in rows.into_iter().enumerate() {
+avx512_bf16! {
+    /// Multiplies `count` rows with `N` tokens starting at `first`. Returns `N`.
+    ///
+    /// # Safety
+    /// See [`strip`].
+    #[inline]
+    unsafe fn rows_by_tokens<S: Source, const N: usize>(
+        weights: &S,
+        count: usize,
+        x: &Bf16Rows,
+        first: usize,
+        sink: &mut dyn FnMut(usize, &[f32]),
+    ) -> usize {
+        let mut results = [[0.0; ROWS]; N];
+        let (whole, vectors) = (weights.whole(), x.length / WIDTH);
+        let tokens: [*const u8; N] = std::array::from_fn(|token| Source::row(x, first + token));
+        for row in (0..count).step_by(AT_ONCE) {
+            // Past the last row, repeat the last one.
+            let rows: [*const u8; AT_ONCE] = std::array::from_fn(|r| weights.row((row + r).min(count - 1)));
+            let mut sums = [[_mm512_setzero_ps(); AT_ONCE]; N];
+            // SAFETY: rows have `whole` vectors; tokens have as many, or one more.
+            unsafe {
+                if S::STREAMED {
+                    for (r, row) in rows.into_iter().enumerate() {
+                        for at in 0..whole {
+                            add(&mut sums, r, [S::pairs(row.add(VECTOR * at))], tokens, at);
+                        }
+                    }
+                } else {
                     for at in 0..whole {
-                        add(&mut sums, r, [S::pairs(row.add(VECTOR * at))], tokens, at);
+                        let rows: [__m512bh; AT_ONCE] = std::array::from_fn(|r| S::pairs(rows[r].add(VECTOR * at)));
+                        add(&mut sums, 0, rows, tokens, at);
                     }
                 }
-            } else {
-                for at in 0..whole {
-                    let rows: [__m512bh; AT_ONCE] = std::array::from_fn(|r| S::pairs(rows[r].add(VECTOR * at)));
-                    add(&mut sums, 0, rows, tokens, at);
+                if whole < vectors {
+                    let mask = (1 << (weights.row_bytes() - VECTOR * whole)) - 1;
+                    let last = |row: *const u8| _mm512_maskz_loadu_epi8(mask, row.add(VECTOR * whole).cast());
+                    let rows: [__m512bh; AT_ONCE] = std::array::from_fn(|r| S::of(last(rows[r])));
+                    add(&mut sums, 0, rows, tokens, whole);
                 }
             }
-            if whole < vectors {
-                let mask = (1 << (weights.row_bytes() - VECTOR * whole)) - 1;
-                let last = |row: *const u8| _mm512_maskz_loadu_epi8(mask, row.add(VECTOR * whole).cast());
-                let rows: [__m512bh; AT_ONCE] = std::array::from_fn(|r| S::of(last(rows[r])));
-                add(&mut sums, 0, rows, tokens, whole);
+            for (sums, results) in sums.chunks(4).zip(results.chunks_mut(4)) {
+                let mut vectors = [_mm512_setzero_ps(); WIDTH];
+                vectors
+                    .iter_mut()
+                    .zip(sums.as_flattened())
+                    .for_each(|(vector, sum)| *vector = *sum);
+                let mut out = [[0.0; AT_ONCE]; 4];
+                store(sums_of(&vectors), &mut out);
+                for (out, results) in out.iter().zip(results) {
+                    results[row..row + AT_ONCE].copy_from_slice(out);
+                }
             }
         }
-        for (sums, results) in sums.chunks(4).zip(results.chunks_mut(4)) {
-            let mut vectors = [_mm512_setzero_ps(); WIDTH];
-            vectors
-                .iter_mut()
-                .zip(sums.as_flattened())
-                .for_each(|(vector, sum)| *vector = *sum);
-            let mut out = [[0.0; AT_ONCE]; 4];
-            // SAFETY: sixteen floats are one vector.
-            unsafe { _mm512_storeu_ps(out.as_mut_ptr().cast(), sums_of(&vectors)) };
-            for (out, results) in out.iter().zip(results) {
-                results[row..row + AT_ONCE].copy_from_slice(out);
-            }
+        for (token, results) in results.iter().enumerate() {
+            sink(first + token, &results[..count]);
         }
+        N
     }
-    for (token, results) in results.iter().enumerate() {
-        sink(first + token, &results[..count]);
-    }
-    N
 }
 
-/// Rounds stored f16 to bf16, nearest, ties to even, padded with zeros.
-///
-/// # Safety
-/// The CPU has AVX-512 F and BF16.
-#[target_feature(enable = "avx512f,avx512bf16")]
-pub(super) unsafe fn round_halves(bytes: &[u8], out: &mut [u16]) {
-    let (vectors, rest) = bytes.as_chunks::<{ 4 * WIDTH }>();
-    let (out, _) = out.as_chunks_mut::<{ 2 * WIDTH }>();
-    let mut last = [0; 4 * WIDTH];
-    last[..rest.len()].copy_from_slice(rest);
-    for (vector, out) in vectors.iter().chain([&last]).zip(out) {
-        // SAFETY: one vector of 32 is read, and one is written. Masking instead of copying the last
-        // ones makes stores many times slower.
-        unsafe {
-            let half = |half: usize| _mm256_loadu_si256(vector.as_ptr().cast::<__m256i>().add(half));
-            let rounded: __m512i = std::mem::transmute(round(half(0), half(1)));
-            _mm512_storeu_si512(out.as_mut_ptr().cast(), rounded);
+avx512_bf16! {
+    /// Rounds stored f16 to bf16, nearest, ties to even, padded with zeros.
+    ///
+    /// # Safety
+    /// The CPU has AVX-512 F and BF16.
+    pub(super) unsafe fn round_halves(bytes: &[u8], out: &mut [u16]) {
+        let (vectors, rest) = bytes.as_chunks::<{ 4 * WIDTH }>();
+        let (out, _) = out.as_chunks_mut::<{ 2 * WIDTH }>();
+        let mut last = [0; 4 * WIDTH];
+        last[..rest.len()].copy_from_slice(rest);
+        for (vector, out) in vectors.iter().chain([&last]).zip(out) {
+            // Masking instead of copying the last ones makes stores many times slower.
+            let [low, high]: [__m256i; 2] = load(vector);
+            // SAFETY: guaranteed by the caller.
+            store(unsafe { round(low, high) }, out);
         }
     }
 }

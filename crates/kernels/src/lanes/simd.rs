@@ -1,22 +1,15 @@
-//! Vector operations of the GEMV kernels. The SIMD variant of a format is written once, generic
-//! over [`Simd`].
-//!
-//! A value that implements [`Simd`] proves that the CPU has the instructions: it is created only
-//! after detection, so its methods are safe to call. They must be inlined into a function that
-//! enables the instructions; see [`Isa::run`].
+//! The operations of GEMV over blocks: bytes, and products of int8.
 
-use crate::isa::{Isa, Level};
+use super::Lanes;
 
-/// Vectors of 64 bytes and of 16 floats, for any register width.
+/// Vectors of 64 bytes, for any register width.
 ///
 /// 64 bytes hold the codes of two groups. A quarter, 16 bytes, holds half a group, for which the
 /// finest formats have a scale. A product of codes with activations gives 16 sums of four; those of
 /// quarter `q` are lanes `4 q` to `4 q + 3`.
-pub(crate) trait Simd: Copy {
+pub(crate) trait Simd: Lanes {
     /// 64 bytes.
     type Bytes: Copy;
-    /// 16 floats.
-    type Floats: Copy;
 
     /// Added by [`Simd::dot_signed`] to each code before multiplication.
     const SIGNED_BIAS: f32;
@@ -44,32 +37,18 @@ pub(crate) trait Simd: Copy {
     fn or(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
     /// Looks up each byte, which is below 16, in `table`.
     fn look_up(self, table: &[u8; 16], indices: Self::Bytes) -> Self::Bytes;
-    /// Stores 64 bytes.
-    fn store_bytes(self, bytes: Self::Bytes) -> [u8; 64];
+    /// The 64 bytes.
+    fn to_array(self, bytes: Self::Bytes) -> [u8; 64];
 
     /// Sums of four products of codes up to 127 with activations of at least -127.
     fn dot(self, codes: Self::Bytes, activations: &[i8; 64]) -> Self::Floats;
     /// The same for signed codes plus [`Simd::SIGNED_BIAS`].
     fn dot_signed(self, codes: Self::Bytes, activations: &[i8; 64]) -> Self::Floats;
 
-    /// `value` in every lane.
-    fn splat(self, value: f32) -> Self::Floats;
     /// The f16 of these bits in every lane.
     fn splat_f16(self, bits: u16) -> Self::Floats;
-    /// Loads 16 floats.
-    fn floats(self, floats: &[f32; 16]) -> Self::Floats;
-    /// Stores 16 floats.
-    fn store(self, floats: Self::Floats, out: &mut [f32; 16]);
-    /// Loads 16 unaligned f32.
-    fn stored_floats(self, floats: &[u8; 64]) -> Self::Floats;
-    /// Widens 16 stored f16, exactly.
-    fn widen_f16(self, halves: &[u8; 32]) -> Self::Floats;
-    /// Widens 16 stored bf16, exactly.
-    fn widen_bf16(self, halves: &[u8; 32]) -> Self::Floats;
     /// Unsigned bytes as floats.
     fn widen_u8(self, bytes: [u8; 16]) -> Self::Floats;
-    /// Signed bytes as floats.
-    fn widen_i8(self, bytes: [i8; 16]) -> Self::Floats;
     /// Eight unsigned bytes, lowest first, as floats, each twice.
     fn widen_u8_twice(self, bytes: u64) -> Self::Floats;
     /// Eight pairs of f16 as floats: the first of each pair twice, and the second of each pair
@@ -80,52 +59,9 @@ pub(crate) trait Simd: Copy {
     /// Lanes `4 pair` to `4 pair + 3`, each four times: one for each lane of a quarter. `pair` is
     /// below 4.
     fn spread(self, floats: Self::Floats, pair: usize) -> Self::Floats;
-    /// `a + b`.
-    fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// `a * b`.
-    fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// `a * b + c`, rounded once.
-    fn mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
-    /// The sum of all lanes.
-    fn sum(self, floats: Self::Floats) -> f32;
     /// Maximum of all lanes' bits with the sign cleared: orders magnitudes, infinity and NaN last.
     fn magnitude(self, a: Self::Floats, b: Self::Floats) -> u32;
     /// Rounds lanes between -127 and 127, ties to even, stores them, and returns their sum. NaN
     /// becomes zero.
-    fn round(self, floats: Self::Floats, out: &mut [i8; 16]) -> i32;
-}
-
-/// A kernel with a scalar form, which specifies it, and a SIMD form.
-pub(crate) trait Kernel {
-    /// Result.
-    type Output;
-
-    /// Scalar specification.
-    fn scalar(self) -> Self::Output;
-
-    /// SIMD form; must be marked `#[inline(always)]`.
-    fn simd<S: Simd>(self, s: S) -> Self::Output;
-}
-
-impl Isa {
-    /// Runs a kernel with this instruction set.
-    #[inline]
-    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        match self.level() {
-            Level::Scalar => kernel.scalar(),
-            // SAFETY: an `Isa` exists only for instructions detected on this machine.
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { super::avx2::run(kernel) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { super::avx512::run(kernel) },
-            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            Level::Neon => super::neon::run(kernel),
-            // SAFETY: as above.
-            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            Level::NeonDot => unsafe { super::neon::run_with_dot(kernel) },
-            #[allow(unreachable_patterns)] // Depends on the target.
-            _ => kernel.scalar(),
-        }
-    }
+    fn round_to_bytes(self, floats: Self::Floats, out: &mut [i8; 16]) -> i32;
 }
