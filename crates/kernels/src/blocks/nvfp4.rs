@@ -93,7 +93,7 @@ impl SimdBlock for Nvfp4 {
     #[inline(always)]
     fn scales<S: Simd>(s: S, chunk: &Self::Chunk) -> (S::Floats, Option<S::Floats>) {
         let scales: [u8; 16] = bytemuck::cast(chunk.each_ref().map(|block| block.d));
-        (s.floats(&scales.map(fp4::half_e4m3)), None)
+        (s.load(&scales.map(fp4::half_e4m3)), None)
     }
 
     #[inline(always)]

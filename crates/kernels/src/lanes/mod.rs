@@ -19,12 +19,12 @@ mod simd;
 mod token;
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use avx2::Avx2;
+pub(crate) use avx2::{Avx2, avx2};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::{Avx512, Avx512Bf16, avx512, avx512_bf16, sums_of};
 pub(crate) use exp::{exp, sigmoid, tanh};
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-pub(crate) use neon::{Neon, widen_f16};
+pub(crate) use neon::{Neon, neon_dot, widen_f16};
 pub(crate) use plain::Plain;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use register::{cast, load, store};
