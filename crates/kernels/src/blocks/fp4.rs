@@ -42,7 +42,7 @@ pub(crate) const E4M3_UNIT: f32 = f32::from_bits((127 + 119) << 23);
 
 /// The bits of a canonical E4M3 scale at the place of an f32's: times [`E4M3_UNIT`], half the
 /// scale's value, exactly.
-pub(crate) const E4M3_SHIFT: usize = 20;
+pub(crate) const E4M3_SHIFT: u32 = 20;
 
 /// Half the value of an unsigned E4M3 scale.
 #[inline(always)]

@@ -42,6 +42,14 @@ impl ActivationChunk {
         minus_sums: [0; 8],
         minus_half_sums: [0; 16],
     };
+
+    /// Four codes of group `part`, below 8, from code `4 v` on, as the bytes of an integer.
+    #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
+    #[inline(always)]
+    pub(crate) fn four(&self, part: usize, v: usize) -> i32 {
+        let codes: &[[[i8; 4]; GROUP / 4]; CHUNK / GROUP] = bytemuck::cast_ref(&self.values);
+        i32::from_ne_bytes(codes[part][v].map(|code| code as u8))
+    }
 }
 
 /// A row of activations, in f32 and quantised.

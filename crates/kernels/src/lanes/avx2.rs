@@ -26,7 +26,7 @@ fn pairs<T: Copy, U>(a: [T; 2], b: [T; 2], f: impl Fn(T, T) -> U) -> [U; 2] {
 
 impl Lanes for Avx2 {
     type Floats = Floats;
-    type Sums = Words;
+    type Words = Words;
     type Pairs = Words;
 
     const REGISTERS: usize = 8;
@@ -95,6 +95,34 @@ impl Lanes for Avx2 {
 
         fn floats(x: Words) -> Floats {
             each(x, |x| _mm256_cvtepi32_ps(x))
+        }
+
+        fn load_words(x: &[u8; WIDTH]) -> Words {
+            let x = load(x);
+            each([x, _mm_unpackhi_epi64(x, x)], |x| _mm256_cvtepi8_epi32(x))
+        }
+
+        fn shift_words_left(a: Words, by: u32) -> Words {
+            each(a, |a| _mm256_sll_epi32(a, _mm_cvtsi32_si128(by as i32)))
+        }
+
+        fn word_bits(a: Words, by: u32, mask: i32) -> Words {
+            each(a, |a| {
+                let shifted = _mm256_srl_epi32(a, _mm_cvtsi32_si128(by as i32));
+                _mm256_and_si256(shifted, _mm256_set1_epi32(mask))
+            })
+        }
+
+        fn or_words(a: Words, b: Words) -> Words {
+            pairs(a, b, |a, b| _mm256_or_si256(a, b))
+        }
+
+        fn add_to_words(a: Words, b: i32) -> Words {
+            each(a, |a| _mm256_add_epi32(a, _mm256_set1_epi32(b)))
+        }
+
+        fn floats_of_bits(a: Words) -> Floats {
+            each(a, |a| _mm256_castsi256_ps(a))
         }
 
         fn add(a: Floats, b: Floats) -> Floats {

@@ -62,7 +62,7 @@ impl Token for Avx512Bf16 {
 
 impl Lanes for Avx512 {
     type Floats = __m512;
-    type Sums = __m512i;
+    type Words = __m512i;
     type Pairs = __m512i;
 
     const REGISTERS: usize = 32;
@@ -123,6 +123,30 @@ impl Lanes for Avx512 {
 
         fn floats(x: __m512i) -> __m512 {
             _mm512_cvtepi32_ps(x)
+        }
+
+        fn load_words(x: &[u8; WIDTH]) -> __m512i {
+            _mm512_cvtepi8_epi32(load(x))
+        }
+
+        fn shift_words_left(a: __m512i, by: u32) -> __m512i {
+            _mm512_sll_epi32(a, _mm_cvtsi32_si128(by as i32))
+        }
+
+        fn word_bits(a: __m512i, by: u32, mask: i32) -> __m512i {
+            _mm512_and_si512(_mm512_srl_epi32(a, _mm_cvtsi32_si128(by as i32)), _mm512_set1_epi32(mask))
+        }
+
+        fn or_words(a: __m512i, b: __m512i) -> __m512i {
+            _mm512_or_si512(a, b)
+        }
+
+        fn add_to_words(a: __m512i, b: i32) -> __m512i {
+            _mm512_add_epi32(a, _mm512_set1_epi32(b))
+        }
+
+        fn floats_of_bits(a: __m512i) -> __m512 {
+            _mm512_castsi512_ps(a)
         }
 
         fn add(a: __m512, b: __m512) -> __m512 {

@@ -24,10 +24,12 @@ pub(crate) use avx2::{Avx2, avx2};
 pub(crate) use avx512::{Avx512, Avx512Bf16, avx512, avx512_bf16, sums_of};
 pub(crate) use exp::{exp, sigmoid, tanh};
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-pub(crate) use neon::{Neon, neon_dot, widen_f16};
+pub(crate) use neon::{Neon, neon_dot};
 pub(crate) use plain::Plain;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use register::{cast, load, store};
+pub(crate) use register::cast;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+pub(crate) use register::{load, store};
 pub(crate) use simd::Simd;
 pub(crate) use token::{Kernel, Token};
 
@@ -39,7 +41,7 @@ pub(crate) trait Lanes: Copy {
     /// 16 floats.
     type Floats: Copy;
     /// 16 i32.
-    type Sums: Copy;
+    type Words: Copy;
     /// 16 pairs of i16.
     type Pairs: Copy;
 
@@ -72,11 +74,23 @@ pub(crate) trait Lanes: Copy {
     /// A pair in every lane.
     fn splat_pair(self, x: [i16; 2]) -> Self::Pairs;
     /// Zero accumulators.
-    fn no_sums(self) -> Self::Sums;
+    fn no_sums(self) -> Self::Words;
     /// `c` plus the products of both elements of each pair, wrapping at 32 bits.
-    fn mul_pairs_add(self, a: Self::Pairs, b: Self::Pairs, c: Self::Sums) -> Self::Sums;
+    fn mul_pairs_add(self, a: Self::Pairs, b: Self::Pairs, c: Self::Words) -> Self::Words;
     /// Converts to the nearest floats.
-    fn floats(self, x: Self::Sums) -> Self::Floats;
+    fn floats(self, x: Self::Words) -> Self::Floats;
+    /// Loads 16 bytes as i8, with their sign.
+    fn load_words(self, x: &[u8; WIDTH]) -> Self::Words;
+    /// `a << by`, for `by` below 32.
+    fn shift_words_left(self, a: Self::Words, by: u32) -> Self::Words;
+    /// `a >> by & mask`, unsigned, for `by` below 32.
+    fn word_bits(self, a: Self::Words, by: u32, mask: i32) -> Self::Words;
+    /// `a | b`.
+    fn or_words(self, a: Self::Words, b: Self::Words) -> Self::Words;
+    /// `a + b`, wrapping.
+    fn add_to_words(self, a: Self::Words, b: i32) -> Self::Words;
+    /// The floats of these bits.
+    fn floats_of_bits(self, a: Self::Words) -> Self::Floats;
     /// `a + b`.
     fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a - b`.

@@ -23,14 +23,14 @@ impl From<Neon<true>> for Neon<false> {
 
 type Floats = [float32x4_t; 4];
 type Bytes = [uint8x16_t; 4];
-type Sums = [int32x4_t; 4];
+type Words = [int32x4_t; 4];
 type Pairs = [int16x8_t; 4];
 
 /// Each bit of a byte, twice.
 const BITS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
 
 neon! {
-    /// Sums of four products of signed bytes.
+    /// Words of four products of signed bytes.
     #[inline]
     fn dot_four<const DOT: bool>(codes: int8x16_t, activations: int8x16_t) -> int32x4_t {
         if !DOT {
@@ -116,6 +116,20 @@ neon! {
 }
 
 neon! {
+    /// Sixteen signed bytes as integers, in order.
+    #[inline]
+    fn widen_i8(bytes: int8x16_t) -> Words {
+        let (low, high) = (vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes));
+        [
+            vmovl_s16(vget_low_s16(low)),
+            vmovl_high_s16(low),
+            vmovl_s16(vget_low_s16(high)),
+            vmovl_high_s16(high),
+        ]
+    }
+}
+
+neon! {
     /// Sixteen integers as bytes, without their upper bits.
     #[inline]
     fn to_bytes([a, b, c, d]: [int32x4_t; 4]) -> int8x16_t {
@@ -159,7 +173,7 @@ neon! {
 }
 
 neon! {
-    /// Sums of four products of signed codes with activations.
+    /// Words of four products of signed codes with activations.
     #[inline]
     fn products<const DOT: bool>(codes: Bytes, activations: &[i8; 64]) -> Floats {
         let activations: [int8x16_t; 4] = load(activations);
@@ -169,7 +183,7 @@ neon! {
 
 impl<const DOT: bool> Lanes for Neon<DOT> {
     type Floats = Floats;
-    type Sums = Sums;
+    type Words = Words;
     type Pairs = Pairs;
 
     const REGISTERS: usize = 8;
@@ -204,14 +218,8 @@ impl<const DOT: bool> Lanes for Neon<DOT> {
         }
 
         fn load_bytes(x: &[i8; WIDTH]) -> Floats {
-            let bytes: int8x16_t = load(x);
-            let (low, high) = (vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes));
-            [
-                vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))),
-                vcvtq_f32_s32(vmovl_high_s16(low)),
-                vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))),
-                vcvtq_f32_s32(vmovl_high_s16(high)),
-            ]
+            let words = widen_i8(load(x));
+            from_fn(|q| vcvtq_f32_s32(words[q]))
         }
 
         fn store_bytes(x: Floats, out: &mut [i8; WIDTH]) {
@@ -232,19 +240,46 @@ impl<const DOT: bool> Lanes for Neon<DOT> {
             [vreinterpretq_s16_s32(vdupq_n_s32(bytemuck::cast(x))); 4]
         }
 
-        fn no_sums() -> Sums {
+        fn no_sums() -> Words {
             [vdupq_n_s32(0); 4]
         }
 
-        fn mul_pairs_add(a: Pairs, b: Pairs, c: Sums) -> Sums {
+        fn mul_pairs_add(a: Pairs, b: Pairs, c: Words) -> Words {
             from_fn(|q| {
                 let low = vmull_s16(vget_low_s16(a[q]), vget_low_s16(b[q]));
                 vaddq_s32(vpaddq_s32(low, vmull_high_s16(a[q], b[q])), c[q])
             })
         }
 
-        fn floats(x: Sums) -> Floats {
+        fn floats(x: Words) -> Floats {
             from_fn(|q| vcvtq_f32_s32(x[q]))
+        }
+
+        fn load_words(x: &[u8; WIDTH]) -> Words {
+            widen_i8(load(x))
+        }
+
+        fn shift_words_left(a: Words, by: u32) -> Words {
+            from_fn(|q| vshlq_s32(a[q], vdupq_n_s32(by as i32)))
+        }
+
+        fn word_bits(a: Words, by: u32, mask: i32) -> Words {
+            from_fn(|q| {
+                let shifted = vshlq_u32(vreinterpretq_u32_s32(a[q]), vdupq_n_s32(-(by as i32)));
+                vandq_s32(vreinterpretq_s32_u32(shifted), vdupq_n_s32(mask))
+            })
+        }
+
+        fn or_words(a: Words, b: Words) -> Words {
+            from_fn(|q| vorrq_s32(a[q], b[q]))
+        }
+
+        fn add_to_words(a: Words, b: i32) -> Words {
+            from_fn(|q| vaddq_s32(a[q], vdupq_n_s32(b)))
+        }
+
+        fn floats_of_bits(a: Words) -> Floats {
+            from_fn(|q| vreinterpretq_f32_s32(a[q]))
         }
 
         fn add(a: Floats, b: Floats) -> Floats {

@@ -54,7 +54,7 @@ fn fold(mut x: Floats, f: impl Fn(f32, f32) -> f32) -> f32 {
 
 impl Lanes for Plain {
     type Floats = Floats;
-    type Sums = [i32; WIDTH];
+    type Words = [i32; WIDTH];
     type Pairs = [[i16; 2]; WIDTH];
 
     const REGISTERS: usize = 8;
@@ -132,6 +132,36 @@ impl Lanes for Plain {
     #[inline(always)]
     fn floats(self, x: [i32; WIDTH]) -> Floats {
         x.map(|x| x as f32)
+    }
+
+    #[inline(always)]
+    fn load_words(self, x: &[u8; WIDTH]) -> [i32; WIDTH] {
+        x.map(|x| i32::from(x as i8))
+    }
+
+    #[inline(always)]
+    fn shift_words_left(self, a: [i32; WIDTH], by: u32) -> [i32; WIDTH] {
+        a.map(|a| a << by)
+    }
+
+    #[inline(always)]
+    fn word_bits(self, a: [i32; WIDTH], by: u32, mask: i32) -> [i32; WIDTH] {
+        a.map(|a| (a as u32 >> by) as i32 & mask)
+    }
+
+    #[inline(always)]
+    fn or_words(self, a: [i32; WIDTH], b: [i32; WIDTH]) -> [i32; WIDTH] {
+        std::array::from_fn(|i| a[i] | b[i])
+    }
+
+    #[inline(always)]
+    fn add_to_words(self, a: [i32; WIDTH], b: i32) -> [i32; WIDTH] {
+        a.map(|a| a.wrapping_add(b))
+    }
+
+    #[inline(always)]
+    fn floats_of_bits(self, a: [i32; WIDTH]) -> Floats {
+        a.map(|a| f32::from_bits(a as u32))
     }
 
     #[inline(always)]

@@ -64,8 +64,8 @@ fn is_faster<T: PackedProduct>(_: T) -> bool {
 
 /// One group of sixteen packed rows, and the tokens that it is multiplied with.
 ///
-/// [`Packed::product`] guarantees that `blocks` are whole blocks of `quant` in `layout`, and that
-/// every token has `chunks` chunks of activations, which cover them.
+/// `blocks` are whole blocks of `quant` in `layout`; every token has `chunks` chunks of activations,
+/// which cover them.
 pub(crate) struct Group<'a> {
     /// Selects the SIMD code; unused on machines that have none.
     #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
@@ -82,6 +82,10 @@ pub(crate) trait PackedProduct: Token {
     /// Whether they are faster than GEMV over the file's rows.
     const FASTER: bool = false;
 
+    /// Whether codes that use all eight bits are made signed before multiplication, so that no zero
+    /// point is subtracted afterwards.
+    const SIGNS: bool = false;
+
     /// Multiplies a group with every token: `sink(token, results)`.
     fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
         scalar::group(group, sink);
@@ -89,6 +93,20 @@ pub(crate) trait PackedProduct: Token {
 }
 
 impl PackedProduct for Plain {}
+
+impl<'a> Group<'a> {
+    /// The chunks of `N` tokens from `first` on.
+    #[inline(always)]
+    fn rows<const N: usize>(&self, first: usize) -> [&'a [ActivationChunk]; N] {
+        std::array::from_fn(|n| &self.activations[(first + n) * self.chunks..][..self.chunks])
+    }
+}
+
+/// The `N` bytes from `at` on.
+#[inline(always)]
+fn array<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
+    &bytes[at..].as_chunks().0[0]
+}
 
 /// Whether a matrix can be packed.
 pub fn can_pack(quant: Quant, cols: usize) -> bool {
