@@ -41,6 +41,7 @@ impl Token for Avx512Bf16 {
     #[inline(always)]
     fn run<R>(self, f: impl FnOnce() -> R) -> R {
         avx512_bf16! {
+            #[inline] // As in the others.
             fn enabled<R>(f: impl FnOnce() -> R) -> R {
                 f()
             }

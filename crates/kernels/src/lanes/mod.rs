@@ -190,9 +190,14 @@ macro_rules! on_lanes {
             #[inline(always)]
             fn body<$L: $crate::lanes::Lanes, $($($generics)*)?>($lanes: $L, $($arg: $ty),*) $(-> $out)? $body
 
+            // Once for each type of lanes, which several sets may share: the compiler inlines the
+            // body's closures only if they are used once.
+            fn enabled<$L: $crate::lanes::Lanes + $crate::lanes::Token, $($($generics)*)?>($lanes: $L, $($arg: $ty),*) $(-> $out)? {
+                $crate::lanes::Token::run($lanes, #[inline(always)] move || body::<$L, $($($names)*)?>($lanes, $($arg),*))
+            }
+
             $crate::isa::on_set!(isa, token => {
-                let lanes = $crate::lanes::Token::lanes(token);
-                $crate::lanes::Token::run(lanes, #[inline(always)] move || body::<_ $(, $($names)*)?>(lanes, $($arg),*))
+                enabled::<_, $($($names)*)?>($crate::lanes::Token::lanes(token), $($arg),*)
             })
         }
     };

@@ -62,6 +62,8 @@ macro_rules! token {
             #[allow(unused_unsafe)] // Where every CPU of the target has the instructions.
             fn run<R>(self, f: impl FnOnce() -> R) -> R {
                 $enabled! {
+                    // A copy for each user: next to the kernel, whose closures it must inline.
+                    #[inline]
                     fn enabled<R>(f: impl FnOnce() -> R) -> R {
                         f()
                     }

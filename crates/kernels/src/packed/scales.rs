@@ -1,6 +1,6 @@
 //! Scales and minima of a tile, for all sixteen rows at once.
 
-use super::layout::{Bits, Minimum, Packable, PartCode, Unit};
+use super::layout::{Bits, Minimum, Packable, PartCode, ScaleLayout, Unit};
 use super::tile_scales::parts_of;
 use super::{PackedProduct, ROWS, array};
 use crate::blocks::{E4M3_SHIFT, E4M3_UNIT};
@@ -37,58 +37,39 @@ pub(super) const fn zero_point_shift<P: PackedProduct, B: Packable>() -> Option<
 #[inline(always)]
 pub(super) fn row_scales<L: Lanes, B: Packable>(l: L, header: &[u8], tile: usize) -> RowScales<L::Floats> {
     let layout = const { &B::LAYOUT.scales };
-    let halves = |at: usize| l.load_half(&bytemuck::cast(*array::<{ 2 * ROWS }>(header, at)));
-    let none = l.splat(0.0);
-    let unit = match layout.unit {
-        Unit::F16(_) => halves(0),
-        Unit::HalfE8m0(_) => half_e8m0(l, l.load_words(array(header, 0))),
-        Unit::One => l.splat(1.0),
+    let header = Header {
+        l,
+        layout,
+        bytes: header,
     };
+    let (unit, none) = (header.unit(), l.splat(0.0));
     let Some(parts) = &layout.parts else {
-        let minimum = match layout.minimum {
-            Minimum::None => none,
-            _ => halves(layout.minima_at()),
-        };
         return RowScales {
             scale: [unit, none],
-            minimum: [minimum, none],
+            minimum: [header.minimum(), none],
         };
     };
-    let byte = |byte: u8| l.load_words(array(header, layout.parts_at() + ROWS * usize::from(byte)));
-    let code = |bits: &Bits| {
-        let low = l.word_bits(byte(bits.byte), bits.shift.into(), bits.mask.into());
-        match bits.top {
-            None => low,
-            Some([top, shift]) => {
-                let top = l.word_bits(l.shift_words_left(byte(top), 4), shift.into(), 48);
-                l.or_words(low, top)
-            }
-        }
-    };
-    let scale = |part: usize| {
-        let bits = &parts.scale[part];
-        match parts.code {
-            PartCode::Unsigned => l.mul(unit, l.floats(code(bits))),
-            PartCode::Minus32 => l.mul(unit, l.sub(l.floats(code(bits)), l.splat(32.0))),
-            PartCode::Signed => l.mul(unit, l.floats(byte(bits.byte))),
-            PartCode::HalfE4m3 => {
-                let shifted = l.floats_of_bits(l.shift_words_left(byte(bits.byte), E4M3_SHIFT));
-                l.mul(unit, l.mul(shifted, l.splat(E4M3_UNIT)))
-            }
-        }
-    };
-    let minimum = |part: usize| {
-        let unit = halves(layout.minima_at());
-        l.sub(none, l.mul(unit, l.floats(code(&parts.minimum[part]))))
-    };
     let [first, second] = parts_of(parts, tile);
-    let has_minimum = const { B::LAYOUT.has_minimum() };
+    let scale = [&parts.scale[first], &parts.scale[second]];
+    let minimum = [&parts.minimum[first], &parts.minimum[second]];
+    let (halves, has_minimum) = (parts.halves, const { B::LAYOUT.has_minimum() });
     RowScales {
-        scale: [scale(first), if parts.halves { scale(second) } else { none }],
+        scale: [
+            header.part_scale(unit, parts.code, scale[0]),
+            if halves {
+                header.part_scale(unit, parts.code, scale[1])
+            } else {
+                none
+            },
+        ],
         minimum: [
-            if has_minimum { minimum(first) } else { none },
-            if has_minimum && parts.halves {
-                minimum(second)
+            if has_minimum {
+                header.part_minimum(minimum[0])
+            } else {
+                none
+            },
+            if has_minimum && halves {
+                header.part_minimum(minimum[1])
             } else {
                 none
             },
@@ -96,11 +77,93 @@ pub(super) fn row_scales<L: Lanes, B: Packable>(l: L, header: &[u8], tile: usize
     }
 }
 
+/// A packed header.
+#[derive(Clone, Copy)]
+struct Header<'a, L> {
+    l: L,
+    layout: &'static ScaleLayout,
+    bytes: &'a [u8],
+}
+
+impl<L: Lanes> Header<'_, L> {
+    /// The rows' f16 from byte `at` on.
+    #[inline(always)]
+    fn halves(self, at: usize) -> L::Floats {
+        let bytes: &[u8; 2 * ROWS] = array(self.bytes, at);
+        self.l.load_half(&bytemuck::cast(*bytes))
+    }
+
+    /// The rows' units.
+    #[inline(always)]
+    fn unit(self) -> L::Floats {
+        match self.layout.unit {
+            Unit::F16(_) => self.halves(0),
+            Unit::HalfE8m0(_) => half_e8m0(self.l, self.l.load_words(array(self.bytes, 0))),
+            Unit::One => self.l.splat(1.0),
+        }
+    }
+
+    /// The rows' minima, 0 if the format has none.
+    #[inline(always)]
+    fn minimum(self) -> L::Floats {
+        match self.layout.minimum {
+            Minimum::None => self.l.splat(0.0),
+            _ => self.halves(self.layout.minima_at()),
+        }
+    }
+
+    /// Byte `byte` of the rows' parts, signed.
+    #[inline(always)]
+    fn byte(self, byte: u8) -> L::Words {
+        let at = self.layout.parts_at() + ROWS * usize::from(byte);
+        self.l.load_words(array(self.bytes, at))
+    }
+
+    /// The code of a part.
+    #[inline(always)]
+    fn code(self, bits: &Bits) -> L::Words {
+        let l = self.l;
+        let low = l.word_bits(self.byte(bits.byte), bits.shift.into(), bits.mask.into());
+        match bits.top {
+            None => low,
+            Some([top, shift]) => {
+                let top = l.word_bits(l.shift_words_left(self.byte(top), 4), shift.into(), 48);
+                l.or_words(low, top)
+            }
+        }
+    }
+
+    /// The scale of a part.
+    #[inline(always)]
+    fn part_scale(self, unit: L::Floats, code: PartCode, bits: &Bits) -> L::Floats {
+        let l = self.l;
+        match code {
+            PartCode::Unsigned => l.mul(unit, l.floats(self.code(bits))),
+            PartCode::Minus32 => l.mul(unit, l.sub(l.floats(self.code(bits)), l.splat(32.0))),
+            PartCode::Signed => l.mul(unit, l.floats(self.byte(bits.byte))),
+            PartCode::HalfE4m3 => {
+                let shifted = l.floats_of_bits(l.shift_words_left(self.byte(bits.byte), E4M3_SHIFT));
+                l.mul(unit, l.mul(shifted, l.splat(E4M3_UNIT)))
+            }
+        }
+    }
+
+    /// The minimum of a part, which is subtracted.
+    #[inline(always)]
+    fn part_minimum(self, bits: &Bits) -> L::Floats {
+        let l = self.l;
+        l.sub(l.splat(0.0), l.mul(self.minimum(), l.floats(self.code(bits))))
+    }
+}
+
 /// Half the value of E8M0 scales; see [`half_e8m0`](crate::blocks::half_e8m0).
 #[inline(always)]
 fn half_e8m0<L: Lanes>(l: L, bytes: L::Words) -> L::Floats {
-    let power = |exponent: L::Words| l.floats_of_bits(l.shift_words_left(l.add_to_words(exponent, 63), 23));
     let bits = l.word_bits(bytes, 0, 255);
-    let (low, high) = (l.word_bits(bits, 1, 127), l.word_bits(l.add_to_words(bits, 1), 1, 255));
-    l.mul(power(low), power(high))
+    let low = l.add_to_words(l.word_bits(bits, 1, 127), 63);
+    let high = l.add_to_words(l.word_bits(l.add_to_words(bits, 1), 1, 255), 63);
+    l.mul(
+        l.floats_of_bits(l.shift_words_left(low, 23)),
+        l.floats_of_bits(l.shift_words_left(high, 23)),
+    )
 }
