@@ -6,11 +6,12 @@
 //! a partial `dQ`; the partials are added in the order of the groups, so that no two threads add to
 //! the same element.
 
+use super::block::{KEYS, ROWS, Scores, block_rows};
 use super::forward::{Block, Pass, check_lse, check_starts};
 use super::heads::Heads;
 use super::kv::KvStore;
 use super::spans::{Span, Spans};
-use super::tiles::{self, KEYS, ROWS, Scores, block_rows};
+use super::tiles;
 use crate::isa::Isa;
 use crate::lanes::{WIDTH, exp, on_lanes};
 use crate::scratch::Scratch;

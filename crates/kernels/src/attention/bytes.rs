@@ -5,9 +5,10 @@
 //! 1/32767 of their maximum, far finer than the stored values. Scales are applied to sums, not to
 //! the summands.
 
+use super::block::{KEYS, ROWS, Scores, with_rows};
 use super::kv::{BLOCK, I8_MAX, KvElement, KvStore};
 use super::spans::Span;
-use super::tiles::{KEYS, MEMORY_BOUND_ROWS, PREFETCH_TILES, ROWS, Scores, VALUE_VECTORS, with_rows};
+use super::tiles::{MEMORY_BOUND_ROWS, PREFETCH_TILES, VALUE_VECTORS};
 use crate::isa::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes, prefetch};
 

@@ -1,9 +1,9 @@
 //! The forward pass of attention.
 
+use super::block::{KEYS, ROWS, Scores, block_rows};
 use super::heads::Heads;
 use super::kv::{KvElement, KvLayer, KvStore, with_store};
 use super::spans::{Span, Spans};
-use super::tiles::{KEYS, ROWS, Scores, block_rows};
 use crate::isa::Isa;
 use crate::shape::{self, ShapeError};
 use crate::softmax;

@@ -1,8 +1,8 @@
 //! The KV cache in tiles of sixteen cells.
 
+use super::block::Scores;
 use super::heads::Heads;
 use super::spans::Span;
-use super::tiles::Scores;
 use crate::isa::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes};
 use crate::shape::{self, ShapeError};

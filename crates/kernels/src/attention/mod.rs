@@ -8,6 +8,7 @@
 //! heads that share a KV head, so each key and value is read once for them.
 
 mod backward;
+mod block;
 mod bytes;
 mod forward;
 mod heads;

@@ -1,6 +1,6 @@
 //! The cells of a sequence: runs of consecutive cells, cut to the keys a kernel processes at once.
 
-use super::tiles::KEYS;
+use super::block::KEYS;
 use crate::lanes::WIDTH;
 
 /// Positions of a split: attention sums the keys of a split before merging it with the previous

@@ -1,7 +1,6 @@
 //! bf16 pairs on AVX512_BF16: rounded by `vcvtne2ps2bf16`, multiplied by `vdpbf16ps`.
 
-use super::factor::{Bf16Pair, Factor};
-use super::microkernel::Panels;
+use super::factor::{Bf16Pair, Factor, Panels};
 use super::output::OutputTile;
 use super::{MR, NR};
 use crate::lanes::{Avx512Bf16, Token, WIDTH, avx512_bf16, cast, load, store};
@@ -21,7 +20,7 @@ pub(super) unsafe fn microkernel<E: Factor>(token: Avx512Bf16, panels: &Panels<E
     }
 }
 
-/// [`super::factor::interleave`] of bf16 pairs.
+/// [`super::interleave::interleave`] of bf16 pairs.
 pub(super) fn interleave<const N: usize>(_: Avx512Bf16, rows: &[[f32; N]], column: usize, out: &mut [Bf16Pair]) {
     // SAFETY: the token proves the instructions.
     unsafe { interleave_enabled(rows, column, out) }

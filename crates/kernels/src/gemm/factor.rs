@@ -1,9 +1,7 @@
 //! Elements of GEMM panels.
 
-use super::NR;
 use crate::bf16s::{narrow, widen};
-use crate::isa::Isa;
-use crate::lanes::{Lanes, WIDTH, on_lanes};
+use crate::lanes::{Lanes, WIDTH};
 use bytemuck::{Pod, Zeroable};
 
 /// Element of a panel: one or two neighbours of the inner dimension.
@@ -97,22 +95,5 @@ impl Factor for Bf16Pair {
     }
 }
 
-/// Packs `[DEPTH * steps][N]` elements into columns `column..column + N` of a panel `[steps][NR]`.
-pub(crate) fn interleave<E: Factor, const N: usize>(isa: Isa, rows: &[[f32; N]], column: usize, out: &mut [E]) {
-    #[cfg(target_arch = "x86_64")]
-    if let (true, Some(token)) = (E::IS_PAIR, isa.bf16()) {
-        return super::avx512_bf16::interleave(token, rows, column, bytemuck::cast_slice_mut(out));
-    }
-    interleave_on_any(isa, rows, column, out);
-}
-
-on_lanes! {
-    fn interleave_on_any<L>[E: Factor, const N: usize][E, N](_l; rows: &[[f32; N]], column: usize, out: &mut [E]) {
-        for (rows, out) in rows.chunks_exact(E::DEPTH).zip(out.as_chunks_mut::<NR>().0) {
-            let (first, second) = (&rows[0], &rows[E::DEPTH - 1]);
-            for (c, out) in out[column..column + N].iter_mut().enumerate() {
-                *out = E::of(first[c], second[c]);
-            }
-        }
-    }
-}
+/// Pairs of lhs and rhs panels, one for each range of the inner dimension.
+pub(super) type Panels<'a, E> = [(&'a [E], &'a [E])];

@@ -1,13 +1,10 @@
 //! The microkernel: computes one output tile.
 
-use super::factor::Factor;
+use super::factor::{Factor, Panels};
 use super::output::OutputTile;
 use super::{MR, NR};
 use crate::isa::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes};
-
-/// Pairs of lhs and rhs panels, one for each range of the inner dimension.
-pub(super) type Panels<'a, E> = [(&'a [E], &'a [E])];
 
 on_lanes! {
     fn on_any<L>[E: Factor][E](l; panels: &Panels<E>, tile: &OutputTile) {

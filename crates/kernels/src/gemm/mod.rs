@@ -8,13 +8,15 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512_bf16;
 mod factor;
+mod interleave;
 mod microkernel;
 mod output;
 mod product;
 mod tall_skinny;
 mod view;
 
-pub(crate) use factor::{Bf16Pair, Factor, interleave};
+pub(crate) use factor::{Bf16Pair, Factor};
+pub(crate) use interleave::interleave;
 pub(crate) use microkernel::add_products;
 pub(crate) use output::Epilogue;
 pub use output::{Accumulate, ViewMut};

@@ -1,7 +1,8 @@
 //! GEMM, split into chunks for the thread team.
 
 use super::factor::Factor;
-use super::microkernel::{Panels, microkernel};
+use super::factor::Panels;
+use super::microkernel::microkernel;
 use super::output::{Epilogue, OutputTile, ViewMut};
 use super::{MR, NR};
 use crate::isa::Isa;

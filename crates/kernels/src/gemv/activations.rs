@@ -44,7 +44,7 @@ impl ActivationChunk {
     };
 
     /// Four codes of group `part`, below 8, from code `4 v` on, as the bytes of an integer.
-    #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(crate) fn four(&self, part: usize, v: usize) -> i32 {
         let codes: &[[[i8; 4]; GROUP / 4]; CHUNK / GROUP] = bytemuck::cast_ref(&self.values);

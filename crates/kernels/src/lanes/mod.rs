@@ -31,6 +31,8 @@ pub(crate) use register::cast;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 pub(crate) use register::{load, store};
 pub(crate) use simd::Simd;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+pub(crate) use token::methods;
 pub(crate) use token::{Kernel, Token};
 
 /// Floats per vector.

@@ -98,18 +98,14 @@ pub(super) fn product(
         Some(Bf16Rows::length(matrix.cols())),
     )?;
     #[cfg(target_arch = "x86_64")]
-    if isa.multiplies_bf16() && tokens.len() <= FEW {
+    if let Some(bf16) = isa.bf16().filter(|_| tokens.len() <= FEW) {
         for first in rows.clone().step_by(ROWS) {
             let count = ROWS.min(rows.end - first);
             let bytes = matrix.plain_rows(first..first + count);
             let mut sink = |token: usize, results: &[f32]| sink(token, first, results);
-            // SAFETY: `multiplies_bf16` is true only if AVX512_BF16 was detected; the matrix has
-            // the rows.
-            unsafe {
-                match matrix.quant() {
-                    Quant::F16 => avx512_bf16::stored_strip::<true>(bytes, count, x, tokens.clone(), &mut sink),
-                    _ => avx512_bf16::stored_strip::<false>(bytes, count, x, tokens.clone(), &mut sink),
-                }
+            match matrix.quant() {
+                Quant::F16 => bf16.f16_strip(bytes, count, x, tokens.clone(), &mut sink),
+                _ => bf16.bf16_strip(bytes, count, x, tokens.clone(), &mut sink),
             }
         }
         return Ok(());
@@ -124,9 +120,8 @@ pub(super) fn product(
         }
         let mut sink = |token: usize, results: &[f32]| sink(token, first, results);
         #[cfg(target_arch = "x86_64")]
-        if isa.multiplies_bf16() {
-            // SAFETY: `multiplies_bf16` is true only if AVX512_BF16 was detected.
-            unsafe { avx512_bf16::strip(&weights, count, x, tokens.clone(), &mut sink) };
+        if let Some(bf16) = isa.bf16() {
+            bf16.strip(&weights, count, x, tokens.clone(), &mut sink);
             continue;
         }
         strip(&weights, count, x, tokens.clone(), &mut sink);
@@ -137,9 +132,8 @@ pub(super) fn product(
 /// Converts a stored row to bf16, padded with zeros to whole vectors.
 fn expand(isa: Isa, quant: Quant, bytes: &[u8], out: &mut [u16]) -> Result<(), ShapeError> {
     #[cfg(target_arch = "x86_64")]
-    if quant == Quant::F16 && isa.multiplies_bf16() {
-        // SAFETY: as above.
-        unsafe { avx512_bf16::round_halves(bytes, out) };
+    if let (Quant::F16, Some(bf16)) = (quant, isa.bf16()) {
+        bf16.round_halves(bytes, out);
         return Ok(());
     }
     if quant == Quant::BF16 {

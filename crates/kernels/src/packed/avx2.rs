@@ -4,7 +4,7 @@ use super::layout::Packable;
 use super::scales::{restores_sign, row_scales, zero_point_shift};
 use super::{Group, PackedProduct, ROWS, array};
 use crate::blocks::{CHUNK, GROUP, with_format};
-use crate::lanes::{Avx2, avx2, load, store};
+use crate::lanes::{Avx2, avx2, load, methods, store};
 use std::arch::x86_64::*;
 
 avx2! {
@@ -177,9 +177,11 @@ avx2! {
     }
 }
 
-avx2! {
-    fn product(l: Avx2, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, sink));
+impl Avx2 {
+    methods! { avx2;
+        fn product(l: Avx2, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+            with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, sink));
+        }
     }
 }
 
@@ -189,7 +191,6 @@ impl PackedProduct for Avx2 {
     const SIGNS: bool = true;
 
     fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        // SAFETY: the token proves the instructions.
-        unsafe { product(self, group, sink) }
+        self.product(self, group, sink);
     }
 }

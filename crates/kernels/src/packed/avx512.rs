@@ -6,7 +6,7 @@ use super::scales::{RowScales, row_scales, zero_point_shift};
 use super::{Group, PackedProduct, ROWS, array};
 use crate::blocks::{CHUNK, GROUP, with_format};
 use crate::gemv::ActivationChunk;
-use crate::lanes::{Avx512, Avx512Bf16, Token, avx512, load, store};
+use crate::lanes::{Avx512, Avx512Bf16, Token, avx512, load, methods, store};
 use std::arch::x86_64::*;
 
 /// A tile in registers.
@@ -208,9 +208,11 @@ avx512! {
     }
 }
 
-avx512! {
-    fn product(l: Avx512, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, sink));
+impl Avx512 {
+    methods! { avx512;
+        fn product(l: Avx512, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+            with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, sink));
+        }
     }
 }
 
@@ -218,8 +220,7 @@ impl PackedProduct for Avx512 {
     const FASTER: bool = true;
 
     fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        // SAFETY: the token proves the instructions.
-        unsafe { product(self, group, sink) }
+        self.product(self, group, sink);
     }
 }
 

@@ -6,7 +6,7 @@ use super::scales::{RowScales, restores_sign, row_scales, zero_point_shift};
 use super::{Group, PackedProduct, ROWS, array};
 use crate::blocks::{CHUNK, GROUP, HALF_GROUP, unsigned, with_format};
 use crate::gemv::ActivationChunk;
-use crate::lanes::{Neon, load, neon_dot, store};
+use crate::lanes::{Neon, load, methods, neon_dot, store};
 use std::arch::aarch64::*;
 use std::arch::asm;
 use std::array::from_fn;
@@ -243,9 +243,11 @@ neon_dot! {
     }
 }
 
-neon_dot! {
-    fn product(l: Neon<true>, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, sink));
+impl Neon<true> {
+    methods! { neon_dot;
+        fn product(l: Neon<true>, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+            with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, sink));
+        }
     }
 }
 
@@ -255,8 +257,7 @@ impl PackedProduct for Neon<true> {
     const SIGNS: bool = true;
 
     fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        // SAFETY: the token proves the instructions.
-        unsafe { product(self, group, sink) }
+        self.product(self, group, sink);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Dot products of bf16 pairs by `vdpbf16ps`.
 
 use super::Bf16Rows;
-use crate::lanes::{WIDTH, avx512_bf16, cast, load, store, sums_of};
+use crate::lanes::{Avx512Bf16, WIDTH, avx512_bf16, cast, load, methods, store, sums_of};
 use crate::packed::ROWS;
 use std::arch::x86_64::*;
 use std::ops::Range;
@@ -11,190 +11,143 @@ use std::ops::Range;
 const AT_ONCE: usize = 4;
 /// Prefetch distance in bytes for stored weights: a page, so that the TLB miss is hidden too.
 const PREFETCH_BYTES: usize = 4096;
-
-/// Up to sixteen rows of a weight.
-trait Source {
-    /// Whether rows stream from memory and are processed one after the other; else several at once.
-    const STREAMED: bool;
-
-    /// Start of row `row`.
-    fn row(&self, row: usize) -> *const u8;
-
-    /// Bytes in a row.
-    fn row_bytes(&self) -> usize;
-
-    /// Whole vectors of 64 bytes in a row.
-    #[inline(always)]
-    fn whole(&self) -> usize {
-        self.row_bytes() / VECTOR
-    }
-
-    /// Loads sixteen pairs of bf16 from the 64 bytes at `at`.
-    ///
-    /// # Safety
-    /// The CPU has AVX-512 F and BF16, and the bytes can be read.
-    #[inline(always)]
-    unsafe fn pairs(at: *const u8) -> __m512bh {
-        // SAFETY: guaranteed by the caller.
-        unsafe { Self::of(_mm512_loadu_si512(at.cast())) }
-    }
-
-    /// Converts 64 stored bytes to sixteen pairs of bf16.
-    ///
-    /// # Safety
-    /// The CPU has AVX-512 F and BF16.
-    unsafe fn of(stored: __m512i) -> __m512bh;
-}
-
-impl Source for Bf16Rows {
-    const STREAMED: bool = false;
-
-    #[inline(always)]
-    fn row(&self, row: usize) -> *const u8 {
-        Bf16Rows::row(self, row).as_ptr().cast()
-    }
-
-    #[inline(always)]
-    fn row_bytes(&self) -> usize {
-        self.length * size_of::<u32>()
-    }
-
-    #[inline(always)]
-    unsafe fn of(stored: __m512i) -> __m512bh {
-        cast(stored)
-    }
-}
-
-/// Rows of 16-bit weights as stored in the file.
-struct Stored<'a, const F16: bool> {
-    bytes: &'a [u8],
-    row_bytes: usize,
-}
-
 /// Bytes of a vector of weights.
 const VECTOR: usize = 4 * WIDTH;
 
-impl<const F16: bool> Source for Stored<'_, F16> {
-    const STREAMED: bool = true;
+/// Where the rows of a weight come from.
+type Source = u8;
+/// [`Bf16Rows`]: several are multiplied at once.
+const EXPANDED: Source = 0;
+/// Rows of bf16 as stored in the file. They stream from memory, so one is multiplied after the
+/// other.
+const STORED_BF16: Source = 1;
+/// The same of f16.
+const STORED_F16: Source = 2;
 
-    #[inline(always)]
-    fn row(&self, row: usize) -> *const u8 {
-        self.bytes[row * self.row_bytes..][..self.row_bytes].as_ptr()
-    }
+/// Up to sixteen rows of a weight, or rows of activations.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    bytes: &'a [u8],
+    row_bytes: usize,
+    stride: usize,
+}
 
-    #[inline(always)]
-    fn row_bytes(&self) -> usize {
-        self.row_bytes
-    }
-
-    #[inline(always)]
-    unsafe fn pairs(at: *const u8) -> __m512bh {
-        // SAFETY: the bytes are within the row; a prefetch may take any address.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(PREFETCH_BYTES).cast());
-            match F16 {
-                false => Self::of(_mm512_loadu_si512(at.cast())),
-                true => round(
-                    _mm256_loadu_si256(at.cast()),
-                    _mm256_loadu_si256(at.add(VECTOR / 2).cast()),
-                ),
-            }
+impl<'a> Rows<'a> {
+    fn of(rows: &'a Bf16Rows) -> Self {
+        Self {
+            bytes: bytemuck::cast_slice(&rows.pairs),
+            row_bytes: rows.length * size_of::<u32>(),
+            stride: rows.stride * size_of::<u32>(),
         }
     }
 
+    /// The whole vectors of a row, and the rest padded with zeros.
     #[inline(always)]
-    unsafe fn of(stored: __m512i) -> __m512bh {
-        // SAFETY: guaranteed by the caller.
-        unsafe {
-            match F16 {
-                false => cast(stored),
-                true => round(_mm512_castsi512_si256(stored), _mm512_extracti64x4_epi64::<1>(stored)),
-            }
-        }
+    fn row(self, row: usize) -> (&'a [[u8; VECTOR]], [u8; VECTOR]) {
+        let (whole, rest) = self.bytes[row * self.stride..][..self.row_bytes].as_chunks();
+        let mut last = [0; VECTOR];
+        last[..rest.len()].copy_from_slice(rest);
+        (whole, last)
     }
 }
 
-/// Rounds two vectors of f16 to one of bf16, nearest, ties to even.
-#[inline(always)]
-unsafe fn round(low: __m256i, high: __m256i) -> __m512bh {
-    // SAFETY: guaranteed by the caller.
-    unsafe { _mm512_cvtne2ps_pbh(_mm512_cvtph_ps(high), _mm512_cvtph_ps(low)) }
-}
-
-avx512_bf16! {
-    /// [`super::strip`] on AVX512_BF16.
-    ///
-    /// # Safety
-    /// The CPU has AVX-512 F, BW, DQ, VL and BF16; `count` is at most sixteen, rows and tokens are
-    /// there, and both have one length.
-    pub(super) unsafe fn strip(
-        weights: &Bf16Rows,
-        count: usize,
-        x: &Bf16Rows,
-        tokens: Range<usize>,
-        sink: &mut dyn FnMut(usize, &[f32]),
-    ) {
-        let mut first = tokens.start;
-        while first < tokens.end {
-            // SAFETY: guaranteed by the caller; never more tokens than remain.
-            unsafe {
+impl Avx512Bf16 {
+    methods! { avx512_bf16;
+        /// [`super::strip`] on AVX512_BF16.
+        pub(super) fn strip(
+            weights: &Bf16Rows, count: usize, x: &Bf16Rows, tokens: Range<usize>, sink: &mut dyn FnMut(usize, &[f32])
+        ) {
+            let (weights, x) = (Rows::of(weights), Rows::of(x));
+            let mut first = tokens.start;
+            while first < tokens.end {
                 first += match tokens.end - first {
-                    6.. => rows_by_tokens::<_, 6>(weights, count, x, first, sink),
-                    3.. => rows_by_tokens::<_, 3>(weights, count, x, first, sink),
-                    _ => rows_by_tokens::<_, 1>(weights, count, x, first, sink),
+                    6.. => rows_by_tokens::<EXPANDED, 6>(weights, count, x, first, sink),
+                    3.. => rows_by_tokens::<EXPANDED, 3>(weights, count, x, first, sink),
+                    _ => rows_by_tokens::<EXPANDED, 1>(weights, count, x, first, sink),
                 }
             }
         }
+
+        /// [`super::strip`] of `count` rows of f16 as stored, for few tokens: nothing is converted
+        /// in advance.
+        pub(super) fn f16_strip(
+            bytes: &[u8], count: usize, x: &Bf16Rows, tokens: Range<usize>, sink: &mut dyn FnMut(usize, &[f32])
+        ) {
+            stored_strip::<STORED_F16>(bytes, count, x, tokens, sink);
+        }
+
+        /// The same of bf16.
+        pub(super) fn bf16_strip(
+            bytes: &[u8], count: usize, x: &Bf16Rows, tokens: Range<usize>, sink: &mut dyn FnMut(usize, &[f32])
+        ) {
+            stored_strip::<STORED_BF16>(bytes, count, x, tokens, sink);
+        }
+
+        /// Rounds stored f16 to bf16, nearest, ties to even, padded with zeros.
+        pub(super) fn round_halves(bytes: &[u8], out: &mut [u16]) {
+            let (vectors, rest) = bytes.as_chunks::<VECTOR>();
+            let (out, _) = out.as_chunks_mut::<{ 2 * WIDTH }>();
+            let mut last = [0; VECTOR];
+            last[..rest.len()].copy_from_slice(rest);
+            for (vector, out) in vectors.iter().chain([&last]).zip(out) {
+                // Masking instead of copying the last ones makes stores many times slower.
+                store(round(load(vector)), out);
+            }
+        }
     }
 }
 
 avx512_bf16! {
-    /// [`strip`] of rows as stored, for few tokens: nothing is converted in advance.
-    ///
-    /// # Safety
-    /// See [`strip`]; `bytes` are `count` rows of 16-bit weights, as long as a token: f16 if `F16`,
-    /// else bf16.
-    pub(super) unsafe fn stored_strip<const F16: bool>(
+    /// Rounds two vectors of f16 to one of bf16, nearest, ties to even.
+    #[inline]
+    fn round([low, high]: [__m256i; 2]) -> __m512bh {
+        _mm512_cvtne2ps_pbh(_mm512_cvtph_ps(high), _mm512_cvtph_ps(low))
+    }
+}
+
+avx512_bf16! {
+    /// Sixteen pairs of bf16.
+    #[inline]
+    fn pairs<const SOURCE: Source>(vector: &[u8; VECTOR]) -> __m512bh {
+        match SOURCE {
+            STORED_F16 => round(load(vector)),
+            _ => cast::<__m512i, _>(load(vector)),
+        }
+    }
+}
+
+avx512_bf16! {
+    fn stored_strip<const SOURCE: Source>(
         bytes: &[u8],
         count: usize,
         x: &Bf16Rows,
         tokens: Range<usize>,
         sink: &mut dyn FnMut(usize, &[f32]),
     ) {
-        let weights = Stored::<F16> {
-            bytes,
-            row_bytes: bytes.len() / count.max(1),
-        };
+        let row_bytes = bytes.len() / count.max(1);
+        let (weights, x) = (Rows { bytes, row_bytes, stride: row_bytes }, Rows::of(x));
         let mut first = tokens.start;
         while first < tokens.end {
-            // SAFETY: guaranteed by the caller; never more tokens than remain.
-            unsafe {
-                first += match tokens.end - first {
-                    4.. => rows_by_tokens::<_, 4>(&weights, count, x, first, sink),
-                    2.. => rows_by_tokens::<_, 2>(&weights, count, x, first, sink),
-                    _ => rows_by_tokens::<_, 1>(&weights, count, x, first, sink),
-                }
+            first += match tokens.end - first {
+                4.. => rows_by_tokens::<SOURCE, 4>(weights, count, x, first, sink),
+                2.. => rows_by_tokens::<SOURCE, 2>(weights, count, x, first, sink),
+                _ => rows_by_tokens::<SOURCE, 1>(weights, count, x, first, sink),
             }
         }
     }
 }
 
 avx512_bf16! {
-    /// Accumulates the products of rows from `first` on with vector `at` of each token.
-    ///
-    /// # Safety
-    /// See [`strip`]; tokens have that vector, and `sums` has the rows.
+    /// Accumulates the products of rows from `first` on with a vector of each token.
     #[inline]
-    unsafe fn add<const R: usize, const N: usize>(
+    fn add<const R: usize, const N: usize>(
         sums: &mut [[__m512; AT_ONCE]; N],
         first: usize,
         rows: [__m512bh; R],
-        tokens: [*const u8; N],
-        at: usize,
+        tokens: [&[u8; VECTOR]; N],
     ) {
         for (token, sums) in tokens.into_iter().zip(sums) {
-            // SAFETY: guaranteed by the caller.
-            let token = unsafe { <Bf16Rows as Source>::pairs(token.add(VECTOR * at)) };
+            let token = pairs::<EXPANDED>(token);
             for (sum, row) in sums[first..].iter_mut().zip(rows) {
                 *sum = _mm512_dpbf16_ps(*sum, row, token);
             }
@@ -203,45 +156,42 @@ avx512_bf16! {
 }
 
 avx512_bf16! {
-    /// Multiplies `count` rows with `N` tokens starting at `first`. Returns `N`.
-    ///
-    /// # Safety
-    /// See [`strip`].
+    /// Multiplies `count` rows, at most sixteen, with `N` tokens starting at `first`. Returns `N`.
     #[inline]
-    unsafe fn rows_by_tokens<S: Source, const N: usize>(
-        weights: &S,
+    fn rows_by_tokens<const SOURCE: Source, const N: usize>(
+        weights: Rows,
         count: usize,
-        x: &Bf16Rows,
+        x: Rows,
         first: usize,
         sink: &mut dyn FnMut(usize, &[f32]),
     ) -> usize {
         let mut results = [[0.0; ROWS]; N];
-        let (whole, vectors) = (weights.whole(), x.length / WIDTH);
-        let tokens: [*const u8; N] = std::array::from_fn(|token| Source::row(x, first + token));
+        let whole = weights.row_bytes / VECTOR;
+        let tokens: [_; N] = std::array::from_fn(|token| x.row(first + token).0);
+        // One length for all, so that indices are checked once.
+        let in_whole = tokens.map(|token| &token[..whole]);
         for row in (0..count).step_by(AT_ONCE) {
             // Past the last row, repeat the last one.
-            let rows: [*const u8; AT_ONCE] = std::array::from_fn(|r| weights.row((row + r).min(count - 1)));
+            let rows: [_; AT_ONCE] = std::array::from_fn(|r| weights.row((row + r).min(count - 1)));
             let mut sums = [[_mm512_setzero_ps(); AT_ONCE]; N];
-            // SAFETY: rows have `whole` vectors; tokens have as many, or one more.
-            unsafe {
-                if S::STREAMED {
-                    for (r, row) in rows.into_iter().enumerate() {
-                        for at in 0..whole {
-                            add(&mut sums, r, [S::pairs(row.add(VECTOR * at))], tokens, at);
-                        }
-                    }
-                } else {
-                    for at in 0..whole {
-                        let rows: [__m512bh; AT_ONCE] = std::array::from_fn(|r| S::pairs(rows[r].add(VECTOR * at)));
-                        add(&mut sums, 0, rows, tokens, at);
+            if SOURCE == EXPANDED {
+                let rows = rows.map(|(vectors, _)| &vectors[..whole]);
+                for at in 0..whole {
+                    let rows: [_; AT_ONCE] = std::array::from_fn(|r| pairs::<SOURCE>(&rows[r][at]));
+                    add(&mut sums, 0, rows, in_whole.map(|token| &token[at]));
+                }
+            } else {
+                for (r, (vectors, _)) in rows.into_iter().enumerate() {
+                    for (at, vector) in vectors[..whole].iter().enumerate() {
+                        let ahead = vector.as_ptr().wrapping_add(PREFETCH_BYTES);
+                        _mm_prefetch::<_MM_HINT_T1>(ahead.cast());
+                        add(&mut sums, r, [pairs::<SOURCE>(vector)], in_whole.map(|token| &token[at]));
                     }
                 }
-                if whole < vectors {
-                    let mask = (1 << (weights.row_bytes() - VECTOR * whole)) - 1;
-                    let last = |row: *const u8| _mm512_maskz_loadu_epi8(mask, row.add(VECTOR * whole).cast());
-                    let rows: [__m512bh; AT_ONCE] = std::array::from_fn(|r| S::of(last(rows[r])));
-                    add(&mut sums, 0, rows, tokens, whole);
-                }
+            }
+            if whole < tokens[0].len() {
+                let rows: [_; AT_ONCE] = std::array::from_fn(|r| pairs::<SOURCE>(&rows[r].1));
+                add(&mut sums, 0, rows, tokens.map(|token| &token[whole]));
             }
             for (sums, results) in sums.chunks(4).zip(results.chunks_mut(4)) {
                 let mut vectors = [_mm512_setzero_ps(); WIDTH];
@@ -260,24 +210,5 @@ avx512_bf16! {
             sink(first + token, &results[..count]);
         }
         N
-    }
-}
-
-avx512_bf16! {
-    /// Rounds stored f16 to bf16, nearest, ties to even, padded with zeros.
-    ///
-    /// # Safety
-    /// The CPU has AVX-512 F and BF16.
-    pub(super) unsafe fn round_halves(bytes: &[u8], out: &mut [u16]) {
-        let (vectors, rest) = bytes.as_chunks::<{ 4 * WIDTH }>();
-        let (out, _) = out.as_chunks_mut::<{ 2 * WIDTH }>();
-        let mut last = [0; 4 * WIDTH];
-        last[..rest.len()].copy_from_slice(rest);
-        for (vector, out) in vectors.iter().chain([&last]).zip(out) {
-            // Masking instead of copying the last ones makes stores many times slower.
-            let [low, high]: [__m256i; 2] = load(vector);
-            // SAFETY: guaranteed by the caller.
-            store(unsafe { round(low, high) }, out);
-        }
     }
 }
