@@ -1,7 +1,6 @@
 //! GEMM, split into chunks for the thread team.
 
-use super::factor::Factor;
-use super::factor::Panels;
+use super::factor::{Factor, Panels};
 use super::microkernel::microkernel;
 use super::output::{Epilogue, OutputTile, ViewMut};
 use super::{MR, NR};
