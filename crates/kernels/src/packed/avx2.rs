@@ -103,17 +103,17 @@ avx2! {
             for at in 0..tiles {
                 let group = index * tiles + at;
                 let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
-                let chunks = tokens.map(|token| &token[chunk]);
+                let chunks: [_; N] = std::array::from_fn(|n| &tokens[n][chunk]);
                 let tile = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
                 let scales = row_scales::<_, B>(l, block, at);
                 for which in 0..parts {
-                    let mut dots = chunks.map(|chunk| {
+                    let mut dots: [_; N] = std::array::from_fn(|n| {
                         let Some(shift) = zero_point_shift::<Avx2, B>() else {
                             return _mm256_setzero_si256();
                         };
                         let minus = match parts {
-                            1 => chunk.minus_sums[part],
-                            _ => chunk.minus_half_sums[2 * part + which],
+                            1 => chunks[n].minus_sums[part],
+                            _ => chunks[n].minus_half_sums[2 * part + which],
                         };
                         _mm256_set1_epi32(minus << shift)
                     });

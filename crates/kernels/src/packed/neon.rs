@@ -156,10 +156,10 @@ neon_dot! {
             for at in 0..tiles {
                 let group = index * tiles + at;
                 let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
-                let chunks = tokens.map(|token| &token[chunk]);
+                let chunks: [_; N] = from_fn(|n| &tokens[n][chunk]);
                 let tile = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
                 let RowScales { scale, minimum } = row_scales::<_, B>(l, block, at);
-                let of_rows = |x: [[float32x4_t; VECTORS]; 2]| x.map(|x| from_fn::<_, V, _>(|r| x[FIRST + r]));
+                let of_rows = |x: [[float32x4_t; VECTORS]; 2]| from_fn(|half| from_fn::<_, V, _>(|r| x[half][FIRST + r]));
                 let scales = RowScales {
                     scale: of_rows(scale),
                     minimum: of_rows(minimum),
@@ -167,7 +167,7 @@ neon_dot! {
                 // A tile, or each half of it, is summed in integers.
                 let initial = |minus: &dyn Fn(&ActivationChunk) -> i32| {
                     let shift = zero_point_shift::<Neon<true>, B>();
-                    chunks.map(|chunk| [vdupq_n_s32(shift.map_or(0, |shift| minus(chunk) << shift)); V])
+                    from_fn(|n| [vdupq_n_s32(shift.map_or(0, |shift| minus(chunks[n]) << shift)); V])
                 };
                 let half = |half: usize| initial(&|chunk| chunk.minus_half_sums[2 * part + half]);
                 let mut dots = match B::LAYOUT.halves() {

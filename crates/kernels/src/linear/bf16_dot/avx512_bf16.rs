@@ -169,29 +169,29 @@ avx512_bf16! {
         let whole = weights.row_bytes / VECTOR;
         let tokens: [_; N] = std::array::from_fn(|token| x.row(first + token).0);
         // One length for all, so that indices are checked once.
-        let in_whole = tokens.map(|token| &token[..whole]);
+        let in_whole: [_; N] = std::array::from_fn(|n| &tokens[n][..whole]);
         for row in (0..count).step_by(AT_ONCE) {
             // Past the last row, repeat the last one.
             let rows: [_; AT_ONCE] = std::array::from_fn(|r| weights.row((row + r).min(count - 1)));
             let mut sums = [[_mm512_setzero_ps(); AT_ONCE]; N];
             if SOURCE == EXPANDED {
-                let rows = rows.map(|(vectors, _)| &vectors[..whole]);
+                let rows: [_; AT_ONCE] = std::array::from_fn(|r| &rows[r].0[..whole]);
                 for at in 0..whole {
                     let rows: [_; AT_ONCE] = std::array::from_fn(|r| pairs::<SOURCE>(&rows[r][at]));
-                    add(&mut sums, 0, rows, in_whole.map(|token| &token[at]));
+                    add(&mut sums, 0, rows, std::array::from_fn(|n| &in_whole[n][at]));
                 }
             } else {
                 for (r, (vectors, _)) in rows.into_iter().enumerate() {
                     for (at, vector) in vectors[..whole].iter().enumerate() {
                         let ahead = vector.as_ptr().wrapping_add(PREFETCH_BYTES);
                         _mm_prefetch::<_MM_HINT_T1>(ahead.cast());
-                        add(&mut sums, r, [pairs::<SOURCE>(vector)], in_whole.map(|token| &token[at]));
+                        add(&mut sums, r, [pairs::<SOURCE>(vector)], std::array::from_fn(|n| &in_whole[n][at]));
                     }
                 }
             }
             if whole < tokens[0].len() {
                 let rows: [_; AT_ONCE] = std::array::from_fn(|r| pairs::<SOURCE>(&rows[r].1));
-                add(&mut sums, 0, rows, tokens.map(|token| &token[whole]));
+                add(&mut sums, 0, rows, std::array::from_fn(|n| &tokens[n][whole]));
             }
             for (sums, results) in sums.chunks(4).zip(results.chunks_mut(4)) {
                 let mut vectors = [_mm512_setzero_ps(); WIDTH];
