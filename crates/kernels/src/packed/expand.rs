@@ -47,7 +47,8 @@ fn row_scales<L: Lanes>(l: L, tile: &Tile, scale: f32) -> [[[f32; ROWS]; 2]; 2] 
     let (header, layout) = (tile.header, &tile.layout.scales);
     let of_halves = |units: &[f32; ROWS], factors: &dyn Fn(usize) -> [f32; 2]| {
         let by_row: [[f32; 2]; ROWS] = std::array::from_fn(factors);
-        [0, 1].map(|half| scaled(l, units, scale, by_row.map(|halves| halves[half])))
+        let of_half = |half: usize| scaled(l, units, scale, std::array::from_fn(|row| by_row[row][half]));
+        [of_half(0), of_half(1)]
     };
     let units = match layout.unit {
         Unit::F16(_) => halves(l, header, 0),
@@ -64,6 +65,12 @@ fn row_scales<L: Lanes>(l: L, tile: &Tile, scale: f32) -> [[[f32; ROWS]; 2]; 2] 
         }
     };
     [scales, offsets]
+}
+
+/// Loads the values of each half.
+#[inline(always)]
+fn halves_of<L: Lanes>(l: L, [first, second]: &[[f32; ROWS]; 2]) -> [L::Floats; 2] {
+    [l.load(first), l.load(second)]
 }
 
 /// Sixteen little-endian words at `at`.
@@ -129,7 +136,8 @@ fn codes<const BITS: usize>(tile: &Tile) -> [[u32; ROWS]; VECTORS] {
 
 on_lanes! {
     fn columns_of<L>[const BITS: usize][BITS](l; tile: Tile, scale: f32, out: &mut [[f32; ROWS]; GROUP]) {
-        let [scales, offsets] = row_scales(l, &tile, scale).map(|of_halves| of_halves.map(|of_rows| l.load(&of_rows)));
+        let [scales, offsets] = row_scales(l, &tile, scale);
+        let (scales, offsets) = (halves_of(l, &scales), halves_of(l, &offsets));
         for (v, (codes, out)) in codes::<BITS>(&tile).iter().zip(out.as_chunks_mut::<4>().0).enumerate() {
             for (i, out) in out.iter_mut().enumerate() {
                 let mut values = [0.0; ROWS];
