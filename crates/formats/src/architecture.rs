@@ -6,7 +6,7 @@ use std::fmt;
 
 /// Declares [`Architecture`] from one table.
 macro_rules! architectures {
-    ($($variant:ident $name:literal $row_order:ident;)*) => {
+    ($($variant:ident $name:literal $row_order:ident $ffn_scales:literal;)*) => {
         /// An architecture, as `general.architecture` names it in a GGUF.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Architecture {
@@ -26,16 +26,23 @@ macro_rules! architectures {
             pub const fn row_order(self) -> RowOrder {
                 match self { $(Self::$variant => RowOrder::$row_order,)* }
             }
+
+            /// Whether llama.cpp applies the scales of whole tensors (`NAME.scale`) to a
+            /// feed-forward's linears.
+            pub const fn has_ffn_scales(self) -> bool {
+                match self { $(Self::$variant => $ffn_scales,)* }
+            }
         }
     };
 }
 
-// The row order is determined by llama.cpp's converter: check there before adding a row.
+// The row order is determined by llama.cpp's converter, and the scales by its calls of `build_ffn`:
+// check there before adding a row.
 architectures! {
-    Llama "llama" Interleaved;
-    Qwen2 "qwen2" Same;
-    Qwen3 "qwen3" Same;
-    Gemma3 "gemma3" Same;
+    Llama "llama" Interleaved true;
+    Qwen2 "qwen2" Same false;
+    Qwen3 "qwen3" Same true;
+    Gemma3 "gemma3" Same false;
 }
 
 impl Architecture {

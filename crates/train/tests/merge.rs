@@ -1,5 +1,8 @@
 //! Merged files equal the base plus its adapter.
 
+#[path = "../../llm/tests/nvfp4_pair/mod.rs"]
+mod nvfp4_pair;
+
 use hearth_formats::adapter::{AdapterFile, BaseShape, LinearName, LoraTensors, TargetName};
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType, Value};
 use hearth_kernels::Quant;
@@ -152,21 +155,126 @@ fn merging_adds_the_scaled_lora_product_and_changes_nothing_else() {
     }
 }
 
-/// The weight's own scale multiplies the product alone, so after merging `scale * weight` must have
-/// grown by just the delta.
+/// A tensor in f32, times its own scale.
+fn scaled_floats(gguf: &Gguf, name: &str) -> Vec<f32> {
+    let scale = name.replace(".weight", ".scale");
+    let scale = gguf.tensor(&scale).map_or(1.0, |_| floats(gguf, &scale)[0]);
+    floats(gguf, name).into_iter().map(|weight| weight * scale).collect()
+}
+
+fn names(gguf: &Gguf) -> Vec<String> {
+    gguf.tensors().map(|info| info.name.clone()).collect()
+}
+
 #[test]
-fn the_delta_is_divided_by_the_weights_scale() {
+fn a_weights_scale_is_multiplied_into_it() {
     let tensors = [(V0.weight(), 256, 256), (format!("{V0}.scale"), 1, 1)];
     let number = |scale: f32| move |name: &str, _: usize| if name.ends_with("scale") { scale } else { 1.0 };
-    let merged_weight = floats(
-        &merged(&sketch(1, &tensors, number(4.0)), &even(3.0), QuantRecipe::Same).unwrap(),
-        &V0.weight(),
-    );
-    assert!(merged_weight.iter().all(|weight| weight * 4.0 == 1.0 * 4.0 + 3.0));
-    let error = merged(&sketch(1, &tensors, number(0.0)), &even(3.0), QuantRecipe::Same)
-        .unwrap_err()
-        .to_string();
+    let merged_of = |scale| merged(&sketch(1, &tensors, number(scale)), &even(3.0), QuantRecipe::Same);
+    for scale in [4.0, 0.0] {
+        let merged = merged_of(scale).unwrap();
+        assert_eq!(names(&merged), [V0.weight()]);
+        assert!(
+            floats(&merged, &V0.weight())
+                .iter()
+                .all(|weight| *weight == scale + 3.0)
+        );
+    }
+    let error = merged_of(f32::NAN).unwrap_err().to_string();
     assert!(error.contains("'blk.0.attn_v.scale' is corrupt"), "{error}");
+}
+
+#[test]
+fn a_merge_from_nvfp4_is_that_of_the_weights_with_their_scales() {
+    let adapter = adapter("llama");
+    for quant in [Quant::F32, Quant::F16, Quant::Q8_0, Quant::MXFP4] {
+        let [scaled, folded] =
+            nvfp4_pair::files().map(|base| merged(&base, &adapter, QuantRecipe::All(quant)).unwrap());
+        assert_eq!(names(&scaled), names(&folded), "{quant}");
+        for info in folded.tensors() {
+            let [one, two] = [&scaled, &folded].map(|gguf| gguf.tensor(&info.name).unwrap());
+            assert_eq!(
+                (&one.info.kind, one.bytes()),
+                (&two.info.kind, two.bytes()),
+                "{quant}: {}",
+                info.name
+            );
+        }
+    }
+}
+
+#[test]
+fn a_merge_of_nvfp4_into_nvfp4_has_scales_of_its_own() {
+    let [scaled, folded] = nvfp4_pair::files();
+    let mut adapter = adapter("llama");
+    // Changes nothing outside of its targets.
+    adapter.tensors.retain(|target, _| *target != V0);
+    let exact = merged(&folded, &adapter, QuantRecipe::Same).unwrap();
+    for mix in [QuantRecipe::Same, QuantRecipe::All(Quant::NVFP4)] {
+        let merged = merged(&scaled, &adapter, mix).unwrap();
+        for linear in LinearName::ALL {
+            let target = TargetName {
+                layer: 0,
+                linear: *linear,
+            };
+            let (weight, scale) = (target.weight(), format!("{target}.scale"));
+            let is_copied = *linear == V0.linear;
+            for name in [&weight, &scale] {
+                let [new, old] = [&merged, &scaled].map(|gguf| gguf.tensor(name).unwrap().bytes());
+                assert_eq!(new == old, is_copied, "{name}");
+            }
+            assert_eq!(floats(&merged, &format!("{target}.input_scale")), [17.0]);
+            let expected = floats(&exact, &weight);
+            let largest = expected.iter().fold(0.0_f32, |most, weight| most.max(weight.abs()));
+            if !is_copied {
+                assert_eq!(floats(&merged, &scale), [largest / (6.0 * 448.0)], "{target}");
+            }
+            let error = error(&scaled_floats(&merged, &weight), &expected);
+            assert!(error < 0.12, "{target}: {error}");
+        }
+    }
+}
+
+/// Root mean square of the differences, relative to that of `expected`.
+fn error(found: &[f32], expected: &[f32]) -> f32 {
+    let squares = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>();
+    let differences = squares(&mut found.iter().zip(expected).map(|(a, b)| a - b));
+    (differences / squares(&mut expected.iter().copied())).sqrt()
+}
+
+/// llama.cpp applies no other scales, and refuses files with tensors that it does not read.
+#[test]
+fn only_linears_whose_scales_are_read_get_them() {
+    for (architecture, has_ffn_scales) in [("llama", true), ("qwen2", false), ("qwen3", true), ("gemma3", false)] {
+        let mut metadata: Metadata = [("general.architecture", architecture)].into_iter().collect();
+        for (key, value) in [
+            ("embedding_length", 256),
+            ("feed_forward_length", 256),
+            ("block_count", 1),
+            ("attention.head_count", 4),
+        ] {
+            metadata.insert(format!("{architecture}.{key}"), value);
+        }
+        let linears = LinearName::ALL.iter().map(|linear| format!("blk.0.{linear}.weight"));
+        let mut tensors: Vec<_> = linears.map(|name| (name, 256, 256)).collect();
+        tensors.push(("token_embd.weight".to_owned(), 256, 8));
+        tensors.push(("output.weight".to_owned(), 256, 8));
+        tensors.push(("blk.0.ffn_up.bias".to_owned(), 256, 1));
+        let base = written(&metadata, &tensors, |_, place| (place % 97) as f32);
+        let mut adapter = even(0.25);
+        adapter.architecture = architecture.to_owned();
+        let merged = merged(&base, &adapter, QuantRecipe::All(Quant::NVFP4)).unwrap();
+        let scales: Vec<_> = names(&merged)
+            .into_iter()
+            .filter(|name| name.ends_with("scale"))
+            .collect();
+        let mut expected = vec!["attn_q", "attn_k", "attn_v", "attn_output"];
+        if has_ffn_scales {
+            expected.extend(["ffn_gate", "ffn_down"]);
+        }
+        let expected: Vec<_> = expected.iter().map(|name| format!("blk.0.{name}.scale")).collect();
+        assert_eq!(scales, expected, "{architecture}");
+    }
 }
 
 #[test]
@@ -259,26 +367,37 @@ fn types_follow_the_recipe_and_fall_back_for_short_rows() {
 
 #[test]
 fn every_type_can_be_merged_into() {
-    let number = |name: &str, place: usize| match name.ends_with("norm.weight") {
-        true => 1.0,
-        false => (place as f32 * 0.7).sin(),
-    };
-    let base = sketch(
-        1,
-        &[(V0.weight(), 256, 256), ("output_norm.weight".to_owned(), 256, 1)],
-        number,
-    );
-    for quant in Quant::ALL {
-        let merged = merged(&base, &even(0.25), QuantRecipe::All(quant)).unwrap();
-        assert_eq!(merged.tensor(&V0.weight()).unwrap().info.kind.name(), quant.name());
-        let file_type = merged.metadata().get("general.file_type").cloned();
-        assert_eq!(file_type, Some(Value::from(quant.file_type())), "{quant}");
-        let weights = floats(&merged, &V0.weight());
-        let error: f32 = (0..weights.len())
-            .map(|place| (weights[place] - 0.25 - number("", place)).powi(2))
-            .sum();
-        // Two bits store a sine with a third of its amplitude as error.
-        assert!((error / weights.len() as f32).sqrt() < 0.25, "{quant}: {error}");
+    // The smallest is that of weights with a standard deviation of 0.002.
+    for amplitude in [1.0, 0.003, 0.0] {
+        let number = |name: &str, place: usize| match name.ends_with("norm.weight") {
+            true => 1.0,
+            false => (place as f32 * 0.7).sin() * amplitude,
+        };
+        let base = sketch(
+            1,
+            &[(V0.weight(), 256, 256), ("output_norm.weight".to_owned(), 256, 1)],
+            number,
+        );
+        let exact = floats(
+            &merged(&base, &even(0.25 * amplitude), QuantRecipe::All(Quant::F32)).unwrap(),
+            &V0.weight(),
+        );
+        for quant in Quant::ALL {
+            let merged = merged(&base, &even(0.25 * amplitude), QuantRecipe::All(quant)).unwrap();
+            assert_eq!(merged.tensor(&V0.weight()).unwrap().info.kind.name(), quant.name());
+            let file_type = merged.metadata().get("general.file_type").cloned();
+            assert_eq!(file_type, Some(Value::from(quant.file_type())), "{quant}");
+            let weights = scaled_floats(&merged, &V0.weight());
+            if amplitude == 0.0 {
+                assert_eq!(weights, exact, "{quant}");
+                let scale = (quant == Quant::NVFP4).then(|| floats(&merged, &format!("{V0}.scale")));
+                assert_eq!(scale.unwrap_or(vec![1.0]), [1.0]);
+                continue;
+            }
+            // Two bits store a sine with a third of its amplitude as error.
+            let (error, limit) = (error(&weights, &exact), if quant == Quant::NVFP4 { 0.1 } else { 0.35 });
+            assert!(error < limit, "{quant} at {amplitude}: {error}");
+        }
     }
 }
 

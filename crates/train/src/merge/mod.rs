@@ -1,16 +1,17 @@
 //! Merging a model and an adapter into one GGUF, which any GGUF reader can use.
 
-use hearth_formats::adapter::{AdapterError, AdapterFile, AdapterProblem, LinearName, LoraTensors, TargetName};
+mod conversion;
+
+use conversion::{Conversion, Delta};
+use hearth_formats::adapter::{AdapterError, AdapterFile, AdapterProblem, LinearName, TargetName};
 use hearth_formats::durable;
 use hearth_formats::gguf::{
     Gguf, GgufError, GgufProblem, GgufWriter, Metadata, Tensor, TensorHeader, TensorInfo, TensorType,
 };
-use hearth_kernels::blocks::BlockError;
-use hearth_kernels::{Quant, team};
+use hearth_kernels::Quant;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Mutex;
 
 /// The types of a merged file's weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,16 +155,9 @@ pub fn merge(
     progress: &mut dyn FnMut(f32) -> ControlFlow<()>,
 ) -> Result<(), MergeError> {
     adapter.check_base(base)?;
-    let layers = base.required_u32(&format!("{}.block_count", base.architecture()?))? as usize;
-    let table: Vec<_> = base
-        .tensors()
-        .map(|info| TensorHeader {
-            name: info.name.clone(),
-            shape: info.shape.clone(),
-            kind: mix.kind_of(info, base, layers),
-        })
-        .collect();
-    let total = base.tensors().map(|info| info.byte_len).sum::<usize>().max(1);
+    let parts = parts(base, adapter, mix)?;
+    let table: Vec<_> = parts.iter().flat_map(Part::headers).collect();
+    let total = parts.iter().map(|part| part.info().byte_len).sum::<usize>().max(1);
     let mut done = 0;
     let writing = |error: GgufError| match error.problem {
         GgufProblem::Io(error) => Failed::Disk(error),
@@ -171,18 +165,17 @@ pub fn merge(
     };
     let written = durable::write_file(path, |out| {
         let mut writer = GgufWriter::begin(out, &metadata(base, mix, title)?, &table).map_err(writing)?;
-        for (info, header) in base.tensors().zip(&table) {
-            let Some(tensor) = base.tensor(&info.name) else {
-                continue;
-            };
-            let delta = Delta::of(base, adapter, &info.name)?;
-            if delta.is_none() && header.kind == info.kind {
-                writer.tensor(tensor.bytes()).map_err(writing)?;
-            } else {
-                writer.tensor(&convert(tensor, header.kind, delta)?).map_err(writing)?;
+        for part in &parts {
+            match part {
+                Part::Copied(tensor) => writer.tensor(tensor.bytes()).map_err(writing)?,
+                Part::Converted(conversion) => {
+                    for data in conversion.data()? {
+                        writer.tensor(&data).map_err(writing)?;
+                    }
+                }
             }
-            base.release(info);
-            done += info.byte_len;
+            base.release(part.info());
+            done += part.info().byte_len;
             if progress(done as f32 / total as f32).is_break() {
                 return Err(Failed::Merge(MergeError::Cancelled));
             }
@@ -196,6 +189,56 @@ pub fn merge(
             problem: AdapterProblem::Write(error),
         }),
     })
+}
+
+/// What becomes of a tensor of the base.
+enum Part<'a> {
+    Copied(Tensor<'a>),
+    Converted(Conversion<'a>),
+}
+
+impl<'a> Part<'a> {
+    /// The base's entry.
+    fn info(&self) -> &'a TensorInfo {
+        match self {
+            Self::Copied(tensor) => tensor.info,
+            Self::Converted(conversion) => conversion.info(),
+        }
+    }
+
+    /// The entries of the merged file.
+    fn headers(&self) -> Vec<TensorHeader> {
+        match self {
+            Self::Copied(tensor) => vec![TensorHeader {
+                name: tensor.info.name.clone(),
+                shape: tensor.info.shape.clone(),
+                kind: tensor.info.kind,
+            }],
+            Self::Converted(conversion) => conversion.headers(),
+        }
+    }
+}
+
+/// The tensors of the merged file. A converted weight's old scale is multiplied into it; the scale
+/// of its inputs has a meaning in NVFP4 only.
+fn parts<'a>(base: &'a Gguf, adapter: &'a AdapterFile, mix: QuantRecipe) -> Result<Vec<Part<'a>>, MergeError> {
+    let layers = base.required_u32(&format!("{}.block_count", base.architecture()?))? as usize;
+    // The new type of a weight that changes.
+    let converted = |info: &TensorInfo| {
+        let kind = mix.kind_of(info, base, layers);
+        (kind != info.kind || Delta::of(adapter, &info.name).is_some()).then_some(kind)
+    };
+    let is_dropped = |name: &str| {
+        let weight_with = |end| converted(base.info(&format!("{}.weight", name.strip_suffix(end)?))?);
+        weight_with(".scale").is_some() || weight_with(".input_scale").is_some_and(|kind| kind != TensorType::NVFP4)
+    };
+    let kept = base.tensors().filter(|info| !is_dropped(&info.name));
+    kept.filter_map(|info| base.tensor(&info.name))
+        .map(|tensor| match converted(tensor.info) {
+            Some(kind) => Conversion::new(base, adapter, tensor, kind).map(Part::Converted),
+            None => Ok(Part::Copied(tensor)),
+        })
+        .collect()
 }
 
 /// The reason that writing ended: an I/O error or another error.
@@ -233,116 +276,4 @@ fn metadata(base: &Gguf, mix: QuantRecipe, title: &str) -> Result<Metadata, Gguf
         metadata.insert("general.quantization_version", 2u32);
     }
     Ok(metadata)
-}
-
-/// The LoRA update of a weight.
-#[derive(Clone, Copy)]
-struct Delta<'a> {
-    lora: &'a LoraTensors,
-    /// Factor of `B A`.
-    factor: f32,
-}
-
-impl<'a> Delta<'a> {
-    /// The adapter's update of a tensor, or `None`.
-    fn of(base: &Gguf, adapter: &'a AdapterFile, tensor: &str) -> Result<Option<Self>, MergeError> {
-        let target = TargetName::from_weight(tensor);
-        let Some((target, lora)) = target.and_then(|target| Some((target, adapter.tensors.get(&target)?))) else {
-            return Ok(None);
-        };
-        let mut factor = adapter.scale(target).unwrap_or_default();
-        // A linear adds the LoRA product after the weight's own scale, unscaled. An update of the
-        // weight is multiplied by that scale, so it is divided by it here.
-        if let Some(own) = base.tensor(&format!("{target}.scale")) {
-            let mut scale = [0.0];
-            let read = quant_of(own.info.kind).map(|quant| quant.dequantize_row(own.bytes(), &mut scale));
-            let [scale] = scale;
-            if !matches!(read, Some(Ok(()))) || scale == 0.0 || !scale.is_finite() {
-                return Err(MergeError::Corrupt {
-                    tensor: own.info.name.clone(),
-                    why: "nothing can be merged into a weight with such a scale".to_owned(),
-                });
-            }
-            factor /= scale;
-        }
-        Ok(Some(Self { lora, factor }))
-    }
-
-    /// Writes row `row` of `factor * B A`.
-    fn row(&self, row: usize, out: &mut [f32]) {
-        let lora = self.lora;
-        out.fill(0.0);
-        for (b, a) in lora.b[row * lora.rank..][..lora.rank]
-            .iter()
-            .zip(lora.a.chunks_exact(lora.inputs))
-        {
-            for (out, a) in out.iter_mut().zip(a) {
-                *out += b * a;
-            }
-        }
-        out.iter_mut().for_each(|out| *out *= self.factor);
-    }
-}
-
-/// Bytes of output per work item of a thread.
-const BYTES_A_CHUNK: usize = 64 * 1024;
-
-/// A matrix converted to another type, with an optional LoRA update, row by row in f32.
-fn convert(tensor: Tensor, kind: TensorType, delta: Option<Delta>) -> Result<Vec<u8>, MergeError> {
-    let info = tensor.info;
-    let known = |kind: TensorType| {
-        quant_of(kind).ok_or_else(|| MergeError::Type {
-            tensor: info.name.clone(),
-            kind: kind.name(),
-        })
-    };
-    let (from, to) = (known(info.kind)?, known(kind)?);
-    let fail = |error: BlockError| MergeError::NotStorable {
-        tensor: info.name.clone(),
-        kind: to,
-        why: error.to_string(),
-    };
-    // The mapped tensor has been checked to have these sizes.
-    let (cols, rows) = (info.row_len() as usize, info.rows() as usize);
-    let partial = |quant| fail(BlockError::PartialBlock { quant, weights: cols });
-    let from_row = from.row_bytes(cols).ok_or_else(|| partial(from))?;
-    let to_row = to.row_bytes(cols).ok_or_else(|| partial(to))?;
-
-    let mut out = vec![0; to_row * rows];
-    if out.is_empty() {
-        return Ok(out);
-    }
-    let rows_a_chunk = (BYTES_A_CHUNK / to_row).max(1);
-    let failure = Mutex::new(None);
-    team::run_over(&mut out, rows_a_chunk * to_row, &|chunk, out| {
-        let (mut weights, mut added) = (vec![0.0; cols], vec![0.0; cols]);
-        for (i, out) in out.chunks_exact_mut(to_row).enumerate() {
-            let row = chunk * rows_a_chunk + i;
-            let converted = from
-                .dequantize_row(&tensor.bytes()[row * from_row..][..from_row], &mut weights)
-                .and_then(|()| {
-                    if let Some(delta) = delta {
-                        delta.row(row, &mut added);
-                        weights
-                            .iter_mut()
-                            .zip(&added)
-                            .for_each(|(weight, added)| *weight += added);
-                    }
-                    to.quantize_row(&weights, out)
-                })
-                .and_then(|()| match to.has_bad_scale(out) {
-                    // Formats with scales check this themselves; a plain one turns values out of
-                    // range into infinities.
-                    true => Err(BlockError::NotStorable { quant: to, at: 0 }),
-                    false => Ok(()),
-                });
-            if let Err(error) = converted {
-                *failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error);
-            }
-        }
-    });
-    match failure.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
-        Some(error) => Err(fail(error)),
-        None => Ok(out),
-    }
 }
