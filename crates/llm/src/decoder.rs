@@ -46,7 +46,7 @@ impl Decoder {
     /// If weights do not fit its architecture, or a device cannot be used.
     pub(crate) fn load(config: &Config, placement: &Placement, weights: &mut Weights) -> Result<Self, LoadError> {
         let spec = arch::describe(weights.gguf(), config)?;
-        let embedding = weights.linear("token_embd", config.vocab, config.width)?;
+        let embedding = weights.embedding(config)?;
         let of_layers = (0..config.n_layers).map(|layer| device::open(placement.of(layer)));
         let output_device = std::iter::once(device::open(placement.output()));
         let devices = of_layers.chain(output_device).collect::<Result<Arc<[Device]>, _>>()?;
@@ -62,7 +62,7 @@ impl Decoder {
         let output = match weights.gguf().tensor("output.weight") {
             Some(_) => weights.linear("output", config.vocab, config.width)?,
             None if placement.output() == Place::Cpu => embedding.clone(),
-            None => weights.linear("token_embd", config.vocab, config.width)?,
+            None => weights.embedding(config)?,
         };
         Ok(Self {
             embedding,

@@ -2,6 +2,7 @@
 //! their device.
 
 use crate::arch::RopeSpec;
+use crate::config::Config;
 use crate::error::LoadError;
 use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm, SharedRope};
 use crate::packed::{PackedWeights, Unpacked};
@@ -58,9 +59,25 @@ impl<'a> Weights<'a> {
         self.device = device.clone();
     }
 
+    /// The embedding `[vocabulary, width]`, also as an output layer tied to it: always without a
+    /// scale and a bias, since a lookup applies none.
+    pub fn embedding(&mut self, config: &Config) -> Result<Linear<Dispatch>, LoadError> {
+        self.matrix("token_embd", config.vocab, config.width)
+    }
+
     /// A frozen weight `[rows, cols]`, on the CPU packed, on a GPU in the file's layout; with the
-    /// bias `NAME.bias` if the file has one.
+    /// scale `NAME.scale` and the bias `NAME.bias` if the file has them.
     pub fn linear(&mut self, name: &str, rows: usize, cols: usize) -> Result<Linear<Dispatch>, LoadError> {
+        let mut linear = self.matrix(name, rows, cols)?;
+        linear.spec.scale = self.scale(name)?;
+        let bias = format!("{name}.bias");
+        if self.gguf.tensor(&bias).is_some() {
+            linear.bias = Bias::Add(self.floats(&bias, rows)?.into_dispatch());
+        }
+        Ok(linear)
+    }
+
+    fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<Linear<Dispatch>, LoadError> {
         let tensor_name = format!("{name}.weight");
         let (quant, bytes) = self.tensor(&tensor_name, &[cols, rows])?;
         let matrix = Unpacked {
@@ -91,11 +108,6 @@ impl<'a> Weights<'a> {
             .device
             .memory_persistent_allocations(data, on_device)
             .into_dispatch();
-        let scale = self.scale(name)?;
-        let bias = match self.gguf.tensor(&format!("{name}.bias")) {
-            None => Bias::None,
-            Some(_) => Bias::Add(self.floats(&format!("{name}.bias"), rows)?.into_dispatch()),
-        };
         Ok(Linear {
             weight,
             spec: MatrixSpec {
@@ -103,10 +115,10 @@ impl<'a> Weights<'a> {
                 layout,
                 rows,
                 cols,
-                scale,
+                scale: 1.0,
             },
             adapter: Adapter::None,
-            bias,
+            bias: Bias::None,
         })
     }
 

@@ -5,18 +5,23 @@
 mod nvfp4_pair;
 
 use hearth_formats::adapter::LinearName;
-use hearth_formats::gguf::Gguf;
+use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader, TensorType};
 use hearth_kernels::MatmulPrecision;
 use hearth_llm::{LoadOptions, LoraPart, Model, Session};
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Relative tolerance: the scale multiplies a sum in one model and its terms in the other.
 const TOLERANCE: f32 = 2e-5;
 
 fn models() -> [Arc<Model>; 2] {
-    let load = |gguf: Gguf| Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
-    nvfp4_pair::files().map(|gguf| Arc::new(load(gguf).expect("it loads")))
+    nvfp4_pair::files().map(|gguf| load(&gguf))
+}
+
+fn load(gguf: &Gguf) -> Arc<Model> {
+    let model = Model::load(gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
+    Arc::new(model.expect("it loads"))
 }
 
 /// The model with an adapter on each linear.
@@ -81,4 +86,41 @@ fn a_scale_is_applied_as_if_folded_into_the_weight() {
         with.iter().zip(&without).any(|(a, b)| (a - b).abs() > 1e-2),
         "the adapter does nothing"
     );
+}
+
+/// The fixture `qwen2`, whose output layer is tied to the embedding, with or without another tensor.
+fn tied(extra: Option<(&str, f32)>) -> Arc<Model> {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/qwen2.gguf");
+    let gguf = Gguf::open(fixture).expect("the fixture opens");
+    assert!(gguf.info("output.weight").is_none());
+    let mut headers: Vec<_> = gguf
+        .tensors()
+        .map(|info| TensorHeader {
+            name: info.name.clone(),
+            shape: info.shape.clone(),
+            kind: info.kind,
+        })
+        .collect();
+    headers.extend(extra.map(|(name, _)| TensorHeader {
+        name: name.to_owned(),
+        shape: vec![1],
+        kind: TensorType::F32,
+    }));
+    let mut writer = GgufWriter::begin(Vec::new(), gguf.metadata(), &headers).expect("a header");
+    for info in gguf.tensors() {
+        let tensor = gguf.tensor(&info.name).expect("it is there");
+        writer.tensor(tensor.bytes()).expect("it is written");
+    }
+    if let Some((_, value)) = extra {
+        writer.tensor(&value.to_le_bytes()).expect("it is written");
+    }
+    load(&Gguf::from_bytes(writer.finish().expect("it is whole")).expect("it opens"))
+}
+
+/// llama.cpp refuses a file with this tensor. A lookup and a tied output layer agree: neither has a
+/// scale.
+#[test]
+fn the_embedding_has_no_scale() {
+    let [without, with] = [None, Some(("token_embd.scale", 3.0))].map(|extra| logits(&tied(extra), &[1, 2, 3]));
+    assert_eq!(without, with);
 }
