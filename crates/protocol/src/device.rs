@@ -90,7 +90,7 @@ pub struct DeviceCheck {
 
 impl DeviceCheck {
     /// Version of the check, raised when the check changes, so that earlier results are ignored.
-    pub const VERSION: u32 = 5;
+    pub const VERSION: u32 = 6;
 
     /// Time of a typical turn in seconds, for a model of a billion weights in 4 bits: prefill of
     /// 512 tokens, decode of 128.

@@ -99,11 +99,11 @@ pub fn cases(matrix_units: bool) -> Vec<Case> {
 /// A valid row width of a format; not a multiple of 256, if possible.
 fn width(quant: Quant, number: usize) -> usize {
     let wide = !number.is_multiple_of(2);
-    match (quant.block_elements() > 32, wide) {
-        (false, false) => 576,
-        (false, true) => 960,
-        (true, false) => 768,
-        (true, true) => 1280,
+    match (576.is_multiple_of(quant.block_elements()), wide) {
+        (true, false) => 576,
+        (true, true) => 960,
+        (false, false) => 768,
+        (false, true) => 1280,
     }
 }
 
