@@ -167,7 +167,9 @@ impl Quant {
         );
     }
 
-    /// Quantises the weights `src` to `dst`, block by block, with the scales of least error.
+    /// Quantises the weights `src` to `dst`, block by block. K-quants, IQ4_XS and IQ4_NL search for
+    /// scales of small error; the others have the scales of ggml's reference, from the largest
+    /// weights of a block.
     ///
     /// # Errors
     /// If `dst` does not hold exactly `src.len()` weights; or, in a quantised format, if a weight

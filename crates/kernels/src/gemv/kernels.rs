@@ -94,7 +94,8 @@ fn dot_blocks<S: Simd, B: SimdBlock>(s: S, row: &[u8], x: &Row) -> f32 {
         if let Some(start) = row.len().checked_sub(size) {
             sums.add_chunk::<B>(s, bytemuck::from_bytes(&row[start..]), &x.rest, first);
         } else {
-            // The row is shorter than a chunk: pad with blocks of zeros, whose scale is zero.
+            // The row is shorter than a chunk: pad with blocks of zeros, whose weights are finite;
+            // they meet activations of zero.
             let mut chunk = B::Chunk::zeroed();
             bytemuck::bytes_of_mut(&mut chunk)[size - row.len()..].copy_from_slice(row);
             sums.add_chunk::<B>(s, &chunk, &x.rest, first);
