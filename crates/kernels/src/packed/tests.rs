@@ -91,6 +91,55 @@ proptest! {
     }
 }
 
+/// The product of one weight per scale, which is exact.
+#[test]
+fn every_fp4_scale_has_the_scalar_value() {
+    for quant in [Quant::MXFP4, Quant::NVFP4] {
+        let (cols, block_bytes) = (quant.block_elements(), quant.block_bytes());
+        for batch in 0..16 {
+            // Each sixteen weights are one step, then zeros.
+            let block = |row: usize| {
+                let bits = (ROWS * batch + row) as u8;
+                let mut block = vec![0; block_bytes];
+                if quant == Quant::MXFP4 {
+                    (block[0], block[1]) = (bits, 0x11);
+                } else {
+                    for part in 0..4 {
+                        (block[part], block[4 + 8 * part]) = (bits.wrapping_add(64 * part as u8), 1);
+                    }
+                }
+                block
+            };
+            let plain: Vec<u8> = (0..ROWS).flat_map(block).collect();
+            let mut packed = vec![0; plain.len()];
+            pack_group(quant, cols, &plain, &mut packed).expect("it fits");
+            let matrix = Packed::new(quant, cols, &packed).expect("it fits");
+            let (tokens, chunks) = (cols / 16, Activations::chunks_for(cols));
+            let mut activations = vec![ActivationChunk::ZERO; chunks * tokens];
+            for (token, activations) in activations.chunks_exact_mut(chunks).enumerate() {
+                let mut values = vec![0.0; cols];
+                // The second, which meets a zero, makes the scale 1.
+                (values[16 * token], values[16 * token + 1]) = (1.0, 127.0);
+                Activations::quantize(&values, activations).expect("it fits");
+            }
+            let mut weights = vec![0.0; cols * ROWS];
+            quant.dequantize_scalar(&plain, &mut weights);
+            let expected: Vec<f32> = (0..tokens * ROWS)
+                .map(|i| weights[i % ROWS * cols + 16 * (i / ROWS)])
+                .collect();
+            for isa in Isa::available() {
+                let mut found = vec![0.0; tokens * ROWS];
+                matrix
+                    .product(isa, 0..1, &activations, tokens, |token, row, sums| {
+                        found[token * ROWS + row..][..ROWS].copy_from_slice(sums);
+                    })
+                    .expect("it fits");
+                assert_eq!(found, expected, "{quant} from {} on {isa:?}", ROWS * batch);
+            }
+        }
+    }
+}
+
 #[test]
 fn mismatched_sizes_are_rejected() {
     let mut packed = vec![0; 16 * 20];
