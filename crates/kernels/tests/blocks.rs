@@ -84,6 +84,10 @@ fn every_fp4_scale_has_ggmls_value() {
         for (bits, expected) in (0..=u8::MAX).zip(expected) {
             let mut block = vec![0; quant.block_bytes()];
             (block[0], block[at]) = (bits, 1);
+            // Files with others are refused.
+            if quant == Quant::NVFP4 && quant.has_bad_scale(&block) {
+                continue;
+            }
             for isa in Isa::available() {
                 let mut weights = vec![0.0; quant.block_elements()];
                 quant.dequantize_row_on(isa, &block, &mut weights).unwrap();

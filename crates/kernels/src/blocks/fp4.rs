@@ -30,13 +30,17 @@ pub(crate) fn half_e8m0(bits: u8) -> f32 {
 /// The byte of an E4M3 scale that means NaN; as a scale it stands for 0.
 const NAN: u8 = 0x7f;
 
-/// An unsigned E4M3 scale of which [`shifted_e4m3`] gives half the value.
+/// A scale's bits without the sign, and 0 for NaN with either sign: shifted by [`E4M3_SHIFT`], they
+/// are an f32 that is a multiple of the scale.
 #[inline(always)]
 pub(crate) fn canonical_e4m3(bits: u8) -> u8 {
-    if bits == NAN { 0 } else { bits & 0x7f }
+    match bits & 0x7f {
+        NAN => 0,
+        unsigned => unsigned,
+    }
 }
 
-/// Factor of [`shifted_e4m3`]: it moves the exponent's bias from that of f32, 127, to that of E4M3,
+/// Factor of a scale that is shifted by [`E4M3_SHIFT`]: it moves the exponent's bias from that of f32, 127, to that of E4M3,
 /// 7, and halves.
 pub(crate) const E4M3_UNIT: f32 = f32::from_bits((127 + 119) << 23);
 
@@ -60,4 +64,18 @@ pub(super) fn nearest(x: f32, step: f32) -> u8 {
 /// The largest magnitude.
 pub(super) fn largest(x: &[f32]) -> f32 {
     x.iter().fold(0.0, |most, x| most.max(x.abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_canonical_scale_is_canonical() {
+        for bits in 0..=u8::MAX {
+            let canonical = canonical_e4m3(bits);
+            assert_eq!(canonical_e4m3(canonical), canonical, "{bits:#04x}");
+            assert_eq!(half_e4m3(canonical), half_e4m3(bits), "{bits:#04x}");
+        }
+    }
 }

@@ -137,7 +137,7 @@ pub(crate) mod gpu {
         let normal = (mantissa + 8.0f32) * f32::reinterpret((exponent + 116u32) << 23u32);
         let scale = select(exponent == 0u32, mantissa * f32::reinterpret(117u32 << 23u32), normal);
         // The bits of NaN stand for zero.
-        select(byte(words, at + part) == 0x7fu32, 0.0f32, scale)
+        select(bits == 0x7fu32, 0.0f32, scale)
     }
 
     #[cube]
