@@ -60,8 +60,8 @@ pub enum TrainError {
     Adapter(#[from] AdapterError),
     /// The loss or the gradient became NaN or infinite, or the loss exploded.
     #[error(
-        "{what} became {value} in step {step}, so the run was stopped. The best adapter so far is saved. Try a lower \
-         learning rate."
+        "{what} became {value} in step {step}, so the run was stopped. An adapter saved before that is kept. Try a \
+         lower learning rate."
     )]
     Diverged {
         /// The quantity that diverged, as the beginning of a sentence.

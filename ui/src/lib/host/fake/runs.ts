@@ -126,7 +126,7 @@ interface Past {
 const past: Past[] = [
   { id: 21, name: "support-tone", dataset: [11, "replies.jsonl"], hoursAgo: 2, reached: 70, steps: 70, state: { type: "finished" }, adapter: 31 },
   { id: 22, name: "baker", dataset: [12, "recipes.csv"], hoursAgo: 26, reached: 40, steps: 60, state: { type: "stopped" }, adapter: 32, outcome: { reason: "stopped", generalAfter: 22.4 } },
-  { id: 23, name: "support-tone, faster", dataset: [11, "replies.jsonl"], hoursAgo: 50, reached: 23, steps: 70, state: { type: "failed", problem: { code: "diverged", message: "The loss became 61.800 in step 24, so the run was stopped. The best adapter so far is saved. Try a lower learning rate." } }, adapter: null },
+  { id: 23, name: "support-tone, faster", dataset: [11, "replies.jsonl"], hoursAgo: 50, reached: 23, steps: 70, state: { type: "failed", problem: { code: "diverged", message: "The loss became 61.800 in step 24, so the run was stopped. An adapter saved before that is kept. Try a lower learning rate." } }, adapter: null },
   { id: 24, name: "notes, at length", dataset: [13, "notes.md"], hoursAgo: 80, reached: 48, steps: 90, state: { type: "interrupted", problem: { code: "workerDied", message: "Hearth was closed during this run. Resume it to continue from its last checkpoint." } }, adapter: null },
 ];
 

@@ -289,7 +289,7 @@ export class FakeTuning extends FakeBase {
       if (/explodes/.test(run.datasetName) && step > 24) {
         point.loss = 61.8;
         this.add(id, curves, point);
-        return this.end(id, { type: "failed", problem: { code: "diverged", message: "The loss became 61.800 in step 25, so the run was stopped. The best adapter so far is saved. Try a lower learning rate." } });
+        return this.end(id, { type: "failed", problem: { code: "diverged", message: "The loss became 61.800 in step 25, so the run was stopped. An adapter saved before that is kept. Try a lower learning rate." } });
       }
       this.add(id, curves, point);
       if (step % every === 0) {
