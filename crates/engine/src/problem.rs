@@ -70,7 +70,7 @@ pub(crate) fn from_load(error: LoadError) -> Problem {
 
 /// The error of a load or run that was cancelled.
 pub(crate) fn interrupted() -> Problem {
-    problem(ProblemCode::BadRequest, "Loading was cancelled by another request.")
+    problem(ProblemCode::BadRequest, "The operation was cancelled.")
 }
 
 pub(crate) fn from_session(error: SessionError) -> Problem {
@@ -87,7 +87,7 @@ pub(crate) fn from_sampling(error: SamplingError) -> Problem {
     match error {
         SamplingError::Setting { .. } => problem(ProblemCode::BadRequest, format!("A setting is invalid: {error}.")),
         SamplingError::NoLogits => {
-            let message = "The model's logits are NaN, so its file is probably corrupt. Download it again.";
+            let message = "The model's logits are NaN or infinite, so its file is probably corrupt. Download it again.";
             problem(ProblemCode::FileInvalid, message)
         }
     }

@@ -60,7 +60,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     let ran = catch_unwind(AssertUnwindSafe(|| {
         check::gradients::check(place, &mut |check| table.take(check)).map_err(|error| error.to_string())
     }));
-    let ran = ran.unwrap_or_else(|_| Err("its driver crashed".to_owned()));
+    let ran = ran.unwrap_or_else(|_| Err("the check crashed".to_owned()));
     ran.map_err(|what| Failure::new(format!("The gradients of {device} could not be checked: {what}.")))?;
     let Table { out, rows, written } = table;
     written?;

@@ -125,7 +125,9 @@ fn stop_on_ctrl_c(control: &Arc<RunControl>) -> Result<(), Failure> {
         if interrupted.swap(true, Ordering::Relaxed) {
             std::process::exit(INTERRUPTED);
         }
-        eprintln!("\nThe run stops after this step and saves its adapter. Press Ctrl-C again to exit immediately.");
+        eprintln!(
+            "\nTraining stops after its current step and saves its adapter; before the first step nothing is saved. Press Ctrl-C again to exit immediately."
+        );
         control.set(RunCommand::Stop);
     };
     ctrlc::set_handler(handler)

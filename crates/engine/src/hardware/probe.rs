@@ -68,12 +68,7 @@ pub fn query() -> Probe {
 pub fn check_here(adapter: Option<usize>, small: bool) -> Result<DeviceCheck, String> {
     let place = adapter.map_or(Place::Cpu, Place::Gpu);
     let check = || crate::check::check(place, small).map_err(|error| error.to_string());
-    catch_unwind(check).unwrap_or_else(|payload| {
-        Ok(failed(format!(
-            "Its driver crashed during the check ({})",
-            panic_text(&*payload)
-        )))
-    })
+    catch_unwind(check).unwrap_or_else(|payload| Ok(failed(format!("The check crashed ({})", panic_text(&*payload)))))
 }
 
 /// A failed check with its reason, a sentence without its full stop.
@@ -200,7 +195,7 @@ fn reason(status: ExitStatus, done: &str) -> String {
         return crashed(format!("signal {signal}"));
     }
     match status.code() {
-        Some(0) | None => format!("The graphics driver's answer was malformed when {done}"),
+        Some(0) | None => format!("Hearth's process gave no readable answer when {done}"),
         // Windows' exceptions are codes with the highest bit set.
         Some(code) if code < 0 => crashed(format!("exception {code:#010x}")),
         Some(code) => format!("The graphics driver failed when {done} (exit code {code})"),
