@@ -244,7 +244,7 @@ pub struct Perplexity {
     pub ctx: u32,
     #[command(flatten)]
     pub adapters: Adapters,
-    /// Compute in f32, as in training, instead of with 8-bit activations; slower
+    /// Compute in f32 instead of with 8-bit activations; slower
     #[arg(long)]
     pub exact: bool,
     #[command(flatten)]

@@ -42,7 +42,8 @@ fn of(size: u64, devices: &[DeviceInfo]) -> (Verdict, String) {
         let why = format!("It fits with a context of about {context} tokens.");
         (Verdict::FitsWithLessContext { context }, why)
     } else if size.saturating_sub(gpus) > SLOW {
-        let why = "It fits, but the CPU has to read most of it for every token, so answers will be slow.";
+        let why =
+            "It probably fits, but the CPU has to read several gigabytes for every token, so answers will be slow.";
         (Verdict::Slow, why.to_owned())
     } else {
         (Verdict::Fits, "It fits in the memory that is free now.".to_owned())
