@@ -352,7 +352,7 @@ pub struct Train {
     /// Precision: auto, f32 or bf16 [default: auto]
     #[arg(long, value_name = "WHICH", value_parser = named::<Precision>)]
     pub precision: Option<Precision>,
-    /// Gradient checkpointing: auto, operations (save all activations) or layers (recompute each
+    /// Gradient checkpointing: auto, operations (recompute no layer) or layers (recompute each
     /// layer) [default: auto]
     #[arg(long, value_name = "WHAT", value_parser = named::<Checkpointing>)]
     pub checkpointing: Option<Checkpointing>,

@@ -342,7 +342,7 @@ pub enum Checkpointing {
     /// Chosen by the available memory.
     #[default]
     Auto,
-    /// Save the activations of every operation: no recomputation.
+    /// Save the activations of all layers at once: no layer is recomputed.
     Operations,
     /// Save each layer's inputs and recompute the layer in the backward pass.
     Layers,
