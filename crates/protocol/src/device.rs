@@ -70,6 +70,7 @@ pub struct BackendOption {
 pub struct DeviceCheck {
     /// The first mismatch with the CPU's results, in one sentence. `None` means that all results
     /// match.
+    #[serde(alias = "wrong")]
     pub mismatch: Option<String>,
     /// Bandwidth of weights in decode, in bytes per second.
     #[serde(deserialize_with = "crate::number::or_nan")]
