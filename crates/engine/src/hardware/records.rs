@@ -2,7 +2,7 @@
 
 use hearth_formats::durable;
 use hearth_protocol::DeviceCheck;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Records {
+    #[serde(deserialize_with = "readable")]
     checks: Vec<Checked>,
     limits: Vec<Limit>,
+}
+
+/// The checks that can be read: one of another version of Hearth loses neither the others nor the
+/// limits.
+fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Checked>, D::Error> {
+    let checks = Vec::<serde_json::Value>::deserialize(deserializer)?;
+    let readable = checks
+        .into_iter()
+        .filter_map(|check| serde_json::from_value(check).ok());
+    Ok(readable.collect())
 }
 
 /// The subject of a device check. Another driver or version of Hearth has to be checked again.
