@@ -99,7 +99,7 @@ pub fn cases(matrix_units: bool) -> Vec<Case> {
 /// A valid row width of a format; not a multiple of 256, if possible.
 fn width(quant: Quant, number: usize) -> usize {
     let wide = !number.is_multiple_of(2);
-    match (576.is_multiple_of(quant.block_elements()), wide) {
+    match (576_usize.is_multiple_of(quant.block_elements()), wide) {
         (true, false) => 576,
         (true, true) => 960,
         (false, false) => 768,
