@@ -126,7 +126,8 @@ fn stop_on_ctrl_c(control: &Arc<RunControl>) -> Result<(), Failure> {
             std::process::exit(INTERRUPTED);
         }
         eprintln!(
-            "\nTraining stops after its current step and saves its adapter; before the first step nothing is saved. Press Ctrl-C again to exit immediately."
+            "\nTraining stops after the current step and saves the best adapter so far. Before the steps it stops without \
+             saving one. Press Ctrl-C again to exit immediately."
         );
         control.set(RunCommand::Stop);
     };
