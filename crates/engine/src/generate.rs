@@ -23,8 +23,8 @@ impl Engine {
     /// returns `true` to cancel.
     ///
     /// # Errors
-    /// An adapter or template fails, the prompt is longer than the context, a setting is invalid,
-    /// or the logits are NaN.
+    /// An adapter, the template or a GPU fails, the prompt is longer than the context, a setting is
+    /// invalid, or no logit is finite.
     pub fn generate(
         &mut self,
         request: &GenerateRequest,

@@ -111,7 +111,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Queued and running generations, and whether they are cancelled.
+    /// Queued and running generations and measurements, and whether they are cancelled.
     live: HashMap<GenerationId, bool>,
     /// Controls of queued and running runs.
     runs: HashMap<RunId, Arc<RunControl>>,
@@ -141,7 +141,7 @@ impl Shared {
         }
     }
 
-    /// Cancel all generations and any load, and return the new turn.
+    /// Cancel all generations, measurements and loads, and return the new turn.
     fn interrupt(&self) -> u64 {
         let mut state = self.state();
         state.live.values_mut().for_each(|cancelled| *cancelled = true);
@@ -167,7 +167,7 @@ impl Shared {
     }
 }
 
-/// Read requests until the input ends.
+/// Read requests until the input ends, [`Request::Shutdown`] arrives, or the worker closes.
 fn read_requests(
     mut input: impl BufRead,
     jobs: &mpsc::Sender<Job>,
@@ -352,7 +352,7 @@ fn run_jobs(jobs: &mpsc::Receiver<Job>, shared: &Shared) {
 
 struct EngineThread<'a> {
     engine: Option<Engine>,
-    /// The request of the loaded model.
+    /// The last load request; after a GPU failed, with the CPU as its device.
     load_request: LoadRequest,
     shared: &'a Shared,
 }

@@ -57,7 +57,7 @@ pub struct Settings {
     /// ([`MatmulPrecision::F32`]).
     pub bf16: bool,
     /// Layers per gradient-checkpointing group. The inputs of each group are saved, and all groups
-    /// but the last run forward twice; with all layers in one group nothing is recomputed.
+    /// but the last run forward twice; with all layers in one group none does.
     pub layers_on_tape: usize,
 }
 
