@@ -33,20 +33,20 @@ fn of(size: u64, devices: &[DeviceInfo]) -> (Verdict, String) {
     let context = (left / cache.max(1.0) * f64::from(LoadRequest::DEFAULT_CONTEXT)) as u32;
     if context < SHORTEST {
         let why = format!(
-            "It needs more than the {} of memory that are free now.",
+            "It probably needs more than the {} of memory that are free now.",
             byte_size(room)
         );
         (Verdict::WontFit, why)
     } else if context < LoadRequest::DEFAULT_CONTEXT {
         let context = context / 256 * 256;
-        let why = format!("It fits with a context of about {context} tokens.");
+        let why = format!("It probably fits with a context of about {context} tokens.");
         (Verdict::FitsWithLessContext { context }, why)
     } else if size.saturating_sub(gpus) > SLOW {
         let why =
             "It probably fits, but the CPU has to read several gigabytes for every token, so answers will be slow.";
         (Verdict::Slow, why.to_owned())
     } else {
-        (Verdict::Fits, "It fits in the memory that is free now.".to_owned())
+        (Verdict::Fits, "It probably fits in the memory that is free now.".to_owned())
     }
 }
 
