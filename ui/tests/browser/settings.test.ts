@@ -147,7 +147,7 @@ test("copies the report", async () => {
 test.each([
   ["no-gpu", "no-gpu", "No usable GPU found"],
   ["software-gpu", "devices", "never selected automatically."],
-  ["driver-crashed", "device-problem", "Its driver crashed"],
+  ["driver-crashed", "device-problem", "crashed (signal 11)"],
 ])("says what kind of machine it is: %s", async (scene, id, text) => {
   const { page } = await settings(scene);
   expect(await page.getByTestId(id).textContent()).toContain(text);

@@ -103,7 +103,7 @@ pub fn probe(program: &Path, limit: Duration) -> Probe {
     let mut command = Command::new(program);
     // A test's executable refuses the option; otherwise it would run its tests with the command's
     // name.
-    let queried = listen(command.args(["probe", "--json"]), limit, "it was queried");
+    let queried = listen(command.args(["probe", "--json"]), limit, "queries the graphics drivers");
     queried.unwrap_or_else(|what| Probe {
         gpus: Vec::new(),
         problem: Some(format!("{what}. Hearth uses the CPU.")),
@@ -124,7 +124,7 @@ pub fn check(program: &Path, adapter: Option<usize>, small: bool) -> Result<Devi
         command.arg("--small");
     }
     let limit = if small { SOFTWARE_LIMIT } else { CHECK_LIMIT };
-    let checked = listen::<Result<DeviceCheck, String>>(&mut command, limit, "it was checked");
+    let checked = listen::<Result<DeviceCheck, String>>(&mut command, limit, "checks the device");
     checked.unwrap_or_else(|what| Ok(failed(what)))
 }
 
@@ -134,11 +134,12 @@ pub(super) fn is_probing() -> bool {
 }
 
 /// Run the command until it answers or the time limit is over. Returns the answer, or a sentence
-/// without its full stop on what happened to the driver when `done`.
+/// without its full stop on the process that `does` this. Its end does not tell whether the driver
+/// or Hearth is at fault.
 fn listen<T: DeserializeOwned + Send + 'static>(
     command: &mut Command,
     limit: Duration,
-    done: &str,
+    does: &str,
 ) -> Result<T, String> {
     let started = command
         .env(PROBING, "1")
@@ -150,9 +151,7 @@ fn listen<T: DeserializeOwned + Send + 'static>(
         Ok(child) => child,
         Err(error) => {
             let program = Path::new(command.get_program()).display();
-            return Err(format!(
-                "{program}, which queries the graphics driver, could not be started ({error})"
-            ));
+            return Err(format!("{program}, which {does}, could not be started ({error})"));
         }
     };
     let (sender, receiver) = channel();
@@ -167,14 +166,14 @@ fn listen<T: DeserializeOwned + Send + 'static>(
     thread::spawn(move || ended.send(child.wait()));
     let hung = || {
         Err(format!(
-            "The graphics driver did not answer within {} seconds when {done}",
+            "The process that {does} did not answer within {} seconds",
             limit.as_secs()
         ))
     };
     match answer {
         Ok(Some(answer)) => Ok(answer),
         Ok(None) => match end.recv_timeout(limit) {
-            Ok(Ok(status)) => Err(reason(status, done)),
+            Ok(Ok(status)) => Err(reason(status, does)),
             _ => hung(),
         },
         Err(_) => hung(),
@@ -187,18 +186,18 @@ fn answer<T: DeserializeOwned>(output: impl BufRead) -> Option<T> {
     lines.find_map(|line| serde_json::from_slice(&line).ok())
 }
 
-/// Why a process with this exit status gave no answer.
-fn reason(status: ExitStatus, done: &str) -> String {
-    let crashed = |how| format!("The graphics driver crashed when {done} ({how})");
+/// How the process that `does` this ended without an answer.
+fn reason(status: ExitStatus, does: &str) -> String {
+    let crashed = |how| format!("The process that {does} crashed ({how})");
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         return crashed(format!("signal {signal}"));
     }
     match status.code() {
-        Some(0) | None => format!("Hearth's process gave no readable answer when {done}"),
+        Some(0) | None => format!("The process that {does} gave no readable answer"),
         // Windows' exceptions are codes with the highest bit set.
         Some(code) if code < 0 => crashed(format!("exception {code:#010x}")),
-        Some(code) => format!("The graphics driver failed when {done} (exit code {code})"),
+        Some(code) => format!("The process that {does} failed (exit code {code})"),
     }
 }
 
@@ -213,7 +212,7 @@ mod tests {
     fn answer_of(act: &str, limit: Duration) -> Result<Probe, String> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "hardware::probe::tests::actor", "--nocapture"]);
-        listen(command.env(ACT, act), limit, "it was queried")
+        listen(command.env(ACT, act), limit, "queries the graphics drivers")
     }
 
     fn problem(act: &str) -> String {
@@ -261,7 +260,7 @@ mod tests {
     #[test]
     fn a_driver_that_crashes_hangs_or_prints_garbage_costs_only_its_gpu() {
         assert!(problem("crash").contains("crashed"));
-        assert!(problem("rubbish").contains("malformed"));
+        assert!(problem("rubbish").contains("no readable answer"));
         assert!(problem("fail").contains("exit code 3"));
         let hung = answer_of("hang", Duration::from_secs(1)).expect_err("a problem");
         assert!(hung.contains("within 1 seconds"), "{hung}");
