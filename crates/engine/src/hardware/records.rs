@@ -218,6 +218,63 @@ mod tests {
     }
 
     #[test]
+    fn an_unreadable_check_loses_neither_the_others_nor_the_limits() {
+        // `a`: of an earlier version, which named the mismatch `wrong`. `b`: of another shape.
+        const TEXT: &str = r#"{
+            "checks": [
+                {
+                    "subject": {"identity": "a", "name": "", "driver": null, "build": "cuda", "version": "0.1.0"},
+                    "check": {"wrong": "It miscomputes", "bytes_per_second": 1.0, "macs_per_second": 2.0}
+                },
+                {
+                    "subject": {"identity": "b", "name": "", "driver": null, "build": "cuda", "version": "0.1.0"},
+                    "check": ["It miscomputes", 1.0, 2.0, true, 4.0, 5.0, 6.0]
+                },
+                {
+                    "subject": {"identity": "c", "name": "", "driver": null, "build": "cuda", "version": "0.1.0"},
+                    "check": {"mismatch": null, "bytes_per_second": 3.0, "macs_per_second": 4.0}
+                }
+            ],
+            "limits": [{"identity": "a", "refused": 0.75}]
+        }"#;
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("devices.json");
+        fs::write(&file, TEXT).expect("it is written");
+        let mut store = Store {
+            file: Some(file),
+            last: None,
+        };
+        let check = |store: &Store, identity: &str| {
+            store.check(&Subject {
+                identity: identity.to_owned(),
+                build: "cuda".to_owned(),
+                version: "0.1.0".to_owned(),
+                ..Subject::default()
+            })
+        };
+        let wrong = DeviceCheck {
+            mismatch: Some("It miscomputes".to_owned()),
+            bytes_per_second: 1.0,
+            macs_per_second: 2.0,
+            ..DeviceCheck::default()
+        };
+        let right = DeviceCheck {
+            bytes_per_second: 3.0,
+            macs_per_second: 4.0,
+            ..DeviceCheck::default()
+        };
+        let kept = |store: &Store| {
+            assert_eq!(check(store, "a").as_ref(), Some(&wrong));
+            assert_eq!(check(store, "b"), None);
+            assert_eq!(check(store, "c").as_ref(), Some(&right));
+            assert_eq!(store.refused("a"), Some(0.75));
+        };
+        kept(&store);
+        store.note_refused("b", 1, 2);
+        kept(&store);
+    }
+
+    #[test]
     fn without_a_file_records_are_in_memory() {
         let mut store = Store::default();
         store.note_refused("a", 1, 2);
