@@ -547,9 +547,20 @@ async fn the_prompt_cache_is_deleted_with_its_conversation() {
     let folder = bench.folder.path().join("data/prompt-cache");
     let cells = |conversation: i64| folder.join(conversation.to_string());
     // As a worker does; the last conversation does not exist.
-    for conversation in [stays, goes, 999] {
+    for conversation in [stays, goes, 999, 1000] {
         fs::create_dir_all(cells(conversation)).unwrap();
         fs::write(cells(conversation).join("model.kv"), "cells").unwrap();
+    }
+    // Files of the user.
+    let photos = folder.join("photos");
+    fs::create_dir_all(&photos).unwrap();
+    let mine = [
+        cells(1000).join("letter.txt"),
+        photos.join("model.kv"),
+        folder.join("photo.jpg"),
+    ];
+    for file in &mine {
+        fs::write(file, "mine").unwrap();
     }
     bench.delete_conversation(goes).await.unwrap();
     assert!(!cells(goes).exists());
@@ -558,6 +569,10 @@ async fn the_prompt_cache_is_deleted_with_its_conversation() {
     let _bench = bench.again().await;
     assert!(cells(stays).join("model.kv").exists());
     assert!(!cells(goes).exists() && !cells(999).exists());
+    assert!(!cells(1000).join("model.kv").exists());
+    for file in &mine {
+        assert!(file.exists(), "{}", file.display());
+    }
 }
 
 async fn the_prompt_cache_of_early_versions_is_removed() {
