@@ -88,7 +88,8 @@ fn a_scale_is_applied_as_if_folded_into_the_weight() {
     );
 }
 
-/// The fixture `qwen2`, whose output layer is tied to the embedding, with or without another tensor.
+/// The fixture `qwen2`, whose output layer is tied to the embedding, with or without another
+/// tensor.
 fn tied(extra: Option<(&str, f32)>) -> Arc<Model> {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/qwen2.gguf");
     let gguf = Gguf::open(fixture).expect("the fixture opens");

@@ -46,7 +46,10 @@ fn of(size: u64, devices: &[DeviceInfo]) -> (Verdict, String) {
             "It probably fits, but the CPU has to read several gigabytes for every token, so answers will be slow.";
         (Verdict::Slow, why.to_owned())
     } else {
-        (Verdict::Fits, "It probably fits in the memory that is free now.".to_owned())
+        (
+            Verdict::Fits,
+            "It probably fits in the memory that is free now.".to_owned(),
+        )
     }
 }
 

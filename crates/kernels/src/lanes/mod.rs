@@ -194,8 +194,15 @@ macro_rules! on_lanes {
 
             // Once for each type of lanes, which several sets may share: the compiler inlines the
             // body's closures only if they are used once.
-            fn enabled<$L: $crate::lanes::Lanes + $crate::lanes::Token, $($($generics)*)?>($lanes: $L, $($arg: $ty),*) $(-> $out)? {
-                $crate::lanes::Token::run($lanes, #[inline(always)] move || body::<$L, $($($names)*)?>($lanes, $($arg),*))
+            fn enabled<$L: $crate::lanes::Lanes + $crate::lanes::Token, $($($generics)*)?>(
+                $lanes: $L,
+                $($arg: $ty),*
+            ) $(-> $out)? {
+                $crate::lanes::Token::run(
+                    $lanes,
+                    #[inline(always)]
+                    move || body::<$L, $($($names)*)?>($lanes, $($arg),*),
+                )
             }
 
             $crate::isa::on_set!(isa, token => {

@@ -91,7 +91,10 @@ pub(super) use token;
 /// first argument, which the list omits.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 macro_rules! methods {
-    ($enabled:ident; $($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $out:ty)? $body:block)*) => {$(
+    ($enabled:ident; $(
+        $(#[$meta:meta])*
+        $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $out:ty)? $body:block
+    )*) => {$(
         $(#[$meta])*
         #[inline(always)]
         $vis fn $name(self, $($arg: $ty),*) $(-> $out)? {

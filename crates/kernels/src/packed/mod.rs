@@ -64,8 +64,8 @@ fn is_faster<T: PackedProduct>(_: T) -> bool {
 
 /// One group of sixteen packed rows, and the tokens that it is multiplied with.
 ///
-/// `blocks` are whole blocks of `quant` in `layout`; every token has `chunks` chunks of activations,
-/// which cover them.
+/// `blocks` are whole blocks of `quant` in `layout`; every token has `chunks` chunks of
+/// activations, which cover them.
 pub(crate) struct Group<'a> {
     /// Selects the SIMD code; unused on machines that have none.
     #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]

@@ -159,7 +159,8 @@ neon_dot! {
                 let chunks: [_; N] = from_fn(|n| &tokens[n][chunk]);
                 let tile = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
                 let RowScales { scale, minimum } = row_scales::<_, B>(l, block, at);
-                let of_rows = |x: [[float32x4_t; VECTORS]; 2]| from_fn(|half| from_fn::<_, V, _>(|r| x[half][FIRST + r]));
+                let of_rows =
+                    |x: [[float32x4_t; VECTORS]; 2]| from_fn(|half| from_fn::<_, V, _>(|r| x[half][FIRST + r]));
                 let scales = RowScales {
                     scale: of_rows(scale),
                     minimum: of_rows(minimum),
