@@ -94,6 +94,7 @@ pub(crate) trait PackedProduct: Token {
 
 impl PackedProduct for Plain {}
 
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 impl<'a> Group<'a> {
     /// The chunks of `N` tokens from `first` on.
     #[inline(always)]
@@ -103,6 +104,7 @@ impl<'a> Group<'a> {
 }
 
 /// The `N` bytes from `at` on.
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 #[inline(always)]
 fn array<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
     &bytes[at..].as_chunks().0[0]
