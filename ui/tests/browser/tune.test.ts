@@ -245,6 +245,8 @@ test("an adapter is exported and verified", async () => {
   await page.getByTestId("format-gguf").check();
   await page.getByTestId("export-kind").selectOption("IQ4_XS");
   expect(await page.getByTestId("export-kind-hint").textContent()).toContain("become IQ4_NL");
+  await page.getByTestId("export-kind").selectOption("NVFP4");
+  expect(await page.getByTestId("export-kind-hint").textContent()).toContain("become MXFP4");
   await page.getByTestId("export-kind").selectOption("Q4_0");
   await page.getByTestId("export-write").click();
   await expect.poll(() => page.getByTestId("verification").getAttribute("data-passed")).toBe("false");
