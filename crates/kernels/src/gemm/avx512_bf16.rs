@@ -102,9 +102,9 @@ avx512_bf16! {
             };
             let steps = out.len() / MR;
             for (rows, column) in rows.as_chunks::<4>().0.iter().zip((0..MR).step_by(4)) {
-                let [a, b, c, d] = rows.map(|row| {
-                    let first = at * 2 * WIDTH;
-                    cast::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(half(row, first + WIDTH), half(row, first)))
+                let first = at * 2 * WIDTH;
+                let [a, b, c, d]: [__m512i; 4] = std::array::from_fn(|i| {
+                    cast::<__m512bh, _>(_mm512_cvtne2ps_pbh(half(rows[i], first + WIDTH), half(rows[i], first)))
                 });
                 let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
                 let (ab_high, cd_high) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));

@@ -33,11 +33,15 @@ fn halves<L: Lanes>(l: L, header: &[u8], at: usize) -> [f32; ROWS] {
     out
 }
 
-/// `units` times `scale`, times `factors`.
+/// `units` times `scale`, times each half's `factors` of every row.
 #[inline(always)]
-fn scaled<L: Lanes>(l: L, units: &[f32; ROWS], scale: f32, factors: [f32; ROWS]) -> [f32; ROWS] {
-    let mut out = [0.0; ROWS];
-    l.store(l.mul(l.mul(l.load(units), l.splat(scale)), l.load(&factors)), &mut out);
+fn scaled<L: Lanes>(l: L, units: &[f32; ROWS], scale: f32, factors: &[[f32; 2]; ROWS]) -> [[f32; ROWS]; 2] {
+    let units = l.mul(l.load(units), l.splat(scale));
+    let mut out = [[0.0; ROWS]; 2];
+    for (half, out) in out.iter_mut().enumerate() {
+        let factors = std::array::from_fn(|row| factors[row][half]);
+        l.store(l.mul(units, l.load(&factors)), out);
+    }
     out
 }
 
@@ -45,26 +49,24 @@ fn scaled<L: Lanes>(l: L, units: &[f32; ROWS], scale: f32, factors: [f32; ROWS])
 #[inline(always)]
 fn row_scales<L: Lanes>(l: L, tile: &Tile, scale: f32) -> [[[f32; ROWS]; 2]; 2] {
     let (header, layout) = (tile.header, &tile.layout.scales);
-    let of_halves = |units: &[f32; ROWS], factors: &dyn Fn(usize) -> [f32; 2]| {
-        let by_row: [[f32; 2]; ROWS] = std::array::from_fn(factors);
-        let of_half = |half: usize| scaled(l, units, scale, std::array::from_fn(|row| by_row[row][half]));
-        [of_half(0), of_half(1)]
-    };
     let units = match layout.unit {
         Unit::F16(_) => halves(l, header, 0),
         _ => std::array::from_fn(|row| unit(layout, header, row)),
     };
-    let scales = of_halves(&units, &|row| part_scales(layout, header, tile.index, row));
-    let minima = || halves(l, header, layout.minima_at());
-    let offsets = match layout.minimum {
-        Minimum::None => [[0.0; ROWS]; 2],
-        Minimum::Added(_) => of_halves(&minima(), &|_| [1.0; 2]),
-        Minimum::Subtracted(_) => {
-            let negated = |row: usize| part_minima(layout, header, tile.index, row).map(|minimum| -minimum);
-            of_halves(&minima(), &negated)
-        }
+    let of_rows = std::array::from_fn(|row| part_scales(layout, header, tile.index, row));
+    let minima = match layout.minimum {
+        Minimum::None => None,
+        Minimum::Added(_) => Some([[1.0; 2]; ROWS]),
+        Minimum::Subtracted(_) => Some(std::array::from_fn(|row| {
+            let [first, second] = part_minima(layout, header, tile.index, row);
+            [-first, -second]
+        })),
     };
-    [scales, offsets]
+    let offsets = match minima {
+        None => [[0.0; ROWS]; 2],
+        Some(minima) => scaled(l, &halves(l, header, layout.minima_at()), scale, &minima),
+    };
+    [scaled(l, &units, scale, &of_rows), offsets]
 }
 
 /// Loads the values of each half.

@@ -59,8 +59,9 @@ pub(super) const fn parts_of(parts: &Parts, tile: usize) -> [usize; 2] {
 #[inline(always)]
 pub(super) fn part_scales(layout: &ScaleLayout, header: &[u8], tile: usize, row: usize) -> [f32; 2] {
     let Some(parts) = &layout.parts else { return [1.0; 2] };
-    parts_of(parts, tile).map(|part| {
-        let bits = bits(layout, &parts.scale[part], header, row);
+    let of_tile = parts_of(parts, tile);
+    std::array::from_fn(|half| {
+        let bits = bits(layout, &parts.scale[of_tile[half]], header, row);
         match parts.code {
             PartCode::Unsigned => f32::from(bits),
             PartCode::Minus32 => f32::from(bits as i8 - 32),
@@ -74,7 +75,8 @@ pub(super) fn part_scales(layout: &ScaleLayout, header: &[u8], tile: usize, row:
 #[inline(always)]
 pub(super) fn part_minima(layout: &ScaleLayout, header: &[u8], tile: usize, row: usize) -> [f32; 2] {
     let Some(parts) = &layout.parts else { return [1.0; 2] };
-    parts_of(parts, tile).map(|part| f32::from(bits(layout, &parts.minimum[part], header, row)))
+    let of_tile = parts_of(parts, tile);
+    std::array::from_fn(|half| f32::from(bits(layout, &parts.minimum[of_tile[half]], header, row)))
 }
 
 #[inline(always)]
