@@ -6,7 +6,7 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hearth_kernels::attention::{
-    Heads, KvFormat, KvLayer, Spans, attend, attend_batch, attend_batch_backward, attend_batch_with_lse,
+    CachedRows, Heads, KvFormat, KvLayer, Spans, attend, attend_batch, attend_batch_backward, attend_batch_with_lse,
     qk_norm_rope_in_place,
 };
 use hearth_kernels::fused::{gated, linear_add_in_place, norm_linears};
@@ -121,19 +121,23 @@ fn attention(c: &mut Criterion) {
         group.throughput(Throughput::Elements(products(tokens, depth)));
         let cells: Vec<u32> = (0..depth as u32).collect();
         let all = noise(depth * HEADS.qkv_width());
-        let (spans, qkv) = (Spans::of(&cells), &all[..tokens * HEADS.qkv_width()]);
+        let (spans, qkv) = (Spans::in_order(depth), &all[..tokens * HEADS.qkv_width()]);
         let mut out = vec![0.0; tokens * HEADS.out_width()];
         for format in [KvFormat::F16, KvFormat::Q8_0] {
             let mut layer = KvLayer::new(format, depth, HEADS.kv_heads, HEADS.head_dim);
             layer.write(&HEADS, &cells, &all).expect("all cells");
             group.bench_function(format!("{tokens} of {depth}, {format:?}"), |b| {
-                b.iter(|| attend(black_box(qkv), &HEADS, &layer, &spans, depth - tokens, &mut out));
+                let rows = [CachedRows {
+                    rows: tokens,
+                    spans: &spans,
+                }];
+                b.iter(|| attend(black_box(qkv), &HEADS, &layer, &rows, &mut out));
             });
         }
     }
     // As in a model of thirty layers: each layer's cache streams from memory.
     let (depth, cells) = (4096, (0..4096).collect::<Vec<u32>>());
-    let (spans, all) = (Spans::of(&cells), noise(depth * HEADS.qkv_width()));
+    let (spans, all) = (Spans::in_order(depth), noise(depth * HEADS.qkv_width()));
     for format in [KvFormat::F16, KvFormat::Q8_0] {
         let mut layers = vec![KvLayer::new(format, depth, HEADS.kv_heads, HEADS.head_dim); 30];
         for layer in &mut layers {
@@ -149,8 +153,7 @@ fn attention(c: &mut Criterion) {
                         black_box(&all[..HEADS.qkv_width()]),
                         &HEADS,
                         layer,
-                        &spans,
-                        depth - 1,
+                        &[CachedRows { rows: 1, spans: &spans }],
                         &mut out,
                     )?;
                 }
@@ -267,7 +270,7 @@ impl Model {
         let width = heads.out_width();
         let mut x = noise(tokens * width);
         let positions: Vec<u32> = (first as u32..(first + tokens) as u32).collect();
-        let spans = Spans::of(&(0..(first + tokens) as u32).collect::<Vec<_>>());
+        let spans = &Spans::in_order(first + tokens);
         let (mut qkv, mut out) = (vec![0.0; tokens * heads.qkv_width()], vec![0.0; tokens * width]);
         let mut h = vec![0.0; tokens * feed_forward];
         let fit = "the model's own sizes";
@@ -276,7 +279,7 @@ impl Model {
             norm_linears(&x, norm, &qkv_linears, MatmulPrecision::Int8Activations, &mut qkv).expect(fit);
             qk_norm_rope_in_place(&mut qkv, heads, &positions, None, None, &self.rope).expect(fit);
             layer.write(heads, &positions, &qkv).expect(fit);
-            attend(&qkv, heads, layer, &spans, first, &mut out).expect(fit);
+            attend(&qkv, heads, layer, &[CachedRows { rows: tokens, spans }], &mut out).expect(fit);
             linear_add_in_place(&out, &o.linear(), None, MatmulPrecision::Int8Activations, &mut x).expect(fit);
             let (gate, up) = (gate.linear(), up.linear());
             gated(

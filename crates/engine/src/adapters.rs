@@ -54,10 +54,17 @@ impl Engine {
                 Arc::new(adapted.map_err(|error| problem(ProblemCode::AdapterInvalid, error.to_string()))?)
             }
         };
-        let (context, format) = (self.session.context(), self.session.cache_format());
-        let session = Session::with_cache(model, context, format).map_err(from_session)?;
+        let session = self.session.beside(model).map_err(from_session)?;
         self.activate(requested, session);
         Ok(notices)
+    }
+
+    /// Gives up the previous adapters' part of the KV cache if this many tokens of the conversation
+    /// need it.
+    pub(crate) fn make_room(&mut self, tokens: usize) {
+        if !self.session.has_room(tokens) {
+            self.previous = None;
+        }
     }
 
     fn activate(&mut self, active_adapters: ActiveAdapters, session: Session) {
@@ -80,5 +87,47 @@ pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
             .map(|name| path.join(name))
             .into(),
         false => vec![path],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hearth_protocol::LoadRequest;
+    use std::ops::ControlFlow;
+
+    #[test]
+    fn the_previous_adapters_give_up_their_cache_when_it_is_needed() {
+        let request = LoadRequest {
+            path: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf"),
+            context: Some(256),
+            device: Some("cpu".to_owned()),
+            ..LoadRequest::default()
+        };
+        let mut engine = Engine::load(&request, &mut |_, _| ControlFlow::Continue(())).expect("it loads");
+        let cache_bytes = engine.session.cache_bytes();
+        let read = |engine: &mut Engine, ids: &[u32]| {
+            engine.make_room(ids.len());
+            let go = &mut |_: usize, _: usize| ControlFlow::Continue(());
+            engine.session.prefill(ids, go).expect("room").cached
+        };
+        assert_eq!(read(&mut engine, &[7; 100]), 0);
+        let beside = engine
+            .session
+            .beside(Arc::clone(&engine.base))
+            .expect("the same weights");
+        engine.activate(ActiveAdapters::new(), beside);
+        // Two pages for both.
+        assert_eq!(read(&mut engine, &[8; 100]), 0);
+        let (active, previous) = engine.previous.take().expect("it has its page");
+        engine.activate(active, previous);
+        assert_eq!(read(&mut engine, &[7; 101]), 100, "switching back needs no prefill");
+        // The whole context.
+        assert_eq!(read(&mut engine, &[7; 256]), 101);
+        assert!(engine.previous.is_none());
+        assert!(
+            cache_bytes == 0 || engine.session.cache_bytes() == cache_bytes,
+            "one cache for both"
+        );
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::Engine;
 use crate::problem::{from_sampling, from_session, problem};
-use crate::prompt_cache::common_prefix;
 use crate::turns::{FitError, Fitted, count, fit};
 use hearth_formats::tokenizer::Special;
 use hearth_llm::{Detokenizer, Sampler, SamplingError, SamplingParams, StopTexts};
@@ -42,10 +41,11 @@ impl Engine {
         self.set_adapters(&request.adapters)?;
         let Fitted { ids, left_out } = self.prompt(request)?;
         answer.prompt_tokens = ids.len();
+        self.make_room(ids.len());
         if let (Some(cache), Some(_)) = (&mut self.prompt_cache, request.conversation) {
             cache.restore(&mut self.session, &self.active_adapters, &ids);
         }
-        let cached = common_prefix(self.session.tokens(), &ids).min(ids.len() - 1);
+        let cached = self.session.reusable(&ids);
         let id = request.id;
         emit(Event::Started {
             id,
@@ -104,6 +104,7 @@ impl Engine {
             if self.session.tokens().len() >= self.session.context() {
                 break FinishReason::ContextFull;
             }
+            self.make_room(self.session.tokens().len() + 1);
             if is_greedy {
                 let next = self.session.push_greedy(token).map_err(from_session)?;
                 chosen = Some(next.ok_or(SamplingError::NoLogits).map_err(from_sampling)?);

@@ -78,6 +78,7 @@ pub(crate) fn from_session(error: SessionError) -> Problem {
         SessionError::ContextFull { .. } => ProblemCode::PromptTooLong,
         SessionError::NoSuchToken { .. } => ProblemCode::FileInvalid,
         SessionError::Empty | SessionError::BadContext(_) | SessionError::Cache(_) => ProblemCode::BadRequest,
+        SessionError::Embeddings { .. } | SessionError::OtherModel => ProblemCode::Internal,
         SessionError::Device(_) => ProblemCode::NoDevice,
     };
     problem(code, error.to_string())

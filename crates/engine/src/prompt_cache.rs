@@ -35,8 +35,8 @@ pub(crate) struct PromptCache {
     model: Identity,
     /// Key of each set of adapters so far; files are named by it and begin with it.
     keys: Vec<(ActiveAdapters, SnapshotKey)>,
-    /// Tokens of the files read so far.
-    tokens: HashMap<PathBuf, Vec<u32>>,
+    /// Contents of the files read so far.
+    saved: HashMap<PathBuf, SavedCells>,
 }
 
 impl PromptCache {
@@ -47,14 +47,14 @@ impl PromptCache {
             max_bytes: folder.max_bytes,
             model: model.identity()?,
             keys: Vec::new(),
-            tokens: HashMap::new(),
+            saved: HashMap::new(),
         })
     }
 
     /// Restore the file with the longest common prefix with `ids` into the session, if that is
     /// faster than prefill.
     pub fn restore(&mut self, session: &mut Session, active_adapters: &ActiveAdapters, ids: &[u32]) {
-        let there = common_prefix(session.tokens(), ids);
+        let there = session.reusable(ids);
         if ids.len() - there < MIN_TOKENS {
             return;
         }
@@ -67,11 +67,11 @@ impl PromptCache {
             }
             let look = || session.saved(&key, &mut File::open(&path)?);
             // A file of another format counts as empty until it is rewritten.
-            let tokens = self
-                .tokens
+            let saved = self
+                .saved
                 .entry(path.clone())
-                .or_insert_with(|| look().unwrap_or_default().tokens().to_vec());
-            let shared = common_prefix(tokens, ids);
+                .or_insert_with(|| look().unwrap_or_default());
+            let shared = session.restorable(saved, common_prefix(saved.tokens(), ids));
             if shared > longest && (shared - there) * MIN_SPEEDUP >= shared {
                 (best, longest) = (Some(path), shared);
             }
@@ -81,7 +81,7 @@ impl PromptCache {
             Ok(()) => used(&path),
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "a prompt cache file is unusable");
-                self.tokens.remove(&path);
+                self.saved.remove(&path);
             }
         }
     }
@@ -104,7 +104,7 @@ impl PromptCache {
         if let Err(error) = self.write(&path, &key, session, &mut saved, give_up) {
             tracing::warn!(path = %path.display(), %error, "a conversation could not be saved completely");
         }
-        self.tokens.insert(path, saved.tokens().to_vec());
+        self.saved.insert(path, saved);
     }
 
     /// Set the size limit in bytes, and evict files above it.
@@ -116,7 +116,7 @@ impl PromptCache {
     /// Remove a conversation.
     pub fn remove(&mut self, conversation: ConversationId) {
         let folder = self.of(conversation);
-        self.tokens.retain(|path, _| !path.starts_with(&folder));
+        self.saved.retain(|path, _| !path.starts_with(&folder));
         if let Err(error) = fs::remove_dir_all(&folder)
             && error.kind() != io::ErrorKind::NotFound
         {

@@ -64,54 +64,188 @@ fn a_batch_attends_to_itself() {
     }
 }
 
-/// Attention through a cache, `steps` tokens at a time, the cells in the order given.
-fn attend_through_cache(format: KvFormat, shape: Heads, qkv: &[f32], cells: &[u32], steps: &[usize]) -> Vec<f32> {
-    let width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
-    let mut layer = KvLayer::new(
-        format,
-        cells.iter().max().map_or(0, |cell| *cell as usize + 1),
-        shape.kv_heads,
-        shape.head_dim,
-    );
-    let (mut out, mut first) = (Vec::new(), 0);
-    for step in steps {
-        let batch = &qkv[first * width..(first + step) * width];
-        layer.write(&shape, &cells[first..first + step], batch).unwrap();
-        let spans = Spans::of(&cells[..first + step]);
-        let mut part = vec![f32::NAN; step * shape.heads * shape.head_dim];
-        attend(batch, &shape, &layer, &spans, first, &mut part).unwrap();
+/// A sequence in a cache: the rows of Q, K and V of all its tokens, and the pages of its cells.
+struct Cached<'a> {
+    qkv: &'a [f32],
+    pages: &'a [u32],
+    /// Tokens in the cache.
+    length: usize,
+}
+
+impl Cached<'_> {
+    /// Writes the next tokens' keys and values, and returns their rows of Q, K and V.
+    fn write(&mut self, layer: &mut KvLayer, shape: Heads, tokens: usize) -> &[f32] {
+        let width = shape.qkv_width();
+        let positions = self.length..self.length + tokens;
+        let batch = &self.qkv[positions.start * width..positions.end * width];
+        let cell = |at: usize| self.pages[at / PAGE] * PAGE as u32 + (at % PAGE) as u32;
+        let cells: Vec<u32> = positions.map(cell).collect();
+        layer.write(&shape, &cells, batch).unwrap();
+        self.length += tokens;
+        batch
+    }
+
+    fn spans(&self) -> Spans {
+        Spans::of_pages(0, self.pages, self.length)
+    }
+}
+
+/// A layer of `pages` pages whose cells have values that no test writes.
+fn unwritten(format: KvFormat, shape: Heads, pages: u32) -> KvLayer {
+    let mut layer = KvLayer::new(format, pages as usize * PAGE, shape.kv_heads, shape.head_dim);
+    for part in layer.tiles_mut(0..pages as usize * PAGE / KvLayer::TILE).unwrap() {
+        part.fill(0x3c);
+    }
+    layer
+}
+
+/// Attention through a cache, `steps` tokens at a time, in these pages.
+fn attend_through_cache(format: KvFormat, shape: Heads, qkv: &[f32], pages: &[u32], steps: &[usize]) -> Vec<f32> {
+    let mut layer = unwritten(format, shape, pages.iter().max().map_or(0, |page| page + 1));
+    let mut sequence = Cached { qkv, pages, length: 0 };
+    let mut out = Vec::new();
+    for &rows in steps {
+        let batch = sequence.write(&mut layer, shape, rows).to_vec();
+        let spans = &sequence.spans();
+        let mut part = vec![f32::NAN; rows * shape.out_width()];
+        attend(&batch, &shape, &layer, &[CachedRows { rows, spans }], &mut part).unwrap();
         out.extend(part);
-        first += step;
     }
     out
 }
 
 #[test]
-fn a_cache_matches_the_batch_with_cells_in_any_order() {
+fn a_cache_matches_the_batch_with_pages_in_any_order() {
     let tokens = 300;
-    let in_order: Vec<u32> = (0..tokens).collect();
-    let shifted: Vec<u32> = (0..tokens).map(|i| i + 37).collect();
-    let runs: Vec<u32> = (0..tokens).map(|i| (i + 10) ^ 0x1c0).collect();
-    let backwards: Vec<u32> = (0..tokens).rev().collect();
     let odd = [shape(4, 2, 6, None), shape(3, 1, 10, Some(7)), shape(2, 2, 33, None)];
     let (skipped, step) = if reference::emulated() { (1, 3) } else { (0, 1) };
     for shape in shapes().into_iter().chain(odd).skip(skipped).step_by(step) {
-        let qkv = qkv(2, shape, tokens as usize);
-        let attend = |qkv: &[f32]| reference::attend(&wide(qkv), &shape, &vec![0; tokens as usize]);
+        let qkv = qkv(2, shape, tokens);
+        let attend = |qkv: &[f32]| reference::attend(&wide(qkv), &shape, &vec![0; tokens]);
         let exact = attend(&qkv);
         // Besides the rounding of the format, sums are rounded, and with 8-bit caches queries and
         // weights, to 16 bits.
         for (format, near, lost) in [(KvFormat::F16, 3e-6, 1e-3), (KvFormat::Q8_0, 5e-5, 2e-2)] {
             let expected = attend(&reference::cached(&qkv, &shape, format));
-            for cells in [&in_order, &shifted, &runs, &backwards] {
-                for steps in [&[280, 1, 1, 2, 3, 13][..], &[1, 2, 297]] {
-                    let found = attend_through_cache(format, shape, &qkv, cells, steps);
-                    let what = format!("{format:?} {shape:?} {steps:?}");
-                    assert_near(&what, &found, &expected, near);
-                    assert_near(&what, &found, &exact, lost);
+            for steps in [&[280, 1, 1, 2, 3, 13][..], &[1, 2, 297]] {
+                let found = attend_through_cache(format, shape, &qkv, &[0, 1, 2], steps);
+                let what = format!("{format:?} {shape:?} {steps:?}");
+                assert_near(&what, &found, &expected, near);
+                assert_near(&what, &found, &exact, lost);
+                for pages in [[3, 4, 5], [2, 1, 0], [4, 0, 7]] {
+                    let elsewhere = attend_through_cache(format, shape, &qkv, &pages, steps);
+                    assert!(elsewhere == found, "{what} {pages:?}");
                 }
             }
         }
+    }
+}
+
+/// Decode rows and chunks of prompts in one call, some of them over pages that another sequence
+/// also reads.
+#[test]
+fn sequences_of_a_batch_have_the_bits_they_have_alone() {
+    let lengths_and_rows = [(300, 1), (5, 5), (260, 130), (700, 1), (129, 2)];
+    for shape in [
+        shape(9, 3, 64, None),
+        shape(4, 2, 24, Some(100)),
+        shape(2, 2, 33, Some(1)),
+    ] {
+        for format in [KvFormat::F16, KvFormat::Q8_0] {
+            for count in 1..=lengths_and_rows.len() {
+                let parts = &lengths_and_rows[..count];
+                let all: Vec<Vec<f32>> = (20..).zip(parts).map(|(seed, part)| qkv(seed, shape, part.0)).collect();
+                let pages: Vec<Vec<u32>> = (0..count as u32)
+                    .map(|number| (0..6).map(|page| page * 5 + number).collect())
+                    .collect();
+                let mut layer = unwritten(format, shape, 30);
+                let (mut batch, mut spans, mut alone) = (Vec::new(), Vec::new(), Vec::new());
+                for ((qkv, pages), &(length, rows)) in all.iter().zip(&pages).zip(parts) {
+                    let mut sequence = Cached { qkv, pages, length: 0 };
+                    sequence.write(&mut layer, shape, length - rows);
+                    let last = sequence.write(&mut layer, shape, rows).to_vec();
+                    let own = sequence.spans();
+                    let mut out = vec![f32::NAN; rows * shape.out_width()];
+                    attend(&last, &shape, &layer, &[CachedRows { rows, spans: &own }], &mut out).unwrap();
+                    alone.extend(out);
+                    batch.extend(last);
+                    spans.push(own);
+                }
+                let rows: Vec<CachedRows> = spans
+                    .iter()
+                    .zip(parts)
+                    .map(|(spans, part)| CachedRows { rows: part.1, spans })
+                    .collect();
+                let mut out = vec![f32::NAN; alone.len()];
+                attend(&batch, &shape, &layer, &rows, &mut out).unwrap();
+                assert!(out == alone, "{count} sequences, {format:?} {shape:?}");
+            }
+        }
+    }
+}
+
+/// A sequence needs only the pages that its last rows see.
+#[test]
+fn pages_behind_the_window_are_not_needed() {
+    let (tokens, rows) = (700, 3);
+    let shape = shape(6, 2, 40, Some(200));
+    let qkv = qkv(21, shape, tokens);
+    for format in [KvFormat::F16, KvFormat::Q8_0] {
+        let pages = [3, 0, 5, 1, 4, 2];
+        let mut layer = unwritten(format, shape, 6);
+        let mut sequence = Cached {
+            qkv: &qkv,
+            pages: &pages,
+            length: 0,
+        };
+        sequence.write(&mut layer, shape, tokens - rows);
+        let last = sequence.write(&mut layer, shape, rows).to_vec();
+        let attend_from = |first: usize| {
+            let spans = &Spans::of_pages(first, &pages[first..], tokens);
+            let mut out = vec![f32::NAN; rows * shape.out_width()];
+            attend(&last, &shape, &layer, &[CachedRows { rows, spans }], &mut out).map(|()| out)
+        };
+        let all = attend_from(0).unwrap();
+        // The first row sees positions 498 to 697, so pages 3 to 5.
+        for first in 1..=3 {
+            assert!(attend_from(first).unwrap() == all, "{format:?} from page {first}");
+        }
+        assert!(matches!(attend_from(4), Err(ShapeError::Index { .. })));
+        let short = &Spans::of_pages(0, &pages[..5], tokens);
+        let mut out = vec![0.0; rows * shape.out_width()];
+        assert!(attend(&last, &shape, &layer, &[CachedRows { rows, spans: short }], &mut out).is_err());
+    }
+}
+
+#[test]
+fn a_copied_page_has_the_cells_of_its_source() {
+    let shape = shape(4, 2, 33, None);
+    let qkv = qkv(22, shape, 200);
+    for format in [KvFormat::F16, KvFormat::Q8_0] {
+        let mut layer = unwritten(format, shape, 4);
+        let mut sequence = Cached {
+            qkv: &qkv,
+            pages: &[1, 2],
+            length: 0,
+        };
+        sequence.write(&mut layer, shape, 199);
+        let before = layer.clone();
+        layer.copy_page(2, 3).unwrap();
+        let tiles = |layer: &KvLayer, page: usize| {
+            let size = PAGE / KvLayer::TILE;
+            layer.tiles(page * size..(page + 1) * size).unwrap().concat()
+        };
+        assert_eq!(tiles(&layer, 3), tiles(&before, 2));
+        assert!((0..3).all(|page| tiles(&layer, page) == tiles(&before, page)));
+        let last = sequence.write(&mut layer, shape, 1).to_vec();
+        let attend_in = |pages: &[u32], layer: &KvLayer| {
+            let spans = &Spans::of_pages(0, pages, 199);
+            let mut out = vec![f32::NAN; shape.out_width()];
+            attend(&last, &shape, layer, &[CachedRows { rows: 1, spans }], &mut out).unwrap();
+            out
+        };
+        assert_eq!(attend_in(&[1, 3], &layer), attend_in(&[1, 2], &before));
+        assert!(layer.copy_page(4, 0).is_err() && layer.copy_page(0, u32::MAX).is_err());
     }
 }
 
@@ -137,7 +271,9 @@ fn tiles_copied_to_another_cache_give_the_same_attention() {
             let [before, after] = [&mut from, &mut to].map(|layer| {
                 layer.write(&shape, &cells[read..], last).unwrap();
                 let mut out = vec![f32::NAN; (tokens - read) * shape.heads * shape.head_dim];
-                attend(last, &shape, layer, &Spans::of(&cells), read, &mut out).unwrap();
+                let spans = &Spans::in_order(tokens);
+                let rows = tokens - read;
+                attend(last, &shape, layer, &[CachedRows { rows, spans }], &mut out).unwrap();
                 out
             });
             assert_eq!(before, after, "{format:?} {shape:?}");
@@ -161,7 +297,7 @@ fn blocks_in_8_bits_are_as_precise_as_their_scale() {
         let cached = wide(&reference::cached(&qkv, &shape, KvFormat::Q8_0));
         let sizes_of: Vec<f64> = cached.iter().map(|x| x.abs()).collect();
         let [expected, summands] = [&cached, &sizes_of].map(|qkv| reference::attend(qkv, &shape, &[0, 0]));
-        let found = attend_through_cache(KvFormat::Q8_0, shape, &qkv, &[3, 1], &[2]);
+        let found = attend_through_cache(KvFormat::Q8_0, shape, &qkv, &[1], &[2]);
         for ((found, expected), summands) in found.iter().zip(&expected).zip(&summands) {
             assert!(
                 (f64::from(*found) - expected).abs() <= 5e-5 * summands,
@@ -318,8 +454,14 @@ fn mismatched_sizes_are_errors() {
             .is_err()
     );
     let mut out = vec![0.0; 3 * 32];
-    assert!(attend(&qkv, &heads, &layer, &Spans::of(&[0, 1, 9]), 0, &mut out).is_err());
-    assert!(attend(&qkv, &heads, &layer, &Spans::of(&[0, 1]), 0, &mut out).is_err());
+    for (spans, rows) in [
+        (Spans::of_pages(0, &[1], 3), 3),
+        (Spans::in_order(2), 3),
+        (Spans::in_order(4), 2),
+        (Spans::in_order(5), 3),
+    ] {
+        assert!(attend(&qkv, &heads, &layer, &[CachedRows { rows, spans: &spans }], &mut out).is_err());
+    }
     assert!(attend_batch(&qkv, &heads, &[0, 1, 3], &mut out).is_err());
     assert!(attend_batch(&qkv, &Heads { kv_heads: 0, ..heads }, &[0, 0, 0], &mut out).is_err());
     assert!(attend_batch(&qkv, &Heads { kv_heads: 3, ..heads }, &[0, 0, 0], &mut out).is_err());

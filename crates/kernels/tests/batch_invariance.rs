@@ -4,7 +4,7 @@
 
 mod reference;
 
-use hearth_kernels::attention::{Heads, KvFormat, KvLayer, Spans, attend};
+use hearth_kernels::attention::{CachedRows, Heads, KvFormat, KvLayer, Spans, attend};
 use hearth_kernels::fused::{gated, linear_add_in_place, norm_linears};
 use hearth_kernels::glu::Activation;
 use hearth_kernels::{Layout, Linear, Lora, MatmulPrecision, Matrix, Norm, Quant, matrix, team};
@@ -268,7 +268,8 @@ fn through_cache(format: KvFormat, shape: Heads, qkv: &[f32], at_once: usize) ->
         let cells: Vec<u32> = (first as u32..(first + count) as u32).collect();
         layer.write(&shape, &cells, qkv).unwrap();
         let mut part = vec![f32::NAN; count * shape.heads * shape.head_dim];
-        attend(qkv, &shape, &layer, &Spans::in_order(first + count), first, &mut part).unwrap();
+        let spans = &Spans::in_order(first + count);
+        attend(qkv, &shape, &layer, &[CachedRows { rows: count, spans }], &mut part).unwrap();
         out.extend(part.iter().map(|x| x.to_bits()));
     }
     out

@@ -1,17 +1,16 @@
 //! A decoder: token embedding, layers, output norm and output layer, each on its device.
 
-use crate::arch;
+use crate::arch::DecoderSpec;
+use crate::batch::Batch;
 use crate::config::Config;
 use crate::device;
 use crate::error::LoadError;
 use crate::layer::Layer;
 use crate::ops::{Linear, Linears, MatmulPrecision, Norm, cross_entropy, embed, norm_linears};
-use crate::pass::Pass;
 use crate::placement::{Place, Placement};
 use crate::weights::Weights;
 use burn::backend::Dispatch;
 use burn::tensor::{Device, Tensor};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A decoder: token embedding, layers, output norm and output layer. A clone shares the weights and
@@ -44,8 +43,12 @@ impl Decoder {
     ///
     /// # Errors
     /// If weights do not fit its architecture, or a device cannot be used.
-    pub(crate) fn load(config: &Config, placement: &Placement, weights: &mut Weights) -> Result<Self, LoadError> {
-        let spec = arch::describe(weights.gguf(), config)?;
+    pub(crate) fn load(
+        config: &Config,
+        spec: &DecoderSpec,
+        placement: &Placement,
+        weights: &mut Weights,
+    ) -> Result<Self, LoadError> {
         let embedding = weights.embedding(config)?;
         let of_layers = (0..config.n_layers).map(|layer| device::open(placement.of(layer)));
         let output_device = std::iter::once(device::open(placement.output()));
@@ -80,26 +83,39 @@ impl Decoder {
     }
 
     /// Hidden states `[T, D]` of these tokens, before the output norm.
-    pub fn hidden(&self, ids: Arc<[u32]>, pass: &Pass) -> Tensor<2> {
-        (0..self.layers.len()).fold(self.embed(ids), |x, layer| self.run_layer(x, layer, pass))
-    }
-
-    /// [`Decoder::hidden`], cancelled if `on_layer`, which is called before each layer, breaks.
-    pub fn hidden_while<B>(
-        &self,
-        ids: Arc<[u32]>,
-        pass: &Pass,
-        on_layer: &mut dyn FnMut(usize) -> ControlFlow<B>,
-    ) -> ControlFlow<B, Tensor<2>> {
-        (0..self.layers.len()).try_fold(self.embed(ids), |x, layer| {
-            on_layer(layer)?;
-            ControlFlow::Continue(self.run_layer(x, layer, pass))
-        })
+    pub fn hidden(&self, ids: Arc<[u32]>, batch: &Arc<Batch>, precision: MatmulPrecision) -> Tensor<2> {
+        (0..self.layers.len()).fold(self.embed(ids), |x, layer| self.run_layer(x, layer, batch, precision))
     }
 
     /// Runs one layer on the residual stream `[T, D]`.
-    pub fn run_layer(&self, x: Tensor<2>, layer: usize, pass: &Pass) -> Tensor<2> {
-        self.layers[layer].forward(on(x, &self.devices[layer]), layer, pass)
+    pub fn run_layer(&self, x: Tensor<2>, layer: usize, batch: &Arc<Batch>, precision: MatmulPrecision) -> Tensor<2> {
+        self.layers[layer].forward(on(x, &self.devices[layer]), layer, batch, precision)
+    }
+
+    /// Runs one layer on a batch of consecutive parts, each the residual stream `[T, D]` of the rows
+    /// of one of `decoders`, which differ in adapters only.
+    pub fn run_parts(
+        decoders: &[&Self],
+        mut x: Vec<Tensor<2>>,
+        layer: usize,
+        batch: &Arc<Batch>,
+        precision: MatmulPrecision,
+    ) -> Vec<Tensor<2>> {
+        if let ([decoder], 1) = (decoders, x.len()) {
+            let alone = x.swap_remove(0);
+            return vec![decoder.run_layer(alone, layer, batch, precision)];
+        }
+        let there = decoders
+            .iter()
+            .zip(x)
+            .map(|(decoder, x)| on(x, &decoder.devices[layer]));
+        let (there, layers) = (there.collect(), decoders.iter().map(|decoder| &decoder.layers[layer]));
+        Layer::forward_parts(&layers.collect::<Vec<_>>(), there, layer, batch, precision)
+    }
+
+    /// Whether both have the same weights, and differ in adapters at most.
+    pub fn shares_weights(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.devices, &other.devices)
     }
 
     /// The device of a layer.

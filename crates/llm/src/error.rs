@@ -123,6 +123,17 @@ pub enum SessionError {
         /// Vocabulary size.
         vocab: usize,
     },
+    /// Embeddings of another shape than their tokens need.
+    #[error("The embeddings have the shape {found:?}, but {expected:?} is needed")]
+    Embeddings {
+        /// Their rows and columns.
+        found: [usize; 2],
+        /// The tokens, and the width of the model.
+        expected: [usize; 2],
+    },
+    /// Rows of models with different weights in one step.
+    #[error("The rows of a step are of models with different weights")]
+    OtherModel,
     /// An empty prompt.
     #[error("There is no text to answer.")]
     Empty,
@@ -148,23 +159,39 @@ pub enum CacheError {
     Full {
         /// Tokens of the sequence.
         tokens: usize,
-        /// Cells of the pool.
+        /// The longest sequence of the cache.
         cells: usize,
     },
-    /// A cell that is not in the pool.
-    #[error("Cell {cell} does not exist in a KV cache of {cells}. Load the model again.")]
-    NoSuchCell {
-        /// Its number.
-        cell: u32,
-        /// Cells of the pool.
-        cells: usize,
+    /// No free pages, although the context is longer.
+    #[error(
+        "A sequence of {tokens} tokens finds no free page among the {pages} of the KV cache: other sequences have them. \
+         Load the model with a larger context."
+    )]
+    NoPages {
+        /// Tokens of the sequence.
+        tokens: usize,
+        /// Pages of the group of layers.
+        pages: usize,
     },
-    /// Two tokens of a sequence in one cell.
-    #[error("Two tokens of a sequence have the same cell {cell} of the KV cache. Load the model again.")]
-    CellTwice {
+    /// A page that is not in the cache.
+    #[error("Page {page} does not exist in a KV cache of {pages} pages. Load the model again.")]
+    NoSuchPage {
         /// Its number.
-        cell: u32,
+        page: u32,
+        /// Pages of the cache.
+        pages: usize,
     },
+    /// A longer step than a cache with windows was made for.
+    #[error("A step of {tokens} tokens is longer than the {step} that the KV cache was made for")]
+    LongStep {
+        /// Tokens of the step.
+        tokens: usize,
+        /// The longest step.
+        step: usize,
+    },
+    /// A sequence of another cache.
+    #[error("The sequences of a step have different KV caches")]
+    OtherCache,
     /// A batch of another length than its positions.
     #[error("A batch has {found} tokens, but positions for {expected}")]
     Tokens {
@@ -173,20 +200,20 @@ pub enum CacheError {
         /// Positions.
         expected: usize,
     },
-    /// A layer that is not in the pool.
+    /// A layer that is not in the cache.
     #[error("Layer {layer} does not exist in a KV cache of {layers} layers")]
     NoSuchLayer {
         /// Its number.
         layer: usize,
-        /// Layers of the pool.
+        /// Layers of the cache.
         layers: usize,
     },
-    /// Other heads than those of the pool's cells.
+    /// Other heads than those of the cache's cells.
     #[error("The KV cache has {expected:?} KV heads and head elements, but attention has {found:?}")]
     Heads {
         /// KV heads and their width, of attention.
         found: [usize; 2],
-        /// Those of the pool.
+        /// Those of the cache.
         expected: [usize; 2],
     },
 }

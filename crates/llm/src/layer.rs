@@ -1,12 +1,13 @@
 //! A transformer layer of any architecture.
 
 use crate::arch::{LayerSpec, NormName};
+use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::LoadError;
 use crate::ops::{
-    AttentionSpec, Gated, Linear, Linears, Norm, OptionalNorm, attend, feed_forward, linear_add, norm_linears,
+    AttentionSpec, Gated, Linear, Linears, MatmulPrecision, Norm, OptionalNorm, attend, feed_forward, linear_add,
+    norm_linears,
 };
-use crate::pass::Pass;
 use crate::weights::Weights;
 use burn::backend::Dispatch;
 use burn::tensor::Tensor;
@@ -77,19 +78,45 @@ impl Layer {
         })
     }
 
-    /// Runs the layer, number `index` of its decoder: residual stream `[T, D]` to residual stream.
-    pub fn forward(&self, x: Tensor<2>, index: usize, pass: &Pass) -> Tensor<2> {
-        let precision = pass.precision;
+    /// Runs the layer, number `index` of its decoder: residual stream `[T, D]` of the rows of a batch
+    /// to residual stream.
+    pub fn forward(&self, x: Tensor<2>, index: usize, batch: &Arc<Batch>, precision: MatmulPrecision) -> Tensor<2> {
         let qkv = norm_linears(x.clone(), &self.attention_norm, &self.qkv, precision);
-        let key_values = pass.key_values(index);
-        let context = attend(qkv, &self.q_norm, &self.k_norm, &self.attention, key_values);
-        let x = linear_add(
-            x,
-            context,
-            &self.attention_output,
-            &self.after_attention_norm,
-            precision,
-        );
+        let context = self.attend(qkv, index, batch);
+        self.after_attention(x, context, precision)
+    }
+
+    /// [`Layer::forward`] of a batch whose rows have different adapters: the consecutive rows of
+    /// `x[i]` run in `layers[i]`, which share weights other than adapters; attention is one op.
+    pub fn forward_parts(
+        layers: &[&Self],
+        x: Vec<Tensor<2>>,
+        index: usize,
+        batch: &Arc<Batch>,
+        precision: MatmulPrecision,
+    ) -> Vec<Tensor<2>> {
+        let parts = layers.iter().zip(x);
+        let (qkv, x): (Vec<_>, Vec<_>) = parts
+            .map(|(layer, x)| (norm_linears(x.clone(), &layer.attention_norm, &layer.qkv, precision), x))
+            .unzip();
+        let Some(first) = layers.first() else { return x };
+        let context = first.attend(Tensor::cat(qkv, 0), index, batch);
+        let mut end = 0;
+        let of_part = |(layer, x): (&&Self, Tensor<2>)| {
+            let rows = end..end + x.dims()[0];
+            end = rows.end;
+            layer.after_attention(x, context.clone().slice_dim(0, rows), precision)
+        };
+        layers.iter().zip(x).map(of_part).collect()
+    }
+
+    fn attend(&self, qkv: Tensor<2>, index: usize, batch: &Arc<Batch>) -> Tensor<2> {
+        attend(qkv, &self.q_norm, &self.k_norm, &self.attention, batch, index)
+    }
+
+    fn after_attention(&self, x: Tensor<2>, context: Tensor<2>, precision: MatmulPrecision) -> Tensor<2> {
+        let (output, norm) = (&self.attention_output, &self.after_attention_norm);
+        let x = linear_add(x, context, output, norm, precision);
         feed_forward(x, &self.gated, &self.down, &self.after_ffn_norm, precision)
     }
 

@@ -1,13 +1,17 @@
-//! Models on Burn: operations, layers, the KV pool, the sampler; one file per architecture.
+//! Models on Burn: operations, layers, the KV cache, the sampler; one file per architecture.
 //!
 //! A [`Model`] is loaded from a GGUF file; a [`Session`] is one sequence of tokens in it. The same
 //! model and operations serve inference and training.
 
 mod adapter;
 pub mod arch;
+mod batch;
+mod cache;
+mod chunk;
 mod config;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod decode;
 mod decoder;
 mod detokenize;
 pub mod device;
@@ -16,14 +20,12 @@ mod error;
 mod free_space;
 #[cfg(feature = "wgpu")]
 pub mod gpus;
-mod kv;
 mod kv_snapshot;
 pub mod launches;
 mod layer;
 mod model;
 pub mod ops;
 mod packed;
-mod pass;
 #[cfg(feature = "gpu")]
 mod per_device;
 mod placement;
@@ -34,17 +36,18 @@ pub mod threads;
 mod weights;
 
 pub use adapter::{AdapterError, LoraPart};
+pub use batch::Batch;
+pub use cache::{Cache, CacheSize, LayerCells, LayerGroup, Sequence};
 pub use config::Config;
+pub use decode::{Output, Rows, Want, step};
 pub use decoder::Decoder;
 pub use detokenize::Detokenizer;
 pub use divergence::divergence;
 pub use error::{CacheError, LoadError, SessionError};
 pub use free_space::free_space;
-pub use kv::KvPool;
 pub use kv_snapshot::{SavedCells, SnapshotError, SnapshotKey};
 pub use layer::Layer;
 pub use model::{LoadOptions, Model};
-pub use pass::{Memory, Pass};
 pub use placement::{Place, Placement, Share};
 pub use sampling::{Sampler, SamplingError, SamplingParams, greedy};
 pub use session::{Prefilled, Session};

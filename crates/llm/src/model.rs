@@ -1,8 +1,10 @@
 //! A loaded model: its weights on their devices, and its configuration.
 
+use crate::arch;
+use crate::cache::LayerGroup;
 use crate::config::Config;
 use crate::decoder::Decoder;
-use crate::error::LoadError;
+use crate::error::{LoadError, SessionError};
 use crate::packed::PackedWeights;
 use crate::placement::Placement;
 use crate::weights::Weights;
@@ -23,6 +25,7 @@ pub struct LoadOptions {
 /// A loaded model.
 pub struct Model {
     config: Config,
+    groups: Vec<LayerGroup>,
     placement: Placement,
     decoder: Decoder,
 }
@@ -50,10 +53,12 @@ impl Model {
         };
         let packed = PackedWeights::of(gguf, options.packed_in.as_deref());
         let mut weights = Weights::new(gguf, packed, Device::flex(), progress);
-        let decoder = Decoder::load(&config, &placement, &mut weights)?;
+        let spec = arch::describe(gguf, &config)?;
+        let decoder = Decoder::load(&config, &spec, &placement, &mut weights)?;
         weights.finish();
         Ok(Self {
             config,
+            groups: LayerGroup::of(&spec),
             placement,
             decoder,
         })
@@ -63,6 +68,7 @@ impl Model {
     pub(crate) fn with_decoder(&self, decoder: Decoder) -> Self {
         Self {
             config: self.config.clone(),
+            groups: self.groups.clone(),
             placement: self.placement.clone(),
             decoder,
         }
@@ -73,9 +79,26 @@ impl Model {
         &self.config
     }
 
+    /// Its layers by the shapes of their KV caches.
+    pub fn groups(&self) -> &[LayerGroup] {
+        &self.groups
+    }
+
     /// The placement of its layers.
     pub fn placement(&self) -> &Placement {
         &self.placement
+    }
+
+    /// Checks that all tokens are in the vocabulary.
+    ///
+    /// # Errors
+    /// If one is not.
+    pub fn check_ids(&self, ids: &[u32]) -> Result<(), SessionError> {
+        let vocab = self.config.vocab;
+        match ids.iter().find(|id| **id as usize >= vocab) {
+            Some(&id) => Err(SessionError::NoSuchToken { id, vocab }),
+            None => Ok(()),
+        }
     }
 
     /// The decoder.

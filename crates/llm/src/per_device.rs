@@ -12,24 +12,22 @@ pub(crate) struct RopeTable {
     pub positions: usize,
 }
 
-/// Positions and sequence starts of a batch, one element per token.
+/// Lists of a batch, one element per row.
 #[derive(Clone)]
 pub(crate) struct BatchLists {
-    /// The position of each token in its sequence.
+    /// The position of each row in its sequence.
     pub positions: Handle,
-    /// The index of its sequence's first.
+    /// The index of its sequence's first; unused for rows that continue cached sequences.
     pub starts: Handle,
 }
 
-/// The cells of a sequence's tokens.
+/// Lists of a batch in a group of layers.
 #[derive(Clone)]
-pub(crate) struct SequenceLists {
-    /// The position of each token of the batch.
-    pub positions: Handle,
-    /// Its cell.
-    pub written: Handle,
-    /// The cells of the whole sequence.
+pub(crate) struct GroupLists {
+    /// The cell of each row.
     pub cells: Handle,
+    /// The pages of each sequence.
+    pub pages: Vec<Handle>,
 }
 
 /// A persistent buffer of exactly this size on the GPU of `like`, for the lifetime of the model.

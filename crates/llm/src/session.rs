@@ -1,25 +1,18 @@
-//! One sequence of tokens in a model: its tokens, their KV cells, and the logits after the last.
+//! One sequence of tokens in a model, and the logits after the last: the driver of a chat.
 
+use crate::cache::{Cache, CacheSize, Sequence};
+use crate::chunk::Chunk;
+use crate::decode::{Output, Rows, Want, step};
 use crate::error::SessionError;
-use crate::kv::KvPool;
 use crate::model::Model;
-use crate::ops::{CachedSequence, MatmulPrecision, SequenceView, argmax, logit_rows};
-use crate::pass::{Memory, Pass};
+use crate::ops::MatmulPrecision;
 use crate::placement::Place;
 use crate::sampling::greedy;
-use burn::tensor::Tensor;
 use hearth_kernels::attention::KvFormat;
-use hearth_kernels::team;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Tokens of a prompt's first chunk, before its speed is known.
-const FIRST_CHUNK: usize = 128;
-/// The smallest chunk: below, its overhead is measurable.
-const SMALLEST_CHUNK: usize = 16;
-/// Target time between two cancellation checks of a prefill.
-const STEP_TIME: Duration = Duration::from_millis(60);
 /// The largest context, in tokens, that can be allocated.
 const LARGEST_CONTEXT: usize = 1 << 24;
 
@@ -37,16 +30,17 @@ pub struct Prefilled {
 /// One sequence of tokens in a model.
 pub struct Session {
     pub(crate) model: Arc<Model>,
-    pub(crate) pool: Arc<KvPool>,
-    pub(crate) tokens: Vec<u32>,
+    pub(crate) sequence: Sequence,
+    /// Forks of prefixes of the sequence, the shortest first, if it cannot always be truncated.
+    snapshots: Vec<Sequence>,
     pub(crate) logits: Vec<f32>,
-    chunk: usize,
+    chunk: Chunk,
     precision: MatmulPrecision,
 }
 
 impl Session {
     /// The largest chunk of a prompt: larger ones do not speed up the GEMMs.
-    pub const LARGEST_CHUNK: usize = 512;
+    pub const LARGEST_CHUNK: usize = Chunk::LARGEST;
 
     /// An empty sequence with a KV cache of `context` tokens in f16.
     ///
@@ -64,24 +58,33 @@ impl Session {
         if context == 0 || context > LARGEST_CONTEXT {
             return Err(SessionError::BadContext(context));
         }
-        let config = model.config();
-        let pool = Arc::new(KvPool::new(
-            format,
-            config.n_layers,
-            context,
-            config.kv_heads,
-            config.head_dim,
-        ));
-        let mut session = Self {
-            model,
-            pool,
-            tokens: Vec::new(),
-            logits: Vec::new(),
-            chunk: FIRST_CHUNK,
-            precision: MatmulPrecision::Int8Activations,
-        };
+        let size = CacheSize::chat(context, model.groups());
+        let cache = Cache::new(model.groups(), format, size);
+        let mut session = Self::in_cache(model, &cache);
         session.warm_up()?;
         Ok(session)
+    }
+
+    /// An empty sequence in the same cache, of a model with the same weights and other adapters.
+    ///
+    /// # Errors
+    /// If the weights are others.
+    pub fn beside(&self, model: Arc<Model>) -> Result<Self, SessionError> {
+        match self.model.decoder().shares_weights(model.decoder()) {
+            true => Ok(Self::in_cache(model, self.sequence.cache()).with_precision(self.precision)),
+            false => Err(SessionError::OtherModel),
+        }
+    }
+
+    fn in_cache(model: Arc<Model>, cache: &Arc<Cache>) -> Self {
+        Self {
+            model,
+            sequence: Sequence::new(cache),
+            snapshots: Vec::new(),
+            logits: Vec::new(),
+            chunk: Chunk::default(),
+            precision: MatmulPrecision::Int8Activations,
+        }
     }
 
     /// Warms GPUs up: allocates the KV cache and compiles the kernels before the first request.
@@ -90,10 +93,9 @@ impl Session {
             // One token, a few, and many: each uses kernels of its own.
             for tokens in [1, 2, 16] {
                 let ids = vec![0; tokens.min(self.context())];
-                let _ = self.run(&ids, true, &mut never_cancel)?;
-                self.tokens.clear();
+                let _ = self.run(&ids, Want::Logits, &mut never_cancel)?;
+                self.clear();
             }
-            self.logits.clear();
         }
         Ok(())
     }
@@ -112,22 +114,22 @@ impl Session {
 
     /// The context length, in tokens.
     pub fn context(&self) -> usize {
-        self.pool.cells()
+        self.sequence.cache().context()
     }
 
     /// The format of the KV cache.
     pub fn cache_format(&self) -> KvFormat {
-        self.pool.format()
+        self.sequence.cache().format()
     }
 
     /// Bytes of the KV cache.
     pub fn cache_bytes(&self) -> usize {
-        self.pool.bytes()
+        self.sequence.cache().bytes()
     }
 
     /// The tokens in the cache, in order.
     pub fn tokens(&self) -> &[u32] {
-        &self.tokens
+        self.sequence.ids()
     }
 
     /// Logits of the next token, one per token of the vocabulary; empty before the first.
@@ -135,8 +137,22 @@ impl Session {
         &self.logits
     }
 
+    /// Removes all tokens and snapshots.
+    pub fn clear(&mut self) {
+        self.logits.clear();
+        self.snapshots.clear();
+        self.sequence.clear();
+    }
+
+    /// Whether the cache has pages for `tokens` tokens of this sequence. Sessions in the same cache
+    /// take pages, too.
+    pub fn has_room(&self, tokens: usize) -> bool {
+        self.sequence.has_room(tokens)
+    }
+
     /// Makes the sequence equal to `ids`: reuses the common prefix in the KV cache and processes
-    /// the rest, at least the last token. `on_progress` receives the tokens done (within a chunk,
+    /// the rest, at least the last token. If a sliding window has left that prefix, it reuses the
+    /// longest part that a snapshot has. `on_progress` receives the tokens done (within a chunk,
     /// layer by layer) and the total; it breaks to cancel.
     ///
     /// # Errors
@@ -151,26 +167,37 @@ impl Session {
             return Err(SessionError::Empty);
         }
         self.check(ids, ids.len())?;
-        let shared = self.tokens.iter().zip(ids).take_while(|(a, b)| a == b).count();
-        let cached = shared.min(ids.len() - 1);
-        self.tokens.truncate(cached);
+        let cached = self.reusable(ids);
+        self.rewind(cached);
         self.logits.clear();
+        self.snapshot();
         let mut done = cached;
         let layers = self.model.config().n_layers.max(1);
         while done < ids.len() {
-            let chunk = &ids[done..ids.len().min(done + self.chunk)];
+            let chunk = &ids[done..ids.len().min(done + self.chunk.tokens())];
+            let want = match done + chunk.len() == ids.len() {
+                true => Want::Logits,
+                false => Want::Nothing,
+            };
             let begin = Instant::now();
             let on_layer = &mut |layer| on_progress(done + chunk.len() * layer / layers, ids.len());
-            if self.run(chunk, done + chunk.len() == ids.len(), on_layer)?.is_break() {
+            if self.run(chunk, want, on_layer)?.is_break() {
                 return Ok(Prefilled {
                     cached,
                     evaluated: done - cached,
                     completed: false,
                 });
             }
-            self.choose_chunk(chunk.len(), begin.elapsed());
+            // On a GPU all layers are submitted before the first has run.
+            let checks = if self.model.placement().gpu_layers() == 0 {
+                layers
+            } else {
+                1
+            };
+            self.chunk.adapt(chunk.len(), begin.elapsed(), checks);
             done += chunk.len();
         }
+        self.snapshot();
         Ok(Prefilled {
             cached,
             evaluated: done - cached,
@@ -178,13 +205,58 @@ impl Session {
         })
     }
 
+    /// How many of these tokens [`Session::prefill`] would reuse.
+    pub fn reusable(&self, ids: &[u32]) -> usize {
+        let shared = self.tokens().iter().zip(ids).take_while(|(a, b)| a == b).count();
+        let length = shared.min(ids.len().saturating_sub(1));
+        if self.sequence.can_truncate(length) {
+            return length;
+        }
+        let reached = self.snapshots.iter().filter(|snapshot| snapshot.can_truncate(length));
+        reached.map(|snapshot| snapshot.len().min(length)).max().unwrap_or(0)
+    }
+
+    /// Truncates the sequence to `length` tokens, as [`Session::reusable`] returned them.
+    fn rewind(&mut self, length: usize) {
+        if !self.sequence.truncate(length) {
+            let reached = self
+                .snapshots
+                .iter()
+                .find(|snapshot| snapshot.len() >= length && snapshot.can_truncate(length));
+            if let Some(snapshot) = reached {
+                self.sequence = snapshot.clone();
+            }
+            if self.sequence.len() < length || !self.sequence.truncate(length) {
+                self.sequence.clear();
+            }
+        }
+        self.snapshots.retain(|snapshot| snapshot.len() <= length);
+    }
+
+    /// Takes a snapshot, if sliding windows make it useful, and drops the oldest beyond those that
+    /// the cache has pages for.
+    fn snapshot(&mut self) {
+        let most = self.sequence.cache().size().snapshots;
+        let known = self
+            .snapshots
+            .last()
+            .is_some_and(|last| last.len() == self.sequence.len());
+        if most == 0 || known || self.sequence.is_empty() {
+            return;
+        }
+        if self.snapshots.len() >= most {
+            self.snapshots.remove(0);
+        }
+        self.snapshots.push(self.sequence.clone());
+    }
+
     /// Adds one token; [`Session::logits`] are then those of the token after it.
     ///
     /// # Errors
     /// If the context is full, or the token is not in the vocabulary.
     pub fn push(&mut self, token: u32) -> Result<(), SessionError> {
-        self.check(&[token], self.tokens.len() + 1)?;
-        self.run(&[token], true, &mut never_cancel).map(drop)
+        self.check(&[token], self.tokens().len() + 1)?;
+        self.run(&[token], Want::Logits, &mut never_cancel).map(drop)
     }
 
     /// Adds one token and returns the argmax of the next logits, computed on the output layer's
@@ -198,15 +270,12 @@ impl Session {
             self.push(token)?;
             return Ok(greedy(&self.logits));
         }
-        self.check(&[token], self.tokens.len() + 1)?;
+        self.check(&[token], self.tokens().len() + 1)?;
         self.logits.clear();
-        let hidden = self.hidden(&[token])?;
-        let logits = self.model.decoder().logits(hidden, self.precision);
-        let chosen = argmax(logits).try_into_data().map_err(failed);
-        let chosen = chosen.and_then(|data| data.try_into_vec::<u32>().map_err(failed));
-        // After a GPU failure the contents of the KV cache are unknown.
-        let chosen = chosen.inspect_err(|_| self.tokens.truncate(self.tokens.len() - 1))?;
-        Ok(chosen.first().copied().filter(|id| *id != u32::MAX))
+        match self.step(&[token], Want::Argmax, 0..1, &mut never_cancel)? {
+            ControlFlow::Continue(Output::Argmax(chosen)) => Ok(chosen.first().copied().flatten()),
+            _ => Ok(None),
+        }
     }
 
     /// Log probabilities of `ids[from..]`, each given all tokens before it, from an empty cache.
@@ -219,21 +288,17 @@ impl Session {
             return Err(SessionError::Empty);
         }
         self.check(ids, ids.len())?;
-        self.tokens.clear();
-        self.logits.clear();
+        self.clear();
+        let vocab = self.model.config().vocab;
         let mut log_probs = Vec::with_capacity(ids.len() - from);
         for begin in (0..ids.len()).step_by(Self::LARGEST_CHUNK) {
             let chunk = &ids[begin..ids.len().min(begin + Self::LARGEST_CHUNK)];
-            let hidden = self.hidden(chunk)?;
             // The logits at a position predict the next token; the last token's are not scored.
             let first = from.saturating_sub(begin + 1).min(chunk.len());
             let end = (ids.len() - 1 - begin).min(chunk.len());
-            if first < end {
-                let logits = self.to_logits(hidden.slice_dim(0, first..end))?;
-                let vocab = self.model.config().vocab;
-                for (row, position) in logits.chunks_exact(vocab).zip(begin + first..) {
-                    log_probs.push(log_probability(row, ids[position + 1]));
-                }
+            let logits = self.logits_of(chunk, first..end.max(first))?;
+            for (row, position) in logits.chunks_exact(vocab).zip(begin + first..) {
+                log_probs.push(log_probability(row, ids[position + 1]));
             }
         }
         Ok(log_probs)
@@ -248,123 +313,73 @@ impl Session {
         if ids.is_empty() {
             return Err(SessionError::Empty);
         }
-        self.check(ids, self.tokens.len() + ids.len())?;
-        let hidden = self.hidden(ids)?;
-        self.to_logits(hidden)
+        self.check(ids, self.tokens().len() + ids.len())?;
+        self.logits_of(ids, 0..ids.len())
+    }
+
+    /// Appends tokens and returns the logits of these rows.
+    fn logits_of(&mut self, ids: &[u32], wanted: Range<usize>) -> Result<Vec<f32>, SessionError> {
+        match self.step(ids, Want::Logits, wanted, &mut never_cancel)? {
+            ControlFlow::Continue(Output::Logits(logits)) => Ok(logits),
+            _ => Ok(Vec::new()),
+        }
     }
 
     pub(crate) fn check(&self, ids: &[u32], needed: usize) -> Result<(), SessionError> {
-        let (vocab, context) = (self.model.config().vocab, self.context());
+        let context = self.context();
         if needed > context {
             return Err(SessionError::ContextFull { context, needed });
         }
-        match ids.iter().find(|id| **id as usize >= vocab) {
-            Some(&id) => Err(SessionError::NoSuchToken { id, vocab }),
-            None => Ok(()),
-        }
+        self.model.check_ids(ids)
     }
 
-    /// Processes tokens and writes their KV cells; computes the last one's logits if requested. If
+    /// Processes tokens and writes their KV cells; computes the last one's logits if wanted. If
     /// `on_layer`, which is called before each layer, breaks, the sequence is unchanged.
     fn run(
         &mut self,
         ids: &[u32],
-        want_logits: bool,
+        want: Want,
         on_layer: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, SessionError> {
-        let _awake = team::enter();
-        let before = self.tokens.len();
-        let pass = self.append(ids)?;
-        let ControlFlow::Continue(hidden) = self.model.decoder().hidden_while(ids.into(), &pass, on_layer) else {
-            self.tokens.truncate(before);
-            return Ok(ControlFlow::Break(()));
-        };
-        let ran = if want_logits {
-            let last = hidden.slice_dim(0, ids.len() - 1..ids.len());
-            self.to_logits(last).map(|logits| self.logits = logits)
-        } else {
-            // A GPU runs asynchronously: without a wait, chunks would seem instant and could not be
-            // cancelled.
-            hidden.device().sync().map_err(failed)
-        };
-        // After a GPU failure the contents of the KV cache are unknown.
-        ran.map(ControlFlow::Continue).inspect_err(|_| {
-            self.tokens.truncate(before);
-            self.logits.clear();
-        })
-    }
-
-    /// Appends tokens to the sequence and returns their pass.
-    fn append(&mut self, ids: &[u32]) -> Result<Pass, SessionError> {
-        // One sequence owns its pool, so the cell of a position is the position.
-        let view = SequenceView::in_order(self.tokens.len() + ids.len(), ids.len());
-        let sequence = CachedSequence::new(self.pool.clone(), Arc::new(view))?;
-        self.tokens.extend_from_slice(ids);
-        Ok(Pass {
-            precision: self.precision,
-            memory: Memory::Pool(sequence),
-        })
-    }
-
-    /// Hidden states of tokens that continue the sequence.
-    fn hidden(&mut self, ids: &[u32]) -> Result<Tensor<2>, SessionError> {
-        let _awake = team::enter();
-        let pass = self.append(ids)?;
-        Ok(self.model.decoder().hidden(ids.into(), &pass))
-    }
-
-    /// A GPU computes a few rows of logits at a time: those of a large vocabulary may exceed a
-    /// buffer binding.
-    fn to_logits(&self, hidden: Tensor<2>) -> Result<Vec<f32>, SessionError> {
-        let _awake = team::enter();
-        let (rows, vocab) = (hidden.dims()[0], self.model.config().vocab);
-        let at_once = match self.model.placement().output() {
-            Place::Cpu => rows.max(1),
-            Place::Gpu(_) => logit_rows(vocab),
-        };
-        let mut all = Vec::new();
-        for first in (0..rows).step_by(at_once) {
-            let part = match rows <= at_once {
-                true => hidden.clone(),
-                false => hidden.clone().slice_dim(0, first..rows.min(first + at_once)),
-            };
-            let logits = self.model.decoder().logits(part, self.precision);
-            let data = logits.try_into_data().map_err(failed)?;
-            let logits = data.try_into_vec::<f32>().map_err(failed)?;
-            match all.is_empty() {
-                true => all = logits,
-                false => all.extend(logits),
+        let ran = self.step(ids, want, ids.len() - 1..ids.len(), on_layer);
+        Ok(match ran.inspect_err(|_| self.logits.clear())? {
+            ControlFlow::Break(()) => ControlFlow::Break(()),
+            ControlFlow::Continue(output) => {
+                if let Output::Logits(logits) = output {
+                    self.logits = logits;
+                }
+                ControlFlow::Continue(())
             }
-        }
-        Ok(all)
+        })
     }
 
-    /// Adapts the chunk size so that a step takes about [`STEP_TIME`]: a layer, or on an
-    /// asynchronous GPU the whole chunk.
-    fn choose_chunk(&mut self, tokens: usize, took: Duration) {
-        if tokens < self.chunk {
-            return;
-        }
-        let steps = match self.model.placement().gpu_layers() {
-            0 => self.model.config().n_layers.max(1) as u32,
-            _ => 1,
+    fn step(
+        &mut self,
+        ids: &[u32],
+        want: Want,
+        wanted: Range<usize>,
+        on_layer: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<(), Output>, SessionError> {
+        let rows = Rows {
+            sequence: &mut self.sequence,
+            model: &self.model,
+            ids,
+            embeddings: None,
+            want,
+            wanted,
         };
-        let step = took / steps;
-        if step > STEP_TIME {
-            self.chunk = (self.chunk / 2).max(SMALLEST_CHUNK);
-        } else if step < STEP_TIME / 2 {
-            self.chunk = (self.chunk * 2).min(Self::LARGEST_CHUNK);
-        }
+        Ok(match step(&mut [rows], self.precision, on_layer)? {
+            ControlFlow::Break(()) => ControlFlow::Break(()),
+            ControlFlow::Continue(outputs) => {
+                ControlFlow::Continue(outputs.into_iter().next().unwrap_or(Output::Nothing))
+            }
+        })
     }
 }
 
 /// A callback that never cancels.
 fn never_cancel(_layer: usize) -> ControlFlow<()> {
     ControlFlow::Continue(())
-}
-
-fn failed(error: impl std::fmt::Debug) -> SessionError {
-    SessionError::Device(format!("{error:?}"))
 }
 
 /// Log softmax of `logits` at `token`.

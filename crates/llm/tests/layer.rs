@@ -5,8 +5,8 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType};
-use hearth_llm::ops::{Adapter, MatmulPrecision, Segments};
-use hearth_llm::{Layer, LoadOptions, Memory, Model, Pass};
+use hearth_llm::ops::{Adapter, MatmulPrecision};
+use hearth_llm::{Batch, Layer, LoadOptions, Model};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -140,8 +140,8 @@ fn find<'a>(json: &'a serde_json::Value, key: &str) -> Option<&'a serde_json::Va
 /// alpha / rank = 8 / 4, as in the script.
 const ADAPTER_SCALE: f32 = 2.0;
 
-fn segments() -> Arc<Segments> {
-    Arc::new(Segments::of_lengths(&[10, 14]))
+fn batch() -> Arc<Batch> {
+    Arc::new(Batch::of_lengths(&[10, 14]))
 }
 
 /// Attaches the fixture's adapters to the layer; returns them by name.
@@ -191,12 +191,8 @@ fn against_pytorch(name: &str, architecture: &str) {
     let layer = &mut model.decoder_mut().layers_mut()[0];
     let adapters = adapt(layer, &fixture, &device);
     let x = fixture.arrays["x"].tensor(&device).require_grad();
-    let pass = Pass {
-        precision: MatmulPrecision::F32,
-        memory: Memory::Batch(segments()),
-    };
 
-    let out = layer.forward(x.clone(), 0, &pass);
+    let out = layer.forward(x.clone(), 0, &batch(), MatmulPrecision::F32);
     close("out", &values(out.clone()), &fixture.arrays["out"].values);
 
     let gradients = (out * fixture.arrays["probe"].tensor(&device)).sum().backward();
@@ -247,11 +243,7 @@ fn check_directional_derivative(name: &str, architecture: &str) {
             };
         }
         let x = fixture.arrays["x"].tensor(&device) + fixture.arrays["grad.x"].tensor(&device).sign() * step / 10.0;
-        let pass = Pass {
-            precision: MatmulPrecision::F32,
-            memory: Memory::Batch(segments()),
-        };
-        let out = values(layer.forward(x, 0, &pass));
+        let out = values(layer.forward(x, 0, &batch(), MatmulPrecision::F32));
         out.iter()
             .zip(&fixture.arrays["probe"].values)
             .map(|(a, b)| f64::from(*a) * f64::from(*b))

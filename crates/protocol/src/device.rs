@@ -91,7 +91,7 @@ pub struct DeviceCheck {
 
 impl DeviceCheck {
     /// Version of the check, raised when the check changes, so that earlier results are ignored.
-    pub const VERSION: u32 = 6;
+    pub const VERSION: u32 = 7;
 
     /// Time of a typical turn in seconds, for a model of a billion weights in 4 bits: prefill of
     /// 512 tokens, decode of 128.

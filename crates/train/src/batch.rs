@@ -1,6 +1,6 @@
 //! Batches: examples concatenated without padding.
 
-use hearth_llm::ops::{NOT_TRAINED, Segments};
+use hearth_llm::ops::NOT_TRAINED;
 use std::sync::Arc;
 
 /// One example: its tokens and its loss mask.
@@ -34,8 +34,8 @@ pub struct Batch {
     pub ids: Arc<[u32]>,
     /// The target of each input token, or [`NOT_TRAINED`].
     pub targets: Arc<[u32]>,
-    /// The start of each example.
-    pub segments: Arc<Segments>,
+    /// The rows of the input tokens.
+    pub rows: Arc<hearth_llm::Batch>,
     /// Trained tokens.
     pub trained: usize,
     /// Tokens of the examples, including their last.
@@ -58,7 +58,7 @@ impl Batch {
             trained: targets.iter().filter(|target| **target != NOT_TRAINED).count(),
             ids: ids.into(),
             targets: targets.into(),
-            segments: Arc::new(Segments::of_lengths(&lengths)),
+            rows: Arc::new(hearth_llm::Batch::of_lengths(&lengths)),
             tokens,
         }
     }
@@ -96,8 +96,8 @@ mod tests {
         let batch = Batch::of(&[example(&[1, 2, 3], 2), example(&[4, 5], 0), example(&[6], 0)]);
         assert_eq!(*batch.ids, [1, 2, 4]);
         assert_eq!(*batch.targets, [NOT_TRAINED, 3, 5]);
-        assert_eq!(batch.segments.starts(), [0, 0, 2]);
-        assert_eq!(batch.segments.positions(), [0, 1, 0]);
+        assert_eq!(batch.rows.starts(), [0, 0, 2]);
+        assert_eq!(batch.rows.positions(), [0, 1, 0]);
         assert_eq!((batch.trained, batch.tokens), (2, 6));
     }
 

@@ -10,8 +10,8 @@ use crate::batch::Batch;
 use crate::parameters::{DropoutPass, Parameters};
 use burn::tensor::Tensor;
 use hearth_kernels::team;
+use hearth_llm::Decoder;
 use hearth_llm::ops::MatmulPrecision;
-use hearth_llm::{Decoder, Memory, Pass};
 
 /// Options of a gradient computation.
 #[derive(Debug, Clone, Copy)]
@@ -32,12 +32,13 @@ pub(crate) fn of_batch(
     options: &GradientOptions,
 ) -> (f64, Vec<[Tensor<2>; 2]>) {
     let _awake = team::enter();
-    let pass = pass(batch, options.precision);
     let plain = parameters.attach(decoder, options.drop);
     let (tracked, leaves) = parameters.attach_tracked(decoder, options.drop);
     let layers = decoder.layers().len();
     let run = |decoder: &Decoder, x: Tensor<2>, group: &std::ops::Range<usize>| {
-        group.clone().fold(x, |x, layer| decoder.run_layer(x, layer, &pass))
+        group.clone().fold(x, |x, layer| {
+            decoder.run_layer(x, layer, &batch.rows, options.precision)
+        })
     };
 
     let groups: Vec<_> = groups(layers, options.layers_on_tape).collect();
@@ -92,19 +93,12 @@ pub(crate) fn of_batch(
 /// The sum of a batch's losses, forward only.
 pub fn loss(decoder: &Decoder, batch: &Batch, precision: MatmulPrecision) -> f64 {
     let _awake = team::enter();
-    let hidden = decoder.hidden(batch.ids.clone(), &pass(batch, precision));
+    let hidden = decoder.hidden(batch.ids.clone(), &batch.rows, precision);
     f64::from(
         decoder
             .loss(hidden, batch.targets.clone(), 1.0, precision)
             .into_scalar::<f32>(),
     )
-}
-
-fn pass(batch: &Batch, precision: MatmulPrecision) -> Pass {
-    Pass {
-        precision,
-        memory: Memory::Batch(batch.segments.clone()),
-    }
 }
 
 /// Layers in groups of `size`; the remainder is the first group.

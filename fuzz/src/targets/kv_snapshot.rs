@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 const KEY: SnapshotKey = [7; 32];
 const CONTEXT: usize = 80;
 /// Bytes before the first segment.
-const HEADER_BYTES: usize = 64;
+const HEADER_BYTES: usize = 68;
 
 static MODEL: LazyLock<Arc<Model>> = LazyLock::new(|| {
     let gguf = Gguf::from_bytes(seeds::model("llama", TensorType::Q4_0)).expect("a model");
@@ -71,7 +71,7 @@ fn fix_checksums(bytes: &mut [u8], format: KvFormat) {
             return;
         }
         let layer = KvLayer::bytes_for(format, count, config.kv_heads, config.head_dim);
-        let end = at + 4 * (1 + count) + config.n_layers * layer;
+        let end = at + 4 * (2 + count) + config.n_layers * layer;
         let Some(segment) = bytes.get(at..end) else {
             return;
         };

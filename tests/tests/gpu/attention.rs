@@ -4,8 +4,8 @@ use crate::device::{assert_near, floats, gpu, numbers};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use hearth_kernels::Quant;
-use hearth_kernels::attention::{Heads, KvFormat};
-use hearth_kernels::gpu::{attend_batch, attend_cells, kv_write};
+use hearth_kernels::attention::{Heads, KvFormat, PAGE};
+use hearth_kernels::gpu::{CachedRows, attend_batch, attend_cached, copy_page, kv_write};
 use hearth_kernels::reference::{attend, cached, noise, wide};
 
 const fn heads(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) -> Heads {
@@ -57,34 +57,65 @@ fn a_batch_attends_as_the_reference() {
     }
 }
 
-/// Checks the last `tokens` of a sequence of `length` over cells in scrambled order, in a larger
-/// cache.
-fn attends_over_cells(client: &Client, heads: &Heads, tokens: usize, length: usize, format: KvFormat) {
-    let (width, n_cells) = (heads.qkv_width(), length + 5);
-    let qkv: Vec<f32> = noise(1, length * width).iter().map(|x| 2.0 * x).collect();
-    // A step coprime to the number of cells visits each once.
-    let step = (1..)
-        .map(|i| 17 * i + 1)
-        .find(|step| (2..=*step).all(|d| step % d + n_cells % d > 0));
-    let cells: Vec<u32> = (0..length)
-        .map(|i| (3 + i * step.expect("there are primes")) as u32 % n_cells as u32)
-        .collect();
-    let [keys, values] = cache(client, heads, n_cells, format);
-    let (whole, cells) = (floats(client, &qkv, length, width), numbers(client, &cells));
-    kv_write(client, &whole, heads, &cells, &keys, &values, n_cells, format).expect("shapes that fit");
+/// The cell of each token of a sequence in these pages.
+fn cells(pages: &[u32], length: usize) -> Vec<u32> {
+    let cell = |at: usize| pages[at / PAGE] * PAGE as u32 + (at % PAGE) as u32;
+    (0..length).map(cell).collect()
+}
 
-    let batch = floats(client, &qkv[(length - tokens) * width..], tokens, width);
-    let found =
-        attend_cells(client, &batch, heads, &keys, &values, n_cells, &cells, length, format).expect("shapes that fit");
+/// Checks the last `tokens` of a sequence of `length` over pages in reverse order, in a larger
+/// cache, behind a row of another sequence in the batch.
+fn attends_over_pages(client: &Client, heads: &Heads, tokens: usize, length: usize, format: KvFormat) {
+    let (width, out_width) = (heads.qkv_width(), heads.out_width());
+    let other = 3;
+    let qkv: Vec<f32> = noise(1, (other + length) * width).iter().map(|x| 2.0 * x).collect();
+    let (other_qkv, own_qkv) = qkv.split_at(other * width);
+    let count = length.div_ceil(PAGE) as u32;
+    let (other_pages, pages) = (vec![1], (0..count).map(|page| 2 + count - page).collect::<Vec<_>>());
+    let n_cells = (count as usize + 3) * PAGE + 5;
+    let [keys, values] = cache(client, heads, n_cells, format);
+    let written = [cells(&other_pages, other), cells(&pages, length)].concat();
+    let (whole, written) = (floats(client, &qkv, other + length, width), numbers(client, &written));
+    kv_write(client, &whole, heads, &written, &keys, &values, n_cells, format).expect("shapes that fit");
+
+    // Only the pages that the rows see.
+    let seen = (length + 1 - tokens).saturating_sub(heads.window.unwrap_or(usize::MAX));
+    let first_page = seen / PAGE;
+    let lists = [numbers(client, &other_pages), numbers(client, &pages[first_page..])];
+    let last = [&other_qkv[(other - 1) * width..], &own_qkv[(length - tokens) * width..]].concat();
+    let batch = floats(client, &last, 1 + tokens, width);
+    let attend_with = |n_cells, tokens, length, first_page| {
+        let sequences = [
+            CachedRows {
+                rows: 1,
+                length: other,
+                first_page: 0,
+                pages: &lists[0],
+            },
+            CachedRows {
+                rows: tokens,
+                length,
+                first_page,
+                pages: &lists[1],
+            },
+        ];
+        attend_cached(client, &batch, heads, [&keys, &values], n_cells, &sequences, format)
+    };
+    let found = attend_with(n_cells, tokens, length, first_page).expect("shapes that fit");
     // The outputs of earlier tokens are not compared: let them see only themselves, which is fast.
-    let starts: Vec<u32> = (0..length)
-        .map(|token| if token < length - tokens { token as u32 } else { 0 })
-        .collect();
+    let starts = |length: usize, tokens: usize| -> Vec<u32> {
+        (0..length)
+            .map(|token| if token < length - tokens { token as u32 } else { 0 })
+            .collect()
+    };
+    let last_of = |qkv: &[f32], length: usize, tokens: usize| {
+        attend(&wide(qkv), heads, &starts(length, tokens))[(length - tokens) * out_width..].to_vec()
+    };
     let near = |qkv: &[f32], tolerance| {
-        let expected = attend(&wide(qkv), heads, &starts);
-        let expected = &expected[(length - tokens) * heads.out_width()..];
+        let (other_qkv, own_qkv) = qkv.split_at(other * width);
+        let expected = [last_of(other_qkv, other, 1), last_of(own_qkv, length, tokens)].concat();
         let what = format!("{tokens} of {length}, {heads:?} in {format:?}");
-        assert_near(&what, client, &found, expected, tolerance);
+        assert_near(&what, client, &found, &expected, tolerance);
     };
     // Besides the rounding of the format, only sums are rounded.
     near(&cached(&qkv, heads, format), 1e-5);
@@ -96,34 +127,62 @@ fn attends_over_cells(client: &Client, heads: &Heads, tokens: usize, length: usi
         },
     );
 
-    let wrong = |n_cells, length| {
-        assert!(attend_cells(client, &batch, heads, &keys, &values, n_cells, &cells, length, format).is_err());
-    };
-    wrong(n_cells + 1, length);
-    wrong(0, length);
-    wrong(n_cells, length + 1000);
-    wrong(n_cells, tokens - 1);
+    let wrong = |n_cells, tokens, length, first| assert!(attend_with(n_cells, tokens, length, first).is_err());
+    wrong(n_cells + 1, tokens, length, first_page);
+    wrong(0, tokens, length, first_page);
+    wrong(n_cells, tokens + 1, length, first_page);
+    wrong(n_cells, tokens, length + 1000, first_page);
+    wrong(n_cells, tokens, tokens - 1, first_page);
+    wrong(n_cells, tokens, length, first_page + 1);
 }
 
 #[test]
-fn attention_over_cells_matches_the_sequence() {
+fn attention_over_pages_matches_the_sequence() {
     let Some(client) = gpu() else { return };
     let cases = [
         (heads(2, 2, 6, None), 1, 1),
         (heads(4, 1, 10, Some(3)), 3, 9),
         (heads(6, 2, 64, None), 9, 70),
-        (heads(2, 1, 80, Some(40)), 70, 130),
+        (heads(2, 1, 80, Some(40)), 70, 300),
         // Several cubes split the keys.
         (heads(8, 2, 64, None), 1, 700),
         (heads(3, 3, 10, Some(600)), 3, 900),
     ];
     for (heads, tokens, length) in cases {
         for format in [KvFormat::F16, KvFormat::Q8_0] {
-            attends_over_cells(&client, &heads, tokens, length, format);
+            attends_over_pages(&client, &heads, tokens, length, format);
         }
     }
     // Only in 8 bits is a head of odd width word-aligned.
-    attends_over_cells(&client, &heads(4, 2, 33, None), 2, 20, KvFormat::Q8_0);
+    attends_over_pages(&client, &heads(4, 2, 33, None), 2, 20, KvFormat::Q8_0);
+}
+
+#[test]
+fn a_copied_page_has_the_cells_of_its_source() {
+    let Some(client) = gpu() else { return };
+    let heads = heads(4, 2, 34, None);
+    for format in [KvFormat::F16, KvFormat::Q8_0] {
+        let n_cells = 3 * PAGE;
+        let [keys, values] = cache(&client, &heads, n_cells, format);
+        let rows = noise(5, PAGE * heads.qkv_width());
+        let there = floats(&client, &rows, PAGE, heads.qkv_width());
+        let written = numbers(&client, &cells(&[1], PAGE));
+        kv_write(&client, &there, &heads, &written, &keys, &values, n_cells, format).expect("shapes that fit");
+        let words = format.gpu_words(PAGE, 2, 34);
+        let read = |handle: &Handle| {
+            let bytes = client.read_one(handle.clone()).expect("the kernel ran");
+            u32::from_bytes(&bytes)[..3 * words].to_vec()
+        };
+        for buffer in [&keys, &values] {
+            let copy = |pages| copy_page(&client, buffer, [2, 34], n_cells, format, pages);
+            let before = read(buffer);
+            copy([1, 2]).expect("pages of the cache");
+            let after = read(buffer);
+            assert_eq!(after[..2 * words], before[..2 * words]);
+            assert!(after[2 * words..] == before[words..2 * words] && before[2 * words..] != after[2 * words..]);
+            assert!(copy([1, 3]).is_err() && copy([u32::MAX, 0]).is_err());
+        }
+    }
 }
 
 /// Blocks of ordinary values, of zeros, of values (almost) too small for a scale, and of one value

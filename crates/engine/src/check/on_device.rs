@@ -3,14 +3,14 @@
 use super::case::{Case, EPS, Executor, LORA_SCALE, Leaf, LinearShape, Op, Output, Source, norm_weight};
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use hearth_kernels::attention::Heads;
+use hearth_kernels::attention::{Heads, KvFormat};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, reference};
-use hearth_llm::KvPool;
 use hearth_llm::ops::{
-    Activation, Adapter, AttentionSpec, Bias, CachedSequence, Gated, KeyValues, Linear, Linears, MatrixSpec, Norm,
-    OptionalNorm, Segments, SequenceView, argmax, attend, cross_entropy, feed_forward, linear_add, norm_linears,
+    Activation, Adapter, AttentionSpec, Bias, Gated, Linear, Linears, MatrixSpec, Norm, OptionalNorm, argmax, attend,
+    cross_entropy, feed_forward, linear_add, norm_linears,
 };
+use hearth_llm::{Batch, Cache, CacheSize, LayerGroup, Sequence};
 use std::cell::RefCell;
 use std::error::Error;
 use std::sync::Arc;
@@ -245,10 +245,7 @@ impl Stage<'_> {
                 down, activation, norm, ..
             } => self.feed_forward(down, *activation, *norm)?,
             Op::Attend { heads, source, .. } => match source {
-                Source::Batch(lengths) => {
-                    let segments = Arc::new(Segments::of_lengths(lengths));
-                    self.attend(heads, self.take(0)?, KeyValues::Batch(segments))?
-                }
+                Source::Batch(lengths) => self.attend(heads, self.take(0)?, Batch::of_lengths(lengths))?,
                 Source::Cache { .. } => return Err("a cache has no backward".into()),
             },
             Op::CrossEntropy(output) => {
@@ -283,7 +280,7 @@ impl Stage<'_> {
         Ok(feed_forward(self.take(0)?, &gated, &last, &norm, self.case.precision))
     }
 
-    fn attend(&self, heads: &Heads, qkv: Tensor<2>, key_values: KeyValues) -> Result<Tensor<2>, Box<dyn Error>> {
+    fn attend(&self, heads: &Heads, qkv: Tensor<2>, batch: Batch) -> Result<Tensor<2>, Box<dyn Error>> {
         let Op::Attend { pairing, norms, .. } = self.case.op else {
             return Err("no attention".into());
         };
@@ -297,7 +294,8 @@ impl Stage<'_> {
             &norm(NormKind::Queries),
             &norm(NormKind::Keys),
             &spec,
-            key_values,
+            &Arc::new(batch),
+            0,
         ))
     }
 
@@ -311,25 +309,16 @@ impl Stage<'_> {
         else {
             return Ok(vec![read("the output", self.forward()?)?]);
         };
-        let (qkv, cells) = (self.take(0)?, self.case.tokens);
-        let pool = Arc::new(KvPool::new(*format, 1, cells, heads.kv_heads, heads.head_dim));
+        let (qkv, context) = (self.take(0)?, self.case.tokens);
+        let mut sequence = sequence(heads, *format, context, *scattered)?;
         let mut outputs = Vec::new();
         let mut before = 0;
         for &tokens in passes {
             let after = before + tokens;
-            let view = match scattered {
-                true => SequenceView::new(
-                    &(0..after).map(|at| (cells - 1 - at) as u32).collect::<Vec<_>>(),
-                    tokens,
-                ),
-                false => SequenceView::in_order(after, tokens),
-            };
-            let key_values = KeyValues::Pool {
-                sequence: CachedSequence::new(pool.clone(), Arc::new(view))?,
-                layer: 0,
-            };
+            sequence.append(&vec![0; tokens])?;
+            let batch = Batch::of_sequences(&[(&sequence, tokens)])?;
             let part = qkv.clone().slice_dim(0, before..after);
-            let output = self.attend(heads, part, key_values)?;
+            let output = self.attend(heads, part, batch)?;
             outputs.push(read(&format!("the output of {tokens} tokens after {before}"), output)?);
             before = after;
         }
@@ -356,4 +345,27 @@ fn side_by_side(linears: Vec<Linear<Dispatch>>) -> Result<Linears<Dispatch>, &'s
         (Some(one), Some(two), Some(three)) => Linears::Three(one, two, three),
         _ => return Err("no linears"),
     })
+}
+
+/// An empty sequence in a cache of one layer. Its pages will not be in order if `scattered`.
+fn sequence(heads: &Heads, format: KvFormat, context: usize, scattered: bool) -> Result<Sequence, Box<dyn Error>> {
+    let group = LayerGroup {
+        layers: vec![0],
+        kv_heads: heads.kv_heads,
+        head_dim: heads.head_dim,
+        window: None,
+    };
+    let size = CacheSize {
+        context,
+        sequences: 2,
+        snapshots: 0,
+        step: context,
+    };
+    let cache = Cache::new(&[group], format, size);
+    if scattered {
+        // The page released last is taken first.
+        let mut others = [Sequence::new(&cache), Sequence::new(&cache)];
+        others.iter_mut().try_for_each(|other| other.append(&[0]))?;
+    }
+    Ok(Sequence::new(&cache))
 }

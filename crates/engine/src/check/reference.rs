@@ -5,7 +5,7 @@ use super::on_device::{NormKind, norm_weights, rope, weight_seed};
 use hearth_kernels::attention::Heads;
 use hearth_kernels::reference::{self, Linear, Lora, QkNormRope, wide};
 use hearth_kernels::rope::Pairing;
-use hearth_llm::ops::Segments;
+use hearth_llm::Batch;
 use std::error::Error;
 
 /// A case with its weights expanded.
@@ -101,7 +101,7 @@ fn attend(qkv: &[f64], heads: &Heads, pairing: Pairing, norms: bool, source: &So
         Source::Batch(lengths) => lengths.clone(),
         Source::Cache { passes, .. } => vec![passes.iter().sum()],
     };
-    let segments = Segments::of_lengths(&lengths);
+    let batch = Batch::of_lengths(&lengths);
     let norm = |which| norms.then(|| wide(&norm_weights(heads.head_dim, which)));
     let args = QkNormRope {
         norms: [norm(NormKind::Queries), norm(NormKind::Keys)],
@@ -110,8 +110,8 @@ fn attend(qkv: &[f64], heads: &Heads, pairing: Pairing, norms: bool, source: &So
         dims: heads.head_dim,
         base: rope(pairing, heads.head_dim).1,
     };
-    let prepared = reference::qk_norm_rope(qkv, heads, segments.positions(), &args);
-    reference::attend(&prepared, heads, segments.starts())
+    let prepared = reference::qk_norm_rope(qkv, heads, batch.positions(), &args);
+    reference::attend(&prepared, heads, batch.starts())
 }
 
 fn normed(x: &[f64], width: usize, which: NormKind) -> Vec<f64> {

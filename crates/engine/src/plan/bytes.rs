@@ -2,7 +2,7 @@
 
 use hearth_formats::gguf::{Gguf, TensorInfo};
 use hearth_kernels::attention::KvFormat;
-use hearth_llm::{Config, KvPool, LoadError, Session, arch};
+use hearth_llm::{CacheSize, Config, LayerGroup, LoadError, Session, arch};
 
 /// Alignment of allocations on a GPU in bytes.
 const GPU_ALIGNMENT: u64 = 256;
@@ -34,10 +34,8 @@ pub struct ModelBytes {
     /// The transformer layers, the prediction layers (which are not loaded), and last the output
     /// layer.
     pub layers: Vec<Layer>,
-    /// Number of layers with a KV cache.
-    cached: usize,
-    kv_heads: usize,
-    head_dim: usize,
+    /// The layers with a KV cache.
+    groups: Vec<LayerGroup>,
     /// Elements of activations per token.
     widths: Widths,
 }
@@ -105,33 +103,29 @@ impl ModelBytes {
         }
         let qkv = (config.heads + 2 * config.kv_heads) * config.head_dim;
         let context = config.heads * config.head_dim;
-        let ropes = arch::describe(gguf, config)?.ropes();
+        let spec = arch::describe(gguf, config)?;
         Ok(Self {
             embedding,
             layers,
-            cached: config.n_layers,
-            kv_heads: config.kv_heads,
-            head_dim: config.head_dim,
+            groups: LayerGroup::of(&spec),
             widths: Widths {
                 layer: (2 * config.width + 2 * qkv.max(context) + 3 * config.ffn_width) as u64,
                 logits: config.vocab as u64,
                 widest: (2 * config.ffn_width).max(qkv) as u64,
                 angle: config.rope_dims as u64,
-                angles: (config.rope_dims * ropes) as u64,
+                angles: (config.rope_dims * spec.ropes()) as u64,
             },
         })
     }
 
-    /// Bytes of a layer's KV cache for this many tokens.
+    /// Bytes of a layer's KV cache for a chat with this context, snapshots included.
     pub fn cache(&self, layer: usize, context: u32, format: KvFormat) -> Layer {
-        if layer >= self.cached {
-            return Layer::default();
-        }
-        let cells = context as usize;
-        Layer {
-            cpu: KvPool::bytes_a_layer(format, cells, self.kv_heads, self.head_dim) as u64,
-            gpu: KvPool::bytes_a_gpu_layer(format, cells, self.kv_heads, self.head_dim) as u64,
-        }
+        let size = CacheSize::chat(context as usize, &self.groups);
+        let group = self.groups.iter().find(|group| group.layers.contains(&layer));
+        group.map_or_else(Layer::default, |group| Layer {
+            cpu: group.cpu_bytes(format, &size) as u64,
+            gpu: group.gpu_bytes(format, &size) as u64,
+        })
     }
 
     /// Bytes of activations on the CPU, if layers or the output layer run there.
@@ -154,11 +148,13 @@ impl ModelBytes {
         let mut buffers = Vec::new();
         if layers {
             let positions = u64::from(context).next_multiple_of(ANGLES_PAGE);
+            let cells = self.groups.iter().filter_map(|group| group.layers.first());
+            let cells = cells.map(|layer| self.cache(*layer, context, format).gpu);
             buffers.extend([
                 Buffer::new("the RoPE table", F32 * positions * self.widths.angle),
                 Buffer::new("the activations of a prompt", F32 * tokens * self.widths.widest),
                 // Keys and values are separate buffers.
-                Buffer::new("the keys of a layer's cache", self.cache(0, context, format).gpu / 2),
+                Buffer::new("the keys of a layer's cache", cells.max().unwrap_or(0) / 2),
             ]);
         }
         if output {

@@ -7,7 +7,7 @@
 //! the same element.
 
 use super::block::{KEYS, ROWS, Scores, block_rows};
-use super::forward::{Block, Pass, check_lse, check_starts};
+use super::forward::{Block, Pass, Sequence, check_lse, check_starts};
 use super::heads::Heads;
 use super::kv::KvStore;
 use super::spans::{Span, Spans};
@@ -230,12 +230,15 @@ pub fn attend_batch_backward(
     let swapped = KvStore::of_batch(heads, qkv, [heads.values_at(), heads.keys_at()]);
     let sees = |token: usize| heads.sees(starts[token] as usize, token);
     let spans = Spans::in_order(tokens);
+    let sequences = [Sequence {
+        tokens: 0..tokens,
+        spans: &spans,
+    }];
     let pass = Pass {
         heads,
         qkv,
-        tokens,
         store: &store,
-        spans: &spans,
+        sequences: &sequences,
         sees: &sees,
     };
     let mut delta = vec![0.0; tokens * heads.heads];
@@ -249,7 +252,7 @@ pub fn attend_batch_backward(
     let stride = 2 * dim * block_rows(tokens * heads.group());
     let mut rows = Scratch::new(blocks.len() * stride);
     team::run_over(&mut rows, stride, &|number, out| {
-        let Block { kv_head, rows } = &blocks[number];
+        let Block { kv_head, rows, .. } = &blocks[number];
         let size = block_rows(rows.len());
         let (queries, to) = out[..2 * dim * size].split_at_mut(dim * size);
         let of_rows = rows.clone().map(|row| pass.query(*kv_head, row));

@@ -10,24 +10,34 @@ use crate::softmax;
 use crate::team;
 use std::ops::Range;
 
-/// With fewer blocks of rows than this, threads also divide the splits of the keys.
+/// Threads also divide the splits of the keys if a block of rows may have more than this share of
+/// all splits.
 const FEW_BLOCKS: usize = 16;
 
 /// Inputs that all blocks of rows share.
 pub(super) struct Pass<'a, E> {
     pub heads: &'a Heads,
     pub qkv: &'a [f32],
-    pub tokens: usize,
     pub store: &'a KvStore<E>,
-    pub spans: &'a Spans,
-    /// Causal and window mask: the keys that a token of the batch sees.
+    /// The sequences, in the order of their tokens in the batch.
+    pub sequences: &'a [Sequence<'a>],
+    /// Causal and window mask: the positions that a token of the batch sees in its sequence.
     pub sees: &'a (dyn Fn(usize) -> Range<usize> + Sync),
 }
 
-/// Rows of one KV head: row `r` is token `r / group` and query head `r % group` of those that share
-/// the KV head.
+/// Consecutive tokens of the batch that see the same keys.
+pub(super) struct Sequence<'a> {
+    /// Tokens of the batch.
+    pub tokens: Range<usize>,
+    pub spans: &'a Spans,
+}
+
+/// Rows of one sequence and KV head: row `r` is token `r / group` of the batch and query head
+/// `r % group` of those that share the KV head.
 #[derive(Clone)]
 pub(super) struct Block {
+    /// Index of the sequence.
+    pub sequence: usize,
     pub kv_head: usize,
     pub rows: Range<usize>,
 }
@@ -35,15 +45,19 @@ pub(super) struct Block {
 impl<E> Pass<'_, E> {
     /// All rows, in blocks.
     pub fn blocks(&self) -> Vec<Block> {
-        let rows = self.tokens * self.heads.group();
-        let size = block_rows(rows);
-        let of_head = |kv_head| {
-            (0..rows).step_by(size).map(move |first| Block {
-                kv_head,
-                rows: first..(first + size).min(rows),
-            })
-        };
-        (0..self.heads.kv_heads).flat_map(of_head).collect()
+        let (group, mut blocks) = (self.heads.group(), Vec::new());
+        for (number, sequence) in self.sequences.iter().enumerate() {
+            let (first, end) = (sequence.tokens.start * group, sequence.tokens.end * group);
+            let size = block_rows(end - first);
+            for kv_head in 0..self.heads.kv_heads {
+                blocks.extend((first..end).step_by(size).map(|first| Block {
+                    sequence: number,
+                    kv_head,
+                    rows: first..(first + size).min(end),
+                }));
+            }
+        }
+        blocks
     }
 
     /// The token and the query head of a row.
@@ -213,6 +227,8 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], lse: Option<&mu
         pass.heads.head_dim,
         pass.store.value_width(),
     );
+    let splits: Vec<_> = pass.sequences.iter().map(|sequence| sequence.spans.splits()).collect();
+    let splits_of = |block: &Block| seen_splits(pass, block, &splits[block.sequence]);
     let (out, lse) = (team::Scattered::new(out), lse.map(team::Scattered::new));
     let finish = |block: &Block, partial: Partial| {
         partial.finish(block.rows.len(), value_width, |r, values, log_sum_exp| {
@@ -227,14 +243,15 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], lse: Option<&mu
         });
     };
     let empty = |block: &Block| Partial::empty(block_rows(block.rows.len()), value_width);
-    let splits = pass.spans.splits();
-    if blocks.len() >= FEW_BLOCKS || splits.len() <= 1 {
+    let most = splits.iter().map(Vec::len).max().unwrap_or(0);
+    let all: usize = blocks.iter().map(|block| splits[block.sequence].len()).sum();
+    if most <= 1 || all >= FEW_BLOCKS * most {
         // The last tokens see the most keys: start with them, so that threads finish together.
         team::run(blocks.len(), &|chunk| {
             let block = &blocks[blocks.len() - 1 - chunk];
             let queries = pass.queries(isa, block);
             let (mut whole, mut part) = (empty(block), empty(block));
-            for split in seen_splits(pass, block, &splits) {
+            for split in splits_of(block) {
                 part.clear();
                 over_split(isa, pass, block, &queries, split, &mut part);
                 whole.merge(&part, block.rows.len(), value_width);
@@ -246,11 +263,7 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], lse: Option<&mu
     let queries: Vec<E::Queries> = blocks.iter().map(|block| pass.queries(isa, block)).collect();
     let mut parts = Vec::new();
     for (number, block) in blocks.iter().enumerate() {
-        parts.extend(
-            seen_splits(pass, block, &splits)
-                .into_iter()
-                .map(|split| (number, split, None)),
-        );
+        parts.extend(splits_of(block).into_iter().map(|split| (number, split, None)));
     }
     team::run_over(&mut parts, 1, &|_, part| {
         let (number, split, partial) = &mut part[0];
@@ -270,18 +283,26 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], lse: Option<&mu
     }
 }
 
+/// Consecutive rows of a batch that continue one sequence of a KV cache.
+#[derive(Clone, Copy, Debug)]
+pub struct CachedRows<'a> {
+    /// The number of rows, the last tokens of the sequence.
+    pub rows: usize,
+    /// The cells of the sequence, those of the rows included.
+    pub spans: &'a Spans,
+}
+
 /// Attention over the KV cache: `qkv`, normalised and rotated rows of a batch whose keys and values
-/// are already in the cache, to `out [T, heads * head_dim]`. `spans` are the cells of the whole
-/// sequence, the batch's at the end; token `t` of the batch is token `first + t` of the sequence.
+/// are already in the cache, to `out [T, heads * head_dim]`. `sequences` divides the rows among the
+/// sequences that they continue, in order.
 ///
 /// # Errors
-/// Returns an error if the sizes do not match or a cell does not exist.
+/// Returns an error if the sizes do not match, or a cell that a row sees does not exist.
 pub fn attend(
     qkv: &[f32],
     heads: &Heads,
     layer: &KvLayer,
-    spans: &Spans,
-    first: usize,
+    sequences: &[CachedRows],
     out: &mut [f32],
 ) -> Result<(), ShapeError> {
     let tokens = heads.tokens(qkv)?;
@@ -291,7 +312,37 @@ pub fn attend(
         out.len(),
         tokens.checked_mul(heads.out_width()),
     )?;
-    shape::length("a sequence's cells", spans.len(), first.checked_add(tokens))?;
+    let rows = sequences
+        .iter()
+        .try_fold(0_usize, |sum, part| sum.checked_add(part.rows));
+    shape::length("the rows of a batch", tokens, rows)?;
+    let mut positions = Vec::with_capacity(tokens);
+    let mut parts = Vec::with_capacity(sequences.len());
+    for &CachedRows { rows, spans } in sequences {
+        check_sequence(heads, layer, rows, spans)?;
+        let first = positions.len();
+        positions.extend(spans.end() - rows..spans.end());
+        parts.push(Sequence {
+            tokens: first..positions.len(),
+            spans,
+        });
+    }
+    let sees = |token: usize| heads.sees(0, positions[token]);
+    with_store!(&layer.0, store => {
+        let pass = Pass {
+            heads,
+            qkv,
+            store,
+            sequences: &parts,
+            sees: &sees,
+        };
+        run(&pass, out, None);
+    });
+    Ok(())
+}
+
+/// Checks that the cells seen by the last `rows` tokens of a sequence exist.
+fn check_sequence(heads: &Heads, layer: &KvLayer, rows: usize, spans: &Spans) -> Result<(), ShapeError> {
     if spans.cells > layer.cells() {
         return Err(ShapeError::Index {
             what: "a cell",
@@ -299,19 +350,18 @@ pub fn attend(
             count: layer.cells(),
         });
     }
-    let sees = |token: usize| heads.sees(0, first + token);
-    with_store!(&layer.0, store => {
-        let pass = Pass {
-            heads,
-            qkv,
-            tokens,
-            store,
-            spans,
-            sees: &sees,
-        };
-        run(&pass, out, None);
-    });
-    Ok(())
+    let first = spans.end().checked_sub(rows);
+    let Some(first) = first.filter(|_| spans.covered >= spans.end()) else {
+        return shape::length("a sequence's cells", spans.covered, Some(spans.end().max(rows)));
+    };
+    match rows > 0 && heads.sees(0, first).start < spans.first() {
+        true => Err(ShapeError::Index {
+            what: "the first cell of a sequence",
+            index: spans.first(),
+            count: heads.sees(0, first).start + 1,
+        }),
+        false => Ok(()),
+    }
 }
 
 /// Checks that no token's sequence starts after the token.
@@ -376,13 +426,16 @@ fn batch(
     let store = KvStore::of_batch(heads, qkv, [heads.keys_at(), heads.values_at()]);
     let sees = |token: usize| heads.sees(starts[token] as usize, token);
     let spans = Spans::in_order(tokens);
+    let sequences = [Sequence {
+        tokens: 0..tokens,
+        spans: &spans,
+    }];
     run(
         &Pass {
             heads,
             qkv,
-            tokens,
             store: &store,
-            spans: &spans,
+            sequences: &sequences,
             sees: &sees,
         },
         out,

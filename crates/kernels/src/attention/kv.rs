@@ -2,7 +2,7 @@
 
 use super::block::Scores;
 use super::heads::Heads;
-use super::spans::Span;
+use super::spans::{PAGE, Span};
 use crate::isa::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes};
 use crate::shape::{self, ShapeError};
@@ -158,6 +158,14 @@ impl KvLayer {
         with_store!(&mut self.0, store => store.tiles_mut(tiles))
     }
 
+    /// Copies the cells of page `from` to page `to`, each of [`PAGE`] cells.
+    ///
+    /// # Errors
+    /// Returns an error if a page does not exist.
+    pub fn copy_page(&mut self, from: u32, to: u32) -> Result<(), ShapeError> {
+        with_store!(&mut self.0, store => store.copy_page(from, to))
+    }
+
     /// Writes the keys and values of rows of Q, K and V, one row per cell.
     ///
     /// # Errors
@@ -284,6 +292,26 @@ impl<E: KvElement> KvStore<E> {
             .into_iter()
             .flat_map(|scales| per_head(scales, head.scales, start.scales..end.scales));
         Ok(elements.chain(scales).collect())
+    }
+
+    fn copy_page(&mut self, from: u32, to: u32) -> Result<(), ShapeError> {
+        fn per_head<T: Copy>(all: &mut [T], head: usize, from: Range<usize>, to: usize) {
+            for head in all.chunks_exact_mut(head.max(1)) {
+                head.copy_within(from.clone(), to);
+            }
+        }
+        let tiles = |page: u32| {
+            let first = page as usize * (PAGE / WIDTH);
+            first..first + PAGE / WIDTH
+        };
+        let [head, start, end] = self.lengths(tiles(from))?;
+        let [_, to, _] = self.lengths(tiles(to))?;
+        per_head(&mut self.keys, head.keys, start.keys..end.keys, to.keys);
+        per_head(&mut self.values, head.values, start.values..end.values, to.values);
+        for scales in [&mut self.key_scales, &mut self.value_scales] {
+            per_head(scales, head.scales, start.scales..end.scales, to.scales);
+        }
+        Ok(())
     }
 
     /// Tiles of a head.

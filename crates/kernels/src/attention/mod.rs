@@ -18,10 +18,10 @@ mod spans;
 mod tiles;
 
 pub use backward::attend_batch_backward;
-pub use forward::{attend, attend_batch, attend_batch_with_lse};
+pub use forward::{CachedRows, attend, attend_batch, attend_batch_with_lse};
 pub use heads::Heads;
 #[cfg(feature = "gpu")]
 pub(crate) use kv::{BLOCK, q8_0_gpu_words};
 pub use kv::{KvFormat, KvLayer};
 pub use qk_norm_rope::{qk_norm_rope_backward_in_place, qk_norm_rope_in_place};
-pub use spans::Spans;
+pub use spans::{PAGE, Spans};

@@ -1,12 +1,16 @@
-//! The cells of a sequence: runs of consecutive cells, cut to the keys a kernel processes at once.
+//! The keys of a sequence: pages of consecutive cells, each a span that a kernel processes at once.
 
 use super::block::KEYS;
 use crate::lanes::WIDTH;
 
+/// Cells of a page: the unit in which a sequence gets cells of a KV cache. Page `p` has the cells
+/// `p * PAGE..(p + 1) * PAGE`.
+pub const PAGE: usize = KEYS;
+
 /// Positions of a split: attention sums the keys of a split before merging it with the previous
 /// splits. Splits begin at multiples of it, so that the chunks in which a prompt was prefilled
 /// change no sum.
-pub(super) const SPLIT: usize = 2 * KEYS;
+pub(super) const SPLIT: usize = 2 * PAGE;
 
 /// Tokens `first..first + count` of a sequence, in lanes `skip..skip + count` of the tiles from
 /// `tile` on.
@@ -36,61 +40,51 @@ impl Span {
     }
 }
 
-/// The cells of a sequence's tokens as attention needs them. Built once per pass, used by every
-/// layer.
+/// The cells of a sequence's positions `first..end` as attention needs them. Built once per step,
+/// used by every layer of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spans {
     pub(super) spans: Vec<Span>,
-    length: usize,
+    first: usize,
+    end: usize,
+    /// The position after the last that has a cell.
+    pub(super) covered: usize,
     /// Cells that the cache must have.
     pub(super) cells: usize,
 }
 
 impl Spans {
-    /// From the cell of each token of the sequence.
-    pub fn of(cells: &[u32]) -> Self {
-        let mut spans = Vec::new();
-        let mut first = 0;
-        while first < cells.len() {
-            let cell = cells[first] as usize;
-            let (tile, skip) = (cell / WIDTH, cell % WIDTH);
-            // A span never crosses a split.
-            let limit = (KEYS - skip).min(SPLIT - first % SPLIT).min(cells.len() - first);
-            let run = &cells[first..first + limit];
-            let count = run
-                .iter()
-                .enumerate()
-                .take_while(|(i, at)| **at as usize == cell + i)
-                .count();
+    /// A sequence of `length` tokens whose tokens from `first_page * PAGE` on are in `pages`, a
+    /// page after another. Pages beyond `length` are ignored; with too few, attention returns an
+    /// error.
+    pub fn of_pages(first_page: usize, pages: &[u32], length: usize) -> Self {
+        let first = first_page * PAGE;
+        let mut spans = Vec::with_capacity(pages.len());
+        for (page, at) in pages.iter().zip((first..length).step_by(PAGE)) {
             spans.push(Span {
-                tile,
-                skip,
-                first,
-                count,
+                tile: *page as usize * (PAGE / WIDTH),
+                skip: 0,
+                first: at,
+                count: PAGE.min(length - at),
             });
-            first += count;
         }
-        let cells_needed = cells.iter().max().map_or(0, |cell| *cell as usize + 1);
         Self {
+            first,
+            end: length,
+            covered: spans.last().map_or(first, |last| last.first + last.count),
+            cells: spans
+                .iter()
+                .map(|span| span.tile * WIDTH + span.count)
+                .max()
+                .unwrap_or(0),
             spans,
-            length: cells.len(),
-            cells: cells_needed,
         }
     }
 
     /// Token `i` in cell `i`.
     pub fn in_order(tokens: usize) -> Self {
-        let span = |first: usize| Span {
-            tile: first / WIDTH,
-            skip: 0,
-            first,
-            count: KEYS.min(tokens - first),
-        };
-        Self {
-            spans: (0..tokens).step_by(KEYS).map(span).collect(),
-            length: tokens,
-            cells: tokens,
-        }
+        let pages: Vec<u32> = (0..tokens.div_ceil(PAGE) as u32).collect();
+        Self::of_pages(0, &pages, tokens)
     }
 
     /// The spans of each split, in order.
@@ -98,14 +92,14 @@ impl Spans {
         self.spans.chunk_by(|a, b| a.first / SPLIT == b.first / SPLIT).collect()
     }
 
-    /// Number of tokens.
-    pub fn len(&self) -> usize {
-        self.length
+    /// The first position that has a cell.
+    pub fn first(&self) -> usize {
+        self.first
     }
 
-    /// Whether there are no tokens.
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
+    /// The position after the last.
+    pub fn end(&self) -> usize {
+        self.end
     }
 }
 
@@ -116,19 +110,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn spans_cover_every_token_at_its_cell(runs in prop::collection::vec((0_u32..500, 1_u32..300), 0..8)) {
-            let cells: Vec<u32> = runs.iter().flat_map(|(at, count)| *at..at + count).collect();
-            let spans = Spans::of(&cells);
-            let found: Vec<u32> = spans
-                .spans
-                .iter()
-                .flat_map(|span| (0..span.count).map(|i| (span.tile * WIDTH + span.skip + i) as u32))
-                .collect();
-            prop_assert_eq!(found, cells);
-            let fits = |span: &Span| span.count > 0 && span.skip < WIDTH && span.skip + span.count <= KEYS;
-            prop_assert!(spans.spans.iter().all(fits));
-            let firsts = spans.spans.iter().scan(0, |next, span| Some(std::mem::replace(next, *next + span.count)));
-            prop_assert!(firsts.eq(spans.spans.iter().map(|span| span.first)));
+        fn spans_cover_every_position_in_its_page(
+            pages in prop::collection::vec(0_u32..500, 0..8),
+            first_page in 0_usize..5,
+            last in 0..PAGE,
+        ) {
+            let length = (first_page + pages.len()) * PAGE - if pages.is_empty() { 0 } else { last };
+            let spans = Spans::of_pages(first_page, &pages, length);
+            let cells = |span: &Span| (0..span.count).map(|i| span.tile * WIDTH + span.skip + i).collect::<Vec<_>>();
+            let found: Vec<usize> = spans.spans.iter().flat_map(cells).collect();
+            let cell = |at: usize| pages[at / PAGE - first_page] as usize * PAGE + at % PAGE;
+            prop_assert_eq!(&found, &(first_page * PAGE..length).map(cell).collect::<Vec<_>>());
+            prop_assert_eq!(spans.cells, found.iter().max().map_or(0, |last| last + 1));
+            prop_assert_eq!([spans.first(), spans.end()], [first_page * PAGE, length]);
             prop_assert_eq!(spans.splits().concat(), spans.spans.clone());
             for split in spans.splits() {
                 let (first, last) = (split[0].first, split[split.len() - 1]);

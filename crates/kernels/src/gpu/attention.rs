@@ -10,9 +10,9 @@
 use super::cache;
 use super::exp::bounded_exp;
 use super::f16::from_bits;
-use super::launch::{argument, cubes, matrix};
+use super::launch::{argument, cubes, matrix, same};
 use super::{Floats, GpuError, heads};
-use crate::attention::{BLOCK, Heads, KvFormat, q8_0_gpu_words};
+use crate::attention::{BLOCK, Heads, KvFormat, PAGE, q8_0_gpu_words};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -69,7 +69,9 @@ impl Config {
 /// Runtime sizes of a kernel.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Sizes {
-    /// Tokens of the batch.
+    /// Rows of the batch before the sequence's.
+    before: usize,
+    /// Rows of the sequence in the batch.
     tokens: usize,
     kv_heads: usize,
     /// Query heads per KV head.
@@ -78,6 +80,8 @@ struct Sizes {
     previous: usize,
     window: usize,
     n_cells: usize,
+    /// The page of the sequence that the list begins with.
+    first_page: usize,
     /// Cubes that split the keys.
     splits: usize,
 }
@@ -110,7 +114,7 @@ fn attend(
     qkv: &[f32],
     keys: &[u32],
     values: &[u32],
-    // The first key that each token sees, or the cell of each token.
+    // The first key that each token sees, or the pages of the sequence.
     list: &[u32],
     out: &mut [f32],
     // Row maximum and sum of each partial result, if several cubes split the keys.
@@ -157,7 +161,7 @@ fn attend(
             let mut value = 0.0f32;
             if row < all_rows && i % stride < dim {
                 let head = kv * sizes.group + row % sizes.group;
-                value = scale * qkv[row / sizes.group * width + head * dim + i % stride];
+                value = scale * qkv[(sizes.before + row / sizes.group) * width + head * dim + i % stride];
             }
             queries[i] = value;
         }
@@ -221,7 +225,8 @@ fn attend(
             let mut offset = key * width + (query_heads + kv) * dim;
             if comptime!(config.source != Source::Batch) {
                 let last = sizes.n_cells - 1;
-                offset = (min(list[key] as usize, last) * sizes.kv_heads + kv) * comptime!(config.head_size());
+                let cell = list[key / PAGE - sizes.first_page] as usize * PAGE + key % PAGE;
+                offset = (min(cell, last) * sizes.kv_heads + kv) * comptime!(config.head_size());
             }
             offsets[unit] = offset as u32;
             if comptime!(config.source == Source::Q8_0) {
@@ -349,7 +354,7 @@ fn attend(
         for row in 0..rows {
             let number = first_row + row;
             if offset < dim && number < all_rows {
-                // Index among the query heads of all tokens.
+                // Index among the query heads of the sequence's rows.
                 let head = number / sizes.group * query_heads + kv * sizes.group + number % sizes.group;
                 if comptime!(config.split) {
                     let part = split * sizes.tokens * query_heads + head;
@@ -359,16 +364,17 @@ fn attend(
                         parts[2 * part + 1] = sum[row];
                     }
                 } else {
-                    out[head * dim + offset] = sums[row * each + i] / sum[row];
+                    out[(sizes.before * query_heads + head) * dim + offset] = sums[row * each + i] / sum[row];
                 }
             }
         }
     }
 }
 
-/// Merges the partial results of `splits` cubes for each of `heads` heads.
+/// Merges the partial results of `splits` cubes for each of `heads` heads, and writes them behind
+/// the first `before` heads.
 #[cube(launch_unchecked)]
-fn merge_splits(sums: &[f32], parts: &[f32], out: &mut [f32], heads: usize, dim: usize, splits: usize) {
+fn merge_splits(sums: &[f32], parts: &[f32], out: &mut [f32], before: usize, heads: usize, dim: usize, splits: usize) {
     if ABSOLUTE_POS >= heads * dim {
         terminate!();
     }
@@ -385,45 +391,92 @@ fn merge_splits(sums: &[f32], parts: &[f32], out: &mut [f32], heads: usize, dim:
         sum += share * parts[2 * part + 1];
         value += share * sums[part * dim + ABSOLUTE_POS % dim];
     }
-    out[ABSOLUTE_POS] = value / sum;
+    out[before * dim + ABSOLUTE_POS] = value / sum;
 }
 
-/// Attention over the KV cache: `[T, heads * head_dim]`.
+/// Consecutive rows of a batch that continue one sequence of a KV cache.
+#[derive(Clone, Copy, Debug)]
+pub struct CachedRows<'a> {
+    /// The number of rows, the last tokens of the sequence.
+    pub rows: usize,
+    /// Tokens of the sequence, the rows included.
+    pub length: usize,
+    /// The page of the sequence that `pages` begins with.
+    pub first_page: usize,
+    /// The pages of the sequence, one word each.
+    pub pages: &'a Handle,
+}
+
+/// Attention over the KV cache: `[T, heads * head_dim]`, one launch per sequence.
 ///
 /// `qkv` has the normalised and rotated rows of the batch, whose keys and values are already in
-/// their cells (see [`kv_write`](super::kv_write)); `cells` has the cell of each token of the
-/// sequence, `length` words, those of the batch last. An out-of-range cell is clamped to the last.
+/// their cells (see [`kv_write`](super::kv_write)); `sequences` divides the rows among the sequences
+/// that they continue, in order. Page `p` has the cells `p * PAGE..(p + 1) * PAGE` (see [`PAGE`]);
+/// an out-of-range cell is clamped to the last.
 ///
 /// # Errors
-/// Returns an error if the shapes do not match or the width of a head is odd in f16.
-pub fn attend_cells(
+/// Returns an error if the shapes do not match, a row sees a key before its sequence's first page,
+/// or the width of a head is odd in f16.
+pub fn attend_cached(
     client: &Client,
     qkv: &Floats,
     heads: &Heads,
-    keys: &Handle,
-    values: &Handle,
+    [keys, values]: [&Handle; 2],
     n_cells: usize,
-    cells: &Handle,
-    length: usize,
+    sequences: &[CachedRows],
     format: KvFormat,
 ) -> Result<Floats, GpuError> {
     heads::check(heads, qkv)?;
     let words = cache::words(heads, n_cells, format)?;
-    if length < qkv.rows || n_cells == 0 {
-        return Err(GpuError::Size {
-            what: "number of cached tokens",
-            found: length.min(n_cells),
-            expected: qkv.rows.max(1),
-        });
-    }
-    let keys = argument(keys, "cached keys", words)?;
-    let values = argument(values, "cached values", words)?;
-    let cells = argument(cells, "list of cells", length)?;
+    let rows = sequences
+        .iter()
+        .fold(0_usize, |sum, part| sum.saturating_add(part.rows));
+    same("rows of a batch", rows, qkv.rows)?;
     let source = match format {
         KvFormat::F16 => Source::F16,
         KvFormat::Q8_0 => Source::Q8_0,
     };
-    run(client, qkv, heads, [keys, values, cells], source, length, n_cells)
+    let out = Floats::empty(client, qkv.rows, heads.out_width());
+    let mut before = 0;
+    for part in sequences {
+        let pages = pages(heads, n_cells, part)?;
+        let lists = [
+            argument(keys, "cached keys", words)?,
+            argument(values, "cached values", words)?,
+            argument(part.pages, "list of pages", pages)?,
+        ];
+        let rows = Rows {
+            before,
+            tokens: part.rows,
+            length: part.length,
+            first_page: part.first_page,
+            n_cells,
+        };
+        run(client, qkv, heads, lists, source, rows, &out)?;
+        before += part.rows;
+    }
+    Ok(out)
+}
+
+/// Checks that the rows of a sequence see no key before its first page; returns the number of its
+/// pages.
+fn pages(heads: &Heads, n_cells: usize, part: &CachedRows) -> Result<usize, GpuError> {
+    if part.length < part.rows || n_cells == 0 {
+        return Err(GpuError::Size {
+            what: "number of cached tokens",
+            found: part.length.min(n_cells),
+            expected: part.rows.max(1),
+        });
+    }
+    let first = (part.length - part.rows + 1).saturating_sub(heads.window.unwrap_or(usize::MAX));
+    if part.rows > 0 && first / PAGE < part.first_page {
+        return Err(GpuError::Size {
+            what: "first page of a sequence",
+            found: part.first_page,
+            expected: first / PAGE,
+        });
+    }
+    Ok(part.length.div_ceil(PAGE).saturating_sub(part.first_page))
 }
 
 /// Attention of a batch over itself: `[T, heads * head_dim]`. `starts` has the first key that each
@@ -435,7 +488,26 @@ pub fn attend_batch(client: &Client, qkv: &Floats, heads: &Heads, starts: &Handl
     heads::check(heads, qkv)?;
     let starts = argument(starts, "list of first keys", qkv.rows)?;
     let (keys, values) = (matrix(qkv, "Q, K and V")?, matrix(qkv, "Q, K and V")?);
-    run(client, qkv, heads, [keys, values, starts], Source::Batch, qkv.rows, 0)
+    let out = Floats::empty(client, qkv.rows, heads.out_width());
+    let rows = Rows {
+        before: 0,
+        tokens: qkv.rows,
+        length: qkv.rows,
+        first_page: 0,
+        n_cells: 0,
+    };
+    run(client, qkv, heads, [keys, values, starts], Source::Batch, rows, &out)?;
+    Ok(out)
+}
+
+/// The rows of a launch: see [`Sizes`].
+#[derive(Clone, Copy)]
+struct Rows {
+    before: usize,
+    tokens: usize,
+    length: usize,
+    first_page: usize,
+    n_cells: usize,
 }
 
 fn run(
@@ -444,10 +516,11 @@ fn run(
     heads: &Heads,
     [keys, values, list]: [BufferArg; 3],
     source: Source,
-    length: usize,
-    n_cells: usize,
-) -> Result<Floats, GpuError> {
-    let (tokens, head_dim, group) = (qkv.rows, heads.head_dim, heads.heads / heads.kv_heads);
+    rows: Rows,
+    out: &Floats,
+) -> Result<(), GpuError> {
+    let Rows { tokens, length, .. } = rows;
+    let (head_dim, group) = (heads.head_dim, heads.heads / heads.kv_heads);
     if head_dim > MAX_QUERY_ELEMENTS {
         return Err(GpuError::Size {
             what: "width of a head",
@@ -455,13 +528,12 @@ fn run(
             expected: MAX_QUERY_ELEMENTS,
         });
     }
-    let out = Floats::empty(client, tokens, heads.out_width());
     if tokens * group == 0 {
-        return Ok(out);
+        return Ok(());
     }
     let fitting = 1 << (MAX_QUERY_ELEMENTS / head_dim.next_multiple_of(4)).ilog2();
-    let rows = (tokens * group).next_power_of_two().min(ROWS).min(fitting);
-    let alone = heads.kv_heads * (tokens * group).div_ceil(rows);
+    let cube_rows = (tokens * group).next_power_of_two().min(ROWS).min(fitting);
+    let alone = heads.kv_heads * (tokens * group).div_ceil(cube_rows);
     let seen = heads
         .window
         .map_or(length, |window| length.min(window.saturating_add(tokens)));
@@ -471,16 +543,18 @@ fn run(
     let config = Config {
         source,
         head_dim,
-        rows,
+        rows: cube_rows,
         split: splits > 1,
     };
     let sizes = SizesLaunch::new(
+        rows.before,
         tokens,
         heads.kv_heads,
         group,
         length - tokens,
         heads::window(heads),
-        n_cells,
+        rows.n_cells,
+        rows.first_page,
         splits,
     );
     let all_heads = tokens * heads.heads;
@@ -496,8 +570,8 @@ fn run(
         matrix(&sums, "output of attention")?,
         matrix(&parts, "partial results of attention")?,
     );
-    // SAFETY: the kernel stays in the rows of `qkv`, in cells below `n_cells` and in a list as long
-    // as the keys, all of which were checked; the results were allocated for it.
+    // SAFETY: the kernel stays in the rows of `qkv`, in cells below `n_cells` and in a list of all
+    // pages that the rows see, all of which were checked; the results were allocated for it.
     unsafe {
         attend::launch_unchecked(
             client, count, dim, input, keys, values, list, results.0, results.1, sizes, scale, config,
@@ -508,7 +582,7 @@ fn run(
             matrix(&sums, "output of attention")?,
             matrix(&parts, "partial results of attention")?,
         );
-        let result = matrix(&out, "output of attention")?;
+        let result = matrix(out, "output of attention")?;
         let count = cubes(client, (all_heads * head_dim).div_ceil(256))?;
         // SAFETY: the three buffers were allocated for the kernel.
         unsafe {
@@ -519,11 +593,12 @@ fn run(
                 sums,
                 parts,
                 result,
+                rows.before * heads.heads,
                 all_heads,
                 head_dim,
                 splits,
             );
         }
     }
-    Ok(out)
+    Ok(())
 }

@@ -4,7 +4,7 @@
 use super::f16::{from_bits, to_bits};
 use super::launch::{argument, cubes, matrix};
 use super::{Floats, GpuError, heads};
-use crate::attention::{BLOCK, Heads, KvFormat, q8_0_gpu_words};
+use crate::attention::{BLOCK, Heads, KvFormat, PAGE, q8_0_gpu_words};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -101,6 +101,14 @@ fn write_cells_in_8_bits(
     }
 }
 
+#[cube(launch_unchecked)]
+fn copy_words(buffer: &mut [u32], from: usize, to: usize, words: usize) {
+    if ABSOLUTE_POS >= words {
+        terminate!();
+    }
+    buffer[to + ABSOLUTE_POS] = buffer[from + ABSOLUTE_POS];
+}
+
 /// Words of the keys of `n_cells` cells; the values take the same.
 pub(super) fn words(heads: &Heads, n_cells: usize, format: KvFormat) -> Result<usize, GpuError> {
     if format == KvFormat::F16 && !heads.head_dim.is_multiple_of(2) {
@@ -177,6 +185,41 @@ pub fn kv_write(
                     heads.head_dim,
                 ),
             }
+        }
+    }
+    Ok(())
+}
+
+/// Copies the cells of page `from` to page `to`, each of [`PAGE`] cells, in a buffer of the keys or
+/// the values of `n_cells` cells.
+///
+/// # Errors
+/// Returns an error if the buffer is too short or a page does not exist.
+pub fn copy_page(
+    client: &Client,
+    buffer: &Handle,
+    [kv_heads, head_dim]: [usize; 2],
+    n_cells: usize,
+    format: KvFormat,
+    [from, to]: [u32; 2],
+) -> Result<(), GpuError> {
+    let all = format.gpu_words(n_cells, kv_heads, head_dim).min(usize::MAX / 4);
+    let words = format.gpu_words(PAGE, kv_heads, head_dim);
+    let last = from.max(to) as usize;
+    if last >= n_cells / PAGE {
+        return Err(GpuError::Size {
+            what: "number of pages",
+            found: n_cells / PAGE,
+            expected: last + 1,
+        });
+    }
+    let buffer = argument(buffer, "cached keys or values", all)?;
+    if from != to {
+        let count = cubes(client, words.div_ceil(UNITS))?;
+        let [from, to] = [from, to].map(|page| page as usize * words);
+        // SAFETY: both pages are in the buffer, and they do not overlap.
+        unsafe {
+            copy_words::launch_unchecked(client, count, CubeDim::new_1d(UNITS as u32), buffer, from, to, words);
         }
     }
     Ok(())

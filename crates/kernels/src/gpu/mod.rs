@@ -29,12 +29,12 @@ mod tiles;
 mod weight_tile;
 
 pub use argmax::argmax;
-pub use attention::{attend_batch, attend_cells};
+pub use attention::{CachedRows, attend_batch, attend_cached};
 pub use backward::{
     attend_batch_backward, cross_entropy_in_place, dropout_rows, glu_backward, linear_backward, qk_norm_rope_backward,
     rms_norm_backward, weight_backward, weight_backward_with_limit,
 };
-pub use cache::kv_write;
+pub use cache::{copy_page, kv_write};
 pub use dequantize::{dequantize, embed, words};
 pub use error::GpuError;
 pub use glu::glu;

@@ -5,9 +5,10 @@
 //! parents for a step, so a linear without an adapter passes two constants instead.
 
 use super::{
-    Adapter, AdapterGradient, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec,
-    MemoryUse, Norm, Ops, OpsBackward, OptionalNorm,
+    Adapter, AdapterGradient, AttentionSpec, Bias, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse,
+    Norm, Ops, OpsBackward, OptionalNorm,
 };
+use crate::batch::Batch;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
@@ -179,27 +180,24 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
-        key_values: KeyValues,
+        batch: Arc<Batch>,
+        layer: usize,
     ) -> FloatTensor<Self> {
         let (qkv, node) = qkv.into_parts();
         let (q_norm, k_norm) = (inner_optional_norm(q_norm), inner_optional_norm(k_norm));
-        let segments = match &key_values {
-            KeyValues::Batch(segments) => segments.clone(),
+        if batch.is_cached() {
             // Keys and values in a cache are untracked: the output is a constant.
-            KeyValues::Pool { .. } => return Self::from_inner(B::attend(qkv, q_norm, k_norm, spec, key_values)),
-        };
+            return Self::from_inner(B::attend(qkv, q_norm, k_norm, spec, batch, layer));
+        }
         record::<B, C, 1>([node], |tracked| {
             if !tracked {
-                return (B::attend(qkv, q_norm, k_norm, spec, key_values), None);
+                return (B::attend(qkv, q_norm, k_norm, spec, batch, layer), None);
             }
-            let (out, saved) =
-                B::attend_with_saved(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), segments.clone());
+            let (out, saved) = B::attend_with_saved(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), batch.clone());
             let rule = rule(move |gradient| {
                 let (q_norm, k_norm) = (q_norm.clone(), k_norm.clone());
-                let (spec, segments) = (spec.clone(), segments.clone());
-                [Some(B::attend_backward(
-                    q_norm, k_norm, spec, segments, &saved, gradient,
-                ))]
+                let (spec, batch) = (spec.clone(), batch.clone());
+                [Some(B::attend_backward(q_norm, k_norm, spec, batch, &saved, gradient))]
             });
             (out, rule)
         })

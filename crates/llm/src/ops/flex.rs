@@ -8,9 +8,10 @@ use super::inputs::{floats, sound};
 use super::pooled::tensor;
 use super::saved_activations::{Saved, SavedAttention, SavedFeedForward};
 use super::{
-    Adapter, AdapterGradient, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec,
-    MemoryUse, Norm, Ops, OpsBackward, OptionalNorm, Segments,
+    Adapter, AdapterGradient, AttentionSpec, Bias, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse,
+    Norm, Ops, OpsBackward, OptionalNorm,
 };
+use crate::batch::{Batch, LayerKeys};
 use crate::sampling::greedy;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
@@ -185,28 +186,19 @@ impl Ops for Flex {
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
-        key_values: KeyValues,
+        batch: Arc<Batch>,
+        layer: usize,
     ) -> FloatTensor<Self> {
         let heads = &spec.heads;
         let mut out = Scratch::new(size(&qkv)[0] * heads.out_width());
-        match &key_values {
-            KeyValues::Batch(segments) => {
-                let qkv = prepared(qkv, &spec, &segments.positions, &q_norm, &k_norm);
-                sound(attention::attend_batch(floats(&qkv), heads, &segments.starts, &mut out));
-            }
-            KeyValues::Pool { sequence, layer } => {
-                let (pool, view) = (sequence.pool(), sequence.view());
-                let qkv = prepared(qkv, &spec, &view.positions(), &q_norm, &k_norm);
-                let mut layer = pool.layer(*layer);
-                sound(layer.write(heads, &view.cells, floats(&qkv)));
-                sound(attention::attend(
-                    floats(&qkv),
-                    heads,
-                    &layer,
-                    &view.spans,
-                    view.first(),
-                    &mut out,
-                ));
+        let qkv = prepared(qkv, &spec, batch.positions(), &q_norm, &k_norm);
+        match sound(batch.keys(layer)) {
+            LayerKeys::Batch(starts) => sound(attention::attend_batch(floats(&qkv), heads, starts, &mut out)),
+            LayerKeys::Cache(cells, rows) => {
+                let mut cells = cells.cpu();
+                sound(cells.write(heads, &rows.cells, floats(&qkv)));
+                let sequences = rows.kernel_rows();
+                sound(attention::attend(floats(&qkv), heads, &cells, &sequences, &mut out));
             }
         }
         let tokens = out.len() / heads.out_width();
@@ -338,16 +330,16 @@ impl OpsBackward for Flex {
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
-        segments: Arc<Segments>,
+        batch: Arc<Batch>,
     ) -> (FloatTensor<Self>, SavedAttention) {
         let (heads, tokens) = (&spec.heads, size(&qkv)[0]);
         let raw = is_normed(&q_norm, &k_norm).then(|| qkv.clone());
-        let ready = prepared(qkv, &spec, &segments.positions, &q_norm, &k_norm);
+        let ready = prepared(qkv, &spec, batch.positions(), &q_norm, &k_norm);
         let (mut out, mut lse) = (
             Scratch::new(tokens * heads.out_width()),
             vec![0.0; tokens * heads.heads],
         );
-        let starts = &segments.starts;
+        let starts = batch.starts();
         sound(attention::attend_batch_with_lse(
             floats(&ready),
             heads,
@@ -368,18 +360,18 @@ impl OpsBackward for Flex {
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
-        segments: Arc<Segments>,
+        batch: Arc<Batch>,
         saved: &SavedAttention,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
         let (qkv, gradient) = (contiguous(saved.qkv.clone()), contiguous(gradient));
-        let positions = &segments.positions;
+        let positions = batch.positions();
         let ready = match is_normed(&q_norm, &k_norm) {
             true => prepared(qkv.clone(), &spec, positions, &q_norm, &k_norm),
             false => qkv.clone(),
         };
         let mut d_qkv = Scratch::new(floats(&qkv).len());
-        let (heads, starts) = (&spec.heads, &segments.starts);
+        let (heads, starts) = (&spec.heads, batch.starts());
         sound(attention::attend_batch_backward(
             floats(&ready),
             heads,

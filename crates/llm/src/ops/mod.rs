@@ -22,12 +22,13 @@ mod pooled;
 mod saved_activations;
 mod tensor_api;
 
-pub use attention::{AttentionSpec, CachedSequence, KeyValues, Segments, SequenceView, SharedRope};
+pub use attention::{AttentionSpec, SharedRope};
 pub use linear::{
     Activation, Adapter, Bias, Dropout, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, Norm, OptionalNorm,
 };
 pub use tensor_api::*;
 
+use crate::batch::Batch;
 use burn::backend::backend_extension;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use std::sync::Arc;
@@ -76,14 +77,15 @@ pub trait Ops: burn::backend::Backend {
 
     /// Attention: `qkv [T, (heads + 2 kv_heads) * head_dim]` to `[T, heads * head_dim]`.
     ///
-    /// Applies head norms (if any) and RoPE to Q and K, writes K and V to the cache if there is
-    /// one, and attends causally.
+    /// Applies head norms (if any) and RoPE to Q and K, writes K and V to the cells of `layer` if the
+    /// batch continues cached sequences, and attends causally.
     fn attend(
         qkv: FloatTensor<Self>,
         #[extension_type] q_norm: OptionalNorm<Self>,
         #[extension_type] k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
-        key_values: KeyValues,
+        batch: Arc<Batch>,
+        layer: usize,
     ) -> FloatTensor<Self>;
 
     /// `residual + norm(linear(h))`: `residual [T, D]`, `h [T, in]`; in place if `residual` is not
@@ -161,13 +163,13 @@ pub trait OpsBackward: Ops {
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>);
 
-    /// [`Ops::attend`] over [`KeyValues::Batch`], and its saved activations.
+    /// [`Ops::attend`] of a batch without a cache, and its saved activations.
     fn attend_with_saved(
         qkv: FloatTensor<Self>,
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
-        segments: Arc<Segments>,
+        batch: Arc<Batch>,
     ) -> (FloatTensor<Self>, Self::SavedAttention);
 
     /// Backward of [`Ops::attend`] from the activations saved by
@@ -176,7 +178,7 @@ pub trait OpsBackward: Ops {
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
-        segments: Arc<Segments>,
+        batch: Arc<Batch>,
         saved: &Self::SavedAttention,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self>;

@@ -1,9 +1,8 @@
 //! The operations as functions on Burn's tensors, for model files.
 
 use super::inputs::sound;
-use super::{
-    AttentionSpec, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse, Norm, Ops, OptionalNorm,
-};
+use super::{AttentionSpec, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse, Norm, Ops, OptionalNorm};
+use crate::batch::Batch;
 use burn::backend::Dispatch;
 use burn::tensor::{Int, Tensor};
 use std::sync::Arc;
@@ -31,22 +30,24 @@ pub fn norm_linears(
 /// See [`Ops::attend`].
 ///
 /// # Panics
-/// If the keys and values do not fit the batch (see [`KeyValues::check`]) or shapes do not match.
+/// If the rows, heads or layer do not fit the batch (see [`Batch::check`]) or shapes do not match.
 pub fn attend(
     qkv: Tensor<2>,
     q_norm: &OptionalNorm<Dispatch>,
     k_norm: &OptionalNorm<Dispatch>,
     spec: &Arc<AttentionSpec>,
-    key_values: KeyValues,
+    batch: &Arc<Batch>,
+    layer: usize,
 ) -> Tensor<2> {
-    let [tokens, _] = qkv.dims();
-    sound(key_values.check(tokens, &spec.heads));
+    let [rows, _] = qkv.dims();
+    sound(batch.check(layer, rows, &spec.heads));
     Tensor::from_dispatch(<Dispatch as Ops>::attend(
         qkv.into_dispatch(),
         q_norm.clone(),
         k_norm.clone(),
         spec.clone(),
-        key_values,
+        batch.clone(),
+        layer,
     ))
 }
 

@@ -5,9 +5,10 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use hearth_kernels::attention::Heads;
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Quant};
+use hearth_llm::Batch;
 use hearth_llm::ops::{
-    Activation, Adapter, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec, Norm,
-    OptionalNorm, Segments, attend, feed_forward, linear_add, norm_linears,
+    Activation, Adapter, AttentionSpec, Bias, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, Norm, OptionalNorm,
+    attend, feed_forward, linear_add, norm_linears,
 };
 use serde_json::Value;
 use std::path::Path;
@@ -76,7 +77,7 @@ pub struct Layer {
     adapters: Vec<(String, Tensor<2>)>,
     attention: Arc<AttentionSpec>,
     activation: Activation,
-    segments: Arc<Segments>,
+    batch: Arc<Batch>,
     adapter_scale: f32,
     attention_norm: Norm<Dispatch>,
     ffn_norm: Norm<Dispatch>,
@@ -170,7 +171,7 @@ impl Layer {
                 Some("silu") => Activation::Silu,
                 _ => Activation::GeluTanh,
             },
-            segments: Arc::new(Segments::of_lengths(&lengths)),
+            batch: Arc::new(Batch::of_lengths(&lengths)),
             adapter_scale: fixture.number("adapter_scale"),
             attention_norm: norm("attn_norm"),
             ffn_norm: norm("ffn_norm"),
@@ -186,13 +187,7 @@ impl Layer {
         let qkv = Linears::Three(self.linear("attn_q"), self.linear("attn_k"), self.linear("attn_v"));
         let qkv = norm_linears(x.clone(), &self.attention_norm, &qkv, precision);
         let [q_norm, k_norm] = &self.head_norms;
-        let context = attend(
-            qkv,
-            q_norm,
-            k_norm,
-            &self.attention,
-            KeyValues::Batch(self.segments.clone()),
-        );
+        let context = attend(qkv, q_norm, k_norm, &self.attention, &self.batch, 0);
         let x = linear_add(x, context, &self.linear("attn_output"), &self.post_norms[0], precision);
         let gated = Gated {
             norm: self.ffn_norm.clone(),

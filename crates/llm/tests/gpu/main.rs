@@ -17,10 +17,10 @@ use hearth_kernels::attention::{Heads, KvFormat};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Quant};
 use hearth_llm::ops::{
-    Activation, Adapter, AttentionSpec, Bias, CachedSequence, Gated, KeyValues, Linear, Linears, MatmulPrecision,
-    MatrixSpec, Norm, OptionalNorm, SequenceView, attend, dequantize, embed, feed_forward, linear_add, norm_linears,
+    Activation, Adapter, AttentionSpec, Bias, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, Norm, OptionalNorm,
+    attend, dequantize, embed, feed_forward, linear_add, norm_linears,
 };
-use hearth_llm::{KvPool, Place};
+use hearth_llm::{Batch, Cache, CacheSize, LayerGroup, Place, Sequence};
 use hearth_tests::driver;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -155,15 +155,20 @@ fn a_strided_weight_is_refused() {
 }
 
 /// A sequence of five tokens in a cache of eight, of which the last three are a batch.
-fn cached_batch() -> KeyValues {
-    let pool = Arc::new(KvPool::new(KvFormat::F16, 1, 8, 1, 64));
-    let view = SequenceView::new(&[6, 7, 2, 3, 0], 3);
-    let sequence = CachedSequence::new(pool, Arc::new(view)).expect("cells of the pool");
-    KeyValues::Pool { sequence, layer: 0 }
+fn cached_batch() -> Arc<Batch> {
+    let group = LayerGroup {
+        layers: vec![0],
+        kv_heads: 1,
+        head_dim: 64,
+        window: None,
+    };
+    let size = CacheSize::chat(8, std::slice::from_ref(&group));
+    let mut sequence = Sequence::new(&Cache::new(&[group], KvFormat::F16, size));
+    sequence.append(&[0; 5]).expect("a context of 8");
+    Arc::new(Batch::of_sequences(&[(&sequence, 3)]).expect("a batch"))
 }
 
-/// A GPU would silently read other values. (No view out of its pool's range
-/// gets this far: see `CachedSequence`.)
+/// A GPU would silently read other values.
 #[test]
 fn a_batch_of_another_length_than_the_views_is_refused_on_every_device() {
     let Some(gpu) = gpu() else { return };
@@ -181,7 +186,7 @@ fn a_batch_of_another_length_than_the_views_is_refused_on_every_device() {
     for device in [Device::flex(), gpu] {
         for tokens in 2..=4 {
             let qkv = Tensor::<2>::ones([tokens, 3 * 64], &device);
-            let attend = || floats(attend(qkv, &none, &none, &spec, cached_batch()));
+            let attend = || floats(attend(qkv, &none, &none, &spec, &cached_batch(), 0));
             let found = catch_unwind(AssertUnwindSafe(attend));
             assert_eq!(found.is_ok(), tokens == 3, "{tokens} tokens on {device:?}");
             if let Err(refused) = found {

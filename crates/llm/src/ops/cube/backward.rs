@@ -3,9 +3,9 @@
 use super::{
     concat_linears, floats, kernel_linear, kernel_norm, kernel_optional_norm, losses, prepared, scalar, sound, tensor,
 };
+use crate::batch::Batch;
 use crate::ops::{
-    AdapterGradient, AttentionSpec, Gated, KeyValues, Linear, Linears, MatmulPrecision, Norm, Ops, OpsBackward,
-    OptionalNorm, Segments,
+    AdapterGradient, AttentionSpec, Gated, Linear, Linears, MatmulPrecision, Norm, Ops, OpsBackward, OptionalNorm,
 };
 use burn::backend::Cube;
 use burn::backend::ops::FloatTensorOps;
@@ -98,26 +98,24 @@ impl OpsBackward for Cube {
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
-        segments: Arc<Segments>,
+        batch: Arc<Batch>,
     ) -> (FloatTensor<Self>, Tensor) {
         let saved = qkv.clone();
-        (
-            Self::attend(qkv, q_norm, k_norm, spec, KeyValues::Batch(segments)),
-            saved,
-        )
+        // A batch without a cache has no layers.
+        (Self::attend(qkv, q_norm, k_norm, spec, batch, 0), saved)
     }
 
     fn attend_backward(
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
-        segments: Arc<Segments>,
+        batch: Arc<Batch>,
         qkv: &Tensor,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
         let (qkv, gradient) = (into_contiguous(qkv.clone()), into_contiguous(gradient));
         let norms = [kernel_optional_norm(q_norm), kernel_optional_norm(k_norm)];
-        let (table, lists) = (spec.rope.table(&qkv, segments.longest()), segments.lists(&qkv));
+        let (table, lists) = (spec.rope.table(&qkv, batch.longest()), batch.lists(&qkv));
         let (client, heads) = (&qkv.client, &spec.heads);
         let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
         let d_ready = sound(gpu::attend_batch_backward(

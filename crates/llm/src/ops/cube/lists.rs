@@ -1,9 +1,9 @@
 //! Lists and tables on a GPU that all layers of a pass share.
 
 use super::Tensor;
-use crate::kv::KvPool;
-use crate::ops::{Segments, SequenceView, SharedRope};
-use crate::per_device::{BatchLists, RopeTable, SequenceLists, persistent};
+use crate::batch::{Batch, GroupRows};
+use crate::ops::SharedRope;
+use crate::per_device::{BatchLists, GroupLists, RopeTable, persistent};
 use cubecl::server::Handle;
 use hearth_kernels::gpu;
 
@@ -30,30 +30,34 @@ impl SharedRope {
     }
 }
 
-impl Segments {
-    /// The maximum position plus 1; 0 if empty.
+impl Batch {
+    /// Positions that the RoPE table needs.
     pub(super) fn longest(&self) -> usize {
-        self.positions.iter().max().map_or(0, |last| *last as usize + 1)
+        match self.context() {
+            // The table does not grow while sequences do.
+            Some(context) => context,
+            None => self.positions().iter().max().map_or(0, |last| *last as usize + 1),
+        }
     }
 
     pub(super) fn lists(&self, like: &Tensor) -> BatchLists {
-        let make = || BatchLists {
-            positions: list(like, &self.positions),
-            starts: list(like, &self.starts),
+        let make = || {
+            let positions = list(like, self.positions());
+            let starts = match self.is_cached() {
+                true => positions.clone(),
+                false => list(like, self.starts()),
+            };
+            BatchLists { positions, starts }
         };
         self.lists.get(&like.device, |_| true, make)
     }
 }
 
-impl SequenceView {
-    pub(super) fn lists(&self, like: &Tensor, pool: &KvPool) -> SequenceLists {
-        let make = || SequenceLists {
-            positions: list(like, &self.positions()),
-            written: list(like, &self.cells),
-            cells: match &self.scattered {
-                Some(cells) => list(like, cells),
-                None => pool.in_order(like),
-            },
+impl GroupRows {
+    pub(super) fn lists(&self, like: &Tensor) -> GroupLists {
+        let make = || GroupLists {
+            cells: list(like, &self.cells),
+            pages: self.sequences.iter().map(|part| list(like, &part.pages)).collect(),
         };
         self.lists.get(&like.device, |_| true, make)
     }

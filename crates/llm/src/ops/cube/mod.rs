@@ -15,14 +15,17 @@ use lists::list;
 
 use super::inputs::sound;
 use super::{
-    Adapter, AttentionSpec, Bias, Gated, KeyValues, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse, Norm, Ops,
+    Adapter, AttentionSpec, Bias, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse, Norm, Ops,
     OptionalNorm, logit_rows,
 };
+use crate::batch::{Batch, GroupRows, LayerKeys};
+use crate::cache::{GpuCells, LayerCells};
 use crate::per_device::RopeTable;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Cube, DType, Shape, TensorMetadata};
 use burn_cubecl::kernel::into_contiguous;
 use cubecl::MemoryScope;
+use hearth_kernels::attention::Heads;
 use hearth_kernels::gpu::{self, Floats};
 use hearth_kernels::{Layout, ShapeError};
 use std::sync::Arc;
@@ -176,6 +179,41 @@ fn scalar(like: &Tensor, value: f64) -> Tensor {
     )
 }
 
+/// Writes the keys and values of `ready`, normalised and rotated rows of Q, K and V, to their cells,
+/// and attends to the cells of their sequences.
+fn attend_cached(like: &Tensor, ready: &Floats, heads: &Heads, cells: &LayerCells, rows: &GroupRows) -> Floats {
+    let (client, count, format) = (&like.client, cells.cells(), cells.format());
+    let GpuCells { keys, values, .. } = cells.gpu(like);
+    let lists = rows.lists(like);
+    sound(gpu::kv_write(
+        client,
+        ready,
+        heads,
+        &lists.cells,
+        keys,
+        values,
+        count,
+        format,
+    ));
+    let parts = rows.sequences.iter().zip(&lists.pages);
+    let mut sequences = Vec::with_capacity(rows.sequences.len());
+    sequences.extend(parts.map(|(part, pages)| gpu::CachedRows {
+        rows: part.rows,
+        length: part.spans.end(),
+        first_page: part.first_page,
+        pages,
+    }));
+    sound(gpu::attend_cached(
+        client,
+        ready,
+        heads,
+        [keys, values],
+        count,
+        &sequences,
+        format,
+    ))
+}
+
 impl Ops for Cube {
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self> {
         let out = sound(gpu::embed(
@@ -205,46 +243,17 @@ impl Ops for Cube {
         q_norm: OptionalNorm<Self>,
         k_norm: OptionalNorm<Self>,
         spec: Arc<AttentionSpec>,
-        key_values: KeyValues,
+        batch: Arc<Batch>,
+        layer: usize,
     ) -> FloatTensor<Self> {
         let qkv = into_contiguous(qkv);
         let norms = [kernel_optional_norm(q_norm), kernel_optional_norm(k_norm)];
         let (client, heads) = (&qkv.client, &spec.heads);
-        let context = match &key_values {
-            KeyValues::Batch(segments) => {
-                let (table, lists) = (spec.rope.table(&qkv, segments.longest()), segments.lists(&qkv));
-                let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
-                sound(gpu::attend_batch(client, &ready, heads, &lists.starts))
-            }
-            KeyValues::Pool { sequence, layer } => {
-                let (pool, view) = (sequence.pool(), sequence.view());
-                let (table, lists) = (spec.rope.table(&qkv, pool.cells()), view.lists(&qkv, pool));
-                let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
-                let (cells, count) = (pool.gpu_layer(*layer, &qkv), pool.cells());
-                let (keys, values) = (&cells.keys, &cells.values);
-                sound(gpu::kv_write(
-                    client,
-                    &ready,
-                    heads,
-                    &lists.written,
-                    keys,
-                    values,
-                    count,
-                    pool.format(),
-                ));
-                let length = view.spans.len();
-                sound(gpu::attend_cells(
-                    client,
-                    &ready,
-                    heads,
-                    keys,
-                    values,
-                    count,
-                    &lists.cells,
-                    length,
-                    pool.format(),
-                ))
-            }
+        let (table, lists) = (spec.rope.table(&qkv, batch.longest()), batch.lists(&qkv));
+        let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
+        let context = match sound(batch.keys(layer)) {
+            LayerKeys::Batch(_) => sound(gpu::attend_batch(client, &ready, heads, &lists.starts)),
+            LayerKeys::Cache(cells, rows) => attend_cached(&qkv, &ready, heads, cells, rows),
         };
         tensor(&qkv, context)
     }

@@ -7,8 +7,8 @@ use burn::backend::Dispatch;
 use burn::tensor::Device;
 use hearth_kernels::attention::Heads;
 use hearth_kernels::rope::{Pairing, Rope};
-use hearth_llm::KvPool;
-use hearth_llm::ops::{AttentionSpec, CachedSequence, KeyValues, OptionalNorm, Segments, SequenceView, attend};
+use hearth_llm::ops::{AttentionSpec, OptionalNorm, attend};
+use hearth_llm::{Batch, Cache, CacheSize, LayerGroup, Sequence};
 use std::sync::Arc;
 
 fn heads(case: &Case, window: Option<usize>) -> Heads {
@@ -49,51 +49,48 @@ pub fn over_the_batch(case: &Case, device: &Device, direction: Direction) -> Out
     let first = case.tokens / 3;
     let lengths = [first, case.tokens - first];
     let lengths: Vec<usize> = lengths.into_iter().filter(|length| *length > 0).collect();
-    let segments = Arc::new(Segments::of_lengths(&lengths));
-    run.outputs(attend(qkv, &q_norm, &k_norm, &spec, KeyValues::Batch(segments)))
+    let batch = Arc::new(Batch::of_lengths(&lengths));
+    run.outputs(attend(qkv, &q_norm, &k_norm, &spec, &batch, 0))
 }
 
 pub fn over_a_cache(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let mut run = Run::new(case, device, direction);
     let spec_of = |window| spec(case, window);
     let spec = spec_of(case.window);
-    let all = case.cached + case.tokens;
-    let scattered = case.coin(4);
-    // The pool's last cell is always taken; in a scattered sequence neighbours are seven cells
-    // apart.
-    let cells = if scattered && all.is_multiple_of(7) {
-        all + 1
-    } else {
-        all
-    };
-    let cell = |token: usize| ((cells - 1 + 7 * token) % cells) as u32;
-    let list: Vec<u32> = (0..all).map(cell).collect();
-    let pool = Arc::new(KvPool::new(
-        case.format,
-        2,
-        cells,
-        spec.heads.kv_heads,
-        spec.heads.head_dim,
-    ));
-    let sequence = |length: usize, batch: usize| {
-        let view = match scattered {
-            true => SequenceView::new(&list[..length], batch),
-            false => SequenceView::in_order(length, batch),
-        };
-        let sequence = CachedSequence::new(pool.clone(), Arc::new(view)).expect("cells of the pool");
-        KeyValues::Pool { sequence, layer: 1 }
+    let mut sequence = sequence(case, &spec.heads);
+    let mut batch = |tokens: usize| {
+        sequence.append(&vec![0; tokens]).expect("room");
+        Arc::new(Batch::of_sequences(&[(&sequence, tokens)]).expect("a batch"))
     };
     let [q_norm, k_norm] = norms(&mut run);
     let before = run.input("before", case.cached, spec.heads.qkv_width());
     // This output is unused; a window of 1 makes it fast.
     let alone = spec_of(Some(1));
-    drop(attend(
-        before,
-        &q_norm,
-        &k_norm,
-        &alone,
-        sequence(case.cached, case.cached),
-    ));
+    drop(attend(before, &q_norm, &k_norm, &alone, &batch(case.cached), 1));
     let qkv = run.input("qkv", case.tokens, spec.heads.qkv_width());
-    run.outputs(attend(qkv, &q_norm, &k_norm, &spec, sequence(all, case.tokens)))
+    run.outputs(attend(qkv, &q_norm, &k_norm, &spec, &batch(case.tokens), 1))
+}
+
+/// An empty sequence of which a chance decides whether its pages are in order.
+fn sequence(case: &Case, heads: &Heads) -> Sequence {
+    let group = LayerGroup {
+        layers: vec![0, 1],
+        kv_heads: heads.kv_heads,
+        head_dim: heads.head_dim,
+        window: None,
+    };
+    let context = case.cached + case.tokens;
+    let size = CacheSize {
+        context,
+        sequences: 2,
+        snapshots: 0,
+        step: context,
+    };
+    let cache = Cache::new(&[group], case.format, size);
+    if case.coin(4) {
+        // The page released last is taken first.
+        let mut others = [Sequence::new(&cache), Sequence::new(&cache)];
+        others.iter_mut().for_each(|other| other.append(&[0]).expect("room"));
+    }
+    Sequence::new(&cache)
 }

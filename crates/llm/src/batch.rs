@@ -1,0 +1,254 @@
+//! The rows of one step: their positions, and the keys and values that they see.
+
+use crate::cache::{Cache, LayerCells, Sequence};
+use crate::error::CacheError;
+#[cfg(feature = "gpu")]
+use crate::per_device::{BatchLists, GroupLists, PerDevice};
+use hearth_kernels::attention::{CachedRows, Heads, Spans};
+use std::sync::Arc;
+
+/// The rows of one step through a model. Rows of one sequence are consecutive, and see each other
+/// causally.
+#[derive(Debug)]
+pub struct Batch {
+    positions: Vec<u32>,
+    keys: Keys,
+    #[cfg(feature = "gpu")]
+    pub(crate) lists: PerDevice<BatchLists>,
+}
+
+/// The keys and values that the rows see.
+#[derive(Debug)]
+enum Keys {
+    /// Those of the batch itself: for training and references. For each row the first of its
+    /// sequence.
+    Batch { starts: Vec<u32> },
+    /// Those of sequences in a cache, which the rows continue.
+    Cache { cache: Arc<Cache>, groups: Vec<GroupRows> },
+}
+
+/// The cells of the rows and of their sequences in a group of layers.
+#[derive(Debug)]
+pub(crate) struct GroupRows {
+    /// The cell of each row.
+    pub cells: Vec<u32>,
+    /// The rows of each sequence, and its cells.
+    pub sequences: Vec<SequenceRows>,
+    #[cfg(feature = "gpu")]
+    pub lists: PerDevice<GroupLists>,
+}
+
+/// Rows that continue one sequence.
+#[derive(Debug)]
+pub(crate) struct SequenceRows {
+    pub rows: usize,
+    pub spans: Spans,
+    #[cfg(feature = "gpu")]
+    pub first_page: usize,
+    #[cfg(feature = "gpu")]
+    pub pages: Vec<u32>,
+}
+
+/// The keys and values of one layer.
+pub(crate) enum LayerKeys<'a> {
+    /// For each row the first of its sequence.
+    Batch(&'a [u32]),
+    /// The layer's cells, and those of the rows.
+    Cache(&'a LayerCells, &'a GroupRows),
+}
+
+impl Batch {
+    /// Sequences of these lengths, which see only their own rows.
+    pub fn of_lengths(lengths: &[usize]) -> Self {
+        let (mut positions, mut starts) = (Vec::new(), Vec::new());
+        for &length in lengths {
+            let start = starts.len() as u32;
+            positions.extend(0..length as u32);
+            starts.extend(std::iter::repeat_n(start, length));
+        }
+        Self {
+            positions,
+            keys: Keys::Batch { starts },
+            #[cfg(feature = "gpu")]
+            lists: PerDevice::default(),
+        }
+    }
+
+    /// The last tokens of sequences of one cache, this many of each.
+    ///
+    /// # Errors
+    /// If a sequence is of another cache or has fewer tokens, or there are no sequences.
+    pub fn of_sequences(sequences: &[(&Sequence, usize)]) -> Result<Self, CacheError> {
+        let (first, _) = sequences.first().ok_or(CacheError::Tokens { found: 0, expected: 1 })?;
+        let cache = first.cache().clone();
+        let mut positions = Vec::new();
+        for &(sequence, rows) in sequences {
+            if !Arc::ptr_eq(sequence.cache(), &cache) {
+                return Err(CacheError::OtherCache);
+            }
+            let (found, expected) = (sequence.len(), rows);
+            let first = found.checked_sub(rows).ok_or(CacheError::Tokens { found, expected })?;
+            positions.extend(first as u32..sequence.len() as u32);
+        }
+        let groups = (0..cache.groups().len()).map(|group| GroupRows::of(sequences, group));
+        Ok(Self {
+            positions,
+            keys: Keys::Cache {
+                groups: groups.collect(),
+                cache,
+            },
+            #[cfg(feature = "gpu")]
+            lists: PerDevice::default(),
+        })
+    }
+
+    /// The position of each row in its sequence.
+    pub fn positions(&self) -> &[u32] {
+        &self.positions
+    }
+
+    /// For each row the first of its sequence; empty for rows that continue cached sequences.
+    pub fn starts(&self) -> &[u32] {
+        match &self.keys {
+            Keys::Batch { starts } => starts,
+            Keys::Cache { .. } => &[],
+        }
+    }
+
+    /// Whether the rows continue cached sequences.
+    pub fn is_cached(&self) -> bool {
+        matches!(self.keys, Keys::Cache { .. })
+    }
+
+    /// The longest sequence of the cache, if there is one.
+    #[cfg(feature = "gpu")]
+    pub(crate) fn context(&self) -> Option<usize> {
+        match &self.keys {
+            Keys::Batch { .. } => None,
+            Keys::Cache { cache, .. } => Some(cache.context()),
+        }
+    }
+
+    /// Checks, for every device, that attention of a layer with these heads over `rows` rows fits
+    /// the batch. (A GPU reports nothing: it would drop writes and clamp reads.)
+    ///
+    /// # Errors
+    /// If the number of rows differs, the cache has no such layer, or its cells have other heads.
+    pub fn check(&self, layer: usize, rows: usize, heads: &Heads) -> Result<(), CacheError> {
+        let expected = self.positions.len();
+        if rows != expected {
+            return Err(CacheError::Tokens { found: rows, expected });
+        }
+        let LayerKeys::Cache(cells, _) = self.keys(layer)? else {
+            return Ok(());
+        };
+        let (found, expected) = ([heads.kv_heads, heads.head_dim], cells.shape());
+        match found == expected {
+            true => Ok(()),
+            false => Err(CacheError::Heads { found, expected }),
+        }
+    }
+
+    /// The keys and values of a layer.
+    pub(crate) fn keys(&self, layer: usize) -> Result<LayerKeys<'_>, CacheError> {
+        Ok(match &self.keys {
+            Keys::Batch { starts } => LayerKeys::Batch(starts),
+            Keys::Cache { cache, groups } => LayerKeys::Cache(cache.cells(layer)?, &groups[cache.group_of(layer)?]),
+        })
+    }
+}
+
+impl GroupRows {
+    fn of(sequences: &[(&Sequence, usize)], group: usize) -> Self {
+        let mut cells = Vec::new();
+        let rows_of = |&(sequence, rows): &(&Sequence, usize)| {
+            cells.extend(sequence.cells(group, sequence.len() - rows..sequence.len()));
+            #[cfg(feature = "gpu")]
+            let (first_page, pages) = sequence.pages(group);
+            SequenceRows {
+                rows,
+                spans: sequence.spans(group),
+                #[cfg(feature = "gpu")]
+                first_page,
+                #[cfg(feature = "gpu")]
+                pages: pages.to_vec(),
+            }
+        };
+        Self {
+            sequences: sequences.iter().map(rows_of).collect(),
+            cells,
+            #[cfg(feature = "gpu")]
+            lists: PerDevice::default(),
+        }
+    }
+
+    /// The sequences as attention takes them.
+    pub fn kernel_rows(&self) -> Vec<CachedRows<'_>> {
+        let mut all = Vec::with_capacity(self.sequences.len());
+        for SequenceRows { rows, spans, .. } in &self.sequences {
+            all.push(CachedRows { rows: *rows, spans });
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::{CacheSize, LayerGroup};
+    use hearth_kernels::attention::KvFormat;
+
+    fn cache() -> Arc<Cache> {
+        let group = LayerGroup {
+            layers: vec![0, 1],
+            kv_heads: 2,
+            head_dim: 4,
+            window: None,
+        };
+        let size = CacheSize::chat(8, std::slice::from_ref(&group));
+        Cache::new(&[group], KvFormat::F16, size)
+    }
+
+    #[test]
+    fn attention_over_other_rows_heads_or_layers_than_the_batch_has_is_refused() {
+        let heads = Heads {
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 4,
+            scale: 0.5,
+            window: None,
+        };
+        let mut sequence = Sequence::new(&cache());
+        sequence.append(&[1; 5]).expect("a context of 8");
+        let cached = Batch::of_sequences(&[(&sequence, 3)]).expect("a batch");
+        assert_eq!(cached.positions(), [2, 3, 4]);
+        assert_eq!(cached.check(1, 3, &heads), Ok(()));
+        let expected = CacheError::Tokens { found: 2, expected: 3 };
+        assert_eq!(cached.check(1, 2, &heads), Err(expected));
+        let expected = CacheError::NoSuchLayer { layer: 2, layers: 2 };
+        assert_eq!(cached.check(2, 3, &heads), Err(expected));
+        let wide = Heads { head_dim: 8, ..heads };
+        let expected = CacheError::Heads {
+            found: [2, 8],
+            expected: [2, 4],
+        };
+        assert_eq!(cached.check(0, 3, &wide), Err(expected));
+        let batch = Batch::of_lengths(&[2, 1]);
+        assert_eq!(batch.check(0, 3, &heads), Ok(()));
+        let expected = CacheError::Tokens { found: 4, expected: 3 };
+        assert_eq!(batch.check(0, 4, &heads), Err(expected));
+    }
+
+    #[test]
+    fn sequences_of_other_caches_or_too_short_are_refused() {
+        let [mut one, mut other] = [Sequence::new(&cache()), Sequence::new(&cache())];
+        one.append(&[1; 2]).expect("a context of 8");
+        other.append(&[1; 2]).expect("a context of 8");
+        let of = |sequences: &[(&Sequence, usize)]| Batch::of_sequences(sequences).map(|batch| batch.positions);
+        assert_eq!(of(&[(&one, 1), (&other, 1)]), Err(CacheError::OtherCache));
+        let expected = CacheError::Tokens { found: 2, expected: 3 };
+        assert_eq!(of(&[(&one, 3)]), Err(expected));
+        assert!(of(&[]).is_err());
+        assert_eq!(of(&[(&one, 1)]), Ok(vec![1]));
+    }
+}

@@ -1,0 +1,191 @@
+//! A sequence of tokens and its pages.
+
+use super::table::Table;
+use super::{Cache, Group};
+use crate::error::CacheError;
+use hearth_kernels::attention::{KvLayer, PAGE, Spans};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A sequence of tokens in a cache. A clone is a fork: it shares all pages, and the last one is
+/// copied when either of them continues. Dropping a sequence releases its pages.
+#[derive(Debug, Clone)]
+pub struct Sequence {
+    cache: Arc<Cache>,
+    /// One per group.
+    pub(super) tables: Vec<Table>,
+    ids: Vec<u32>,
+}
+
+impl Sequence {
+    /// An empty sequence.
+    pub fn new(cache: &Arc<Cache>) -> Self {
+        let table = |group: &Group| Table::new(group.pages.clone());
+        Self {
+            tables: cache.groups.iter().map(table).collect(),
+            cache: cache.clone(),
+            ids: Vec::new(),
+        }
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
+    /// The tokens, in order.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// The number of tokens.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Whether there are pages to grow to `length` tokens, in steps.
+    pub fn has_room(&self, length: usize) -> bool {
+        let fits = |(table, group): (&Table, &Group)| {
+            let missing = table.missing(self.len(), length);
+            let missing = match group.retained {
+                Some(retained) => missing.min(retained.pages.saturating_sub(table.own_pages())),
+                None => missing,
+            };
+            missing <= group.pages.free()
+        };
+        length <= self.cache.size.context && self.tables.iter().zip(&self.cache.groups).all(fits)
+    }
+
+    /// Appends tokens, whose cells are then written by a step; releases the pages behind windows.
+    ///
+    /// # Errors
+    /// If the context or the cache is full, or the step is longer than the cache was made for. The
+    /// tokens are then unchanged.
+    pub fn append(&mut self, ids: &[u32]) -> Result<(), CacheError> {
+        self.check(ids.len())?;
+        let (length, end) = (self.len(), self.len() + ids.len());
+        for (number, group) in self.cache.groups.iter().enumerate() {
+            let table = &mut self.tables[number];
+            if let Some(position) = group.behind_window(length) {
+                table.release_before(position);
+            }
+            let Some(copy) = table.grow(length, end) else {
+                self.tables.iter_mut().for_each(|table| table.truncate(length));
+                return Err(CacheError::NoPages {
+                    tokens: end,
+                    pages: group.pages.all(),
+                });
+            };
+            if let Some(pages) = copy {
+                let mut layers = self.cache.layers.iter().filter(|layer| layer.group == number);
+                let copied = layers.try_for_each(|layer| layer.cells.copy_page(pages));
+                group.pages.release([pages[0]]);
+                copied?;
+            }
+        }
+        self.ids.extend_from_slice(ids);
+        Ok(())
+    }
+
+    /// Whether the sequence can be truncated to `length` tokens: a group with a window may have
+    /// released pages that the next token sees.
+    pub fn can_truncate(&self, length: usize) -> bool {
+        let has_window = |(table, group): (&Table, &Group)| match group.shape.window {
+            Some(window) => (length + 1).saturating_sub(window) >= table.first() * PAGE,
+            None => true,
+        };
+        length == 0 || length >= self.len() || self.tables.iter().zip(&self.cache.groups).all(has_window)
+    }
+
+    /// Removes the tokens from `length` on; returns whether it could (see
+    /// [`Sequence::can_truncate`]).
+    #[must_use]
+    pub fn truncate(&mut self, length: usize) -> bool {
+        let can = self.can_truncate(length);
+        if can && length < self.len() {
+            self.ids.truncate(length);
+            self.tables.iter_mut().for_each(|table| table.truncate(length));
+        }
+        can
+    }
+
+    /// Removes all tokens.
+    pub fn clear(&mut self) {
+        self.ids.clear();
+        self.tables.iter_mut().for_each(|table| table.truncate(0));
+    }
+
+    /// A fork in a cache that borrows layers of this sequence's cache: it reads the same pages, and
+    /// continues in pages of its own.
+    ///
+    /// # Errors
+    /// If that cache borrows from another one.
+    pub fn borrowed_by(&self, cache: &Arc<Cache>) -> Result<Self, CacheError> {
+        let source = cache
+            .source
+            .as_ref()
+            .filter(|source| Arc::ptr_eq(&source.cache, &self.cache));
+        let source = source.ok_or(CacheError::OtherCache)?;
+        let tables = source.groups.iter().map(|group| self.tables[*group].clone());
+        Ok(Self {
+            tables: tables.collect(),
+            cache: cache.clone(),
+            ids: self.ids.clone(),
+        })
+    }
+
+    /// The first position that has cells in all groups.
+    pub(crate) fn windowed_from(&self) -> usize {
+        self.tables.iter().map(|table| table.first() * PAGE).max().unwrap_or(0)
+    }
+
+    /// The tiles of these positions in each page of a group, in order. Both ends are multiples of
+    /// [`KvLayer::TILE`], and the positions are retained.
+    pub(crate) fn tiles(&self, group: usize, positions: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let first_page = positions.start / PAGE;
+        (first_page..positions.end.div_ceil(PAGE)).map(move |page| {
+            let (first, end) = (positions.start.max(page * PAGE), positions.end.min((page + 1) * PAGE));
+            let tile = self.tables[group].cell(first) as usize / KvLayer::TILE;
+            tile..tile + (end - first) / KvLayer::TILE
+        })
+    }
+
+    /// The cells of a group, for attention.
+    pub(crate) fn spans(&self, group: usize) -> Spans {
+        let table = &self.tables[group];
+        Spans::of_pages(table.first(), table.pages(), self.len())
+    }
+
+    /// The index of a group's first page, and its pages.
+    #[cfg(feature = "gpu")]
+    pub(crate) fn pages(&self, group: usize) -> (usize, &[u32]) {
+        (self.tables[group].first(), self.tables[group].pages())
+    }
+
+    /// The cells of these positions, which must be retained.
+    pub(crate) fn cells(&self, group: usize, positions: Range<usize>) -> impl Iterator<Item = u32> {
+        positions.map(move |position| self.tables[group].cell(position))
+    }
+
+    fn check(&self, more: usize) -> Result<(), CacheError> {
+        let (tokens, size) = (self.len().saturating_add(more), self.cache.size);
+        if tokens > size.context {
+            return Err(CacheError::Full {
+                tokens,
+                cells: size.context,
+            });
+        }
+        match more > size.step && self.cache.is_windowed() {
+            true => Err(CacheError::LongStep {
+                tokens: more,
+                step: size.step,
+            }),
+            false => Ok(()),
+        }
+    }
+}

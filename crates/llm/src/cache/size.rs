@@ -1,0 +1,46 @@
+//! The sizes of a cache.
+
+use super::LayerGroup;
+
+/// The longest step of a chat: a chunk of a prompt.
+const STEP: usize = 512;
+/// Snapshots of a chat whose layers have windows: the beginning and the end of the last prompt.
+const SNAPSHOTS: usize = 2;
+
+/// The sizes that a cache is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheSize {
+    /// The longest sequence, in tokens.
+    pub context: usize,
+    /// Sequences of that length.
+    pub sequences: usize,
+    /// Forks, each of a prefix of one of them.
+    pub snapshots: usize,
+    /// Tokens that a step appends to a sequence, at most.
+    pub step: usize,
+}
+
+impl CacheSize {
+    /// The longest step of a chat, in tokens.
+    pub const STEP: usize = STEP;
+
+    /// The sizes of a chat with this context: one sequence, and snapshots if windows, with them,
+    /// make a group of layers smaller than the context does.
+    pub fn chat(context: usize, groups: &[LayerGroup]) -> Self {
+        let size = Self {
+            context,
+            sequences: 1,
+            snapshots: SNAPSHOTS,
+            step: STEP.min(context),
+        };
+        match groups.iter().any(|group| group.retained(&size).is_some()) {
+            true => size,
+            // A step of the whole context: no group releases anything, and no snapshot is needed.
+            false => Self {
+                snapshots: 0,
+                step: context,
+                ..size
+            },
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The cache against a naive model: every sequence has a list of tokens, and every cell that its
+//! next token sees has what was written for that token at that position.
+
+use super::*;
+use hearth_kernels::attention::{Heads, KvLayer, PAGE};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+const CONTEXT: usize = 700;
+const STEP: usize = 150;
+const WINDOWS: [Option<usize>; 3] = [None, Some(40), Some(200)];
+
+fn groups() -> Vec<LayerGroup> {
+    let group = |(number, window): (usize, Option<usize>)| LayerGroup {
+        // Layers of different groups alternate.
+        layers: vec![number, number + WINDOWS.len()],
+        kv_heads: 1,
+        head_dim: 2,
+        window,
+    };
+    WINDOWS.into_iter().enumerate().map(group).collect()
+}
+
+fn cache(sequences: usize) -> Arc<Cache> {
+    let size = CacheSize {
+        context: CONTEXT,
+        sequences,
+        snapshots: 0,
+        step: STEP,
+    };
+    Cache::new(&groups(), KvFormat::F16, size)
+}
+
+/// What a layer writes for a token: exact in f16.
+fn value(layer: usize, id: u32, position: usize) -> [f32; 2] {
+    [id as f32, (position + 1000 * (layer % 2)) as f32]
+}
+
+/// Writes the cells of the last `count` tokens in these layers, as a step does.
+fn write(sequence: &Sequence, count: usize) {
+    let heads = Heads {
+        heads: 1,
+        kv_heads: 1,
+        head_dim: 2,
+        scale: 1.0,
+        window: None,
+    };
+    let cache = sequence.cache();
+    for layer in 0..cache.layers() {
+        let group = cache.group_of(layer).expect("a layer");
+        let positions = sequence.len() - count..sequence.len();
+        let cells: Vec<u32> = sequence.cells(group, positions.clone()).collect();
+        let row = |position: usize| {
+            let [a, b] = value(layer, sequence.ids()[position], position);
+            [0.0, 0.0, a, b, a, b]
+        };
+        let rows: Vec<f32> = positions.flat_map(row).collect();
+        let cells_of = cache.cells(layer).expect("a layer");
+        cells_of.cpu().write(&heads, &cells, &rows).expect("its cells");
+    }
+}
+
+/// The key in a cell.
+fn key(cache: &Cache, layer: usize, cell: u32) -> [f32; 2] {
+    let cells = cache.cells(layer).expect("a layer").cpu();
+    let (tile, lane) = (cell as usize / KvLayer::TILE, cell as usize % KvLayer::TILE);
+    let keys = cells.tiles(tile..tile + 1).expect("a tile")[0];
+    let element = |i: usize| half::f16::from_ne_bytes([keys[2 * i], keys[2 * i + 1]]).to_f32();
+    [element(lane), element(KvLayer::TILE + lane)]
+}
+
+/// Checks all cells that the next token sees.
+fn check(sequence: &Sequence) {
+    let cache = sequence.cache();
+    for layer in 0..cache.layers() {
+        let group = cache.group_of(layer).expect("a layer");
+        let window = cache.groups[group].shape.window.unwrap_or(usize::MAX);
+        for position in (sequence.len() + 1).saturating_sub(window)..sequence.len() {
+            let cell = sequence.cells(group, position..position + 1).next().expect("a cell");
+            let expected = value(layer, sequence.ids()[position], position);
+            assert_eq!(key(cache, layer, cell), expected, "layer {layer}, position {position}");
+        }
+    }
+}
+
+/// Checks that each page is free or has an owner.
+fn check_pages<'a>(cache: &Cache, sequences: impl Iterator<Item = &'a Sequence> + Clone) {
+    for (number, [free, all]) in cache.free_pages().into_iter().enumerate() {
+        let pages = sequences.clone().flat_map(|sequence| sequence.tables[number].pages());
+        let owned: BTreeSet<u32> = pages.copied().collect();
+        assert_eq!(free + owned.len(), all, "group {number}");
+        assert!(owned.last().is_none_or(|page| (*page as usize) < all));
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Action {
+    Append {
+        sequence: usize,
+        count: usize,
+        id: u32,
+    },
+    Truncate {
+        sequence: usize,
+        length: usize,
+    },
+    /// Also a snapshot.
+    Fork {
+        sequence: usize,
+    },
+    Drop {
+        sequence: usize,
+    },
+    Clear {
+        sequence: usize,
+    },
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let sequence = 0_usize..6;
+    let append = (sequence.clone(), 0..=STEP, 0_u32..1000);
+    prop_oneof![
+        5 => append.prop_map(|(sequence, count, id)| Action::Append { sequence, count, id }),
+        3 => (sequence.clone(), 0..CONTEXT).prop_map(|(sequence, length)| Action::Truncate { sequence, length }),
+        2 => sequence.clone().prop_map(|sequence| Action::Fork { sequence }),
+        1 => sequence.clone().prop_map(|sequence| Action::Drop { sequence }),
+        1 => sequence.prop_map(|sequence| Action::Clear { sequence }),
+    ]
+}
+
+/// A sequence, and the tokens that it must have.
+type Modelled = (Sequence, Vec<u32>);
+
+fn append((sequence, ids): &mut Modelled, count: usize, id: u32) {
+    let new: Vec<u32> = (0..count as u32).map(|i| (id + i) % 1000).collect();
+    let room = sequence.has_room(ids.len() + count);
+    match sequence.append(&new) {
+        Ok(()) => {
+            ids.extend(&new);
+            write(sequence, count);
+        }
+        Err(CacheError::Full { tokens, .. }) => assert!(tokens > CONTEXT),
+        Err(error) => assert!(matches!(error, CacheError::NoPages { .. }) && !room, "{error}"),
+    }
+}
+
+fn truncate((sequence, ids): &mut Modelled, length: usize) {
+    let before = sequence.clone();
+    match sequence.truncate(length) {
+        true => ids.truncate(length),
+        false => {
+            // Only a window prevents it.
+            let first = |(table, window): (&table::Table, Option<usize>)| {
+                window.is_some_and(|window| table.first() * PAGE > (length + 1).saturating_sub(window))
+            };
+            assert!(before.tables.iter().zip(WINDOWS).any(first));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn sequences_have_what_was_written_for_them(actions in prop::collection::vec(action(), 1..40)) {
+        let cache = cache(2);
+        let mut sequences: Vec<Modelled> = vec![(Sequence::new(&cache), Vec::new())];
+        for action in actions {
+            let at = |sequence: usize, all: &[Modelled]| sequence % all.len();
+            match action {
+                Action::Append { sequence, count, id } => {
+                    let at = at(sequence, &sequences);
+                    append(&mut sequences[at], count, id);
+                }
+                Action::Truncate { sequence, length } => {
+                    let at = at(sequence, &sequences);
+                    truncate(&mut sequences[at], length);
+                }
+                Action::Fork { sequence } => {
+                    let fork = sequences[at(sequence, &sequences)].clone();
+                    sequences.push(fork);
+                }
+                Action::Drop { sequence } if sequences.len() > 1 => {
+                    let at = at(sequence, &sequences);
+                    sequences.swap_remove(at);
+                }
+                Action::Drop { .. } => {}
+                Action::Clear { sequence } => {
+                    let at = at(sequence, &sequences);
+                    sequences[at].0.clear();
+                    sequences[at].1.clear();
+                }
+            }
+            for (sequence, ids) in &sequences {
+                prop_assert_eq!(sequence.ids(), ids);
+                check(sequence);
+            }
+            check_pages(&cache, sequences.iter().map(|(sequence, _)| sequence));
+        }
+        drop(sequences);
+        prop_assert!(cache.free_pages().into_iter().all(|[free, all]| free == all), "a page leaked");
+    }
+}
+
+/// Grows a sequence to `length` in steps of `step`.
+fn grow(sequence: &mut Sequence, length: usize, step: usize) {
+    while sequence.len() < length {
+        let count = step.min(length - sequence.len());
+        let ids: Vec<u32> = (sequence.len()..sequence.len() + count).map(|id| id as u32).collect();
+        sequence.append(&ids).expect("room");
+        write(sequence, count);
+    }
+}
+
+#[test]
+fn windowed_groups_have_the_pages_that_the_plan_computed() {
+    let cache = cache(1);
+    let mut sequence = Sequence::new(&cache);
+    // 700 positions; 40 + 16 + 150 and one page more; the window of 200 saves nothing.
+    assert_eq!(cache.free_pages(), [[6, 6], [3, 3], [4, 4]]);
+    let mut most = [0; 3];
+    for step in [STEP, 1, 7, 128] {
+        sequence.clear();
+        while sequence.len() + step <= CONTEXT {
+            let length = sequence.len() + step;
+            grow(&mut sequence, length, step);
+            check(&sequence);
+            for (most, [free, all]) in most.iter_mut().zip(cache.free_pages()) {
+                *most = all.saturating_sub(free).max(*most);
+            }
+        }
+    }
+    assert!(most[0] == 6 && most[1] <= 3 && most[2] <= 4, "{most:?}");
+}
+
+/// Gemma 3 1B: every sixth of 26 layers has no window of 512.
+#[test]
+fn gemmas_cache_shrinks_as_computed() {
+    let group = |full: bool| LayerGroup {
+        layers: (0..26).filter(|layer| (layer % 6 == 5) == full).collect(),
+        kv_heads: 1,
+        head_dim: 256,
+        window: (!full).then_some(512),
+    };
+    let groups = [group(false), group(true)];
+    let page = PAGE * 256 * 2 * size_of::<u16>();
+    // 512 + 16 positions and a step of 512 are 10 pages, two snapshots 6 each; 64 or 256 pages of
+    // the context, and two copies of its last.
+    for (context, local, full) in [(8192, 10 + 2 * 6, 64 + 2), (32_768, 10 + 2 * 6, 256 + 2)] {
+        let size = CacheSize::chat(context, &groups);
+        let bytes = |group: &LayerGroup| group.layers.len() * group.cpu_bytes(KvFormat::F16, &size);
+        assert_eq!(groups.each_ref().map(bytes), [22 * local * page, 4 * full * page]);
+        let cache = Cache::new(&groups, KvFormat::F16, size);
+        assert_eq!(cache.free_pages(), [[local; 2], [full; 2]]);
+    }
+}
+
+#[test]
+fn a_longer_step_than_planned_is_refused() {
+    let mut sequence = Sequence::new(&cache(1));
+    let expected = Err(CacheError::LongStep {
+        tokens: STEP + 1,
+        step: STEP,
+    });
+    assert_eq!(sequence.append(&[0; STEP + 1]), expected);
+    assert!(sequence.is_empty());
+}
+
+#[test]
+fn a_snapshot_returns_behind_a_window() {
+    let cache = cache(2);
+    let mut sequence = Sequence::new(&cache);
+    grow(&mut sequence, 300, 100);
+    let snapshot = sequence.clone();
+    grow(&mut sequence, 600, 100);
+    assert!(!sequence.can_truncate(300) && !sequence.clone().truncate(300));
+    // As many as do not fill a tile can be taken back without one.
+    assert!(sequence.can_truncate(600 - KvLayer::TILE));
+    sequence = snapshot;
+    check(&sequence);
+    grow(&mut sequence, 700, 50);
+    check(&sequence);
+}
+
+#[test]
+fn a_borrower_reads_its_sources_cells_and_never_changes_them() {
+    let source = cache(2);
+    let draft = Cache::borrowing(&source, &[0, 1, 2]).expect("layers of the source");
+    // Transitively, and in another order.
+    let second = Cache::borrowing(&draft, &[2, 0]).expect("layers of the draft");
+    assert_eq!([draft.context(), second.context()], [CONTEXT; 2]);
+    assert!(matches!(
+        Cache::borrowing(&draft, &[3]),
+        Err(CacheError::NoSuchLayer { layer: 3, layers: 3 })
+    ));
+    let mut target = Sequence::new(&source);
+    grow(&mut target, 200, 100);
+    let mut drafted = target.borrowed_by(&draft).expect("a cache that borrows from it");
+    check(&drafted);
+    drafted.append(&[7; 30]).expect("room");
+    write(&drafted, 30);
+    let chained = drafted.borrowed_by(&second).expect("a cache that borrows from it");
+    assert_eq!(chained.ids(), drafted.ids());
+    let cell = |sequence: &Sequence, group: usize| sequence.cells(group, 210..211).next();
+    // Layer 0 of the second is layer 2 of the draft, in its third group.
+    assert_eq!(
+        [cell(&chained, 0), cell(&chained, 1)],
+        [cell(&drafted, 2), cell(&drafted, 0)]
+    );
+    assert_eq!(target.borrowed_by(&second).err(), Some(CacheError::OtherCache));
+    check(&target);
+    grow(&mut target, 400, 100);
+    check(&target);
+    check(&drafted);
+    // The draft cannot take a page that the target has.
+    while drafted.append(&[1; 50]).is_ok() {
+        write(&drafted, 50);
+    }
+    check(&target);
+    drop((target, drafted, chained));
+    assert!(source.free_pages().into_iter().all(|[free, all]| free == all));
+}

@@ -1,0 +1,330 @@
+//! Steps over several sequences: each has the bits that it has alone.
+
+#[allow(dead_code, reason = "this test draws no tokens from it")]
+#[path = "../../engine/src/check/sample.rs"]
+mod sample;
+
+use burn::tensor::Tensor;
+use hearth_formats::Architecture;
+use hearth_formats::adapter::LinearName;
+use hearth_kernels::attention::KvFormat;
+use hearth_kernels::{Quant, team};
+use hearth_llm::ops::MatmulPrecision;
+use hearth_llm::{
+    Cache, CacheError, CacheSize, LoadOptions, LoraPart, Model, Output, Rows, Sequence, Session, SessionError, Want,
+    greedy, step,
+};
+use sample::Sample;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const VOCAB: u32 = 331;
+const PRECISION: MatmulPrecision = MatmulPrecision::Int8Activations;
+/// Rows of a sequence in a step, in rotation; with 0 it pauses.
+const SIZES: [usize; 7] = [1, 33, 0, 2, 7, 64, 1];
+
+/// Exclusive use of the thread team, with as many threads as requested.
+fn team_alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    team::oversubscribe(8);
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn model(architecture: Architecture, formats: &'static [Quant]) -> Arc<Model> {
+    let sample = Sample {
+        architecture,
+        // Gemma's sixth layer has no window.
+        layers: if architecture == Architecture::Gemma3 { 6 } else { 2 },
+        width: 256,
+        ffn_width: 512,
+        heads: 4,
+        kv_heads: 2,
+        vocab: VOCAB as usize,
+        formats,
+    };
+    let gguf = sample.gguf().expect("a file");
+    let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
+    Arc::new(model.expect("it loads"))
+}
+
+fn llama() -> Arc<Model> {
+    model(Architecture::Llama, &[Quant::Q4_K, Quant::Q5_0, Quant::Q6_K])
+}
+
+/// The model with an adapter of this rank on every linear.
+fn adapted(model: &Model, rank: usize) -> Arc<Model> {
+    let noise = |count: usize, seed: usize| {
+        (0..count)
+            .map(|i| ((i * 37 + seed) % 101) as f32 / 500.0 - 0.1)
+            .collect()
+    };
+    let mut parts = Vec::new();
+    for linear in LinearName::ALL.iter().copied() {
+        let [outputs, inputs] = model.config().linear(linear);
+        parts.extend((0..2).map(|layer| LoraPart {
+            layer,
+            linear,
+            rank,
+            a: noise(rank * inputs, layer + rank),
+            b: noise(outputs * rank, layer + 2 * rank),
+            scale: 0.7,
+        }));
+    }
+    Arc::new(model.adapted(&parts).expect("they fit"))
+}
+
+/// Tokens of one sequence, and the model with its adapters.
+struct Part {
+    model: Arc<Model>,
+    ids: Vec<u32>,
+}
+
+/// Sequences of different lengths; neighbours have no adapter, one, the same, or another.
+fn parts(base: &Arc<Model>, count: usize) -> Vec<Part> {
+    let models = [base.clone(), adapted(base, 8), adapted(base, 5)];
+    let part = |number: usize| Part {
+        model: models[[0, 0, 1, 1, 2, 0, 1][number % 7]].clone(),
+        ids: (0..[300, 5, 131, 64, 1][number % 5])
+            .map(|i: u32| (i * i + 17 * number as u32) % VOCAB)
+            .collect(),
+    };
+    (0..count).map(part).collect()
+}
+
+fn bits(logits: &[f32]) -> impl Iterator<Item = u32> {
+    logits.iter().map(|logit| logit.to_bits())
+}
+
+/// The bits of the logits after every token of a sequence alone.
+fn alone(part: &Part, format: KvFormat) -> Vec<u32> {
+    let mut session = Session::with_cache(part.model.clone(), 512, format).expect("a session");
+    let chunks = part.ids.chunks(50);
+    chunks
+        .flat_map(|ids| bits(&session.extend(ids).expect("it runs")).collect::<Vec<_>>())
+        .collect()
+}
+
+fn cache(model: &Model, format: KvFormat, sequences: usize, context: usize) -> Arc<Cache> {
+    let size = CacheSize {
+        context,
+        sequences,
+        snapshots: 0,
+        step: context,
+    };
+    Cache::new(model.groups(), format, size)
+}
+
+fn go(_layer: usize) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn outputs(rows: &mut [Rows]) -> Vec<Output> {
+    match step(rows, PRECISION, &mut go).expect("it runs") {
+        ControlFlow::Continue(outputs) => outputs,
+        ControlFlow::Break(()) => panic!("nothing breaks"),
+    }
+}
+
+fn logits(output: &Output) -> &[f32] {
+    match output {
+        Output::Logits(logits) => logits,
+        _ => panic!("logits are wanted"),
+    }
+}
+
+/// The bits of all sequences, processed in common steps.
+fn together(parts: &[Part], format: KvFormat) -> Vec<Vec<u32>> {
+    let cache = cache(&parts[0].model, format, parts.len(), 300);
+    let mut sequences: Vec<Sequence> = parts.iter().map(|_| Sequence::new(&cache)).collect();
+    let mut found = vec![Vec::new(); parts.len()];
+    for number in 0.. {
+        let (mut rows, mut indices) = (Vec::new(), Vec::new());
+        for (at, (part, sequence)) in parts.iter().zip(&mut sequences).enumerate() {
+            let first = sequence.len();
+            let size = SIZES[(number + 3 * at) % SIZES.len()].min(part.ids.len() - first);
+            if size > 0 {
+                rows.push(Rows {
+                    sequence,
+                    model: &part.model,
+                    ids: &part.ids[first..first + size],
+                    embeddings: None,
+                    want: Want::Logits,
+                    wanted: 0..size,
+                });
+                indices.push(at);
+            }
+        }
+        if !rows.is_empty() {
+            for (at, output) in indices.into_iter().zip(outputs(&mut rows)) {
+                found[at].extend(bits(logits(&output)));
+            }
+        }
+        if parts
+            .iter()
+            .zip(&sequences)
+            .all(|(part, sequence)| part.ids == sequence.ids())
+        {
+            break;
+        }
+    }
+    found
+}
+
+#[test]
+fn sequences_of_a_batch_have_the_bits_they_have_alone() {
+    let _alone = team_alone();
+    let gemma = model(Architecture::Gemma3, &[Quant::Q8_0, Quant::F16]);
+    for (base, format) in [
+        (llama(), KvFormat::F16),
+        (llama(), KvFormat::Q8_0),
+        (gemma.clone(), KvFormat::Q8_0),
+        (gemma, KvFormat::F16),
+    ] {
+        team::set_threads(1);
+        let parts = parts(&base, 16);
+        let expected: Vec<Vec<u32>> = parts.iter().map(|part| alone(part, format)).collect();
+        for (count, threads) in [(1, 2), (3, 1), (3, 3), (16, 1), (16, 2), (16, 8)] {
+            team::set_threads(threads);
+            let found = together(&parts[..count], format);
+            for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                let architecture = &base.config().architecture;
+                assert!(
+                    found == expected,
+                    "sequence {number} of {count}, {architecture}, {format:?}, {threads} threads"
+                );
+            }
+        }
+    }
+}
+
+/// A tree of drafts: forks whose tokens differ from some position on.
+#[test]
+fn forks_in_one_batch_have_the_bits_they_have_alone() {
+    let _alone = team_alone();
+    let model = llama();
+    let prompt: Vec<u32> = (0..150).map(|i| i * 7 % VOCAB).collect();
+    let branches: Vec<Vec<u32>> = [&[1, 2, 3][..], &[1, 2, 4], &[5], &[1, 9, 9, 9]]
+        .map(<[u32]>::to_vec)
+        .into();
+    let cache = cache(&model, KvFormat::F16, 2, 300);
+    let mut trunk = Sequence::new(&cache);
+    let _ = outputs(&mut [Rows::last(&mut trunk, &model, &prompt, Want::Nothing)]);
+    let mut forks = vec![trunk.clone(); branches.len()];
+    let mut rows: Vec<Rows> = forks
+        .iter_mut()
+        .zip(&branches)
+        .map(|(fork, ids)| Rows {
+            wanted: 0..ids.len(),
+            ..Rows::last(fork, &model, ids, Want::Logits)
+        })
+        .collect();
+    let found = outputs(&mut rows);
+    for (ids, found) in branches.iter().zip(&found) {
+        let mut session = Session::new(model.clone(), 300).expect("a session");
+        session.extend(&prompt).expect("it runs");
+        let expected = session.extend(ids).expect("it runs");
+        assert!(bits(logits(found)).eq(bits(&expected)), "{ids:?}");
+    }
+    assert_eq!(trunk.ids(), prompt);
+}
+
+#[test]
+fn each_row_gets_what_it_wants() {
+    let _alone = team_alone();
+    let model = llama();
+    let ids: Vec<u32> = (0..20).map(|i| i * 13 % VOCAB).collect();
+    let cache = cache(&model, KvFormat::F16, 6, 64);
+    let mut sequences = vec![Sequence::new(&cache); 6];
+    let [all, nothing, argmax, hidden, last, embedded] = sequences.get_disjoint_mut([0, 1, 2, 3, 4, 5]).expect("six");
+    let rows = |sequence, want, wanted| Rows {
+        sequence,
+        model: &model,
+        ids: &ids,
+        embeddings: None,
+        want,
+        wanted,
+    };
+    let embeddings = model.decoder().embed(ids.clone().into());
+    let found = outputs(&mut [
+        rows(all, Want::Logits, 0..20),
+        rows(nothing, Want::Nothing, 0..20),
+        rows(argmax, Want::Argmax, 3..20),
+        rows(hidden, Want::Hidden, 5..9),
+        Rows::last(last, &model, &ids, Want::Logits),
+        Rows {
+            embeddings: Some(embeddings),
+            ..rows(embedded, Want::Logits, 18..20)
+        },
+    ]);
+    let all: Vec<&[f32]> = logits(&found[0]).chunks_exact(VOCAB as usize).collect();
+    assert_eq!(all.len(), 20);
+    assert!(matches!(found[1], Output::Nothing));
+    let Output::Argmax(chosen) = &found[2] else {
+        panic!("the argmax is wanted")
+    };
+    assert!(chosen.iter().copied().eq(all[3..].iter().map(|logits| greedy(logits))));
+    let Output::Hidden(hidden) = &found[3] else {
+        panic!("hidden states are wanted")
+    };
+    assert_eq!(hidden.dims(), [4, 256]);
+    let of_hidden: Vec<f32> = model
+        .decoder()
+        .logits(hidden.as_ref().clone(), PRECISION)
+        .into_data()
+        .try_into_vec()
+        .expect("f32");
+    assert!(bits(&of_hidden).eq(bits(&all[5..9].concat())));
+    assert!(bits(logits(&found[4])).eq(bits(all[19])));
+    assert!(bits(logits(&found[5])).eq(bits(&all[18..].concat())));
+}
+
+#[test]
+fn a_failed_or_cancelled_step_leaves_all_sequences_as_they_were() {
+    let _alone = team_alone();
+    let (base, other) = (llama(), llama());
+    let cache = cache(&base, KvFormat::F16, 2, 64);
+    let [mut one, mut two] = [Sequence::new(&cache), Sequence::new(&cache)];
+    let _ = outputs(&mut [
+        Rows::last(&mut one, &base, &[1, 2, 3], Want::Nothing),
+        Rows::last(&mut two, &base, &[4; 60], Want::Nothing),
+    ]);
+    let mut refused = |model: &Model, ids: &[u32], embeddings: Option<Tensor<2>>| {
+        let mut rows = [
+            Rows::last(&mut one, &base, &[5, 6], Want::Logits),
+            Rows {
+                embeddings,
+                ..Rows::last(&mut two, model, ids, Want::Logits)
+            },
+        ];
+        let error = step(&mut rows, PRECISION, &mut go).expect_err("it is refused");
+        assert_eq!((one.ids(), two.ids()), (&[1, 2, 3][..], &[4; 60][..]));
+        error
+    };
+    let expected = SessionError::NoSuchToken {
+        id: VOCAB,
+        vocab: VOCAB as usize,
+    };
+    assert_eq!(refused(&base, &[1, VOCAB], None), expected);
+    let expected = CacheError::Full { tokens: 65, cells: 64 };
+    assert_eq!(refused(&base, &[1; 5], None), SessionError::Cache(expected));
+    assert_eq!(refused(&base, &[], None), SessionError::Empty);
+    assert_eq!(refused(&other, &[1], None), SessionError::OtherModel);
+    let expected = SessionError::Embeddings {
+        found: [1, 256],
+        expected: [2, 256],
+    };
+    let embeddings = base.decoder().embed([1].into());
+    assert_eq!(refused(&base, &[1, 2], Some(embeddings)), expected);
+    assert_eq!(step(&mut [], PRECISION, &mut go).err(), Some(SessionError::Empty));
+
+    let mut rows = [
+        Rows::last(&mut one, &base, &[5, 6], Want::Logits),
+        Rows::last(&mut two, &base, &[7], Want::Logits),
+    ];
+    let stop = &mut |layer: usize| match layer {
+        0 => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    };
+    assert!(step(&mut rows, PRECISION, stop).expect("no error").is_break());
+    assert_eq!((one.ids(), two.ids()), (&[1, 2, 3][..], &[4; 60][..]));
+}

@@ -1,0 +1,160 @@
+//! Sessions of a model with sliding windows, whose cache is smaller than the context.
+
+use hearth_formats::gguf::Gguf;
+use hearth_kernels::attention::KvFormat;
+use hearth_llm::{CacheSize, LoadOptions, Model, SavedCells, Session};
+use std::io::Cursor;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+const CONTEXT: usize = 2048;
+const LONG: usize = 1500;
+
+/// Five layers that see 8 tokens back, and one that sees all.
+fn model() -> Arc<Model> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/gemma3.gguf");
+    let gguf = Gguf::open(file).expect("the fixture opens");
+    let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
+    Arc::new(model.expect("it loads"))
+}
+
+fn session(model: &Arc<Model>) -> Session {
+    Session::new(model.clone(), CONTEXT).expect("a session")
+}
+
+/// `count` tokens, of which those from `same` on depend on `kind`.
+fn ids(count: usize, same: usize, kind: usize) -> Vec<u32> {
+    let id = |i: usize| (i * i * 5 + if i < same { 0 } else { kind }) % 300;
+    (0..count).map(|i| id(i) as u32).collect()
+}
+
+/// Prefills and returns the tokens that were cached.
+fn prefill(session: &mut Session, ids: &[u32]) -> usize {
+    let reusable = session.reusable(ids);
+    let done = session
+        .prefill(ids, &mut |_, _| ControlFlow::Continue(()))
+        .expect("it runs");
+    assert_eq!(done.cached, reusable);
+    done.cached
+}
+
+fn fresh_logits(model: &Arc<Model>, ids: &[u32]) -> Vec<f32> {
+    let mut session = session(model);
+    prefill(&mut session, ids);
+    session.logits().to_vec()
+}
+
+#[test]
+fn windowed_layers_hold_their_window_and_a_step_only() {
+    let model = model();
+    let [local, full] = model.groups() else {
+        panic!("two groups")
+    };
+    assert_eq!((local.window, full.window), (Some(8), None));
+    let size = CacheSize::chat(CONTEXT, model.groups());
+    // Window, slack and step, and two snapshots, each a page more for their alignment; the context
+    // and two copies of its last page.
+    assert_eq!((local.pages(&size), full.pages(&size)), (5 + 1 + 2 * 2, 16 + 2));
+    let mut session = session(&model);
+    prefill(&mut session, &ids(LONG, 0, 0));
+    let of = |group: &hearth_llm::LayerGroup| group.layers.len() * group.cpu_bytes(KvFormat::F16, &size);
+    assert_eq!(session.cache_bytes(), of(local) + of(full));
+    // A context that the windows do not shorten has no snapshots.
+    let short = CacheSize::chat(1024, model.groups());
+    assert_eq!((local.pages(&short), full.pages(&short), short.snapshots), (8, 8, 0));
+}
+
+#[test]
+fn a_smaller_cache_gives_the_same_bits() {
+    let model = model();
+    let ids = ids(1000, 0, 0);
+    let mut whole = Session::new(model.clone(), 1024).expect("a session");
+    let mut windowed = session(&model);
+    for chunk in [&ids[..500], &ids[500..990], &ids[990..991], &ids[991..]] {
+        let [expected, found] = [&mut whole, &mut windowed].map(|session| session.extend(chunk).expect("it runs"));
+        assert!(found == expected);
+    }
+}
+
+#[test]
+fn a_chat_returns_behind_its_windows_by_snapshots() {
+    let model = model();
+    let mut session = session(&model);
+    let first = ids(LONG, 0, 0);
+    assert_eq!(prefill(&mut session, &first), 0);
+    (0..60).for_each(|token| session.push(token).expect("room"));
+
+    // Regenerate: the end of the prompt, less the token whose logits are needed.
+    assert_eq!(prefill(&mut session, &first), LONG - 1);
+    assert!(session.logits() == fresh_logits(&model, &first));
+    (0..60).for_each(|token| session.push(token).expect("room"));
+
+    // The next turn, and another in its place.
+    let answered = session.tokens().to_vec();
+    let turn = |kind: u32| [&answered[..], &vec![kind; 90]].concat();
+    assert_eq!(prefill(&mut session, &turn(7)), LONG + 60);
+    assert_eq!(prefill(&mut session, &turn(8)), LONG + 60);
+    assert!(session.logits() == fresh_logits(&model, &turn(8)));
+
+    // Before all snapshots nothing is left, and everything is right.
+    let edited = ids(LONG, 200, 3);
+    assert_eq!(prefill(&mut session, &edited), 0);
+    assert!(session.logits() == fresh_logits(&model, &edited));
+    assert_eq!(
+        prefill(&mut session, &edited[..LONG - 10]),
+        LONG - 11,
+        "within the last tile"
+    );
+}
+
+#[test]
+fn a_windowed_session_is_saved_and_restored() {
+    const KEY: [u8; 32] = [3; 32];
+    let model = model();
+    let all = ids(LONG + 300, 0, 0);
+    let mut first = session(&model);
+    let (mut saved, mut bytes) = (SavedCells::default(), Vec::new());
+    for end in [700, LONG, LONG + 90] {
+        prefill(&mut first, &all[..end]);
+        saved.cut(first.savable());
+        let expected = bytes.len() as u64 + first.bytes_to_save(&saved);
+        first.save(&KEY, &mut saved, &mut bytes).expect("it is saved");
+        assert_eq!((bytes.len() as u64, saved.bytes()), (expected, expected));
+    }
+    let end = (LONG + 90) / 16 * 16;
+    assert_eq!(saved.tokens(), &all[..end]);
+
+    let mut second = session(&model);
+    let found = second
+        .saved(&KEY, &mut Cursor::new(&bytes))
+        .expect("its header is valid");
+    assert_eq!(found.tokens(), saved.tokens());
+    // The ends of the three saves, and segments whose windows were saved with them.
+    assert_eq!(second.restorable(&found, usize::MAX), end);
+    assert_eq!(second.restorable(&found, end - 1), LONG / 16 * 16);
+    assert_eq!(second.restorable(&found, 700), 700 / 16 * 16);
+    assert_eq!(second.restorable(&found, 100), 0, "its windows were left");
+    for (limit, count) in [(usize::MAX, end), (LONG / 16 * 16, LONG / 16 * 16)] {
+        second.restore(&KEY, &mut &*bytes, limit).expect("its header is valid");
+        assert_eq!(second.tokens(), &all[..count]);
+        assert_eq!(prefill(&mut second, &all), count);
+        assert!(second.logits() == fresh_logits(&model, &all));
+    }
+    // Tokens behind which the windows are missing are not restored.
+    let read = second.restore(&KEY, &mut &*bytes, 100).expect("its header is valid");
+    assert!(second.tokens().is_empty() && !read.tokens().is_empty());
+    // A corrupt tail: what is before it may not be restorable, but is valid.
+    let mut corrupt = bytes.clone();
+    *corrupt.last_mut().expect("bytes") ^= 1;
+    let read = second
+        .restore(&KEY, &mut &*corrupt, usize::MAX)
+        .expect("its header is valid");
+    assert!(read.tokens().len() < end && all.starts_with(read.tokens()));
+    assert!([0, read.tokens().len()].contains(&second.tokens().len()));
+    prefill(&mut second, &all);
+    assert!(second.logits() == fresh_logits(&model, &all));
+    // A cache that releases nothing has other snapshots.
+    let mut short = Session::new(model.clone(), 1024).expect("a session");
+    assert!(short.restore(&KEY, &mut &*bytes, usize::MAX).is_err());
+}
