@@ -7,7 +7,7 @@ use crate::error::SessionError;
 use crate::model::Model;
 use crate::ops::{MatmulPrecision, argmax, logit_rows};
 use crate::placement::Place;
-use crate::sampling::greedy;
+use crate::sample::greedy;
 use burn::tensor::Tensor;
 use hearth_kernels::team;
 use std::ops::{ControlFlow, Range};

@@ -29,7 +29,7 @@ mod packed;
 #[cfg(feature = "gpu")]
 mod per_device;
 mod placement;
-mod sampling;
+mod sample;
 mod session;
 mod stop;
 pub mod threads;
@@ -49,6 +49,6 @@ pub use kv_snapshot::{SavedCells, SnapshotError, SnapshotKey};
 pub use layer::Layer;
 pub use model::{LoadOptions, Model};
 pub use placement::{Place, Placement, Share};
-pub use sampling::{Sampler, SamplingError, SamplingParams, greedy};
+pub use sample::{Distribution, Sampler, SamplingError, SamplingParams, greedy};
 pub use session::{Prefilled, Session};
 pub use stop::{Passed, StopTexts};

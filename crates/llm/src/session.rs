@@ -7,7 +7,7 @@ use crate::error::SessionError;
 use crate::model::Model;
 use crate::ops::MatmulPrecision;
 use crate::placement::Place;
-use crate::sampling::greedy;
+use crate::sample::greedy;
 use hearth_kernels::attention::KvFormat;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;

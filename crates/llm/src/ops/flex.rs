@@ -12,7 +12,7 @@ use super::{
     Norm, Ops, OpsBackward, OptionalNorm,
 };
 use crate::batch::{Batch, LayerKeys};
-use crate::sampling::greedy;
+use crate::sample::greedy;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::TensorData;

@@ -1,0 +1,22 @@
+//! Temperature.
+
+use super::candidates::Candidates;
+use super::filter::Filter;
+use super::params::SamplingParams;
+
+/// Divides the logits: above 1 the distribution is flatter, below 1 more peaked, and at 0 the first
+/// of the most likely tokens is certain.
+#[derive(Debug)]
+pub(super) struct Temperature(f32);
+
+impl Temperature {
+    pub fn of(params: &SamplingParams) -> Option<Box<dyn Filter>> {
+        Some(Box::new(Self(params.temperature)))
+    }
+}
+
+impl Filter for Temperature {
+    fn apply(&self, _logits: &[f32], candidates: &mut Candidates) {
+        candidates.temperature = self.0;
+    }
+}

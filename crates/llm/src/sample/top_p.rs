@@ -1,0 +1,71 @@
+//! Top-p, or nucleus sampling: <https://arxiv.org/abs/1904.09751>.
+
+use super::candidates::{Candidate, Candidates};
+use super::filter::Filter;
+use super::params::SamplingParams;
+
+/// Keeps the most likely candidates whose probabilities sum to p, at least one, in order.
+#[derive(Debug)]
+pub(super) struct TopP(f32);
+
+impl TopP {
+    pub fn of(params: &SamplingParams) -> Option<Box<dyn Filter>> {
+        (params.top_p < 1.0).then(|| Box::new(Self(params.top_p)) as Box<dyn Filter>)
+    }
+}
+
+impl Filter for TopP {
+    fn apply(&self, logits: &[f32], candidates: &mut Candidates) {
+        keep_top_p(candidates.list(logits), self.0);
+    }
+}
+
+fn keep_top_p(candidates: &mut Vec<Candidate>, p: f32) {
+    let Some(peak) = candidates.iter().map(|c| c.logit).reduce(f32::max) else {
+        return;
+    };
+    let weight = |c: &Candidate| f64::from(c.logit - peak).exp();
+    let enough = candidates.iter().map(weight).sum::<f64>() * f64::from(p);
+    // Usually few are needed: sorts a growing prefix instead of the whole vocabulary.
+    let mut sorted = 64;
+    loop {
+        if sorted < candidates.len() {
+            candidates.select_nth_unstable_by(sorted, Candidate::order);
+        }
+        sorted = sorted.min(candidates.len());
+        candidates[..sorted].sort_unstable_by(Candidate::order);
+        let mut reached = 0.0;
+        let cut = candidates[..sorted].iter().position(|c| {
+            reached += weight(c);
+            reached >= enough
+        });
+        match cut {
+            Some(last) => return candidates.truncate(last + 1),
+            None if sorted == candidates.len() => return,
+            None => sorted *= 8,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::tests::{logits, ranked};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn top_p_is_the_shortest_prefix_that_reaches_it(logits in logits(), p in 0.0_f32..1.0) {
+            let mut kept = ranked(&logits);
+            let all = kept.clone();
+            kept.reverse();
+            keep_top_p(&mut kept, p);
+            let mass = |some: &[Candidate]| some.iter().map(|c| f64::from(c.logit - 10.0).exp()).sum::<f64>();
+            prop_assert_eq!(&kept[..], &all[..kept.len()]);
+            prop_assert!(mass(&kept) >= mass(&all) * f64::from(p) * (1.0 - 1e-9));
+            if kept.len() > 1 {
+                prop_assert!(mass(&kept[..kept.len() - 1]) < mass(&all) * f64::from(p) * (1.0 + 1e-9));
+            }
+        }
+    }
+}

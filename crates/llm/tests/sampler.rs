@@ -1,0 +1,105 @@
+//! The tokens that the sampler draws, held to those of its first version: a change of a filter, of
+//! their order or of the draws shows here.
+
+use hearth_llm::{Sampler, SamplingError, SamplingParams};
+
+/// Numbers in 0..1 that depend on nothing but the seed (an LCG of Knuth's MMIX).
+fn numbers(seed: u64) -> impl Iterator<Item = f32> {
+    let mut state = seed;
+    std::iter::from_fn(move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        Some((state >> 40) as f32 / (1_u64 << 24) as f32)
+    })
+}
+
+/// Logits with ties; every `odd`-th is NaN, infinite or minus infinity.
+fn logits(vocab: usize, odd: usize) -> Vec<f32> {
+    let unusual = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    let logit = |(i, x): (usize, f32)| match i % odd {
+        0 => unusual[i / odd % 3],
+        _ => (x * 400.0).floor() / 16.0 - 5.0,
+    };
+    numbers(vocab as u64).take(vocab).enumerate().map(logit).collect()
+}
+
+fn params() -> Vec<SamplingParams> {
+    let plain = SamplingParams {
+        temperature: 0.8,
+        ..SamplingParams::greedy()
+    };
+    let changes: [fn(&mut SamplingParams); 12] = [
+        |_| (),
+        |s| s.top_k = 40,
+        |s| s.top_k = 1,
+        |s| s.top_p = 0.9,
+        |s| s.top_p = 0.0,
+        |s| s.min_p = 0.05,
+        |s| (s.top_k, s.top_p, s.min_p) = (40, 0.95, 0.05),
+        |s| (s.top_k, s.top_p, s.min_p, s.temperature) = (300, 0.99, 0.01, 2.5),
+        |s| (s.repetition_penalty, s.repeat_last_n) = (1.3, 64),
+        |s| (s.frequency_penalty, s.presence_penalty, s.repeat_last_n, s.top_k) = (0.7, 0.4, 20, 50),
+        |s| (s.temperature, s.presence_penalty, s.repeat_last_n) = (0.0, 3.0, 5),
+        |s| (s.temperature, s.top_k, s.min_p) = (0.0, 3, 0.5),
+    ];
+    let changed = |change: &fn(&mut SamplingParams)| {
+        let mut params = plain.clone();
+        change(&mut params);
+        params
+    };
+    changes.iter().map(changed).collect()
+}
+
+/// An FNV-1a hash of what is drawn for two seeds, each token accepted.
+fn drawn(params: &SamplingParams, logits: &[f32]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for seed in [7, 1 << 40] {
+        let mut sampler = Sampler::new(SamplingParams { seed, ..params.clone() }).expect("valid parameters");
+        for _ in 0..60 {
+            let token = match sampler.sample(logits) {
+                Ok(token) => token,
+                Err(SamplingError::NoLogits) => u32::MAX,
+                Err(error) => panic!("{error}"),
+            };
+            sampler.accept(token);
+            for byte in token.to_le_bytes() {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+    }
+    hash
+}
+
+/// The hash of each set of parameters, for each of the logits. Made by the sampler of commit
+/// 90e1749, one file without filters; `HEARTH_UPDATE_SAMPLER=1` prints those of today.
+#[rustfmt::skip]
+const EXPECTED: [[u64; 4]; 12] = [
+    [0x201d_e281_d536_4148, 0x4ee0_6c41_f4eb_3115, 0xe203_71b3_744b_4e71, 0x9add_87f2_c07c_0ac5],
+    [0xe2f2_bd56_4a2d_6fee, 0x4ee0_6c41_f4eb_3115, 0x0fa9_a053_c833_39c5, 0x9add_87f2_c07c_0ac5],
+    [0x62be_04cd_573d_bc25, 0xa1fc_053d_9a73_fc25, 0xaf7a_72ab_a206_4325, 0x9add_87f2_c07c_0ac5],
+    [0xc0b9_5133_b3d8_dc1b, 0x86ed_14ec_2078_57df, 0x159a_cd3c_5008_8110, 0x9add_87f2_c07c_0ac5],
+    [0x62be_04cd_573d_bc25, 0xa1fc_053d_9a73_fc25, 0xaf7a_72ab_a206_4325, 0x9add_87f2_c07c_0ac5],
+    [0xcd3d_e8e7_7b8d_77f9, 0x86ed_14ec_2078_57df, 0x5016_ccee_023d_58c6, 0x9add_87f2_c07c_0ac5],
+    [0x1bda_7c5c_c361_4be7, 0x86ed_14ec_2078_57df, 0xb902_b40e_d9e0_05cd, 0x9add_87f2_c07c_0ac5],
+    [0xf180_7475_4b38_aaf5, 0x97a4_67eb_a945_57d5, 0x24d6_3307_5951_82e4, 0x9add_87f2_c07c_0ac5],
+    [0x5439_5a61_699f_3606, 0x7e21_d8fc_2414_ddbe, 0xd48b_8372_8d03_cd5f, 0x9add_87f2_c07c_0ac5],
+    [0xb50c_85b4_3b4e_6ec1, 0xaee4_83b2_95bf_55d8, 0x06b7_ca87_62b8_972a, 0x9add_87f2_c07c_0ac5],
+    [0xdd39_c940_3a58_8d5d, 0x4b04_5a93_06e9_7365, 0xe588_f7e5_2c27_ed85, 0x9add_87f2_c07c_0ac5],
+    [0x62be_04cd_573d_bc25, 0xa1fc_053d_9a73_fc25, 0xaf7a_72ab_a206_4325, 0x9add_87f2_c07c_0ac5],
+];
+
+#[test]
+fn the_sampler_draws_what_it_always_drew() {
+    let all = [logits(300, 7), logits(32, 1000), logits(49_152, 101), logits(50, 1)];
+    let found: Vec<[u64; 4]> = params()
+        .iter()
+        .map(|params| all.each_ref().map(|logits| drawn(params, logits)))
+        .collect();
+    if std::env::var_os("HEARTH_UPDATE_SAMPLER").is_some() {
+        println!("{found:#018x?}");
+    }
+    for ((found, expected), params) in found.iter().zip(EXPECTED).zip(params()) {
+        assert_eq!(*found, expected, "{params:?}");
+    }
+}
