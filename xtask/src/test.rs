@@ -56,7 +56,7 @@ pub fn test() -> Outcome {
 }
 
 /// The tests of `llm` that run complete layers on the CPU.
-const LAYERS: [&str; 4] = ["layer", "logits", "packed", "kv_snapshot"];
+const LAYERS: [&str; 6] = ["layer", "logits", "packed", "kv_snapshot", "windows", "batch"];
 
 /// The tests of `kernels` with debug assertions and overflow checks. Uninitialised scratch memory
 /// is then NaN (`kernels/src/scratch.rs`).

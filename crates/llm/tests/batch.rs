@@ -1,19 +1,20 @@
 //! Steps over several sequences: each has the bits that it has alone.
 
+#[path = "shared/lora.rs"]
+mod lora;
 #[allow(dead_code, reason = "this test draws no tokens from it")]
 #[path = "../../engine/src/check/sample.rs"]
 mod sample;
 
 use burn::tensor::Tensor;
 use hearth_formats::Architecture;
-use hearth_formats::adapter::LinearName;
 use hearth_kernels::attention::KvFormat;
 use hearth_kernels::{Quant, team};
 use hearth_llm::ops::MatmulPrecision;
 use hearth_llm::{
-    Cache, CacheError, CacheSize, LoadOptions, LoraPart, Model, Output, Rows, Sequence, Session, SessionError, Want,
-    greedy, step,
+    Cache, CacheError, CacheSize, LoadOptions, Model, Output, Rows, Sequence, Session, SessionError, Want, greedy, step,
 };
+use lora::lora;
 use sample::Sample;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,24 +54,7 @@ fn llama() -> Arc<Model> {
 
 /// The model with an adapter of this rank on every linear.
 fn adapted(model: &Model, rank: usize) -> Arc<Model> {
-    let noise = |count: usize, seed: usize| {
-        (0..count)
-            .map(|i| ((i * 37 + seed) % 101) as f32 / 500.0 - 0.1)
-            .collect()
-    };
-    let mut parts = Vec::new();
-    for linear in LinearName::ALL.iter().copied() {
-        let [outputs, inputs] = model.config().linear(linear);
-        parts.extend((0..2).map(|layer| LoraPart {
-            layer,
-            linear,
-            rank,
-            a: noise(rank * inputs, layer + rank),
-            b: noise(outputs * rank, layer + 2 * rank),
-            scale: 0.7,
-        }));
-    }
-    Arc::new(model.adapted(&parts).expect("they fit"))
+    Arc::new(model.adapted(&lora(model, rank, 0.7)).expect("they fit"))
 }
 
 /// Tokens of one sequence, and the model with its adapters.

@@ -2,15 +2,17 @@
 //!
 //! `crates/kernels/tests/batch_invariance.rs` tests the same of every kernel.
 
+#[path = "shared/lora.rs"]
+mod lora;
 #[allow(dead_code, reason = "this test draws no tokens from it")]
 #[path = "../../engine/src/check/sample.rs"]
 mod sample;
 
 use hearth_formats::Architecture;
-use hearth_formats::adapter::LinearName;
 use hearth_kernels::attention::KvFormat;
 use hearth_kernels::{Isa, Quant, team};
-use hearth_llm::{LoadOptions, LoraPart, Model, Session};
+use hearth_llm::{LoadOptions, Model, Session};
+use lora::lora;
 use sample::Sample;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -57,25 +59,7 @@ fn model(format: Quant, group: usize) -> Arc<Model> {
 
 /// The model with two adapters of different ranks on every linear.
 fn adapted(model: &Model) -> Arc<Model> {
-    let noise = |count: usize, seed: usize| {
-        (0..count)
-            .map(|i| ((i * 37 + seed) % 101) as f32 / 500.0 - 0.1)
-            .collect()
-    };
-    let mut parts = Vec::new();
-    for linear in LinearName::ALL.iter().copied() {
-        let [outputs, inputs] = model.config().linear(linear);
-        parts.extend([(8, 1.0), (5, 0.5)].into_iter().flat_map(|(rank, scale)| {
-            (0..2).map(move |layer| LoraPart {
-                layer,
-                linear,
-                rank,
-                a: noise(rank * inputs, layer + rank),
-                b: noise(outputs * rank, layer + 2 * rank),
-                scale,
-            })
-        }));
-    }
+    let parts = [lora(model, 8, 1.0), lora(model, 5, 0.5)].concat();
     Arc::new(model.adapted(&parts).expect("they fit"))
 }
 

@@ -6,7 +6,10 @@
 #![cfg(any(feature = "wgpu", feature = "cuda"))]
 
 mod fixture;
+#[path = "../shared/lora.rs"]
+mod lora;
 mod offload;
+mod sequences;
 mod table;
 
 use burn::backend::Cube;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Tolerance relative to the maximum logit: an f16 cache amplifies a last bit of f32.
-const ERROR: f32 = 2e-3;
+pub const ERROR: f32 = 2e-3;
 
 /// The tiny models of all architectures.
 fn models() -> Vec<String> {
@@ -29,11 +29,11 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models")
 }
 
-fn path(name: &str) -> PathBuf {
+pub fn path(name: &str) -> PathBuf {
     folder().join(name).with_extension("gguf")
 }
 
-fn load(gguf: &Gguf, placement: Option<Placement>) -> Arc<Model> {
+pub fn load(gguf: &Gguf, placement: Option<Placement>) -> Arc<Model> {
     let options = LoadOptions {
         placement,
         ..LoadOptions::default()

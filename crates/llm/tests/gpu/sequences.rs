@@ -1,0 +1,140 @@
+//! Steps over several sequences on a GPU: each has, to tolerance, the logits that it has alone on the
+//! CPU.
+
+use crate::fixture::relative_error;
+use crate::gpu;
+use crate::lora::lora;
+use crate::offload::{ERROR, load, path};
+use hearth_formats::gguf::Gguf;
+use hearth_kernels::attention::KvFormat;
+use hearth_llm::ops::MatmulPrecision;
+use hearth_llm::{Cache, CacheSize, Config, Model, Output, Placement, Rows, Sequence, Session, Want, step};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+const CONTEXT: usize = 400;
+const STEP: usize = 64;
+/// Rows of a sequence in a step, in rotation.
+const SIZES: [usize; 4] = [STEP, 1, 33, 2];
+
+/// The tiny model on the CPU and on a GPU, without an adapter and with one.
+fn models(name: &str) -> [[Arc<Model>; 2]; 2] {
+    let gguf = Gguf::open(path(name)).expect("the fixture opens");
+    let layers = Config::from_gguf(&gguf).expect("a model").layers();
+    [None, Some(Placement::offload(layers, layers, &[(0, 1)]))].map(|placement| {
+        let base = load(&gguf, placement);
+        let adapted = base.adapted(&lora(&base, 4, 0.5)).expect("it fits");
+        [base, Arc::new(adapted)]
+    })
+}
+
+fn ids(number: usize) -> Vec<u32> {
+    let length = [170, 5, 131, 64, 1][number % 5];
+    (0..length).map(|i: u32| (i * i + 17 * number as u32) % 300).collect()
+}
+
+/// The logits after the last row of a step.
+fn run(rows: &mut [Rows]) -> Vec<Vec<f32>> {
+    let ran = step(rows, MatmulPrecision::F32, &mut |_| ControlFlow::Continue(())).expect("it runs");
+    let ControlFlow::Continue(outputs) = ran else {
+        panic!("nothing breaks")
+    };
+    let logits = |output| match output {
+        Output::Logits(logits) => logits,
+        _ => panic!("logits are wanted"),
+    };
+    outputs.into_iter().map(logits).collect()
+}
+
+fn alone(model: &Arc<Model>, ids: &[u32], format: KvFormat) -> Vec<f32> {
+    let session = Session::with_cache(model.clone(), CONTEXT, format).expect("a session");
+    let logits = session
+        .with_precision(MatmulPrecision::F32)
+        .extend(ids)
+        .expect("it runs");
+    logits[logits.len() - model.config().vocab..].to_vec()
+}
+
+fn cache(model: &Model, format: KvFormat, sequences: usize) -> Arc<Cache> {
+    let size = CacheSize {
+        context: CONTEXT,
+        sequences,
+        snapshots: 0,
+        step: STEP,
+    };
+    Cache::new(model.groups(), format, size)
+}
+
+fn check(name: &str, format: KvFormat, count: usize) {
+    let [on_cpu, on_gpu] = models(name);
+    let cache = cache(&on_gpu[0], format, count);
+    // Gemma's windowed layers hold less than the context.
+    assert_eq!(cache.is_windowed(), name == "gemma3");
+    let all: Vec<Vec<u32>> = (0..count).map(ids).collect();
+    let mut sequences = vec![Sequence::new(&cache); count];
+    let mut last = vec![Vec::new(); count];
+    for number in 0.. {
+        let (mut rows, mut indices) = (Vec::new(), Vec::new());
+        for (at, (sequence, ids)) in sequences.iter_mut().zip(&all).enumerate() {
+            let rest = &ids[sequence.len()..];
+            let size = SIZES[(number + at) % SIZES.len()].min(rest.len());
+            if size > 0 {
+                indices.push(at);
+                rows.push(Rows::last(sequence, &on_gpu[at / 2 % 2], &rest[..size], Want::Logits));
+            }
+        }
+        if rows.is_empty() {
+            break;
+        }
+        for (at, logits) in indices.into_iter().zip(run(&mut rows)) {
+            last[at] = logits;
+        }
+    }
+    for (at, (logits, ids)) in last.iter().zip(&all).enumerate() {
+        let error = relative_error(logits, &alone(&on_cpu[at / 2 % 2], ids, format));
+        assert!(
+            error <= ERROR,
+            "{name}, {format:?}, sequence {at} of {count}: off by {error}"
+        );
+    }
+}
+
+#[test]
+fn sequences_of_a_batch_have_the_logits_they_have_alone() {
+    if gpu().is_none() {
+        return;
+    }
+    for (name, format, count) in [
+        ("llama", KvFormat::F16, 1),
+        ("llama", KvFormat::Q8_0, 3),
+        ("gemma3", KvFormat::F16, 3),
+        ("qwen3", KvFormat::F16, 16),
+        ("gemma3", KvFormat::Q8_0, 16),
+    ] {
+        check(name, format, count);
+    }
+}
+
+/// The page that forks share is copied on the GPU.
+#[test]
+fn forks_continue_in_pages_of_their_own() {
+    if gpu().is_none() {
+        return;
+    }
+    let [[on_cpu, _], [on_gpu, _]] = models("llama");
+    let cache = cache(&on_gpu, KvFormat::F16, 2);
+    let prompt = ids(0);
+    let mut trunk = Sequence::new(&cache);
+    run(&mut [Rows::last(&mut trunk, &on_gpu, &prompt, Want::Logits)]);
+    let mut forks = [trunk.clone(), trunk.clone(), trunk];
+    let branches: [&[u32]; 3] = [&[5, 6], &[9], &[1, 2, 3]];
+    let mut rows = Vec::new();
+    for (fork, ids) in forks.iter_mut().zip(branches) {
+        rows.push(Rows::last(fork, &on_gpu, ids, Want::Logits));
+    }
+    for (logits, ids) in run(&mut rows).iter().zip(branches) {
+        let expected = alone(&on_cpu, &[&prompt, ids].concat(), KvFormat::F16);
+        let error = relative_error(logits, &expected);
+        assert!(error <= ERROR, "{ids:?}: off by {error}");
+    }
+}
