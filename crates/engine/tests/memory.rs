@@ -11,6 +11,8 @@ use std::process::Command;
 
 /// Tolerance of the plan.
 const SHARE: f64 = 0.05;
+/// Bytes that no plan counts: the tokenizer, and what the allocator holds for each thread.
+const UNCOUNTED: f64 = 4e6;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -83,7 +85,7 @@ fn check(context: u32, kv: KvType, packed_in: Option<&Path>) {
         panic!("{said}{}", String::from_utf8_lossy(&output.stderr));
     };
     assert!(
-        (taken - planned).abs() < SHARE * planned,
+        (taken - planned).abs() < SHARE * planned + UNCOUNTED,
         "planned {planned} bytes, {taken} taken"
     );
 }
