@@ -168,11 +168,12 @@ impl PromptCache {
             .truncate(false)
             .open(path)?;
         *saved = session.saved(key, &mut &file).unwrap_or_default();
-        if saved.tokens().starts_with(session.savable()) {
+        let whole = session.savable().len();
+        if saved.tokens().starts_with(session.savable()) && session.restorable(saved, whole) == whole {
             used(path);
             return Ok(());
         }
-        saved.cut(session.savable());
+        session.cut(saved);
         let save = |saved: &mut SavedCells| {
             // Truncation frees space, too.
             file.set_len(saved.bytes())?;

@@ -64,6 +64,39 @@ fn a_batch_attends_to_itself() {
     }
 }
 
+/// Each token sees its sequence, or half a window on either side.
+#[test]
+fn a_batch_without_a_causal_mask_attends_both_ways() {
+    for shape in shapes() {
+        for lengths in [&[1][..], &[3, 1, 7], &[150, 20], &[300]] {
+            let starts = starts(lengths);
+            let tokens = starts.len();
+            let ends: Vec<u32> = (0..tokens)
+                .map(|token| {
+                    (token + 1..tokens)
+                        .find(|next| starts[*next] != starts[token])
+                        .unwrap_or(tokens) as u32
+                })
+                .collect();
+            let qkv = qkv(1, shape, tokens);
+            let mut out = vec![f32::NAN; tokens * shape.out_width()];
+            attend_batch_both_ways(&qkv, &shape, &starts, &ends, &mut out).unwrap();
+            let half = shape.window.map_or(tokens, |window| window / 2);
+            let sees = (0..tokens).map(|token| {
+                let end = (ends[token] as usize).min(token + half + 1);
+                (starts[token] as usize).max(token.saturating_sub(half))..end
+            });
+            let expected = reference::attend_to(&wide(&qkv), &shape, sees);
+            assert_near(&format!("{shape:?} {lengths:?}"), &out, &expected, 2e-6);
+            let mut wrong = ends.clone();
+            wrong[tokens - 1] = tokens as u32 + 1;
+            assert!(attend_batch_both_ways(&qkv, &shape, &starts, &wrong, &mut out).is_err());
+            wrong[tokens - 1] = tokens as u32 - 1;
+            assert!(attend_batch_both_ways(&qkv, &shape, &starts, &wrong, &mut out).is_err());
+        }
+    }
+}
+
 /// A sequence in a cache: the rows of Q, K and V of all its tokens, and the pages of its cells.
 struct Cached<'a> {
     qkv: &'a [f32],

@@ -20,9 +20,9 @@ pub struct Batch {
 /// The keys and values that the rows see.
 #[derive(Debug)]
 enum Keys {
-    /// Those of the batch itself: for training and references. For each row the first of its
-    /// sequence.
-    Batch { starts: Vec<u32> },
+    /// Those of the batch itself: for training, references and embeddings. For each row the first
+    /// of its sequence, and if it sees later rows the row after the last.
+    Batch { starts: Vec<u32>, ends: Option<Vec<u32>> },
     /// Those of sequences in a cache, which the rows continue.
     Cache { cache: Arc<Cache>, groups: Vec<GroupRows> },
 }
@@ -51,8 +51,10 @@ pub(crate) struct SequenceRows {
 
 /// The keys and values of one layer.
 pub(crate) enum LayerKeys<'a> {
-    /// For each row the first of its sequence.
+    /// For each row the first of its sequence; it sees no later row.
     Batch(&'a [u32]),
+    /// For each row the first of its sequence, and the row after the last.
+    BothWays(&'a [u32], &'a [u32]),
     /// The layer's cells, and those of the rows.
     Cache(&'a LayerCells, &'a GroupRows),
 }
@@ -68,10 +70,27 @@ impl Batch {
         }
         Self {
             positions,
-            keys: Keys::Batch { starts },
+            keys: Keys::Batch { starts, ends: None },
             #[cfg(feature = "gpu")]
             lists: PerDevice::default(),
         }
+    }
+
+    /// Sequences of these lengths, whose rows see all rows of their sequence, later ones too: a
+    /// bidirectional mask. With a sliding window a row sees half of it on either side. There is no
+    /// backward.
+    pub fn both_ways(lengths: &[usize]) -> Self {
+        let mut batch = Self::of_lengths(lengths);
+        let mut after = 0;
+        let mut all = Vec::new();
+        for &length in lengths {
+            after += length as u32;
+            all.extend(std::iter::repeat_n(after, length));
+        }
+        if let Keys::Batch { ends, .. } = &mut batch.keys {
+            *ends = Some(all);
+        }
+        batch
     }
 
     /// The last tokens of sequences of one cache, this many of each.
@@ -110,8 +129,16 @@ impl Batch {
     /// For each row the first of its sequence; empty for rows that continue cached sequences.
     pub fn starts(&self) -> &[u32] {
         match &self.keys {
-            Keys::Batch { starts } => starts,
+            Keys::Batch { starts, .. } => starts,
             Keys::Cache { .. } => &[],
+        }
+    }
+
+    /// For each row the row after the last of its sequence, if it sees later rows.
+    pub(crate) fn ends(&self) -> Option<&[u32]> {
+        match &self.keys {
+            Keys::Batch { ends, .. } => ends.as_deref(),
+            Keys::Cache { .. } => None,
         }
     }
 
@@ -152,7 +179,11 @@ impl Batch {
     /// The keys and values of a layer.
     pub(crate) fn keys(&self, layer: usize) -> Result<LayerKeys<'_>, CacheError> {
         Ok(match &self.keys {
-            Keys::Batch { starts } => LayerKeys::Batch(starts),
+            Keys::Batch { starts, ends: None } => LayerKeys::Batch(starts),
+            Keys::Batch {
+                starts,
+                ends: Some(ends),
+            } => LayerKeys::BothWays(starts, ends),
             Keys::Cache { cache, groups } => LayerKeys::Cache(cache.cells(layer)?, &groups[cache.group_of(layer)?]),
         })
     }

@@ -3,7 +3,7 @@
 use crate::batch::Batch;
 use crate::cache::Sequence;
 use crate::decoder::Decoder;
-use crate::error::SessionError;
+use crate::error::{CacheError, SessionError};
 use crate::model::Model;
 use crate::ops::{MatmulPrecision, argmax, logit_rows};
 use crate::placement::Place;
@@ -13,8 +13,8 @@ use hearth_kernels::team;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-/// Rows that continue one sequence: a chunk of a prompt, a decode row, or drafted tokens. (A tree of
-/// drafts is several sequences: forks.)
+/// Rows that continue one sequence: a chunk of a prompt, a decode row, or drafted tokens. (A tree
+/// of drafts is several sequences: forks.)
 pub struct Rows<'a> {
     /// The sequence, to which the tokens are appended.
     pub sequence: &'a mut Sequence,
@@ -23,7 +23,8 @@ pub struct Rows<'a> {
     pub model: &'a Model,
     /// The tokens, at least one.
     pub ids: &'a [u32],
-    /// Embeddings `[T, D]` of the tokens, in place of those of `ids`.
+    /// The residual stream `[T, D]` before the first layer, on any device, in place of the
+    /// embeddings of `ids`. The ids then only tell sequences apart.
     pub embeddings: Option<Tensor<2>>,
     /// What is wanted of the rows `wanted`.
     pub want: Want,
@@ -77,6 +78,9 @@ impl<'a> Rows<'a> {
         if !first.decoder().shares_weights(self.model.decoder()) {
             return Err(SessionError::OtherModel);
         }
+        if !self.sequence.cache().fits(self.model.groups()) {
+            return Err(CacheError::OtherModel.into());
+        }
         let config = self.model.config();
         if let Some(embeddings) = &self.embeddings {
             let (found, expected) = (embeddings.dims(), [self.ids.len(), config.width]);
@@ -95,8 +99,8 @@ impl<'a> Rows<'a> {
 /// If `on_layer` breaks, or with an error, all sequences have the tokens that they had before.
 ///
 /// # Errors
-/// If there are no rows or tokens, a token is not in the vocabulary, a sequence or the cache is full,
-/// the rows' models or caches do not belong together, or a GPU failed.
+/// If there are no rows or tokens, a token is not in the vocabulary, a sequence or the cache is
+/// full, the rows' models or caches do not belong together, or a GPU failed.
 pub fn step(
     rows: &mut [Rows],
     precision: MatmulPrecision,
@@ -164,9 +168,12 @@ fn embed(run: &[Rows]) -> Tensor<2> {
         let ids: Vec<u32> = run.iter().flat_map(|part| part.ids).copied().collect();
         return decoder.embed(ids.into());
     }
-    let of_part = |part: &Rows| match &part.embeddings {
-        Some(embeddings) => embeddings.clone(),
-        None => decoder.embed(part.ids.into()),
+    let of_part = |part: &Rows| {
+        let embedded = match &part.embeddings {
+            Some(embeddings) => embeddings.clone(),
+            None => decoder.embed(part.ids.into()),
+        };
+        embedded.to_device(decoder.device(0))
     };
     Tensor::cat(run.iter().map(of_part).collect(), 0)
 }
@@ -239,8 +246,8 @@ impl Head<'_> {
             .collect())
     }
 
-    /// Applies the output layer to all rows, and `read` to its logits. A GPU computes a few rows at a
-    /// time: those of a large vocabulary may exceed a buffer binding.
+    /// Applies the output layer to all rows, and `read` to its logits. A GPU computes a few rows at
+    /// a time: those of a large vocabulary may exceed a buffer binding.
     fn apply<T>(
         &self,
         hidden: Vec<Tensor<2>>,

@@ -92,8 +92,8 @@ impl Decoder {
         self.layers[layer].forward(on(x, &self.devices[layer]), layer, batch, precision)
     }
 
-    /// Runs one layer on a batch of consecutive parts, each the residual stream `[T, D]` of the rows
-    /// of one of `decoders`, which differ in adapters only.
+    /// Runs one layer on a batch of consecutive parts, each the residual stream `[T, D]` of the
+    /// rows of one of `decoders`, which differ in adapters only.
     pub fn run_parts(
         decoders: &[&Self],
         mut x: Vec<Tensor<2>>,

@@ -189,6 +189,12 @@ pub enum CacheError {
         /// The longest step.
         step: usize,
     },
+    /// A gradient of rows that see later ones.
+    #[error("Attention without a causal mask has no gradient")]
+    NotCausal,
+    /// A cache whose layers have other shapes or windows than the model's.
+    #[error("The KV cache was made for another model")]
+    OtherModel,
     /// A sequence of another cache.
     #[error("The sequences of a step have different KV caches")]
     OtherCache,

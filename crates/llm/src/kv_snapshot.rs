@@ -107,6 +107,11 @@ impl SavedCells {
             .map_or(0, |segment| segment.tokens)
     }
 
+    /// The first token from which on all have the cells of windowed layers.
+    fn windowed_from(&self) -> usize {
+        self.segments.last().map_or(0, |last| last.windowed_from)
+    }
+
     /// Truncates to the segments that are a prefix of `tokens`.
     pub fn cut(&mut self, tokens: &[u32]) {
         let same = self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
@@ -119,6 +124,25 @@ impl Session {
     /// The tokens that [`Session::save`] would save: whole tiles of cells, without the last few.
     pub fn savable(&self) -> &[u32] {
         &self.tokens()[..self.tokens().len() / KvLayer::TILE * KvLayer::TILE]
+    }
+
+    /// Truncates `saved` to the segments that [`Session::save`] can continue: a prefix of this
+    /// session, and with windowed layers none whose missing cells a restored session would need.
+    pub fn cut(&self, saved: &mut SavedCells) {
+        saved.cut(self.savable());
+        let Some(window) = self.sequence.cache().window() else {
+            return;
+        };
+        let (needed, written) = (
+            (self.savable().len() + 1).saturating_sub(window),
+            self.sequence.windowed_from(),
+        );
+        while saved.tokens.len() > written && saved.windowed_from() > needed {
+            saved.segments.pop();
+            saved
+                .tokens
+                .truncate(saved.segments.last().map_or(0, |last| last.tokens));
+        }
     }
 
     /// How many of the first `limit` tokens of `saved` can be restored.
@@ -182,8 +206,8 @@ impl Session {
         Ok(())
     }
 
-    /// The cells of every layer, and the tiles of these positions in each of their pages; `windowed`
-    /// includes layers that release positions.
+    /// The cells of every layer, and the tiles of these positions in each of their pages;
+    /// `windowed` includes layers that release positions.
     fn tiles(
         &self,
         positions: Range<usize>,
@@ -247,8 +271,10 @@ impl Session {
             };
             let part = Part { ids: &ids, windowed };
             let first = saved.tokens.len();
-            if self.sequence.append(&ids).is_err() {
-                break;
+            // No room says nothing about the file.
+            if let Err(error) = self.sequence.append(&ids) {
+                self.clear();
+                return Err(refused(error));
             }
             let sum = match self.read_cells(first..first + ids.len(), windowed, &mut from) {
                 Ok(()) => Some(from.sum()),
@@ -260,6 +286,7 @@ impl Session {
             saved.add(&part, self.segment_bytes(&part), sum.unwrap_or_default());
         }
         let count = saved.tokens.len();
+        self.sequence.forget_before(saved.windowed_from());
         if self.restorable(&saved, count) < count || !self.sequence.truncate(count) {
             self.clear();
         }

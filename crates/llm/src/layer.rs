@@ -78,8 +78,8 @@ impl Layer {
         })
     }
 
-    /// Runs the layer, number `index` of its decoder: residual stream `[T, D]` of the rows of a batch
-    /// to residual stream.
+    /// Runs the layer, number `index` of its decoder: residual stream `[T, D]` of the rows of a
+    /// batch to residual stream.
     pub fn forward(&self, x: Tensor<2>, index: usize, batch: &Arc<Batch>, precision: MatmulPrecision) -> Tensor<2> {
         let qkv = norm_linears(x.clone(), &self.attention_norm, &self.qkv, precision);
         let context = self.attend(qkv, index, batch);

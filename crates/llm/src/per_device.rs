@@ -17,7 +17,8 @@ pub(crate) struct RopeTable {
 pub(crate) struct BatchLists {
     /// The position of each row in its sequence.
     pub positions: Handle,
-    /// The index of its sequence's first; unused for rows that continue cached sequences.
+    /// The index of its sequence's first, and for rows that see later ones that after its last;
+    /// unused for rows that continue cached sequences.
     pub starts: Handle,
 }
 

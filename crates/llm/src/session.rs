@@ -247,6 +247,8 @@ impl Session {
         if self.snapshots.len() >= most {
             self.snapshots.remove(0);
         }
+        // A snapshot is planned with the pages of its window.
+        self.sequence.release_behind_windows();
         self.snapshots.push(self.sequence.clone());
     }
 
@@ -314,7 +316,11 @@ impl Session {
             return Err(SessionError::Empty);
         }
         self.check(ids, self.tokens().len() + ids.len())?;
-        self.logits_of(ids, 0..ids.len())
+        let mut logits = Vec::new();
+        for chunk in ids.chunks(Self::LARGEST_CHUNK) {
+            logits.extend(self.logits_of(chunk, 0..chunk.len())?);
+        }
+        Ok(logits)
     }
 
     /// Appends tokens and returns the logits of these rows.

@@ -5,8 +5,8 @@ use cubecl::prelude::*;
 use cubecl::server::Handle;
 use hearth_kernels::Quant;
 use hearth_kernels::attention::{Heads, KvFormat, PAGE};
-use hearth_kernels::gpu::{CachedRows, attend_batch, attend_cached, copy_page, kv_write};
-use hearth_kernels::reference::{attend, cached, noise, wide};
+use hearth_kernels::gpu::{CachedRows, attend_batch, attend_batch_both_ways, attend_cached, copy_page, kv_write};
+use hearth_kernels::reference::{attend, attend_to, cached, noise, wide};
 
 const fn heads(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) -> Heads {
     Heads {
@@ -54,6 +54,47 @@ fn a_batch_attends_as_the_reference() {
         let expected = attend(&wide(&qkv), &heads, &starts);
         assert_near(&format!("{tokens} tokens, {heads:?}"), &client, &found, &expected, 1e-5);
         assert!(attend_batch(&client, &there, &Heads { kv_heads: 0, ..heads }, &there.handle).is_err());
+    }
+}
+
+#[test]
+fn a_batch_without_a_causal_mask_attends_both_ways() {
+    let Some(client) = gpu() else { return };
+    let cases = [
+        (heads(2, 2, 6, None), vec![1]),
+        (heads(4, 2, 80, Some(5)), vec![4, 5]),
+        (heads(6, 2, 64, Some(66)), vec![50, 85]),
+        (heads(2, 1, 256, None), vec![3, 67]),
+        // Several cubes split the keys.
+        (heads(1, 1, 16, None), vec![600]),
+    ];
+    for (heads, lengths) in cases {
+        let ends = lengths.iter().scan(0, |end, length| {
+            *end += length;
+            Some(*end)
+        });
+        let bounds: Vec<[usize; 2]> = lengths
+            .iter()
+            .zip(ends)
+            .map(|(length, end)| [end - length, end])
+            .collect();
+        let of_token: Vec<[usize; 2]> = bounds
+            .iter()
+            .flat_map(|bound| vec![*bound; bound[1] - bound[0]])
+            .collect();
+        let (tokens, width) = (of_token.len(), heads.qkv_width());
+        let qkv: Vec<f32> = noise(1, tokens * width).iter().map(|x| 2.0 * x).collect();
+        let half = heads.window.map_or(tokens, |window| window / 2);
+        let sees = of_token
+            .iter()
+            .enumerate()
+            .map(|(token, [start, end])| token.saturating_sub(half).max(*start)..(token + half + 1).min(*end));
+        let expected = attend_to(&wide(&qkv), &heads, sees);
+        let side = |side: usize| of_token.iter().map(move |bounds| bounds[side] as u32);
+        let lists = numbers(&client, &side(0).chain(side(1)).collect::<Vec<_>>());
+        let there = floats(&client, &qkv, tokens, width);
+        let found = attend_batch_both_ways(&client, &there, &heads, &lists).expect("shapes that fit");
+        assert_near(&format!("{lengths:?}, {heads:?}"), &client, &found, &expected, 1e-5);
     }
 }
 

@@ -388,7 +388,55 @@ pub(super) fn check_starts(starts: &[u32], tokens: usize) -> Result<(), ShapeErr
 /// # Errors
 /// Returns an error if the sizes do not match.
 pub fn attend_batch(qkv: &[f32], heads: &Heads, starts: &[u32], out: &mut [f32]) -> Result<(), ShapeError> {
-    batch(qkv, heads, starts, out, None)
+    check_starts(starts, heads.tokens(qkv)?)?;
+    batch(
+        qkv,
+        heads,
+        &|token| heads.sees(starts[token] as usize, token),
+        out,
+        None,
+    )
+}
+
+/// [`attend_batch`] without a causal mask: a token sees its whole sequence, or half a window on
+/// either side. `ends` has for each token the token after the last of its sequence.
+///
+/// # Errors
+/// Returns an error if the sizes do not match.
+pub fn attend_batch_both_ways(
+    qkv: &[f32],
+    heads: &Heads,
+    starts: &[u32],
+    ends: &[u32],
+    out: &mut [f32],
+) -> Result<(), ShapeError> {
+    let tokens = heads.tokens(qkv)?;
+    check_starts(starts, tokens)?;
+    check_ends(ends, tokens)?;
+    batch(
+        qkv,
+        heads,
+        &|token| heads.sees_both_ways(starts[token] as usize..ends[token] as usize, token),
+        out,
+        None,
+    )
+}
+
+/// Checks that no token's sequence ends before or at the token, or after the batch.
+fn check_ends(ends: &[u32], tokens: usize) -> Result<(), ShapeError> {
+    shape::length("the ends of sequences", ends.len(), Some(tokens))?;
+    let wrong = ends
+        .iter()
+        .enumerate()
+        .find(|(token, end)| !(token + 1..=tokens).contains(&(**end as usize)));
+    match wrong {
+        Some((_, end)) => Err(ShapeError::Index {
+            what: "the end of a sequence",
+            index: *end as usize,
+            count: tokens + 1,
+        }),
+        None => Ok(()),
+    }
 }
 
 /// [`attend_batch`] that also returns the log-sum-exp of each row, `lse [T, heads]`: input of
@@ -403,18 +451,19 @@ pub fn attend_batch_with_lse(
     out: &mut [f32],
     lse: &mut [f32],
 ) -> Result<(), ShapeError> {
-    batch(qkv, heads, starts, out, Some(lse))
+    check_starts(starts, heads.tokens(qkv)?)?;
+    let sees = |token: usize| heads.sees(starts[token] as usize, token);
+    batch(qkv, heads, &sees, out, Some(lse))
 }
 
 fn batch(
     qkv: &[f32],
     heads: &Heads,
-    starts: &[u32],
+    sees: &(dyn Fn(usize) -> Range<usize> + Sync),
     out: &mut [f32],
     lse: Option<&mut [f32]>,
 ) -> Result<(), ShapeError> {
     let tokens = heads.tokens(qkv)?;
-    check_starts(starts, tokens)?;
     shape::length(
         "the output of attention",
         out.len(),
@@ -424,7 +473,6 @@ fn batch(
         check_lse(heads, tokens, lse)?;
     }
     let store = KvStore::of_batch(heads, qkv, [heads.keys_at(), heads.values_at()]);
-    let sees = |token: usize| heads.sees(starts[token] as usize, token);
     let spans = Spans::in_order(tokens);
     let sequences = [Sequence {
         tokens: 0..tokens,
@@ -436,7 +484,7 @@ fn batch(
             qkv,
             store: &store,
             sequences: &sequences,
-            sees: &sees,
+            sees,
         },
         out,
         lse,

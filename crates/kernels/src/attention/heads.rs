@@ -51,6 +51,14 @@ impl Heads {
         start.max(first)..index + 1
     }
 
+    /// The keys that the token at `index` sees in a sequence `tokens` without a causal mask: with a
+    /// window, those up to half of it away on either side.
+    pub(super) fn sees_both_ways(&self, tokens: Range<usize>, index: usize) -> Range<usize> {
+        let half = self.window.map_or(usize::MAX, |window| window / 2);
+        let end = index.saturating_add(half).saturating_add(1);
+        tokens.start.max(index.saturating_sub(half))..tokens.end.min(end)
+    }
+
     /// Checks the shape and the rows of Q, K and V, and returns the number of tokens.
     pub(super) fn tokens(&self, qkv: &[f32]) -> Result<usize, ShapeError> {
         if self.kv_heads == 0 || self.head_dim == 0 {

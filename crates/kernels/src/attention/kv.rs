@@ -402,6 +402,11 @@ impl<E: KvElement> KvStore<E> {
                     self.key_scales[scale_at(block)] = scale;
                 }
             }
+            if lane == 0 {
+                // Other lanes are multiplied by 0 before they are written, which keeps a NaN of the
+                // page's last owner.
+                self.values[head * WIDTH * value_width..][..WIDTH * value_width].fill(E::default());
+            }
             let rows = &mut self.values[(head * WIDTH + lane / E::INTERLEAVE * E::INTERLEAVE) * value_width..];
             let rows = &mut rows[..E::INTERLEAVE * value_width];
             let parts = rows.chunks_mut(E::INTERLEAVE * BLOCK);

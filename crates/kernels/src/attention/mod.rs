@@ -1,5 +1,5 @@
 //! Causal attention over the KV cache or over a batch itself, with grouped query heads, and its
-//! gradient.
+//! gradient; over a batch also without a causal mask.
 //!
 //! Keys and values are stored in tiles of sixteen tokens ([`KvLayer`]), so that scores come sixteen
 //! at a time without a horizontal sum. Scores of up to 128 keys are computed for a block of query
@@ -18,7 +18,7 @@ mod spans;
 mod tiles;
 
 pub use backward::attend_batch_backward;
-pub use forward::{CachedRows, attend, attend_batch, attend_batch_with_lse};
+pub use forward::{CachedRows, attend, attend_batch, attend_batch_both_ways, attend_batch_with_lse};
 pub use heads::Heads;
 #[cfg(feature = "gpu")]
 pub(crate) use kv::{BLOCK, q8_0_gpu_words};

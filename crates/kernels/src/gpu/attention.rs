@@ -49,6 +49,8 @@ struct Config {
     rows: usize,
     /// Whether several cubes split the keys.
     split: bool,
+    /// Whether a token of a batch sees later ones, too.
+    both_ways: bool,
 }
 
 impl Config {
@@ -114,7 +116,8 @@ fn attend(
     qkv: &[f32],
     keys: &[u32],
     values: &[u32],
-    // The first key that each token sees, or the pages of the sequence.
+    // The first key that each token sees, and if it sees later ones the key after the last, or the
+    // pages of the sequence.
     list: &[u32],
     out: &mut [f32],
     // Row maximum and sum of each partial result, if several cubes split the keys.
@@ -177,11 +180,18 @@ fn attend(
             if number >= sizes.window {
                 start = number + 1 - sizes.window;
             }
+            let mut end = number;
+            if comptime!(config.both_ways) {
+                let half = sizes.window / 2;
+                start = number - min(number, half);
+                end = max(min(list[sizes.tokens + token] as usize, sizes.tokens), number + 1) - 1;
+                end = min(end, number + half);
+            }
             if comptime!(config.source == Source::Batch) {
                 start = max(start, min(list[token] as usize, number));
             }
             first = start as u32;
-            last = number as u32;
+            last = end as u32;
         }
         first_seen[unit] = first;
         last_seen[unit] = last;
@@ -410,9 +420,9 @@ pub struct CachedRows<'a> {
 /// Attention over the KV cache: `[T, heads * head_dim]`, one launch per sequence.
 ///
 /// `qkv` has the normalised and rotated rows of the batch, whose keys and values are already in
-/// their cells (see [`kv_write`](super::kv_write)); `sequences` divides the rows among the sequences
-/// that they continue, in order. Page `p` has the cells `p * PAGE..(p + 1) * PAGE` (see [`PAGE`]);
-/// an out-of-range cell is clamped to the last.
+/// their cells (see [`kv_write`](super::kv_write)); `sequences` divides the rows among the
+/// sequences that they continue, in order. Page `p` has the cells `p * PAGE..(p + 1) * PAGE` (see
+/// [`PAGE`]); an out-of-range cell is clamped to the last.
 ///
 /// # Errors
 /// Returns an error if the shapes do not match, a row sees a key before its sequence's first page,
@@ -452,7 +462,7 @@ pub fn attend_cached(
             first_page: part.first_page,
             n_cells,
         };
-        run(client, qkv, heads, lists, source, rows, &out)?;
+        run(client, qkv, heads, lists, source, rows, false, &out)?;
         before += part.rows;
     }
     Ok(out)
@@ -489,14 +499,47 @@ pub fn attend_batch(client: &Client, qkv: &Floats, heads: &Heads, starts: &Handl
     let starts = argument(starts, "list of first keys", qkv.rows)?;
     let (keys, values) = (matrix(qkv, "Q, K and V")?, matrix(qkv, "Q, K and V")?);
     let out = Floats::empty(client, qkv.rows, heads.out_width());
-    let rows = Rows {
-        before: 0,
-        tokens: qkv.rows,
-        length: qkv.rows,
-        first_page: 0,
-        n_cells: 0,
-    };
-    run(client, qkv, heads, [keys, values, starts], Source::Batch, rows, &out)?;
+    let rows = Rows::of_batch(qkv.rows);
+    run(
+        client,
+        qkv,
+        heads,
+        [keys, values, starts],
+        Source::Batch,
+        rows,
+        false,
+        &out,
+    )?;
+    Ok(out)
+}
+
+/// [`attend_batch`] without a causal mask: a token sees its whole sequence, or half a window on
+/// either side. `bounds` has the first token of each token's sequence, one word per token, then the
+/// token after the last; they are clamped so that a token sees itself.
+///
+/// # Errors
+/// Returns an error if the shapes do not match.
+pub fn attend_batch_both_ways(
+    client: &Client,
+    qkv: &Floats,
+    heads: &Heads,
+    bounds: &Handle,
+) -> Result<Floats, GpuError> {
+    heads::check(heads, qkv)?;
+    let bounds = argument(bounds, "list of first and last keys", 2 * qkv.rows)?;
+    let (keys, values) = (matrix(qkv, "Q, K and V")?, matrix(qkv, "Q, K and V")?);
+    let out = Floats::empty(client, qkv.rows, heads.out_width());
+    let rows = Rows::of_batch(qkv.rows);
+    run(
+        client,
+        qkv,
+        heads,
+        [keys, values, bounds],
+        Source::Batch,
+        rows,
+        true,
+        &out,
+    )?;
     Ok(out)
 }
 
@@ -510,6 +553,19 @@ struct Rows {
     n_cells: usize,
 }
 
+impl Rows {
+    /// A batch without a cache.
+    fn of_batch(tokens: usize) -> Self {
+        Self {
+            before: 0,
+            tokens,
+            length: tokens,
+            first_page: 0,
+            n_cells: 0,
+        }
+    }
+}
+
 fn run(
     client: &Client,
     qkv: &Floats,
@@ -517,6 +573,7 @@ fn run(
     [keys, values, list]: [BufferArg; 3],
     source: Source,
     rows: Rows,
+    both_ways: bool,
     out: &Floats,
 ) -> Result<(), GpuError> {
     let Rows { tokens, length, .. } = rows;
@@ -545,6 +602,7 @@ fn run(
         head_dim,
         rows: cube_rows,
         split: splits > 1,
+        both_ways,
     };
     let sizes = SizesLaunch::new(
         rows.before,

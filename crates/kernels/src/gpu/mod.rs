@@ -29,7 +29,7 @@ mod tiles;
 mod weight_tile;
 
 pub use argmax::argmax;
-pub use attention::{CachedRows, attend_batch, attend_cached};
+pub use attention::{CachedRows, attend_batch, attend_batch_both_ways, attend_cached};
 pub use backward::{
     attend_batch_backward, cross_entropy_in_place, dropout_rows, glu_backward, linear_backward, qk_norm_rope_backward,
     rms_norm_backward, weight_backward, weight_backward_with_limit,

@@ -4,6 +4,7 @@ use super::{rms_norm, rotated, softmax};
 use crate::attention::{Heads, KvFormat};
 use crate::rope::Pairing;
 use half::f16;
+use std::ops::Range;
 
 /// Parameters of [`qk_norm_rope`].
 #[derive(Clone, Debug)]
@@ -64,6 +65,16 @@ fn round_to_8_bits(block: &mut [f32]) {
 
 /// Attention of rows of Q, K and V: token `t` sees tokens `starts[t]..=t` within the window.
 pub fn attend(qkv: &[f64], shape: &Heads, starts: &[u32]) -> Vec<f64> {
+    let first = |token: usize| shape.window.map_or(0, |window| (token + 1).saturating_sub(window));
+    let sees = starts
+        .iter()
+        .enumerate()
+        .map(|(token, start)| first(token).max(*start as usize)..token + 1);
+    attend_to(qkv, shape, sees)
+}
+
+/// Attention of a batch in which each token sees these tokens of it.
+pub fn attend_to(qkv: &[f64], shape: &Heads, sees: impl Iterator<Item = Range<usize>>) -> Vec<f64> {
     let Heads {
         heads,
         kv_heads,
@@ -72,17 +83,16 @@ pub fn attend(qkv: &[f64], shape: &Heads, starts: &[u32]) -> Vec<f64> {
     } = *shape;
     let part = |token: usize, head: usize| &qkv[token * shape.qkv_width() + head * head_dim..][..head_dim];
     let mut out = Vec::new();
-    for (token, start) in starts.iter().enumerate() {
-        let first = (*start as usize).max(shape.window.map_or(0, |window| (token + 1).saturating_sub(window)));
+    for (token, seen) in sees.enumerate() {
         for head in 0..heads {
             let kv = head / (heads / kv_heads);
             let score = |key: usize| {
                 let terms = part(token, head).iter().zip(part(key, heads + kv)).map(|(a, b)| a * b);
                 f64::from(shape.scale) * terms.sum::<f64>()
             };
-            let p = softmax(&(first..=token).map(score).collect::<Vec<_>>());
+            let p = softmax(&seen.clone().map(score).collect::<Vec<_>>());
             out.extend((0..head_dim).map(|i| {
-                let seen = (first..=token).zip(&p);
+                let seen = seen.clone().zip(&p);
                 seen.map(|(key, p)| p * part(key, heads + kv_heads + kv)[i])
                     .sum::<f64>()
             }));

@@ -91,8 +91,8 @@ impl LayerCells {
     /// The cells on the CPU.
     pub(crate) fn cpu(&self) -> MutexGuard<'_, KvLayer> {
         let make = || Mutex::new(KvLayer::new(self.format, self.cells(), self.kv_heads, self.head_dim));
-        // A panic during a write leaves a cell partly written but the others usable: the sequence is
-        // dropped with its session.
+        // A panic during a write leaves a cell partly written but the others usable: the sequence
+        // is dropped with its session.
         let cells = self.cpu.get_or_init(make);
         cells.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

@@ -1,9 +1,9 @@
 //! The KV cache: pages of cells that sequences share.
 //!
-//! Layers of one shape form a [`LayerGroup`], in which a sequence has the same pages in every layer.
-//! A page has the cells of [`PAGE`](hearth_kernels::attention::PAGE) positions. Pages are counted:
-//! a clone of a [`Sequence`] (a fork) shares them, and a shared page is copied before it is
-//! written. A group with a sliding window releases the pages behind its window.
+//! Layers of one shape form a [`LayerGroup`], in which a sequence has the same pages in every
+//! layer. A page has the cells of [`PAGE`](hearth_kernels::attention::PAGE) positions. Pages are
+//! counted: a clone of a [`Sequence`] (a fork) shares them, and a shared page is copied before it
+//! is written. A group with a sliding window releases the pages behind its window.
 //!
 //! A cache may borrow layers of another, also of another model: then both take pages from one
 //! supply, so neither can overrun the other, and the borrower has the size of its source.
@@ -50,8 +50,8 @@ struct Group {
 }
 
 impl Group {
-    /// The first position that a sequence of `length` tokens retains when it continues; `None` means
-    /// that it retains all.
+    /// The first position that a sequence of `length` tokens retains when it continues; `None`
+    /// means that it retains all.
     fn behind_window(&self, length: usize) -> Option<usize> {
         self.retained
             .map(|retained| (length + 1).saturating_sub(retained.positions))
@@ -172,6 +172,23 @@ impl Cache {
     /// truncated.
     pub fn is_windowed(&self) -> bool {
         (0..self.groups.len()).any(|group| self.releases(group))
+    }
+
+    /// Whether layers of these groups can use the cache: each has cells of its shape, and they are
+    /// retained for its window.
+    pub(crate) fn fits(&self, groups: &[LayerGroup]) -> bool {
+        let fits = |group: &LayerGroup, layer: usize| {
+            self.cached_layer(layer).is_ok_and(|cached| {
+                let of = &self.groups[cached.group].shape;
+                let seen = of
+                    .window
+                    .is_none_or(|window| group.window.is_some_and(|own| own <= window));
+                of.shape() == group.shape() && seen
+            })
+        };
+        let layers: usize = groups.iter().map(|group| group.layers.len()).sum();
+        let all = |group: &LayerGroup| group.layers.iter().all(|layer| fits(group, *layer));
+        layers == self.layers.len() && groups.iter().all(all)
     }
 
     /// Whether a group releases pages behind its window.

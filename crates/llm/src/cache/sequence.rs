@@ -51,12 +51,16 @@ impl Sequence {
     /// Whether there are pages to grow to `length` tokens, in steps.
     pub fn has_room(&self, length: usize) -> bool {
         let fits = |(table, group): (&Table, &Group)| {
+            // A snapshot on the way shares the pages of this sequence: it then needs others in
+            // place of those behind the window, and a copy of the last one.
+            let snapshots = self.cache.size.snapshots > 0;
+            let reused = if snapshots { 0 } else { table.own_pages() };
             let missing = table.missing(self.len(), length);
             let missing = match group.retained {
-                Some(retained) => missing.min(retained.pages.saturating_sub(table.own_pages())),
+                Some(retained) => missing.min(retained.pages.saturating_sub(reused)),
                 None => missing,
             };
-            missing <= group.pages.free()
+            missing + usize::from(snapshots) <= group.pages.free()
         };
         length <= self.cache.size.context && self.tables.iter().zip(&self.cache.groups).all(fits)
     }
@@ -85,18 +89,40 @@ impl Sequence {
                 let mut layers = self.cache.layers.iter().filter(|layer| layer.group == number);
                 let copied = layers.try_for_each(|layer| layer.cells.copy_page(pages));
                 group.pages.release([pages[0]]);
-                copied?;
+                if let Err(error) = copied {
+                    self.tables.iter_mut().for_each(|table| table.truncate(length));
+                    return Err(error);
+                }
             }
         }
         self.ids.extend_from_slice(ids);
         Ok(())
     }
 
+    /// Releases the pages behind windows, which the next append would release.
+    pub fn release_behind_windows(&mut self) {
+        let length = self.len();
+        for (table, group) in self.tables.iter_mut().zip(&self.cache.groups) {
+            if let Some(position) = group.behind_window(length) {
+                table.release_before(position);
+            }
+        }
+    }
+
+    /// Forgets the cells before `position` in groups that release pages: they were not written.
+    pub(crate) fn forget_before(&mut self, position: usize) {
+        for (table, group) in self.tables.iter_mut().zip(&self.cache.groups) {
+            if group.retained.is_some() {
+                table.forget_before(position);
+            }
+        }
+    }
+
     /// Whether the sequence can be truncated to `length` tokens: a group with a window may have
     /// released pages that the next token sees.
     pub fn can_truncate(&self, length: usize) -> bool {
         let has_window = |(table, group): (&Table, &Group)| match group.shape.window {
-            Some(window) => (length + 1).saturating_sub(window) >= table.first() * PAGE,
+            Some(window) => (length + 1).saturating_sub(window) >= table.written_from(),
             None => true,
         };
         length == 0 || length >= self.len() || self.tables.iter().zip(&self.cache.groups).all(has_window)
@@ -141,7 +167,7 @@ impl Sequence {
 
     /// The first position that has cells in all groups.
     pub(crate) fn windowed_from(&self) -> usize {
-        self.tables.iter().map(|table| table.first() * PAGE).max().unwrap_or(0)
+        self.tables.iter().map(Table::written_from).max().unwrap_or(0)
     }
 
     /// The tiles of these positions in each page of a group, in order. Both ends are multiples of

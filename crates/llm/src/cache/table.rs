@@ -11,6 +11,9 @@ pub(super) struct Table {
     /// The index among the sequence's pages of the first that is not released.
     first: usize,
     pages: Vec<u32>,
+    /// Positions before it were never written, although they may have a page: those that a KV
+    /// snapshot lacks.
+    unwritten: usize,
 }
 
 impl Table {
@@ -20,12 +23,24 @@ impl Table {
             supply,
             first: 0,
             pages: Vec::new(),
+            unwritten: 0,
         }
     }
 
     /// The index of the first page.
     pub fn first(&self) -> usize {
         self.first
+    }
+
+    /// The first position that has a written cell.
+    pub fn written_from(&self) -> usize {
+        self.unwritten.max(self.first * PAGE)
+    }
+
+    /// Forgets the positions before `position`.
+    pub fn forget_before(&mut self, position: usize) {
+        self.release_before(position);
+        self.unwritten = self.unwritten.max(position);
     }
 
     /// The pages, from the first on.
@@ -44,9 +59,10 @@ impl Table {
         new + usize::from(self.shared_last(length, end).is_some())
     }
 
-    /// Makes positions `length..end` writable: takes pages, one of them in place of a last page that
-    /// others have, too. Returns these two pages (the caller copies the first to the second, and
-    /// then releases it), or `None` if there are too few free pages; the sequence is then unchanged.
+    /// Makes positions `length..end` writable: takes pages, one of them in place of a last page
+    /// that others have, too. Returns these two pages (the caller copies the first to the second,
+    /// and then releases it), or `None` if there are too few free pages; the sequence is then
+    /// unchanged.
     pub fn grow(&mut self, length: usize, end: usize) -> Option<Option<[u32; 2]>> {
         let shared = self.shared_last(length, end);
         let mut taken = self.supply.take(self.missing(length, end))?.into_iter();
@@ -87,7 +103,7 @@ impl Table {
         let count = length.div_ceil(PAGE).saturating_sub(self.first).min(self.pages.len());
         self.supply.release(self.pages.drain(count..));
         if length == 0 {
-            self.first = 0;
+            (self.first, self.unwritten) = (0, 0);
         }
     }
 }
@@ -99,6 +115,7 @@ impl Clone for Table {
             supply: self.supply.clone(),
             first: self.first,
             pages: self.pages.clone(),
+            unwritten: self.unwritten,
         }
     }
 }

@@ -4,11 +4,13 @@
 //! [`OpsBackward`]); the backward recomputes the rest. Burn requires a fixed number of
 //! parents for a step, so a linear without an adapter passes two constants instead.
 
+use super::inputs::sound;
 use super::{
     Adapter, AdapterGradient, AttentionSpec, Bias, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse,
     Norm, Ops, OpsBackward, OptionalNorm,
 };
 use crate::batch::Batch;
+use crate::error::CacheError;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
@@ -193,6 +195,7 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             if !tracked {
                 return (B::attend(qkv, q_norm, k_norm, spec, batch, layer), None);
             }
+            sound(batch.ends().map_or(Ok(()), |_| Err(CacheError::NotCausal)));
             let (out, saved) = B::attend_with_saved(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), batch.clone());
             let rule = rule(move |gradient| {
                 let (q_norm, k_norm) = (q_norm.clone(), k_norm.clone());

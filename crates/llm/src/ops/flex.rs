@@ -194,6 +194,10 @@ impl Ops for Flex {
         let qkv = prepared(qkv, &spec, batch.positions(), &q_norm, &k_norm);
         match sound(batch.keys(layer)) {
             LayerKeys::Batch(starts) => sound(attention::attend_batch(floats(&qkv), heads, starts, &mut out)),
+            LayerKeys::BothWays(starts, ends) => {
+                let attend = attention::attend_batch_both_ways;
+                sound(attend(floats(&qkv), heads, starts, ends, &mut out));
+            }
             LayerKeys::Cache(cells, rows) => {
                 let mut cells = cells.cpu();
                 sound(cells.write(heads, &rows.cells, floats(&qkv)));

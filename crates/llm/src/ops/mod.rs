@@ -77,8 +77,8 @@ pub trait Ops: burn::backend::Backend {
 
     /// Attention: `qkv [T, (heads + 2 kv_heads) * head_dim]` to `[T, heads * head_dim]`.
     ///
-    /// Applies head norms (if any) and RoPE to Q and K, writes K and V to the cells of `layer` if the
-    /// batch continues cached sequences, and attends causally.
+    /// Applies head norms (if any) and RoPE to Q and K, writes K and V to the cells of `layer` if
+    /// the batch continues cached sequences, and attends causally.
     fn attend(
         qkv: FloatTensor<Self>,
         #[extension_type] q_norm: OptionalNorm<Self>,

@@ -1,9 +1,9 @@
 //! The sampler: chooses the next token from the logits.
 //!
-//! Filters run in the order of [`filter::all`], which is llama.cpp's: penalties, top-k, top-p, min-p,
-//! temperature. What they leave is a [`Distribution`], from which a token is drawn. Top-p and min-p
-//! use the probabilities before the temperature, so a higher temperature never admits a token that
-//! they removed.
+//! Filters run in the order of [`filter::all`], which is llama.cpp's: penalties, top-k, top-p,
+//! min-p, temperature. What they leave is a [`Distribution`], from which a token is drawn. Top-p
+//! and min-p use the probabilities before the temperature, so a higher temperature never admits a
+//! token that they removed.
 
 mod candidates;
 mod distribution;

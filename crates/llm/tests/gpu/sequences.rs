@@ -1,5 +1,5 @@
-//! Steps over several sequences on a GPU: each has, to tolerance, the logits that it has alone on the
-//! CPU.
+//! Steps over several sequences on a GPU: each has, to tolerance, the logits that it has alone on
+//! the CPU.
 
 use crate::fixture::relative_error;
 use crate::gpu;
@@ -66,6 +66,8 @@ fn cache(model: &Model, format: KvFormat, sequences: usize) -> Arc<Cache> {
 }
 
 fn check(name: &str, format: KvFormat, count: usize) {
+    // A last bit of f32 that rounds to another number moves it by 2^-11 in f16, by 2^-7 in 8 bits.
+    let tolerance = if format == KvFormat::F16 { ERROR } else { 4.0 * ERROR };
     let [on_cpu, on_gpu] = models(name);
     let cache = cache(&on_gpu[0], format, count);
     // Gemma's windowed layers hold less than the context.
@@ -93,7 +95,7 @@ fn check(name: &str, format: KvFormat, count: usize) {
     for (at, (logits, ids)) in last.iter().zip(&all).enumerate() {
         let error = relative_error(logits, &alone(&on_cpu[at / 2 % 2], ids, format));
         assert!(
-            error <= ERROR,
+            error <= tolerance,
             "{name}, {format:?}, sequence {at} of {count}: off by {error}"
         );
     }

@@ -45,7 +45,7 @@ impl Batch {
             let positions = list(like, self.positions());
             let starts = match self.is_cached() {
                 true => positions.clone(),
-                false => list(like, self.starts()),
+                false => list(like, &[self.starts(), self.ends().unwrap_or_default()].concat()),
             };
             BatchLists { positions, starts }
         };

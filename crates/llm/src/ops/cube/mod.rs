@@ -179,8 +179,8 @@ fn scalar(like: &Tensor, value: f64) -> Tensor {
     )
 }
 
-/// Writes the keys and values of `ready`, normalised and rotated rows of Q, K and V, to their cells,
-/// and attends to the cells of their sequences.
+/// Writes the keys and values of `ready`, normalised and rotated rows of Q, K and V, to their
+/// cells, and attends to the cells of their sequences.
 fn attend_cached(like: &Tensor, ready: &Floats, heads: &Heads, cells: &LayerCells, rows: &GroupRows) -> Floats {
     let (client, count, format) = (&like.client, cells.cells(), cells.format());
     let GpuCells { keys, values, .. } = cells.gpu(like);
@@ -253,6 +253,7 @@ impl Ops for Cube {
         let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
         let context = match sound(batch.keys(layer)) {
             LayerKeys::Batch(_) => sound(gpu::attend_batch(client, &ready, heads, &lists.starts)),
+            LayerKeys::BothWays(..) => sound(gpu::attend_batch_both_ways(client, &ready, heads, &lists.starts)),
             LayerKeys::Cache(cells, rows) => attend_cached(&qkv, &ready, heads, cells, rows),
         };
         tensor(&qkv, context)
