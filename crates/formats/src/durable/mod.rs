@@ -289,12 +289,13 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_not_replaced_by_a_file() {
-        for way in WAYS {
-            let root = tempfile::tempdir().expect("a folder");
-            assert!(way(root.path(), "file").is_err());
-            assert!(names(root.path()).is_empty());
-        }
+    fn a_folder_is_refused_before_anything_is_written() {
+        let root = tempfile::tempdir().expect("a folder");
+        let refused = [
+            write_file::<io::Error>(root.path(), |_| panic!("it is written")),
+            replace_file::<io::Error>(root.path(), |_| panic!("it is written")),
+        ];
+        assert!(refused.iter().all(Result::is_err) && names(root.path()).is_empty());
     }
 
     #[cfg(unix)]
