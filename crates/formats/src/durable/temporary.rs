@@ -60,11 +60,24 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // Windows does not remove an open file.
-        drop(self.lock.take());
-        // If this fails, the next write to the path tries again.
-        let _ = remove(&self.folder);
+        if let Some(lock) = self.lock.take() {
+            remove_folder(&self.folder, lock);
+        }
     }
+}
+
+/// Removes a temporary folder as far as possible: the next write to the path tries again. The lock
+/// file is removed last, since a kill must not leave content without one.
+fn remove_folder(folder: &Path, lock: File) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name() != LOCK) {
+        if remove(&entry.path()).is_err() {
+            return;
+        }
+    }
+    // Windows does not remove an open file.
+    drop(lock);
+    let _ = fs::remove_file(folder.join(LOCK)).and_then(|()| fs::remove_dir(folder));
 }
 
 /// A new folder that only this user may read, as the old content may be.
@@ -118,11 +131,10 @@ fn remove_if_abandoned(folder: &Path) {
     match OpenOptions::new().write(true).open(folder.join(LOCK)) {
         Ok(lock) => {
             if lock.try_lock().is_ok() {
-                // The lock is held until then.
-                let _ = fs::remove_dir_all(folder);
+                remove_folder(folder, lock);
             }
         }
-        // Killed before it had a lock; an empty folder, so that nothing is lost.
+        // Killed before it had a lock, or after: an empty folder.
         Err(error) if error.kind() == io::ErrorKind::NotFound => drop(fs::remove_dir(folder)),
         Err(_) => {}
     }
