@@ -1,19 +1,50 @@
-//! The commands that need the window: the system's file dialogs, which block, and the settings,
-//! whose theme is also the frame's.
+//! The commands that need the window: the system's file dialogs, and the settings, whose theme is
+//! also the frame's.
 
 use crate::window;
-use hearth_app::wire::{ExportFormat, Problem, Settings};
-use hearth_app::{App, DATASET_EXTENSIONS};
+use hearth_app::wire::{Code, ExportFormat, Problem, Settings};
+use hearth_app::{App, DATASET_EXTENSIONS, path_text};
 use tauri::{AppHandle, Manager, Wry};
 use tauri_plugin_dialog::{DialogExt, FileDialogBuilder, FilePath};
+use tokio::sync::oneshot;
 
-fn dialog(window: &AppHandle, title: &str) -> FileDialogBuilder<Wry> {
-    window.dialog().file().set_title(title)
+/// A file dialog of the window, which stays in front of it.
+fn dialog(app: &AppHandle, title: &str) -> FileDialogBuilder<Wry> {
+    let dialog = app.dialog().file().set_title(title);
+    match window::main(app) {
+        Some(window) => dialog.set_parent(&window),
+        None => dialog,
+    }
 }
 
-fn text(chosen: Option<FilePath>) -> Option<String> {
-    let path = chosen?.into_path().ok()?;
-    Some(path.to_string_lossy().into_owned())
+/// Called with the chosen path, or with `None` if the dialog was cancelled.
+type Chosen = Box<dyn FnOnce(Option<FilePath>) + Send>;
+
+/// Opens a dialog and waits for its answer without blocking a thread. Returns `None` if the dialog
+/// was cancelled.
+async fn answer(open: impl FnOnce(Chosen)) -> Result<Option<String>, Problem> {
+    let (send, receive) = oneshot::channel();
+    open(Box::new(move |chosen| {
+        // The receiver is dropped if the page is gone.
+        let _ = send.send(chosen);
+    }));
+    // The sender is dropped if the main thread has ended.
+    let chosen = receive
+        .await
+        .map_err(|_| internal("The file dialog could not be opened."))?;
+    let Some(chosen) = chosen else { return Ok(None) };
+    // A URL of something that is not a file.
+    let path = chosen
+        .into_path()
+        .map_err(|_| internal("The chosen item is not a file on this computer. Choose another one."))?;
+    path_text(path).map(Some)
+}
+
+fn internal(message: &str) -> Problem {
+    Problem {
+        code: Code::Internal,
+        message: message.to_owned(),
+    }
 }
 
 pub async fn set_settings(window: AppHandle, settings: Settings) -> Result<(), Problem> {
@@ -26,20 +57,21 @@ pub async fn set_settings(window: AppHandle, settings: Settings) -> Result<(), P
 
 pub async fn choose_model_file(window: AppHandle) -> Result<Option<String>, Problem> {
     let dialog = dialog(&window, "Add a model").add_filter("GGUF model", &["gguf"]);
-    Ok(text(dialog.blocking_pick_file()))
+    answer(|chosen| dialog.pick_file(chosen)).await
 }
 
 pub async fn choose_data_file(window: AppHandle) -> Result<Option<String>, Problem> {
     let dialog = dialog(&window, "Add a dataset").add_filter("Examples", &DATASET_EXTENSIONS);
-    Ok(text(dialog.blocking_pick_file()))
+    answer(|chosen| dialog.pick_file(chosen)).await
 }
 
 pub async fn choose_adapter(window: AppHandle, folder: bool) -> Result<Option<String>, Problem> {
     let dialog = dialog(&window, "Import an adapter");
     if folder {
-        return Ok(text(dialog.blocking_pick_folder()));
+        return answer(|chosen| dialog.pick_folder(chosen)).await;
     }
-    Ok(text(dialog.add_filter("GGUF adapter", &["gguf"]).blocking_pick_file()))
+    let dialog = dialog.add_filter("GGUF adapter", &["gguf"]);
+    answer(|chosen| dialog.pick_file(chosen)).await
 }
 
 pub async fn choose_export_target(
@@ -55,5 +87,5 @@ pub async fn choose_export_target(
             .add_filter("GGUF", &["gguf"])
             .set_file_name(format!("{name}.gguf")),
     };
-    Ok(text(dialog.blocking_save_file()))
+    answer(|chosen| dialog.save_file(chosen)).await
 }

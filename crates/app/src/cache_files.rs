@@ -24,19 +24,17 @@ impl CacheFile {
     }
 }
 
-/// The files that workers wrote into a cache's folder or its subfolders, recognised by extension so
-/// that other files stay.
-pub(crate) fn files(folder: &Path) -> Vec<CacheFile> {
-    let list = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
-    let inside = |entry: fs::DirEntry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => list(&entry.path()).collect(),
-        _ => vec![entry],
-    };
-    list(folder)
-        .flat_map(inside)
+/// The regular files in a folder, not its subfolders, with one of these extensions; other files
+/// stay. Symbolic links are not followed.
+pub(crate) fn files(folder: &Path, extensions: &[&str]) -> Vec<CacheFile> {
+    fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
         .filter_map(|entry| {
+            // The metadata of an entry are those of the link, not of its target.
             let (path, about) = (entry.path(), entry.metadata().ok()?);
-            let ours = ["kv", "packed", "part"]
+            let ours = extensions
                 .iter()
                 .any(|ending| path.extension() == Some(ending.as_ref()));
             (ours && about.is_file()).then(|| CacheFile {

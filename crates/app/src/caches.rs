@@ -2,12 +2,12 @@
 
 use crate::{
     App,
-    cache_files::files,
+    cache_files::{self, CacheFile},
     prompt_cache,
     shared::Shared,
     wire::{Cache, CacheUsage, Problem},
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 impl App {
     /// The disk usage of each cache; one that is switched off is not listed.
@@ -20,7 +20,7 @@ impl App {
     pub async fn clear_cache(&self, cache: Cache) -> Result<Vec<CacheUsage>, Problem> {
         self.shared
             .blocking(move |shared| {
-                for file in folder(shared, cache).iter().flat_map(|folder| files(folder)) {
+                for file in folder(shared, cache).iter().flat_map(|folder| files(folder, cache)) {
                     file.remove();
                 }
                 Ok(list(shared))
@@ -36,12 +36,19 @@ fn folder(shared: &Shared, cache: Cache) -> Option<PathBuf> {
     }
 }
 
+fn files(folder: &Path, cache: Cache) -> Vec<CacheFile> {
+    match cache {
+        Cache::Prompts => prompt_cache::files(folder),
+        Cache::Weights => cache_files::files(folder, &["packed", "part"]),
+    }
+}
+
 fn list(shared: &Shared) -> Vec<CacheUsage> {
     let of = |cache| {
         let folder = folder(shared, cache)?;
         Some(CacheUsage {
             cache,
-            bytes: files(&folder).iter().map(|file| file.bytes).sum(),
+            bytes: files(&folder, cache).iter().map(|file| file.bytes).sum(),
             path: folder.display().to_string(),
         })
     };

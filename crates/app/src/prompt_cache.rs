@@ -1,10 +1,12 @@
 //! The prompt cache: KV cells that workers save on disk, one folder per conversation, deleted with
 //! it.
+//!
+//! The folder may hold other files: only regular `*.kv` files in real folders whose name is a
+//! number are counted and deleted; symbolic links are not followed.
 
 use crate::{
-    cache_files,
+    cache_files::{self, CacheFile},
     data_folder::{OLD_PROMPT_CACHE, PROMPT_CACHE},
-    remove_path::remove_path,
     shared::Shared,
     store::conversation,
     wire::Problem,
@@ -39,7 +41,7 @@ pub(crate) fn remove(shared: &Shared, conversation: i64) {
 /// worker with a loaded model does so, too.
 pub(crate) fn trim(shared: &Shared) {
     let limit = shared.settings().prompt_cache_limit;
-    let mut files = cache_files::files(&folder(shared));
+    let mut files = files(&folder(shared));
     files.sort_by_key(|file| file.used);
     let mut total: u64 = files.iter().map(|file| file.bytes).sum();
     for file in files {
@@ -56,9 +58,13 @@ pub(crate) fn trim(shared: &Shared) {
 pub(crate) fn sweep(shared: &Shared) -> Result<(), Problem> {
     let conversations = shared.store.read(|t| conversation::list(t))?;
     let ids: HashSet<String> = conversations.iter().map(|row| row.id.to_string()).collect();
-    for entry in fs::read_dir(folder(shared)).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_none_or(|name| !ids.contains(name)) {
-            remove_conversation(&entry.path());
+    for path in conversations_in(&folder(shared)) {
+        if path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .is_none_or(|name| !ids.contains(name))
+        {
+            remove_conversation(&path);
         }
     }
     Ok(())
@@ -70,30 +76,45 @@ pub(crate) fn remove_old_folder(shared: &Shared) {
     if !is_folder(&old) {
         return;
     }
-    entries(&old).for_each(|path| remove_conversation(&path));
+    conversations_in(&old).for_each(|path| remove_conversation(&path));
     let _ = fs::remove_dir(&old);
 }
 
-/// Removes the folder of a conversation. A data folder may hold other files: only cache files in a
-/// folder whose name is a number are deleted, and the folder once empty.
+/// All files of a prompt cache.
+pub(crate) fn files(folder: &Path) -> Vec<CacheFile> {
+    conversations_in(folder)
+        .flat_map(|path| conversation_files(&path))
+        .collect()
+}
+
+/// Removes the files of a conversation, and its folder once empty.
 fn remove_conversation(folder: &Path) {
-    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if !is_folder(folder) || name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_digit()) {
+    if !is_conversation(folder) {
         return;
     }
-    let is_cache_file = |file: &PathBuf| file.extension().is_some_and(|end| end == "kv" || end == "part");
-    for file in entries(folder).filter(is_cache_file) {
-        remove_path(&file);
+    for file in conversation_files(folder) {
+        file.remove();
     }
-    // Fails, and is meant to, if another file remains.
+    // Also if it has no file of the cache; fails if it has others.
     let _ = fs::remove_dir(folder);
 }
 
-fn is_folder(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
+fn conversation_files(folder: &Path) -> Vec<CacheFile> {
+    cache_files::files(folder, &["kv"])
 }
 
-fn entries(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path())
+fn conversations_in(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| is_conversation(path))
+}
+
+/// Whether a path is a real folder, not a link, whose name is a number.
+fn is_conversation(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) && is_folder(path)
+}
+
+/// Whether a path is a folder, not a link to one.
+fn is_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
 }

@@ -484,7 +484,15 @@ async fn clearing_a_cache_deletes_its_files_only() {
     fs::write(cells.join("model.kv"), [0; 1000]).unwrap();
     fs::write(packed.join("model.packed"), [0; 300]).unwrap();
     fs::write(packed.join("model.1-0.part"), [0; 20]).unwrap();
-    fs::write(packed.join("mine.gguf"), "not Hearth's").unwrap();
+    let mine = [
+        packed.join("mine.gguf"),
+        data.join("prompt-cache/photos/mine.kv"),
+        cells.join("mine.part"),
+    ];
+    for file in &mine {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "not Hearth's").unwrap();
+    }
     let sizes = |caches: Vec<CacheUsage>| {
         let about = |usage: &CacheUsage| (usage.cache, PathBuf::from(&usage.path), usage.bytes);
         caches.iter().map(about).collect::<Vec<_>>()
@@ -499,7 +507,7 @@ async fn clearing_a_cache_deletes_its_files_only() {
     assert_eq!(sizes(cleared), [prompts(1000), weights(0)]);
     let cleared = bench.clear_cache(Cache::Prompts).await.unwrap();
     assert_eq!(sizes(cleared), [prompts(0), weights(0)]);
-    assert!(!cells.exists() && packed.join("mine.gguf").exists());
+    assert!(!cells.join("model.kv").exists() && mine.iter().all(|file| file.exists()));
     assert_eq!(bench.conversation(talk).await.messages.len(), 2);
     assert_eq!(
         sizes(bench.clear_cache(Cache::Prompts).await.unwrap()).len(),
@@ -556,11 +564,19 @@ async fn the_prompt_cache_is_deleted_with_its_conversation() {
     fs::create_dir_all(&photos).unwrap();
     let mine = [
         cells(1000).join("letter.txt"),
+        cells(1000).join("download.part"),
+        cells(1000).join("more.kv/letter.txt"),
         photos.join("model.kv"),
         folder.join("photo.jpg"),
     ];
     for file in &mine {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, "mine").unwrap();
+    }
+    // A link to a folder, and one to a file.
+    #[cfg(unix)]
+    for (target, link) in [(&photos, cells(1001)), (&mine[3], cells(1000).join("link.kv"))] {
+        std::os::unix::fs::symlink(target, link).unwrap();
     }
     bench.delete_conversation(goes).await.unwrap();
     assert!(!cells(goes).exists());

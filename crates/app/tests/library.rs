@@ -110,6 +110,35 @@ fn resolves_names_of_models() {
 }
 
 #[test]
+fn a_split_model_is_one_model() {
+    let folder = folder();
+    let (library, _) = library(folder.path());
+    let root = fs::canonicalize(folder.path()).unwrap();
+    let parts = support::split_model(&root.join("parts"), "big");
+    for part in &parts {
+        let (model, path) = library.check(part).unwrap();
+        assert_eq!(
+            (model.path.as_path(), path.as_str()),
+            (&*parts[0], parts[0].to_str().unwrap())
+        );
+    }
+    // In the cache of Hugging Face the targets have no part numbers.
+    #[cfg(unix)]
+    {
+        let links = root.join("snapshots");
+        fs::create_dir(&links).unwrap();
+        for (part, blob) in parts.iter().zip(["b1", "b2"]) {
+            fs::rename(part, root.join(blob)).unwrap();
+            std::os::unix::fs::symlink(root.join(blob), links.join(part.file_name().unwrap())).unwrap();
+        }
+        let first = links.join("big-00001-of-00002.gguf");
+        for name in ["big-00001-of-00002.gguf", "big-00002-of-00002.gguf"] {
+            assert_eq!(library.check(&links.join(name)).unwrap().0.path, first);
+        }
+    }
+}
+
+#[test]
 fn a_corrupt_model_is_listed_with_its_problem() {
     let folder = folder();
     let (library, _) = library(folder.path());

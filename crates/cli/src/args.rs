@@ -1,6 +1,7 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use hearth_engine::training::export_types;
 use hearth_protocol::{AdapterChoice, Checkpointing, GpuLayers, KvType, Precision, Schedule};
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
@@ -373,6 +374,12 @@ pub struct DataFlags {
     pub skip_broken: bool,
 }
 
+/// The help of `hearth export --type`.
+fn quantisations() -> String {
+    let types = export_types().join(", ");
+    format!("With --to gguf, the quantisation: {types}, or `same` as the base model [default: Q8_0]")
+}
+
 /// `hearth export`.
 #[derive(Debug, Args)]
 pub struct Export {
@@ -382,9 +389,8 @@ pub struct Export {
     /// Output format
     #[arg(long, value_enum, value_name = "gguf-lora|peft|gguf", hide_possible_values = true)]
     pub to: ExportAs,
-    /// With --to gguf, the quantisation: F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, IQ4_NL, IQ4_XS, Q4_0 and
-    /// so on, or `same` as the base model [default: Q8_0]
-    #[arg(long = "type", value_name = "TYPE")]
+    /// The quantisation, with --to gguf.
+    #[arg(long = "type", value_name = "TYPE", help = quantisations())]
     pub kind: Option<String>,
     /// The file or folder to write to
     #[arg(long, value_name = "PATH")]
@@ -486,6 +492,18 @@ mod tests {
     #[test]
     fn the_command_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_lists_every_quantisation() {
+        let help = Cli::command()
+            .find_subcommand_mut("export")
+            .expect("a command")
+            .render_help()
+            .to_string();
+        for quant in hearth_kernels::Quant::ALL {
+            assert!(help.contains(quant.name()), "{quant}: {help}");
+        }
     }
 
     #[test]

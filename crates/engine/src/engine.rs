@@ -105,36 +105,9 @@ impl Engine {
             }
             Session::with_cache(model, context as usize, plan::format(request.kv)).map_err(from_session)
         })?;
-        let trained = count(config.context_trained);
-        if context > trained {
-            notices.push(format!(
-                "The context of {context} tokens is longer than the {trained} that the model was trained with; answers \
-                 beyond them may be incoherent."
-            ));
-        }
-        let plan = planned.plan;
-        tracing::info!("{} of {} layers are on GPUs", plan.gpu_layers, plan.layers_total);
-        // The device of the output layer.
-        let answers_on = plan.devices.iter().rfind(|device| !device.layers.is_empty());
-        let mut info = ModelInfo {
-            path: request.path.clone(),
-            name: config.name,
-            architecture: config.architecture.to_string(),
-            quantization: gguf.quantization(),
-            parameters: gguf.parameter_count(),
-            file_size: gguf.file_size(),
-            layers: count(config.n_layers),
-            context,
-            context_trained: trained,
-            device: answers_on.map_or_else(|| hardware::CPU.to_owned(), |device| device.id.clone()),
-            threads: team,
-            load_seconds: 0.0,
-            notices,
-            gpu_layers: plan.gpu_layers,
-            layers_total: plan.layers_total,
-            kv: plan.kv,
-            placement: plan.devices,
-        };
+        notices.extend(beyond_training(context, &config));
+        let mut info = model_info(request, &gguf, config, planned.plan);
+        (info.context, info.threads, info.notices) = (context, team, notices);
         let base = Arc::clone(session.model());
         info.load_seconds = began.elapsed().as_secs_f64();
         Ok(Self {
@@ -252,6 +225,43 @@ fn team_size(requested: Option<u32>) -> Result<u32, Problem> {
     }
     let message = format!("{n} is not a valid number of threads. Choose from 1 to {MAX_THREADS}.");
     Err(problem(ProblemCode::BadRequest, message))
+}
+
+/// A notice if the context is longer than in training.
+fn beyond_training(context: u32, config: &Config) -> Option<String> {
+    let trained = count(config.context_trained);
+    (context > trained).then(|| {
+        format!(
+            "The context of {context} tokens is longer than the {trained} that the model was trained with; answers \
+             beyond them may be incoherent."
+        )
+    })
+}
+
+/// Properties of a loaded model, but for its load time, threads and notices.
+fn model_info(request: &LoadRequest, gguf: &Gguf, config: Config, plan: Plan) -> ModelInfo {
+    tracing::info!("{} of {} layers are on GPUs", plan.gpu_layers, plan.layers_total);
+    // The device of the output layer.
+    let answers_on = plan.devices.iter().rfind(|device| !device.layers.is_empty());
+    ModelInfo {
+        path: request.path.clone(),
+        name: config.name,
+        architecture: config.architecture.to_string(),
+        quantization: gguf.quantization(),
+        parameters: gguf.parameter_count(),
+        file_size: gguf.file_size(),
+        layers: count(config.n_layers),
+        context: plan.context,
+        context_trained: count(config.context_trained),
+        device: answers_on.map_or_else(|| hardware::CPU.to_owned(), |device| device.id.clone()),
+        threads: 0,
+        load_seconds: 0.0,
+        notices: Vec::new(),
+        gpu_layers: plan.gpu_layers,
+        layers_total: plan.layers_total,
+        kv: plan.kv,
+        placement: plan.devices,
+    }
 }
 
 /// Refuse a plan that exceeds main memory, and add a notice if it exceeds free memory.

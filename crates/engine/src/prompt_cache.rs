@@ -5,6 +5,9 @@
 //! answered in it, in the format of [`Session::save`]; each answer appends its new cells. There is
 //! no fsync: after a power cut, a file is valid up to its first incomplete segment. A lost file
 //! only costs time, so errors are logged and the prompt is prefilled instead.
+//!
+//! Anything else in the folder is the user's: only regular `*.kv` files in real folders whose name
+//! is a number are read, counted and deleted; symbolic links are not followed.
 
 use crate::adapters::{self, ActiveAdapters};
 use hearth_formats::gguf::{Gguf, Identity};
@@ -22,6 +25,8 @@ use std::time::SystemTime;
 const MIN_TOKENS: usize = 64;
 /// Minimum ratio of the time to prefill a token to the time to read its cells from disk.
 const MIN_SPEEDUP: usize = 16;
+/// File extension of the cache's files.
+const EXTENSION: &str = "kv";
 /// Bytes of disk space to leave free.
 const RESERVED_DISK: u64 = 1 << 30;
 
@@ -117,11 +122,10 @@ impl PromptCache {
     pub fn remove(&mut self, conversation: ConversationId) {
         let folder = self.of(conversation);
         self.saved.retain(|path, _| !path.starts_with(&folder));
-        if let Err(error) = fs::remove_dir_all(&folder)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(folder = %folder.display(), %error, "a conversation could not be removed from the prompt \
-                cache");
+        if is_conversation(&folder) {
+            cache_files(&folder).for_each(|(path, _)| remove_file(&path));
+            // Also if it has no file of the cache; fails if it has others.
+            let _ = fs::remove_dir(&folder);
         }
     }
 
@@ -160,7 +164,11 @@ impl PromptCache {
         saved: &mut SavedCells,
         give_up: &dyn Fn() -> bool,
     ) -> Result<(), SnapshotError> {
-        fs::create_dir_all(path.parent().unwrap_or(&self.folder))?;
+        let folder = path.parent().unwrap_or(&self.folder);
+        fs::create_dir_all(folder)?;
+        if !is_conversation(folder) {
+            return Err(io::Error::other("the conversation's folder is a link").into());
+        }
         let file = File::options()
             .read(true)
             .write(true)
@@ -266,16 +274,34 @@ pub(crate) fn common_prefix(a: &[u32], b: &[u32]) -> usize {
 
 /// File name of a model in a conversation's folder.
 fn name(key: &SnapshotKey) -> String {
-    hex(&key[..16]) + ".kv"
+    format!("{}.{EXTENSION}", hex(&key[..16]))
 }
 
 /// All files of all conversations.
 fn files(folder: &Path) -> impl Iterator<Item = (PathBuf, fs::Metadata)> {
-    let list = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten();
-    list(folder.to_owned())
-        .flat_map(move |conversation| list(conversation.path()))
+    entries(folder)
+        .map(|entry| entry.path())
+        .filter(|path| is_conversation(path))
+        .flat_map(|conversation| cache_files(&conversation))
+}
+
+/// The files of a conversation.
+fn cache_files(conversation: &Path) -> impl Iterator<Item = (PathBuf, fs::Metadata)> + use<> {
+    entries(conversation)
+        // The metadata of an entry are those of the link, not of its target.
         .filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)))
-        .filter(|(_, about)| about.is_file())
+        .filter(|(path, about)| about.is_file() && path.extension().is_some_and(|end| end == EXTENSION))
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> + use<> {
+    fs::read_dir(folder).into_iter().flatten().flatten()
+}
+
+/// Whether a path is a real folder, not a link, whose name is a number.
+fn is_conversation(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && fs::symlink_metadata(path).is_ok_and(|about| about.is_dir())
 }
 
 /// Set a file's modification time to now, for LRU eviction.
@@ -471,6 +497,50 @@ mod tests {
         engine.set_prompt_cache_limit(about.len());
         prefill_and_save(&mut engine, 3);
         assert_eq!(all(&folder).len(), 1);
+    }
+
+    #[test]
+    fn files_of_the_user_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut engine = loaded(&folder);
+        prefill_and_save(&mut engine, 1);
+        let mine = [
+            "photos/model.kv",
+            "1/letter.txt",
+            "1/more.kv/model.kv",
+            "1x/model.kv",
+            "photo.kv",
+        ];
+        let mine = mine.map(|name| folder.path().join(name));
+        for path in &mine {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "mine").unwrap();
+        }
+        assert_eq!(all(&folder).len(), 1);
+        engine.set_prompt_cache_limit(0);
+        assert!(all(&folder).is_empty());
+        engine.remove_prompt_cache(1);
+        assert!(mine.iter().all(|path| path.exists()));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_not_followed() {
+        use std::os::unix::fs::symlink;
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut engine = loaded(&folder);
+        let mine = elsewhere.path().join("mine.kv");
+        fs::write(&mine, "mine").unwrap();
+        symlink(elsewhere.path(), folder.path().join("1")).unwrap();
+        fs::create_dir(folder.path().join("2")).unwrap();
+        symlink(&mine, folder.path().join("2/mine.kv")).unwrap();
+        assert!(all(&folder).is_empty());
+        prefill_and_save(&mut engine, 1);
+        engine.set_prompt_cache_limit(0);
+        engine.remove_prompt_cache(1);
+        engine.remove_prompt_cache(2);
+        assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+        assert!(mine.exists() && folder.path().join("2/mine.kv").is_symlink());
     }
 
     #[test]

@@ -471,3 +471,73 @@ fn an_export_replaces_an_adapter_and_no_other_files() {
     assert_eq!(fs::read_dir(&out).expect("a folder").count(), 3);
     assert_eq!(fs::read_dir(stopped.folder.path()).expect("a folder").count(), 4);
 }
+
+#[test]
+fn an_export_does_not_replace_its_inputs_under_other_names() {
+    let stopped = Stopped::new();
+    let [model, weights] = ["model.gguf", "run/adapter/adapter_model.safetensors"].map(|name| stopped.path(name));
+    let export = |out: PathBuf, format| {
+        let request = ExportRequest {
+            id: 2,
+            model: model.clone(),
+            adapter: stopped.path("run"),
+            format,
+            out,
+            verify: false,
+        };
+        export(&request, &mut |_, _| std::ops::ControlFlow::Continue(()))
+    };
+    let before = [&model, &weights].map(|path| fs::read(path).expect("an input"));
+    fs::hard_link(&model, stopped.path("hard.gguf")).expect("a link");
+    fs::hard_link(&weights, stopped.path("weights.gguf")).expect("a link");
+    fs::hard_link(&model, stopped.path("beside.Modelfile")).expect("a link");
+    let mut cases = vec![
+        ("hard.gguf", "is the model"),
+        ("run/../model.gguf", "is the model"),
+        ("weights.gguf", "is the adapter"),
+        ("run/adapter/adapter_model.safetensors", "is the adapter"),
+        ("beside.gguf", "is the model"),
+    ];
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::symlink;
+        symlink("model.gguf", stopped.path("soft.gguf")).expect("a link");
+        symlink("run/adapter", stopped.path("soft")).expect("a link");
+        cases.extend([
+            ("soft.gguf", "is the model"),
+            ("soft/adapter_model.safetensors", "is the adapter"),
+        ]);
+    }
+    for (out, says) in cases {
+        let problem = export(stopped.path(out), ExportFormat::GgufLora).err().expect(out);
+        assert!(problem.message.contains(says), "{out}: {}", problem.message);
+    }
+    assert!([&model, &weights].map(|path| fs::read(path).expect("an input")) == before);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_export_to_a_link_replaces_its_target() {
+    let stopped = Stopped::new();
+    let [target, link] = ["target.gguf", "link.gguf"].map(|name| stopped.path(name));
+    std::os::unix::fs::symlink("target.gguf", &link).expect("a link");
+    let export = |format| {
+        let request = ExportRequest {
+            id: 2,
+            model: stopped.path("model.gguf"),
+            adapter: stopped.path("run"),
+            format,
+            out: link.clone(),
+            verify: false,
+        };
+        export(&request, &mut |_, _| std::ops::ControlFlow::Continue(()))
+    };
+    for format in [ExportFormat::GgufLora, ExportFormat::Gguf { kind: None }] {
+        fs::write(&target, "old").expect("written");
+        export(format.clone()).expect("exported");
+        assert!(link.is_symlink() && fs::read(&target).expect("a file").starts_with(b"GGUF"));
+        fs::remove_file(&target).expect("removed");
+        let problem = export(format).err().expect("a broken link");
+        assert!(problem.message.contains("symbolic link"), "{}", problem.message);
+    }
+}

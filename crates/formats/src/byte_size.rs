@@ -1,16 +1,23 @@
 //! Sizes in memory and on disk, as people read them.
 
-/// Formats a number of bytes in binary units: `1.5 KiB`, `93.8 MiB`.
+/// Formats a number of bytes in decimal units, as file managers and model hubs show them:
+/// `1.5 kB`, `94 MB`, `16.4 GB`. Below ten, and from 1 GB on, with one decimal unless that is 0.
+///
+/// The window formats sizes in the same way: `fileSize` in `ui/src/lib/text/format.ts`.
 pub fn byte_size(n: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = n as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    let rounded = |value: f64, unit| {
+        let has_decimal = unit >= 3 || unit > 0 && value < 9.95;
+        let step = if has_decimal { 10.0 } else { 1.0 };
+        (value * step).round() / step
+    };
+    let (mut value, mut unit) = (n as f64, 0);
+    // The rounded value decides: 999,950 bytes are 1 MB, not 1000 kB.
+    while unit + 1 < UNITS.len() && rounded(value, unit) >= 1000.0 {
+        value /= 1000.0;
         unit += 1;
     }
-    let digits = if unit == 0 || value >= 100.0 { 0 } else { 1 };
-    format!("{value:.digits$} {}", UNITS[unit])
+    format!("{} {}", rounded(value, unit), UNITS[unit])
 }
 
 #[cfg(test)]
@@ -19,11 +26,27 @@ mod tests {
 
     #[test]
     fn sizes_read_well() {
-        let check = |n, text: &str| assert_eq!(byte_size(n), text);
-        check(0, "0 B");
-        check(1023, "1023 B");
-        check(1536, "1.5 KiB");
-        check(98_362_432, "93.8 MiB");
-        check(u64::MAX, "16777216 TiB");
+        // The same table as in ui/tests/unit/format.test.ts.
+        for (n, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1 kB"),
+            (1250, "1.3 kB"),
+            (1536, "1.5 kB"),
+            (9_949, "9.9 kB"),
+            (9_950, "10 kB"),
+            (999_499, "999 kB"),
+            (999_500, "1 MB"),
+            (999_950, "1 MB"),
+            (98_362_432, "98 MB"),
+            (999_499_999, "999 MB"),
+            (999_500_000, "1 GB"),
+            (16_384_000_000, "16.4 GB"),
+            (999_949_999_999, "999.9 GB"),
+            (999_950_000_000, "1 TB"),
+            (u64::MAX, "18446744.1 TB"),
+        ] {
+            assert_eq!(byte_size(n), text, "{n}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use crate::error::LoadError;
 use hearth_formats::Architecture;
 use hearth_formats::adapter::{BaseShape, LinearName};
 use hearth_formats::gguf::Gguf;
+use std::fmt::Display;
 
 /// Hyperparameters common to all architectures. Each architecture's own are read by its file in
 /// `arch/`.
@@ -85,104 +86,128 @@ impl Config {
             let what = format!("Hearth does not support the architecture '{name}' yet, only {all}");
             LoadError::unsupported(gguf, &what)
         })?;
-        let key = |suffix: &str| format!("{architecture}.{suffix}");
-        let required = |suffix: &str, max: u32| -> Result<usize, LoadError> {
-            let value = gguf.required_u32(&key(suffix))?;
-            if value == 0 || value > max {
-                return Err(LoadError::bad_value(gguf, &key(suffix), value));
-            }
-            Ok(value as usize)
-        };
-        let optional = |suffix: &str, default: usize, max: u32| -> Result<usize, LoadError> {
-            match gguf.u32(&key(suffix))? {
-                None => Ok(default),
-                Some(value) if value == 0 || value > max => Err(LoadError::bad_value(gguf, &key(suffix), value)),
-                Some(value) => Ok(value as usize),
-            }
-        };
-        let positive = |suffix: &str, default: f32| -> Result<f32, LoadError> {
-            let value = gguf.f32(&key(suffix))?.unwrap_or(default);
-            if !value.is_finite() || value <= 0.0 {
-                return Err(LoadError::bad_value(gguf, &key(suffix), value));
-            }
-            Ok(value)
-        };
-
-        let width = required("embedding_length", MAX_WIDTH)?;
-        let heads = required("attention.head_count", MAX_WIDTH)?;
-        let kv_heads = optional("attention.head_count_kv", heads, MAX_WIDTH)?;
-        let head_dim = optional("attention.key_length", width / heads, MAX_WIDTH)?;
-        if optional("attention.value_length", head_dim, MAX_WIDTH)? != head_dim {
+        let keys = Keys { gguf, architecture };
+        let width = keys.required("embedding_length", MAX_WIDTH)?;
+        let heads = keys.required("attention.head_count", MAX_WIDTH)?;
+        let kv_heads = keys.optional("attention.head_count_kv", heads, MAX_WIDTH)?;
+        let head_dim = keys.optional("attention.key_length", width / heads, MAX_WIDTH)?;
+        if keys.optional("attention.value_length", head_dim, MAX_WIDTH)? != head_dim {
             return Err(LoadError::unsupported(gguf, "keys and values have different widths"));
         }
         if head_dim == 0 || head_dim % 2 != 0 || heads % kv_heads != 0 {
-            return Err(LoadError::bad_value(gguf, &key("attention.head_count"), heads));
+            return Err(keys.bad("attention.head_count", heads));
         }
-        let rope_dims = optional("rope.dimension_count", head_dim, MAX_WIDTH)?;
+        let rope_dims = keys.optional("rope.dimension_count", head_dim, MAX_WIDTH)?;
         if rope_dims > head_dim || rope_dims % 2 != 0 {
-            return Err(LoadError::bad_value(gguf, &key("rope.dimension_count"), rope_dims));
+            return Err(keys.bad("rope.dimension_count", rope_dims));
         }
-        let rope_scale = match gguf.str(&key("rope.scaling.type"))? {
-            Some("none") => 1.0,
-            // As in llama.cpp: a factor without a type is linear, 0 means none, and files older
-            // than the types have another key.
-            None | Some("linear") => {
-                let factor = match gguf.f32(&key("rope.scaling.factor"))? {
-                    Some(_) => "rope.scaling.factor",
-                    None => "rope.scale_linear",
-                };
-                match gguf.f32(&key(factor))? {
-                    Some(0.0) => 1.0,
-                    _ => positive(factor, 1.0)?,
-                }
-            }
-            Some(other) => {
-                return Err(LoadError::unsupported(
-                    gguf,
-                    &format!("Hearth does not support its RoPE scaling method '{other}' yet"),
-                ));
-            }
-        };
-        let vocab = gguf
-            .tensor("token_embd.weight")
-            .and_then(|table| table.info.shape.get(1).copied())
-            .and_then(|rows| usize::try_from(rows).ok())
-            .filter(|rows| *rows > 0)
-            .ok_or_else(|| LoadError::missing(gguf, "token_embd.weight"))?;
-        let name = match gguf.str("general.name")? {
-            Some(name) => name.to_owned(),
-            None => gguf
-                .path()
-                .file_stem()
-                .map_or_else(|| architecture.to_string(), |stem| stem.to_string_lossy().into_owned()),
-        };
-        let layers = required("block_count", MAX_LAYERS)?;
-        let prediction_layers = gguf.u32(&key("nextn_predict_layers"))?.unwrap_or(0) as usize;
+        let layers = keys.required("block_count", MAX_LAYERS)?;
+        let prediction_layers = gguf.u32(&keys.key("nextn_predict_layers"))?.unwrap_or(0) as usize;
         if prediction_layers >= layers {
-            return Err(LoadError::bad_value(
-                gguf,
-                &key("nextn_predict_layers"),
-                prediction_layers,
-            ));
+            return Err(keys.bad("nextn_predict_layers", prediction_layers));
         }
         Ok(Self {
             n_layers: layers - prediction_layers,
             prediction_layers,
             width,
-            ffn_width: required("feed_forward_length", MAX_WIDTH)?,
+            ffn_width: keys.required("feed_forward_length", MAX_WIDTH)?,
             heads,
             kv_heads,
             head_dim,
-            norm_eps: positive("attention.layer_norm_rms_epsilon", 1e-5)?,
-            rope_base: positive("rope.freq_base", 10_000.0)?,
-            rope_scale,
+            norm_eps: keys.positive("attention.layer_norm_rms_epsilon", 1e-5)?,
+            rope_base: keys.positive("rope.freq_base", 10_000.0)?,
+            rope_scale: keys.rope_scale()?,
             rope_dims,
-            context_trained: required("context_length", u32::MAX)?,
-            vocab,
-            name,
+            context_trained: keys.required("context_length", u32::MAX)?,
+            vocab: vocab(gguf)?,
+            name: model_name(gguf, architecture)?,
             architecture,
         })
     }
+}
+
+/// The keys of an architecture in a file; `suffix` is a key without `ARCHITECTURE.`.
+struct Keys<'a> {
+    gguf: &'a Gguf,
+    architecture: Architecture,
+}
+
+impl Keys<'_> {
+    fn key(&self, suffix: &str) -> String {
+        format!("{}.{suffix}", self.architecture)
+    }
+
+    fn bad(&self, suffix: &str, value: impl Display) -> LoadError {
+        LoadError::bad_value(self.gguf, &self.key(suffix), value)
+    }
+
+    /// A number from 1 to `max`.
+    fn required(&self, suffix: &str, max: u32) -> Result<usize, LoadError> {
+        self.in_range(suffix, self.gguf.required_u32(&self.key(suffix))?, max)
+    }
+
+    /// A number from 1 to `max`, or the default if the file has no such key.
+    fn optional(&self, suffix: &str, default: usize, max: u32) -> Result<usize, LoadError> {
+        match self.gguf.u32(&self.key(suffix))? {
+            None => Ok(default),
+            Some(value) => self.in_range(suffix, value, max),
+        }
+    }
+
+    fn in_range(&self, suffix: &str, value: u32, max: u32) -> Result<usize, LoadError> {
+        match value == 0 || value > max {
+            true => Err(self.bad(suffix, value)),
+            false => Ok(value as usize),
+        }
+    }
+
+    /// A finite number above 0, or the default if the file has no such key.
+    fn positive(&self, suffix: &str, default: f32) -> Result<f32, LoadError> {
+        let value = self.gguf.f32(&self.key(suffix))?.unwrap_or(default);
+        match value.is_finite() && value > 0.0 {
+            true => Ok(value),
+            false => Err(self.bad(suffix, value)),
+        }
+    }
+
+    /// The divisor of positions in RoPE.
+    fn rope_scale(&self) -> Result<f32, LoadError> {
+        match self.gguf.str(&self.key("rope.scaling.type"))? {
+            Some("none") => Ok(1.0),
+            // As in llama.cpp: a factor without a type is linear, 0 means none, and files older
+            // than the types have another key.
+            None | Some("linear") => {
+                let factor = match self.gguf.f32(&self.key("rope.scaling.factor"))? {
+                    Some(_) => "rope.scaling.factor",
+                    None => "rope.scale_linear",
+                };
+                match self.gguf.f32(&self.key(factor))? {
+                    Some(0.0) => Ok(1.0),
+                    _ => self.positive(factor, 1.0),
+                }
+            }
+            Some(other) => {
+                let what = format!("Hearth does not support its RoPE scaling method '{other}' yet");
+                Err(LoadError::unsupported(self.gguf, &what))
+            }
+        }
+    }
+}
+
+/// The vocabulary size: the rows of the embedding.
+fn vocab(gguf: &Gguf) -> Result<usize, LoadError> {
+    gguf.tensor("token_embd.weight")
+        .and_then(|table| table.info.shape.get(1).copied())
+        .and_then(|rows| usize::try_from(rows).ok())
+        .filter(|rows| *rows > 0)
+        .ok_or_else(|| LoadError::missing(gguf, "token_embd.weight"))
+}
+
+/// `general.name`, or the file name without extension.
+fn model_name(gguf: &Gguf, architecture: Architecture) -> Result<String, LoadError> {
+    let stem = || gguf.path().file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let name = gguf.str("general.name")?.map(str::to_owned);
+    Ok(name.or_else(stem).unwrap_or_else(|| architecture.to_string()))
 }
 
 #[cfg(test)]

@@ -181,10 +181,7 @@ impl<'a> Weights<'a> {
         if let Some((_, rope)) = self.ropes.iter().find(|(known, _)| *known == spec) {
             return Ok(rope.clone());
         }
-        let factors = match self.gguf.tensor("rope_freqs.weight") {
-            Some(_) => Some(self.float_vec("rope_freqs.weight", spec.dims / 2)?),
-            None => None,
-        };
+        let factors = self.rope_factors(spec.dims / 2)?;
         let RopeSpec {
             pairing,
             dims,
@@ -196,12 +193,27 @@ impl<'a> Weights<'a> {
         Ok(rope)
     }
 
+    /// The divisors of RoPE's frequencies, if the file has them. Unlike llama.cpp, which divides by
+    /// any number, this refuses those that make every angle infinite or NaN, or turn backwards.
+    fn rope_factors(&mut self, count: usize) -> Result<Option<Vec<f32>>, LoadError> {
+        const NAME: &str = "rope_freqs.weight";
+        if self.gguf.tensor(NAME).is_none() {
+            return Ok(None);
+        }
+        let factors = self.float_vec(NAME, count)?;
+        match factors.iter().find(|factor| **factor < f32::MIN_POSITIVE) {
+            Some(factor) => Err(LoadError::bad_value(self.gguf, NAME, factor)),
+            None => Ok(Some(factors)),
+        }
+    }
+
     fn floats(&mut self, name: &str, length: usize) -> Result<Tensor<1>, LoadError> {
         let values = self.float_vec(name, length)?;
         Ok(Tensor::from_data(TensorData::new(values, [length]), &self.device))
     }
 
-    /// `NAME.scale`: a scalar, applied after the product; 1 if the file has none.
+    /// `NAME.scale`: a scalar, applied after the product; 1 if the file has none. As in llama.cpp,
+    /// 0 and negative scales are factors like others.
     fn scale(&mut self, name: &str) -> Result<f32, LoadError> {
         let name = format!("{name}.scale");
         match self.gguf.tensor(&name) {

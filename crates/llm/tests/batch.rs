@@ -312,3 +312,37 @@ fn a_failed_or_cancelled_step_leaves_all_sequences_as_they_were() {
     assert!(step(&mut rows, PRECISION, stop).expect("no error").is_break());
     assert_eq!((one.ids(), two.ids()), (&[1, 2, 3][..], &[4; 60][..]));
 }
+
+/// A page is used again by a sequence that does not write all of it.
+#[test]
+fn a_sequence_leaves_no_nan_in_its_pages() {
+    let _alone = team_alone();
+    let model = llama();
+    for format in [KvFormat::F16, KvFormat::Q8_0] {
+        let cache = cache(&model, format, 1, 64);
+        let ids = [1; 20];
+        let nan = model.decoder().embed(ids.into()).mul_scalar(f32::NAN);
+        let mut first = Sequence::new(&cache);
+        let _ = outputs(&mut [Rows {
+            embeddings: Some(nan),
+            ..Rows::last(&mut first, &model, &ids, Want::Nothing)
+        }]);
+        drop(first);
+        let mut second = Sequence::new(&cache);
+        let found = outputs(&mut [Rows::last(&mut second, &model, &[5, 6, 7], Want::Logits)]);
+        assert!(logits(&found[0]).iter().all(|logit| logit.is_finite()), "{format:?}");
+    }
+}
+
+#[test]
+fn a_cache_of_another_model_is_refused() {
+    let (base, gemma) = (llama(), model(Architecture::Gemma3, &[Quant::Q8_0]));
+    let mut sequence = Sequence::new(&cache(&gemma, KvFormat::F16, 1, 64));
+    let error = step(
+        &mut [Rows::last(&mut sequence, &base, &[1], Want::Logits)],
+        PRECISION,
+        &mut go,
+    );
+    assert_eq!(error.err(), Some(SessionError::Cache(CacheError::OtherModel)));
+    assert!(sequence.is_empty());
+}

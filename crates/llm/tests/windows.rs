@@ -1,8 +1,15 @@
 //! Sessions of a model with sliding windows, whose cache is smaller than the context.
 
+#[allow(dead_code, reason = "this test draws no tokens from it")]
+#[path = "../../engine/src/check/sample.rs"]
+mod sample;
+
+use hearth_formats::Architecture;
 use hearth_formats::gguf::Gguf;
+use hearth_kernels::Quant;
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::{CacheSize, LoadOptions, Model, SavedCells, Session};
+use sample::Sample;
 use std::io::Cursor;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -157,4 +164,93 @@ fn a_windowed_session_is_saved_and_restored() {
     // A cache that releases nothing has other snapshots.
     let mut short = Session::new(model.clone(), 1024).expect("a session");
     assert!(short.restore(&KEY, &mut &*bytes, usize::MAX).is_err());
+}
+
+/// A window of 270 tokens: more than a tile and a page.
+fn wide() -> Arc<Model> {
+    let sample = Sample {
+        architecture: Architecture::Gemma3,
+        layers: 6,
+        width: 64,
+        ffn_width: 64,
+        heads: 2,
+        kv_heads: 1,
+        vocab: 300,
+        formats: &[Quant::Q8_0],
+    };
+    let gguf = sample.gguf().expect("a file");
+    let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
+    Arc::new(model.expect("it loads"))
+}
+
+/// Turns whose prompts end anywhere in a chunk: the pages of snapshots are those planned.
+#[test]
+fn no_turn_of_a_chat_finds_the_cache_full() {
+    for model in [model(), wide()] {
+        for (first, answer, second) in [(1408, 100, 532), (1468, 16, 540), (1000, 400, 640), (513, 511, 1024)] {
+            let mut session = Session::new(model.clone(), CONTEXT + 128).expect("a session");
+            assert!(CacheSize::chat(CONTEXT + 128, model.groups()).snapshots > 0);
+            prefill(&mut session, &ids(first, 0, 0));
+            (0..answer).for_each(|token| session.push(token % 300).expect("room"));
+            let next = [session.tokens(), &ids(second, 0, 5)].concat();
+            assert_eq!(prefill(&mut session, &next), first + answer as usize);
+            // Regenerate, then continue.
+            (0..9).for_each(|token| session.push(token).expect("room"));
+            assert_eq!(prefill(&mut session, &next), next.len() - 1);
+            (0..9).for_each(|token| session.push(token).expect("room"));
+        }
+    }
+}
+
+/// Wherever a prompt leaves the saved one, no cell is used that the file does not have.
+#[test]
+fn a_restored_session_uses_no_cell_that_was_not_saved() {
+    const KEY: [u8; 32] = [3; 32];
+    let model = wide();
+    let session = || Session::new(model.clone(), CONTEXT).expect("a session");
+    let all = ids(1440, 0, 0);
+    let mut first = session();
+    prefill(&mut first, &all[..1200]);
+    all[1200..].iter().for_each(|id| first.push(*id).expect("room"));
+    let (mut saved, mut bytes) = (SavedCells::default(), Vec::new());
+    first.save(&KEY, &mut saved, &mut bytes).expect("it is saved");
+    for shared in (900..1440).step_by(27) {
+        let prompt = [&all[..shared], &[299; 20]].concat();
+        let mut restored = session();
+        restored
+            .restore(&KEY, &mut &*bytes, usize::MAX)
+            .expect("its header is valid");
+        assert_eq!(restored.tokens(), all);
+        prefill(&mut restored, &prompt);
+        let mut fresh = session();
+        prefill(&mut fresh, &prompt);
+        assert!(restored.logits() == fresh.logits(), "{shared} tokens shared");
+    }
+}
+
+/// A regenerated answer shorter than the window.
+#[test]
+fn a_regenerated_answer_can_be_restored() {
+    const KEY: [u8; 32] = [3; 32];
+    let model = wide();
+    let mut session = Session::new(model.clone(), CONTEXT).expect("a session");
+    let prompt = ids(1400, 0, 0);
+    let (mut saved, mut bytes) = (SavedCells::default(), Vec::new());
+    for answer in [200, 150] {
+        prefill(&mut session, &prompt);
+        (0..answer).for_each(|token| session.push((token + answer) % 300).expect("room"));
+        session.cut(&mut saved);
+        bytes.truncate(saved.bytes() as usize);
+        session.save(&KEY, &mut saved, &mut bytes).expect("it is saved");
+        let end = session.savable().len();
+        assert_eq!(
+            (saved.tokens(), session.restorable(&saved, end)),
+            (session.savable(), end)
+        );
+        let mut restored = Session::new(model.clone(), CONTEXT).expect("a session");
+        restored
+            .restore(&KEY, &mut &*bytes, usize::MAX)
+            .expect("its header is valid");
+        assert_eq!(restored.tokens(), session.savable());
+    }
 }

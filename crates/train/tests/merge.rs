@@ -458,3 +458,24 @@ fn a_split_base_becomes_one_file() {
     let merged = merged(&parted, &even(1.0), QuantRecipe::Same).unwrap();
     assert!(merged.metadata().iter().all(|(key, _)| !key.starts_with("split.")));
 }
+
+/// Types and their names are in two tables: that of the kernels, and that of all GGUF types.
+#[test]
+fn the_tables_of_types_agree() {
+    for quant in Quant::ALL {
+        let kind = TensorType::from_id(quant.gguf_id()).unwrap();
+        let sizes = (quant.block_elements() as u64, quant.block_bytes() as u64);
+        assert_eq!(
+            (kind.name(), (kind.block_elements(), kind.block_bytes())),
+            (quant.name(), sizes)
+        );
+        let metadata = [("general.file_type", quant.file_type())].into_iter().collect();
+        let file = GgufWriter::begin(Vec::new(), &metadata, &[]).unwrap().finish().unwrap();
+        let name = Gguf::from_bytes(file).unwrap().quantization().to_owned();
+        // Q4_K_S is Q4_K without larger types for some tensors.
+        assert!(
+            [format!("{quant}"), format!("{quant}_S")].contains(&name),
+            "{quant}: {name}"
+        );
+    }
+}

@@ -5,9 +5,6 @@ test.each([
   [count(2048), "2,048"],
   [plural(1, "message"), "1 message"],
   [plural(1200, "token"), "1,200 tokens"],
-  [fileSize(98_362_432), "98 MB"],
-  [fileSize(1_066_000_000), "1.1 GB"],
-  [fileSize(5_300), "5 kB"],
   [parameters(134_515_008), "135M"],
   [parameters(1_235_814_432), "1.2B"],
   [speed(231.4), "231 tokens/s"],
@@ -37,6 +34,28 @@ test.each([
   [percent(7), "100 %"],
 ])("formats as %s", (shown, expected) => {
   expect(shown).toBe(expected);
+});
+
+// The same table as in crates/formats/src/byte_size.rs.
+test.each([
+  [0, "0 B"],
+  [999, "999 B"],
+  [1000, "1 kB"],
+  [1250, "1.3 kB"],
+  [1536, "1.5 kB"],
+  [9_949, "9.9 kB"],
+  [9_950, "10 kB"],
+  [999_499, "999 kB"],
+  [999_500, "1 MB"],
+  [999_950, "1 MB"],
+  [98_362_432, "98 MB"],
+  [999_499_999, "999 MB"],
+  [999_500_000, "1 GB"],
+  [16_384_000_000, "16.4 GB"],
+  [999_949_999_999, "999.9 GB"],
+  [999_950_000_000, "1 TB"],
+])("%d bytes are %s", (bytes, size) => {
+  expect(fileSize(bytes)).toBe(size);
 });
 
 const now = new Date(2026, 10, 21, 9, 30).getTime();

@@ -5,7 +5,7 @@ use super::{
     ModelMetadata,
     probe::{self, ProbeCommand, ProbeError, ProbeRequest, ProbeResponse},
 };
-use hearth_formats::{durable::write_shared_file, gguf::part_files};
+use hearth_formats::{durable::write_file, gguf::part_files};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
@@ -301,7 +301,7 @@ fn save(file: &Path, text: &[u8]) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    write_shared_file(file, |out| out.write_all(text))
+    write_file(file, |out| out.write_all(text))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -16,12 +16,15 @@ pub use metadata_cache::Reader;
 
 use crate::{store, wire::Source};
 use catalog::Entry;
-use hearth_formats::{gguf::is_first_part, hex};
+use hearth_formats::{
+    gguf::{is_first_part, part_files},
+    hex,
+};
 use hearth_protocol::SamplingParams;
 use sha2::{Digest, Sha256};
 use std::{
     collections::HashSet,
-    fs,
+    fs, io,
     ops::ControlFlow,
     path::{Path, PathBuf},
 };
@@ -208,8 +211,7 @@ impl Library {
             found,
             message,
         };
-        // The canonical path: one file is one model.
-        let full = fs::canonicalize(path)
+        let full = canonical(path)
             .map_err(|error| unreadable(false, format!("{} cannot be read: {error}.", path.display())))?;
         let text = plain(&full)
             .to_str()
@@ -284,6 +286,22 @@ pub fn open() -> Result<(Library, Vec<PathBuf>), LibraryError> {
         Library::new(bundled_folders(None), &data, Reader::InProcess, None),
         added,
     ))
+}
+
+/// The canonical path of a model, of a split model that of its first part: one model is listed
+/// once.
+fn canonical(path: &Path) -> io::Result<PathBuf> {
+    let parts = part_files(path);
+    let first = parts.first().filter(|first| first.exists()).map_or(path, |first| first);
+    let full = fs::canonicalize(first)?;
+    if parts.len() == 1 || part_files(&full).len() == parts.len() {
+        return Ok(full);
+    }
+    // A link to a part, as in the cache of Hugging Face, whose target lacks the part number by
+    // which the other parts are found.
+    let folder = first.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = fs::canonicalize(folder.unwrap_or(Path::new(".")))?;
+    Ok(folder.join(first.file_name().unwrap_or_default()))
 }
 
 /// Paths with the extension `gguf` in a folder, sorted; of a split model the first shard only.

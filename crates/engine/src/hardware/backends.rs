@@ -76,7 +76,10 @@ pub fn check(device: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let gpus = gpus();
-    let gpu = gpus.iter().find(|gpu| gpu.is(device)).ok_or_else(|| no_such(device))?;
+    let gpu = gpus
+        .iter()
+        .find(|gpu| gpu.is(device))
+        .ok_or_else(|| no_such(device, &gpus))?;
     check_gpu(gpu, true)
 }
 
@@ -89,15 +92,22 @@ pub fn place(device: &str) -> Result<Place, Problem> {
         return Ok(Place::Cpu);
     }
     let gpus = gpus();
-    let gpu = gpus.iter().find(|gpu| gpu.is(device)).ok_or_else(|| no_such(device))?;
+    let gpu = gpus
+        .iter()
+        .find(|gpu| gpu.is(device))
+        .ok_or_else(|| no_such(device, &gpus))?;
     gpu.adapter.map(Place::Gpu).ok_or_else(|| {
         let message = format!("{} cannot be used by this build of Hearth: {}", gpu.name, gpu.why);
         problem(ProblemCode::NoDevice, message)
     })
 }
 
-fn no_such(device: &str) -> Problem {
-    let message = format!("There is no device '{device}'. `hearth devices` lists all devices.");
+fn no_such(device: &str, gpus: &[Gpu]) -> Problem {
+    let known: Vec<&str> = [CPU]
+        .into_iter()
+        .chain(gpus.iter().map(|gpu| gpu.id.as_str()))
+        .collect();
+    let message = format!("There is no device '{device}'. Choose one of: {}.", known.join(", "));
     problem(ProblemCode::NoDevice, message)
 }
 

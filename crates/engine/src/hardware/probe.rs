@@ -74,9 +74,7 @@ pub fn check_here(adapter: Option<usize>, small: bool) -> Result<DeviceCheck, St
 /// A failed check with its reason, a sentence without its full stop.
 fn failed(what: String) -> DeviceCheck {
     DeviceCheck {
-        mismatch: Some(format!(
-            "{what}. Check it again in the settings, or with `hearth devices --check`."
-        )),
+        mismatch: Some(format!("{what}. Check it again.")),
         ..DeviceCheck::default()
     }
 }

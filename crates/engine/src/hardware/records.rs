@@ -159,7 +159,7 @@ fn write(file: &Path, records: &Records) -> std::io::Result<()> {
         fs::create_dir_all(folder)?;
     }
     let text = serde_json::to_vec(records)?;
-    durable::write_shared_file(file, |out| out.write_all(&text))
+    durable::write_file(file, |out| out.write_all(&text))
 }
 
 #[cfg(test)]

@@ -6,8 +6,10 @@ use super::verify::verify;
 use crate::problem::{disk, from_adapter, from_merge, interrupted, problem};
 use hearth_formats::adapter::{AdapterFile, BaseShape, modelfile};
 use hearth_formats::durable;
+use hearth_formats::gguf::part_files;
 use hearth_protocol::{ExportFormat, ExportRequest, Problem, ProblemCode, Verification};
 use hearth_train::{QuantRecipe, merge};
+use same_file::is_same_file;
 use std::fs;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -85,29 +87,33 @@ pub fn export(
     })
 }
 
-/// Refuse an output path that is one of the inputs or the Modelfile.
+/// Refuse an output path that is one of the inputs, by whatever name (also through links), or the
+/// Modelfile.
 fn check_out(request: &ExportRequest, adapter: &AdapterFile) -> Result<(), Problem> {
-    let refused = |why: &str| {
-        let message = format!("{} {why}. Choose another file.", request.out.display());
+    let refused = |path: &Path, why: &str| {
+        let message = format!("{} {why}. Choose another file.", path.display());
         Err(problem(ProblemCode::BadRequest, message))
     };
-    if request
-        .out
+    let out = &request.out;
+    if out
         .extension()
         .is_some_and(|ending| ending.eq_ignore_ascii_case(MODELFILE))
     {
-        return refused("has the name of the Modelfile that is written beside an export");
+        return refused(out, "has the name of the Modelfile that is written beside an export");
     }
-    // A path that does not exist yet is none of the inputs.
-    let Ok(out) = fs::canonicalize(&request.out) else {
-        return Ok(());
-    };
-    let is_out = |path: &Path| fs::canonicalize(path).is_ok_and(|path| path == out);
-    if is_out(&request.model) {
-        return refused("is the model that the adapter was trained on");
-    }
-    if is_out(&adapter.path) || is_out(&request.adapter) {
-        return refused("is the adapter that is exported");
+    let model = part_files(&request.model);
+    let mut sources = vec![request.adapter.clone(), adapter.path.clone()];
+    let files = fs::read_dir(&adapter.path).into_iter().flatten().flatten();
+    sources.extend(files.map(|entry| entry.path()));
+    for path in [out.clone(), out.with_extension(MODELFILE)] {
+        // A path that does not exist is the same as none.
+        let is = |inputs: &[PathBuf]| inputs.iter().any(|input| is_same_file(input, &path).unwrap_or(false));
+        if is(&model) {
+            return refused(&path, "is the model that the adapter was trained on");
+        }
+        if is(&sources) {
+            return refused(&path, "is the adapter that is exported");
+        }
     }
     Ok(())
 }
@@ -115,15 +121,10 @@ fn check_out(request: &ExportRequest, adapter: &AdapterFile) -> Result<(), Probl
 /// Write a PEFT folder. A folder with nothing but an adapter is replaced atomically; in a folder
 /// with other files an adapter is added but not replaced, since that would not be atomic.
 fn to_folder(adapter: &AdapterFile, out: &Path, base: &BaseShape) -> Result<(), Problem> {
-    // A symbolic link stays; its target is replaced.
-    let folder = match out.is_symlink() {
-        true => fs::canonicalize(out).map_err(|error| disk(out, &error))?,
-        false => out.to_owned(),
-    };
-    let names = names(&folder).map_err(|error| disk(out, &error))?;
+    let names = names(out).map_err(|error| disk(out, &error))?;
     match names.iter().filter(|name| is_adapter_file(name)).count() {
-        own if own == names.len() => write_peft(adapter, &folder, base),
-        0 => adapter.write_peft(&folder, base).map_err(from_adapter),
+        own if own == names.len() => write_peft(adapter, out, base),
+        0 => adapter.write_peft(out, base).map_err(from_adapter),
         _ => {
             let message = format!(
                 "The folder {} has an adapter beside other files, so it is not replaced. Delete that adapter, or \
@@ -135,10 +136,15 @@ fn to_folder(adapter: &AdapterFile, out: &Path, base: &BaseShape) -> Result<(), 
     }
 }
 
+/// The names of the quantisations that a merged export may have.
+pub fn export_types() -> Vec<&'static str> {
+    QuantRecipe::names()
+}
+
 fn quant_recipe(kind: Option<&str>) -> Result<QuantRecipe, Problem> {
     let Some(name) = kind else { return Ok(QuantRecipe::Same) };
     QuantRecipe::from_name(name).ok_or_else(|| {
-        let known = QuantRecipe::names().join(", ");
+        let known = export_types().join(", ");
         let message = format!("Unknown quantisation '{name}'. Choose one of {known}.");
         problem(ProblemCode::BadRequest, message)
     })

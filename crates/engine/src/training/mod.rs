@@ -12,7 +12,7 @@ mod verify;
 
 pub use control::{RunCommand, RunControl};
 pub use data::inspect;
-pub use export::export;
+pub use export::{export, export_types};
 pub use folder::{RunFile, RunFolder};
 pub(crate) use folder::{adapter_path, open_adapter};
 pub use priority::lower;

@@ -2,7 +2,7 @@
 
 use super::values::{Float, ReadMode, floats};
 use super::{AdapterError, AdapterFile, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, TargetName};
-use crate::durable::write_shared_file;
+use crate::durable::write_file;
 use crate::gguf::{GgufError, GgufWriter, Metadata, TensorData, TensorHeader, TensorInfo, TensorType};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -80,7 +80,7 @@ impl AdapterFile {
                 ]
             })
             .collect();
-        write_shared_file(path, |out| {
+        write_file(path, |out| {
             let mut writer = GgufWriter::begin(out, &metadata, &table).map_err(writing)?;
             for (&target, lora) in &self.tensors {
                 let b_scale = self.scale(target).unwrap_or_default() * lora.rank as f32 / alpha;

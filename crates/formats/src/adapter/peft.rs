@@ -84,8 +84,7 @@ impl AdapterFile {
     }
 
     fn write_peft_files(&self, folder: &Path, base: &BaseShape, tensors: &[u8]) -> io::Result<()> {
-        let stage =
-            |name: &str, bytes: &[u8]| Staged::shared(&folder.join(name), |out| io::Write::write_all(out, bytes));
+        let stage = |name: &str, bytes: &[u8]| Staged::new(&folder.join(name), |out| io::Write::write_all(out, bytes));
         let config = serde_json::to_vec_pretty(&Config::describe(self, base.layers))?;
         let manifest = self.manifest.as_ref().map(serde_json::to_vec_pretty).transpose()?;
         let made = !folder.exists();

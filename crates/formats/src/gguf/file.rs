@@ -8,6 +8,7 @@ use super::{GgufError, GgufHeader, GgufProblem, Metadata, TensorInfo};
 use crate::regular::{open_regular, read_exact_at};
 use std::borrow::Cow;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::ops::Deref;
 use std::path::Path;
 
@@ -158,15 +159,20 @@ impl Opened {
             problem,
         };
         let other = split::sibling(path, part, number).map_err(at_path)?;
-        if !other.exists() {
-            return Err(at_path(GgufProblem::Split(format!(
-                "this is part {} of {} of a split model, but '{}' is missing. Put all parts into one folder.",
-                part.number + 1,
-                part.count,
-                other.display()
-            ))));
-        }
-        let mut opened = Self::part(&other, left)?;
+        let mut opened = match Self::part(&other, left) {
+            Err(GgufError {
+                problem: GgufProblem::Io(error),
+                ..
+            }) if error.kind() == ErrorKind::NotFound => {
+                return Err(at_path(GgufProblem::Split(format!(
+                    "this is part {} of {} of a split model, but '{}' is missing. Put all parts into one folder.",
+                    part.number + 1,
+                    part.count,
+                    other.display()
+                ))));
+            }
+            opened => opened?,
+        };
         let at_other = |problem| GgufError {
             file: other.clone(),
             problem,

@@ -1,6 +1,7 @@
 //! Models split into several files: `name-00001-of-00003.gguf` and so on.
 
 use super::{GgufProblem, Metadata};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// The part number of a file and the number of parts, from its metadata.
@@ -36,33 +37,39 @@ impl Part {
     }
 }
 
-/// The name of a part's file: `STEM-00001-of-00003.gguf`.
+/// The name of a part's file: `STEM-00001-of-00003.gguf`, with five digits each, as llama.cpp
+/// writes and reads them. The stem need not be UTF-8, and the rest may be in upper case.
 struct PartName<'a> {
-    stem: &'a str,
+    stem: &'a OsStr,
     /// Counted from 1.
     part: u32,
     count: u32,
+    /// `-of-`.
+    infix: &'a str,
+    /// `.gguf`.
     extension: &'a str,
 }
 
 impl<'a> PartName<'a> {
     /// Parses the name of a file; `None` if it is not that of a part.
     fn parse(path: &'a Path) -> Option<Self> {
-        let (name, extension) = path.file_name()?.to_str()?.rsplit_once('.')?;
-        if !extension.eq_ignore_ascii_case("gguf") {
-            return None;
-        }
-        let (head, count) = name.rsplit_once("-of-")?;
-        let (stem, part) = head.rsplit_once('-')?;
-        let number = |text: &str| {
-            let is_number = text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
-            is_number.then(|| text.parse::<u32>().ok()).flatten()
+        let name = path.file_name()?.as_encoded_bytes();
+        let (stem, suffix) = name.split_at_checked(name.len().checked_sub("-00001-of-00003.gguf".len())?)?;
+        let suffix = std::str::from_utf8(suffix).ok().filter(|suffix| suffix.is_ascii())?;
+        let number = |digits: &str| {
+            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+            is_number.then(|| digits.parse::<u32>().ok()).flatten()
         };
-        let (part, count) = (number(part)?, number(count)?);
-        Some(Self {
-            stem,
+        let (infix, extension) = (&suffix[6..10], &suffix[15..]);
+        let is_suffix =
+            suffix.starts_with('-') && infix.eq_ignore_ascii_case("-of-") && extension.eq_ignore_ascii_case(".gguf");
+        let (part, count) = (number(&suffix[1..6])?, number(&suffix[10..15])?);
+        (is_suffix && (1..=count).contains(&part)).then(|| Self {
+            // SAFETY: these bytes are from an `OsStr` and end just before valid UTF-8, the suffix.
+            stem: unsafe { OsStr::from_encoded_bytes_unchecked(stem) },
             part,
             count,
+            infix,
             extension,
         })
     }
@@ -70,9 +77,15 @@ impl<'a> PartName<'a> {
     /// The path of another part, counted from 1.
     fn sibling(&self, path: &Path, part: u32) -> PathBuf {
         let Self {
-            stem, count, extension, ..
+            stem,
+            count,
+            infix,
+            extension,
+            ..
         } = self;
-        path.with_file_name(format!("{stem}-{part:05}-of-{count:05}.{extension}"))
+        let mut name = OsString::from(stem);
+        name.push(format!("-{part:05}{infix}{count:05}{extension}"));
+        path.with_file_name(name)
     }
 }
 
@@ -140,7 +153,41 @@ mod tests {
         let both = ["a-00001-of-00002.gguf", "a-00002-of-00002.gguf"];
         check(both[0], true, &both);
         check(both[1], false, &both);
-        check("a-2-of-2.gguf", true, &["a-2-of-2.gguf"]);
+        check(
+            "A-00002-OF-00002.GGUF",
+            false,
+            &["A-00001-OF-00002.GGUF", "A-00002-OF-00002.GGUF"],
+        );
+        check(
+            "-00001-of-00002.gguf",
+            true,
+            &["-00001-of-00002.gguf", "-00002-of-00002.gguf"],
+        );
         check("a-00001-of-99999.gguf", true, &["a-00001-of-99999.gguf"]);
+        check("a-00002-of-99999.gguf", false, &["a-00002-of-99999.gguf"]);
+        for single in [
+            "a-2-of-2.gguf",
+            "a-000002-of-00002.gguf",
+            "a-00002-of-000002.gguf",
+            "a-00000-of-00002.gguf",
+            "a-00003-of-00002.gguf",
+            "a-00001-of-00000.gguf",
+            "a-+0001-of-00002.gguf",
+            "a-00002-of-00002.bin",
+            "a_00002-of-00002.gguf",
+            "a-00002-of-0000ä.gguf",
+            "00002-of-00002.gguf",
+        ] {
+            check(single, true, &[single]);
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_stem_need_not_be_utf_8() {
+        use std::os::unix::ffi::OsStrExt;
+        let [one, two] = [b"\xff-00001-of-00002.gguf", b"\xff-00002-of-00002.gguf"]
+            .map(|name| Path::new("models").join(OsStr::from_bytes(name)));
+        assert_eq!(part_files(&two), [one, two.clone()]);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::fixtures::{adapter, known, model, path, shape, with_manifest};
 use hearth_formats::adapter::{AdapterFile, LinearName, TargetName};
-use hearth_formats::durable::write_shared_file;
+use hearth_formats::durable::write_file;
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -195,7 +195,7 @@ fn a_failed_write_leaves_the_existing_file_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("adapter.gguf");
     fs::write(&file, "before").unwrap();
-    let full = write_shared_file(&file, |out| {
+    let full = write_file(&file, |out| {
         out.write_all(&[0; 100_000])?;
         Err::<(), _>(io::Error::from(io::ErrorKind::StorageFull))
     });

@@ -25,6 +25,9 @@ pub(super) fn describe(gguf: &Gguf, config: &Config) -> Result<DecoderSpec, Load
         LAYERS_OF_27B => config.width / config.heads,
         _ => config.head_dim,
     };
+    if per_head == 0 {
+        return Err(LoadError::bad_value(gguf, "gemma3.attention.head_count", config.heads));
+    }
     let full = LayerSpec {
         heads: Heads {
             scale: (per_head as f32).sqrt().recip(),
@@ -68,5 +71,48 @@ fn local_rope_base(gguf: &Gguf) -> Result<f32, LoadError> {
         None => Ok(LOCAL_ROPE_BASE),
         Some(base) if base.is_finite() && base > 0.0 => Ok(base),
         Some(base) => Err(LoadError::bad_value(gguf, key, base)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hearth_formats::gguf::{GgufWriter, Metadata, TensorHeader, TensorType};
+
+    /// The scale of scores of a model of this many layers and query heads, and a width of 32.
+    fn scale(layers: usize, heads: u32) -> Result<f32, LoadError> {
+        let mut metadata = Metadata::new();
+        metadata.insert("general.architecture", "gemma3");
+        for (key, value) in [
+            ("block_count", layers as u32),
+            ("context_length", 8),
+            ("embedding_length", 32),
+            ("feed_forward_length", 8),
+            ("attention.head_count", heads),
+            ("attention.key_length", 4),
+            ("attention.value_length", 4),
+        ] {
+            metadata.insert(format!("gemma3.{key}"), value);
+        }
+        let table = TensorHeader {
+            name: "token_embd.weight".to_owned(),
+            shape: vec![32, 2],
+            kind: TensorType::F32,
+        };
+        let mut writer = GgufWriter::begin(Vec::new(), &metadata, &[table]).expect("a header");
+        writer.tensor(&[0; 256]).expect("a tensor");
+        let gguf = Gguf::from_bytes(writer.finish().expect("a file")).expect("it opens");
+        let spec = describe(&gguf, &Config::from_gguf(&gguf)?)?;
+        Ok(spec.layers[0].heads.scale)
+    }
+
+    #[test]
+    fn scores_have_a_finite_scale() {
+        assert_eq!(scale(1, 64).expect("a model"), 0.5);
+        assert_eq!(scale(LAYERS_OF_27B, 2).expect("a model"), 0.25);
+        for (layers, heads) in [(1, 0), (LAYERS_OF_27B, 0), (LAYERS_OF_27B, 33)] {
+            let error = scale(layers, heads).expect_err("it is refused").to_string();
+            assert!(error.contains("head_count"), "{error}");
+        }
     }
 }

@@ -176,7 +176,7 @@ export class FakeHost extends FakeTuning implements Host {
 
   async checkDevice(device: string): Promise<Device[]> {
     await pause(this.pace * 60);
-    if (!this.world.devices.some((d) => matchesDevice(device, d))) throw { code: "noDevice", message: `There is no device '${device}'. \`hearth devices\` lists all devices.` };
+    if (!this.world.devices.some((d) => matchesDevice(device, d))) throw { code: "noDevice", message: `There is no device '${device}'. Choose one of: ${this.world.devices.map((d) => d.id).join(", ")}.` };
     // The CPU is the reference for GPUs, so it is measured too.
     this.world.devices = this.world.devices.map((d) => (d.kind === "cpu" || matchesDevice(device, d) ? checked(d) : d));
     return this.devices();

@@ -18,11 +18,22 @@ export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
 
-/** Bytes in decimal units, as file managers and model hubs show them: `98 MB`, `1.1 GB`. */
+const sizes = ["B", "kB", "MB", "GB", "TB"];
+
+/**
+ * Bytes in decimal units, as file managers and model hubs show them: `9.8 MB`, `98 MB`, `1.1 GB`. The CLI formats
+ * sizes in the same way: `byte_size` in `crates/formats/src/byte_size.rs`.
+ */
 export function fileSize(bytes: number): string {
-  if (bytes < 1e6) return `${count(bytes / 1e3)} kB`;
-  if (bytes < 1e9) return `${count(bytes / 1e6)} MB`;
-  return `${tenth.format(bytes / 1e9)} GB`;
+  let [value, unit] = [bytes, 0];
+  // The rounded value decides: 999,950 bytes are 1 MB, not 1,000 kB.
+  while (unit + 1 < sizes.length && roundedSize(value, unit) >= 1000) [value, unit] = [value / 1000, unit + 1];
+  return `${tenth.format(roundedSize(value, unit))} ${sizes[unit]}`;
+}
+
+function roundedSize(value: number, unit: number): number {
+  const step = unit >= 3 || (unit > 0 && value < 9.95) ? 10 : 1;
+  return Math.round(value * step) / step;
 }
 
 /** A number with an SI prefix: `412 M`, `1.9 T`. */

@@ -19,7 +19,7 @@ const radeon: Device = { ...gpu, identity: "0000:0a:00.0", name: "AMD Radeon RX 
 const integrated: Device = { ...gpu, id: "gpu1", identity: "0000:00:02.0", kind: "integrated", name: "Intel UHD Graphics 770", memoryTotal: 34.36 * GB, memoryFree: 12.24 * GB, driver: "Mesa 25.0.7", load: 0.02 };
 const software: Device = { ...gpu, identity: "llvmpipe", kind: "software", name: "llvmpipe", why: "A software renderer on the CPU; never selected automatically.", driver: "Mesa 25.0.7" };
 const miscomputing: Device = { ...gpu, identity: "0000:03:00.0", name: "AMD Radeon RX 6600", memoryTotal: 8.59 * GB, memoryFree: 7.8 * GB, driver: "AMD 31.0.12027", load: 0.01 };
-const crashed: Device = { ...miscomputing, backend: "", memoryFree: null, usable: false, why: "The process that checks the device crashed (signal 11). Check it again in the settings, or with `hearth devices --check`.", load: null, api: null, backendNames: [], backends: [] };
+const crashed: Device = { ...miscomputing, backend: "", memoryFree: null, usable: false, why: "The process that checks the device crashed (signal 11). Check it again.", load: null, api: null, backendNames: [], backends: [] };
 const twoGpus = [checked(hybrid), checked(discrete), integrated];
 
 const machines: Record<string, Device[]> = {

@@ -1,0 +1,40 @@
+//! Paths as text, for the page.
+
+use crate::wire::{Code, Problem};
+use std::path::PathBuf;
+
+/// A path as text.
+///
+/// # Errors
+/// The path is not valid UTF-8 (or UTF-16 on Windows): as text it would name another file.
+pub fn path_text(path: PathBuf) -> Result<String, Problem> {
+    path.into_os_string().into_string().map_err(|path| Problem {
+        code: Code::BadRequest,
+        message: format!(
+            "The path {} has characters that Hearth cannot store. Rename the file or its folder, or choose another one.",
+            path.display()
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_text_stays() {
+        assert_eq!(path_text("/ä/ö.gguf".into()).as_deref(), Ok("/ä/ö.gguf"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_path_that_is_no_text_is_refused() {
+        use std::{ffi::OsString, os::unix::ffi::OsStringExt};
+        let path = OsString::from_vec(b"/models/a\xff.gguf".to_vec());
+        let problem = path_text(path.into()).unwrap_err();
+        assert!(
+            problem.code == Code::BadRequest && problem.message.contains("Rename the file"),
+            "{problem}"
+        );
+    }
+}
