@@ -8,15 +8,19 @@ use std::process::Command;
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(paths::root());
-    // Set by the cargo that started this program. Unset them, since build scripts that depend on
-    // them would rerun for every other caller.
+    unset_package(&mut command);
+    command
+}
+
+/// Unsets what the cargo that started this program said of this package: build scripts that depend
+/// on it would rerun for every other caller.
+pub fn unset_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let of_this_program = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
         if name.to_str().is_some_and(of_this_program) {
             command.env_remove(name);
         }
     }
-    command
 }
 
 /// Arguments that select all programs. Always of the whole workspace: building single crates would
@@ -24,4 +28,4 @@ pub fn cargo(arguments: &[&str]) -> Command {
 pub const PROGRAMS: &[&str] = &["--release", "--locked", "--workspace", "--lib", "--bins"];
 
 /// Arguments that select all programs and tests.
-pub const TESTS: &[&str] = &["--release", "--locked", "--workspace", "--lib", "--bins", "--tests"];
+pub const SELECT_TESTS: &[&str] = &["--workspace", "--lib", "--bins", "--tests"];

@@ -1,6 +1,6 @@
 //! `cargo xtask neon`: runs the kernels' tests on ARM64, emulated on other machines.
 
-use crate::cargo::cargo;
+use crate::nextest::{nextest, run_nextest};
 use crate::paths::{program, target};
 use crate::process::{Outcome, read};
 use crate::test::Totals;
@@ -14,18 +14,8 @@ const LINKER: &str = "aarch64-linux-gnu-gcc";
 /// dot-product instructions.
 const EMULATED_CPUS: [(&str, &str); 2] = [("max", "neon+dot"), ("cortex-a72", "neon")];
 
-/// The kernels' tests, without GPU tests. No doc tests: they need a rustdoc that matches the
-/// compiler.
-const TESTS: [&str; 8] = [
-    "test",
-    "--release",
-    "--locked",
-    "--no-fail-fast",
-    "-p",
-    "hearth-kernels",
-    "--lib",
-    "--tests",
-];
+/// The kernels' tests, without GPU tests.
+const TESTS: [&str; 4] = ["-p", "hearth-kernels", "--lib", "--tests"];
 
 /// Builds the kernels' tests for ARM64 and runs them.
 ///
@@ -34,13 +24,14 @@ const TESTS: [&str; 8] = [
 pub fn neon() -> Outcome {
     let mut totals = Totals::default();
     if cfg!(target_arch = "aarch64") {
-        totals.tests("The kernels' tests, on this machine", &mut cargo(&TESTS));
+        let what = "The kernels' tests, on this machine";
+        totals.tests(what, run_nextest(what, &mut nextest(&TESTS)?));
         return totals.verdict();
     }
     let tools = Tools::find()?;
     for (cpu, isa) in EMULATED_CPUS {
         let what = format!("The kernels' tests on an emulated CPU ({cpu}, {isa}); this takes minutes");
-        totals.tests(&what, &mut tools.tests(cpu, isa));
+        totals.tests(&what, run_nextest(&what, &mut tools.tests(cpu, isa)?));
     }
     totals.verdict()
 }
@@ -64,8 +55,8 @@ impl Tools {
         }
     }
 
-    fn tests(&self, cpu: &str, isa: &str) -> Command {
-        let mut tests = cargo(&TESTS);
+    fn tests(&self, cpu: &str, isa: &str) -> Outcome<Command> {
+        let mut tests = nextest(&TESTS)?;
         tests
             .args(["--target", TARGET, "--target-dir"])
             // The compiler may differ from the usual one, whose builds must not be invalidated.
@@ -86,7 +77,7 @@ impl Tools {
             // and shorten the longest test.
             .env("PROPTEST_CASES", "64")
             .env("HEARTH_EMULATED", "1");
-        tests
+        Ok(tests)
     }
 }
 

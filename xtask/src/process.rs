@@ -1,6 +1,5 @@
 //! Runs other programs: announced, with inherited or captured output.
 
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -30,31 +29,6 @@ pub fn run(what: &str, command: &mut Command) -> Outcome {
     }
     println!("    {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
-}
-
-/// Runs a program, prints each line of its output and passes it to `on_line`. Returns whether it
-/// succeeded.
-///
-/// # Errors
-/// If it cannot be started.
-pub fn run_streaming(what: &str, command: &mut Command, mut on_line: impl FnMut(&str)) -> Outcome<bool> {
-    announce(what);
-    let start = Instant::now();
-    let failed = |command: &Command, error: std::io::Error| not_started(what, command, &error.to_string());
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| failed(command, error))?;
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line);
-            println!("{line}");
-            on_line(&line);
-        }
-    }
-    let status = child.wait().map_err(|error| failed(command, error))?;
-    println!("    {:.0} s", start.elapsed().as_secs_f64());
-    Ok(status.success())
 }
 
 /// Returns a program's trimmed output; `None` if it cannot be started or fails.
@@ -114,7 +88,8 @@ fn not_started(what: &str, command: &Command, error: &str) -> String {
     )
 }
 
-fn shown(command: &Command) -> String {
+/// A command line for a message.
+pub fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words
         .map(|word| word.to_string_lossy().into_owned())

@@ -3,10 +3,10 @@
 //! and checkpoints of the fixtures with every instruction set of the machine, and of the default
 //! model with the native one.
 
-use crate::json;
 use crate::model;
 use crate::paths;
 use crate::process::{Outcome, announce};
+use serde_json::Value;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -128,7 +128,7 @@ impl Comparison {
                     word => drop(command.arg(word)),
                 });
                 command.arg("--json");
-                last_line(&mut command).map(|output| value(&output, field).into_bytes())
+                last_line(&mut command).and_then(|output| value(&output, field).map(String::into_bytes))
             };
             self.compare(&name, isa, &words.join(" "), command);
         }
@@ -194,12 +194,12 @@ fn last_line(command: &mut Command) -> Outcome<String> {
     }
 }
 
-/// A JSON field in a form to compare: the bits of a number, or the text of a list of numbers.
-fn value(object: &str, field: &str) -> String {
-    let numbers = json::list(object, field).unwrap_or_default();
-    match json::number(object, field) {
-        Some(number) if numbers.is_empty() => format!("{:016x}", number.to_bits()),
-        _ => numbers.to_owned(),
+/// A JSON field in a form to compare. Numbers are printed with as many digits as tell their bits.
+fn value(object: &str, field: &str) -> Outcome<String> {
+    let object: Value = serde_json::from_str(object).map_err(|error| format!("{error}: {object}"))?;
+    match object.get(field) {
+        None | Some(Value::Null) => Err(format!("There is no {field} in {object}.")),
+        Some(value) => Ok(value.to_string()),
     }
 }
 
@@ -213,7 +213,7 @@ fn trained(program: &Path, isa: Option<&str>, model: &Path, text: &Path, options
         .args(["--max-steps", "4", "--seq", "64", "--json"])
         .args(options);
     let result = last_line(&mut command).and_then(|output| {
-        let mut bytes = value(&output, "losses").into_bytes();
+        let mut bytes = value(&output, "losses")?.into_bytes();
         for file in ["adapter/adapter_model.safetensors", "checkpoint.safetensors"] {
             bytes.extend(tensors(&out.join(file))?);
         }
@@ -238,9 +238,12 @@ mod tests {
 
     #[test]
     fn values_are_compared_bit_for_bit() {
-        let output = r#"{"text":"ids","ids":[1,23],"perplexity":1.5,"losses":[6.25, 5]}"#;
-        assert_eq!(value(output, "ids"), "1,23");
-        assert_eq!(value(output, "losses"), "6.25, 5");
-        assert_eq!(value(output, "perplexity"), format!("{:016x}", 1.5f64.to_bits()));
+        let output = r#"{"text":"ids","ids":[1,23],"perplexity":-0.0,"losses":[6.25, 0.1],"none":null}"#;
+        for (field, expected) in [("ids", "[1,23]"), ("perplexity", "-0.0"), ("losses", "[6.25,0.1]")] {
+            assert_eq!(value(output, field).as_deref(), Ok(expected));
+        }
+        assert!(value(output, "none").is_err() && value(output, "text ").is_err() && value("{", "ids").is_err());
+        let next = value(r#"{"x":0.10000000000000002}"#, "x");
+        assert_ne!(next, value(r#"{"x":0.1}"#, "x"));
     }
 }

@@ -1,7 +1,9 @@
 //! `cargo xtask test`: runs all checks and tests and prints totals.
 
-use crate::cargo::{TESTS, cargo};
-use crate::process::{Outcome, announce, run, run_streaming};
+use crate::cargo::{SELECT_TESTS, cargo};
+use crate::junit::{TestResults, run_tests};
+use crate::nextest::{nextest, run_nextest};
+use crate::process::{Outcome, announce, run};
 use crate::setup::setup;
 use crate::system::Purpose;
 use crate::{fuzz, model, paths, ui};
@@ -34,20 +36,22 @@ pub fn test() -> Outcome {
         "warnings",
     ];
     totals.check("Lints", &mut cargo(&clippy));
-    totals.tests("The web UI's tests", ui::npm()?.args(["test"]));
+    totals.tests("The web UI's tests", ui_tests());
     run(
         "Building everything (the first time takes a while)",
-        cargo(&["build"]).args(TESTS),
+        cargo(&["build", "--release", "--locked"]).args(SELECT_TESTS),
     )?;
     model::link_beside_executables()?;
-    let mut tests = cargo(&["test", "--no-fail-fast"]);
-    tests.args(TESTS);
-    tests
-        .env("HEARTH_MODELS", paths::root().join("models"))
-        .env("HEARTH_TOOLS", paths::tools());
-    totals.tests("Rust tests, including the window's", &mut tests);
-    totals.tests("The kernels' tests, with assertions", &mut checked_kernels());
-    totals.tests("Layers, with assertions", &mut checked_layers());
+    let what = "Rust tests, including the window's";
+    let tests = nextest(SELECT_TESTS).and_then(|mut tests| {
+        tests
+            .env("HEARTH_MODELS", paths::root().join("models"))
+            .env("HEARTH_TOOLS", paths::tools());
+        run_nextest(what, &mut tests)
+    });
+    totals.tests(what, tests);
+    totals.tests("The kernels' tests, with assertions", checked_kernels());
+    totals.tests("Layers, with assertions", checked_layers());
     match cfg!(target_os = "linux") {
         true => totals.outcome("Fuzzing", &fuzz::fuzz(&["--seed".to_owned(), "1".to_owned()])),
         false => announce("Fuzzing is skipped: CI runs it on Linux. The Rust tests replayed its inputs."),
@@ -58,36 +62,44 @@ pub fn test() -> Outcome {
 /// The tests of `llm` that run complete layers on the CPU.
 const LAYERS: [&str; 6] = ["layer", "logits", "packed", "kv_snapshot", "windows", "batch"];
 
+/// The web UI's tests.
+fn ui_tests() -> Outcome<TestResults> {
+    let report = paths::root().join("target/vitest/junit.xml");
+    let mut command = ui::npm()?;
+    command.args(["test", "--", "--reporter=default", "--reporter=junit"]);
+    command.arg(format!("--outputFile.junit={}", report.display()));
+    run_tests("The web UI's tests", &mut command, &report)
+}
+
 /// The tests of `kernels` with debug assertions and overflow checks. Uninitialised scratch memory
 /// is then NaN (`kernels/src/scratch.rs`).
-fn checked_kernels() -> Command {
-    let mut command = checked(&["--package", "hearth-kernels", "--lib", "--tests"]);
+fn checked_kernels() -> Outcome<TestResults> {
     // Only its own features, so that few crates are built.
+    let mut command = checked(&["--package", "hearth-kernels", "--lib", "--tests"])?;
     command.env("HEARTH_CHECKED", "1");
-    command
+    run_nextest("The kernels' tests, with assertions", &mut command)
 }
 
 /// The tests in [`LAYERS`]. Selected from the whole workspace, so that dependencies are not built
 /// again.
-fn checked_layers() -> Command {
-    let mut command = checked(&["--workspace"]);
+fn checked_layers() -> Outcome<TestResults> {
+    let mut command = checked(&["--workspace"])?;
     for test in LAYERS {
         command.args(["--test", test]);
     }
     command.env("HEARTH_MODELS", paths::root().join("models"));
-    command
+    run_nextest("Layers, with assertions", &mut command)
 }
 
 /// Tests with debug assertions in `kernels` and `llm` only.
-fn checked(selected: &[&str]) -> Command {
-    let mut command = cargo(&["test", "--release", "--locked", "--no-fail-fast"]);
-    command.args(selected);
+fn checked(selected: &[&str]) -> Outcome<Command> {
+    let mut command = nextest(selected)?;
     for name in ["hearth-kernels", "hearth-llm"] {
         for check in ["debug-assertions", "overflow-checks"] {
             command.args(["--config", &format!("profile.release.package.{name}.{check}=true")]);
         }
     }
-    command
+    Ok(command)
 }
 
 /// Installs tauri-driver, through which tests control the window.
@@ -132,22 +144,18 @@ impl Totals {
         }
     }
 
-    /// Runs tests that print how many passed.
-    pub fn tests(&mut self, what: &str, command: &mut Command) {
-        let failed_before = self.failed;
-        let ended = run_streaming(what, command, |line| {
-            if let Some((passed, failed)) = parse_totals(line) {
-                self.passed += passed;
-                self.failed += failed;
+    /// Adds the results of tests.
+    pub fn tests(&mut self, what: &str, results: Outcome<TestResults>) {
+        match results {
+            Ok(results) => {
+                self.passed += results.passed.len();
+                self.failed += results.failed.len();
+                if !results.failed.is_empty() {
+                    self.broken.push(format!("{what} ({})", results.failed.join(", ")));
+                }
             }
-        });
-        if let Err(problem) = &ended {
-            eprintln!("{problem}");
-        }
-        if ended != Ok(true) {
-            // Count a crash before the summary as a failure.
-            self.failed = self.failed.max(failed_before + 1);
-            self.broken.push(what.to_owned());
+            // That it ended early counts as a failure.
+            Err(problem) => self.outcome(what, &Err(problem)),
         }
     }
 
@@ -161,64 +169,6 @@ impl Totals {
             Ok(())
         } else {
             Err(format!("Failed: {}.", self.broken.join(", ")))
-        }
-    }
-}
-
-/// Parses passed and failed from the summary line of a test program.
-pub fn parse_totals(line: &str) -> Option<(usize, usize)> {
-    let plain = strip_ansi(line);
-    let summary = plain
-        .trim_start()
-        .strip_prefix("test result:")
-        .or_else(|| plain.trim_start().strip_prefix("Tests "))?;
-    let words: Vec<&str> = summary
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .collect();
-    let before = |what| {
-        words
-            .windows(2)
-            .find(|pair| pair[1] == what)
-            .and_then(|pair| pair[0].parse().ok())
-    };
-    match (before("passed"), before("failed")) {
-        (None, None) => None,
-        (passed, failed) => Some((passed.unwrap_or(0), failed.unwrap_or(0))),
-    }
-}
-
-fn strip_ansi(line: &str) -> String {
-    let mut plain = String::new();
-    let mut parts = line.split('\u{1b}');
-    plain.push_str(parts.next().unwrap_or_default());
-    for part in parts {
-        plain.push_str(part.split_once('m').map_or("", |(_, rest)| rest));
-    }
-    plain
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse_totals;
-
-    #[test]
-    fn test_totals_are_parsed() {
-        for (line, expected) in [
-            (
-                "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out",
-                Some((12, 0)),
-            ),
-            ("test result: FAILED. 3 passed; 2 failed; 0 ignored", Some((3, 2))),
-            ("      Tests  50 passed (50)", Some((50, 0))),
-            (
-                "\u{1b}[2m      Tests \u{1b}[22m \u{1b}[31m1 failed\u{1b}[39m | \u{1b}[32m49 passed\u{1b}[39m (50)",
-                Some((49, 1)),
-            ),
-            (" Test Files  2 passed (2)", None),
-            ("test model::loads ... ok", None),
-        ] {
-            assert_eq!(parse_totals(line), expected, "{line:?}");
         }
     }
 }

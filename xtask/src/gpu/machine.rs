@@ -1,8 +1,9 @@
 //! The machine: its devices, drivers and software versions.
 
 use super::report::{Part, command_line, today};
+use crate::paths;
 use crate::process::{Outcome, capture, read};
-use crate::{json, paths};
+use serde::Deserialize;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,6 +11,7 @@ use std::process::Command;
 /// The output of `hearth devices`, and the selected GPU.
 pub struct Machine {
     devices: String,
+    cpu: Option<String>,
     command: String,
     version: String,
     chosen: Option<Device>,
@@ -27,6 +29,31 @@ pub struct Device {
     rows: Vec<(&'static str, String)>,
 }
 
+/// What `hearth devices --json` prints.
+#[derive(Deserialize)]
+struct Devices {
+    devices: Vec<ListedDevice>,
+}
+
+#[derive(Deserialize)]
+struct ListedDevice {
+    id: String,
+    kind: String,
+    name: String,
+    backend: String,
+    usable: bool,
+    memory_total: Option<u64>,
+    driver: Option<String>,
+    api: Option<String>,
+    backends: Vec<ListedBackend>,
+}
+
+#[derive(Deserialize)]
+struct ListedBackend {
+    /// None for a backend that no installed build of Hearth has.
+    build: Option<String>,
+}
+
 impl Machine {
     /// Queries `hearth devices` and selects a GPU.
     ///
@@ -40,22 +67,25 @@ impl Machine {
             return Err(format!("`hearth devices` failed: {}", output.last_stderr_line()));
         }
         let devices = output.last_line().to_owned();
-        let found = json::device_objects(&devices);
-        // Sorted by kind, so that a software driver is selected only if there is no other.
-        let mut gpus = found
+        let Devices { devices: found } = serde_json::from_str(&devices)
+            .map_err(|error| format!("The output of `hearth devices --json` could not be read ({error})."))?;
+        let cpu = found
             .iter()
-            .copied()
-            .filter(|device| json::text(device, "kind") != Some("cpu"));
+            .find(|device| device.kind == "cpu")
+            .map(|cpu| cpu.name.clone());
+        // Sorted by kind, so that a software driver is selected only if there is no other.
+        let mut gpus = found.into_iter().filter(|device| device.kind != "cpu");
         let chosen = match id {
-            None => gpus.find(|gpu| json::is(gpu, "usable")),
+            None => gpus.find(|gpu| gpu.usable),
             Some(id) => Some(
-                gpus.find(|gpu| json::text(gpu, "id") == Some(id))
+                gpus.find(|gpu| gpu.id == id)
                     .ok_or_else(|| format!("There is no GPU {id}; run `hearth devices` for a list."))?,
             ),
         };
-        let chosen = chosen.map(Device::read);
+        let chosen = chosen.map(Device::from);
         Ok(Self {
             chosen,
+            cpu,
             command: command_line(&command),
             version: read(Command::new(hearth).arg("--version")).unwrap_or_default(),
             devices,
@@ -106,11 +136,7 @@ impl Machine {
             ),
             ("system", system()),
         ];
-        let cpu = json::device_objects(&self.devices)
-            .first()
-            .copied()
-            .and_then(|cpu| json::text(cpu, "name"));
-        rows.extend(cpu.map(|name| ("CPU", name.to_owned())));
+        rows.extend(self.cpu.iter().map(|name| ("CPU", name.clone())));
         rows.extend(self.chosen.iter().flat_map(|device| device.rows.clone()));
         rows.extend(named_driver().map(|name| ("driver set by", name)));
         let lines: Vec<String> = rows
@@ -131,26 +157,28 @@ impl Machine {
     }
 }
 
-impl Device {
-    fn read(json: &str) -> Self {
-        let text = |field| json::text(json, field).unwrap_or("unknown").to_owned();
-        let memory = json::number(json, "memory_total");
+impl From<ListedDevice> for Device {
+    fn from(listed: ListedDevice) -> Self {
+        let unknown = || "unknown".to_owned();
+        let memory = listed
+            .memory_total
+            .map_or_else(unknown, |bytes| format!("{:.1} GiB", bytes as f64 / 1024_f64.powi(3)));
+        let api = listed.api.unwrap_or_else(unknown);
         Self {
-            id: text("id"),
-            real: text("kind") != "software",
-            builds: json::texts(json, "build").into_iter().map(str::to_owned).collect(),
-            name: text("name"),
+            real: listed.kind != "software",
+            builds: listed
+                .backends
+                .into_iter()
+                .filter_map(|backend| backend.build)
+                .collect(),
             rows: vec![
-                ("GPU", format!("{} ({}, {})", text("name"), text("id"), text("kind"))),
-                ("driver", text("driver")),
-                ("API", format!("{}, {}", text("backend"), text("api"))),
-                (
-                    "memory",
-                    memory.map_or("unknown".to_owned(), |bytes| {
-                        format!("{:.1} GiB", bytes / 1024_f64.powi(3))
-                    }),
-                ),
+                ("GPU", format!("{} ({}, {})", listed.name, listed.id, listed.kind)),
+                ("driver", listed.driver.unwrap_or_else(unknown)),
+                ("API", format!("{}, {api}", listed.backend)),
+                ("memory", memory),
             ],
+            id: listed.id,
+            name: listed.name,
         }
     }
 }

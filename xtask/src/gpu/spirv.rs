@@ -1,11 +1,11 @@
 //! `cargo xtask spirv`: runs the tests of matrix-unit kernels, built for SPIR-V, on a Vulkan driver
 //! set by the environment.
 
-use super::suite::suite_of;
-use crate::process::{Outcome, run_streaming};
-use crate::test::parse_totals;
+use super::suite::select;
+use crate::junit::TestResults;
+use crate::nextest::{nextest, run_nextest};
+use crate::process::Outcome;
 use std::env;
-use std::process::Command;
 
 /// Environment variables that select a driver in the Vulkan loader.
 const DRIVER: [&str; 2] = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"];
@@ -37,46 +37,36 @@ pub fn spirv() -> Outcome {
                 .to_owned(),
         );
     }
-    let mut listed = false;
-    run_streaming(
-        "Checking that the driver has matrix units",
-        &mut suite(PREFLIGHT),
-        |line| {
-            listed |= passed_test(line).is_some_and(|test| test.ends_with(PREFLIGHT));
-        },
-    )?;
-    if !listed {
+    let preflight = suite("Checking that the driver has matrix units", PREFLIGHT)?;
+    if !preflight.failed.is_empty() {
         return Err("The driver has no matrix units, so nothing was tested; see above.".to_owned());
     }
-    let (mut failed, mut passed) = (0, Vec::new());
-    let ended = run_streaming("Matrix-unit tests in SPIR-V", &mut suite(TESTS), |line| {
-        failed += parse_totals(line).map_or(0, |(_, failed)| failed);
-        passed.extend(passed_test(line).map(str::to_owned));
-    })?;
+    let results = suite("Matrix-unit tests in SPIR-V", TESTS)?;
     let missing: Vec<&str> = REQUIRED
         .into_iter()
-        .filter(|test| !passed.iter().any(|passed| passed == test))
+        .filter(|test| !results.passed.iter().any(|passed| passed.ends_with(test)))
         .collect();
-    match (ended, missing.as_slice()) {
-        (true, []) => Ok(()),
-        (true, missing) => Err(format!("Not run: {}.", missing.join(", "))),
-        (false, _) => Err(format!("{} passed, {failed} failed.", passed.len())),
+    match (results.failed.as_slice(), missing.as_slice()) {
+        ([], []) => Ok(()),
+        ([], missing) => Err(format!("Not run: {}.", missing.join(", "))),
+        (failed, _) => Err(format!(
+            "{} passed. Failed: {}.",
+            results.passed.len(),
+            failed.join(", ")
+        )),
     }
 }
 
-/// The same build as that of `cargo xtask gpu --build vulkan`.
-fn suite(filter: &str) -> Command {
-    let mut command = suite_of("vulkan");
-    command.arg("--").arg(filter);
+/// Runs the tests whose names contain `filter`, in the build of `cargo xtask gpu --build vulkan`.
+fn suite(what: &str, filter: &str) -> Outcome<TestResults> {
+    let arguments = select("vulkan");
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut command = nextest(&arguments)?;
     command
+        .arg(filter)
         .env_remove("HEARTH_NO_GPU_TESTS")
         .env("HEARTH_MATRIX_UNITS", "1");
-    command
-}
-
-/// The name of a passed test from its output line.
-fn passed_test(line: &str) -> Option<&str> {
-    Some(line.strip_prefix("test ")?.strip_suffix(" ... ok")?.trim_end())
+    run_nextest(what, &mut command)
 }
 
 #[cfg(test)]
@@ -88,7 +78,5 @@ mod tests {
         for test in REQUIRED {
             assert!(test.contains(TESTS), "{test}");
         }
-        assert_eq!(passed_test("test table::a   ... ok"), Some("table::a"));
-        assert_eq!(passed_test("test table::a ... FAILED"), None);
     }
 }

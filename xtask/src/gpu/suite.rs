@@ -2,22 +2,14 @@
 
 use super::options::Options;
 use super::report::{Part, command_line};
-use crate::cargo::cargo;
-use crate::process::run_streaming;
-use crate::test::parse_totals;
+use crate::nextest::{nextest, run_nextest};
+use crate::process::{Outcome, capture, read};
+use std::path::Path;
 use std::process::Command;
 
 /// The GPU tests of the portable build: of the kernels in `tests`, of the models in `crates/llm`,
 /// of the worker in `crates/engine`.
-const PORTABLE: [&str; 7] = [
-    "test",
-    "--no-fail-fast",
-    "--release",
-    "--locked",
-    "--workspace",
-    "--test",
-    "gpu",
-];
+const PORTABLE: [&str; 3] = ["--workspace", "--test", "gpu"];
 
 /// The packages whose tests are built for a backend. The worker's tests inject allocation failures
 /// and lost devices, which only wgpu can simulate.
@@ -28,36 +20,76 @@ fn packages(backend: &str) -> &'static [&'static str] {
     }
 }
 
-/// The GPU tests in a build for a backend, which replaces the portable build.
-pub fn suite_of(backend: &str) -> Command {
-    let mut command = cargo(&["test", "--no-fail-fast", "--release", "--locked", "--test", "gpu"]);
-    command.arg("--no-default-features");
+/// Arguments that select the GPU tests in a build for a backend, which replaces the portable build.
+pub fn select(backend: &str) -> Vec<String> {
     let packages = packages(backend);
-    for package in packages {
-        command.args(["--package", package]);
-    }
     let features: Vec<String> = packages.iter().map(|package| format!("{package}/{backend}")).collect();
-    command.arg("--features").arg(features.join(","));
-    command
+    let mut arguments: Vec<String> = ["--test", "gpu", "--no-default-features", "--features"]
+        .map(str::to_owned)
+        .into();
+    arguments.push(features.join(","));
+    for package in packages {
+        arguments.extend(["--package".to_owned(), (*package).to_owned()]);
+    }
+    arguments
 }
 
 /// Runs the GPU tests, on the hardware driver if there is a hardware GPU.
 pub fn part(options: &Options, real: bool) -> Part {
-    let commands: Vec<Command> = match (&options.hearth, options.tests.as_slice()) {
-        (None, _) => std::iter::once(cargo(&PORTABLE))
-            .chain(options.builds.iter().map(|backend| suite_of(backend)))
-            .collect(),
-        (Some(_), []) => return Part::skipped("`--hearth` was given without its test executables (`--tests`)."),
-        (Some(_), programs) => programs.iter().map(Command::new).collect(),
-    };
     let mut part = Part::default();
-    for mut command in commands {
-        one(&mut command, real, options.quick, &mut part);
+    match (&options.hearth, options.tests.as_slice()) {
+        (None, _) => {
+            let portable = PORTABLE.map(str::to_owned).to_vec();
+            let others = options.builds.iter().map(|backend| select(backend));
+            for arguments in std::iter::once(portable).chain(others) {
+                let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                let tested = nextest(&arguments).and_then(|command| suite(command, real, options.quick, &mut part));
+                tested.unwrap_or_else(|problem| part.fail(&problem));
+            }
+        }
+        (Some(_), []) => return Part::skipped("`--hearth` was given without its test executables (`--tests`)."),
+        (Some(_), programs) => {
+            for program in programs {
+                let tested = executable(program, real, options.quick, &mut part);
+                tested.unwrap_or_else(|problem| part.fail(&problem));
+            }
+        }
     }
     part
 }
 
-fn one(command: &mut Command, real: bool, quick: bool, part: &mut Part) {
+/// Runs a nextest command.
+fn suite(mut command: Command, real: bool, quick: bool, part: &mut Part) -> Outcome {
+    prepare(&mut command, real, quick, part);
+    let results = run_nextest("GPU tests", &mut command)?;
+    let sum = format!("{} passed, {} failed.", results.passed.len(), results.failed.len());
+    match results.failed.as_slice() {
+        [] => part.say(&sum),
+        failed => part.fail(&format!("{sum} Failed tests: `{}`.", failed.join("`, `"))),
+    }
+    Ok(())
+}
+
+/// Runs a test executable that was built elsewhere, where there may be no cargo.
+fn executable(program: &Path, real: bool, quick: bool, part: &mut Part) -> Outcome {
+    let listed = read(Command::new(program).args(["--list", "--format", "terse"])).unwrap_or_default();
+    let number = listed.lines().count();
+    let mut command = Command::new(program);
+    prepare(&mut command, real, quick, part);
+    let output = capture("GPU tests", &mut command)?;
+    match (output.ok, number) {
+        (true, 0) => part.fail("the executable contains no test."),
+        (true, number) => part.say(&format!("All {number} tests passed.")),
+        (false, _) => {
+            part.fail("the test executable failed:");
+            part.block("text", &format!("{}\n{}", output.stdout, output.stderr));
+        }
+    }
+    Ok(())
+}
+
+/// Sets the tests' environment, and adds the command line to the page.
+fn prepare(command: &mut Command, real: bool, quick: bool, part: &mut Part) {
     command.env_remove("HEARTH_NO_GPU_TESTS");
     let mut shown = command_line(command);
     if real {
@@ -70,27 +102,6 @@ fn one(command: &mut Command, real: bool, quick: bool, part: &mut Part) {
         shown = format!("HEARTH_GPU_TABLE=complete {shown}");
     }
     part.commands(&[shown]);
-    let (mut passed, mut failed, mut names) = (0, 0, Vec::new());
-    let ended = run_streaming("GPU tests", command, |line| {
-        if let Some((passed_test, badly)) = parse_totals(line) {
-            passed += passed_test;
-            failed += badly;
-        }
-        if let Some(name) = line
-            .strip_prefix("test ")
-            .and_then(|rest| rest.strip_suffix(" ... FAILED"))
-        {
-            names.push(name.to_owned());
-        }
-    });
-    let sum = format!("{passed} passed, {failed} failed.");
-    match ended {
-        Ok(true) if passed > 0 => part.say(&sum),
-        Ok(true) => part.fail("no test was run."),
-        Ok(false) if names.is_empty() => part.fail(&format!("the test program ended early. {sum}")),
-        Ok(false) => part.fail(&format!("{sum} Failed tests: `{}`.", names.join("`, `"))),
-        Err(problem) => part.fail(&problem),
-    }
 }
 
 #[cfg(test)]
@@ -101,11 +112,7 @@ mod tests {
     #[test]
     fn every_backend_has_its_own_tests() {
         for backend in BACKENDS {
-            let arguments: Vec<_> = suite_of(backend)
-                .get_args()
-                .map(|a| a.to_string_lossy().into_owned())
-                .collect();
-            let line = arguments.join(" ");
+            let line = select(backend).join(" ");
             assert!(line.contains("--no-default-features"), "{line}");
             for package in ["hearth-tests", "hearth-llm"] {
                 assert!(line.contains(&format!("{package}/{backend}")), "{line}");
