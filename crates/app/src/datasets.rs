@@ -56,7 +56,7 @@ impl App {
 
     /// Inspects a dataset in a one-shot worker, as a run with this model would read it. `mapping`:
     /// `None` means recognised; `sequence`: max sequence length in tokens, `None` means chosen from
-    /// the data.
+    /// the data. A newer inspection cancels it.
     pub async fn inspect_dataset(
         &self,
         id: i64,
@@ -65,6 +65,7 @@ impl App {
         skip_broken: bool,
         sequence: Option<u32>,
     ) -> Result<Inspection, Problem> {
+        let number = self.one_shots.new_inspection();
         let request = self
             .shared
             .blocking(move |shared| {
@@ -83,7 +84,8 @@ impl App {
                 })
             })
             .await?;
-        let TrainingEvent::Inspected(inspection) = self.one_shots.inspect(&self.shared.worker, request).await? else {
+        let response = self.one_shots.inspect(number, &self.shared.worker, request).await?;
+        let TrainingEvent::Inspected(inspection) = response else {
             return Err(no_response());
         };
         let examples = inspection.examples;
