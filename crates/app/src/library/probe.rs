@@ -388,11 +388,11 @@ impl Process {
     }
 }
 
-/// Waits up to half a second for the exit of a process that closed its output. `None` means that it
+/// Waits up to two seconds for the exit of a process that closed its output. `None` means that it
 /// still runs.
 fn wait_for_exit(child: &mut Child) -> Option<ExitStatus> {
     // Its own exit status says more than that of a kill.
-    for _ in 0..50 {
+    for _ in 0..200 {
         if let Ok(Some(status)) = child.try_wait() {
             return Some(status);
         }
