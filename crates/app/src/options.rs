@@ -31,10 +31,16 @@ pub struct Options {
     pub probe: ProbeCommand,
     /// The machine's power supply, on which runs depend.
     pub power: Arc<dyn Power>,
+    /// How long the chat must be idle before a paused run resumes, so that it does not resume
+    /// between two answers.
+    pub chat_idle_delay: Duration,
     /// How long the active run may take to complete its step and write a checkpoint when the app
     /// closes.
     pub shutdown_timeout: Duration,
 }
+
+/// See [`Options::chat_idle_delay`].
+const CHAT_IDLE_DELAY: Duration = Duration::from_secs(2);
 
 /// See [`Options::shutdown_timeout`]: longer than most steps, and no longer than a person waits.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -63,6 +69,7 @@ impl Options {
             probe: (&worker).into(),
             worker,
             power: Arc::new(AlwaysOn),
+            chat_idle_delay: CHAT_IDLE_DELAY,
             shutdown_timeout: SHUTDOWN_TIMEOUT,
         })
     }

@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     /// The command that starts a worker.
     pub(crate) worker: WorkerCommand,
     pub(crate) power: Arc<dyn Power>,
+    /// See [`Options::chat_idle_delay`].
+    pub(crate) chat_idle_delay: Duration,
     /// See [`Options::shutdown_timeout`].
     pub(crate) shutdown_timeout: Duration,
     sink: Sink,
@@ -64,6 +66,7 @@ impl Shared {
             packed: options.packed,
             worker: options.worker,
             power: options.power,
+            chat_idle_delay: options.chat_idle_delay,
             shutdown_timeout: options.shutdown_timeout,
             sink,
             settings: Mutex::new(settings),

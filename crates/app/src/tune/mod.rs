@@ -29,9 +29,6 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// How long the chat must be idle before a run resumes.
-const CHAT_IDLE_DELAY: Duration = Duration::from_secs(2);
-
 /// How often the battery is checked.
 const POWER_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -71,7 +68,7 @@ struct Tune {
     worker: Option<Connected>,
     starting: Option<JoinHandle<Started>>,
     answering: watch::Receiver<bool>,
-    /// Whether the chat is busy, or was within [`CHAT_IDLE_DELAY`].
+    /// Whether the chat is busy, or was within [`crate::Options::chat_idle_delay`].
     chat: bool,
     /// When the chat will have been idle for long enough.
     chat_idle_at: Option<Instant>,
@@ -244,7 +241,7 @@ impl Tune {
     fn chat_changed(&mut self) {
         let answering = *self.answering.borrow_and_update();
         self.chat |= answering;
-        self.chat_idle_at = (self.chat && !answering).then(|| Instant::now() + CHAT_IDLE_DELAY);
+        self.chat_idle_at = (self.chat && !answering).then(|| Instant::now() + self.shared.chat_idle_delay);
     }
 
     async fn check_power(&mut self) {

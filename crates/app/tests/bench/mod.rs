@@ -41,6 +41,7 @@ pub fn options(folder: &TempDir) -> Options {
         worker: fake_worker::command(""),
         probe: support::probe(),
         power: Arc::new(AlwaysOn),
+        chat_idle_delay: Duration::from_secs(2),
         shutdown_timeout: PATIENCE,
     }
 }

@@ -45,6 +45,7 @@ fn with_app<T>(folder: &Path, act: impl AsyncFnOnce(&App) -> Result<T, String>) 
             worker: WorkerCommand::new("no worker"),
             probe: support::probe(),
             power: Arc::new(AlwaysOn),
+            chat_idle_delay: Duration::ZERO,
             shutdown_timeout: Duration::from_secs(1),
         };
         let app = App::open(options, |_| {}).map_err(|problem| problem.message)?;
