@@ -13,6 +13,7 @@ use crate::tokenizer::Tokenizer;
 use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// A tokenised example.
@@ -151,15 +152,24 @@ pub fn render_all(
             // The first batch runs on this thread.
             let mut batches = round.chunks(BATCH);
             let first = batches.next().unwrap_or_default();
+            // Each thread drops its sender at its end.
+            let (running, ended) = mpsc::channel::<()>();
+            let (one, flag) = (&one, &flag);
             let others: Vec<_> = batches
-                .map(|batch| scope.spawn(|| batch.iter().map(|example| one(example, &flag)).collect::<Vec<_>>()))
+                .map(|batch| {
+                    let running = running.clone();
+                    scope.spawn(move || {
+                        let _running = running;
+                        batch.iter().map(|example| one(example, flag)).collect::<Vec<_>>()
+                    })
+                })
                 .collect();
+            drop(running);
             all.extend(first.iter().map(|example| one(example, &|| cancel.check_if_due())));
+            while ended.recv_timeout(CANCEL_CHECK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                cancel.check_if_due();
+            }
             for other in others {
-                while !other.is_finished() {
-                    cancel.check_if_due();
-                    std::thread::sleep(Duration::from_millis(1));
-                }
                 match other.join() {
                     Ok(batch) => all.extend(batch),
                     Err(panic) => std::panic::resume_unwind(panic),

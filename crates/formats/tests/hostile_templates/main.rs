@@ -8,7 +8,8 @@ use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt, Messag
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// Maximum bytes that a row may allocate at once.
 const MAX_BYTES: usize = 640 << 20;
@@ -86,22 +87,20 @@ fn run(name: &str) -> Result<String, String> {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let end = Instant::now() + TIMEOUT;
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        if Instant::now() > end {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            return Err("timed out".to_owned());
-        }
-        std::thread::sleep(Duration::from_millis(5));
+    let stdout = child.stdout.take().unwrap();
+    let (send, output) = mpsc::channel();
+    std::thread::spawn(move || send.send(std::io::read_to_string(stdout)));
+    // Its output ends with the process.
+    let Ok(output) = output.recv_timeout(TIMEOUT) else {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        return Err("timed out".to_owned());
     };
-    let output = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
+    let status = child.wait().unwrap();
     if !status.success() {
         return Err(format!("the process ended with {status}"));
     }
+    let output = output.unwrap();
     let outcome = output
         .split("\noutcome: ")
         .nth(1)
