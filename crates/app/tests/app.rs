@@ -1,13 +1,9 @@
-//! The app end to end: a real store, real files, and a fake worker, a process of this test's
-//! executable.
+//! The app end to end: a real store, real files, and the fake worker.
 
 mod bench;
-#[path = "../../protocol/tests/fake_worker/mod.rs"]
-mod fake_worker;
 mod support;
 
-use bench::{Bench, failure, options, under_way};
-use fake_worker::{SWITCHED, trials};
+use bench::{Bench, SWITCHED, failure, options, under_way};
 use hearth_app::{
     App, Options,
     library::catalog,
@@ -24,58 +20,6 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-fn main() {
-    support::probe_if_asked();
-    fake_worker::run(|| {
-        trials![
-            first_message_loads_the_model_and_is_answered,
-            a_conversation_outlives_the_app,
-            stop_saves_the_text_so_far,
-            stop_while_the_model_loads,
-            a_worker_that_does_not_cancel_is_killed,
-            a_crash_of_a_worker_fails_one_answer,
-            malformed_output_of_a_worker_fails_one_answer,
-            out_of_memory_is_distinguished_from_a_crash,
-            a_failed_generation_is_reported,
-            a_truncated_answer_is_reported,
-            left_out_turns_are_reported,
-            a_model_that_does_not_fit_is_reported,
-            a_crash_while_loading_is_reported,
-            a_worker_that_cannot_start_is_reported,
-            without_a_model_the_message_is_saved,
-            a_model_deleted_while_loaded,
-            regenerate_edit_and_branches,
-            the_model_sees_the_branch_and_its_system_prompt,
-            one_answer_at_a_time_in_a_conversation,
-            conversations_wait_for_each_other,
-            delete_and_restore,
-            the_prompt_cache_is_deleted_with_its_conversation,
-            the_prompt_cache_of_early_versions_is_removed,
-            clearing_a_cache_deletes_its_files_only,
-            a_lower_limit_trims_the_prompt_cache,
-            rename_and_search,
-            models_are_added_and_removed,
-            load_another_model_and_unload,
-            settings_last_and_reload,
-            settings_are_read_under_their_old_keys,
-            devices_are_listed,
-            devices_are_checked,
-            a_load_continues_in_the_build_that_it_switches_to,
-            other_gpu_layers_reload_the_model_and_the_conversation_continues,
-            the_newest_plan_of_a_model_is_made,
-            plans_are_made_while_an_answer_is_generated,
-            a_measurement_is_saved,
-            an_answer_cancels_a_measurement,
-            a_report_has_no_path,
-            a_full_disk_fails_the_answer_but_not_the_text,
-            a_locked_store_does_not_end_an_answer,
-            closing_waits_for_a_lock_on_the_store,
-            a_second_app_is_refused,
-            missing_rows_are_reported,
-        ]
-    })
-}
-
 fn contents(conversation: &Conversation) -> Vec<&str> {
     conversation
         .messages
@@ -84,6 +28,7 @@ fn contents(conversation: &Conversation) -> Vec<&str> {
         .collect()
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn first_message_loads_the_model_and_is_answered() {
     let mut bench = Bench::tiny();
     assert_eq!(bench.snapshot().await.unwrap().model_state, ModelState::None);
@@ -137,6 +82,7 @@ async fn first_message_loads_the_model_and_is_answered() {
     assert_eq!(snapshot.conversations[0].model.as_deref(), Some("A tiny model"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_outlives_the_app() {
     let mut bench = Bench::tiny();
     let done = bench.answer("say one").await;
@@ -152,6 +98,7 @@ async fn a_conversation_outlives_the_app() {
     assert!(stopped.content.starts_with("word "));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_saves_the_text_so_far() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "slow").await;
@@ -167,6 +114,7 @@ async fn stop_saves_the_text_so_far() {
         .expect("stopping what has stopped is nothing");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_while_the_model_loads() {
     let mut bench = Bench::new(&["slow.gguf"]);
     let sent = bench.say(None, "say one").await;
@@ -179,6 +127,7 @@ async fn stop_while_the_model_loads() {
     bench.model_state(|state| *state == ModelState::None).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_does_not_cancel_is_killed() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "deaf").await;
@@ -190,6 +139,7 @@ async fn a_worker_that_does_not_cancel_is_killed() {
     assert_eq!(bench.answer("say again").await.content, "again");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_of_a_worker_fails_one_answer() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "die").await;
@@ -214,6 +164,7 @@ async fn a_crash_of_a_worker_fails_one_answer() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn out_of_memory_is_distinguished_from_a_crash() {
     let mut bench = Bench::tiny();
     let answer = bench.answer("starve").await;
@@ -223,6 +174,7 @@ async fn out_of_memory_is_distinguished_from_a_crash() {
     assert_eq!(bench.answer("say again").await.content, "again");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_output_of_a_worker_fails_one_answer() {
     let mut bench = Bench::tiny();
     let answer = bench.answer("babble").await;
@@ -233,6 +185,7 @@ async fn malformed_output_of_a_worker_fails_one_answer() {
     assert_eq!(bench.answer("say again").await.content, "again");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_generation_is_reported() {
     let mut bench = Bench::tiny();
     let answer = bench.answer("fail").await;
@@ -243,6 +196,7 @@ async fn a_failed_generation_is_reported() {
     assert_eq!(bench.conversation(answer.conversation).await.messages[1], answer);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_truncated_answer_is_reported() {
     let mut bench = Bench::tiny();
     let answer = bench.answer("cut").await;
@@ -255,6 +209,7 @@ async fn a_truncated_answer_is_reported() {
     assert_eq!(bench.conversation(answer.conversation).await.messages[1], answer);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn left_out_turns_are_reported() {
     let mut bench = Bench::tiny();
     let answer = bench.answer("long story").await;
@@ -268,6 +223,7 @@ async fn left_out_turns_are_reported() {
     assert_eq!(bench.conversation(answer.conversation).await.messages[1], answer);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_that_does_not_fit_is_reported() {
     let mut bench = Bench::new(&["refuse.gguf"]);
     let answer = bench.answer("say one").await;
@@ -282,6 +238,7 @@ async fn a_model_that_does_not_fit_is_reported() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_while_loading_is_reported() {
     let mut bench = Bench::new(&["fatal.gguf", "tiny.gguf"]);
     let answer = bench.answer("say one").await;
@@ -290,6 +247,7 @@ async fn a_crash_while_loading_is_reported() {
     assert_eq!(bench.answer("say again").await.content, "again");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_cannot_start_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     support::model(&folder.path().join("bundled"), "tiny.gguf");
@@ -305,6 +263,7 @@ async fn a_worker_that_cannot_start_is_reported() {
     assert_eq!(bench.devices().await.unwrap_err().code, Code::WorkerDied);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_model_the_message_is_saved() {
     let mut bench = Bench::new(&[]);
     assert_eq!(bench.snapshot().await.unwrap().default_model, None);
@@ -317,6 +276,7 @@ async fn without_a_model_the_message_is_saved() {
     assert_eq!(bench.ended(again.answer.id).await.content, "one");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_deleted_while_loaded() {
     let mut bench = Bench::tiny();
     let path = support::model(bench.folder.path(), "mine.gguf");
@@ -347,6 +307,7 @@ async fn a_model_deleted_while_loaded() {
     assert_eq!(bench.ended(again.answer.id).await.content, "three");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regenerate_edit_and_branches() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "say one").await;
@@ -383,6 +344,7 @@ async fn regenerate_edit_and_branches() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_model_sees_the_branch_and_its_system_prompt() {
     let shown = |answer: &Message| -> (Vec<String>, GenerateRequest) {
         let request: GenerateRequest = serde_json::from_str(&answer.content).expect("the request, shown");
@@ -425,6 +387,7 @@ async fn the_model_sees_the_branch_and_its_system_prompt() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_answer_at_a_time_in_a_conversation() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "slow").await;
@@ -436,6 +399,7 @@ async fn one_answer_at_a_time_in_a_conversation() {
     bench.regenerate(sent.answer.id).await.expect("free again");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn conversations_wait_for_each_other() {
     let mut bench = Bench::tiny();
     let first = bench.say(None, "slow").await;
@@ -451,6 +415,7 @@ async fn conversations_wait_for_each_other() {
     assert_eq!(bench.ended(second.answer.id).await.content, "two");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delete_and_restore() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "slow").await;
@@ -473,6 +438,7 @@ async fn delete_and_restore() {
     assert_eq!(contents(&bench.conversation(id).await)[0], "slow");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clearing_a_cache_deletes_its_files_only() {
     let mut bench = Bench::tiny();
     let talk = bench.answer("say one").await.conversation;
@@ -516,6 +482,7 @@ async fn clearing_a_cache_deletes_its_files_only() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lower_limit_trims_the_prompt_cache() {
     let bench = Bench::tiny();
     let file = |name: &str| {
@@ -548,6 +515,7 @@ async fn a_lower_limit_trims_the_prompt_cache() {
     assert_eq!(exist(), [false; 3]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_prompt_cache_is_deleted_with_its_conversation() {
     let mut bench = Bench::tiny();
     let stays = bench.answer("say one").await.conversation;
@@ -591,6 +559,7 @@ async fn the_prompt_cache_is_deleted_with_its_conversation() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_prompt_cache_of_early_versions_is_removed() {
     let bench = Bench::new(&[]);
     let old = bench.folder.path().join("data/kept");
@@ -608,6 +577,7 @@ async fn the_prompt_cache_of_early_versions_is_removed() {
     assert!(old.join("2/letter.txt").exists() && old.join("photo.jpg").exists());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rename_and_search() {
     let mut bench = Bench::tiny();
     let answer = bench.answer("say the albatross sleeps").await;
@@ -631,6 +601,7 @@ async fn rename_and_search() {
     assert_eq!(bench.search("birds".into()).await.unwrap()[0].message, None);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn models_are_added_and_removed() {
     let bench = Bench::tiny();
     let path = support::model(bench.folder.path(), "mine.gguf");
@@ -672,6 +643,7 @@ async fn models_are_added_and_removed() {
     assert!(by_hand.exists());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn load_another_model_and_unload() {
     let mut bench = Bench::new(&["a-slow.gguf", "b.gguf", "c.gguf"]);
     let ready =
@@ -701,6 +673,7 @@ async fn load_another_model_and_unload() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_last_and_reload() {
     let mut bench = Bench::tiny();
     bench.answer("say one").await;
@@ -731,6 +704,7 @@ async fn settings_last_and_reload() {
     assert_eq!(bench.snapshot().await.unwrap().settings, settings);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_are_read_under_their_old_keys() {
     let bench = Bench::new(&[]);
     let old = |t: &rusqlite::Transaction<'_>| {
@@ -750,6 +724,7 @@ async fn settings_are_read_under_their_old_keys() {
     assert_eq!(bench.snapshot().await.unwrap().settings, new, "the new key wins");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn devices_are_listed() {
     let bench = Bench::new(&[]);
     let (first, second) = tokio::join!(bench.devices(), bench.devices());
@@ -759,6 +734,7 @@ async fn devices_are_listed() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn devices_are_checked() {
     let bench = Bench::new(&[]);
     let (first, second) = tokio::join!(bench.check_device("gpu0".into()), bench.check_device("gpu0".into()));
@@ -768,6 +744,7 @@ async fn devices_are_checked() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_continues_in_the_build_that_it_switches_to() {
     let mut bench = Bench::tiny();
     bench.answer("say one").await;
@@ -793,6 +770,7 @@ fn layers(count: u32) -> LoadSettings {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_gpu_layers_reload_the_model_and_the_conversation_continues() {
     let mut bench = Bench::tiny();
     let before = bench.answer("say one").await;
@@ -828,6 +806,7 @@ async fn other_gpu_layers_reload_the_model_and_the_conversation_continues() {
     assert_eq!(bench.ended(again.answer.id).await.content, "two");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_newest_plan_of_a_model_is_made() {
     let bench = Bench::new(&["tiny.gguf", "refuse.gguf"]);
     let (_, newest, refused) = tokio::join!(
@@ -854,6 +833,7 @@ async fn the_newest_plan_of_a_model_is_made() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plans_are_made_while_an_answer_is_generated() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "slow").await;
@@ -865,6 +845,7 @@ async fn plans_are_made_while_an_answer_is_generated() {
     assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_measurement_is_saved() {
     let mut bench = Bench::tiny();
     assert_eq!(bench.measure().await.unwrap_err().code, Code::NoModel);
@@ -890,6 +871,7 @@ async fn a_measurement_is_saved() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_cancels_a_measurement() {
     let mut bench = Bench::tiny();
     // The fake worker measures this model until cancelled.
@@ -910,6 +892,7 @@ async fn an_answer_cancels_a_measurement() {
     assert_eq!(bench.measurements().await.unwrap(), []);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_report_has_no_path() {
     let mut bench = Bench::tiny();
     bench.answer("say a secret").await;
@@ -929,6 +912,7 @@ async fn a_report_has_no_path() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_fails_the_answer_but_not_the_text() {
     let mut bench = Bench::tiny();
     bench.answer("say one").await;
@@ -970,6 +954,7 @@ fn stored(bench: &Bench, id: i64) -> hearth_app::store::message::Message {
     bench.store().read(get).unwrap().expect("a message")
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_locked_store_does_not_end_an_answer() {
     let mut bench = Bench::tiny();
     bench.answer("say one").await;
@@ -998,6 +983,7 @@ async fn a_locked_store_does_not_end_an_answer() {
     assert_eq!(bench.conversation(sent.conversation.id).await.messages[1], answer);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_waits_for_a_lock_on_the_store() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "slow").await;
@@ -1019,12 +1005,14 @@ async fn closing_waits_for_a_lock_on_the_store() {
     assert_eq!(bench.conversation(sent.conversation.id).await.messages[1], ended);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_app_is_refused() {
     let bench = Bench::tiny();
     let second = App::open(options(&bench.folder), |_| {});
     assert_eq!(second.err().map(|problem| problem.code), Some(Code::AlreadyRunning));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_rows_are_reported() {
     let bench = Bench::tiny();
     let code = |problem: Problem| problem.code;

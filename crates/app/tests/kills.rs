@@ -14,7 +14,6 @@ mod table;
 fn main() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        support::probe_if_asked();
         table::work_if_asked(rows::ALL);
         libtest_mimic::run(&libtest_mimic::Arguments::from_args(), table::trials(rows::ALL)).exit();
     }

@@ -1,100 +1,15 @@
-//! Hostile files: the library reads them in a probe process, which is this test's executable, and
-//! lists them with the reason; other files are unaffected.
+//! Hostile files: the library reads them in a process, the fake probe, and lists them with the
+//! reason; other files are unaffected.
 
 mod support;
 
-use hearth_app::library::{
-    Library, Model, Reader,
-    probe::{ProbeCommand, ProbeRequest, ProbeResponse, serve},
-};
-use libtest_mimic::{Arguments, Trial};
+use hearth_app::library::{Library, Model, Reader, probe::ProbeCommand};
 use std::{
     fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
-    thread,
     time::Duration,
 };
-
-fn main() {
-    if std::env::args().skip(1).eq(["probe", "--files"]) {
-        let served = serve(std::io::stdin().lock(), std::io::stdout(), act);
-        std::process::exit(if served.is_ok() { 0 } else { 1 });
-    }
-    let tests: [(&str, fn()); 10] = [
-        (
-            "hostile_files_are_listed_with_the_reason_and_others_are_read",
-            hostile_files_are_listed_with_the_reason_and_others_are_read,
-        ),
-        (
-            "a_crash_of_a_probe_affects_one_file",
-            a_crash_of_a_probe_affects_one_file,
-        ),
-        ("a_hanging_probe_affects_one_file", a_hanging_probe_affects_one_file),
-        (
-            "a_probe_out_of_memory_affects_one_file",
-            a_probe_out_of_memory_affects_one_file,
-        ),
-        ("a_missing_program_is_reported", a_missing_program_is_reported),
-        (
-            "metadata_is_cached_while_the_file_is_unchanged",
-            metadata_is_cached_while_the_file_is_unchanged,
-        ),
-        (
-            "a_corrupt_metadata_cache_is_rebuilt",
-            a_corrupt_metadata_cache_is_rebuilt,
-        ),
-        (
-            "a_missing_shard_that_appears_is_noticed",
-            a_missing_shard_that_appears_is_noticed,
-        ),
-        ("changed_permissions_are_noticed", changed_permissions_are_noticed),
-        (
-            "hostile_adapters_are_refused_with_the_reason",
-            hostile_adapters_are_refused_with_the_reason,
-        ),
-    ];
-    let trials = tests.map(|(name, test)| {
-        Trial::test(name, move || {
-            test();
-            Ok(())
-        })
-    });
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit();
-}
-
-/// Acts by the file's name, or like a real probe.
-fn act(request: &ProbeRequest) -> ProbeResponse {
-    let (ProbeRequest::Model { path } | ProbeRequest::Adapter { path, .. }) = request;
-    match path.file_stem().and_then(|stem| stem.to_str()) {
-        Some("abort") => std::process::abort(),
-        #[cfg(unix)]
-        // SAFETY: the call ends this process and accesses no memory.
-        Some("killed") => unsafe {
-            libc::raise(libc::SIGKILL);
-            unreachable!("a process does not survive it");
-        },
-        Some("exit") => std::process::exit(7),
-        Some("silence") => std::process::exit(0),
-        Some("panic") => panic!("a bug"),
-        Some("hang") => loop {
-            thread::sleep(Duration::from_secs(3600));
-        },
-        Some("greedy") => {
-            let mut all = Vec::new();
-            // Exceeds the limit in steps.
-            while all.len() < 64 {
-                all.push(vec![1u8; 256 << 20]);
-            }
-            ProbeResponse::Problem(format!("{} pieces", all.len()))
-        }
-        Some("babble") => {
-            println!("a line that is no answer");
-            request.execute()
-        }
-        _ => request.execute(),
-    }
-}
 
 /// A library over a folder, with probe processes.
 fn library(folder: &Path, probe: ProbeCommand) -> Library {
@@ -152,6 +67,7 @@ const GIB: u64 = 1 << 30;
 /// A key `a`, before its value's type.
 const KEY: &[u8] = b"\x01\0\0\0\0\0\0\0a";
 
+#[test]
 fn hostile_files_are_listed_with_the_reason_and_others_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let models = folder.path().join("models");
@@ -224,6 +140,7 @@ fn read_with(files: &[&str], probe: ProbeCommand) -> Vec<String> {
     files.iter().map(|file| why(&listed, file)).collect()
 }
 
+#[test]
 fn a_crash_of_a_probe_affects_one_file() {
     let said = read_with(
         &["abort.gguf", "exit.gguf", "panic.gguf", "silence.gguf"],
@@ -251,6 +168,7 @@ fn a_crash_of_a_probe_affects_one_file() {
     read(&library(folder.path(), support::probe()).list(&[]), &["babble.gguf"]);
 }
 
+#[test]
 fn a_hanging_probe_affects_one_file() {
     let probe = ProbeCommand {
         timeout: Some(Duration::from_secs(10)),
@@ -265,6 +183,7 @@ fn a_hanging_probe_affects_one_file() {
 }
 
 /// Other systems have no memory limit.
+#[test]
 fn a_probe_out_of_memory_affects_one_file() {
     if cfg!(target_os = "linux") {
         let said = read_with(&["greedy.gguf"], support::probe());
@@ -276,6 +195,7 @@ fn a_probe_out_of_memory_affects_one_file() {
     }
 }
 
+#[test]
 fn a_missing_program_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     support::model(&folder.path().join("models"), "a.gguf");
@@ -297,6 +217,7 @@ fn missing_program() -> ProbeCommand {
     }
 }
 
+#[test]
 fn metadata_is_cached_while_the_file_is_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let models = folder.path().join("models");
@@ -327,6 +248,7 @@ fn metadata_is_cached_while_the_file_is_unchanged() {
     assert!(why(&listed, "bad.gguf").contains("not a GGUF file"));
 }
 
+#[test]
 fn a_corrupt_metadata_cache_is_rebuilt() {
     let folder = tempfile::tempdir().unwrap();
     support::model(&folder.path().join("models"), "a.gguf");
@@ -339,6 +261,7 @@ fn a_corrupt_metadata_cache_is_rebuilt() {
     }
 }
 
+#[test]
 fn a_missing_shard_that_appears_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let models = folder.path().join("models");
@@ -355,6 +278,7 @@ fn a_missing_shard_that_appears_is_noticed() {
 }
 
 /// Root may read everything: there, this only proves that no readable file is refused.
+#[test]
 fn changed_permissions_are_noticed() {
     #[cfg(unix)]
     {
@@ -379,6 +303,7 @@ fn fixture(file: &str) -> PathBuf {
         .join(file)
 }
 
+#[test]
 fn hostile_adapters_are_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let library = library(folder.path(), support::probe());

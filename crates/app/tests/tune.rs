@@ -2,12 +2,9 @@
 //! runs.
 
 mod bench;
-#[path = "../../protocol/tests/fake_worker/mod.rs"]
-mod fake_worker;
 mod support;
 
-use bench::{Bench, failure, options};
-use fake_worker::{SWITCHED, trials};
+use bench::{Bench, PATIENCE, SWITCHED, failure, options, under_way};
 use hearth_app::{
     Options,
     power::{Power, Supply},
@@ -16,51 +13,25 @@ use hearth_app::{
 use hearth_protocol::{GenerateRequest, WorkerCommand};
 use std::{
     fs,
+    io::{ErrorKind, Read},
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
+    thread,
+    time::{Duration, SystemTime},
+};
+use tokio::{
+    sync::{oneshot, watch},
+    time::timeout,
 };
 
-fn main() {
-    support::probe_if_asked();
-    fake_worker::run(|| {
-        trials![
-            a_run_from_start_to_finish,
-            a_run_continues_in_the_build_that_it_switches_to,
-            a_run_is_paused_resumed_and_stopped,
-            a_run_pauses_for_the_chat,
-            a_low_battery_pauses_a_run,
-            a_machine_that_works_stays_awake,
-            a_crash_interrupts_the_run_which_can_be_resumed,
-            a_failed_run_can_be_retried,
-            a_worker_that_cannot_start_fails_the_run,
-            a_restart_interrupts_the_run_which_can_be_resumed,
-            closing_completes_the_step_and_saves_it,
-            closing_has_a_timeout,
-            one_run_at_a_time,
-            a_deleted_run_can_be_restored_until_the_next_start,
-            a_run_that_cannot_be_saved_is_kept_in_memory,
-            missing_files_are_reported,
-            datasets_are_added_inspected_and_removed,
-            a_newer_inspection_cancels_an_older_one,
-            adapters_are_imported_checked_and_exported,
-            adapters_of_a_conversation_are_sent_to_the_worker,
-            an_adapter_of_another_model_is_refused,
-            two_answers_side_by_side_and_a_vote,
-            stop_ends_both_answers,
-            rated_answers_become_a_dataset,
-            stores_of_every_released_version_are_read,
-            an_imported_adapter_owns_no_files,
-            a_run_whose_adapter_was_imported_keeps_its_files,
-            an_adapter_written_again_after_its_deletion_stays,
-            the_deletion_of_an_adapter_that_a_killed_run_wrote_again_is_undone,
-            an_adapter_in_a_recovery_candidate_exists,
-            a_checkpoint_unknown_to_the_store_is_resumed_from,
-            run_folders_of_a_store_that_was_set_aside_stay,
-        ]
-    })
+/// [`Bench::tiny`] with other options.
+fn tiny_with(change: impl FnOnce(&mut Options)) -> Bench {
+    let folder = tempfile::tempdir().expect("a folder");
+    support::model(&folder.path().join("bundled"), "tiny.gguf");
+    let mut options = options(&folder);
+    change(&mut options);
+    Bench::with(folder, options)
 }
 
 /// Writes the script of a run.
@@ -129,6 +100,12 @@ async fn broken(bench: &mut Bench, id: i64) -> (Run, Problem) {
     }
 }
 
+/// Sets the time at which a file appears to have been written.
+fn set_modified(path: &str, time: SystemTime) {
+    let file = fs::File::options().append(true).open(path).expect("a file");
+    file.set_modified(time).expect("its time can be set");
+}
+
 /// The run in the list.
 async fn listed(bench: &Bench, id: i64) -> Option<Run> {
     bench.runs().await.unwrap().into_iter().find(|run| run.id == id)
@@ -153,6 +130,7 @@ fn folder(bench: &Bench, run: i64) -> PathBuf {
     bench.folder.path().join("data/runs").join(run.to_string())
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_from_start_to_finish() {
     let mut bench = Bench::tiny();
     let begun = begin(&bench, "learn 5").await;
@@ -204,6 +182,7 @@ async fn a_run_from_start_to_finish() {
     assert_eq!(bench.run_points(kept.id).await.unwrap(), curves);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_continues_in_the_build_that_it_switches_to() {
     let mut bench = Bench::tiny();
     let mut settings = bench.snapshot().await.unwrap().settings;
@@ -215,6 +194,7 @@ async fn a_run_continues_in_the_build_that_it_switches_to() {
     assert!(plan.notices.iter().any(|notice| notice == SWITCHED), "{plan:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_is_paused_resumed_and_stopped() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 100000").await.id;
@@ -240,67 +220,92 @@ async fn a_run_is_paused_resumed_and_stopped() {
     assert_eq!(bench.adapters().await.unwrap().len(), 1);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_pauses_for_the_chat() {
-    let mut bench = Bench::tiny();
+    let mut bench = tiny_with(|options| options.chat_idle_delay = Duration::ZERO);
     let id = begin(&bench, "learn 100000").await.id;
     running(&mut bench, id).await;
     let sent = bench.say(None, "slow").await;
-    let held = paused(&mut bench, id, PauseReason::Chat).await.last;
-    // The next answer starts before the run would resume.
+    paused(&mut bench, id, PauseReason::Chat).await;
     bench.stop(sent.conversation.id).await.unwrap();
-    bench.ended(sent.answer.id).await;
-    let next = bench.say(None, "say one").await;
-    bench.ended(next.answer.id).await;
-    assert_eq!(
-        listed(&bench, id).await.unwrap().last,
-        held,
-        "no step between two answers"
-    );
     running(&mut bench, id).await;
 }
 
-/// A power supply that a test controls.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_stays_paused_between_two_answers() {
+    let mut bench = tiny_with(|options| options.chat_idle_delay = Duration::from_secs(3600));
+    let id = begin(&bench, "learn 100000").await.id;
+    running(&mut bench, id).await;
+    let first = bench.say(None, "slow").await;
+    paused(&mut bench, id, PauseReason::Chat).await;
+    bench.stop(first.conversation.id).await.unwrap();
+    let mut states = Vec::new();
+    let mut note = |event: &Event| {
+        if let Event::RunChanged { run } = event {
+            states.push(run.state.clone());
+        }
+    };
+    let ends = |event: &Event, answer: i64| matches!(event, Event::MessageChanged { message } if message.id == answer && !under_way(message));
+    let answer = first.answer.id;
+    bench
+        .next(|event| {
+            note(&event);
+            ends(&event, answer).then_some(())
+        })
+        .await;
+    let answer = bench.say(None, "say one").await.answer.id;
+    bench
+        .next(|event| {
+            note(&event);
+            ends(&event, answer).then_some(())
+        })
+        .await;
+    // The worker acts on requests in order: it would have resumed before it stops.
+    bench.stop_run(id).await.unwrap();
+    bench
+        .next(|event| {
+            note(&event);
+            matches!(event, Event::RunChanged { run } if run.adapter.is_some()).then_some(())
+        })
+        .await;
+    assert!(!states.contains(&RunState::Running), "{states:?}");
+}
+
+/// A power supply that a test controls and observes.
 #[derive(Debug, Default)]
 struct Plug {
-    low: AtomicBool,
-    awake: AtomicBool,
+    low: bool,
+    awake: watch::Sender<bool>,
 }
 
 impl Power for Plug {
     fn supply(&self) -> Supply {
-        match self.low.load(Ordering::SeqCst) {
+        match self.low {
             true => Supply::Battery { charge: 0.1 },
             false => Supply::Mains,
         }
     }
 
     fn keep_awake(&self, awake: bool) {
-        self.awake.store(awake, Ordering::SeqCst);
+        self.awake.send_replace(awake);
     }
 }
 
 fn plugged(low: bool) -> (Bench, Arc<Plug>) {
-    let folder = tempfile::tempdir().expect("a folder");
-    support::model(&folder.path().join("bundled"), "tiny.gguf");
-    let power = Arc::new(Plug {
-        low: low.into(),
-        ..Plug::default()
-    });
-    let options = Options {
-        power: power.clone(),
-        ..options(&folder)
-    };
-    (Bench::with(folder, options), power)
+    let power = Arc::new(Plug { low, ..Plug::default() });
+    (tiny_with(|options| options.power = power.clone()), power)
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_low_battery_pauses_a_run() {
     let (mut bench, _) = plugged(true);
-    let id = begin(&bench, "learn 3").await.id;
+    let id = begin(&bench, "learn 100000").await.id;
     paused(&mut bench, id, PauseReason::Battery).await;
     bench.resume_run(id).await.unwrap();
-    finished(&mut bench, id).await;
+    running(&mut bench, id).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_machine_that_works_stays_awake() {
     let (mut bench, power) = plugged(false);
     let id = begin(&bench, "learn 100000").await.id;
@@ -310,15 +315,16 @@ async fn a_machine_that_works_stays_awake() {
     becomes(&power.awake, false).await;
 }
 
-async fn becomes(flag: &AtomicBool, expected: bool) {
-    let wait = async {
-        while flag.load(Ordering::SeqCst) != expected {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(bench::PATIENCE, wait).await.expect("a change");
+async fn becomes(flag: &watch::Sender<bool>, expected: bool) {
+    let mut changes = flag.subscribe();
+    let wait = changes.wait_for(|value| *value == expected);
+    timeout(PATIENCE, wait)
+        .await
+        .expect("a change")
+        .expect("a power supply");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_interrupts_the_run_which_can_be_resumed() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 5 die 3").await.id;
@@ -336,6 +342,7 @@ async fn a_crash_interrupts_the_run_which_can_be_resumed() {
     assert_eq!(curves.evaluations.len(), 2, "before the first step and after the last");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_run_can_be_retried() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 3 fail 1").await.id;
@@ -347,20 +354,15 @@ async fn a_failed_run_can_be_retried() {
     assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3], "from the start");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_cannot_start_fails_the_run() {
-    let folder = tempfile::tempdir().unwrap();
-    support::model(&folder.path().join("bundled"), "tiny.gguf");
-    let worker = WorkerCommand::new("no-such-folder/hearth");
-    let options = Options {
-        worker,
-        ..options(&folder)
-    };
-    let mut bench = Bench::with(folder, options);
+    let mut bench = tiny_with(|options| options.worker = WorkerCommand::new("no-such-folder/hearth"));
     let id = begin(&bench, "learn 3").await.id;
     let (_, problem) = broken(&mut bench, id).await;
     assert!(problem.message.contains("no-such-folder"), "{problem}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_interrupts_the_run_which_can_be_resumed() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 6 wait 4").await.id;
@@ -377,6 +379,7 @@ async fn a_restart_interrupts_the_run_which_can_be_resumed() {
     assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3, 4, 5, 6]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_completes_the_step_and_saves_it() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 9 wait 5").await.id;
@@ -401,14 +404,9 @@ async fn closing_completes_the_step_and_saves_it() {
     assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_has_a_timeout() {
-    let folder = tempfile::tempdir().unwrap();
-    support::model(&folder.path().join("bundled"), "tiny.gguf");
-    let options = Options {
-        shutdown_timeout: std::time::Duration::from_millis(200),
-        ..options(&folder)
-    };
-    let mut bench = Bench::with(folder, options);
+    let mut bench = tiny_with(|options| options.shutdown_timeout = Duration::from_millis(200));
     let id = begin(&bench, "learn 9 deaf 5").await.id;
     stepped(&mut bench, 5).await;
     let bench = bench.again().await;
@@ -417,6 +415,7 @@ async fn closing_has_a_timeout() {
     assert!(matches!(run.state, RunState::Interrupted { .. }));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_run_at_a_time() {
     let mut bench = Bench::tiny();
     let new = new_run(&bench, "learn 100000").await;
@@ -429,6 +428,7 @@ async fn one_run_at_a_time() {
     running(&mut bench, second.id).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_run_can_be_restored_until_the_next_start() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
@@ -451,24 +451,28 @@ async fn a_deleted_run_can_be_restored_until_the_next_start() {
     assert!(bench.adapters().await.unwrap().is_empty());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_cannot_be_saved_is_kept_in_memory() {
     let mut bench = Bench::tiny();
-    let new = new_run(&bench, "learn 5").await;
+    let new = new_run(&bench, "learn 5 wait 3").await;
     let id = bench.start_run(new.clone()).await.unwrap().id;
+    stepped(&mut bench, 3).await;
     // Like a full disk, but at once: free space within a page would delay it.
     let full = "CREATE TRIGGER full BEFORE UPDATE ON run BEGIN SELECT raise(ABORT, 'full'); END";
     bench.store().write(|t| t.execute_batch(full)).unwrap();
-    let run = until(&mut bench, id, |run| run.state == RunState::Finished).await;
+    bench.stop_run(id).await.unwrap();
+    let run = until(&mut bench, id, |run| run.state == RunState::Stopped).await;
     assert_eq!(listed(&bench, id).await, Some(run));
     assert!(bench.adapters().await.unwrap().is_empty());
     assert_eq!(bench.start_run(new.clone()).await.unwrap_err().code, Code::DiskFull);
     bench.store().write(|t| t.execute_batch("DROP TRIGGER full")).unwrap();
     let curves = bench.run_points(id).await.unwrap();
-    assert_eq!(steps(&curves), [1, 2, 3, 4, 5], "saved once there is space");
+    assert_eq!(steps(&curves), [1, 2, 3], "saved once there is space");
     assert_eq!(bench.adapters().await.unwrap()[0].run, Some(id));
     bench.start_run(new).await.expect("free again");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_files_are_reported() {
     let mut bench = Bench::tiny();
     let new = new_run(&bench, "learn 5 die 3").await;
@@ -510,6 +514,7 @@ async fn missing_files_are_reported() {
     assert_eq!(bench.delete_run(99).await.unwrap_err().code, Code::NotFound);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn datasets_are_added_inspected_and_removed() {
     let bench = Bench::tiny();
     let samples = bench.folder.path().join("samples");
@@ -560,14 +565,16 @@ async fn datasets_are_added_inspected_and_removed() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_newer_inspection_cancels_an_older_one() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
-    let dataset = bench.add_dataset(data(&bench, "endless")).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let script = format!("endless {}", listener.local_addr().unwrap());
+    let dataset = bench.add_dataset(data(&bench, &script)).await.unwrap();
     let inspect = || bench.inspect_dataset(dataset.id, "tiny".into(), None, false, None);
     let work = async {
-        // The other one is running by then.
-        tokio::task::yield_now().await;
+        let worker = accept(listener).await;
         let order = ExportOptions {
             adapter: adapter.id,
             format: ExportFormat::GgufLora,
@@ -576,13 +583,35 @@ async fn a_newer_inspection_cancels_an_older_one() {
         };
         bench.export_adapter(order).await.unwrap();
         data(&bench, "one two");
-        inspect().await
+        let new = inspect().await;
+        closes(worker);
+        new
     };
     let (endless, new) = tokio::join!(inspect(), work);
     assert_eq!(endless.unwrap_err().code, Code::Cancelled);
     assert_eq!(new.unwrap().examples, 2);
 }
 
+/// The connection of the worker that inspects an endless dataset.
+async fn accept(listener: TcpListener) -> TcpStream {
+    let (send, accepted) = oneshot::channel();
+    // The end of a test does not wait for this thread, as it would for a task's.
+    thread::spawn(move || send.send(listener.accept()));
+    let accepted = timeout(PATIENCE, accepted).await.expect("a worker that connects");
+    accepted.unwrap().unwrap().0
+}
+
+/// Waits until the process at the other end is gone.
+fn closes(mut connection: TcpStream) {
+    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    match connection.read(&mut [0]) {
+        Ok(0) => {}
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        other => panic!("it still runs: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn adapters_are_imported_checked_and_exported() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
@@ -655,6 +684,7 @@ fn choice(adapter: &Adapter) -> AdapterChoice {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn adapters_of_a_conversation_are_sent_to_the_worker() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
@@ -690,6 +720,7 @@ async fn adapters_of_a_conversation_are_sent_to_the_worker() {
     assert!(shown(&bench.ended(again.answer.id).await).adapters.is_empty());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_adapter_of_another_model_is_refused() {
     let mut bench = Bench::new(&["tiny.gguf", "other.gguf"]);
     let adapter = tuned(&mut bench).await;
@@ -705,6 +736,7 @@ async fn an_adapter_of_another_model_is_refused() {
     assert_eq!(base.content, "one", "the other answer is generated");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_answers_side_by_side_and_a_vote() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
@@ -758,6 +790,7 @@ async fn two_answers_side_by_side_and_a_vote() {
     assert_eq!(nothing.unwrap_err().code, Code::BadRequest);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_ends_both_answers() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
@@ -777,6 +810,7 @@ async fn stop_ends_both_answers() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rated_answers_become_a_dataset() {
     let mut bench = Bench::tiny();
     assert_eq!(
@@ -827,6 +861,7 @@ async fn rated_answers_become_a_dataset() {
 }
 
 /// The contents of each version's store are described in `tests/fixtures/ba366ad/make.py`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stores_of_every_released_version_are_read() {
     for version in 1..=14 {
         let folder = tempfile::tempdir().unwrap();
@@ -952,6 +987,7 @@ async fn import(bench: &Bench, adapter: &Adapter) -> Adapter {
     bench.import_adapter(path, "llama".into()).await.expect("an adapter")
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_imported_adapter_owns_no_files() {
     let mut bench = Bench::tiny();
     let adapter = really_tuned(&mut bench).await;
@@ -966,6 +1002,7 @@ async fn an_imported_adapter_owns_no_files() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_whose_adapter_was_imported_keeps_its_files() {
     let mut bench = Bench::tiny();
     let adapter = really_tuned(&mut bench).await;
@@ -985,6 +1022,7 @@ async fn a_run_whose_adapter_was_imported_keeps_its_files() {
     assert!(!folder(&bench, adapter.run.unwrap()).exists());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_adapter_written_again_after_its_deletion_stays() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 6 wait 4").await.id;
@@ -1003,22 +1041,26 @@ async fn an_adapter_written_again_after_its_deletion_stays() {
     assert!(Path::new(&made[0].path).exists());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_deletion_of_an_adapter_that_a_killed_run_wrote_again_is_undone() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
     bench.delete_adapter(adapter.id).await.unwrap();
     // Like a resumed run that was killed before its end was saved.
-    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     fs::write(&adapter.path, "better").unwrap();
+    let minute = Duration::from_secs(60);
+    set_modified(&adapter.path, SystemTime::now() + minute);
     let bench = bench.again().await;
     assert_eq!(bench.adapters().await.unwrap(), std::slice::from_ref(&adapter));
     assert_eq!(fs::read_to_string(&adapter.path).unwrap(), "better");
-    // A second deletion removes it.
+    // A deletion after the last change removes it.
+    set_modified(&adapter.path, SystemTime::now() - minute);
     bench.delete_adapter(adapter.id).await.unwrap();
     let bench = bench.again().await;
     assert!(bench.adapters().await.unwrap().is_empty() && !Path::new(&adapter.path).exists());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_adapter_in_a_recovery_candidate_exists() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
@@ -1030,6 +1072,7 @@ async fn an_adapter_in_a_recovery_candidate_exists() {
     assert!(bench.adapters().await.unwrap().is_empty() && !beside.exists());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_checkpoint_unknown_to_the_store_is_resumed_from() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 5 die 3").await.id;
@@ -1043,6 +1086,7 @@ async fn a_checkpoint_unknown_to_the_store_is_resumed_from() {
     assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3, 5]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_folders_of_a_store_that_was_set_aside_stay() {
     let mut bench = Bench::tiny();
     let checkpoint = folder(&bench, 7).join("checkpoint");

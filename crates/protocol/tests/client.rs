@@ -1,8 +1,5 @@
-//! The client against a real process: this test's own executable, which also is the fake worker.
+//! The client against a real process: the fake worker.
 
-mod fake_worker;
-
-use fake_worker::{command, trials};
 use hearth_protocol::{
     Event, FinishReason, GenerateRequest, LoadRequest, Message, ProblemCode, Prompt, Request, Role, SamplingParams,
     StartError, Worker, WorkerCommand, WorkerMessage,
@@ -10,28 +7,16 @@ use hearth_protocol::{
 use std::{path::PathBuf, time::Duration};
 use tokio::sync::mpsc::Receiver;
 
-fn main() {
-    fake_worker::run(|| {
-        trials![
-            answers,
-            stops_when_cancelled,
-            dies_mid_answer,
-            killed_from_outside,
-            out_of_memory_is_distinguished_from_a_crash,
-            killed_after_a_malformed_line,
-            silent_at_start,
-            garbage_at_start,
-            other_version,
-            exits_at_start,
-            missing_executable,
-            shuts_down_when_asked,
-            ends_when_dropped,
-        ]
-    })
+/// The command that starts the fake worker, with another argument than `worker`.
+fn command(argument: &str) -> WorkerCommand {
+    WorkerCommand {
+        arguments: vec![argument.into()],
+        ..WorkerCommand::new(env!("CARGO_BIN_EXE_fake-worker"))
+    }
 }
 
 async fn started() -> (Worker, Receiver<WorkerMessage>) {
-    Worker::start(&command("")).await.expect("a good start")
+    Worker::start(&command("worker")).await.expect("a good start")
 }
 
 async fn refused(command: &WorkerCommand) -> StartError {
@@ -78,6 +63,7 @@ fn death(end: WorkerMessage) -> String {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers() {
     let (worker, mut said) = started().await;
     let path = std::env::current_exe().unwrap();
@@ -99,6 +85,7 @@ async fn answers() {
     assert!(matches!(end, WorkerMessage::Event(Event::Finished { id: 7, .. })));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stops_when_cancelled() {
     let (worker, mut said) = started().await;
     worker.send(chat(1, "slow")).unwrap();
@@ -112,6 +99,7 @@ async fn stops_when_cancelled() {
             if summary.reason == FinishReason::Cancelled));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dies_mid_answer() {
     let (worker, mut said) = started().await;
     worker.send(chat(1, "die")).unwrap();
@@ -121,6 +109,7 @@ async fn dies_mid_answer() {
     assert!(said.recv().await.is_none(), "nothing comes after death");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_from_outside() {
     let (worker, mut said) = started().await;
     worker.send(chat(1, "deaf")).unwrap();
@@ -142,6 +131,7 @@ async fn killed_from_outside() {
     assert!(death(end).contains(expected));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn out_of_memory_is_distinguished_from_a_crash() {
     let (worker, mut said) = started().await;
     worker.send(chat(1, "starve")).unwrap();
@@ -154,6 +144,7 @@ async fn out_of_memory_is_distinguished_from_a_crash() {
     assert!(problem.message.contains("ran out of memory"), "{problem}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_after_a_malformed_line() {
     let (worker, mut said) = started().await;
     worker.send(chat(1, "babble")).unwrap();
@@ -162,12 +153,14 @@ async fn killed_after_a_malformed_line() {
     assert!(death(end).contains("not a message"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_at_start() {
     let mut command = command("silent");
     command.ready_within = Duration::from_millis(300);
     assert!(matches!(refused(&command).await, StartError::NotReady { .. }));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_at_start() {
     assert!(matches!(
         refused(&command("garbage")).await,
@@ -175,28 +168,33 @@ async fn garbage_at_start() {
     ));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_version() {
     assert!(matches!(refused(&command("old")).await, StartError::OtherVersion { version } if version == "0.0.1"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exits_at_start() {
     let error = refused(&command("fall")).await;
     assert!(matches!(error, StartError::Died(_)));
     assert!(error.to_string().contains("exit code 3"), "{error}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_executable() {
     let error = refused(&WorkerCommand::new(PathBuf::from("no-such-folder/hearth"))).await;
     assert!(matches!(error, StartError::Missing(_)));
     assert!(error.to_string().contains("no-such-folder"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shuts_down_when_asked() {
     let (worker, mut said) = started().await;
-    worker.shut_down(Duration::from_secs(10)).await;
+    worker.shut_down(Duration::from_secs(60)).await;
     assert!(death(said.recv().await.unwrap()).contains("exit code 0"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ends_when_dropped() {
     let (worker, mut said) = started().await;
     worker.send(chat(1, "deaf")).unwrap();

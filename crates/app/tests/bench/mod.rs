@@ -3,7 +3,7 @@
 // Each test uses a part of this module.
 #![allow(dead_code)]
 
-use crate::{fake_worker, support};
+use crate::support;
 use hearth_app::{
     App, Options,
     power::AlwaysOn,
@@ -13,8 +13,11 @@ use std::{sync::Arc, time::Duration};
 use tempfile::TempDir;
 use tokio::{sync::mpsc, time::timeout};
 
-/// Time limit of every wait.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit of every wait for an event, which only a hang exceeds.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The notice of a model or run after the fake worker has switched builds.
+pub const SWITCHED: &str = "The build was switched.";
 
 /// An app with a temporary folder, and its events.
 pub struct Bench {
@@ -38,10 +41,10 @@ pub fn options(folder: &TempDir) -> Options {
         samples: vec![folder.path().join("samples")],
         packed: Some(folder.path().join("cache/packed")),
         metadata_file: Some(folder.path().join("cache/models.json")),
-        worker: fake_worker::command(""),
+        worker: support::worker(),
         probe: support::probe(),
         power: Arc::new(AlwaysOn),
-        chat_idle_delay: Duration::from_secs(2),
+        chat_idle_delay: Duration::ZERO,
         shutdown_timeout: PATIENCE,
     }
 }

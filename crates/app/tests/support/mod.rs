@@ -1,10 +1,11 @@
-//! Small model files for tests, and the probe process.
+//! Small model files for tests, and the commands of the fake probe and the fake worker.
 
 // Each test uses a part of this module.
 #![allow(dead_code)]
 
-use hearth_app::library::probe::{ProbeCommand, ProbeRequest, serve};
+use hearth_app::library::probe::ProbeCommand;
 use hearth_formats::gguf::{GgufWriter, Metadata, TensorHeader, TensorType};
+use hearth_protocol::WorkerCommand;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -45,20 +46,24 @@ fn write(folder: &Path, file: &str, tensor: &str, keys: &[(&str, u16)]) -> PathB
     path
 }
 
-/// The command that starts this executable as a probe.
+/// The command that starts the fake probe.
 pub fn probe() -> ProbeCommand {
     ProbeCommand {
-        program: std::env::current_exe().expect("a test has an executable"),
+        program: env!("CARGO_BIN_EXE_fake-probe").into(),
         environment: Vec::new(),
         timeout: None,
     }
 }
 
-/// For the main of a test whose executable is also a probe: serves requests and exits if started as
-/// one.
-pub fn probe_if_asked() {
-    if std::env::args().skip(1).eq(["probe", "--files"]) {
-        let done = serve(std::io::stdin().lock(), std::io::stdout().lock(), ProbeRequest::execute);
-        std::process::exit(if done.is_ok() { 0 } else { 1 });
-    }
+/// The command that starts the fake worker: an executable of `hearth-protocol`, so cargo does not
+/// build it for a test of this crate alone.
+pub fn worker() -> WorkerCommand {
+    let file = format!("fake-worker{}", std::env::consts::EXE_SUFFIX);
+    let executable = Path::new(env!("CARGO_BIN_EXE_fake-probe")).with_file_name(file);
+    assert!(
+        executable.is_file(),
+        "{} has not been built: add `--bin fake-worker` to the command that runs this test, or run `cargo xtask test`",
+        executable.display()
+    );
+    WorkerCommand::new(executable)
 }

@@ -1,10 +1,11 @@
 //! A run without a model, controlled by the first words of the dataset.
 //!
-//! `learn 5` plans and runs five steps; a following `die 3`, `fail 3` or `wait 3` takes effect
-//! after the third step. A checkpoint is written after every second step and after the step in
-//! which the run is suspended.
+//! `learn 5` plans and runs five steps; a following `die 3`, `fail 3`, `wait 3` or `deaf 3` takes
+//! effect after the third step. A checkpoint is written after every second step and after the step
+//! in which the run is suspended. The inspection of `endless ADDRESS` connects to the address and
+//! never ends.
 
-use super::{PAUSE, SWITCHED, build_switched, say, switch_build};
+use super::{PAUSE, SWITCHED, build_switched, say, switch_build, wait_for_kill};
 use hearth_protocol::{
     Checkpointing, EndReason, Event, ExportRequest, Finding, InspectRequest, Inspection, Outcome, Piece, Precision,
     Preview, Problem, ProblemCode, Request, RunId, RunPlan, Severity, StepReport, TrainRequest, TrainingEvent,
@@ -12,19 +13,22 @@ use hearth_protocol::{
 };
 use std::{
     fs,
+    net::TcpStream,
     path::Path,
     process::exit,
     sync::mpsc::{Receiver, RecvTimeoutError},
-    thread,
-    time::Duration,
 };
+
+/// Executes a request.
 
 pub fn handle(request: TrainingRequest, requests: &Receiver<Request>) {
     match request {
         TrainingRequest::Inspect(inspect) => {
             let answer = match words(&inspect.data.path) {
-                // Endless, until the worker is shut down.
-                Ok(words) if words == ["endless"] => return while requests.recv().is_ok() {},
+                Ok(words) if words.first().is_some_and(|word| word == "endless") => {
+                    let _connection = TcpStream::connect(&words[1]).expect("a test that listens");
+                    wait_for_kill();
+                }
                 Ok(words) => TrainingEvent::Inspected(Box::new(inspection(&inspect, &words))),
                 Err(problem) => TrainingEvent::Failed(problem),
             };
@@ -162,7 +166,7 @@ impl Run {
             self.evaluated(0);
         }
         while self.step < self.steps && !self.stopped {
-            self.listen(requests, PAUSE);
+            self.listen(requests);
             if self.stopped {
                 break;
             }
@@ -186,13 +190,10 @@ impl Run {
                 // Until it is stopped, suspended or killed.
                 "wait" => {
                     while !self.stopped && !self.suspended {
-                        self.listen(requests, Duration::from_secs(60));
+                        self.listen(requests);
                     }
                 }
-                // Until it is killed.
-                "deaf" => loop {
-                    thread::sleep(Duration::from_secs(60));
-                },
+                "deaf" => wait_for_kill(),
                 _ => {}
             }
         }
@@ -202,11 +203,10 @@ impl Run {
         self.tell(TrainingEvent::Finished(Box::new(self.outcome(adapter))));
     }
 
-    /// Takes what was asked meanwhile; while it is held, for as long as it takes.
-    fn listen(&mut self, requests: &Receiver<Request>, within: Duration) {
+    /// Receives requests for a pause, and then until it is no longer held.
+    fn listen(&mut self, requests: &Receiver<Request>) {
         loop {
-            let within = if self.held { Duration::from_secs(60) } else { within };
-            match requests.recv_timeout(within) {
+            match requests.recv_timeout(PAUSE) {
                 Ok(Request::Training(TrainingRequest::Pause { .. })) => {
                     self.held = true;
                     self.tell(TrainingEvent::Paused { step: self.step });
