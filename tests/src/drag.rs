@@ -1,9 +1,9 @@
 //! Dragging files onto a window like a file manager: the XDND protocol, version 5
 //! (<https://www.freedesktop.org/wiki/Specifications/XDND/>).
 
+use crate::wait::{self, PATIENCE};
 use std::error::Error;
 use std::path::Path;
-use std::time::{Duration, Instant};
 use x11rb::connection::Connection;
 use x11rb::protocol::Event;
 use x11rb::protocol::xproto::{
@@ -30,8 +30,6 @@ atom_manager! {
 }
 
 const VERSION: u32 = 5;
-/// How long the window may take to accept a drag, and then to take the drop.
-const DROP_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -57,18 +55,13 @@ pub fn drop_file(display: &str, file: &Path) -> Outcome<()> {
     };
     drag.send(drag.atoms.XdndEnter, [VERSION << 24, drag.atoms.URIS, 0, 0])?;
     // The page handles the drag before the drop, so the drag waits until the window accepts it.
-    let until = Instant::now() + DROP_TIMEOUT;
-    loop {
-        let copy = drag.atoms.XdndActionCopy;
-        drag.send(drag.atoms.XdndPosition, [0, middle, CURRENT_TIME, copy])?;
-        let status = drag.reply(drag.atoms.XdndStatus, until)?;
-        if status[1] & 1 == 1 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let accepted = wait::poll(PATIENCE, || {
+        drag.is_accepted(middle)
+            .map_or_else(|error| Some(Err(error)), |accepted| accepted.then_some(Ok(())))
+    });
+    accepted.ok_or("the window does not accept the file")??;
     drag.send(drag.atoms.XdndDrop, [0, CURRENT_TIME, 0, 0])?;
-    match drag.reply(drag.atoms.XdndFinished, Instant::now() + DROP_TIMEOUT)? {
+    match drag.reply(drag.atoms.XdndFinished)? {
         [_, taken, ..] if taken & 1 == 1 => Ok(()),
         _ => Err("the window did not take the file".into()),
     }
@@ -112,17 +105,29 @@ impl Drag {
         Ok(())
     }
 
+    /// Whether the window accepts the file at this position.
+    fn is_accepted(&self, position: u32) -> Outcome<bool> {
+        let copy = self.atoms.XdndActionCopy;
+        self.send(self.atoms.XdndPosition, [0, position, CURRENT_TIME, copy])?;
+        Ok(self.reply(self.atoms.XdndStatus)?[1] & 1 == 1)
+    }
+
     /// Waits for the window's client message, serving its requests for the file.
-    fn reply(&self, kind: Atom, until: Instant) -> Outcome<[u32; 5]> {
-        while Instant::now() < until {
-            match self.connection.poll_for_event()? {
-                Some(Event::ClientMessage(message)) if message.type_ == kind => return Ok(message.data.as_data32()),
-                Some(Event::SelectionRequest(request)) => self.serve(&request)?,
-                Some(_) => {}
-                None => std::thread::sleep(Duration::from_millis(5)),
+    fn reply(&self, kind: Atom) -> Outcome<[u32; 5]> {
+        let reply = wait::poll(PATIENCE, || self.next_reply(kind).transpose());
+        reply.ok_or("the window does not reply")?
+    }
+
+    /// The window's client message, if it has arrived.
+    fn next_reply(&self, kind: Atom) -> Outcome<Option<[u32; 5]>> {
+        while let Some(event) = self.connection.poll_for_event()? {
+            match event {
+                Event::ClientMessage(message) if message.type_ == kind => return Ok(Some(message.data.as_data32())),
+                Event::SelectionRequest(request) => self.serve(&request)?,
+                _ => {}
             }
         }
-        Err("the window does not reply".into())
+        Ok(None)
     }
 
     fn serve(&self, request: &SelectionRequestEvent) -> Outcome<()> {

@@ -1,5 +1,5 @@
-//! Shared code of end-to-end tests: paths of executables and models, a WebDriver client for the
-//! window, and the GPU driver.
+//! Shared code of end-to-end tests: paths of executables and models, waits, a WebDriver client for
+//! the window, and the GPU driver.
 
 #[cfg(target_os = "linux")]
 pub mod close;
@@ -10,6 +10,7 @@ pub mod hearth;
 pub mod paths;
 #[cfg(target_os = "linux")]
 pub mod screen;
+pub mod wait;
 pub mod webdriver;
 #[cfg(target_os = "linux")]
 pub mod window;

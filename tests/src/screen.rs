@@ -1,11 +1,15 @@
 //! A virtual screen, and a WebDriver on it.
 
 use crate::paths;
+use crate::wait::{self, PATIENCE};
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+/// How long a child process may take to exit before it is killed.
+const EXIT_LIMIT: Duration = Duration::from_secs(5);
 
 /// A child process that is ended on drop.
 pub struct ChildGuard(pub Child);
@@ -17,14 +21,10 @@ impl Drop for ChildGuard {
             .args(["-TERM", &self.0.id().to_string()])
             .stderr(Stdio::null())
             .status();
-        for _ in 0..100 {
-            if self.0.try_wait().is_ok_and(|ended| ended.is_some()) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
+        if wait::poll(EXIT_LIMIT, || self.0.try_wait().ok().flatten()).is_none() {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
         }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -100,14 +100,10 @@ impl Driver {
             .spawn()
             .expect("tauri-driver starts");
         let process = ChildGuard(process);
-        let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", native)).is_err() || TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(
-                begun.elapsed() < Duration::from_secs(20),
-                "tauri-driver does not respond"
-            );
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait::until(PATIENCE, "tauri-driver responds", || {
+            let [native, own] = [native, port].map(|port| TcpStream::connect(("127.0.0.1", port)));
+            native.and(own).ok()
+        });
         Self {
             address: format!("http://127.0.0.1:{port}"),
             _process: process,

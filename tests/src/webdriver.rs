@@ -1,15 +1,13 @@
 //! A minimal W3C WebDriver client.
 
+use crate::wait::{self, PATIENCE};
 use base64::Engine;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The standard's key of an element id.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
-
-/// How often a condition is polled.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// An open window. Dropping it closes the window.
 pub struct Session {
@@ -71,28 +69,21 @@ impl Session {
 
     /// The first element that matches, once there is one.
     pub fn one(&self, css: &str) -> Element {
-        self.until(Duration::from_secs(20), css, || self.all(css).into_iter().next())
+        self.until(PATIENCE, css, || self.all(css).into_iter().next())
     }
 
     /// Waits until `condition` returns `Some`.
     ///
     /// # Panics
     /// Panics with `what` and the page's text after `limit`.
-    pub fn until<T>(&self, limit: Duration, what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-        let begun = Instant::now();
-        loop {
-            if let Some(found) = condition() {
-                return found;
-            }
-            if begun.elapsed() > limit {
-                let page = self.script("return document.body.innerText").unwrap_or_default();
-                panic!(
-                    "not within {limit:?}: {what}. The page shows:\n{}",
-                    page.as_str().unwrap_or_default()
-                );
-            }
-            std::thread::sleep(POLL_INTERVAL);
-        }
+    pub fn until<T>(&self, limit: Duration, what: &str, condition: impl FnMut() -> Option<T>) -> T {
+        wait::poll(limit, condition).unwrap_or_else(|| {
+            let page = self.script("return document.body.innerText").unwrap_or_default();
+            panic!(
+                "not within {limit:?}: {what}. The page shows:\n{}",
+                page.as_str().unwrap_or_default()
+            );
+        })
     }
 
     /// Clicks.

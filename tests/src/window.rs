@@ -2,6 +2,7 @@
 
 use crate::paths;
 use crate::screen::{Driver, Screen};
+use crate::wait::PATIENCE;
 use crate::webdriver::{Element, Key, Session};
 use std::fs;
 use std::path::Path;
@@ -163,8 +164,13 @@ impl Window {
             });
     }
 
-    /// Saves a screenshot of the window under this name.
+    /// Saves a screenshot of the window under this name, once its transitions have ended.
     pub fn screenshot(&self, name: &str) {
+        let moving = "return document.getAnimations().some((animation) => animation.playState === 'running' && \
+                      animation.effect.getComputedTiming().iterations !== Infinity)";
+        self.session.until(PATIENCE, "the page is still", || {
+            (self.session.script(moving).ok()? == false).then_some(())
+        });
         self.session
             .screenshot(&paths::screenshots().join(format!("{name}.png")));
     }

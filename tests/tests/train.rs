@@ -3,13 +3,17 @@
 
 use hearth_tests::hearth::{Ended, hearth};
 use hearth_tests::paths::{executable, model, models, root};
+use hearth_tests::wait;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
+
+/// Long enough for a run on a slow machine.
+const LIMIT: Duration = Duration::from_secs(600);
 
 const QUESTION: &str = "What should I have for breakfast?";
 
@@ -69,23 +73,11 @@ fn an_adapter_changes_answers_and_the_base_is_unchanged() {
 fn a_killed_run_resumes_to_the_same_result() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("run");
-    let mut child = Command::new(executable("hearth"))
-        .args(arguments(&out))
-        .env("HEARTH_DATA", folder.path())
-        .env("HEARTH_MODELS", models())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("hearth starts");
-    let begun = Instant::now();
-    let steps = || fs::read_to_string(out.join("log.jsonl")).map_or(0, |log| log.lines().count());
-    while steps() < 4 {
-        assert!(begun.elapsed() < Duration::from_secs(300), "the run makes no progress");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    child.kill().expect("it can be killed");
-    child.wait().expect("it ends");
-    assert!(steps() < 12, "it was too quick to be killed");
+    // A quick machine may complete a run before it is killed; then another one is.
+    wait::until(LIMIT, "a run is killed before its last step", || {
+        let _ = fs::remove_dir_all(&out);
+        (steps_of_killed_run(&out, folder.path()) < 12).then_some(())
+    });
 
     let mut again = arguments(&out);
     again.push("--resume".to_owned());
@@ -95,6 +87,23 @@ fn a_killed_run_resumes_to_the_same_result() {
     assert_eq!(report["losses"], RUN.1["losses"]);
     let weights = |run: &Path| fs::read(run.join("adapter/adapter_model.safetensors")).expect("an adapter");
     assert!(weights(&out) == weights(Path::new(&run_folder())));
+}
+
+/// Kills a run after its fourth step. Returns the number of its steps.
+fn steps_of_killed_run(out: &Path, data: &Path) -> usize {
+    let mut child = Command::new(executable("hearth"))
+        .args(arguments(out))
+        .env("HEARTH_DATA", data)
+        .env("HEARTH_MODELS", models())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("hearth starts");
+    let steps = || fs::read_to_string(out.join("log.jsonl")).map_or(0, |log| log.lines().count());
+    wait::until(LIMIT, "the run makes four steps", || (steps() >= 4).then_some(()));
+    child.kill().expect("it can be killed");
+    child.wait().expect("it ends");
+    steps()
 }
 
 /// Resumes with a limit below a checkpoint's size: it ends with a sentence, and existing files

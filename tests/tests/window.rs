@@ -4,10 +4,10 @@
 #![cfg(target_os = "linux")]
 
 use hearth_tests::paths;
+use hearth_tests::wait::PATIENCE;
 use hearth_tests::webdriver::Key;
 use hearth_tests::window::{Desktop, id, worker};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 const LONG: &str = "Write a very long story about a lighthouse keeper, with many chapters.";
 
@@ -29,7 +29,7 @@ fn an_answer_grows_until_it_is_stopped() {
     window.send(LONG);
     window.until_answer(1, &["streaming"]);
     let longer_than = |length: usize| {
-        window.session.until(Duration::from_secs(30), "the answer grows", || {
+        window.session.until(PATIENCE, "the answer grows", || {
             let now = window.answer_text().len();
             (now > length && window.state().as_deref() == Some("streaming")).then_some(now)
         })
@@ -70,7 +70,7 @@ fn closing_the_window_saves_the_answer_so_far() {
     let window = desk.open();
     window.send(LONG);
     window.until_answer(1, &["streaming"]);
-    window.session.until(Duration::from_secs(30), "some text", || {
+    window.session.until(PATIENCE, "some text", || {
         (window.answer_text().len() > 200).then_some(())
     });
     drop(window);
@@ -108,7 +108,7 @@ fn a_deleted_conversation_can_be_restored() {
     window.until_ended(1);
     let conversation = window.session.one(&id("open-conversation"));
     window.session.press(&conversation, Key::DELETE);
-    window.session.until(Duration::from_secs(10), "it is gone", || {
+    window.session.until(PATIENCE, "it is gone", || {
         window.session.all(&id("open-conversation")).is_empty().then_some(())
     });
     window.click("toast-action");
@@ -142,13 +142,11 @@ fn screenshots_of_every_view_in_light_and_dark() {
     for theme in ["light", "dark"] {
         window.click("view-settings");
         window.click(&format!("theme-{theme}"));
-        window.session.until(Duration::from_secs(5), "the devices", || {
+        window.session.until(PATIENCE, "the devices", || {
             (!window.session.all(&id("device-row")).is_empty()).then_some(())
         });
         for view in ["settings", "models", "chat"] {
             window.click(&format!("view-{view}"));
-            // Wait for fade-ins.
-            std::thread::sleep(Duration::from_millis(400));
             window.screenshot(&format!("{view}-{theme}"));
         }
     }

@@ -5,10 +5,9 @@
 #![cfg(target_os = "linux")]
 
 use hearth_tests::driver;
+use hearth_tests::wait::PATIENCE;
 use hearth_tests::window::{Desktop, Window, id, worker};
 use std::time::Duration;
-
-const A_WHILE: Duration = Duration::from_secs(60);
 
 /// Moves the slider like a drag.
 fn slide(window: &Window, layers: u32) {
@@ -32,7 +31,7 @@ fn text_of(window: &Window, name: &str) -> String {
 }
 
 fn until_text(window: &Window, name: &str, text: &str) {
-    window.session.until(A_WHILE, &format!("{name} says {text:?}"), || {
+    window.session.until(PATIENCE, &format!("{name} says {text:?}"), || {
         text_of(window, name).contains(text).then_some(())
     });
 }
@@ -41,7 +40,7 @@ fn until_text(window: &Window, name: &str, text: &str) {
 const MEASURE: &str = "[data-testid=\"measure\"]:not([disabled])";
 
 fn until_loaded(window: &Window) {
-    window.session.until(A_WHILE, "a model is loaded", || {
+    window.session.until(PATIENCE, "a model is loaded", || {
         (!window.session.all(MEASURE).is_empty()).then_some(())
     });
 }
@@ -84,7 +83,7 @@ fn layers_are_planned_placed_and_measured_in_the_window() {
     for layers in [5, 2, 1] {
         slide(&window, layers);
         until_text(&window, "layers-value", &format!("{layers} of 31 layers"));
-        window.session.until(A_WHILE, "the plan follows", || {
+        window.session.until(PATIENCE, "the plan follows", || {
             let devices = window.session.all(&id("plan-device"));
             (devices.len() == 2).then_some(())
         });

@@ -6,10 +6,11 @@
 use hearth_tests::close::close_window;
 use hearth_tests::drag::drop_file;
 use hearth_tests::paths;
+use hearth_tests::wait;
 use hearth_tests::window::{Desktop, Window, id, process, worker};
 use std::fs;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Long enough for a few steps on a slow machine, with the first evaluation.
 const STEPS: Duration = Duration::from_secs(180);
@@ -182,16 +183,18 @@ fn closing_the_window_saves_the_active_run() {
 
 /// Waits until the window's process has exited. Returns the closing message of the page.
 fn until_exit(desk: &Desktop, window: Option<&Window>) -> String {
-    let (begun, mut message) = (Instant::now(), String::new());
-    while process("hearth-desktop", desk.data.path()).is_some() {
-        assert!(begun.elapsed() < STEPS, "it does not exit");
+    let mut message = String::new();
+    wait::until(STEPS, "the window's process has exited", || {
+        if process("hearth-desktop", desk.data.path()).is_none() {
+            return Some(());
+        }
         let script = "return document.querySelector('[data-testid=closing]')?.innerText ?? ''";
         let shown = window.and_then(|window| window.session.script(script).ok());
         if let (Some(shown), true) = (shown.as_ref().and_then(|it| it.as_str()), message.is_empty()) {
             shown.clone_into(&mut message);
         }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        None
+    });
     message
 }
 

@@ -1,0 +1,29 @@
+//! Waiting for a condition.
+
+use std::time::{Duration, Instant};
+
+/// Time limit of most waits, which only a hang exceeds.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often a condition is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Polls a condition until it returns `Some`. Returns `None` after `limit`.
+pub fn poll<T>(limit: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
+    let until = Instant::now() + limit;
+    loop {
+        let found = condition();
+        if found.is_some() || Instant::now() >= until {
+            return found;
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Polls a condition until it returns `Some`.
+///
+/// # Panics
+/// Panics with `what` after `limit`.
+pub fn until<T>(limit: Duration, what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    poll(limit, condition).unwrap_or_else(|| panic!("not within {limit:?}: {what}"))
+}
