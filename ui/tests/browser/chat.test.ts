@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { answers, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+import { answers, drawn, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
 
 useBrowser();
 
@@ -138,9 +138,9 @@ test("Shift Enter starts a new line; Enter sends", async () => {
 
 test("a long thread follows the answer only at its end", async () => {
   const { page } = await open({ height: 600 });
-  await pace(page, 5);
   const thread = page.getByTestId("thread");
   const left = () => thread.evaluate((e) => Math.round(e.scrollHeight - e.scrollTop - e.clientHeight));
+  const height = () => thread.evaluate((e) => e.scrollHeight);
   await send(page, "Tell me a long story.");
   await lastAnswer(page, "streaming");
   await expect.poll(() => thread.evaluate((e) => e.scrollTop)).toBeGreaterThan(150);
@@ -148,11 +148,13 @@ test("a long thread follows the answer only at its end", async () => {
   await thread.hover();
   await page.mouse.wheel(0, -120);
   await page.getByTestId("jump-to-latest").waitFor();
-  const still = await thread.evaluate((e) => e.scrollTop);
-  await page.waitForTimeout(400);
+  const [still, before] = [await thread.evaluate((e) => e.scrollTop), await height()];
+  await expect.poll(height).toBeGreaterThan(before + 100);
+  await drawn(page);
   expect(await thread.evaluate((e) => e.scrollTop)).toBe(still);
   await page.getByTestId("jump-to-latest").click();
   await expect.poll(left).toBeLessThan(40);
+  await pace(page, 5);
   await lastAnswer(page, "complete");
   expect(await left()).toBeLessThan(40);
 });

@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { answers, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+import { answers, drawn, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
 
 useBrowser();
 
@@ -39,11 +39,12 @@ test("two answers are side by side, and labelled after the vote", async () => {
 test("the end stays in view while both answers grow and after they end", async () => {
   const { page } = await open({ height: 420 });
   await tryIt(page);
-  await pace(page, 1);
+  await pace(page, 24);
   await send(page, "Tell me a long story.");
   await page.locator("[data-role=assistant][data-state=streaming]").first().waitFor();
-  await expect.poll(() => page.locator("[aria-busy=true]").count(), { timeout: 30_000 }).toBe(0);
-  await page.waitForTimeout(300);
+  await pace(page, 1);
+  await expect.poll(() => page.locator("[aria-busy=true]").count(), { timeout: 60_000 }).toBe(0);
+  await drawn(page);
   expect(await page.getByTestId("jump-to-latest").count()).toBe(0);
 });
 

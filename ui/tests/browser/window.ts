@@ -46,9 +46,14 @@ export async function openConversation(page: Page, title: string): Promise<void>
   await page.getByTestId("message").first().waitFor();
 }
 
-/** Sets the milliseconds per token. */
+/** Sets the milliseconds per token and step; `Infinity` holds the host's work, which a later pace continues. */
 export async function pace(page: Page, ms: number): Promise<void> {
   await page.evaluate((value) => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { pace: value }), ms);
+}
+
+/** Waits until the page has drawn what it knows: a frame begins before it is drawn, so two of them. */
+export async function drawn(page: Page): Promise<void> {
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
 }
 
 /** Opens Settings on a scene and waits for the devices. */

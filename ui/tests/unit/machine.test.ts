@@ -3,6 +3,7 @@ import type { Plan, PlannedDevice, LoadSettings } from "../../src/lib/host";
 import { FakeHost } from "../../src/lib/host/fake";
 import { App } from "../../src/lib/stores/app.svelte";
 import { memoryText, verdictLabel, layersLabel, memoryParts } from "../../src/lib/text/devices";
+import { until } from "./until";
 
 async function started(scene: string): Promise<{ app: App; host: FakeHost }> {
   const host = new FakeHost(scene);
@@ -47,8 +48,7 @@ test("a moving slider requests one plan at a time and ends with the newest", asy
   };
   const moves = Array.from({ length: 25 }, (_, count) => count);
   for (const count of moves) app.planning.change({ gpuLayers: { type: "count", count } });
-  for (let i = 0; i < 500 && (app.planning.busy || app.planning.plan?.gpuLayers !== 24); i++) await new Promise((resolve) => setTimeout(resolve, 1));
-  expect(app.planning.plan?.gpuLayers).toBe(24);
+  await until(() => !app.planning.busy && app.planning.plan?.gpuLayers === 24);
   expect([most, requests]).toEqual([1, 2]);
   expect(app.settings.value.gpuLayers).toEqual({ type: "auto" });
 });
@@ -118,11 +118,16 @@ test("devices are found by identity or old id; others keep the given name", asyn
   expect(["cpu", "gpu0", "0000:01:00.0", "0000:7f:00.0"].map((name) => app.machine.name(name))).toEqual(["Intel Core i7-13700K", "NVIDIA GeForce RTX 4070", "NVIDIA GeForce RTX 4070", "0000:7f:00.0"]);
 });
 
+/** The loaded model's number of threads. */
+function threadsOf(app: App): number | null {
+  return app.models.state.type === "ready" ? app.models.state.info.threads : null;
+}
+
 test("measurements store the device's identity, one per thread count", async () => {
   const { app } = await started("two-gpus");
   for (const threads of [null, 7, 7]) {
     await app.settings.change({ threads });
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await until(() => threadsOf(app) === (threads ?? 2));
     await app.machine.measure();
   }
   expect(app.machine.measurements.map((m) => [m.device, m.threads])).toEqual([["0000:01:00.0", 7], ["0000:01:00.0", 2]]);

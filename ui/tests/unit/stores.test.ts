@@ -5,6 +5,7 @@ import { App } from "../../src/lib/stores/app.svelte";
 import { Drafts } from "../../src/lib/stores/drafts.svelte";
 import { Live } from "../../src/lib/stores/live.svelte";
 import { Toasts } from "../../src/lib/stores/toasts.svelte";
+import { until } from "./until";
 
 async function started(scene: string | null = null): Promise<{ app: App; host: FakeHost }> {
   const host = new FakeHost(scene);
@@ -12,11 +13,6 @@ async function started(scene: string | null = null): Promise<{ app: App; host: F
   const app = new App(host, { schedule: (callback) => callback() });
   await app.start();
   return { app, host };
-}
-
-async function until(condition: () => boolean): Promise<void> {
-  for (let i = 0; i < 2000 && !condition(); i++) await new Promise((resolve) => setTimeout(resolve, 1));
-  expect(condition()).toBe(true);
 }
 
 const message = (id: number, change: Partial<Message> = {}): Message => ({

@@ -3,7 +3,6 @@
 // `window.fakeHost`.
 
 import { scriptedAnswer, tunedAnswer } from "./fake/answers";
-import { pause } from "./fake/base";
 import { checked } from "./fake/checks";
 import { planFor, fluctuate } from "./fake/devices";
 import { addedModel, readyState } from "./fake/models";
@@ -139,7 +138,7 @@ export class FakeHost extends FakeTuning implements Host {
     }
     for (let step = 0; step <= 10; step++) {
       this.setModelState({ type: "loading", model: id, fraction: step / 10, stage: step < 4 ? "reading the file" : "repacking weights" });
-      await pause(this.pace * 3);
+      await this.rest(3);
     }
     this.setModelState(readyState(model, this.world.settings, this.world.devices));
   }
@@ -175,7 +174,7 @@ export class FakeHost extends FakeTuning implements Host {
   }
 
   async checkDevice(device: string): Promise<Device[]> {
-    await pause(this.pace * 60);
+    await this.rest(60);
     if (!this.world.devices.some((d) => matchesDevice(device, d))) throw { code: "noDevice", message: `There is no device '${device}'. Choose one of: ${this.world.devices.map((d) => d.id).join(", ")}.` };
     // The CPU is the reference for GPUs, so it is measured too.
     this.world.devices = this.world.devices.map((d) => (d.kind === "cpu" || matchesDevice(device, d) ? checked(d) : d));
@@ -184,7 +183,7 @@ export class FakeHost extends FakeTuning implements Host {
 
   async plan(model: string, loadSettings: LoadSettings): Promise<Plan> {
     this.planned.push(loadSettings);
-    await pause(this.pace * 3);
+    await this.rest(3);
     const found = this.world.models.find((m) => m.id === model);
     if (!found || found.problem !== null) throw { code: "fileUnreadable", message: found?.problem ?? "This model no longer exists. Choose another one." };
     return planFor(found, loadSettings, this.world.devices);
@@ -197,7 +196,7 @@ export class FakeHost extends FakeTuning implements Host {
     this.measuring = true;
     for (let step = 1; step <= 10; step++) {
       this.emit({ type: "measureProgress", fraction: step / 10 });
-      await pause(this.pace * 5);
+      await this.rest(5);
       if (!this.measuring) throw { code: "cancelled", message: "The measurement was cancelled. Nothing was saved." };
     }
     const { gpuLayers, layersTotal, kv, threads, name } = state.info;
@@ -315,7 +314,7 @@ export class FakeHost extends FakeTuning implements Host {
     }
     for (let done = 0; done < script.promptTokens && !run.stopped && !run.crashed; done += 128) {
       this.change(home, answer, { state: { type: "prefill", done, total: script.promptTokens } });
-      await pause(this.pace);
+      await this.rest();
     }
     if (script.leftOut) this.change(home, answer, { leftOut: script.leftOut, state: { type: "prefill", done: script.promptTokens, total: script.promptTokens } });
     let tokens = 0;
@@ -325,7 +324,7 @@ export class FakeHost extends FakeTuning implements Host {
       answer.content += piece;
       answer.state = { type: "streaming" };
       this.emit({ type: "messageDelta", conversation: home.id, message: answer.id, text: piece, tokens, tokensPerSecond: 228 });
-      if (this.pace > 0 || tokens % 8 === 0) await pause(this.pace);
+      if (this.pace > 0 || tokens % 8 === 0) await this.rest();
     }
     const used = Math.min(CONTEXT, 96 + home.messages.length * 60 + tokens);
     const stats = { promptTokens: script.promptTokens, cachedTokens: 40, tokens, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: used, context: CONTEXT };

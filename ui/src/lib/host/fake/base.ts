@@ -3,10 +3,38 @@
 import type { HostEvent } from "../host";
 
 export class FakeBase {
-  /** Milliseconds between tokens, and between steps of a run; tests set it. */
-  pace = 24;
+  private milliseconds = 24;
+  /** Ends the rests at the old pace. */
+  private readonly resting = new Set<() => void>();
   private readonly listeners = new Set<(event: HostEvent) => void>();
   private nextId = 1_000_000;
+
+  /** Milliseconds between tokens, and between steps of a run. Tests set it, also during a rest; `Infinity` holds all work. */
+  get pace(): number {
+    return this.milliseconds;
+  }
+
+  set pace(milliseconds: number) {
+    this.milliseconds = milliseconds;
+    for (const wake of this.resting) wake();
+  }
+
+  /** Waits for a number of paces. */
+  protected async rest(paces = 1): Promise<void> {
+    const begun = performance.now();
+    do {
+      const left = Math.max(0, this.pace * paces - (performance.now() - begun));
+      await new Promise<void>((resolve) => {
+        const wake = () => {
+          clearTimeout(timer);
+          this.resting.delete(wake);
+          resolve();
+        };
+        const timer = left === Infinity ? undefined : setTimeout(wake, left);
+        this.resting.add(wake);
+      });
+    } while (performance.now() - begun < this.pace * paces);
+  }
 
   async onEvent(listener: (event: HostEvent) => void): Promise<() => void> {
     this.listeners.add(listener);
@@ -20,8 +48,4 @@ export class FakeBase {
   protected newId(): number {
     return this.nextId++;
   }
-}
-
-export function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

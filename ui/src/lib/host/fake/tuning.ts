@@ -2,7 +2,7 @@
 
 import type { FileDrop } from "../host";
 import type { Adapter, ColumnMapping, Dataset, Exported, ExportFormat, ExportOptions, Inspection, NewRun, Outcome, PauseReason, Problem, Run, RunCurves, RunState, SampleDataset, TrainSettings } from "../wire";
-import { FakeBase, pause } from "./base";
+import { FakeBase } from "./base";
 import { inspect, newDataset, sampleDatasets, pastDatasets } from "./datasets";
 import { runAdapter, curvesUpTo, validationLossAt, runOutcome, pastAdapters, pastRuns, runPlan, pointAt, trainDefaults } from "./runs";
 
@@ -85,7 +85,7 @@ export class FakeTuning extends FakeBase {
   async inspectDataset(id: number, _model: string, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null): Promise<Inspection> {
     const dataset = this.datasetList.find((d) => d.id === id);
     if (!dataset) throw NO_DATASET;
-    await pause(this.pace * 12);
+    await this.rest(12);
     const seen = inspect(dataset, mapping, skipBroken, sequence);
     this.datasetList = this.datasetList.map((d) => (d.id === id ? { ...d, examples: seen.examples } : d));
     await this.emitDatasets();
@@ -201,7 +201,7 @@ export class FakeTuning extends FakeBase {
   }
 
   async exportAdapter(options: ExportOptions): Promise<Exported> {
-    await pause(this.pace * 40);
+    await this.rest(40);
     const bytes = options.format.type === "gguf" ? 98_402_112 : 9_781_248;
     if (/full/.test(options.out)) throw { code: "diskFull", message: `${options.out}: No space left on device (os error 28). The disk is full. Free some space, then try again.` };
     if (!options.verify) return { path: options.out, bytes, verification: null };
@@ -268,7 +268,7 @@ export class FakeTuning extends FakeBase {
     const curves = this.curves.get(id) ?? { points: [], evaluations: [] };
     for (const stage of ["reading the model", "reading the examples", "measuring a step"]) {
       this.changeRun(id, { state: { type: "preparing", fraction: ["reading the model", "reading the examples", "measuring a step"].indexOf(stage) / 3 + 0.1, stage } });
-      await pause(this.pace * 6);
+      await this.rest(6);
     }
     const steps = run.plan?.steps ?? (/endless/.test(run.datasetName) ? NEVER_ENDS : (run.settings.maxSteps ?? 70));
     const from = run.checkpoint ?? 0;
@@ -276,7 +276,7 @@ export class FakeTuning extends FakeBase {
     curves.points = before.points;
     curves.evaluations = before.evaluations;
     this.changeRun(id, { plan: runPlan(steps, run.settings), state: { type: "planned" } });
-    await pause(this.pace * 4);
+    await this.rest(4);
     this.changeRun(id, { state: { type: "running" } });
     const every = Math.max(1, Math.round(Math.min(steps, 200) / 10));
     if (from === 0) this.evaluate(id, curves, 0, steps);
@@ -296,7 +296,7 @@ export class FakeTuning extends FakeBase {
         this.evaluate(id, curves, step, steps);
         this.changeRun(id, { checkpoint: step, last: point });
       }
-      if (this.pace > 0 || step % 8 === 0) await pause(this.pace);
+      if (this.pace > 0 || step % 8 === 0) await this.rest();
     }
     this.end(id, { type: "finished" });
   }
@@ -315,7 +315,7 @@ export class FakeTuning extends FakeBase {
 
   private async wait(id: number, control: RunControl): Promise<void> {
     this.changeRun(id, { state: { type: "paused", why: control.pause ?? "person" } });
-    while (control.pause && !control.stop && !control.die) await pause(5);
+    while (control.pause && !control.stop && !control.die) await new Promise((resolve) => setTimeout(resolve, 5));
     this.changeRun(id, { state: { type: "running" } });
   }
 
