@@ -6,14 +6,14 @@
 //! is written. A group with a sliding window releases the pages behind its window.
 //!
 //! A cache may borrow layers of another, also of another model: then both take pages from one
-//! supply, so neither can overrun the other, and the borrower has the size of its source.
+//! allocator, so neither can overrun the other, and the borrower has the size of its source.
 
 mod group;
 mod layer_cells;
-mod pages;
+mod page_allocator;
+mod page_table;
 mod sequence;
 mod size;
-mod table;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +27,7 @@ pub use size::CacheSize;
 use crate::error::CacheError;
 use group::Retained;
 use hearth_kernels::attention::KvFormat;
-use pages::Pages;
+use page_allocator::PageAllocator;
 use std::sync::Arc;
 
 /// The KV cache of a model's layers.
@@ -40,11 +40,11 @@ pub struct Cache {
     source: Option<Source>,
 }
 
-/// Layers of one shape, and their supply of pages.
+/// Layers of one shape, and the allocator of their pages.
 #[derive(Debug)]
 struct Group {
     shape: LayerGroup,
-    pages: Arc<Pages>,
+    pages: Arc<PageAllocator>,
     /// What a sequence retains; `None` means all positions.
     retained: Option<Retained>,
 }
@@ -86,7 +86,7 @@ impl Cache {
             }));
             Group {
                 shape: group.clone(),
-                pages: Arc::new(Pages::new(pages)),
+                pages: Arc::new(PageAllocator::new(pages)),
                 retained: group.retained(&size),
             }
         };
@@ -102,7 +102,7 @@ impl Cache {
     }
 
     /// A cache whose layer `i` is layer `layers[i]` of `source`: it has the same cells, and takes
-    /// pages from the same supply. See [`Sequence::borrowed_by`].
+    /// pages from the same allocator. See [`Sequence::borrowed_by`].
     ///
     /// # Errors
     /// If the source has no such layer.

@@ -1,6 +1,6 @@
 //! A sequence of tokens and its pages.
 
-use super::table::Table;
+use super::page_table::PageTable;
 use super::{Cache, Group};
 use crate::error::CacheError;
 use hearth_kernels::attention::{KvLayer, PAGE, Spans};
@@ -13,14 +13,14 @@ use std::sync::Arc;
 pub struct Sequence {
     cache: Arc<Cache>,
     /// One per group.
-    pub(super) tables: Vec<Table>,
+    pub(super) tables: Vec<PageTable>,
     ids: Vec<u32>,
 }
 
 impl Sequence {
     /// An empty sequence.
     pub fn new(cache: &Arc<Cache>) -> Self {
-        let table = |group: &Group| Table::new(group.pages.clone());
+        let table = |group: &Group| PageTable::new(group.pages.clone());
         Self {
             tables: cache.groups.iter().map(table).collect(),
             cache: cache.clone(),
@@ -50,7 +50,7 @@ impl Sequence {
 
     /// Whether there are pages to grow to `length` tokens, in steps.
     pub fn has_room(&self, length: usize) -> bool {
-        let fits = |(table, group): (&Table, &Group)| {
+        let fits = |(table, group): (&PageTable, &Group)| {
             // A snapshot on the way shares the pages of this sequence: it then needs others in
             // place of those behind the window, and a copy of the last one.
             let snapshots = self.cache.size.snapshots > 0;
@@ -73,30 +73,29 @@ impl Sequence {
     pub fn append(&mut self, ids: &[u32]) -> Result<(), CacheError> {
         self.check(ids.len())?;
         let (length, end) = (self.len(), self.len() + ids.len());
-        for (number, group) in self.cache.groups.iter().enumerate() {
-            let table = &mut self.tables[number];
-            if let Some(position) = group.behind_window(length) {
-                table.release_before(position);
-            }
-            let Some(copy) = table.grow(length, end) else {
+        for (table, group) in self.tables.iter().zip(&self.cache.groups) {
+            table.check_room(length, end, group.behind_window(length).unwrap_or(0))?;
+        }
+        for number in 0..self.tables.len() {
+            if let Err(error) = self.make_writable(number, length, end) {
                 self.tables.iter_mut().for_each(|table| table.truncate(length));
-                return Err(CacheError::NoPages {
-                    tokens: end,
-                    pages: group.pages.all(),
-                });
-            };
-            if let Some(pages) = copy {
-                let mut layers = self.cache.layers.iter().filter(|layer| layer.group == number);
-                let copied = layers.try_for_each(|layer| layer.cells.copy_page(pages));
-                group.pages.release([pages[0]]);
-                if let Err(error) = copied {
-                    self.tables.iter_mut().for_each(|table| table.truncate(length));
-                    return Err(error);
-                }
+                return Err(error);
             }
         }
         self.ids.extend_from_slice(ids);
         Ok(())
+    }
+
+    /// Makes positions `length..end` of a group writable, and releases the pages behind its window.
+    fn make_writable(&mut self, number: usize, length: usize, end: usize) -> Result<(), CacheError> {
+        let (table, cache) = (&mut self.tables[number], &self.cache);
+        if let Some(position) = cache.groups[number].behind_window(length) {
+            table.release_before(position);
+        }
+        table.make_writable(length, end, |pages| {
+            let mut layers = cache.layers.iter().filter(|layer| layer.group == number);
+            layers.try_for_each(|layer| layer.cells.copy_page(pages))
+        })
     }
 
     /// Releases the pages behind windows, which the next append would release.
@@ -121,7 +120,7 @@ impl Sequence {
     /// Whether the sequence can be truncated to `length` tokens: a group with a window may have
     /// released pages that the next token sees.
     pub fn can_truncate(&self, length: usize) -> bool {
-        let has_window = |(table, group): (&Table, &Group)| match group.shape.window {
+        let has_window = |(table, group): (&PageTable, &Group)| match group.shape.window {
             Some(window) => (length + 1).saturating_sub(window) >= table.written_from(),
             None => true,
         };
@@ -167,7 +166,7 @@ impl Sequence {
 
     /// The first position that has cells in all groups.
     pub(crate) fn windowed_from(&self) -> usize {
-        self.tables.iter().map(Table::written_from).max().unwrap_or(0)
+        self.tables.iter().map(PageTable::written_from).max().unwrap_or(0)
     }
 
     /// The tiles of these positions in each page of a group, in order. Both ends are multiples of

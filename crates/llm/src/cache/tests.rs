@@ -134,14 +134,21 @@ type Modelled = (Sequence, Vec<u32>);
 fn append((sequence, ids): &mut Modelled, count: usize, id: u32) {
     let new: Vec<u32> = (0..count as u32).map(|i| (id + i) % 1000).collect();
     let room = sequence.has_room(ids.len() + count);
+    let pages = |sequence: &Sequence| {
+        let of = |table: &page_table::PageTable| (table.first(), table.pages().to_vec());
+        sequence.tables.iter().map(of).collect::<Vec<_>>()
+    };
+    let before = pages(sequence);
     match sequence.append(&new) {
         Ok(()) => {
             ids.extend(&new);
             write(sequence, count);
+            return;
         }
         Err(CacheError::Full { tokens, .. }) => assert!(tokens > CONTEXT),
         Err(error) => assert!(matches!(error, CacheError::NoPages { .. }) && !room, "{error}"),
     }
+    assert_eq!(pages(sequence), before);
 }
 
 fn truncate((sequence, ids): &mut Modelled, length: usize) {
@@ -150,7 +157,7 @@ fn truncate((sequence, ids): &mut Modelled, length: usize) {
         true => ids.truncate(length),
         false => {
             // Only a window prevents it.
-            let first = |(table, window): (&table::Table, Option<usize>)| {
+            let first = |(table, window): (&page_table::PageTable, Option<usize>)| {
                 window.is_some_and(|window| table.first() * PAGE > (length + 1).saturating_sub(window))
             };
             assert!(before.tables.iter().zip(WINDOWS).any(first));
@@ -252,6 +259,25 @@ fn gemmas_cache_shrinks_as_computed() {
         let cache = Cache::new(&groups, KvFormat::F16, size);
         assert_eq!(cache.free_pages(), [[local; 2], [full; 2]]);
     }
+}
+
+#[test]
+fn a_failed_copy_of_a_shared_page_changes_nothing() {
+    let cache = cache(2);
+    let mut sequence = Sequence::new(&cache);
+    grow(&mut sequence, 100, 100);
+    let fork = sequence.clone();
+    let (table, free) = (&mut sequence.tables[0], cache.free_pages());
+    let before = table.pages().to_vec();
+    let error = CacheError::NoSuchPage { page: 9, pages: 1 };
+    assert_eq!(
+        table.make_writable(100, 400, |_| Err(error.clone())),
+        Err(error.clone())
+    );
+    assert_eq!((table.pages(), cache.free_pages()), (&*before, free));
+    grow(&mut sequence, 400, 100);
+    check(&sequence);
+    check(&fork);
 }
 
 #[test]

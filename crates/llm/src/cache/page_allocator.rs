@@ -2,9 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-/// A supply of pages with reference counts.
+/// An allocator of pages with reference counts.
 #[derive(Debug)]
-pub(super) struct Pages(Mutex<Counts>);
+pub(super) struct PageAllocator(Mutex<Counts>);
 
 #[derive(Debug)]
 struct Counts {
@@ -14,7 +14,7 @@ struct Counts {
     of_page: Vec<u32>,
 }
 
-impl Pages {
+impl PageAllocator {
     /// Free pages `0..count`.
     pub fn new(count: usize) -> Self {
         Self(Mutex::new(Counts {

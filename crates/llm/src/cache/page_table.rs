@@ -1,13 +1,14 @@
 //! The pages of one sequence in one group.
 
-use super::pages::Pages;
+use super::page_allocator::PageAllocator;
+use crate::error::CacheError;
 use hearth_kernels::attention::PAGE;
 use std::sync::Arc;
 
 /// The pages of a sequence in a group. A clone shares them; a drop releases them.
 #[derive(Debug)]
-pub(super) struct Table {
-    supply: Arc<Pages>,
+pub(super) struct PageTable {
+    allocator: Arc<PageAllocator>,
     /// The index among the sequence's pages of the first that is not released.
     first: usize,
     pages: Vec<u32>,
@@ -16,11 +17,11 @@ pub(super) struct Table {
     unwritten: usize,
 }
 
-impl Table {
+impl PageTable {
     /// No pages yet.
-    pub fn new(supply: Arc<Pages>) -> Self {
+    pub fn new(allocator: Arc<PageAllocator>) -> Self {
         Self {
-            supply,
+            allocator,
             first: 0,
             pages: Vec::new(),
             unwritten: 0,
@@ -53,33 +54,66 @@ impl Table {
         self.pages[position / PAGE - self.first] * PAGE as u32 + (position % PAGE) as u32
     }
 
-    /// Pages to take from the supply before positions `length..end` can be written.
+    /// Pages to take from the allocator before positions `length..end` can be written.
     pub fn missing(&self, length: usize, end: usize) -> usize {
         let new = end.div_ceil(PAGE).saturating_sub(self.first + self.pages.len());
         new + usize::from(self.shared_last(length, end).is_some())
     }
 
     /// Makes positions `length..end` writable: takes pages, one of them in place of a last page
-    /// that others have, too. Returns these two pages (the caller copies the first to the second,
-    /// and then releases it), or `None` if there are too few free pages; the sequence is then
-    /// unchanged.
-    pub fn grow(&mut self, length: usize, end: usize) -> Option<Option<[u32; 2]>> {
+    /// that others have, too. `copy` copies the first of two pages to the second.
+    ///
+    /// # Errors
+    /// If there are too few free pages, or `copy` fails. The pages are then unchanged.
+    pub fn make_writable(
+        &mut self,
+        length: usize,
+        end: usize,
+        copy: impl FnOnce([u32; 2]) -> Result<(), CacheError>,
+    ) -> Result<(), CacheError> {
         let shared = self.shared_last(length, end);
-        let mut taken = self.supply.take(self.missing(length, end))?.into_iter();
-        let copy = match (shared, self.pages.last_mut()) {
-            (Some(from), Some(last)) => {
-                *last = taken.next()?;
-                Some([from, *last])
+        let taken = self.allocator.take(self.missing(length, end));
+        let mut taken = taken.ok_or_else(|| self.no_pages(end))?;
+        if let (Some(from), Some(last)) = (shared, self.pages.last_mut()) {
+            let to = taken.remove(0);
+            if let Err(error) = copy([from, to]) {
+                self.allocator.release(taken.into_iter().chain([to]));
+                return Err(error);
             }
-            _ => None,
-        };
+            *last = to;
+            self.allocator.release([from]);
+        }
         self.pages.extend(taken);
-        Some(copy)
+        Ok(())
+    }
+
+    /// Checks that there are pages for positions `length..end` once those before `position` are
+    /// released.
+    ///
+    /// # Errors
+    /// If there are not.
+    pub fn check_room(&self, length: usize, end: usize, position: usize) -> Result<(), CacheError> {
+        let released = &self.pages[..self.pages_before(position)];
+        let own = released.iter().filter(|page| !self.allocator.is_shared(**page));
+        match self.missing(length, end) <= self.allocator.free() + own.count() {
+            true => Ok(()),
+            false => Err(self.no_pages(end)),
+        }
+    }
+
+    fn no_pages(&self, tokens: usize) -> CacheError {
+        CacheError::NoPages {
+            tokens,
+            pages: self.allocator.all(),
+        }
     }
 
     /// The number of pages that no other sequence has.
     pub fn own_pages(&self) -> usize {
-        self.pages.iter().filter(|page| !self.supply.is_shared(**page)).count()
+        self.pages
+            .iter()
+            .filter(|page| !self.allocator.is_shared(**page))
+            .count()
     }
 
     /// The last page, if position `length` is in it and others have it.
@@ -88,31 +122,36 @@ impl Table {
         self.pages
             .last()
             .copied()
-            .filter(|page| inside && self.supply.is_shared(*page))
+            .filter(|page| inside && self.allocator.is_shared(*page))
     }
 
     /// Releases the pages whose positions are all before `position`.
     pub fn release_before(&mut self, position: usize) {
-        let count = (position / PAGE).saturating_sub(self.first).min(self.pages.len());
-        self.supply.release(self.pages.drain(..count));
+        let count = self.pages_before(position);
+        self.allocator.release(self.pages.drain(..count));
         self.first += count;
+    }
+
+    /// The number of pages whose positions are all before `position`.
+    fn pages_before(&self, position: usize) -> usize {
+        (position / PAGE).saturating_sub(self.first).min(self.pages.len())
     }
 
     /// Releases the pages whose positions are all at or behind `length`.
     pub fn truncate(&mut self, length: usize) {
         let count = length.div_ceil(PAGE).saturating_sub(self.first).min(self.pages.len());
-        self.supply.release(self.pages.drain(count..));
+        self.allocator.release(self.pages.drain(count..));
         if length == 0 {
             (self.first, self.unwritten) = (0, 0);
         }
     }
 }
 
-impl Clone for Table {
+impl Clone for PageTable {
     fn clone(&self) -> Self {
-        self.supply.share(&self.pages);
+        self.allocator.share(&self.pages);
         Self {
-            supply: self.supply.clone(),
+            allocator: self.allocator.clone(),
             first: self.first,
             pages: self.pages.clone(),
             unwritten: self.unwritten,
@@ -120,8 +159,8 @@ impl Clone for Table {
     }
 }
 
-impl Drop for Table {
+impl Drop for PageTable {
     fn drop(&mut self) {
-        self.supply.release(self.pages.drain(..));
+        self.allocator.release(self.pages.drain(..));
     }
 }
