@@ -56,36 +56,20 @@ neon! {
     }
 }
 
-/// Four f16 as floats.
-#[inline(always)]
-pub(crate) fn widen_f16(halves: uint16x4_t) -> float32x4_t {
-    let floats: float32x4_t;
-    // SAFETY: the instruction touches only its operands. The intrinsic's type is not stable yet.
-    unsafe {
-        asm!(
-            "fcvtl {floats:v}.4s, {halves:v}.4h",
-            floats = lateout(vreg) floats,
-            halves = in(vreg) halves,
-            options(pure, nomem, nostack, preserves_flags),
-        );
+neon! {
+    /// Four f16 as floats.
+    #[inline]
+    fn widen_f16(halves: uint16x4_t) -> float32x4_t {
+        vcvt_f32_f16(vreinterpret_f16_u16(halves))
     }
-    floats
 }
 
-/// The nearest f16 of four floats, ties to even.
-#[inline(always)]
-fn narrow_f16(floats: float32x4_t) -> uint16x4_t {
-    let halves: uint16x4_t;
-    // SAFETY: as in `widen_f16`.
-    unsafe {
-        asm!(
-            "fcvtn {halves:v}.4h, {floats:v}.4s",
-            halves = lateout(vreg) halves,
-            floats = in(vreg) floats,
-            options(pure, nomem, nostack, preserves_flags),
-        );
+neon! {
+    /// The nearest f16 of four floats, ties to even.
+    #[inline]
+    fn narrow_f16(floats: float32x4_t) -> uint16x4_t {
+        vreinterpret_u16_f16(vcvt_f16_f32(floats))
     }
-    halves
 }
 
 neon! {
