@@ -32,7 +32,7 @@ const BITS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128
 neon! {
     /// Words of four products of signed bytes.
     #[inline]
-    fn dot_four<const DOT: bool>(codes: int8x16_t, activations: int8x16_t) -> int32x4_t {
+    fn dot_four<const DOT: bool>(_: Neon<DOT>, codes: int8x16_t, activations: int8x16_t) -> int32x4_t {
         if !DOT {
             // Products stay below 128 * 127: sums of two fit 16 bits and are widened immediately.
             let low = vpaddlq_s16(vmull_s8(vget_low_s8(codes), vget_low_s8(activations)));
@@ -40,8 +40,8 @@ neon! {
             return vpaddq_s32(low, high);
         }
         let mut sums = vdupq_n_s32(0);
-        // SAFETY: `DOT` proves that the CPU has the instruction, which touches only its operands.
-        // The intrinsic is not stable yet.
+        // SAFETY: the token proves that the CPU has the instruction, which touches only its
+        // operands. The intrinsic is not stable yet.
         unsafe {
             asm!(
                 ".arch_extension dotprod",
@@ -159,9 +159,9 @@ neon! {
 neon! {
     /// Words of four products of signed codes with activations.
     #[inline]
-    fn products<const DOT: bool>(codes: Bytes, activations: &[i8; 64]) -> Floats {
+    fn products<const DOT: bool>(l: Neon<DOT>, codes: Bytes, activations: &[i8; 64]) -> Floats {
         let activations: [int8x16_t; 4] = load(activations);
-        from_fn(|q| vcvtq_f32_s32(dot_four::<DOT>(vreinterpretq_s8_u8(codes[q]), activations[q])))
+        from_fn(|q| vcvtq_f32_s32(dot_four(l, vreinterpretq_s8_u8(codes[q]), activations[q])))
     }
 }
 
@@ -469,7 +469,7 @@ impl<const DOT: bool> Simd for Neon<DOT> {
 
     #[inline(always)]
     fn dot_signed(self, codes: Bytes, activations: &[i8; 64]) -> Floats {
-        // SAFETY: every CPU of the target has NEON, and `DOT` proves dot products.
-        unsafe { products::<DOT>(codes, activations) }
+        // SAFETY: the token proves NEON.
+        unsafe { products(self, codes, activations) }
     }
 }
