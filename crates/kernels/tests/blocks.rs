@@ -144,9 +144,7 @@ fn bad_scales_are_found() {
 #[test]
 fn weights_out_of_a_formats_range_are_errors() {
     for quant in Quant::ALL.into_iter().filter(|quant| !quant.is_float()) {
-        // An E8M0 scale has the range of f32.
-        let too_large = if quant == Quant::MXFP4 { f32::INFINITY } else { 1e30 };
-        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, too_large] {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30] {
             let mut weights = vec![1e-3; 512];
             weights[300] = bad;
             let error = quant

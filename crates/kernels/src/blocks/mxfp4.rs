@@ -19,6 +19,12 @@ pub struct Mxfp4 {
 
 const _: () = assert!(size_of::<Mxfp4>() == 17);
 
+/// The largest scale of a weight that every kernel multiplies without an infinite intermediate
+/// result: weights are below 2^96. Kernels on the CPU apply the scale of activations after that of
+/// weights to a sum of up to 2^15.6; matrix units of a GPU sum activations scaled up to 2^15 over
+/// up to 2^17 columns.
+const LARGEST_SCALE: u8 = 220;
+
 impl Block for Mxfp4 {
     const GROUPS: usize = 1;
 
@@ -38,8 +44,7 @@ impl Block for Mxfp4 {
     }
 
     fn has_bad_scale(&self) -> bool {
-        // From 253 on, the largest code is infinite.
-        self.e > 252
+        self.e > LARGEST_SCALE
     }
 }
 

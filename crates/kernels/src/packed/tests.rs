@@ -141,6 +141,36 @@ fn every_fp4_scale_has_the_scalar_value() {
 }
 
 #[test]
+fn accepted_scales_of_mxfp4_overflow_no_product() {
+    let (quant, x) = (Quant::MXFP4, [2.0_f32.powi(-40); GROUP]);
+    let mut chunks = [ActivationChunk::ZERO];
+    Activations::quantize(&x, &mut chunks).expect("it fits");
+    for bits in 64..=u8::MAX {
+        let mut block = [0x77; 17];
+        block[0] = bits;
+        if quant.has_bad_scale(&block) {
+            continue;
+        }
+        let expected = f64::from(12 * GROUP as u32) * 2.0_f64.powi(i32::from(bits) - 128 - 40);
+        let near = |found: f32| (f64::from(found) / expected - 1.0).abs() < 1e-5;
+        let (plain, mut packed) = (block.repeat(ROWS), vec![0; 17 * ROWS]);
+        pack_group(quant, GROUP, &plain, &mut packed).expect("it fits");
+        let matrix = Packed::new(quant, GROUP, &packed).expect("it fits");
+        for isa in Isa::available() {
+            let mut y = [0.0];
+            let activations = Activations::from_parts(&x, &chunks).expect("it fits");
+            quant.gemv_on(isa, &block, &activations, &mut y).expect("it fits");
+            assert!(near(y[0]), "scale {bits} on {isa:?}: {} for {expected}", y[0]);
+            matrix
+                .product(isa, 0..1, &chunks, 1, |_, _, sums| {
+                    assert!(sums.iter().copied().all(near), "packed, scale {bits} on {isa:?}: {sums:?} for {expected}");
+                })
+                .expect("it fits");
+        }
+    }
+}
+
+#[test]
 fn mismatched_sizes_are_rejected() {
     let mut packed = vec![0; 16 * 20];
     assert!(pack_group(Quant::F16, 32, &[0; 320], &mut packed).is_err());
