@@ -1,4 +1,5 @@
 use super::*;
+use crate::matrix::LAYOUT_VERSION;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -163,7 +164,10 @@ fn accepted_scales_of_mxfp4_overflow_no_product() {
             assert!(near(y[0]), "scale {bits} on {isa:?}: {} for {expected}", y[0]);
             matrix
                 .product(isa, 0..1, &chunks, 1, |_, _, sums| {
-                    assert!(sums.iter().copied().all(near), "packed, scale {bits} on {isa:?}: {sums:?} for {expected}");
+                    assert!(
+                        sums.iter().copied().all(near),
+                        "packed, scale {bits} on {isa:?}: {sums:?} for {expected}"
+                    );
                 })
                 .expect("it fits");
         }
@@ -190,4 +194,44 @@ fn mismatched_sizes_are_rejected() {
             .product(Isa::best(), 0..1, &[ActivationChunk::ZERO], 2, |_, _, _| {})
             .is_err()
     );
+}
+
+/// Hashes of packed blocks of each format, in the layout of version 3.
+const PACKED: [(Quant, u64); 14] = [
+    (Quant::Q4_0, 0x1a45_e335_f7f4_354d),
+    (Quant::Q4_1, 0x7a81_5308_94d0_41bc),
+    (Quant::Q5_0, 0xf6fd_ea78_a2e7_12f9),
+    (Quant::Q5_1, 0xd5c1_8556_8d5f_1be8),
+    (Quant::Q8_0, 0x6ec6_00d6_fa13_ad85),
+    (Quant::Q2_K, 0x09e2_34ee_06db_e916),
+    (Quant::Q3_K, 0x49c5_5fc0_2c20_0165),
+    (Quant::Q4_K, 0xd2cd_9b72_2303_0c86),
+    (Quant::Q5_K, 0xefb1_e435_ca54_6046),
+    (Quant::Q6_K, 0xa048_611b_4b19_202f),
+    (Quant::IQ4_XS, 0x4b3f_ae3b_6bdd_1d9a),
+    (Quant::IQ4_NL, 0x1a45_e335_f7f4_354d),
+    (Quant::MXFP4, 0x2ada_2086_64b6_53b1),
+    (Quant::NVFP4, 0x7528_61dd_4628_4e83),
+];
+
+/// Packed weights are stored in files that later builds read.
+#[test]
+fn a_layout_version_has_one_layout() {
+    for quant in quants() {
+        let cols = 2 * quant.block_elements();
+        let bytes = quant.row_bytes(cols).expect("whole blocks") * ROWS;
+        let blocks: Vec<u8> = random(1, bytes).into_iter().map(|x| (x * 128.0) as i8 as u8).collect();
+        let mut packed = vec![0; bytes];
+        pack_group(quant, cols, &blocks, &mut packed).expect("it fits");
+        // FNV-1a.
+        let hash = packed.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let expected = PACKED.iter().find(|(of, _)| *of == quant).map(|(_, hash)| *hash);
+        assert_eq!(
+            (LAYOUT_VERSION, Some(hash)),
+            (3, expected),
+            "{quant}: if its layout has changed, increment LAYOUT_VERSION; then write the hash {hash:#018x} here"
+        );
+    }
 }
