@@ -35,7 +35,7 @@ fn arguments(out: &Path) -> Vec<String> {
         .collect()
 }
 
-/// One run shared by all tests.
+/// A run that tests only read. Under nextest each has a process, and so a run, of its own.
 static RUN: LazyLock<(TempDir, Value)> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder");
     let report = hearth(arguments(&folder.path().join("run"))).json();

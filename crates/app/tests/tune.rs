@@ -245,7 +245,10 @@ async fn a_run_stays_paused_between_two_answers() {
             states.push(run.state.clone());
         }
     };
-    let ends = |event: &Event, answer: i64| matches!(event, Event::MessageChanged { message } if message.id == answer && !under_way(message));
+    let ends = |event: &Event, answer: i64| match event {
+        Event::MessageChanged { message } => message.id == answer && !under_way(message),
+        _ => false,
+    };
     let answer = first.answer.id;
     bench
         .next(|event| {

@@ -54,7 +54,7 @@ impl Engine {
                 Arc::new(adapted.map_err(|error| problem(ProblemCode::AdapterInvalid, error.to_string()))?)
             }
         };
-        let session = self.session.beside(model).map_err(from_session)?;
+        let session = self.session.sharing_cache(model).map_err(from_session)?;
         self.activate(requested, session);
         Ok(notices)
     }
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(read(&mut engine, &[7; 100]), 0);
         let beside = engine
             .session
-            .beside(Arc::clone(&engine.base))
+            .sharing_cache(Arc::clone(&engine.base))
             .expect("the same weights");
         engine.activate(ActiveAdapters::new(), beside);
         // Two pages for both.

@@ -151,23 +151,23 @@ pub enum SessionError {
 /// A sequence, or a batch of its tokens, that does not fit its KV cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CacheError {
-    /// More tokens than cells.
+    /// More tokens than the context.
     #[error(
-        "A sequence of {tokens} tokens does not fit a KV cache of {cells}. Shorten the text or load the model with a \
+        "A sequence of {tokens} tokens does not fit a context of {context}. Shorten the text or load the model with a \
          larger context."
     )]
-    Full {
+    ContextFull {
         /// Tokens of the sequence.
         tokens: usize,
         /// The longest sequence of the cache.
-        cells: usize,
+        context: usize,
     },
     /// No free pages, although the context is longer.
     #[error(
         "A sequence of {tokens} tokens finds no free page among the {pages} of the KV cache: other sequences have them. \
          Load the model with a larger context."
     )]
-    NoPages {
+    CacheFull {
         /// Tokens of the sequence.
         tokens: usize,
         /// Pages of the group of layers.

@@ -69,7 +69,7 @@ impl Session {
     ///
     /// # Errors
     /// If the weights are others.
-    pub fn beside(&self, model: Arc<Model>) -> Result<Self, SessionError> {
+    pub fn sharing_cache(&self, model: Arc<Model>) -> Result<Self, SessionError> {
         match self.model.decoder().shares_weights(model.decoder()) {
             true => Ok(Self::in_cache(model, self.sequence.cache()).with_precision(self.precision)),
             false => Err(SessionError::OtherModel),

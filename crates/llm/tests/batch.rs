@@ -289,7 +289,10 @@ fn a_failed_or_cancelled_step_leaves_all_sequences_as_they_were() {
         vocab: VOCAB as usize,
     };
     assert_eq!(refused(&base, &[1, VOCAB], None), expected);
-    let expected = CacheError::Full { tokens: 65, cells: 64 };
+    let expected = CacheError::ContextFull {
+        tokens: 65,
+        context: 64,
+    };
     assert_eq!(refused(&base, &[1; 5], None), SessionError::Cache(expected));
     assert_eq!(refused(&base, &[], None), SessionError::Empty);
     assert_eq!(refused(&other, &[1], None), SessionError::OtherModel);

@@ -102,7 +102,7 @@ impl PageTable {
     }
 
     fn no_pages(&self, tokens: usize) -> CacheError {
-        CacheError::NoPages {
+        CacheError::CacheFull {
             tokens,
             pages: self.allocator.all(),
         }

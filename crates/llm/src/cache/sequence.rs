@@ -200,9 +200,9 @@ impl Sequence {
     fn check(&self, more: usize) -> Result<(), CacheError> {
         let (tokens, size) = (self.len().saturating_add(more), self.cache.size);
         if tokens > size.context {
-            return Err(CacheError::Full {
+            return Err(CacheError::ContextFull {
                 tokens,
-                cells: size.context,
+                context: size.context,
             });
         }
         match more > size.step && self.cache.is_windowed() {

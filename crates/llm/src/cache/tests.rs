@@ -145,8 +145,8 @@ fn append((sequence, ids): &mut Modelled, count: usize, id: u32) {
             write(sequence, count);
             return;
         }
-        Err(CacheError::Full { tokens, .. }) => assert!(tokens > CONTEXT),
-        Err(error) => assert!(matches!(error, CacheError::NoPages { .. }) && !room, "{error}"),
+        Err(CacheError::ContextFull { tokens, .. }) => assert!(tokens > CONTEXT),
+        Err(error) => assert!(matches!(error, CacheError::CacheFull { .. }) && !room, "{error}"),
     }
     assert_eq!(pages(sequence), before);
 }
