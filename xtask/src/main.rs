@@ -3,8 +3,8 @@
 mod cargo;
 mod fuzz;
 mod gpu;
-mod json;
 mod junit;
+mod measure;
 mod model;
 mod neon;
 mod nextest;
@@ -45,6 +45,10 @@ cargo xtask fuzz [OPTIONS] [TARGET [FILE]...]
     --keep                        add minimised inputs with new coverage to fuzz/corpus
 cargo xtask same OLD [NEW]        check that two hearth executables compute bit-identical results on the CPU: answers,
                                   perplexities, losses, adapters and checkpoints, for the fixtures and the default model
+cargo xtask pairs OLD NEW [OPTIONS]
+                                  measure two hearth executables in turns on the CPU; fail if NEW is slower
+    --model FILE                  GGUF file [default: the default model]
+    --pairs N                     [default: 30]
 cargo xtask spirv                 test the matrix-unit kernels on the Vulkan driver set by VK_DRIVER_FILES
 cargo xtask neon                  run the kernels' tests on ARM64, emulated on other machines
 ";
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         ("fuzz", options) => fuzz::fuzz(options),
         ("gpu", options) => gpu::gpu(options),
         ("same", programs) => same::same(programs),
+        ("pairs", arguments) => measure::pairs(arguments),
         ("neon", []) => neon::neon(),
         ("spirv", []) => gpu::spirv(),
         ("help" | "--help" | "-h", []) => {

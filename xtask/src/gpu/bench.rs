@@ -4,14 +4,11 @@
 use super::machine::Device;
 use super::options::Options;
 use super::report::{Part, cell, collect_notices, command_line};
-use crate::process::{Outcome, Output, capture};
-use crate::{json, paths};
-use std::env;
-use std::path::{Path, PathBuf};
+use crate::measure::{Bench, BenchReport, Hearth, LlamaBench, LlamaCpp, Measured, PlanReport, measure};
+use crate::process::{Outcome, capture};
+use serde::de::DeserializeOwned;
+use std::path::Path;
 use std::process::Command;
-
-/// `-ngl` value for all layers.
-const ALL_LAYERS: &str = "99";
 
 /// A row of the table.
 #[derive(Clone)]
@@ -28,8 +25,8 @@ pub fn part(hearth: &Path, device: &Device, model: &Path, options: &Options) -> 
     if !model.is_file() {
         return Part::skipped("the file does not exist (`cargo xtask setup` fetches the default model).");
     }
-    let mut bench = Bench {
-        hearth,
+    let mut bench = ModelBench {
+        hearth: Hearth::new(hearth),
         device: &device.id,
         builds: &device.builds,
         model,
@@ -43,8 +40,8 @@ pub fn part(hearth: &Path, device: &Device, model: &Path, options: &Options) -> 
     bench.part
 }
 
-struct Bench<'a> {
-    hearth: &'a Path,
+struct ModelBench<'a> {
+    hearth: Hearth,
     device: &'a str,
     /// The builds of Hearth that can use the device.
     builds: &'a [String],
@@ -55,33 +52,18 @@ struct Bench<'a> {
     part: Part,
 }
 
-impl Bench<'_> {
+impl ModelBench<'_> {
     fn measure(&mut self) -> Outcome {
-        let planned = self.plan()?;
+        let planned: Measured<PlanReport> = self.run(&mut self.hearth.plan(self.model, self.device))?;
         self.show_commands();
-        self.part.block("json", &planned);
-        let layers = json::number(&planned, "layers_total");
-        let layers = layers.ok_or("`hearth plan` did not report the number of layers.")?;
-        let here = json::device_objects(&planned)
-            .into_iter()
-            .find(|found| json::text(found, "id") == Some(self.device));
-        let weights = here.and_then(|here| json::number(here, "weights"));
+        self.part.block("json", planned.output.last_line());
+        let layers = planned.report.layers_total;
+        let here = planned.report.devices.iter().find(|found| found.id == self.device);
+        let weights = here.map(|here| here.weights);
 
-        let (mut rows, mut notes) = (Vec::new(), Vec::new());
-        let half = (layers / 2.0).floor().to_string();
-        // All layers with each build, to verify which one is fastest; the others with the default
-        // build.
-        let builds = self.builds.iter().map(String::as_str);
-        let runs = builds
-            .map(|build| ("all", Some(build)))
-            .chain([(half.as_str(), None), ("0", None)]);
-        for (layers, build) in runs {
-            match self.hearth_bench(layers, build, &mut notes) {
-                Ok(row) => rows.push((layers, row)),
-                Err(problem) => self.part.fail(&problem),
-            }
-        }
-        let all = rows.iter().filter(|(layers, _)| *layers == "all").map(|(_, row)| row);
+        let mut notes = Vec::new();
+        let rows = self.hearth_rows(layers, &mut notes);
+        let all = rows.iter().filter(|(layers, _)| layers == "all").map(|(_, row)| row);
         let fastest = all.max_by(|a, b| a.decode.unwrap_or(0.0).total_cmp(&b.decode.unwrap_or(0.0)));
         let mut full: Vec<Row> = fastest.cloned().into_iter().collect();
         let mut rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
@@ -109,31 +91,43 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Runs `hearth plan` with all layers on the GPU.
-    fn plan(&mut self) -> Outcome<String> {
-        let mut command = Command::new(self.hearth);
-        command.arg("plan").arg(self.model);
-        command.args(["--device", self.device, "--gpu-layers", "all", "--json"]);
-        Ok(self.capture(&mut command)?.last_line().to_owned())
+    /// Runs with all, half and none of the layers on the GPU. All layers with each build, to verify
+    /// which one is fastest; the others with the default build.
+    fn hearth_rows(&mut self, layers: u64, notes: &mut Vec<String>) -> Vec<(String, Row)> {
+        let with_builds = self.builds.iter().map(|build| ("all".to_owned(), Some(build.clone())));
+        let fewer = [(layers / 2).to_string(), "0".to_owned()].map(|layers| (layers, None));
+        let mut rows = Vec::new();
+        for (layers, build) in with_builds.chain(fewer).collect::<Vec<_>>() {
+            match self.hearth_bench(&layers, build.as_deref(), notes) {
+                Ok(row) => rows.push((layers, row)),
+                Err(problem) => self.part.fail(&problem),
+            }
+        }
+        rows
     }
 
     /// Runs `hearth bench` with `layers` layers on the GPU, with one build or the automatically
     /// selected one.
     fn hearth_bench(&mut self, layers: &str, build: Option<&str>, notes: &mut Vec<String>) -> Outcome<Row> {
         let [prompt, generated, repetitions] = self.options.sizes();
-        let mut command = Command::new(self.hearth);
-        command.arg("bench").arg(self.model);
-        command.args(["--device", self.device, "--gpu-layers", layers]);
-        command.args(build.into_iter().flat_map(|build| ["--build", build]));
-        command.args(["-p", prompt, "-n", generated, "-r", repetitions, "--json"]);
-        let output = self.capture(&mut command)?;
+        let mut command = self.hearth.bench(
+            self.model,
+            &Bench {
+                prompt,
+                generated,
+                repetitions,
+                device: self.device,
+                gpu_layers: Some(layers),
+                build,
+            },
+        );
+        let Measured { report, output }: Measured<BenchReport> = self.run(&mut command)?;
         collect_notices(&output, notes);
-        let found = output.last_line();
-        let ran_on = json::text(found, "device").unwrap_or("an unknown device");
-        if layers != "0" && ran_on != self.device {
+        if layers != "0" && report.device != self.device {
             return Err(format!(
-                "`{}` ran on {ran_on}. {}",
+                "`{}` ran on {}. {}",
                 command_line(&command),
+                report.device,
                 output.stderr
             ));
         }
@@ -142,73 +136,48 @@ impl Bench<'_> {
                 Some(build) => format!("Hearth ({build}), {layers} on the GPU"),
                 None => format!("Hearth, {layers} on the GPU"),
             },
-            prefill: json::number(found, "prompt_tok_s"),
-            decode: json::number(found, "gen_tok_s"),
-            load: json::number(found, "load_s"),
-            memory: json::number(found, "peak_rss_mb"),
+            prefill: report.prompt_tok_s,
+            decode: report.gen_tok_s,
+            load: Some(report.load_s),
+            memory: report.peak_rss_mb,
         })
     }
 
     /// Runs `llama-bench` with all layers on its GPUs. Returns a note on its backends too.
     fn llama_cpp(&mut self) -> Outcome<(Row, String)> {
-        let named = env::var_os("HEARTH_LLAMA_BENCH").map(PathBuf::from);
-        let program = named.or_else(|| paths::program(&["llama-bench"]));
-        let program = program.ok_or("`llama-bench` was not found on the PATH or in HEARTH_LLAMA_BENCH.")?;
         let [prompt, generated, repetitions] = self.options.sizes();
-        let mut command = Command::new(program);
-        command.arg("-m").arg(self.model);
-        command.args([
-            "-ngl",
-            ALL_LAYERS,
-            "-p",
-            prompt,
-            "-n",
-            generated,
-            "-r",
-            repetitions,
-            "-o",
-            "jsonl",
-        ]);
-        let output = self.capture(&mut command)?;
-        let line = |what| {
-            let mut lines = output.stdout.lines();
-            let found = lines.find(|line| json::number(line, what).is_some_and(|tokens| tokens > 0.0));
-            found.unwrap_or_default()
-        };
-        let (prefill, decode) = (line("n_prompt"), line("n_gen"));
-        let field = |name| {
-            json::text(decode, name)
-                .filter(|text| !text.is_empty())
-                .unwrap_or("none")
-        };
-        let backends = field("backends");
+        let mut command = LlamaBench::find()?.bench(self.model, prompt, generated, repetitions);
+        let shown = command_line(&command);
+        self.commands.push(shown.clone());
+        let output = capture(&shown, &mut command)?;
+        if !output.ok {
+            return Err(format!("`{shown}`: {}", output.last_stderr_line()));
+        }
+        let LlamaCpp { prefill, decode, about } = LlamaCpp::read(&command, &output)?;
+        let gpu = Some(about.gpu_info.as_str()).filter(|gpu| !gpu.is_empty());
         let row = Row {
-            what: format!("llama.cpp ({backends})"),
-            prefill: json::number(prefill, "avg_ts"),
-            decode: json::number(decode, "avg_ts"),
+            what: format!("llama.cpp ({})", about.backends),
+            prefill: Some(prefill),
+            decode: Some(decode),
             load: None,
             memory: None,
         };
         let mut note = format!(
-            "llama.cpp: commit {}, backends {backends}, GPU {}. Its figures are means; Hearth's are medians.",
-            field("build_commit"),
-            field("gpu_info")
+            "llama.cpp: commit {}, backends {}, GPU {}. Its figures are means; Hearth's are medians.",
+            about.build_commit,
+            about.backends,
+            gpu.unwrap_or("none")
         );
-        if backends == "CPU" {
+        if about.backends == "CPU" {
             note.push_str(" **This build has no GPU backend and ran on the CPU**, so the ratios are not comparable.");
         }
         Ok((row, note))
     }
 
-    /// Runs a program that must succeed.
-    fn capture(&mut self, command: &mut Command) -> Outcome<Output> {
-        let shown = command_line(command);
-        self.commands.push(shown.clone());
-        let output = capture(&shown, command)?;
-        match output.ok {
-            true => Ok(output),
-            false => Err(format!("`{shown}`: {}", output.last_stderr_line())),
-        }
+    /// Runs a measurement, whose command the page shows.
+    fn run<T: DeserializeOwned>(&mut self, command: &mut Command) -> Outcome<Measured<T>> {
+        self.commands.push(command_line(command));
+        measure(command)
     }
 
     fn show_commands(&mut self) {

@@ -68,12 +68,8 @@ impl Options {
     }
 
     /// Prompt tokens, generated tokens and repetitions, for Hearth and llama.cpp.
-    pub fn sizes(&self) -> [&'static str; 3] {
-        if self.quick {
-            ["8", "4", "1"]
-        } else {
-            ["512", "128", "5"]
-        }
+    pub fn sizes(&self) -> [usize; 3] {
+        if self.quick { [8, 4, 1] } else { [512, 128, 5] }
     }
 
     /// Number of training steps.

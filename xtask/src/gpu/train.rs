@@ -2,20 +2,20 @@
 
 use super::options::Options;
 use super::report::{Part, cell, collect_notices, command_line};
-use crate::process::{Outcome, Output, capture};
-use crate::{json, paths};
+use crate::measure::{Hearth, Measured, TrainLog, TrainReport, measure as run, median};
+use crate::paths;
+use crate::process::Outcome;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 /// Part of the message of `hearth train` about layers on a GPU.
 const GPU_LAYERS_NOTICE: &str = "layers are trained on";
 
 /// Results of a training run.
 struct TrainingResult {
+    /// Median without the first step, which compiles kernels.
     steps_a_second: Option<f64>,
-    tokens_a_second: Option<f64>,
-    losses: Vec<f64>,
+    report: TrainReport,
 }
 
 /// Trains a few steps on the sample data.
@@ -35,73 +35,44 @@ pub fn part(hearth: &Path, device: &str, model: &Path, options: &Options) -> Par
 
 fn measure(hearth: &Path, device: &str, model: &Path, folder: &Path, options: &Options, part: &mut Part) -> Outcome {
     let (mut commands, mut rows, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    let data = paths::root().join("assets/datasets/hearthside.jsonl");
+    let fixed = ["--max-steps", options.steps(), "--precision", "f32"];
     for (what, on) in [
         (device, &["--device", device, "--gpu-layers", "all"][..]),
         ("cpu", &["--device", "cpu"]),
     ] {
         let out = folder.join(what);
-        let ran = run(hearth, model, on, options.steps(), &out)?;
-        commands.push(ran.shown.clone());
-        match ran.output.ok {
-            true => rows.push((what, TrainingResult::read(&ran.output, &out))),
-            false => part.fail(&format!("`{}`: {}", ran.shown, ran.output.last_stderr_line())),
-        }
+        let mut command = Hearth::new(hearth).train(model, &data, &out, &[on, &fixed].concat());
+        commands.push(command_line(&command));
+        let Measured { report, output } = match run(&mut command) {
+            Ok(measured) => measured,
+            Err(problem) => {
+                part.fail(&problem);
+                continue;
+            }
+        };
         // On a GPU failure training falls back to the CPU.
-        if what == device && ran.output.ok && !ran.output.stderr.contains(GPU_LAYERS_NOTICE) {
+        if what == device && !output.stderr.contains(GPU_LAYERS_NOTICE) {
             part.fail("the run succeeded, but none of its layers was on the GPU.");
         }
-        collect_notices(&ran.output, &mut notes);
+        collect_notices(&output, &mut notes);
+        let steps = TrainLog::read(&out)?;
+        let speeds: Vec<f64> = steps.iter().map(|step| step.tokens_per_second / step.tokens).collect();
+        let steps_a_second = median(speeds.get(1..).unwrap_or_default());
+        rows.push((what, TrainingResult { steps_a_second, report }));
     }
     part.commands(&commands);
     part.say(&table(&rows));
     notes.iter().for_each(|note| part.say(note));
     if let [(_, on_gpu), (_, on_cpu)] = rows.as_slice() {
-        part.say(&match max_relative_difference(&on_gpu.losses, &on_cpu.losses) {
-            Some(share) => format!("Maximum relative difference of the losses: {share:.1e}."),
-            None => "The numbers of steps differ, so the losses cannot be compared.".to_owned(),
-        });
+        part.say(
+            &match max_relative_difference(&on_gpu.report.losses, &on_cpu.report.losses) {
+                Some(share) => format!("Maximum relative difference of the losses: {share:.1e}."),
+                None => "The numbers of steps differ, so the losses cannot be compared.".to_owned(),
+            },
+        );
     }
     Ok(())
-}
-
-/// A command line and its output.
-struct TrainingRun {
-    shown: String,
-    output: Output,
-}
-
-fn run(hearth: &Path, model: &Path, on: &[&str], steps: &str, out: &Path) -> Outcome<TrainingRun> {
-    let data: PathBuf = paths::root().join("assets/datasets/hearthside.jsonl");
-    let mut command = Command::new(hearth);
-    command.arg("train").arg(model).arg(data).arg("--out").arg(out).args(on);
-    command.args([
-        "--max-steps",
-        steps,
-        "--no-shuffle",
-        "--eval-split",
-        "0",
-        "--precision",
-        "f32",
-        "--json",
-    ]);
-    let shown = command_line(&command);
-    let output = capture(&shown, &mut command)?;
-    Ok(TrainingRun { shown, output })
-}
-
-impl TrainingResult {
-    fn read(output: &Output, out: &Path) -> Self {
-        let log = fs::read_to_string(out.join("log.jsonl")).unwrap_or_default();
-        let speed = |line: &str| Some(json::number(line, "tokens_per_second")? / json::number(line, "tokens")?);
-        // The first step compiles kernels.
-        let mut speeds: Vec<f64> = log.lines().filter_map(speed).skip(1).collect();
-        speeds.sort_by(f64::total_cmp);
-        Self {
-            steps_a_second: speeds.get(speeds.len() / 2).copied(),
-            tokens_a_second: json::number(output.last_line(), "tok_s"),
-            losses: json::numbers(output.last_line(), "losses"),
-        }
-    }
 }
 
 fn table(rows: &[(&str, TrainingResult)]) -> String {
@@ -113,9 +84,9 @@ fn table(rows: &[(&str, TrainingResult)]) -> String {
         lines.push(format!(
             "| {what} | {} | {} | {} | {} |",
             cell(trained.steps_a_second, 3),
-            cell(trained.tokens_a_second, 1),
-            cell(trained.losses.first().copied(), 5),
-            cell(trained.losses.last().copied(), 5)
+            cell(Some(trained.report.tok_s), 1),
+            cell(trained.report.losses.first().copied(), 5),
+            cell(trained.report.losses.last().copied(), 5)
         ));
     }
     lines.join("\n")

@@ -1,0 +1,101 @@
+//! Runs of llama.cpp's `llama-bench`.
+
+use super::reports::{LlamaResult, parse};
+use crate::paths;
+use crate::process::{Outcome, Output, shown};
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// `-ngl` value for all layers.
+const ALL_LAYERS: &str = "99";
+
+/// A `llama-bench`.
+#[derive(Debug, Clone)]
+pub struct LlamaBench(PathBuf);
+
+/// What it measured.
+#[derive(Debug)]
+pub struct LlamaCpp {
+    /// Mean speed of prefill in tokens per second.
+    pub prefill: f64,
+    /// Mean speed of decode.
+    pub decode: f64,
+    /// The result of decode, with the program's commit, backends and GPU.
+    pub about: LlamaResult,
+}
+
+impl LlamaBench {
+    /// The program in HEARTH_LLAMA_BENCH, or the one on the PATH.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn find() -> Outcome<Self> {
+        let named = env::var_os("HEARTH_LLAMA_BENCH").map(PathBuf::from);
+        let program = named.or_else(|| paths::program(&["llama-bench"]));
+        let program = program.ok_or("`llama-bench` was not found on the PATH or in HEARTH_LLAMA_BENCH.")?;
+        Ok(Self(program))
+    }
+
+    /// A measurement of prefill and decode with all layers on its GPUs.
+    pub fn bench(&self, model: &Path, prompt: usize, generated: usize, repetitions: usize) -> Command {
+        let mut command = Command::new(&self.0);
+        command.arg("-m").arg(model).args(["-ngl", ALL_LAYERS]);
+        for (option, value) in [("-p", prompt), ("-n", generated), ("-r", repetitions)] {
+            command.arg(option).arg(value.to_string());
+        }
+        command.args(["-o", "jsonl"]);
+        command
+    }
+}
+
+impl LlamaCpp {
+    /// Reads the output of a [`LlamaBench::bench`].
+    ///
+    /// # Errors
+    /// If prefill or decode is missing, or a line lacks a field.
+    pub fn read(command: &Command, output: &Output) -> Outcome<Self> {
+        let from = shown(command);
+        let results = output.stdout.lines().filter(|line| line.starts_with('{'));
+        let results = results
+            .map(|line| parse(&from, line))
+            .collect::<Outcome<Vec<LlamaResult>>>()?;
+        let prefill = results
+            .iter()
+            .find(|result| result.n_prompt > 0)
+            .map(|result| result.avg_ts);
+        let decode = results.into_iter().find(|result| result.n_gen > 0);
+        match (prefill, decode) {
+            (Some(prefill), Some(about)) => Ok(Self {
+                prefill,
+                decode: about.avg_ts,
+                about,
+            }),
+            _ => Err(format!("`{from}` measured no prefill or no decode.")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefill_and_decode_are_found() {
+        let line = |prompt: u64, generated: u64, speed: f64| {
+            format!(
+                r#"{{"build_commit":"0c1e570","backends":"CPU","gpu_info":"","n_prompt":{prompt},"n_gen":{generated},"avg_ts":{speed}}}"#
+            )
+        };
+        let output = |stdout: String| Output {
+            ok: true,
+            stdout,
+            stderr: String::new(),
+        };
+        let command = Command::new("llama-bench");
+        let both = output(format!("loading\n{}\n{}", line(512, 0, 70.5), line(0, 128, 8.5)));
+        let found = LlamaCpp::read(&command, &both).expect("both");
+        assert_eq!((found.prefill, found.decode), (70.5, 8.5));
+        assert!(LlamaCpp::read(&command, &output(line(512, 0, 70.5))).is_err());
+    }
+}

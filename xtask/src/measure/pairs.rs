@@ -1,0 +1,149 @@
+//! `cargo xtask pairs`: the speed of two builds of `hearth` on the CPU, measured in turns.
+
+use super::hearth::{Bench, Hearth, measure};
+use super::reports::{BenchReport, TrainReport};
+use super::stats::{Interval, interval, median};
+use crate::process::Outcome;
+use crate::{model, paths};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A build is slower if a whole interval of its ratio lies below this.
+const LEAST_RATIO: f64 = 0.97;
+
+/// The measurements, in the order of [`Build::measure`].
+const MEASUREMENTS: [&str; 3] = ["prefill 512", "decode 128", "training"];
+
+/// Measures two builds in pairs, alternating which one is first, and prints the ratio of the second
+/// to the first with its 95 % interval.
+///
+/// # Errors
+/// If an option is invalid, a build fails, or the second is slower.
+pub fn pairs(arguments: &[String]) -> Outcome {
+    let options = Options::read(arguments)?;
+    let builds = [&options.old, &options.new].map(|program| Build {
+        hearth: Hearth::new(program),
+        model: &options.model,
+    });
+    let mut found: [Vec<[f64; 2]>; 3] = Default::default();
+    for pair in 0..options.pairs {
+        let mut speeds = [[0.0; 3]; 2];
+        for turn in 0..2 {
+            let build = (pair + turn) % 2;
+            speeds[build] = builds[build].measure()?;
+        }
+        for (number, all) in found.iter_mut().enumerate() {
+            all.push([speeds[0][number], speeds[1][number]]);
+        }
+    }
+    println!(
+        "\n| {} pairs | old, median tokens/s | new | ratio | 95 % interval |",
+        options.pairs
+    );
+    println!("|---|---:|---:|---:|---:|");
+    let mut slower = Vec::new();
+    for (what, pairs) in MEASUREMENTS.iter().zip(&found) {
+        let of = |build: usize| median(&pairs.iter().map(|pair| pair[build]).collect::<Vec<_>>()).unwrap_or(f64::NAN);
+        let ratios: Vec<f64> = pairs.iter().map(|[old, new]| new / old).collect();
+        let Interval { mean, low, high } = interval(&ratios).ok_or("At least two pairs are needed.")?;
+        println!(
+            "| {what} | {:.1} | {:.1} | {mean:.3} | {low:.3} to {high:.3} |",
+            of(0),
+            of(1)
+        );
+        if high < LEAST_RATIO {
+            slower.push(*what);
+        }
+    }
+    match slower.as_slice() {
+        [] => Ok(()),
+        slower => Err(format!("The second build is slower: {}.", slower.join(", "))),
+    }
+}
+
+struct Options {
+    old: PathBuf,
+    new: PathBuf,
+    model: PathBuf,
+    pairs: usize,
+}
+
+impl Options {
+    fn read(arguments: &[String]) -> Outcome<Self> {
+        let (mut model, mut pairs, mut programs) = (model::path(), 30, Vec::new());
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let mut value = || rest.next().ok_or_else(|| format!("{argument} requires a value."));
+            match argument.as_str() {
+                "--model" => model = value()?.into(),
+                "--pairs" => {
+                    let number = value()?.parse().ok().filter(|number| *number >= 2);
+                    pairs = number.ok_or("--pairs requires a number from 2 on.")?;
+                }
+                other if other.starts_with('-') => {
+                    return Err(format!("Unknown option {other}; run `cargo xtask help` for a list."));
+                }
+                program => programs.push(PathBuf::from(program)),
+            }
+        }
+        let [old, new] = <[PathBuf; 2]>::try_from(programs)
+            .map_err(|_| "Name two executables of hearth: the old one and the new one.".to_owned())?;
+        for file in [&old, &new, &model] {
+            if !file.is_file() {
+                return Err(format!("{} does not exist.", file.display()));
+            }
+        }
+        Ok(Self { old, new, model, pairs })
+    }
+}
+
+/// A build and the model it runs.
+struct Build<'a> {
+    hearth: Hearth,
+    model: &'a Path,
+}
+
+impl Build<'_> {
+    /// Tokens per second of each measurement.
+    fn measure(&self) -> Outcome<[f64; 3]> {
+        let bench = Bench {
+            prompt: 512,
+            generated: 128,
+            repetitions: 3,
+            device: "cpu",
+            ..Bench::default()
+        };
+        let speeds = measure::<BenchReport>(&mut self.hearth.bench(self.model, &bench))?.report;
+        let speed = |value: Option<f64>| value.ok_or("`hearth bench` measured nothing.");
+        let [prefill, decode] = [speed(speeds.prompt_tok_s)?, speed(speeds.gen_tok_s)?];
+        let data = paths::root().join("assets/datasets/hearthside.jsonl");
+        let out = std::env::temp_dir().join(format!("hearth-pairs-{}", std::process::id()));
+        let options = ["--device", "cpu", "--max-steps", "4", "--batch", "2", "--seq", "512"];
+        let trained = measure::<TrainReport>(&mut self.hearth.train(self.model, &data, &out, &options));
+        // Leftovers in the temporary folder do no harm.
+        let _ = fs::remove_dir_all(&out);
+        Ok([prefill, decode, trained?.report.tok_s])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_checked() {
+        let read = |arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+            Options::read(&arguments).err()
+        };
+        for (arguments, expected) in [
+            (&["one"][..], "two executables"),
+            (&["a", "b", "--pairs", "1"], "from 2 on"),
+            (&["a", "b", "--fast"], "Unknown option --fast"),
+            (&["no-such-file", "b"], "no-such-file does not exist"),
+        ] {
+            let error = read(arguments).unwrap_or_default();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
