@@ -3,7 +3,7 @@
 use crate::error::LoadError;
 use hearth_formats::Architecture;
 use hearth_formats::adapter::{BaseShape, LinearName};
-use hearth_formats::gguf::Gguf;
+use hearth_formats::gguf::GgufHeader;
 use std::fmt::Display;
 
 /// Hyperparameters common to all architectures. Each architecture's own are read by its file in
@@ -79,7 +79,7 @@ impl Config {
     ///
     /// # Errors
     /// If the architecture is unknown, or a key is missing, has another type or is out of range.
-    pub fn from_gguf(gguf: &Gguf) -> Result<Self, LoadError> {
+    pub fn from_gguf(gguf: &GgufHeader) -> Result<Self, LoadError> {
         let name = gguf.architecture()?;
         let architecture = Architecture::named(name).ok_or_else(|| {
             let all = Architecture::list();
@@ -128,7 +128,7 @@ impl Config {
 
 /// The keys of an architecture in a file; `suffix` is a key without `ARCHITECTURE.`.
 struct Keys<'a> {
-    gguf: &'a Gguf,
+    gguf: &'a GgufHeader,
     architecture: Architecture,
 }
 
@@ -195,16 +195,16 @@ impl Keys<'_> {
 }
 
 /// The vocabulary size: the rows of the embedding.
-fn vocab(gguf: &Gguf) -> Result<usize, LoadError> {
-    gguf.tensor("token_embd.weight")
-        .and_then(|table| table.info.shape.get(1).copied())
+fn vocab(gguf: &GgufHeader) -> Result<usize, LoadError> {
+    gguf.info("token_embd.weight")
+        .and_then(|table| table.shape.get(1).copied())
         .and_then(|rows| usize::try_from(rows).ok())
         .filter(|rows| *rows > 0)
         .ok_or_else(|| LoadError::missing(gguf, "token_embd.weight"))
 }
 
 /// `general.name`, or the file name without extension.
-fn model_name(gguf: &Gguf, architecture: Architecture) -> Result<String, LoadError> {
+fn model_name(gguf: &GgufHeader, architecture: Architecture) -> Result<String, LoadError> {
     let stem = || gguf.path().file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = gguf.str("general.name")?.map(str::to_owned);
     Ok(name.or_else(stem).unwrap_or_else(|| architecture.to_string()))
@@ -213,7 +213,7 @@ fn model_name(gguf: &Gguf, architecture: Architecture) -> Result<String, LoadErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hearth_formats::gguf::{GgufWriter, Metadata, TensorHeader, TensorType};
+    use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType};
 
     /// The RoPE scale of a model file with these keys besides the required ones.
     fn rope_scale(kind: Option<&str>, factors: &[(&str, f32)]) -> Result<f32, LoadError> {

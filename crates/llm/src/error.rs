@@ -1,6 +1,6 @@
 //! Errors of loading and running a model, as sentences for a person.
 
-use hearth_formats::gguf::{Gguf, GgufError};
+use hearth_formats::gguf::{GgufError, GgufHeader};
 use std::fmt::Display;
 
 /// A model could not be loaded.
@@ -74,18 +74,18 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    pub(crate) fn file(gguf: &Gguf) -> String {
+    pub(crate) fn file(gguf: &GgufHeader) -> String {
         gguf.path().display().to_string()
     }
 
-    pub(crate) fn missing(gguf: &Gguf, tensor: &str) -> Self {
+    pub(crate) fn missing(gguf: &GgufHeader, tensor: &str) -> Self {
         Self::Missing {
             file: Self::file(gguf),
             tensor: tensor.to_owned(),
         }
     }
 
-    pub(crate) fn bad_value(gguf: &Gguf, key: &str, value: impl Display) -> Self {
+    pub(crate) fn bad_value(gguf: &GgufHeader, key: &str, value: impl Display) -> Self {
         Self::BadValue {
             file: Self::file(gguf),
             key: key.to_owned(),
@@ -93,7 +93,7 @@ impl LoadError {
         }
     }
 
-    pub(crate) fn unsupported(gguf: &Gguf, what: &str) -> Self {
+    pub(crate) fn unsupported(gguf: &GgufHeader, what: &str) -> Self {
         Self::Unsupported {
             file: Self::file(gguf),
             what: what.to_owned(),

@@ -1,6 +1,6 @@
 //! Sizes of the parts of a model on the CPU and on a GPU, from the file's tensor table.
 
-use hearth_formats::gguf::{Gguf, TensorInfo};
+use hearth_formats::gguf::{GgufHeader, TensorInfo};
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::{CacheSize, Config, LayerGroup, LoadError, Session, arch};
 
@@ -75,7 +75,7 @@ impl ModelBytes {
     ///
     /// # Errors
     /// If a key of its architecture is invalid.
-    pub fn of(gguf: &Gguf, config: &Config) -> Result<Self, LoadError> {
+    pub fn of(gguf: &GgufHeader, config: &Config) -> Result<Self, LoadError> {
         let mut layers = vec![Layer::default(); config.layers()];
         let mut embedding = 0;
         let last = layers.len() - 1;
@@ -96,10 +96,10 @@ impl ModelBytes {
             }
         }
         // A tied output layer shares the embedding on the CPU and is a copy on a GPU.
-        if gguf.tensor("output.weight").is_none()
-            && let Some(table) = gguf.tensor("token_embd.weight")
+        if gguf.info("output.weight").is_none()
+            && let Some(table) = gguf.info("token_embd.weight")
         {
-            layers[last].gpu += self::layer(table.info).gpu;
+            layers[last].gpu += self::layer(table).gpu;
         }
         let qkv = (config.heads + 2 * config.kv_heads) * config.head_dim;
         let context = config.heads * config.head_dim;

@@ -7,7 +7,7 @@
 use super::spec::{DecoderSpec, LayerSpec, NormName, RopeSpec};
 use crate::config::Config;
 use crate::error::LoadError;
-use hearth_formats::gguf::Gguf;
+use hearth_formats::gguf::GgufHeader;
 use hearth_kernels::attention::Heads;
 use hearth_kernels::glu::Activation;
 use hearth_kernels::rope::Pairing;
@@ -19,7 +19,7 @@ const LOCAL_ROPE_BASE: f32 = 10_000.0;
 /// The number of layers that identifies the 27B model; it alone scales scores by width / heads.
 const LAYERS_OF_27B: usize = 62;
 
-pub(super) fn describe(gguf: &Gguf, config: &Config) -> Result<DecoderSpec, LoadError> {
+pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadError> {
     let plain = LayerSpec::plain(config, Pairing::Halves);
     let per_head = match config.n_layers {
         LAYERS_OF_27B => config.width / config.heads,
@@ -65,7 +65,7 @@ pub(super) fn describe(gguf: &Gguf, config: &Config) -> Result<DecoderSpec, Load
     })
 }
 
-fn local_rope_base(gguf: &Gguf) -> Result<f32, LoadError> {
+fn local_rope_base(gguf: &GgufHeader) -> Result<f32, LoadError> {
     let key = "gemma3.rope.freq_base_swa";
     match gguf.f32(key)? {
         None => Ok(LOCAL_ROPE_BASE),
@@ -77,7 +77,7 @@ fn local_rope_base(gguf: &Gguf) -> Result<f32, LoadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hearth_formats::gguf::{GgufWriter, Metadata, TensorHeader, TensorType};
+    use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType};
 
     /// The scale of scores of a model of this many layers and query heads, and a width of 32.
     fn scale(layers: usize, heads: u32) -> Result<f32, LoadError> {

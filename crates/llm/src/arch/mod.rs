@@ -12,13 +12,13 @@ pub use spec::{DecoderSpec, LayerSpec, NormName, RopeSpec};
 use crate::config::Config;
 use crate::error::LoadError;
 use hearth_formats::Architecture;
-use hearth_formats::gguf::Gguf;
+use hearth_formats::gguf::GgufHeader;
 
 /// Describes the decoder of a file.
 ///
 /// # Errors
 /// If a key of its architecture has another type or is out of range.
-pub fn describe(gguf: &Gguf, config: &Config) -> Result<DecoderSpec, LoadError> {
+pub fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadError> {
     let describe = match config.architecture {
         Architecture::Llama => llama::describe,
         Architecture::Qwen2 => qwen2::describe,
@@ -31,6 +31,7 @@ pub fn describe(gguf: &Gguf, config: &Config) -> Result<DecoderSpec, LoadError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hearth_formats::gguf::Gguf;
     use std::path::Path;
 
     #[test]

@@ -4,10 +4,10 @@
 use super::spec::{DecoderSpec, LayerSpec};
 use crate::config::Config;
 use crate::error::LoadError;
-use hearth_formats::gguf::Gguf;
+use hearth_formats::gguf::GgufHeader;
 use hearth_kernels::rope::Pairing;
 
-pub(super) fn describe(_: &Gguf, config: &Config) -> Result<DecoderSpec, LoadError> {
+pub(super) fn describe(_: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadError> {
     let layer = LayerSpec::plain(config, Pairing::Halves);
     Ok(DecoderSpec::uniform(config, layer))
 }

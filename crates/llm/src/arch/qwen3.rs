@@ -4,10 +4,10 @@
 use super::spec::{DecoderSpec, LayerSpec, NormName};
 use crate::config::Config;
 use crate::error::LoadError;
-use hearth_formats::gguf::Gguf;
+use hearth_formats::gguf::GgufHeader;
 use hearth_kernels::rope::Pairing;
 
-pub(super) fn describe(_: &Gguf, config: &Config) -> Result<DecoderSpec, LoadError> {
+pub(super) fn describe(_: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadError> {
     let layer = LayerSpec {
         norms: &[NormName::Attention, NormName::Q, NormName::K, NormName::Ffn],
         ..LayerSpec::plain(config, Pairing::Halves)
