@@ -22,8 +22,9 @@ mod vulkan;
 
 pub use backends::{check, is_auto_selected, place, preferred_build};
 pub use cpu::{instructions, performance_cores, physical_cores};
-pub use gpu::{Gpu, Kind, Live, Pci};
+pub use gpu::{Gpu, GpuBackend, Kind, Live, Pci};
 pub use memory::{Memory, memory};
+pub use merge::rank;
 pub use probe::{LIMIT, Probe, check_here, probe, query, this_program};
 pub use records::set_records_file;
 

@@ -3,9 +3,10 @@
 // `window.fakeHost`.
 
 import { scriptedAnswer, tunedAnswer } from "./fake/answers";
-import { checked } from "./fake/checks";
-import { planFor, fluctuate } from "./fake/devices";
-import { addedModel, readyState } from "./fake/models";
+import { afterCheck } from "./fake/checks";
+import { fluctuate } from "./fake/devices";
+import { addedModel, loadedState } from "./fake/models";
+import { planFor } from "./fake/plans";
 import { initialWorld, type World } from "./fake/scenes";
 import { FakeTuning } from "./fake/tuning";
 import { matchesDevice } from "../text/devices";
@@ -140,7 +141,7 @@ export class FakeHost extends FakeTuning implements Host {
       this.setModelState({ type: "loading", model: id, fraction: step / 10, stage: step < 4 ? "reading the file" : "repacking weights" });
       await this.rest(3);
     }
-    this.setModelState(readyState(model, this.world.settings, this.world.devices));
+    this.setModelState(loadedState(model, this.world.settings, this.world));
   }
 
   async unloadModel(): Promise<void> {
@@ -165,7 +166,7 @@ export class FakeHost extends FakeTuning implements Host {
     const state = this.world.modelState;
     const model = this.world.models.find((m) => state.type === "ready" && m.id === state.model);
     // Like the app: reloads the model if the settings would load it differently.
-    if (model && JSON.stringify(readyState(model, settings, this.world.devices)) !== JSON.stringify(state)) void this.loadModel(model.id);
+    if (model && JSON.stringify(loadedState(model, settings, this.world)) !== JSON.stringify(state)) void this.loadModel(model.id);
   }
 
   async devices(): Promise<Device[]> {
@@ -176,8 +177,7 @@ export class FakeHost extends FakeTuning implements Host {
   async checkDevice(device: string): Promise<Device[]> {
     await this.rest(60);
     if (!this.world.devices.some((d) => matchesDevice(device, d))) throw { code: "noDevice", message: `There is no device '${device}'. Choose one of: ${this.world.devices.map((d) => d.id).join(", ")}.` };
-    // The CPU is the reference for GPUs, so it is measured too.
-    this.world.devices = this.world.devices.map((d) => (d.kind === "cpu" || matchesDevice(device, d) ? checked(d) : d));
+    this.world.devices = afterCheck(this.world.machine, this.world.devices, device);
     return this.devices();
   }
 
@@ -186,7 +186,7 @@ export class FakeHost extends FakeTuning implements Host {
     await this.rest(3);
     const found = this.world.models.find((m) => m.id === model);
     if (!found || found.problem !== null) throw { code: "fileUnreadable", message: found?.problem ?? "This model no longer exists. Choose another one." };
-    return planFor(found, loadSettings, this.world.devices);
+    return planFor(found, loadSettings, this.world);
   }
 
   async measure(): Promise<Measurement> {

@@ -1,37 +1,33 @@
-// Device check results of the fake machines, and the ranking of builds by them.
+// Device checks of the fake machines, ranked and judged by the engine (recordings/machines.json).
 
-import { turnSeconds } from "../../text/backends";
-import type { BackendOption, Device, DeviceCheck } from "../wire";
+import { matchesDevice } from "../../text/devices";
+import type { Device } from "../wire";
+import recording from "./recordings/machines.json?raw";
 
-function passed(bytesPerSecond: number, macsPerSecond: number): DeviceCheck {
-  return { mismatch: null, bytesPerSecond, macsPerSecond };
+interface Recorded {
+  initiallyChecked: boolean;
+  unchecked: Device;
+  /** `null` if no build can check it. */
+  checked: Device | null;
 }
 
-function failed(how: string): DeviceCheck {
-  return { mismatch: `Its driver's results differ from the CPU's: ${how}.`, bytesPerSecond: 0, macsPerSecond: 0 };
+const machines = JSON.parse(recording) as Record<string, Recorded[]>;
+
+function recorded(machine: string): Recorded[] {
+  return machines[machine] ?? [];
 }
 
-/** By device identity and build. */
-const results: Record<string, Record<string, DeviceCheck>> = {
-  cpu: { portable: passed(61.3e9, 0.84e12) },
-  "0000:01:00.0": { cuda: passed(447e9, 24.6e12), vulkan: passed(431e9, 18.2e12), portable: passed(352e9, 4.1e12) },
-  "0000:00:02.0": { portable: passed(52.8e9, 0.47e12) },
-  "0000:0a:00.0": { rocm: passed(561e9, 27.4e12), vulkan: failed("the answers of a sample of llama with a cache in F16 are off by 38.2 %"), portable: passed(487e9, 5.2e12) },
-  "0000:03:00.0": { portable: failed("a sample learns otherwise, by 12.4 %") },
-  llvmpipe: { portable: passed(2.4e9, 3.1e9) },
-};
-
-/** Unchecked backends of a device, in the order of builds. */
-export function unchecked(backends: readonly [build: string, backend: string][]): BackendOption[] {
-  return backends.map(([build, backend]) => ({ build, backend, check: null }));
+/** The devices of a machine when the window opens. */
+export function devicesOf(machine: string): Device[] {
+  return recorded(machine).map((d) => (d.initiallyChecked ? (d.checked ?? d.unchecked) : d.unchecked));
 }
 
-/** A device after its check: backends sorted by speed, mismatches last; unusable if every build mismatches. */
-export function checked(device: Device): Device {
-  const backends = device.backends.map((option) => ({ ...option, check: results[device.identity]?.[option.build] ?? option.check }));
-  const seconds = (option: BackendOption) => (option.check === null ? Number.MAX_VALUE : option.check.mismatch === null ? turnSeconds(option.check) : Number.POSITIVE_INFINITY);
-  backends.sort((a, b) => (seconds(a) === seconds(b) ? 0 : seconds(a) - seconds(b)));
-  const [best] = backends;
-  const why = best?.check?.mismatch ?? null;
-  return { ...device, backends, backend: best?.backend ?? "", ...(why === null ? {} : { usable: false, why }) };
+/** The devices after a check of one. The CPU is the reference for GPUs, so it is measured too. */
+export function afterCheck(machine: string, devices: Device[], device: string): Device[] {
+  return devices.map((d, at) => (d.kind === "cpu" || matchesDevice(device, d) ? (recorded(machine)[at]?.checked ?? d) : d));
+}
+
+/** The ids of the checked devices, as the recorded plans name them. */
+export function checkedIds(devices: Device[]): string {
+  return devices.filter((d) => d.backends.some(({ check }) => check !== null)).map((d) => d.id).join(" ");
 }

@@ -1,7 +1,8 @@
 // Models of the fake host.
 
-import type { Device, Model, ModelState, SamplingParams, Settings } from "../wire";
-import { MODEL_LAYERS, planFor } from "./devices";
+import type { Model, ModelState, Plan, Problem, SamplingParams, Settings } from "../wire";
+import type { Machine } from "./devices";
+import { planFor } from "./plans";
 
 const sampling: SamplingParams = { temperature: 0.2, topK: 40, topP: 0.9, minP: 0.05, repetitionPenalty: 1.1, frequencyPenalty: 0, presencePenalty: 0, repeatLastN: 64, seed: null };
 
@@ -13,7 +14,7 @@ export const smol: Model = {
   architecture: "llama",
   quantization: "Q4_1",
   parameters: 134_515_008,
-  contextTrained: 2048,
+  contextTrained: 8192,
   description: "Tiny and quick. Short answers, simple rewrites, small talk.",
   systemPrompt: "You are a helpful assistant.",
   sampling,
@@ -68,9 +69,16 @@ export const huge: Model = {
   contextTrained: 131_072,
 };
 
-export function readyState(model: Model, settings: Settings, devices: Device[]): ModelState {
-  const { threads, context, device, build, gpuLayers, kv } = settings;
-  const plan = planFor(model, { threads, context, device, build, gpuLayers, kv }, devices);
+/** The state after a load with these settings: ready, or failed if no plan can be made. */
+export function loadedState(model: Model, settings: Settings, machine: Machine): ModelState {
+  try {
+    return readyState(model, settings, planFor(model, settings, machine));
+  } catch (problem) {
+    return { type: "failed", model: model.id, problem: problem as Problem };
+  }
+}
+
+function readyState(model: Model, { threads, kv }: Settings, plan: Plan): ModelState {
   return {
     type: "ready",
     model: model.id,
@@ -80,10 +88,10 @@ export function readyState(model: Model, settings: Settings, devices: Device[]):
       quantization: model.quantization,
       parameters: model.parameters,
       fileSize: model.fileSize,
-      layers: MODEL_LAYERS,
+      layers: plan.layersTotal - 1,
       context: plan.context,
       contextTrained: model.contextTrained,
-      device: plan.devices.find((d) => d.id !== "cpu")?.id ?? "cpu",
+      device: plan.devices.find((d) => d.id !== "cpu" && d.layers.length > 0)?.id ?? "cpu",
       threads: threads ?? 2,
       loadSeconds: 0.31,
       notices: [],

@@ -1,14 +1,13 @@
 // The scenes of the fake host: initial states for screenshots, tests and measurements.
 
-import { defaultSettings, type CacheUsage, type Conversation, type Device, type Measurement, type Message, type Model, type ModelState, type Settings } from "../wire";
+import { defaultSettings, type CacheUsage, type Conversation, type Measurement, type Message, type Model, type ModelState, type Settings } from "../wire";
 import { hostile, tour } from "./answers";
-import { devicesOf } from "./devices";
-import { huge, lost, qwen, readyState, smol } from "./models";
+import { machineOf, type Machine } from "./devices";
+import { huge, loadedState, lost, qwen, smol } from "./models";
 
-export interface World {
+export interface World extends Machine {
   settings: Settings;
   models: Model[];
-  devices: Device[];
   measurements: Measurement[];
   caches: CacheUsage[];
   modelState: ModelState;
@@ -94,8 +93,8 @@ function many(): Map<number, Conversation> {
 }
 
 export function initialWorld(scene: string | null): World {
-  const devices = devicesOf(scene);
-  const world: World = { settings, models: [smol, qwen, lost], devices, measurements: [], caches: fullCaches, modelState: readyState(smol, settings, devices), conversations: library(), deleted: new Set() };
+  const machine = machineOf(scene);
+  const world: World = { settings, models: [smol, qwen, lost], ...machine, measurements: [], caches: fullCaches, modelState: loadedState(smol, settings, machine), conversations: library(), deleted: new Set() };
   switch (scene) {
     case "fresh":
       return { ...world, models: [smol], modelState: { type: "none" }, conversations: new Map() };
@@ -110,7 +109,7 @@ export function initialWorld(scene: string | null): World {
     case "old-settings": {
       // Written by an older Hearth, before a GPU was removed.
       const old: Settings = { ...settings, device: "gpu0", trainingDevice: "0000:05:00.0", build: "rocm" };
-      return { ...world, settings: old, modelState: readyState(smol, old, devices) };
+      return { ...world, settings: old, modelState: loadedState(smol, old, machine) };
     }
     case "too-big":
       return { ...world, settings: { ...settings, lastModel: huge.id }, models: [smol, qwen, huge], modelState: { type: "none" } };

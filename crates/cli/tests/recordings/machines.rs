@@ -1,0 +1,291 @@
+//! The fake host's machines, and the engine's ranking of builds by device checks.
+
+use hearth_app::wire;
+use hearth_engine::hardware::{CPU, Gpu, GpuBackend, Kind, rank};
+use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo};
+use serde_json::{Value, json};
+
+fn bytes(gigabytes: f64) -> u64 {
+    (gigabytes * 1e9).round() as u64
+}
+
+/// A machine of the fake host.
+pub struct Machine {
+    /// Its name in the recordings.
+    pub name: &'static str,
+    /// Its devices, the CPU first.
+    pub devices: Vec<Device>,
+}
+
+/// A device of a machine.
+#[derive(Clone)]
+pub struct Device {
+    /// Before its check.
+    pub unchecked: DeviceInfo,
+    /// After its check. `None` means that no build can check it.
+    pub checked: Option<DeviceInfo>,
+    /// Whether it was checked when the window opens.
+    initially: bool,
+}
+
+impl Device {
+    fn initially_checked(mut self) -> Self {
+        self.initially = true;
+        self
+    }
+}
+
+fn passed(bytes_per_second: f64, macs_per_second: f64) -> DeviceCheck {
+    DeviceCheck {
+        bytes_per_second,
+        macs_per_second,
+        ..DeviceCheck::default()
+    }
+}
+
+fn failed(how: &str) -> DeviceCheck {
+    DeviceCheck {
+        mismatch: Some(format!("Its driver's results differ from the CPU's: {how}.")),
+        ..DeviceCheck::default()
+    }
+}
+
+fn cpu(name: &str, why: &str, cores: u32) -> Device {
+    let with = |check| DeviceInfo {
+        id: CPU.to_owned(),
+        identity: CPU.to_owned(),
+        kind: CPU.to_owned(),
+        name: name.to_owned(),
+        backend: CPU.to_owned(),
+        memory_total: Some(bytes(34.36)),
+        memory_free: Some(bytes(12.24)),
+        usable: true,
+        why: why.to_owned(),
+        load: Some(0.12),
+        cores: Some(cores),
+        performance_cores: Some(8),
+        backend_names: vec![CPU.to_owned()],
+        backends: vec![BackendOption {
+            build: "portable".to_owned(),
+            backend: CPU.to_owned(),
+            check,
+        }],
+        ..DeviceInfo::default()
+    };
+    Device {
+        unchecked: with(None),
+        checked: Some(with(Some(passed(61.3e9, 0.84e12)))),
+        initially: false,
+    }
+}
+
+/// A GPU with its builds, their backends and the results of their checks.
+fn gpu(about: Gpu, builds: &[(&str, &str, DeviceCheck)]) -> Device {
+    let with = |checked: bool| {
+        let mut gpu = about.clone();
+        gpu.api = gpu.api.or_else(|| Some("Vulkan 1.4.305".to_owned()));
+        for (build, backend, check) in builds {
+            if !gpu.backend_names.iter().any(|name| name == backend) {
+                gpu.backend_names.push((*backend).to_owned());
+            }
+            gpu.backends.push(GpuBackend {
+                build: (*build).to_owned(),
+                backend: (*backend).to_owned(),
+                check: checked.then(|| check.clone()),
+                ..GpuBackend::default()
+            });
+        }
+        rank(&mut gpu, "portable");
+        gpu.info()
+    };
+    Device {
+        unchecked: with(false),
+        checked: (!builds.is_empty()).then(|| with(true)),
+        initially: false,
+    }
+}
+
+/// What the probe found out about a GPU; memory in gigabytes.
+fn about(id: &str, identity: &str, kind: Kind, name: &str, driver: &str, [total, free]: [f64; 2]) -> Gpu {
+    Gpu {
+        id: id.to_owned(),
+        identity: identity.to_owned(),
+        kind,
+        name: name.to_owned(),
+        driver: Some(driver.to_owned()),
+        memory_total: Some(bytes(total)),
+        memory_free: Some(bytes(free)),
+        ..Gpu::default()
+    }
+}
+
+/// An NVIDIA card with this many gigabytes free.
+fn geforce(free: f64, load: f32) -> Device {
+    let name = "NVIDIA GeForce RTX 4070";
+    let found = about(
+        "gpu0",
+        "0000:01:00.0",
+        Kind::Discrete,
+        name,
+        "NVIDIA 570.86.16",
+        [12.88, free],
+    );
+    let found = Gpu {
+        api: Some("Vulkan 1.4.303".to_owned()),
+        load: Some(load),
+        ..found
+    };
+    let builds = [
+        ("portable", "vulkan", passed(352e9, 4.1e12)),
+        ("vulkan", "vulkan", passed(431e9, 18.2e12)),
+        ("cuda", "cuda", passed(447e9, 24.6e12)),
+    ];
+    gpu(found, &builds).initially_checked()
+}
+
+fn radeon() -> Device {
+    let found = about(
+        "gpu0",
+        "0000:0a:00.0",
+        Kind::Discrete,
+        "AMD Radeon RX 7800 XT",
+        "Mesa 25.0.7",
+        [17.16, 15.9],
+    );
+    let mismatch = failed("the answers of a sample of llama with a cache in F16 are off by 38.2 %");
+    let builds = [
+        ("portable", "vulkan", passed(487e9, 5.2e12)),
+        ("vulkan", "vulkan", mismatch),
+        ("rocm", "rocm", passed(561e9, 27.4e12)),
+    ];
+    gpu(
+        Gpu {
+            load: Some(0.03),
+            ..found
+        },
+        &builds,
+    )
+}
+
+fn integrated() -> Device {
+    let name = "Intel UHD Graphics 770";
+    let found = about(
+        "gpu1",
+        "0000:00:02.0",
+        Kind::Integrated,
+        name,
+        "Mesa 25.0.7",
+        [34.36, 12.24],
+    );
+    let check = passed(52.8e9, 0.47e12);
+    gpu(
+        Gpu {
+            load: Some(0.02),
+            ..found
+        },
+        &[("portable", "vulkan", check)],
+    )
+}
+
+/// A software renderer, which not every version of its driver lets Hearth use.
+fn software(usable: bool) -> Device {
+    let found = about(
+        "gpu0",
+        "llvmpipe",
+        Kind::Software,
+        "llvmpipe",
+        "Mesa 25.0.7",
+        [34.36, 12.24],
+    );
+    let why = "A software renderer on the CPU; never selected automatically.".to_owned();
+    let builds = [("portable", "vulkan", passed(2.4e9, 3.1e9))];
+    gpu(Gpu { why, ..found }, if usable { &builds } else { &[] })
+}
+
+fn miscomputing() -> Device {
+    let name = "AMD Radeon RX 6600";
+    let found = about(
+        "gpu0",
+        "0000:03:00.0",
+        Kind::Discrete,
+        name,
+        "AMD 31.0.12027",
+        [8.59, 7.8],
+    );
+    let check = failed("a sample learns otherwise, by 12.4 %");
+    gpu(
+        Gpu {
+            load: Some(0.01),
+            ..found
+        },
+        &[("portable", "vulkan", check)],
+    )
+    .initially_checked()
+}
+
+fn crashed() -> Device {
+    let name = "AMD Radeon RX 6600";
+    let mut found = about(
+        "gpu0",
+        "0000:03:00.0",
+        Kind::Discrete,
+        name,
+        "AMD 31.0.12027",
+        [8.59, 7.8],
+    );
+    found.memory_free = None;
+    found.why = "The process that checks the device crashed (signal 11). Check it again.".to_owned();
+    gpu(found, &[])
+}
+
+/// All machines.
+pub fn all() -> Vec<Machine> {
+    let ryzen = || {
+        cpu(
+            "AMD Ryzen 7 7840U",
+            "8 cores; instruction set in use: AVX-512 with VNNI and BF16.",
+            8,
+        )
+    };
+    let intel = || {
+        cpu(
+            "Intel Core i7-13700K",
+            "16 cores; instruction set in use: AVX2 with VNNI.",
+            16,
+        )
+        .initially_checked()
+    };
+    let machine = |name, devices: &[Device]| Machine {
+        name,
+        devices: devices.to_vec(),
+    };
+    vec![
+        machine("default", &[ryzen(), software(false)]),
+        machine("no-gpu", &[ryzen()]),
+        machine("software-gpu", &[ryzen(), software(true)]),
+        machine("two-gpus", &[intel(), geforce(11.4, 0.07), integrated()]),
+        machine("unchecked-gpu", &[ryzen(), radeon()]),
+        machine("wrong-gpu", &[ryzen().initially_checked(), miscomputing()]),
+        machine("too-big", &[intel(), geforce(4.1, 0.64)]),
+        machine("driver-crashed", &[ryzen(), crashed()]),
+    ]
+}
+
+fn device(device: &Device) -> Value {
+    let wire = |info: &DeviceInfo| wire::Device::from(info.clone());
+    json!({
+        "initiallyChecked": device.initially,
+        "unchecked": wire(&device.unchecked),
+        "checked": device.checked.as_ref().map(wire),
+    })
+}
+
+/// The machines as JSON.
+pub fn recording() -> String {
+    let all = all().into_iter().map(|machine| {
+        let devices: Vec<Value> = machine.devices.iter().map(device).collect();
+        (machine.name.to_owned(), Value::Array(devices))
+    });
+    let all = Value::Object(all.collect());
+    serde_json::to_string_pretty(&all).unwrap() + "\n"
+}

@@ -1,0 +1,40 @@
+//! Recordings of the engine for the window's fake host: device checks and memory plans, converted
+//! to the wire by the app.
+//!
+//! `HEARTH_UPDATE_RECORDINGS=1 cargo test --release --workspace --test recordings` writes them.
+//! Machines and models are described here, so a recording depends on neither this machine nor its
+//! files.
+
+mod machines;
+mod models;
+mod plans;
+
+use std::{fs, path::Path};
+
+/// Compare a recording with its file, or write it.
+fn compare(name: &str, expected: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ui/src/lib/host/fake/recordings");
+    let path = folder.join(name);
+    if std::env::var_os("HEARTH_UPDATE_RECORDINGS").is_some() {
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(&path, expected).unwrap();
+    }
+    // A checkout on Windows may have other line endings.
+    let found = fs::read_to_string(&path).unwrap_or_default().replace("\r\n", "\n");
+    let differing = expected.lines().zip(found.lines()).position(|(a, b)| a != b);
+    assert!(
+        found == expected,
+        "{name} is stale from line {}: run HEARTH_UPDATE_RECORDINGS=1 cargo test --release --workspace --test recordings",
+        differing.unwrap_or_else(|| found.lines().count().min(expected.lines().count())) + 1
+    );
+}
+
+#[test]
+fn machines_are_up_to_date() {
+    compare("machines.json", &machines::recording());
+}
+
+#[test]
+fn plans_are_up_to_date() {
+    compare("plans.json", &plans::recording());
+}

@@ -1,0 +1,77 @@
+// Memory plans of the fake host, recorded from the engine (recordings/plans.json, whose format is
+// documented in crates/cli/tests/recordings/plans.rs). A context that was not recorded is answered
+// with the longest recorded one below it, or else the shortest; more layers than the model has, with
+// all; an added model, with the recorded "added" one.
+
+import { matchesDevice } from "../../text/devices";
+import type { GpuLayers, KvType, LoadSettings, Model, Plan, PlannedDevice, Problem, Verdict } from "../wire";
+import { checkedIds } from "./checks";
+import type { Machine } from "./devices";
+import recording from "./recordings/plans.json?raw";
+
+type Index = number;
+/** Plans for automatic layers, for all, and for 0, 1, 2 … layers; or the only one. */
+type Row = Index | Index[];
+
+interface Recording {
+  devices: [id: string, name: string, margin: number, total: number | null, free: number | null][];
+  reasons: [Verdict, why: string][];
+  plans: [fits: boolean, reason: Index, context: number, contextFits: number, gpuLayers: number, layersTotal: number, layersFit: number, kv: KvType, devices: [device: Index, weights: number, kv: number, compute: number, fits: boolean, layers: string][]][];
+  loads: Record<KvType, Record<string, Row>>[];
+  machines: Record<string, Record<string, Record<string, Record<string, Index | Problem>>>>;
+}
+
+const { devices, reasons, plans, loads, machines } = JSON.parse(recording) as Recording;
+
+/**
+ * The engine's plan of a model on a machine.
+ *
+ * @throws Problem the engine's, for a device that cannot be used; or if nothing was recorded.
+ */
+export function planFor(model: Model, load: LoadSettings, { machine, devices: all }: Machine): Plan {
+  const missing: Problem = { code: "notFound", message: `No plan of ${model.name} on this machine was recorded.` };
+  const device = load.device === null ? "" : (all.find((d) => matchesDevice(load.device ?? "", d))?.identity ?? load.device);
+  const known = machines[machine]?.[checkedIds(all)];
+  if (known && !(device in known)) throw { code: "noDevice", message: `There is no device '${device}'. Choose one of: ${all.map((d) => d.id).join(", ")}.` };
+  const models = known?.[device];
+  const found = models?.[model.id] ?? models?.added;
+  if (typeof found === "object") throw found;
+  const row = nearest(loads[found ?? -1]?.[load.kv] ?? {}, load.context);
+  const index = typeof row === "object" ? row[column(load.gpuLayers, row.length)] : row;
+  const plan = index === undefined ? undefined : decoded(index);
+  if (!plan) throw missing;
+  return plan;
+}
+
+function nearest(rows: Record<string, Row>, context: number | null): Row | undefined {
+  if (context === null) return rows.auto;
+  const recorded = Object.keys(rows).filter((key) => key !== "auto").map(Number).sort((a, b) => a - b);
+  return rows[String(recorded.findLast((tokens) => tokens <= context) ?? recorded[0])];
+}
+
+function column(layers: GpuLayers, columns: number): number {
+  if (layers.type === "auto") return 0;
+  return layers.type === "all" ? 1 : Math.min(layers.count + 2, columns - 1);
+}
+
+function decoded(index: Index): Plan | undefined {
+  const plan = plans[index];
+  if (!plan) return undefined;
+  const [fits, reason, context, contextFits, gpuLayers, layersTotal, layersFit, kv, placed] = plan;
+  const [verdict, why] = reasons[reason] ?? [{ type: "wontFit" }, ""];
+  return { fits, verdict, why, context, contextFits, gpuLayers, layersTotal, layersFit, kv, devices: placed.flatMap(decodedDevice) };
+}
+
+function decodedDevice([at, weights, kv, compute, fits, layers]: Recording["plans"][number][8][number]): PlannedDevice[] {
+  const [id, name, margin, total, free] = devices[at] ?? [];
+  if (id === undefined || name === undefined || margin === undefined || total === undefined || free === undefined) return [];
+  return [{ id, name, weights, kv, compute, margin, total, free, layers: layers.split(" ").flatMap(names), fits }];
+}
+
+/** `0-2` stands for `blk.0`, `blk.1` and `blk.2`. */
+function names(part: string): string[] {
+  const [first, last] = part.split("-").map(Number);
+  if (part === "") return [];
+  if (first === undefined || last === undefined) return [part];
+  return Array.from({ length: last - first + 1 }, (_, i) => `blk.${first + i}`);
+}
