@@ -21,8 +21,7 @@ test("moving the slider redraws the bars and loads nothing", async () => {
   expect(await bar(page, "gpu0").getAttribute("aria-label")).toMatch(/^NVIDIA GeForce RTX 4070 of 12\.9 GB: .*Weights 61 MB.* It fits\.$/);
   expect(await bar(page, "cpu").getAttribute("aria-label")).toContain("Weights 66 MB");
   await page.keyboard.press("Home");
-  await expect.poll(() => page.locator("[data-testid=plan-device][data-id=gpu0]").textContent()).toContain("No layers.");
-  expect(await bar(page, "gpu0").getAttribute("aria-label")).not.toContain("Weights");
+  await expect.poll(() => page.getByTestId("plan-device").count()).toBe(1);
   expect(await page.getByTestId("choice-device").textContent()).toContain("31 of 31 layers");
   await page.getByTestId("layers-auto").check();
   await expect.poll(() => page.getByTestId("reload-model").count()).toBe(0);
@@ -63,7 +62,7 @@ test.each(["less-context", "fewer-layers"])("one click makes an almost fitting p
   await page.locator("[data-testid=model-card][data-id='qwen3-0.6b']").getByTestId("card-load").click();
   await page.getByTestId("view-settings").click();
   await page.getByTestId("context").selectOption("65536");
-  await page.getByTestId("layers").fill("31");
+  await page.getByTestId("layers").fill("29");
   const verdict = page.getByTestId("plan-verdict");
   await expect.poll(() => verdict.getAttribute("data-verdict")).toBe("fitsWithLessContext");
   await page.getByTestId(offer).click();
