@@ -270,10 +270,7 @@ fn a_failed_copy_of_a_shared_page_changes_nothing() {
     let (table, free) = (&mut sequence.tables[0], cache.free_pages());
     let before = table.pages().to_vec();
     let error = CacheError::NoSuchPage { page: 9, pages: 1 };
-    assert_eq!(
-        table.make_writable(100, 400, |_| Err(error.clone())),
-        Err(error.clone())
-    );
+    assert_eq!(table.make_writable(100, 400, |_| Err(error)), Err(error));
     assert_eq!((table.pages(), cache.free_pages()), (&*before, free));
     grow(&mut sequence, 400, 100);
     check(&sequence);

@@ -20,7 +20,6 @@ use std::{
 };
 
 /// Executes a request.
-
 pub fn handle(request: TrainingRequest, requests: &Receiver<Request>) {
     match request {
         TrainingRequest::Inspect(inspect) => {
