@@ -19,7 +19,7 @@ test("the token embedding stays on the CPU, as in the engine", async () => {
 
 test("a context between recorded ones is answered with the one below it, one below all with the shortest", async () => {
   const contexts = [1024, 2048, 5000, 8192, 131_072].map(async (context) => (await plan("two-gpus", { context })).context);
-  expect(await Promise.all(contexts)).toEqual([2048, 2048, 2048, 8192, 8192]);
+  expect(await Promise.all(contexts)).toEqual([2048, 2048, 2048, 8192, 32_768]);
   expect((await plan("no-gpu", { context: null })).context).toBe(8192);
 });
 
@@ -53,4 +53,13 @@ test("an added model has the plans of the recorded one", async () => {
 
 test("a model that fits nowhere is recorded where it is shown", async () => {
   expect((await plan("too-big", {}, "llama-3.3-70b")).verdict).toEqual({ type: "wontFit" });
+});
+
+test("a sample dataset has the engine's inspection", async () => {
+  const host = new FakeHost("fresh");
+  host.pace = 0;
+  const [hearthside] = await host.sampleDatasets();
+  const dataset = await host.addDataset(hearthside?.path ?? "");
+  const inspection = await host.inspectDataset(dataset.id, SMOL, null, false, null);
+  expect([inspection.examples, inspection.previews[0]?.pieces[1]?.text]).toEqual([66, "What is the capital of France?"]);
 });

@@ -3,7 +3,8 @@
 use hearth_app::wire;
 use hearth_engine::hardware::{CPU, Gpu, GpuBackend, Kind, rank};
 use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo};
-use serde_json::{Value, json};
+use serde::Serialize;
+use std::collections::BTreeMap;
 
 fn bytes(gigabytes: f64) -> u64 {
     (gigabytes * 1e9).round() as u64
@@ -271,21 +272,24 @@ pub fn all() -> Vec<Machine> {
     ]
 }
 
-fn device(device: &Device) -> Value {
-    let wire = |info: &DeviceInfo| wire::Device::from(info.clone());
-    json!({
-        "initiallyChecked": device.initially,
-        "unchecked": wire(&device.unchecked),
-        "checked": device.checked.as_ref().map(wire),
-    })
+/// A device as the window sees it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Recorded {
+    initially_checked: bool,
+    unchecked: wire::Device,
+    checked: Option<wire::Device>,
 }
 
 /// The machines as JSON.
 pub fn recording() -> String {
-    let all = all().into_iter().map(|machine| {
-        let devices: Vec<Value> = machine.devices.iter().map(device).collect();
-        (machine.name.to_owned(), Value::Array(devices))
-    });
-    let all = Value::Object(all.collect());
+    let recorded = |device: Device| Recorded {
+        initially_checked: device.initially,
+        unchecked: device.unchecked.into(),
+        checked: device.checked.map(Into::into),
+    };
+    let all = all().into_iter();
+    let all = all.map(|machine| (machine.name, machine.devices.into_iter().map(recorded).collect()));
+    let all: BTreeMap<&str, Vec<Recorded>> = all.collect();
     serde_json::to_string_pretty(&all).unwrap() + "\n"
 }

@@ -1,13 +1,14 @@
-//! Recordings of the engine for the window's fake host: device checks and memory plans, converted
-//! to the wire by the app.
+//! Recordings of the engine for the window's fake host: device checks, memory plans and inspected
+//! datasets, converted to the wire by the app.
 //!
 //! `HEARTH_UPDATE_RECORDINGS=1 cargo test --release --workspace --test recordings` writes them.
-//! Machines and models are described here, so a recording depends on neither this machine nor its
-//! files.
+//! Machines and models are described here, so a recording depends on no machine; datasets are
+//! read with the default model.
 
 mod machines;
 mod models;
 mod plans;
+mod tuning;
 
 use std::{fs, path::Path};
 
@@ -37,4 +38,9 @@ fn machines_are_up_to_date() {
 #[test]
 fn plans_are_up_to_date() {
     compare("plans.json", &plans::recording());
+}
+
+#[test]
+fn tuning_is_up_to_date() {
+    compare("tuning.json", &tuning::recording());
 }

@@ -31,7 +31,7 @@ pub struct Model {
 pub const ALL: [Model; 4] = [
     Model {
         name: "smollm2-135m-instruct",
-        contexts: &[2048, 8192],
+        contexts: &[2048, 8192, 32_768],
         machines: &[],
         architecture: "llama",
         layers: 30,

@@ -1,15 +1,25 @@
-// Datasets of the fake host and their inspections; the file name decides.
+// Datasets of the fake host and their inspections. Those of the sample datasets are recorded from the engine, for the
+// default model and automatic settings (recordings/tuning.json); for other, made-up files the name decides.
 
-import type { BrokenLine, ColumnMapping, Dataset, Finding, Inspection, Piece, Preview, SampleDataset } from "../wire";
+import type { BrokenLine, ColumnMapping, Dataset, Finding, Inspection, Piece, Preview, SampleDataset, TrainSettings } from "../wire";
+import recording from "./recordings/tuning.json?raw";
 
 const DAY = 86_400_000;
 
 export const emptyMapping: ColumnMapping = { messages: null, system: null, prompt: null, input: null, answer: null, text: null };
 
-export const sampleDatasets: SampleDataset[] = [
-  { name: "Hearthside", path: "/opt/hearth/datasets/hearthside.jsonl", size: 61_204 },
-  { name: "Notes", path: "/opt/hearth/datasets/notes.md", size: 48_310 },
-];
+interface Recording {
+  trainDefaults: TrainSettings;
+  samples: Record<string, { size: number; inspection: Inspection }>;
+}
+
+const recorded = JSON.parse(recording) as Recording;
+const SAMPLES = "/opt/hearth/datasets/";
+
+/** The default settings of a run, recorded from the app. */
+export const trainDefaults: TrainSettings = recorded.trainDefaults;
+
+export const sampleDatasets: SampleDataset[] = Object.entries(recorded.samples).map(([file, { size }]) => ({ name: file.charAt(0).toUpperCase() + file.slice(1).replace(/\.\w+$/, ""), path: SAMPLES + file, size }));
 
 export function pastDatasets(): Dataset[] {
   const now = Date.now();
@@ -89,6 +99,8 @@ const brokenLines: BrokenLine[] = [
 /** Inspects a dataset; throws a `Problem` if it cannot be read. */
 export function inspect(dataset: Dataset, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null): Inspection {
   if (dataset.problem) throw { code: "fileUnreadable", message: dataset.problem };
+  const sample = dataset.path.startsWith(SAMPLES) ? recorded.samples[dataset.path.slice(SAMPLES.length)] : undefined;
+  if (sample) return sample.inspection;
   if (/empty/.test(dataset.name)) throw { code: "dataInvalid", message: `${dataset.path}: the file is empty. Choose one with examples in it.` };
   if (/recipes|\.csv$/.test(dataset.name)) {
     const sure = mapping !== null;

@@ -1,37 +1,11 @@
-// Runs of the fake host: their curves, and past runs.
+// Runs of the fake host: their curves, and past runs. Curves, plans and outcomes are generated, not recorded: a recorded
+// run would have to be trained anew to be compared.
 
 import type { Adapter, Outcome, Run, RunCurves, RunEvaluation, RunPlan, RunPoint, RunState, TrainSettings } from "../wire";
+import { trainDefaults } from "./datasets";
 import { smol } from "./models";
 
 const HOUR = 3_600_000;
-
-export const trainDefaults: TrainSettings = {
-  rank: 16,
-  alpha: 32,
-  dropout: 0,
-  rslora: false,
-  targets: [],
-  learningRate: 2e-4,
-  schedule: "cosine",
-  warmup: 0.03,
-  weightDecay: 0,
-  maxGradientNorm: 1,
-  epochs: null,
-  maxSteps: null,
-  batch: null,
-  accumulation: null,
-  sequence: null,
-  seed: 42,
-  evalSplit: 0.1,
-  evalEvery: null,
-  patience: 3,
-  shuffle: true,
-  init: null,
-  checkpointEvery: null,
-  precision: "auto",
-  checkpointing: "auto",
-  trainOnPrompts: false,
-};
 
 /** Reproducible noise. */
 function noise(step: number): number {

@@ -3,8 +3,8 @@
 import type { FileDrop } from "../host";
 import type { Adapter, ColumnMapping, Dataset, Exported, ExportFormat, ExportOptions, Inspection, NewRun, Outcome, PauseReason, Problem, Run, RunCurves, RunState, SampleDataset, TrainSettings } from "../wire";
 import { FakeBase } from "./base";
-import { inspect, newDataset, sampleDatasets, pastDatasets } from "./datasets";
-import { runAdapter, curvesUpTo, validationLossAt, runOutcome, pastAdapters, pastRuns, runPlan, pointAt, trainDefaults } from "./runs";
+import { inspect, newDataset, sampleDatasets, pastDatasets, trainDefaults } from "./datasets";
+import { runAdapter, curvesUpTo, validationLossAt, runOutcome, pastAdapters, pastRuns, runPlan, pointAt } from "./runs";
 
 const NEVER_ENDS = 100_000;
 
