@@ -683,11 +683,10 @@ async fn settings_last_and_reload() {
         context: Some(1024),
         device: Some("gpu0".into()),
         training_device: Some("cpu".into()),
-        build: None,
         gpu_layers: GpuLayers::Count { count: 7 },
         kv: KvType::Q8_0,
-        last_model: None,
         prompt_cache_limit: 7_000_000_000,
+        ..Settings::default()
     };
     bench.set_settings(settings.clone()).await.unwrap();
     let state = bench

@@ -915,12 +915,12 @@ async fn stores_of_every_released_version_are_read() {
             threads: Some(3),
             context: Some(4096),
             device: Some("gpu0".into()),
-            training_device: None,
             build: Some("vulkan".into()),
             gpu_layers: GpuLayers::Count { count: 7 },
             kv: KvType::Q8_0,
             last_model: Some("tiny".into()),
             prompt_cache_limit: 1_000_000,
+            ..Settings::default()
         };
         let expected = if version >= 4 { set } else { Settings::default() };
         assert_eq!(snapshot.settings, expected, "version {version}");
