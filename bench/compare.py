@@ -19,7 +19,7 @@ import llama
 import machine
 import page
 from names import DEFAULT, NAMES, USUAL
-from programs import GROUPS, START, TESTS, Hearth, LlamaCpp, Test
+from programs import GROUPS, START, TESTS, Program, Test, hearth, llama_cpp
 from results import Results
 
 HERE = Path(__file__).parent
@@ -38,7 +38,7 @@ def main() -> None:
         llama_bench = args.llama_bench or llama.find(CACHE)
         carried = f"llama.cpp of {llama.PACKAGE} {llama.VERSION} (commit {llama.COMMIT})"
         results.join(machine.about(args.hearth, args.llama_name or carried))
-        for measured in measure(args, results, [Hearth(args.hearth, CACHE / "hearth"), LlamaCpp(llama_bench)]):
+        for measured in measure(args, results, [hearth(args.hearth, CACHE / "hearth"), llama_cpp(llama_bench)]):
             results.seconds = before + time.monotonic() - began
             results.save()
             print(f"{results.seconds:5.0f} s  {measured}", file=sys.stderr, flush=True)
@@ -76,7 +76,7 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def measure(args: argparse.Namespace, results: Results, programs: list[Hearth | LlamaCpp]) -> Iterator[str]:
+def measure(args: argparse.Namespace, results: Results, programs: list[Program]) -> Iterator[str]:
     """Adds to the results; yields a line of progress after each step."""
     tests = [test for test in TESTS if test.group in args.only]
     # In a separate process, because this one's memory would count as its children's peak.

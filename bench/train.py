@@ -37,7 +37,7 @@ def document(tokens):
 
 def last_line_of(command):
     """Runs a command. Returns the JSON object in the last line of its output."""
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    done = subprocess.run([str(part) for part in command], cwd=HERE, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{Path(command[0]).name} failed with exit code {done.returncode}:\n{done.stderr.strip()[-2000:]}")
     return json.loads(done.stdout.strip().splitlines()[-1])
@@ -49,9 +49,9 @@ def run_hearth(args, folder):
     data.write_text(document((args.steps + 1) * BATCH * SEQ))
     with tempfile.TemporaryDirectory(dir=folder) as out:
         return last_line_of([
-            args.hearth.resolve(), "train", args.model.resolve(), data, "--out", Path(out) / "run", "--epochs", 1, "--max-steps", args.steps,
-            "--batch", BATCH, "--accum", 1, "--seq", SEQ, "--rank", RANK, "--alpha", 2 * RANK, "--lr", 1e-4, "--seed", 1,
-            "--eval-split", 0, "--no-shuffle", "--device", "cpu", "--threads", args.threads, "--json",
+            "cargo", "xtask", "measure", "train", args.hearth.resolve(), args.model.resolve(), data, Path(out) / "run", "--epochs", 1,
+            "--max-steps", args.steps, "--batch", BATCH, "--accum", 1, "--seq", SEQ, "--rank", RANK, "--alpha", 2 * RANK, "--lr", 1e-4,
+            "--seed", 1, "--device", "cpu", "--threads", args.threads,
         ])  # fmt: skip
 
 

@@ -45,6 +45,13 @@ cargo xtask fuzz [OPTIONS] [TARGET [FILE]...]
     --keep                        add minimised inputs with new coverage to fuzz/corpus
 cargo xtask same OLD [NEW]        check that two hearth executables compute bit-identical results on the CPU: answers,
                                   perplexities, losses, adapters and checkpoints, for the fixtures and the default model
+cargo xtask measure hearth|llama.cpp PROGRAM FILE.gguf OPTIONS
+                                  measure one thing on the CPU and print JSON lines, as bench/compare.py does
+    --threads N[,N]...            thread counts
+    --prefill N, --decode N       tokens to prefill or to generate
+    --depth N, --kv TYPE          tokens in the KV cache before them, and its type
+    --start WORDS                 measure a process that answers these words with one token
+cargo xtask measure train PROGRAM FILE.gguf DATA FOLDER [OPTIONS OF hearth train]...
 cargo xtask pairs OLD NEW [OPTIONS]
                                   measure two hearth executables in turns on the CPU; fail if NEW is slower
     --model FILE                  GGUF file [default: the default model]
@@ -72,6 +79,7 @@ fn main() -> ExitCode {
         ("fuzz", options) => fuzz::fuzz(options),
         ("gpu", options) => gpu::gpu(options),
         ("same", programs) => same::same(programs),
+        ("measure", arguments) => measure::samples(arguments),
         ("pairs", arguments) => measure::pairs(arguments),
         ("neon", []) => neon::neon(),
         ("spirv", []) => gpu::spirv(),

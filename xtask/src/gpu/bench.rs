@@ -119,6 +119,7 @@ impl ModelBench<'_> {
                 device: self.device,
                 gpu_layers: Some(layers),
                 build,
+                ..Bench::default()
             },
         );
         let Measured { report, output }: Measured<BenchReport> = self.run(&mut command)?;

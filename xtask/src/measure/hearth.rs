@@ -6,6 +6,9 @@ use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Tokens of the context of a run that measures the start: the smallest of llama-bench.
+const CONTEXT: &str = "256";
+
 /// A release build of `hearth`.
 #[derive(Debug, Clone)]
 pub struct Hearth {
@@ -21,6 +24,12 @@ pub struct Bench<'a> {
     pub generated: usize,
     /// Repetitions, of which it reports the median.
     pub repetitions: usize,
+    /// Tokens in the KV cache before either.
+    pub depth: usize,
+    /// The type of the KV cache; by default f16.
+    pub kv: Option<&'a str>,
+    /// CPU threads; by default one per physical core.
+    pub threads: Option<usize>,
     /// The ID of the device.
     pub device: &'a str,
     /// Layers on a GPU: `all` or a number.
@@ -55,7 +64,25 @@ impl Hearth {
         for (option, value) in [("-p", bench.prompt), ("-n", bench.generated), ("-r", bench.repetitions)] {
             command.arg(option).arg(value.to_string());
         }
+        if bench.depth > 0 {
+            command.arg("--depth").arg(bench.depth.to_string());
+        }
+        command.args(bench.kv.into_iter().flat_map(|kv| ["--kv", kv]));
+        if let Some(threads) = bench.threads {
+            command.arg("--threads").arg(threads.to_string());
+        }
         command.arg("--json");
+        command
+    }
+
+    /// A `hearth run` on the CPU that answers `words` with one token, in a context as short as
+    /// llama-bench's.
+    pub fn run(&self, model: &Path, words: &str, threads: usize) -> Command {
+        let mut command = self.command("run", model);
+        command
+            .arg(words)
+            .args(["-n", "1", "--raw", "--ctx", CONTEXT, "--device", "cpu"]);
+        command.arg("--threads").arg(threads.to_string());
         command
     }
 

@@ -25,7 +25,15 @@ pub struct LlamaCpp {
     pub about: LlamaResult,
 }
 
+/// Tokens of the prompt that warms up, instead of the program's own, which is the whole prompt.
+const WARM_UP: usize = 32;
+
 impl LlamaBench {
+    /// The program at `program`.
+    pub fn new(program: &Path) -> Self {
+        Self(program.to_owned())
+    }
+
     /// The program in HEARTH_LLAMA_BENCH, or the one on the PATH.
     ///
     /// # Errors
@@ -45,6 +53,46 @@ impl LlamaBench {
             command.arg(option).arg(value.to_string());
         }
         command.args(["-o", "jsonl"]);
+        command
+    }
+}
+
+impl LlamaBench {
+    /// A measurement of prefill or decode on the CPU, with each of these thread counts. The result
+    /// of a warm-up comes first.
+    pub fn on_cpu(
+        &self,
+        model: &Path,
+        [prefill, decode, depth, repetitions]: [usize; 4],
+        kv: &str,
+        threads: &[usize],
+    ) -> Command {
+        let mut command = self.cpu(model, threads);
+        let prompts = match prefill {
+            0 => "0".to_owned(),
+            prefill => format!("{WARM_UP},{prefill}"),
+        };
+        command.args(["-p", &prompts, "-ctk", kv, "-ctv", kv]);
+        for (option, value) in [("-n", decode), ("-d", depth), ("-r", repetitions)] {
+            command.arg(option).arg(value.to_string());
+        }
+        command.args((prefill > 0).then_some("--no-warmup"));
+        command
+    }
+
+    /// A process that prefills so many tokens on the CPU and generates one.
+    pub fn start(&self, model: &Path, tokens: usize, threads: usize) -> Command {
+        let mut command = self.cpu(model, &[threads]);
+        command.args(["-p", "0", "-n", "0", "-r", "1", "--no-warmup", "-pg"]);
+        command.arg(format!("{tokens},1"));
+        command
+    }
+
+    fn cpu(&self, model: &Path, threads: &[usize]) -> Command {
+        let threads: Vec<String> = threads.iter().map(usize::to_string).collect();
+        let mut command = Command::new(&self.0);
+        command.arg("-m").arg(model).args(["-ngl", "0", "-o", "jsonl"]);
+        command.arg("-t").arg(threads.join(","));
         command
     }
 }
@@ -84,7 +132,7 @@ mod tests {
     fn prefill_and_decode_are_found() {
         let line = |prompt: u64, generated: u64, speed: f64| {
             format!(
-                r#"{{"build_commit":"0c1e570","backends":"CPU","gpu_info":"","n_prompt":{prompt},"n_gen":{generated},"avg_ts":{speed}}}"#
+                r#"{{"build_commit":"0c1e570","backends":"CPU","gpu_info":"","n_prompt":{prompt},"n_gen":{generated},"n_threads":2,"avg_ts":{speed},"samples_ts":[{speed}]}}"#
             )
         };
         let output = |stdout: String| Output {

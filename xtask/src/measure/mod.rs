@@ -1,13 +1,16 @@
 //! Runs `hearth` and llama.cpp's `llama-bench`, and reads what they measured.
 
+mod finished;
 mod hearth;
 mod llama_cpp;
 mod pairs;
 mod reports;
+mod samples;
 mod stats;
 
 pub use hearth::{Bench, Hearth, Measured, measure};
 pub use llama_cpp::{LlamaBench, LlamaCpp};
 pub use pairs::pairs;
 pub use reports::{BenchReport, PlanReport, TrainLog, TrainReport};
+pub use samples::samples;
 pub use stats::median;

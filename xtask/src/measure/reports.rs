@@ -1,8 +1,8 @@
 //! What programs print with `--json`, or write to a log.
 
 use crate::process::Outcome;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
@@ -22,12 +22,14 @@ pub struct BenchReport {
 }
 
 /// The report of `hearth train`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub struct TrainReport {
     /// Tokens per second over all steps.
     pub tok_s: f64,
     /// The loss of each step.
     pub losses: Vec<f64>,
+    /// Maximum resident set size in MB; none if the system does not report it.
+    pub peak_rss_mb: Option<f64>,
 }
 
 /// The report of `hearth plan`.
@@ -70,8 +72,12 @@ pub struct LlamaResult {
     pub n_prompt: u64,
     /// Generated tokens; 0 if prefill was measured.
     pub n_gen: u64,
+    /// CPU threads.
+    pub n_threads: u64,
     /// Mean speed in tokens per second.
     pub avg_ts: f64,
+    /// The speed of each repetition.
+    pub samples_ts: Vec<f64>,
 }
 
 impl TrainLog {

@@ -1,0 +1,250 @@
+//! `cargo xtask measure`: one measurement on the CPU, for `bench/compare.py` and `bench/train.py`.
+
+use super::finished::finish;
+use super::hearth::{Bench, Hearth};
+use super::llama_cpp::LlamaBench;
+use super::reports::{BenchReport, LlamaResult, TrainReport, parse};
+use super::stats::median;
+use crate::process::Outcome;
+use serde::Serialize;
+use std::path::Path;
+
+/// One measured value.
+#[derive(Debug, PartialEq, Serialize)]
+struct Sample {
+    what: What,
+    threads: usize,
+    value: f64,
+}
+
+/// What a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum What {
+    /// Tokens per second.
+    Speed,
+    /// Seconds from the start of the process to its end.
+    Start,
+    /// Maximum resident set size in MB.
+    Memory,
+}
+
+/// Measures as the arguments say and prints one JSON object per value.
+///
+/// # Errors
+/// If an argument is invalid, or the program fails or reports something else.
+pub fn samples(arguments: &[String]) -> Outcome {
+    let [program, executable, model, rest @ ..] = arguments else {
+        return Err("Name what to measure (hearth, llama.cpp or train), the executable and the model.".to_owned());
+    };
+    let (executable, model) = (Path::new(executable), Path::new(model));
+    if program == "train" {
+        return train(executable, model, rest);
+    }
+    let request = Request::read(rest)?;
+    let samples = match program.as_str() {
+        "hearth" => hearth(&Hearth::new(executable), model, &request)?,
+        "llama.cpp" => llama_cpp(&LlamaBench::new(executable), model, &request)?,
+        other => return Err(format!("{other} cannot be measured: name hearth, llama.cpp or train.")),
+    };
+    for sample in samples {
+        println!("{}", json(&sample)?);
+    }
+    Ok(())
+}
+
+/// Trains with `hearth train` on the data and to the folder that are named first, and prints its
+/// report.
+fn train(executable: &Path, model: &Path, arguments: &[String]) -> Outcome {
+    let [data, out, options @ ..] = arguments else {
+        return Err("Name the data and the folder of the run.".to_owned());
+    };
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let mut command = Hearth::new(executable).train(model, Path::new(data), Path::new(out), &options);
+    let finished = finish(&mut command)?;
+    let report: TrainReport = parse("hearth train", finished.output.last_line())?;
+    println!("{}", json(&report)?);
+    Ok(())
+}
+
+fn json(value: &impl Serialize) -> Outcome<String> {
+    serde_json::to_string(value).map_err(|error| error.to_string())
+}
+
+/// A measurement on the CPU.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Request {
+    threads: Vec<usize>,
+    /// Tokens of a prompt.
+    prefill: usize,
+    /// Tokens to generate.
+    decode: usize,
+    /// Tokens in the KV cache before either.
+    depth: usize,
+    /// The type of the KV cache.
+    kv: Option<String>,
+    /// Words of a prompt, a token each: measures a process that generates one token.
+    start: Option<String>,
+}
+
+impl Request {
+    fn read(arguments: &[String]) -> Outcome<Self> {
+        let (mut request, mut rest) = (Self::default(), arguments.iter());
+        while let Some(argument) = rest.next() {
+            let value = rest.next().ok_or_else(|| format!("{argument} requires a value."))?;
+            let number = || {
+                value
+                    .parse()
+                    .map_err(|_| format!("{argument} requires a number, not {value}."))
+            };
+            match argument.as_str() {
+                "--prefill" => request.prefill = number()?,
+                "--decode" => request.decode = number()?,
+                "--depth" => request.depth = number()?,
+                "--kv" => request.kv = Some(value.clone()),
+                "--start" => request.start = Some(value.clone()),
+                "--threads" => {
+                    let threads = value.split(',').map(str::parse).collect::<Result<_, _>>();
+                    request.threads = threads.map_err(|_| format!("{value} is not a list of thread counts."))?;
+                }
+                other => return Err(format!("Unknown option {other}; run `cargo xtask help` for a list.")),
+            }
+        }
+        let measured = [request.prefill > 0, request.decode > 0, request.start.is_some()];
+        match (
+            measured.into_iter().filter(|one| *one).count(),
+            request.threads.is_empty(),
+        ) {
+            (1, false) => Ok(request),
+            _ => Err("Name --threads, and one of --prefill, --decode and --start.".to_owned()),
+        }
+    }
+
+    /// Repetitions, of which the median counts: short measurements are repeated.
+    fn repetitions(&self) -> usize {
+        if self.decode > 0 && self.depth == 0 { 3 } else { 1 }
+    }
+}
+
+fn hearth(hearth: &Hearth, model: &Path, request: &Request) -> Outcome<Vec<Sample>> {
+    let mut samples = Vec::new();
+    for &threads in &request.threads {
+        if let Some(words) = &request.start {
+            samples.extend(started(&mut hearth.run(model, words, threads), threads)?);
+            continue;
+        }
+        let bench = Bench {
+            prompt: request.prefill,
+            generated: request.decode,
+            repetitions: request.repetitions(),
+            depth: request.depth,
+            kv: request.kv.as_deref(),
+            threads: Some(threads),
+            device: "cpu",
+            ..Bench::default()
+        };
+        let finished = finish(&mut hearth.bench(model, &bench))?;
+        let report: BenchReport = parse("hearth bench", finished.output.last_line())?;
+        let speed = if request.prefill > 0 {
+            report.prompt_tok_s
+        } else {
+            report.gen_tok_s
+        };
+        samples.push(Sample {
+            what: What::Speed,
+            threads,
+            value: speed.ok_or("`hearth bench` measured nothing.")?,
+        });
+    }
+    Ok(samples)
+}
+
+/// All thread counts in one process, so that tokens before the measured ones are processed once.
+fn llama_cpp(llama: &LlamaBench, model: &Path, request: &Request) -> Outcome<Vec<Sample>> {
+    if let Some(words) = &request.start {
+        let threads = *request.threads.iter().max().ok_or("There is no thread count.")?;
+        let tokens = words.split_whitespace().count();
+        return started(&mut llama.start(model, tokens, threads), threads);
+    }
+    let Request {
+        threads,
+        prefill,
+        decode,
+        depth,
+        kv,
+        ..
+    } = request;
+    let repetitions = if *decode > 0 { 3 } else { 1 };
+    let kv = kv.as_deref().unwrap_or("f16");
+    let finished = finish(&mut llama.on_cpu(model, [*prefill, *decode, *depth, repetitions], kv, threads))?;
+    let lines = finished.output.stdout.lines().filter(|line| line.starts_with('{'));
+    let results = lines
+        .map(|line| parse("llama-bench", line))
+        .collect::<Outcome<Vec<LlamaResult>>>()?;
+    let sample = |threads: usize| {
+        let of = |result: &&LlamaResult| {
+            (result.n_threads, result.n_prompt, result.n_gen) == (threads as u64, *prefill as u64, *decode as u64)
+        };
+        let value = results.iter().find(of).and_then(|result| median(&result.samples_ts));
+        Ok(Sample {
+            what: What::Speed,
+            threads,
+            value: value.ok_or_else(|| format!("llama-bench measured nothing with {threads} threads."))?,
+        })
+    };
+    threads.iter().copied().map(sample).collect()
+}
+
+fn started(command: &mut std::process::Command, threads: usize) -> Outcome<Vec<Sample>> {
+    let finished = finish(command)?;
+    let start = (What::Start, Some(finished.seconds));
+    let found = [start, (What::Memory, finished.peak_mb)].into_iter();
+    Ok(found
+        .filter_map(|(what, value)| value.map(|value| Sample { what, threads, value }))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Outcome<Request> {
+        let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        Request::read(&arguments)
+    }
+
+    #[test]
+    fn requests_are_parsed() {
+        let expected = Request {
+            threads: vec![1, 2],
+            decode: 32,
+            depth: 4096,
+            kv: Some("q8_0".to_owned()),
+            ..Request::default()
+        };
+        assert_eq!(read("--threads 1,2 --decode 32 --depth 4096 --kv q8_0"), Ok(expected));
+        for (line, expected) in [
+            ("--threads 1", "one of --prefill"),
+            ("--prefill 8", "--threads"),
+            ("--threads 1 --prefill 8 --decode 8", "one of --prefill"),
+            ("--threads one --prefill 8", "not a list of thread counts"),
+            ("--threads 1 --prefill", "--prefill requires a value"),
+            ("--threads 1 --speed 8", "Unknown option --speed"),
+        ] {
+            assert!(read(line).is_err_and(|error| error.contains(expected)), "{line}");
+        }
+    }
+
+    #[test]
+    fn samples_are_lines_of_json() {
+        let sample = Sample {
+            what: What::Start,
+            threads: 2,
+            value: 0.5,
+        };
+        assert_eq!(
+            json(&sample).as_deref(),
+            Ok(r#"{"what":"start","threads":2,"value":0.5}"#)
+        );
+    }
+}
