@@ -25,6 +25,5 @@ export default defineConfig({
         },
       },
     ],
-    reporters: ["default", "./tests/totals.ts"],
   },
 });
