@@ -24,8 +24,20 @@ pub fn unset_package(command: &mut Command) {
 }
 
 /// Arguments that select all programs. Always of the whole workspace: building single crates would
-/// unify features differently and build shared dependencies twice.
-pub const PROGRAMS: &[&str] = &["--release", "--locked", "--workspace", "--lib", "--bins"];
+/// unify features differently and build shared dependencies twice. Without this program, whose own
+/// features differ alone: cargo would replace the executable that is running.
+pub const PROGRAMS: &[&str] = &[
+    "--release",
+    "--locked",
+    "--workspace",
+    "--exclude",
+    "xtask",
+    "--lib",
+    "--bins",
+];
 
-/// Arguments that select all programs and tests.
-pub const SELECT_TESTS: &[&str] = &["--workspace", "--lib", "--bins", "--tests"];
+/// Arguments that select all programs and tests but those of this program.
+pub const SELECT_TESTS: &[&str] = &["--workspace", "--exclude", "xtask", "--lib", "--bins", "--tests"];
+
+/// Arguments that select the tests of this program.
+pub const SELECT_OWN_TESTS: &[&str] = &["--package", "xtask", "--bins", "--tests"];

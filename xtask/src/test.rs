@@ -1,6 +1,6 @@
 //! `cargo xtask test`: runs all checks and tests and prints totals.
 
-use crate::cargo::{SELECT_TESTS, cargo};
+use crate::cargo::{SELECT_OWN_TESTS, SELECT_TESTS, cargo};
 use crate::junit::{TestResults, run_tests};
 use crate::nextest::{nextest, run_nextest};
 use crate::process::{Outcome, announce, run};
@@ -49,6 +49,9 @@ pub fn test() -> Outcome {
             .env("HEARTH_TOOLS", paths::tools());
         run_nextest(what, &mut tests)
     });
+    totals.tests(what, tests);
+    let what = "The tests of xtask";
+    let tests = nextest(SELECT_OWN_TESTS).and_then(|mut tests| run_nextest(what, &mut tests));
     totals.tests(what, tests);
     totals.tests("The kernels' tests, with assertions", checked_kernels());
     totals.tests("Layers, with assertions", checked_layers());
