@@ -3,10 +3,11 @@
 //! Linux only: macOS has no WebDriver for its web view, and on Windows none is set up.
 #![cfg(target_os = "linux")]
 
+use hearth_tests::close::close_window;
 use hearth_tests::paths;
-use hearth_tests::wait::PATIENCE;
+use hearth_tests::wait::{self, PATIENCE};
 use hearth_tests::webdriver::Key;
-use hearth_tests::window::{Desktop, id, worker};
+use hearth_tests::window::{Desktop, id, process, worker};
 use std::process::{Command, Stdio};
 
 const LONG: &str = "Write a very long story about a lighthouse keeper, with many chapters.";
@@ -73,12 +74,17 @@ fn closing_the_window_saves_the_answer_so_far() {
     window.session.until(PATIENCE, "some text", || {
         (window.answer_text().len() > 200).then_some(())
     });
+    // The driver would kill the process.
+    close_window(&desk.screen.display).expect("the window is closed");
+    wait::until(PATIENCE, "the window's process ends", || {
+        process("hearth-desktop", desk.data.path()).is_none().then_some(())
+    });
     drop(window);
 
     let window = desk.open();
     window.click("open-conversation");
     window.until_answer(1, &["stopped"]);
-    assert!(window.answer_text().len() > 100, "{}", window.answer_text());
+    assert!(window.answer_text().len() > 200, "{}", window.answer_text());
 }
 
 #[test]
