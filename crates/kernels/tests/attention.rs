@@ -123,11 +123,11 @@ impl Cached<'_> {
     }
 }
 
-/// A layer of `pages` pages whose cells have values that no test writes.
+/// A layer of `pages` pages whose cells and scales are NaN, as those of a page's last owner may be.
 fn unwritten(format: KvFormat, shape: Heads, pages: u32) -> KvLayer {
     let mut layer = KvLayer::new(format, pages as usize * PAGE, shape.kv_heads, shape.head_dim);
     for part in layer.tiles_mut(0..pages as usize * PAGE / KvLayer::TILE).unwrap() {
-        part.fill(0x3c);
+        part.fill(0xff);
     }
     layer
 }

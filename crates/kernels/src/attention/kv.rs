@@ -185,16 +185,18 @@ struct Lengths {
 
 impl Lengths {
     fn of<E: KvElement>(cells: usize, kv_heads: usize, head_dim: usize) -> Self {
-        let heads = cells.next_multiple_of(WIDTH) * kv_heads;
+        // Sizes from a file are estimated before they are allocated.
+        let heads = cells.div_ceil(WIDTH).saturating_mul(WIDTH).saturating_mul(kv_heads);
         Self {
-            keys: heads * key_width::<E>(head_dim),
-            values: heads * head_dim.next_multiple_of(WIDTH),
-            scales: heads * blocks::<E>(head_dim),
+            keys: heads.saturating_mul(key_width::<E>(head_dim)),
+            values: heads.saturating_mul(head_dim.next_multiple_of(WIDTH)),
+            scales: heads.saturating_mul(blocks::<E>(head_dim)),
         }
     }
 
     fn bytes<E>(&self) -> usize {
-        (self.keys + self.values) * size_of::<E>() + 2 * self.scales * size_of::<u16>()
+        let elements = self.keys.saturating_add(self.values).saturating_mul(size_of::<E>());
+        elements.saturating_add(self.scales.saturating_mul(2 * size_of::<u16>()))
     }
 }
 
@@ -406,6 +408,8 @@ impl<E: KvElement> KvStore<E> {
                 // Other lanes are multiplied by 0 before they are written, which keeps a NaN of the
                 // page's last owner.
                 self.values[head * WIDTH * value_width..][..WIDTH * value_width].fill(E::default());
+                let scales = blocks::<E>(dim) * WIDTH;
+                self.value_scales[head * scales..][..scales].fill(0);
             }
             let rows = &mut self.values[(head * WIDTH + lane / E::INTERLEAVE * E::INTERLEAVE) * value_width..];
             let rows = &mut rows[..E::INTERLEAVE * value_width];
