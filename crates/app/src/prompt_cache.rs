@@ -1,8 +1,8 @@
 //! The prompt cache: KV cells that workers save on disk, one folder per conversation, deleted with
 //! it.
 //!
-//! The folder may hold other files: only regular `*.kv` files in real folders whose name is a
-//! number are counted and deleted; symbolic links are not followed.
+//! The folder may hold other files: only regular `*.kv` files that are named by a key, in real
+//! folders whose name is a number, are counted and deleted; symbolic links are not followed.
 
 use crate::{
     cache_files::{self, CacheFile},
@@ -17,6 +17,12 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
+
+/// File extension of the cache's files.
+const EXTENSION: &str = "kv";
+
+/// Hexadecimal digits of the key that names a file.
+const KEY_DIGITS: usize = 32;
 
 /// The prompt cache's folder and limit, for a load request.
 pub(crate) fn for_worker(shared: &Shared) -> PromptCacheFolder {
@@ -76,7 +82,12 @@ pub(crate) fn remove_old_folder(shared: &Shared) {
     if !is_folder(&old) {
         return;
     }
-    conversations_in(&old).for_each(|path| remove_conversation(&path));
+    for conversation in conversations_in(&old) {
+        // They may have other names.
+        for file in cache_files::files(&conversation, &[EXTENSION]) {
+            file.remove();
+        }
+    }
     let _ = fs::remove_dir(&old);
 }
 
@@ -100,7 +111,15 @@ fn remove_conversation(folder: &Path) {
 }
 
 fn conversation_files(folder: &Path) -> Vec<CacheFile> {
-    cache_files::files(folder, &["kv"])
+    let mut files = cache_files::files(folder, &[EXTENSION]);
+    files.retain(|file| is_named_by_key(&file.path));
+    files
+}
+
+/// Whether a file has the name that a worker gives it.
+fn is_named_by_key(path: &Path) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    stem.len() == KEY_DIGITS && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn conversations_in(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {

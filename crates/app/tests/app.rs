@@ -20,6 +20,9 @@ use std::{
 };
 use tokio::sync::mpsc;
 
+/// A file of the prompt cache in its conversation's folder.
+const SAVED_CELLS: &str = "0123456789abcdef0123456789abcdef.kv";
+
 fn contents(conversation: &Conversation) -> Vec<&str> {
     conversation
         .messages
@@ -447,13 +450,15 @@ async fn clearing_a_cache_deletes_its_files_only() {
     for folder in [&cells, &packed] {
         fs::create_dir_all(folder).unwrap();
     }
-    fs::write(cells.join("model.kv"), [0; 1000]).unwrap();
+    let saved = cells.join(SAVED_CELLS);
+    fs::write(&saved, [0; 1000]).unwrap();
     fs::write(packed.join("model.packed"), [0; 300]).unwrap();
     fs::write(packed.join("model.1-0.part"), [0; 20]).unwrap();
     let mine = [
         packed.join("mine.gguf"),
         data.join("prompt-cache/photos/mine.kv"),
         cells.join("mine.part"),
+        cells.join("mine.kv"),
     ];
     for file in &mine {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -473,7 +478,7 @@ async fn clearing_a_cache_deletes_its_files_only() {
     assert_eq!(sizes(cleared), [prompts(1000), weights(0)]);
     let cleared = bench.clear_cache(Cache::Prompts).await.unwrap();
     assert_eq!(sizes(cleared), [prompts(0), weights(0)]);
-    assert!(!cells.join("model.kv").exists() && mine.iter().all(|file| file.exists()));
+    assert!(!saved.exists() && mine.iter().all(|file| file.exists()));
     assert_eq!(bench.conversation(talk).await.messages.len(), 2);
     assert_eq!(
         sizes(bench.clear_cache(Cache::Prompts).await.unwrap()).len(),
@@ -491,7 +496,7 @@ async fn a_lower_limit_trims_the_prompt_cache() {
             .path()
             .join("data/prompt-cache")
             .join(name)
-            .join("model.kv")
+            .join(SAVED_CELLS)
     };
     for (name, seconds) in [("1", 20), ("2", 30), ("3", 10)] {
         fs::create_dir_all(file(name).parent().unwrap()).unwrap();
@@ -525,7 +530,7 @@ async fn the_prompt_cache_is_deleted_with_its_conversation() {
     // As a worker does; the last conversation does not exist.
     for conversation in [stays, goes, 999, 1000] {
         fs::create_dir_all(cells(conversation)).unwrap();
-        fs::write(cells(conversation).join("model.kv"), "cells").unwrap();
+        fs::write(cells(conversation).join(SAVED_CELLS), "cells").unwrap();
     }
     // Files of the user.
     let photos = folder.join("photos");
@@ -551,9 +556,9 @@ async fn the_prompt_cache_is_deleted_with_its_conversation() {
     // A worker that was saving writes once more.
     fs::create_dir_all(cells(goes)).unwrap();
     let _bench = bench.again().await;
-    assert!(cells(stays).join("model.kv").exists());
+    assert!(cells(stays).join(SAVED_CELLS).exists());
     assert!(!cells(goes).exists() && !cells(999).exists());
-    assert!(!cells(1000).join("model.kv").exists());
+    assert!(!cells(1000).join(SAVED_CELLS).exists());
     for file in &mine {
         assert!(file.exists(), "{}", file.display());
     }

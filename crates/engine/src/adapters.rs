@@ -74,7 +74,7 @@ impl Engine {
 }
 
 /// Modification time of an adapter's weights.
-fn written(path: &Path) -> Option<SystemTime> {
+pub(crate) fn written(path: &Path) -> Option<SystemTime> {
     let files = files(path);
     files.last()?.metadata().and_then(|about| about.modified()).ok()
 }

@@ -192,6 +192,8 @@ impl Engine {
     /// # Errors
     /// The KV cache cannot be allocated.
     pub fn reset_cache(&mut self) -> Result<(), Problem> {
+        // Its sessions would keep the old cache.
+        self.previous = None;
         self.session = self.new_session(self.session.context())?;
         Ok(())
     }

@@ -6,14 +6,15 @@
 //! no fsync: after a power cut, a file is valid up to its first incomplete segment. A lost file
 //! only costs time, so errors are logged and the prompt is prefilled instead.
 //!
-//! Anything else in the folder is the user's: only regular `*.kv` files in real folders whose name
-//! is a number are read, counted and deleted; symbolic links are not followed.
+//! Anything else in the folder is the user's: only regular `*.kv` files that are named by a key, in
+//! real folders whose name is a number, are read, counted and deleted; symbolic links are not
+//! followed.
 
 use crate::adapters::{self, ActiveAdapters};
 use hearth_formats::gguf::{Gguf, Identity};
 use hearth_formats::hex;
 use hearth_llm::{SavedCells, Session, SnapshotError, SnapshotKey};
-use hearth_protocol::{ConversationId, PromptCacheFolder};
+use hearth_protocol::{AdapterChoice, ConversationId, PromptCacheFolder};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -25,6 +26,8 @@ use std::time::SystemTime;
 const MIN_TOKENS: usize = 64;
 /// Minimum ratio of the time to prefill a token to the time to read its cells from disk.
 const MIN_SPEEDUP: usize = 16;
+/// Hexadecimal digits of a key in a file's name.
+const KEY_DIGITS: usize = 32;
 /// File extension of the cache's files.
 const EXTENSION: &str = "kv";
 /// Bytes of disk space to leave free.
@@ -134,7 +137,7 @@ impl PromptCache {
     }
 
     /// The key of the model with its adapters: a hash of everything that the cells depend on.
-    /// `None` if an adapter's files are gone.
+    /// `None` if an adapter's files are gone or were replaced after it was loaded.
     fn key(&mut self, active_adapters: &ActiveAdapters) -> Option<SnapshotKey> {
         if let Some((_, key)) = self.keys.iter().find(|(of, _)| of == active_adapters) {
             return Some(*key);
@@ -148,6 +151,10 @@ impl PromptCache {
                 hash.update((bytes.len() as u64).to_ne_bytes());
                 hash.update(bytes);
             }
+        }
+        let is_loaded = |(choice, time): &(AdapterChoice, _)| adapters::written(&choice.path) == *time;
+        if !active_adapters.iter().all(is_loaded) {
+            return None;
         }
         let key = hash.finalize().into();
         self.keys.push((active_adapters.clone(), key));
@@ -168,6 +175,9 @@ impl PromptCache {
         fs::create_dir_all(folder)?;
         if !is_conversation(folder) {
             return Err(io::Error::other("the conversation's folder is a link").into());
+        }
+        if fs::symlink_metadata(path).is_ok_and(|about| !about.is_file()) {
+            return Err(io::Error::other("it is a link").into());
         }
         let file = File::options()
             .read(true)
@@ -274,7 +284,7 @@ pub(crate) fn common_prefix(a: &[u32], b: &[u32]) -> usize {
 
 /// File name of a model in a conversation's folder.
 fn name(key: &SnapshotKey) -> String {
-    format!("{}.{EXTENSION}", hex(&key[..16]))
+    format!("{}.{EXTENSION}", hex(&key[..KEY_DIGITS / 2]))
 }
 
 /// All files of all conversations.
@@ -290,7 +300,14 @@ fn cache_files(conversation: &Path) -> impl Iterator<Item = (PathBuf, fs::Metada
     entries(conversation)
         // The metadata of an entry are those of the link, not of its target.
         .filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)))
-        .filter(|(path, about)| about.is_file() && path.extension().is_some_and(|end| end == EXTENSION))
+        .filter(|(path, about)| about.is_file() && is_named_by_key(path))
+}
+
+/// Whether a file has a [`name`] of this cache.
+fn is_named_by_key(path: &Path) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let is_key = stem.len() == KEY_DIGITS && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_key && path.extension().is_some_and(|end| end == EXTENSION)
 }
 
 fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> + use<> {
@@ -327,7 +344,7 @@ fn remove_file(path: &Path) {
 mod tests {
     use super::*;
     use crate::Engine;
-    use hearth_protocol::{AdapterChoice, LoadRequest};
+    use hearth_protocol::LoadRequest;
     use std::cell::Cell;
     use std::ops::ControlFlow;
     use std::time::Duration;
@@ -507,6 +524,7 @@ mod tests {
         let mine = [
             "photos/model.kv",
             "1/letter.txt",
+            "1/app.kv",
             "1/more.kv/model.kv",
             "1x/model.kv",
             "photo.kv",
@@ -553,6 +571,8 @@ mod tests {
             fs::write(&path, text).unwrap();
             // A different modification time for each.
             let written = SystemTime::UNIX_EPOCH + Duration::from_secs(text.len() as u64);
+            let file = File::options().append(true).open(&path).unwrap();
+            file.set_modified(written).unwrap();
             cache
                 .key(&vec![(AdapterChoice { path, scale }, Some(written))])
                 .unwrap()
@@ -562,5 +582,10 @@ mod tests {
         let keys = [first, key("one", 0.5), key("three", 1.0)];
         assert!(keys[1] != keys[0] && keys[2] != keys[0]);
         assert!(!keys.contains(&cache.key(&ActiveAdapters::new()).unwrap()));
+        // The loaded adapter was replaced: the cells are not those of the file.
+        let path = folder.path().join("adapter.gguf");
+        let loaded = SystemTime::UNIX_EPOCH;
+        let choice = AdapterChoice { path, scale: 1.0 };
+        assert_eq!(cache.key(&vec![(choice, Some(loaded))]), None);
     }
 }

@@ -13,6 +13,7 @@ use hearth_protocol::{
     TrainingEvent, TrainingRequest,
 };
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::{self, BufRead, Write};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -218,10 +219,7 @@ fn read_requests(
                 None
             }
             Request::Plan { id, plan } => query(Query::Plan { id, plan }),
-            Request::Measure { id } => {
-                shared.state().live.insert(id, false);
-                Some(Job::Measure { id })
-            }
+            Request::Measure { id } => admit_measurement(id, shared),
             Request::RemovePromptCache { conversation } => Some(Job::RemovePromptCache { conversation }),
             Request::SetPromptCacheLimit { max_bytes } => Some(Job::SetPromptCacheLimit { max_bytes }),
             Request::Training(request) => training_job(request, shared),
@@ -291,6 +289,20 @@ fn admit(request: GenerateRequest, shared: &Shared) -> Option<Job> {
     })
 }
 
+/// Accept a measurement unless its id is in use.
+fn admit_measurement(id: GenerationId, shared: &Shared) -> Option<Job> {
+    if shared.state().live.contains_key(&id) {
+        let problem = problem(
+            ProblemCode::Busy,
+            "Another answer or measurement with this id is in progress.",
+        );
+        shared.emit(&Event::MeasureFailed { id, problem });
+        return None;
+    }
+    shared.state().live.insert(id, false);
+    Some(Job::Measure { id })
+}
+
 /// The job of a fine-tuning request; commands to a run take effect at once and are no job.
 fn training_job(request: TrainingRequest, shared: &Shared) -> Option<Job> {
     let wish = |id, wish| {
@@ -303,7 +315,17 @@ fn training_job(request: TrainingRequest, shared: &Shared) -> Option<Job> {
         TrainingRequest::Inspect(request) => Some(Job::Inspect(request)),
         TrainingRequest::Start(request) => {
             let control = Arc::<RunControl>::default();
-            shared.state().runs.insert(request.id, Arc::clone(&control));
+            match shared.state().runs.entry(request.id) {
+                Entry::Vacant(free) => free.insert(Arc::clone(&control)),
+                Entry::Occupied(_) => {
+                    // An event with its id would be taken for one of the run in progress.
+                    tracing::warn!(
+                        id = request.id,
+                        "a run with this id is in progress; another one is not started"
+                    );
+                    return None;
+                }
+            };
             Some(Job::Train { request, control })
         }
         TrainingRequest::Pause { id } => wish(id, RunCommand::Pause),
