@@ -96,7 +96,8 @@ impl<'a> Rows<'a> {
 /// called before each layer with its number. On the CPU the bits of a row depend on nothing but its
 /// own sequence, position and adapters.
 ///
-/// If `on_layer` breaks, or with an error, all sequences have the tokens that they had before.
+/// If `on_layer` breaks, with an error, or if an operation panics, all sequences have the tokens
+/// that they had before.
 ///
 /// # Errors
 /// If there are no rows or tokens, a token is not in the vocabulary, a sequence or the cache is
@@ -107,17 +108,37 @@ pub fn step(
     on_layer: &mut dyn FnMut(usize) -> ControlFlow<()>,
 ) -> Result<ControlFlow<(), Vec<Output>>, SessionError> {
     let _awake = team::enter();
-    let before: Vec<usize> = rows.iter().map(|part| part.sequence.len()).collect();
-    let ran = append(rows).and_then(|batch| run(rows, &batch, precision, on_layer));
-    if !matches!(ran, Ok(ControlFlow::Continue(_))) {
-        for (part, length) in rows.iter_mut().zip(before) {
+    let mut rollback = Rollback {
+        lengths: rows.iter().map(|part| part.sequence.len()).collect(),
+        rows,
+        is_done: false,
+    };
+    let batch = append(rollback.rows)?;
+    let ran = run(rollback.rows, &batch, precision, on_layer)?;
+    rollback.is_done = ran.is_continue();
+    Ok(ran)
+}
+
+/// Takes the tokens of a step back, unless it is done; also if an operation panics.
+struct Rollback<'r, 'a> {
+    rows: &'r mut [Rows<'a>],
+    /// Tokens of each sequence before the step.
+    lengths: Vec<usize>,
+    is_done: bool,
+}
+
+impl Drop for Rollback<'_, '_> {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        for (part, length) in self.rows.iter_mut().zip(&self.lengths) {
             // After a failure of a GPU the contents of the new cells are unknown.
-            if !part.sequence.truncate(length) {
+            if !part.sequence.truncate(*length) {
                 part.sequence.clear();
             }
         }
     }
-    ran
 }
 
 /// Appends the rows to their sequences.

@@ -325,6 +325,8 @@ impl Session {
 
     /// Appends tokens and returns the logits of these rows.
     fn logits_of(&mut self, ids: &[u32], wanted: Range<usize>) -> Result<Vec<f32>, SessionError> {
+        // They are those of a token that is no longer the last.
+        self.logits.clear();
         match self.step(ids, Want::Logits, wanted, &mut never_cancel)? {
             ControlFlow::Continue(Output::Logits(logits)) => Ok(logits),
             _ => Ok(Vec::new()),

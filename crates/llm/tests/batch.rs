@@ -17,6 +17,7 @@ use hearth_llm::{
 use lora::lora;
 use sample::Sample;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const VOCAB: u32 = 331;
@@ -314,6 +315,13 @@ fn a_failed_or_cancelled_step_leaves_all_sequences_as_they_were() {
     };
     assert!(step(&mut rows, PRECISION, stop).expect("no error").is_break());
     assert_eq!((one.ids(), two.ids()), (&[1, 2, 3][..], &[4; 60][..]));
+
+    let panics = AssertUnwindSafe(|| {
+        let mut rows = [Rows::last(&mut one, &base, &[5, 6], Want::Logits)];
+        let _ = step(&mut rows, PRECISION, &mut |_| panic!("an operation fails"));
+    });
+    assert!(catch_unwind(panics).is_err());
+    assert_eq!(one.ids(), [1, 2, 3]);
 }
 
 /// A page is used again by a sequence that does not write all of it.

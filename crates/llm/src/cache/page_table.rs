@@ -56,8 +56,12 @@ impl PageTable {
 
     /// Pages to take from the allocator before positions `length..end` can be written.
     pub fn missing(&self, length: usize, end: usize) -> usize {
-        let new = end.div_ceil(PAGE).saturating_sub(self.first + self.pages.len());
-        new + usize::from(self.shared_last(length, end).is_some())
+        self.new_pages(end) + usize::from(self.shared_last(length, end).is_some())
+    }
+
+    /// Pages behind the last one, up to position `end`.
+    fn new_pages(&self, end: usize) -> usize {
+        end.div_ceil(PAGE).saturating_sub(self.first + self.pages.len())
     }
 
     /// Makes positions `length..end` writable: takes pages, one of them in place of a last page
@@ -71,8 +75,9 @@ impl PageTable {
         end: usize,
         copy: impl FnOnce([u32; 2]) -> Result<(), CacheError>,
     ) -> Result<(), CacheError> {
+        // Asked once: another owner may release it meanwhile. A needless copy does no harm.
         let shared = self.shared_last(length, end);
-        let taken = self.allocator.take(self.missing(length, end));
+        let taken = self.allocator.take(self.new_pages(end) + usize::from(shared.is_some()));
         let mut taken = taken.ok_or_else(|| self.no_pages(end))?;
         if let (Some(from), Some(last)) = (shared, self.pages.last_mut()) {
             let to = taken.remove(0);

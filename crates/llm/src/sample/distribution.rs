@@ -33,8 +33,9 @@ impl Distribution {
                 return Some(*id);
             }
         }
-        // Rounding can move a draw past the last token.
-        self.tokens.last().map(|(id, _)| *id)
+        // Rounding can move a draw past the last token that has a probability.
+        let possible = self.tokens.iter().rev().find(|(_, weight)| *weight > 0.0);
+        possible.map(|(id, _)| *id)
     }
 
     /// Sets it to what filters left; returns whether there is any token.
