@@ -2,6 +2,7 @@
 
 use hearth_formats::gguf::{GgufWriter, Metadata, TensorHeader, TensorType};
 use hearth_kernels::reference::noise;
+use hearth_llm::arch::NormName;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -91,30 +92,20 @@ pub fn model(architecture: &str, kind: TensorType) -> Vec<u8> {
     add("token_embd.weight", &[WIDTH, VOCAB]);
     add("output_norm.weight", &[WIDTH]);
     for (name, shape) in [
-        ("attn_norm", &[WIDTH][..]),
-        ("ffn_norm", &[WIDTH]),
-        ("attn_q", &[WIDTH, 2 * HEAD_DIM]),
-        ("attn_k", &[WIDTH, HEAD_DIM]),
-        ("attn_v", &[WIDTH, HEAD_DIM]),
-        ("attn_output", &[2 * HEAD_DIM, WIDTH]),
-        ("ffn_gate", &[WIDTH, FFN_WIDTH]),
-        ("ffn_up", &[WIDTH, FFN_WIDTH]),
-        ("ffn_down", &[FFN_WIDTH, WIDTH]),
+        ("attn_q", [WIDTH, 2 * HEAD_DIM]),
+        ("attn_k", [WIDTH, HEAD_DIM]),
+        ("attn_v", [WIDTH, HEAD_DIM]),
+        ("attn_output", [2 * HEAD_DIM, WIDTH]),
+        ("ffn_gate", [WIDTH, FFN_WIDTH]),
+        ("ffn_up", [WIDTH, FFN_WIDTH]),
+        ("ffn_down", [FFN_WIDTH, WIDTH]),
     ] {
-        add(&format!("blk.0.{name}.weight"), shape);
+        add(&format!("blk.0.{name}.weight"), &shape);
     }
-    let norms: &[(&str, usize)] = match architecture {
-        "qwen3" => &[("attn_q_norm", HEAD_DIM), ("attn_k_norm", HEAD_DIM)],
-        "gemma3" => &[
-            ("attn_q_norm", HEAD_DIM),
-            ("attn_k_norm", HEAD_DIM),
-            ("post_attention_norm", WIDTH),
-            ("post_ffw_norm", WIDTH),
-        ],
-        _ => &[],
-    };
-    for (name, width) in norms {
-        add(&format!("blk.0.{name}.weight"), &[*width]);
+    // An architecture ignores those that it has not.
+    for norm in NormName::ALL {
+        let length = norm.length(WIDTH, HEAD_DIM);
+        add(&format!("blk.0.{}.weight", norm.gguf()), &[length]);
     }
     write(&metadata, &tensors)
 }

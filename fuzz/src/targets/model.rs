@@ -1,6 +1,7 @@
 //! Arbitrary bytes as a model: hyperparameters, weights, and a forward pass of a few tokens.
 
 use crate::seeds::{self, Seed};
+use hearth_formats::Architecture;
 use hearth_formats::gguf::{Gguf, TensorType};
 use hearth_llm::{LoadOptions, Model, Session};
 use std::ops::ControlFlow;
@@ -29,12 +30,10 @@ pub fn load(gguf: &Gguf) -> Result<Model, hearth_llm::LoadError> {
 }
 
 pub fn seeds() -> Vec<Seed> {
-    [
-        ("llama", TensorType::Q4_0),
-        ("qwen2", TensorType::Q8_0),
-        ("qwen3", TensorType::F16),
-        ("gemma3", TensorType::F32),
-    ]
-    .map(|(architecture, kind)| Seed::new(architecture, seeds::model(architecture, kind)))
-    .into()
+    let kinds = [TensorType::Q4_0, TensorType::Q8_0, TensorType::F16, TensorType::F32];
+    Architecture::ALL
+        .iter()
+        .zip(kinds.into_iter().cycle())
+        .map(|(architecture, kind)| Seed::new(architecture.name(), seeds::model(architecture.name(), kind)))
+        .collect()
 }
