@@ -7,11 +7,11 @@ use crate::{
     shared::Shared,
     store::{StoreError, adapter, conversation, message, now},
     title,
-    tune::{ONE_SHOT, no_response},
+    tune::no_response,
     wire::{Adapter, AdapterChoice, Code, Event, ExportOptions, Exported, Problem, UsedAdapter, Votes},
 };
 use hearth_formats::durable::recovery_candidates;
-use hearth_protocol::{self as protocol, ExportRequest, TrainingEvent};
+use hearth_protocol::{self as protocol, ExportRequest};
 use rusqlite::Transaction;
 use std::{fs, path::PathBuf};
 
@@ -84,7 +84,6 @@ impl App {
             .blocking(move |shared| {
                 let row = get(shared, options.adapter)?;
                 Ok(ExportRequest {
-                    id: ONE_SHOT,
                     model: model_lookup::readable(shared, &row.model)?.path,
                     adapter: path(shared, &row.model, row.id)?,
                     format: options.format.into(),
@@ -94,14 +93,10 @@ impl App {
             })
             .await?;
         match self.one_shots.export(&self.shared.worker, request).await? {
-            TrainingEvent::Exported {
-                path,
-                bytes,
-                verification,
-            } => Ok(Exported {
-                path: path.to_string_lossy().into_owned(),
-                bytes,
-                verification: verification.map(Into::into),
+            protocol::Event::Exported(exported) => Ok(Exported {
+                path: exported.path.to_string_lossy().into_owned(),
+                bytes: exported.bytes,
+                verification: exported.verification.map(Into::into),
             }),
             _ => Err(no_response()),
         }

@@ -4,6 +4,7 @@ use crate::{
     chat::{self, Command},
     options::Options,
     prompt_cache,
+    queries::Queries,
     shared::Shared,
     store::{Store, conversation},
     tune::{self, OneShots},
@@ -20,6 +21,7 @@ pub struct App {
     pub(crate) chat: mpsc::UnboundedSender<Command>,
     pub(crate) tune: mpsc::UnboundedSender<tune::Command>,
     pub(crate) one_shots: Arc<OneShots>,
+    pub(crate) queries: Arc<Queries>,
 }
 
 impl App {
@@ -37,6 +39,7 @@ impl App {
             tracing::warn!(%problem, "the prompt cache of deleted conversations could not be removed");
         }
         back_up_daily(&shared);
+        let queries = Queries::new(shared.worker.clone());
         let chat = chat::start(shared.clone());
         let tune = tune::start(shared.clone());
         Ok(Self {
@@ -44,6 +47,7 @@ impl App {
             chat,
             tune,
             one_shots: Arc::default(),
+            queries: Arc::new(queries),
         })
     }
 
@@ -94,9 +98,10 @@ impl App {
     /// its step and writes a checkpoint within [`Options::shutdown_timeout`], and can be resumed.
     /// The app remains usable.
     pub async fn shut_down(&self) -> Result<(), Problem> {
-        let (chat, tune) = tokio::join!(
+        let (chat, tune, ()) = tokio::join!(
             self.request_chat(Command::ShutDown),
-            self.request_tune(tune::Command::ShutDown)
+            self.request_tune(tune::Command::ShutDown),
+            self.queries.shut_down()
         );
         self.shared.save_before_closing().await;
         chat.and(tune)

@@ -5,10 +5,10 @@ use crate::{
     shared::Shared,
     store::{StoreError, dataset, now},
     title,
-    tune::{ONE_SHOT, no_response},
+    tune::no_response,
     wire::{Code, ColumnMapping, Dataset, Event, Inspection, Problem, SampleDataset},
 };
-use hearth_protocol::{DataSource, InspectRequest, TrainingEvent};
+use hearth_protocol::{self as protocol, DataSource, InspectRequest};
 use rusqlite::Transaction;
 use std::{
     fs,
@@ -72,7 +72,6 @@ impl App {
                 let path = find(shared, id)?.path;
                 check_readable(&path)?;
                 Ok(InspectRequest {
-                    id: ONE_SHOT,
                     model: model_lookup::readable(shared, &model)?.path,
                     data: DataSource {
                         path,
@@ -85,7 +84,7 @@ impl App {
             })
             .await?;
         let response = self.one_shots.inspect(number, &self.shared.worker, request).await?;
-        let TrainingEvent::Inspected(inspection) = response else {
+        let protocol::Event::Inspected(inspection) = response else {
             return Err(no_response());
         };
         let examples = inspection.examples;

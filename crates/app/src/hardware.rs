@@ -3,6 +3,7 @@
 use crate::{
     App,
     chat::Command,
+    model_lookup,
     store::measurement,
     wire::{Code, Device, LoadSettings, Measurement, Plan, Problem},
 };
@@ -19,25 +20,24 @@ const MAX_MEASUREMENTS: u32 = 20;
 impl App {
     /// The devices, with their present state. Starts a worker if there is none.
     pub async fn devices(&self) -> Result<Vec<Device>, Problem> {
-        in_time(self.request_chat(Command::Devices)).await?
+        in_time(self.queries.devices()).await
     }
 
     /// Runs the device check, which compares a device's results with the CPU's and measures its
     /// speed, in every build of Hearth that can use it. Returns all devices. May take minutes.
     /// Starts a worker if there is none.
     pub async fn check_device(&self, device: String) -> Result<Vec<Device>, Problem> {
-        self.request_chat(|reply| Command::Check { device, reply }).await?
+        self.queries.check(device).await
     }
 
     /// Plans a model's placement. A newer request for the same model replaces an unsent one, which
     /// fails with [`Code::Superseded`]. Starts a worker if there is none.
     pub async fn plan(&self, model: String, load_settings: LoadSettings) -> Result<Plan, Problem> {
-        in_time(self.request_chat(|reply| Command::Plan {
-            model,
-            load_settings,
-            reply,
-        }))
-        .await?
+        let request = self.shared.blocking(move |shared| {
+            let model = model_lookup::readable(shared, &model)?;
+            Ok(shared.plan_request(load_settings.plan(model.path)))
+        });
+        in_time(self.queries.plan(request.await?)).await
     }
 
     /// Measures the loaded model's prefill and decode speed and saves the result. Progress arrives

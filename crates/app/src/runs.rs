@@ -64,7 +64,8 @@ impl App {
         // The previous run may have ended just now.
         self.request_tune(Command::Save).await?;
         let (run, request) = self.shared.blocking(move |shared| create(shared, &new)).await?;
-        self.send_tune(Command::Start(Box::new(request)))?;
+        let (id, request) = (run.id, Box::new(request));
+        self.send_tune(Command::Start { run: id, request })?;
         Ok(run)
     }
 
@@ -81,7 +82,8 @@ impl App {
             return self.request_tune(|done| Command::Resume { run: id, done }).await?;
         }
         let request = self.shared.blocking(move |shared| restart(shared, id)).await?;
-        self.send_tune(Command::Start(Box::new(request)))
+        let request = Box::new(request);
+        self.send_tune(Command::Start { run: id, request })
     }
 
     /// Stops a run after its step and saves its adapter. A second request kills the worker.
@@ -271,7 +273,6 @@ fn request(
     let settings = shared.settings();
     let out = tune::runs_folder(shared).join(run.id.to_string());
     let request = TrainRequest {
-        id: run.id.unsigned_abs(),
         model: model.path.clone(),
         data,
         // The worker looks for the checkpoint: after a kill, the store may not know it.

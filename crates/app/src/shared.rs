@@ -8,7 +8,7 @@ use crate::{
     store::{Store, StoreError, conversation, message, model, setting},
     wire::{Code, ConversationSummary, Event, Message, Problem, Run, RunPoint, Settings},
 };
-use hearth_protocol::WorkerCommand;
+use hearth_protocol::{PlannedDevice, WorkerCommand};
 use rusqlite::Transaction;
 use serde_json::Value;
 use std::{
@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) adding: Mutex<()>,
     /// Whether the chat is busy.
     answering: watch::Sender<bool>,
+    /// Memory of the chat's model.
+    loaded_memory: Mutex<Vec<PlannedDevice>>,
     /// Runs newer than their rows in the store: the active one.
     runs: Mutex<HashMap<i64, Run>>,
     /// Held while a run is started: only one is active at a time.
@@ -74,6 +76,7 @@ impl Shared {
             foreign_lock: Mutex::default(),
             adding: Mutex::default(),
             answering: watch::Sender::new(false),
+            loaded_memory: Mutex::default(),
             runs: Mutex::default(),
             starting_run: Mutex::default(),
         })
@@ -120,6 +123,23 @@ impl Shared {
         self.lock_live().insert(message.id, message);
     }
 
+    /// Adds text to a growing answer.
+    pub(crate) fn extend_live(&self, message: i64, text: &str) {
+        if let Some(message) = self.lock_live().get_mut(&message) {
+            message.content.push_str(text);
+        }
+    }
+
+    /// Completes rows of messages that a full disk kept out of the store.
+    pub(crate) fn complete(&self, rows: &mut [message::Message]) {
+        let live = self.lock_live();
+        for row in rows {
+            if let Some(better) = live.get(&row.id) {
+                row.content.clone_from(&better.content);
+            }
+        }
+    }
+
     /// The store has the whole message: its row counts again.
     pub(crate) fn clear_live(&self, message: i64) {
         self.lock_live().remove(&message);
@@ -154,6 +174,19 @@ impl Shared {
     /// Watches whether the chat is busy.
     pub(crate) fn answering(&self) -> watch::Receiver<bool> {
         self.answering.subscribe()
+    }
+
+    /// Sets the memory of the chat's model.
+    pub(crate) fn set_loaded_memory(&self, memory: Vec<PlannedDevice>) {
+        *self.loaded_memory.lock().unwrap_or_else(PoisonError::into_inner) = memory;
+    }
+
+    /// Memory of the chat's model.
+    pub(crate) fn loaded_memory(&self) -> Vec<PlannedDevice> {
+        self.loaded_memory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Shadows a run's row in the store, until [`Shared::clear_live_run`].

@@ -1,24 +1,28 @@
 //! Futures that a task with a worker selects on.
 
 use hearth_protocol as protocol;
-use protocol::{StartError, Worker, WorkerMessage};
+use protocol::{Event, Problem, Responses, StartError, Worker};
 use std::future::pending;
 use tokio::{
-    sync::mpsc,
     task::JoinHandle,
     time::{Instant, sleep_until},
 };
 
-/// A worker and its messages.
-pub(crate) type Connected = (Worker, mpsc::Receiver<WorkerMessage>);
-
 /// The result of starting a worker.
-pub(crate) type Started = Result<Connected, StartError>;
+pub(crate) type Started = Result<Worker, StartError>;
 
-/// The worker's next message. Never completes without a worker.
-pub(crate) async fn next_message(worker: &mut Option<Connected>) -> Option<WorkerMessage> {
+/// The next event of a request. Never completes without one.
+pub(crate) async fn next_event(request: &mut Option<Responses>) -> Option<Event> {
+    match request {
+        Some(events) => events.next().await,
+        None => pending().await,
+    }
+}
+
+/// The reason of the worker's exit. Never completes without a worker.
+pub(crate) async fn died_worker(worker: &Option<Worker>) -> Problem {
     match worker {
-        Some((_, messages)) => messages.recv().await,
+        Some(worker) => worker.died().await,
         None => pending().await,
     }
 }
@@ -30,7 +34,7 @@ pub(crate) async fn started_worker(starting: &mut Option<JoinHandle<Started>>) -
     *starting = None;
     result.unwrap_or_else(|error| {
         let message = format!("Hearth's worker could not be started ({error}). Try again.");
-        Err(StartError::Died(protocol::Problem {
+        Err(StartError::Died(Problem {
             code: protocol::ProblemCode::Internal,
             message,
         }))

@@ -146,16 +146,22 @@ async fn a_worker_that_does_not_cancel_is_killed() {
 async fn a_crash_of_a_worker_fails_one_answer() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "die").await;
-    let said = bench
-        .next(|event| match event {
-            Event::WorkerDied { problem } => Some(problem),
-            _ => None,
+    // In any order.
+    let (mut said, mut answer) = (None, None);
+    let (said, answer) = bench
+        .next(|event| {
+            match event {
+                Event::WorkerDied { problem } => said = Some(problem),
+                Event::MessageChanged { message } if message.id == sent.answer.id && !under_way(&message) => {
+                    answer = Some(message);
+                }
+                _ => {}
+            }
+            said.clone().zip(answer.clone())
         })
         .await;
     assert_eq!(said.code, Code::WorkerDied);
-    let answer = bench.ended(sent.answer.id).await;
     assert_eq!((answer.content.as_str(), failure(&answer)), ("Half an answer", &said));
-    bench.model_state(|state| *state == ModelState::None).await;
     let kept = bench.conversation(sent.conversation.id).await;
     assert_eq!(kept.messages[1], answer);
     let again = bench.regenerate(answer.id).await.unwrap();
@@ -403,19 +409,123 @@ async fn one_answer_at_a_time_in_a_conversation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn conversations_wait_for_each_other() {
+async fn conversations_are_answered_at_once() {
     let mut bench = Bench::tiny();
     let first = bench.say(None, "slow").await;
     bench.streaming(first.answer.id).await;
-    let (second, third) = (bench.say(None, "say two").await, bench.say(None, "say three").await);
-    bench.stop(third.conversation.id).await.unwrap();
-    assert_eq!(
-        bench.ended(third.answer.id).await.state,
-        MessageState::Stopped,
-        "while queued"
-    );
+    assert_eq!(bench.answer("say two").await.content, "two");
+    let second = bench.say(None, "slow").await;
+    bench.streaming(second.answer.id).await;
     bench.stop(first.conversation.id).await.unwrap();
-    assert_eq!(bench.ended(second.answer.id).await.content, "two");
+    assert_eq!(bench.ended(first.answer.id).await.state, MessageState::Stopped);
+    bench.streaming(second.answer.id).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_fails_all_answers_in_progress_and_the_next_is_given() {
+    let mut bench = Bench::tiny();
+    let slow = bench.say(None, "slow").await;
+    bench.streaming(slow.answer.id).await;
+    let died = bench.say(None, "die").await;
+    let failed = bench.both_ended([slow.answer.id, died.answer.id]).await;
+    assert!(failed[0].content.starts_with("word "));
+    assert_eq!(failure(&failed[0]), failure(&failed[1]));
+    assert_eq!(bench.answer("say again").await.content, "again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_whose_gpu_failed_is_loaded_on_the_cpu() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("fault").await;
+    assert_eq!(
+        (answer.content.as_str(), failure(&answer).code),
+        ("Half an ", Code::NoDevice)
+    );
+    let state = bench
+        .model_state(|state| matches!(state, ModelState::Ready { info, .. } if info.gpu_layers == 0))
+        .await;
+    let ModelState::Ready { info, .. } = state else {
+        panic!("{state:?}")
+    };
+    assert!(
+        info.notices.iter().any(|notice| notice.contains("on the CPU")),
+        "{info:?}"
+    );
+    assert_eq!(bench.answer("say again").await.content, "again", "without another load");
+    assert_eq!(
+        bench.snapshot().await.unwrap().model_state,
+        ModelState::Ready {
+            model: "tiny".into(),
+            info
+        }
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_were_not_asked_for_cost_no_more_than_one_answer() {
+    let mut bench = Bench::tiny();
+    for order in ["stray", "huge"] {
+        let answer = bench.answer(order).await;
+        let problem = failure(&answer);
+        assert_eq!(
+            (answer.content.as_str(), problem.code),
+            ("Half an ", Code::WorkerDied),
+            "{order}"
+        );
+        assert_eq!(bench.answer("say again").await.content, "again", "{order}");
+    }
+    assert_eq!(bench.answer("twice").await.state, MessageState::Complete);
+    bench
+        .next(|event| matches!(event, Event::WorkerDied { .. }).then_some(()))
+        .await;
+    assert_eq!(bench.answer("say again").await.content, "again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_never_answers_is_replaced() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "mute").await;
+    bench
+        .next(|event| match event {
+            Event::MessageChanged { message } => matches!(message.state, MessageState::Prefill { .. }).then_some(()),
+            _ => None,
+        })
+        .await;
+    bench.stop(sent.conversation.id).await.unwrap();
+    assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
+    assert_eq!(bench.answer("say again").await.content, "again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_loads_and_stops_at_once_leave_nothing_stuck() {
+    let mut bench = Bench::new(&["tiny.gguf", "other.gguf"]);
+    let mut sent = Vec::new();
+    for number in 0..20 {
+        let model = ["tiny", "other"][number % 2];
+        bench.load_model(model.to_owned()).await.unwrap();
+        let message = bench.say(None, "slow").await;
+        if number % 3 == 0 {
+            bench.stop(message.conversation.id).await.unwrap();
+        }
+        sent.push(message);
+    }
+    bench.load_model("tiny".to_owned()).await.unwrap();
+    for message in &sent {
+        bench.stop(message.conversation.id).await.unwrap();
+    }
+    for message in &sent {
+        let stored = loop {
+            let conversation = bench.conversation(message.conversation.id).await;
+            if !under_way(&conversation.messages[1]) {
+                break conversation.messages[1].clone();
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(stored.state, MessageState::Stopped);
+    }
+    assert_eq!(bench.answer("say again").await.content, "again");
+    let state = bench.snapshot().await.unwrap().model_state;
+    assert!(matches!(state, ModelState::Ready { model, .. } if model == "tiny"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

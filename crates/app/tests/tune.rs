@@ -732,10 +732,9 @@ async fn an_adapter_of_another_model_is_refused() {
         .compare(None, None, "say one".into(), vec![choice(&adapter)])
         .await
         .unwrap();
-    let tuned = bench.ended(compared.tuned.id).await;
+    let [tuned, base] = bench.both_ended([compared.tuned.id, compared.base.id]).await;
     assert_eq!(failure(&tuned).code, Code::AdapterInvalid);
     assert!(failure(&tuned).message.contains(&adapter.name));
-    let base = &bench.conversation(tuned.conversation).await.messages[1];
     assert_eq!(base.content, "one", "the other answer is generated");
 }
 
@@ -753,10 +752,7 @@ async fn two_answers_side_by_side_and_a_vote() {
         (Some(compared.tuned.id), Some(compared.base.id))
     );
     assert_eq!(compared.base.parent, compared.tuned.parent);
-    let (base, tuned) = (
-        bench.ended(compared.base.id).await,
-        bench.ended(compared.tuned.id).await,
-    );
+    let [base, tuned] = bench.both_ended([compared.base.id, compared.tuned.id]).await;
     assert_eq!((shown(&base).adapters.len(), shown(&tuned).adapters.len()), (0, 1));
     let votes = |adapters: Vec<Adapter>| (adapters[0].votes.base, adapters[0].votes.tuned);
     let better = |conversation: &Conversation| -> Vec<bool> {
@@ -803,10 +799,7 @@ async fn stop_ends_both_answers() {
         .unwrap();
     bench.streaming(compared.base.id).await;
     bench.stop(compared.conversation.id).await.unwrap();
-    let ends = [
-        bench.ended(compared.tuned.id).await,
-        bench.ended(compared.base.id).await,
-    ];
+    let ends = bench.both_ended([compared.tuned.id, compared.base.id]).await;
     assert!(
         ends.iter().all(|answer| answer.state == MessageState::Stopped),
         "{ends:?}"

@@ -1,75 +1,109 @@
-//! Adapters of answers: they may change between answers, over one copy of the weights.
+//! The adapters of answers: each answer has its own, over one copy of the weights.
 
 use crate::Engine;
 use crate::problem::{from_gguf, from_session, problem};
 use crate::training::{adapter_path, open_adapter};
 use hearth_formats::gguf::Gguf;
-use hearth_llm::{LoraPart, Session};
+use hearth_llm::{LoraPart, Model};
 use hearth_protocol::{AdapterChoice, Problem, ProblemCode};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+/// Sets of adapters that are kept besides those in use.
+const RECENT: usize = 4;
+
 /// Adapters with the modification times of their files, so that a retrained one counts as another.
 pub(crate) type ActiveAdapters = Vec<(AdapterChoice, Option<SystemTime>)>;
 
-impl Engine {
-    /// Set the adapters of all following answers, in this order; an empty list means the base
-    /// model. The previous adapters' KV cache is retained, so that switching between two sets needs
-    /// no prefill. Returns notices for the user in whole sentences.
+/// A model with adapters.
+#[derive(Clone)]
+pub(crate) struct Adapted {
+    pub adapters: ActiveAdapters,
+    pub model: Arc<Model>,
+}
+
+/// A model with the sets of adapters that answers used lately.
+pub(crate) struct AdaptedModels {
+    /// The model's file.
+    path: PathBuf,
+    base: Arc<Model>,
+    /// The last used is the last.
+    recent: Vec<(Adapted, Vec<String>)>,
+}
+
+impl AdaptedModels {
+    /// The model without adapters.
+    pub fn new(path: &Path, base: Arc<Model>) -> Self {
+        Self {
+            path: path.to_owned(),
+            base,
+            recent: Vec::new(),
+        }
+    }
+
+    /// The model with these adapters, in this order; without any, the base model.
     ///
     /// # Errors
-    /// An adapter cannot be read or belongs to another model; the active adapters are unchanged.
-    pub fn set_adapters(&mut self, adapters: &[AdapterChoice]) -> Result<Vec<String>, Problem> {
-        let requested: ActiveAdapters = adapters
+    /// An adapter cannot be read or belongs to another model.
+    pub fn get(&mut self, choices: &[AdapterChoice]) -> Result<Adapted, Problem> {
+        Ok(self.with_notices(choices)?.0)
+    }
+
+    /// As [`AdaptedModels::get`], and notices for the user in whole sentences.
+    fn with_notices(&mut self, choices: &[AdapterChoice]) -> Result<(Adapted, Vec<String>), Problem> {
+        if choices.is_empty() {
+            let (adapters, model) = (ActiveAdapters::new(), Arc::clone(&self.base));
+            return Ok((Adapted { adapters, model }, Vec::new()));
+        }
+        let adapters: ActiveAdapters = choices
             .iter()
             .map(|choice| (choice.clone(), written(&choice.path)))
             .collect();
-        if requested == self.active_adapters {
-            return Ok(Vec::new());
-        }
-        if let Some((active_adapters, session)) = self.previous.take() {
-            if active_adapters == requested {
-                self.activate(active_adapters, session);
-                return Ok(Vec::new());
-            }
-            self.previous = Some((active_adapters, session));
-        }
-        let mut notices = Vec::new();
-        let model = match adapters.is_empty() {
-            true => Arc::clone(&self.base),
-            false => {
-                let gguf = Gguf::open(&self.info().path).map_err(from_gguf)?;
-                let mut all = Vec::new();
-                for choice in adapters {
-                    if !choice.scale.is_finite() {
-                        let message = format!("Adapter scale must be finite, got {}.", choice.scale);
-                        return Err(problem(ProblemCode::BadRequest, message));
-                    }
-                    let (adapter, notice) = open_adapter(&choice.path, &gguf)?;
-                    notices.extend(notice);
-                    all.extend(LoraPart::of(&adapter, choice.scale));
-                }
-                let adapted = self.base.adapted(&all);
-                Arc::new(adapted.map_err(|error| problem(ProblemCode::AdapterInvalid, error.to_string()))?)
+        let known = self.recent.iter().position(|(adapted, _)| adapted.adapters == adapters);
+        let found = match known {
+            Some(at) => self.recent.remove(at),
+            None => {
+                let (model, notices) = self.load(choices)?;
+                (Adapted { adapters, model }, notices)
             }
         };
-        let session = self.session.sharing_cache(model).map_err(from_session)?;
-        self.activate(requested, session);
-        Ok(notices)
+        if self.recent.len() >= RECENT {
+            self.recent.remove(0);
+        }
+        self.recent.push(found.clone());
+        Ok(found)
     }
 
-    /// Gives up the previous adapters' part of the KV cache if this many tokens of the conversation
-    /// need it.
-    pub(crate) fn make_room(&mut self, tokens: usize) {
-        if !self.session.has_room(tokens) {
-            self.previous = None;
+    fn load(&self, choices: &[AdapterChoice]) -> Result<(Arc<Model>, Vec<String>), Problem> {
+        let gguf = Gguf::open(&self.path).map_err(from_gguf)?;
+        let (mut all, mut notices) = (Vec::new(), Vec::new());
+        for choice in choices {
+            if !choice.scale.is_finite() {
+                let message = format!("Adapter scale must be finite, got {}.", choice.scale);
+                return Err(problem(ProblemCode::BadRequest, message));
+            }
+            let (adapter, notice) = open_adapter(&choice.path, &gguf)?;
+            notices.extend(notice);
+            all.extend(LoraPart::of(&adapter, choice.scale));
+        }
+        match self.base.adapted(&all) {
+            Ok(model) => Ok((Arc::new(model), notices)),
+            Err(error) => Err(problem(ProblemCode::AdapterInvalid, error.to_string())),
         }
     }
+}
 
-    fn activate(&mut self, active_adapters: ActiveAdapters, session: Session) {
-        let before = std::mem::replace(&mut self.session, session);
-        self.previous = Some((std::mem::replace(&mut self.active_adapters, active_adapters), before));
+impl Engine {
+    /// Set the adapters of the engine's own session and of new ones; an answer has those of its
+    /// request. Returns notices for the user in whole sentences.
+    ///
+    /// # Errors
+    /// An adapter cannot be read or belongs to another model; the adapters are then unchanged.
+    pub fn set_adapters(&mut self, choices: &[AdapterChoice]) -> Result<Vec<String>, Problem> {
+        let (adapted, notices) = self.adapted.with_notices(choices)?;
+        self.session = self.session.sharing_cache(adapted.model).map_err(from_session)?;
+        Ok(notices)
     }
 }
 
@@ -87,47 +121,5 @@ pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
             .map(|name| path.join(name))
             .into(),
         false => vec![path],
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use hearth_protocol::LoadRequest;
-    use std::ops::ControlFlow;
-
-    #[test]
-    fn the_previous_adapters_give_up_their_cache_when_it_is_needed() {
-        let request = LoadRequest {
-            path: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf"),
-            context: Some(256),
-            device: Some("cpu".to_owned()),
-            ..LoadRequest::default()
-        };
-        let mut engine = Engine::load(&request, &mut |_, _| ControlFlow::Continue(())).expect("it loads");
-        let cache_bytes = engine.session.cache_bytes();
-        let read = |engine: &mut Engine, ids: &[u32]| {
-            engine.make_room(ids.len());
-            let go = &mut |_: usize, _: usize| ControlFlow::Continue(());
-            engine.session.prefill(ids, go).expect("room").cached
-        };
-        assert_eq!(read(&mut engine, &[7; 100]), 0);
-        let beside = engine
-            .session
-            .sharing_cache(Arc::clone(&engine.base))
-            .expect("the same weights");
-        engine.activate(ActiveAdapters::new(), beside);
-        // Two pages for both.
-        assert_eq!(read(&mut engine, &[8; 100]), 0);
-        let (active, previous) = engine.previous.take().expect("it has its page");
-        engine.activate(active, previous);
-        assert_eq!(read(&mut engine, &[7; 101]), 100, "switching back needs no prefill");
-        // The whole context.
-        assert_eq!(read(&mut engine, &[7; 256]), 101);
-        assert!(engine.previous.is_none());
-        assert!(
-            cache_bytes == 0 || engine.session.cache_bytes() == cache_bytes,
-            "one cache for both"
-        );
     }
 }

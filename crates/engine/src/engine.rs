@@ -1,9 +1,10 @@
 //! A loaded model, ready to generate.
 
-use crate::adapters::ActiveAdapters;
+use crate::adapters::AdaptedModels;
 use crate::plan::{self, ModelBytes, PlanOptions, load_with_fallback};
 use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted, problem};
 use crate::prompt_cache::PromptCache;
+use crate::scheduler::Scheduler;
 use crate::turns::count;
 use crate::{hardware, packed};
 use hearth_formats::byte_size;
@@ -24,20 +25,22 @@ const MAX_THREADS: u32 = 1024;
 const OPENED: f32 = 0.1;
 const WEIGHED: f32 = 0.95;
 
-/// A loaded model with its tokenizer, chat template and KV cache of one sequence.
+/// A loaded model with its tokenizer, chat template, KV cache and answers in progress.
 pub struct Engine {
-    pub(crate) tokenizer: Tokenizer,
-    pub(crate) template: ChatTemplate,
+    pub(crate) texts: Texts,
+    /// A session that no answer uses: those of answers are made from it.
     pub(crate) session: Session,
-    /// The base model, without adapters.
-    pub(crate) base: Arc<Model>,
-    /// The adapters of the session's model.
-    pub(crate) active_adapters: ActiveAdapters,
-    /// The previous adapters, with their session.
-    pub(crate) previous: Option<(ActiveAdapters, Session)>,
+    pub(crate) adapted: AdaptedModels,
+    pub(crate) scheduler: Scheduler,
     /// The prompt cache, if enabled.
     pub(crate) prompt_cache: Option<PromptCache>,
     info: ModelInfo,
+}
+
+/// What turns messages into tokens, and tokens into text.
+pub(crate) struct Texts {
+    pub tokenizer: Tokenizer,
+    pub template: ChatTemplate,
 }
 
 impl Engine {
@@ -108,15 +111,12 @@ impl Engine {
         notices.extend(beyond_training(context, &config));
         let mut info = model_info(request, &gguf, config, planned.plan);
         (info.context, info.threads, info.notices) = (context, team, notices);
-        let base = Arc::clone(session.model());
         info.load_seconds = began.elapsed().as_secs_f64();
         Ok(Self {
-            tokenizer,
-            template,
+            texts: Texts { tokenizer, template },
+            adapted: AdaptedModels::new(&request.path, Arc::clone(session.model())),
             session,
-            base,
-            active_adapters: ActiveAdapters::new(),
-            previous: None,
+            scheduler: Scheduler::default(),
             // KV cells on a GPU are not saved.
             prompt_cache: prompt_cache.filter(|_| info.gpu_layers == 0),
             info,
@@ -135,10 +135,10 @@ impl Engine {
 
     /// The model's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
-        &self.tokenizer
+        &self.texts.tokenizer
     }
 
-    /// The model with its active adapters, for other sessions.
+    /// The model with the adapters that were set, for other sessions.
     pub fn model(&self) -> &Arc<Model> {
         self.session.model()
     }
@@ -152,8 +152,10 @@ impl Engine {
         Session::with_cache(Arc::clone(self.model()), context, format).map_err(from_session)
     }
 
-    /// The engine's own session, for benchmarks.
+    /// A session that no answer uses, for benchmarks. Sessions of ended answers are dropped, so
+    /// that it has the whole KV cache.
     pub fn session_mut(&mut self) -> &mut Session {
+        self.scheduler.drop_idle();
         &mut self.session
     }
 
@@ -162,14 +164,14 @@ impl Engine {
     /// # Errors
     /// The template fails.
     pub fn count(&self, messages: &[Message]) -> Result<u32, Problem> {
-        Ok(count(self.encode(messages)?.len()))
+        Ok(count(self.texts.encode(messages)?.len()))
     }
 
-    /// Save the conversation's KV cells to the prompt cache, if it is enabled. `give_up` is polled
-    /// and returns `true` to cancel; the part saved so far remains. Errors are only logged.
-    pub fn save_prompt_cache(&mut self, conversation: ConversationId, give_up: &dyn Fn() -> bool) {
+    /// Save the KV cells of ended answers to the prompt cache, if it is enabled. `give_up` is
+    /// polled and returns `true` to cancel; the part saved so far remains. Errors are only logged.
+    pub fn save_prompt_cache(&mut self, give_up: &dyn Fn() -> bool) {
         if let Some(cache) = &mut self.prompt_cache {
-            cache.save(conversation, &self.session, &self.active_adapters, give_up);
+            self.scheduler.save(cache, give_up);
         }
     }
 
@@ -182,24 +184,27 @@ impl Engine {
 
     /// Remove a conversation from the prompt cache.
     pub fn remove_prompt_cache(&mut self, conversation: ConversationId) {
+        self.scheduler.forget(conversation);
         if let Some(cache) = &mut self.prompt_cache {
             cache.remove(conversation);
         }
     }
 
-    /// Replace the session, whatever state its KV cache is in, by an empty one.
+    /// Drop all answers, and replace the KV cache, whatever state it is in, by an empty one.
     ///
     /// # Errors
     /// The KV cache cannot be allocated.
     pub fn reset_cache(&mut self) -> Result<(), Problem> {
-        // Its sessions would keep the old cache.
-        self.previous = None;
+        // Their sessions would keep the old cache.
+        self.scheduler.clear();
         self.session = self.new_session(self.session.context())?;
         Ok(())
     }
+}
 
+impl Texts {
     /// The tokens of a conversation, up to the start of the answer.
-    pub(crate) fn encode(&self, messages: &[Message]) -> Result<Vec<u32>, Problem> {
+    pub fn encode(&self, messages: &[Message]) -> Result<Vec<u32>, Problem> {
         let messages: Vec<_> = messages.iter().map(of_formats).collect();
         self.template
             .encode(&self.tokenizer, &messages, GenerationPrompt::Add)

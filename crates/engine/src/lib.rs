@@ -4,6 +4,7 @@
 //! over the protocol. The commands of `hearth` use the engine directly.
 
 mod adapters;
+mod answer;
 pub mod check;
 mod engine;
 mod generate;
@@ -14,6 +15,7 @@ pub mod packed;
 pub mod plan;
 mod problem;
 mod prompt_cache;
+mod scheduler;
 pub mod training;
 mod turns;
 pub mod worker;

@@ -27,7 +27,7 @@ impl Engine {
             let message = format!("A context of {context} tokens is too short for a measurement. Choose a longer one.");
             return Err(problem(ProblemCode::BadRequest, message));
         }
-        let stopped = || problem(ProblemCode::BadRequest, "The measurement was cancelled.");
+        let stopped = || problem(ProblemCode::Cancelled, "The measurement was cancelled.");
         let vocab = self.model().config().vocab as u64;
         // Knuth's generator for MMIX: the same tokens on every machine.
         let mut state = 1u64;
@@ -40,7 +40,7 @@ impl Engine {
         let ids: Vec<u32> = (0..prompt).map(|_| token()).collect();
         let mut read = |ids: &[u32], share: f32| {
             let format = self.session.cache_format();
-            let session = Session::with_cache(Arc::clone(&self.base), prompt + answer, format);
+            let session = Session::with_cache(Arc::clone(self.model()), prompt + answer, format);
             let mut session = session.map_err(from_session)?;
             let began = Instant::now();
             let read = session

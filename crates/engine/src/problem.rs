@@ -70,7 +70,7 @@ pub(crate) fn from_load(error: LoadError) -> Problem {
 
 /// The error of a load or run that was cancelled.
 pub(crate) fn interrupted() -> Problem {
-    problem(ProblemCode::BadRequest, "The operation was cancelled.")
+    problem(ProblemCode::Cancelled, "The operation was cancelled.")
 }
 
 pub(crate) fn from_session(error: SessionError) -> Problem {

@@ -377,13 +377,18 @@ mod tests {
 
     fn prefill_and_save(engine: &mut Engine, conversation: ConversationId) {
         read(engine, &ids(conversation));
-        engine.save_prompt_cache(conversation, &|| false);
+        save(engine, conversation, &|| false);
+    }
+
+    fn save(engine: &mut Engine, conversation: ConversationId, give_up: &dyn Fn() -> bool) {
+        let cache = engine.prompt_cache.as_mut().unwrap();
+        cache.save(conversation, &engine.session, &ActiveAdapters::new(), give_up);
     }
 
     /// Number of these tokens in the cache.
     fn known(engine: &mut Engine, ids: &[u32]) -> usize {
         let cache = engine.prompt_cache.as_mut().unwrap();
-        cache.restore(&mut engine.session, &engine.active_adapters, ids);
+        cache.restore(&mut engine.session, &ActiveAdapters::new(), ids);
         common_prefix(engine.session.tokens(), ids)
     }
 
@@ -424,9 +429,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut engine = loaded(&folder);
         read(&mut engine, &[1; 63]);
-        engine.save_prompt_cache(1, &|| false);
+        save(&mut engine, 1, &|| false);
         read(&mut engine, &ids(1));
-        engine.save_prompt_cache(1, &|| true);
+        save(&mut engine, 1, &|| true);
         assert!(all(&folder).is_empty());
 
         prefill_and_save(&mut engine, 1);
@@ -467,20 +472,20 @@ mod tests {
         read(&mut engine, &more(2));
         // The header and some of the new cells.
         let polls = Cell::new(0);
-        engine.save_prompt_cache(1, &|| polls.replace(polls.get() + 1) == 3);
+        save(&mut engine, 1, &|| polls.replace(polls.get() + 1) == 3);
         assert!(polls.get() > 3 && fs::read(&file).unwrap() == first);
-        engine.save_prompt_cache(1, &|| false);
+        save(&mut engine, 1, &|| false);
         let both = fs::read(&file).unwrap();
         assert!(both.starts_with(&first));
-        engine.save_prompt_cache(1, &|| panic!("nothing is new"));
+        save(&mut engine, 1, &|| panic!("nothing is new"));
 
         // Another worker writes.
         let mut other = loaded(&folder);
         assert_eq!(known(&mut other, &more(3)), 96);
         read(&mut other, &more(3));
-        other.save_prompt_cache(1, &|| false);
+        save(&mut other, 1, &|| false);
         assert_eq!(fs::metadata(&file).unwrap().len(), both.len() as u64);
-        engine.save_prompt_cache(1, &|| false);
+        save(&mut engine, 1, &|| false);
         assert!(fs::read(&file).unwrap() == both);
 
         let mut corrupt = both.clone();
@@ -490,12 +495,12 @@ mod tests {
         assert_eq!(known(&mut next, &more(2)), 96);
         assert!(fs::read(&file).unwrap() == first);
         read(&mut next, &more(2));
-        next.save_prompt_cache(1, &|| false);
+        save(&mut next, 1, &|| false);
         assert!(fs::read(&file).unwrap() == both);
 
         // A longer file is not replaced by its prefix.
         read(&mut next, &ids(1)[..96]);
-        next.save_prompt_cache(1, &|| false);
+        save(&mut next, 1, &|| false);
         assert!(fs::read(&file).unwrap() == both);
     }
 

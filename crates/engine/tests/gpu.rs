@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{Worker, finished, generate, load, model, raw};
+use common::{Worker, failed, finished, generate, load, model, raw};
 use hearth_engine::{Engine, check, hardware, training};
 use hearth_llm::{Place, device, gpus};
 use hearth_protocol::{
@@ -88,7 +88,7 @@ fn loaded(request: &LoadRequest) -> Engine {
 
 /// The ids of an engine's answer.
 fn answer(engine: &mut Engine) -> Vec<u32> {
-    let request = generate(1, raw("Once upon a time"), 8);
+    let request = generate(raw("Once upon a time"), 8);
     let summary = engine.generate(&request, std::time::Instant::now(), &|| false, &mut |_| {});
     summary.expect("an answer").ids
 }
@@ -252,43 +252,32 @@ fn refused_memory_costs_layers_and_not_the_model() {
 fn a_gpu_lost_during_an_answer_is_replaced_by_the_cpu() {
     device::close(0);
     let mut worker = Worker::start();
-    worker.ask(&Request::Load(on_gpu(256, GpuLayers::All)));
-    assert!(matches!(worker.last_of_load(), Event::Loaded(info) if info.gpu_layers > 0));
-    worker.ask(&Request::Generate(generate(1, raw("Once upon a time"), 200)));
-    while !matches!(worker.next(), Event::Text { .. }) {}
+    let loaded = worker.call(Request::Load(on_gpu(1024, GpuLayers::All)));
+    assert!(matches!(loaded, Event::Loaded(info) if info.gpu_layers > 0));
+    let answers = [(); 2].map(|()| worker.ask(Request::Generate(generate(raw("Once upon a time"), 200))));
+    while !matches!(worker.event(answers[1]), Event::Text { .. }) {}
     gpus::lose(0);
-    let events = worker.rest_of_answer();
-    match events.last() {
-        Some(Event::GenerationFailed { problem, .. }) => {
-            assert_eq!(problem.code, ProblemCode::NoDevice);
-            assert!(problem.message.contains("GPU"), "{problem:?}");
-        }
-        other => panic!("{other:?}"),
+    for answer in answers {
+        let events = worker.rest(answer);
+        let (code, message) = failed(&events);
+        assert!(code == ProblemCode::GpuFailed && message.contains("GPU"), "{message}");
     }
-    match worker.last_of_load() {
-        Event::Loaded(info) => {
-            assert_eq!(info.gpu_layers, 0);
-            assert!(info.notices.iter().any(|notice| notice.contains("GPU")), "{info:?}");
-        }
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(
-        finished(&worker.answer(generate(2, raw("Once upon a time"), 8))).tokens,
-        8
-    );
+    let answer = || generate(raw("Once upon a time"), 8);
+    assert_eq!(failed(&worker.answer(answer())).0, ProblemCode::NoModel);
+    let on_cpu = LoadRequest {
+        device: Some("cpu".to_owned()),
+        ..on_gpu(1024, GpuLayers::All)
+    };
+    let loaded = worker.call(Request::Load(on_cpu));
+    assert!(matches!(loaded, Event::Loaded(info) if info.gpu_layers == 0));
+    assert_eq!(finished(&worker.answer(answer())).tokens, 8);
     let plan = PlanRequest {
         path: model(),
         ..PlanRequest::default()
     };
-    worker.ask(&Request::Plan { id: 3, plan });
-    assert!(matches!(worker.next(), Event::Planned { id: 3, plan } if plan.fits));
-    worker.ask(&Request::Measure { id: 4 });
-    let measured = loop {
-        match worker.next() {
-            Event::MeasureProgress { id: 4, .. } => {}
-            Event::Measured { id: 4, measured } => break measured,
-            other => panic!("{other:?}"),
-        }
+    assert!(matches!(worker.call(Request::Plan(plan)), Event::Planned(plan) if plan.fits));
+    let Event::Measured(measured) = worker.call(Request::Measure) else {
+        panic!("it failed")
     };
     assert!(
         measured.tokens_per_second > 0.0 && measured.prompt_tokens_per_second > 0.0,
@@ -324,7 +313,6 @@ fn a_run_on_the_gpu_matches_one_on_the_cpu() {
 /// The losses of a few steps.
 fn losses_of(data: &Path, out: &Path, device: &str, layers: GpuLayers) -> Vec<f64> {
     let request = TrainRequest {
-        id: 1,
         model: model(),
         data: DataSource {
             path: data.to_owned(),

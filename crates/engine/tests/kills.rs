@@ -92,7 +92,6 @@ impl Work {
         for (name, format) in EXPORTS.into_iter().zip(formats) {
             if !self.is_confirmed(name) {
                 let request = ExportRequest {
-                    id: 2,
                     model: self.model(),
                     adapter: self.work("run"),
                     format,
@@ -108,7 +107,6 @@ impl Work {
 
     fn run(&self) -> TrainRequest {
         TrainRequest {
-            id: 1,
             model: self.model(),
             data: DataSource {
                 path: self.folder.join("data.jsonl"),

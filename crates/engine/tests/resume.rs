@@ -1,11 +1,11 @@
 //! Resuming a run: on its original base model, with its original settings, or not at all.
 
-use hearth_engine::training::{RunCommand, RunControl, RunFolder, export, train};
+use hearth_engine::training::{RunControl, RunFolder, export, train};
 use hearth_formats::adapter::{AdapterFile, BaseShape};
 use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader};
 use hearth_protocol::{
-    DataSource, ExportFormat, ExportRequest, GpuLayers, Outcome, Precision, Problem, StepReport, TrainRequest,
-    TrainSettings, TrainingEvent,
+    DataSource, ExportFormat, ExportRequest, GpuLayers, Outcome, Precision, Problem, RunCommand, StepReport,
+    TrainRequest, TrainSettings, TrainingEvent,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -121,7 +121,6 @@ impl Stopped {
 
     fn request(&self, model: &str, resume: bool) -> TrainRequest {
         TrainRequest {
-            id: 1,
             model: self.path(model),
             data: DataSource {
                 path: self.path("data.jsonl"),
@@ -450,7 +449,6 @@ fn an_export_replaces_an_adapter_and_no_other_files() {
     let out = stopped.path("out");
     let export = || {
         let request = ExportRequest {
-            id: 2,
             model: stopped.path("model.gguf"),
             adapter: stopped.path("run"),
             format: ExportFormat::Peft,
@@ -462,7 +460,7 @@ fn an_export_replaces_an_adapter_and_no_other_files() {
     fs::create_dir(&out).expect("a folder");
     fs::write(out.join("README.md"), "mine").expect("it is written");
     export().expect("beside other files");
-    let problem = export().err().expect("it is refused");
+    let problem = export().expect_err("it is refused");
     assert!(problem.message.contains("beside other files"), "{}", problem.message);
     assert_eq!(fs::read_to_string(out.join("README.md")).expect("it is there"), "mine");
     fs::remove_file(out.join("README.md")).expect("it is removed");
@@ -478,7 +476,6 @@ fn an_export_does_not_replace_its_inputs_under_other_names() {
     let [model, weights] = ["model.gguf", "run/adapter/adapter_model.safetensors"].map(|name| stopped.path(name));
     let export = |out: PathBuf, format| {
         let request = ExportRequest {
-            id: 2,
             model: model.clone(),
             adapter: stopped.path("run"),
             format,
@@ -509,7 +506,7 @@ fn an_export_does_not_replace_its_inputs_under_other_names() {
         ]);
     }
     for (out, says) in cases {
-        let problem = export(stopped.path(out), ExportFormat::GgufLora).err().expect(out);
+        let problem = export(stopped.path(out), ExportFormat::GgufLora).expect_err(out);
         assert!(problem.message.contains(says), "{out}: {}", problem.message);
     }
     assert!([&model, &weights].map(|path| fs::read(path).expect("an input")) == before);
@@ -523,7 +520,6 @@ fn an_export_to_a_link_replaces_its_target() {
     std::os::unix::fs::symlink("target.gguf", &link).expect("a link");
     let export = |format| {
         let request = ExportRequest {
-            id: 2,
             model: stopped.path("model.gguf"),
             adapter: stopped.path("run"),
             format,
@@ -537,7 +533,7 @@ fn an_export_to_a_link_replaces_its_target() {
         export(format.clone()).expect("exported");
         assert!(link.is_symlink() && fs::read(&target).expect("a file").starts_with(b"GGUF"));
         fs::remove_file(&target).expect("removed");
-        let problem = export(format).err().expect("a broken link");
+        let problem = export(format).expect_err("a broken link");
         assert!(problem.message.contains("symbolic link"), "{}", problem.message);
     }
 }

@@ -5,8 +5,8 @@ mod common;
 use common::*;
 use hearth_formats::gguf::{GgufWriter, Strings, Value};
 use hearth_protocol::{
-    ConversationId, Event, FinishReason, GenerateRequest, KvType, LoadRequest, PlanRequest, ProblemCode, Prompt,
-    PromptCacheFolder, Request, Role, SamplingParams,
+    ConversationId, Event, FinishReason, GenerateRequest, KvType, LoadRequest, Message, PlanRequest, ProblemCode,
+    Prompt, PromptCacheFolder, Request, Role, SamplingParams,
 };
 use std::fs::File;
 use std::path::Path;
@@ -14,11 +14,11 @@ use std::path::Path;
 #[test]
 fn it_loads_answers_and_unloads() {
     let mut worker = Worker::start();
-    worker.ask(&Request::Load(load(model(), 100)));
+    let id = worker.ask(Request::Load(load(model(), 100)));
     let mut fractions = Vec::new();
     let info = loop {
-        match worker.next() {
-            Event::LoadProgress { fraction, .. } => fractions.push(fraction),
+        match worker.event(id) {
+            Event::Progress { fraction, .. } => fractions.push(fraction),
             Event::Loaded(info) => break info,
             other => panic!("{other:?}"),
         }
@@ -33,9 +33,8 @@ fn it_loads_answers_and_unloads() {
         "{info:?}"
     );
 
-    let first = worker.answer(generate(1, raw("Once upon a time"), 12));
+    let first = worker.answer(generate(raw("Once upon a time"), 12));
     let Event::Started {
-        id: 1,
         prompt_tokens,
         cached_tokens: 0,
         left_out: None,
@@ -48,44 +47,28 @@ fn it_loads_answers_and_unloads() {
     assert_eq!(summary.tokens as usize, summary.ids.len());
     assert!(summary.ids.len() <= 12 && summary.context_used == prompt_tokens + summary.tokens);
 
-    let again = worker.answer(generate(2, raw("Once upon a time"), 12));
+    let again = worker.answer(generate(raw("Once upon a time"), 12));
     assert!(
         matches!(again[0], Event::Started { cached_tokens, .. } if cached_tokens == prompt_tokens - 1),
         "{again:?}"
     );
     assert_eq!(finished(&again).ids, summary.ids);
 
-    worker.ask(&Request::Unload);
-    assert_eq!(worker.next(), Event::Unloaded);
-    assert_eq!(
-        failed(&worker.answer(generate(3, raw("Once"), 1))).0,
-        ProblemCode::NoModel
-    );
+    assert_eq!(worker.call(Request::Unload), Event::Done);
+    assert_eq!(failed(&worker.answer(generate(raw("Once"), 1))).0, ProblemCode::NoModel);
     worker.close();
 }
 
 #[test]
 fn the_text_of_the_events_is_the_text_of_the_ids() {
     let mut worker = Worker::with_model(128);
-    let mut request = generate(1, raw("Once upon a time"), 40);
+    let mut request = generate(raw("Once upon a time"), 40);
     request.sampling = SamplingParams {
         temperature: 2.0,
         seed: Some(3),
         ..SamplingParams::default()
     };
     let events = worker.answer(request.clone());
-    let text = |events: &[Event]| -> String {
-        events
-            .iter()
-            .filter_map(|event| {
-                if let Event::Text { text, .. } = event {
-                    Some(&**text)
-                } else {
-                    None
-                }
-            })
-            .collect()
-    };
     let gguf = hearth_formats::gguf::Gguf::open(model()).unwrap();
     let tokenizer = hearth_formats::tokenizer::Tokenizer::from_gguf(&gguf).unwrap();
     let ids: Vec<u32> = finished(&events)
@@ -106,43 +89,65 @@ fn the_text_of_the_events_is_the_text_of_the_ids() {
     let stop: String = whole.chars().skip(5).take(2).collect();
     let before = whole.split(&stop).next().unwrap().to_owned();
     let events = worker.answer(GenerateRequest {
-        id: 2,
         stop: vec![stop],
         ..request
     });
     assert_eq!((text(&events), finished(&events).reason), (before, FinishReason::Stop));
 }
 
+/// A prompt that takes a while to read.
+fn long_prompt() -> GenerateRequest {
+    generate(raw(&"many words, ".repeat(1200)), 1)
+}
+
 #[test]
 fn a_prefill_can_be_cancelled() {
     let mut worker = Worker::with_model(16_384);
-    worker.ask(&Request::Generate(generate(7, raw(&"many words, ".repeat(1200)), 1)));
-    while !matches!(worker.next(), Event::Prefill { .. }) {}
-    // Another one is refused, until the first is cancelled.
-    worker.ask(&Request::Generate(generate(8, raw("Once"), 1)));
-    worker.ask(&Request::Cancel { id: 7 });
-    worker.ask(&Request::Generate(generate(9, raw("Once"), 1)));
-    let mut ends = Vec::new();
-    while ends.len() < 3 {
-        match worker.next() {
-            Event::Finished { id, summary } => ends.push((id, Ok(summary.reason))),
-            Event::GenerationFailed { id, problem } => ends.push((id, Err(problem.code))),
-            _ => {}
-        }
+    let long = worker.ask(Request::Generate(long_prompt()));
+    worker.wait_for_prefill(long);
+    worker.ask(Request::Cancel { request: long });
+    let next = worker.answer(generate(raw("Once"), 1));
+    assert_eq!(finished(&worker.rest(long)).reason, FinishReason::Cancelled);
+    assert_eq!(finished(&next).tokens, 1);
+}
+
+#[test]
+fn requests_that_wait_for_a_load_are_cancelled_at_once() {
+    let mut worker = Worker::start();
+    let load = worker.ask(Request::Load(load(model(), 256)));
+    let answers = [(); 3].map(|()| worker.ask(Request::Generate(generate(raw("Once"), 1))));
+    worker.ask(Request::Cancel { request: answers[1] });
+    let measurement = worker.ask(Request::Measure);
+    worker.ask(Request::Cancel { request: measurement });
+    assert_eq!(finished(&worker.rest(answers[1])).reason, FinishReason::Cancelled);
+    assert_eq!(failed(&worker.rest(measurement)).0, ProblemCode::Cancelled);
+    assert!(matches!(worker.last(load), Event::Loaded(_)));
+    for id in [answers[0], answers[2]] {
+        assert_eq!(finished(&worker.rest(id)).tokens, 1);
     }
-    assert_eq!(
-        ends[..2],
-        [(8, Err(ProblemCode::Busy)), (7, Ok(FinishReason::Cancelled))]
-    );
-    assert!(
-        matches!(ends[2], (9, Ok(FinishReason::Length | FinishReason::Stop))),
-        "{ends:?}"
-    );
+}
+
+#[test]
+fn a_load_replaces_another_and_cancels_answers() {
+    let mut worker = Worker::with_model(16_384);
+    let answer = worker.ask(Request::Generate(long_prompt()));
+    worker.wait_for_prefill(answer);
+    let loads = [64, 80, 96].map(|context| worker.ask(Request::Load(load(model(), context))));
+    assert_eq!(finished(&worker.rest(answer)).reason, FinishReason::Cancelled);
+    let [first, second, third] = loads.map(|id| worker.last(id));
+    for replaced in [first, second] {
+        let is_loaded = matches!(replaced, Event::Loaded(_));
+        assert!(
+            is_loaded || failed(std::slice::from_ref(&replaced)).0 == ProblemCode::Cancelled,
+            "{replaced:?}"
+        );
+    }
+    assert!(matches!(third, Event::Loaded(info) if info.context == 96));
 }
 
 #[test]
 fn an_answer_can_be_cancelled_during_plans() {
-    const PLANS: u64 = 20;
+    const PLANS: usize = 20;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("slow.gguf");
     // A header that is slow to read, of a file that is not a model.
@@ -151,23 +156,33 @@ fn an_answer_can_be_cancelled_during_plans() {
     let file = File::create(&path).unwrap();
     GgufWriter::begin(file, &metadata, &[]).unwrap().finish().unwrap();
     let mut worker = Worker::with_model(16_384);
-    worker.ask(&Request::Generate(generate(7, raw(&"many words, ".repeat(1200)), 1)));
-    while !matches!(worker.next(), Event::Prefill { .. }) {}
-    for id in 100..100 + PLANS {
-        let plan = PlanRequest {
+    let answer = worker.ask(Request::Generate(long_prompt()));
+    worker.wait_for_prefill(answer);
+    let plan = || {
+        Request::Plan(PlanRequest {
             path: path.clone(),
             ..PlanRequest::default()
-        };
-        worker.ask(&Request::Plan { id, plan });
+        })
+    };
+    let plans: Vec<_> = (0..PLANS).map(|_| worker.ask(plan())).collect();
+    worker.ask(Request::Cancel { request: answer });
+    let mut before = 0;
+    loop {
+        match worker.next() {
+            (id, Event::Finished(summary)) if id == answer => {
+                assert_eq!(summary.reason, FinishReason::Cancelled);
+                break;
+            }
+            (id, event) if id != answer => {
+                assert!(matches!(event, Event::Failed(_)), "{event:?}");
+                before += 1;
+            }
+            _ => {}
+        }
     }
-    worker.ask(&Request::Cancel { id: 7 });
-    let events = worker.rest_of_answer();
-    assert_eq!(finished(&events).reason, FinishReason::Cancelled);
-    let is_failed = |event: &&Event| matches!(event, Event::PlanFailed { .. });
-    let before = events.iter().filter(is_failed).count() as u64;
     assert!(before < PLANS, "all plans were made before the cancellation");
-    for _ in before..PLANS {
-        assert!(matches!(worker.next(), Event::PlanFailed { .. }));
+    for &id in &plans[before..] {
+        assert!(matches!(worker.event(id), Event::Failed(_)));
     }
     worker.close();
 }
@@ -184,7 +199,7 @@ fn turns_that_do_not_fit_are_dropped_and_reported() {
     let mut messages = vec![message(Role::System, "be kind")];
     messages.extend((0..40).flat_map(turn));
     messages.push(message(Role::User, "and now?"));
-    let events = worker.answer(generate(1, Prompt::Chat(messages.clone()), 1));
+    let events = worker.answer(generate(Prompt::Chat(messages.clone()), 1));
     let Event::Started {
         prompt_tokens,
         left_out: Some(left),
@@ -199,54 +214,43 @@ fn turns_that_do_not_fit_are_dropped_and_reported() {
         "{left:?}"
     );
 
-    worker.ask(&Request::Count {
-        id: 5,
-        messages: messages.clone(),
-    });
-    assert_eq!(
-        worker.next(),
-        Event::Counted {
-            id: 5,
-            tokens: prompt_tokens + left.tokens
-        }
-    );
+    let mut count = |messages: &[Message]| {
+        worker.call(Request::Count {
+            messages: messages.to_vec(),
+        })
+    };
+    let tokens = prompt_tokens + left.tokens;
+    assert_eq!(count(&messages), Event::Counted { tokens });
     messages.drain(1..=left.messages as usize);
-    worker.ask(&Request::Count { id: 6, messages });
-    assert_eq!(
-        worker.next(),
-        Event::Counted {
-            id: 6,
-            tokens: prompt_tokens
-        }
-    );
+    let tokens = prompt_tokens;
+    assert_eq!(count(&messages), Event::Counted { tokens });
 }
 
 #[test]
 fn invalid_requests_are_refused_and_the_worker_continues() {
     let mut worker = Worker::with_model(64);
-    let long = worker.answer(generate(1, raw(&"x y ".repeat(100)), 100));
+    let long = worker.answer(generate(raw(&"x y ".repeat(100)), 100));
     let (code, text) = failed(&long);
     assert!(
         code == ProblemCode::PromptTooLong && text.contains("64") && text.contains("48"),
         "{text}"
     );
     assert_eq!(
-        failed(&worker.answer(generate(2, Prompt::Chat(Vec::new()), 1))).0,
+        failed(&worker.answer(generate(Prompt::Chat(Vec::new()), 1))).0,
         ProblemCode::BadRequest
     );
-    let mut request = generate(3, raw("Once"), 1);
+    let mut request = generate(raw("Once"), 1);
     request.sampling.top_p = 7.0;
     assert_eq!(failed(&worker.answer(request)).0, ProblemCode::BadRequest);
-    worker.say("{\"type\":\"generate\",\"id\":4}");
-    assert_eq!(failed(&worker.rest_of_answer()).0, ProblemCode::BadRequest);
+    worker.say("{\"type\":\"generate\",\"id\":444}");
+    assert_eq!(failed(&worker.rest(444)).0, ProblemCode::BadRequest);
     worker.say("not json at all");
-    worker.ask(&Request::Cancel { id: 99 });
+    worker.ask(Request::Cancel { request: 99 });
     assert_eq!(
-        finished(&worker.answer(generate(5, raw("Once"), 0))).reason,
+        finished(&worker.answer(generate(raw("Once"), 0))).reason,
         FinishReason::Length
     );
-    worker.ask(&Request::Devices);
-    assert!(matches!(worker.next(), Event::Devices { devices } if devices[0].id == "cpu"));
+    assert!(matches!(worker.call(Request::Devices), Event::Devices { devices } if devices[0].id == "cpu"));
 }
 
 #[test]
@@ -261,12 +265,9 @@ fn load_failures_have_their_codes() {
     };
     let cut = file("cut.gguf", &bytes[..bytes.len() / 2]);
     let text = file("text.gguf", b"a letter, not a model");
-    let mut check = |request: LoadRequest, expected: ProblemCode| {
-        worker.ask(&Request::Load(request.clone()));
-        match worker.last_of_load() {
-            Event::LoadFailed(problem) => assert_eq!(problem.code, expected, "{request:?} {problem:?}"),
-            other => panic!("{request:?} {other:?}"),
-        }
+    let mut check = |request: LoadRequest, expected: ProblemCode| match worker.call(Request::Load(request.clone())) {
+        Event::Failed(problem) => assert_eq!(problem.code, expected, "{request:?} {problem:?}"),
+        other => panic!("{request:?} {other:?}"),
     };
     check(
         load(folder.path().join("missing.gguf"), 64),
@@ -288,11 +289,11 @@ fn load_failures_have_their_codes() {
 #[test]
 fn a_missing_gpu_is_replaced_by_the_cpu_with_a_notice() {
     let mut worker = Worker::start();
-    worker.ask(&Request::Load(LoadRequest {
+    let request = LoadRequest {
         device: Some("gpu99".into()),
         ..load(model(), 64)
-    }));
-    match worker.last_of_load() {
+    };
+    match worker.call(Request::Load(request)) {
         Event::Loaded(info) => {
             assert_eq!((info.device.as_str(), info.gpu_layers), ("cpu", 0));
             assert!(info.notices.iter().any(|notice| notice.contains("gpu99")), "{info:?}");
@@ -307,16 +308,16 @@ fn a_model_file_may_be_removed_while_it_is_loaded() {
     let path = folder.path().join("model.gguf");
     std::fs::copy(model(), &path).unwrap();
     let mut worker = Worker::start();
-    worker.ask(&Request::Load(load(path.clone(), 64)));
-    assert!(matches!(worker.last_of_load(), Event::Loaded(_)));
+    let loaded = worker.call(Request::Load(load(path.clone(), 64)));
+    assert!(matches!(loaded, Event::Loaded(_)));
     std::fs::File::create(&path).unwrap();
-    assert!(finished(&worker.answer(generate(1, raw("Once upon"), 8))).prompt_tokens > 0);
+    assert!(finished(&worker.answer(generate(raw("Once upon"), 8))).prompt_tokens > 0);
 }
 
 /// A worker with a prompt cache.
 fn keeping(folder: &Path, how: LoadRequest) -> Worker {
     let mut worker = Worker::start();
-    worker.ask(&Request::Load(LoadRequest {
+    let loaded = worker.call(Request::Load(LoadRequest {
         prompt_cache: Some(PromptCacheFolder {
             path: folder.to_owned(),
             max_bytes: 1 << 30,
@@ -324,7 +325,7 @@ fn keeping(folder: &Path, how: LoadRequest) -> Worker {
         device: Some("cpu".to_owned()),
         ..how
     }));
-    assert!(matches!(worker.last_of_load(), Event::Loaded(_)));
+    assert!(matches!(loaded, Event::Loaded(_)));
     worker
 }
 
@@ -333,7 +334,7 @@ fn keeping(folder: &Path, how: LoadRequest) -> Worker {
 fn ask(worker: &mut Worker, conversation: ConversationId, text: &str) -> (u32, Vec<u32>) {
     let events = worker.answer(GenerateRequest {
         conversation: Some(conversation),
-        ..generate(1, raw(text), 8)
+        ..generate(raw(text), 8)
     });
     let Event::Started { cached_tokens, .. } = events[0] else {
         panic!("{events:?}")
@@ -346,10 +347,9 @@ fn ask(worker: &mut Worker, conversation: ConversationId, text: &str) -> (u32, V
 /// Wait until all earlier requests are done.
 fn settled(worker: &mut Worker) {
     let messages = vec![message(Role::User, "Hello")];
-    worker.ask(&Request::Count { id: 9, messages });
     assert!(matches!(
-        worker.next(),
-        Event::Counted { .. } | Event::GenerationFailed { .. }
+        worker.call(Request::Count { messages }),
+        Event::Counted { .. } | Event::Failed(_)
     ));
 }
 
@@ -388,10 +388,9 @@ fn a_conversation_continues_in_another_worker() {
     };
     assert_eq!(ask(&mut keeping(&kept, q8_0), 9, &more).0, 0);
 
-    second.ask(&Request::RemovePromptCache { conversation: 7 });
-    settled(&mut second);
+    assert_eq!(second.call(Request::RemovePromptCache { conversation: 7 }), Event::Done);
     assert!(!kept.join("7").exists() && kept.join("8").exists());
-    second.ask(&Request::SetPromptCacheLimit { max_bytes: 0 });
+    assert_eq!(second.call(Request::SetPromptCacheLimit { max_bytes: 0 }), Event::Done);
     ask(&mut second, 7, &more);
     assert!(!kept.join("7").exists() && !kept.join("8").exists());
 }
@@ -399,7 +398,7 @@ fn a_conversation_continues_in_another_worker() {
 #[test]
 fn closing_its_input_shuts_it_down_during_an_answer() {
     let mut worker = Worker::with_model(16_384);
-    worker.ask(&Request::Generate(generate(1, raw(&"many words, ".repeat(1200)), 1)));
-    while !matches!(worker.next(), Event::Prefill { .. }) {}
+    let answer = worker.ask(Request::Generate(long_prompt()));
+    worker.wait_for_prefill(answer);
     worker.close();
 }

@@ -12,7 +12,7 @@ const STEP_TIME: Duration = Duration::from_millis(60);
 
 /// The number of tokens that a prefill processes in a step, adapted to the measured speed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Chunk(usize);
+pub struct Chunk(usize);
 
 impl Default for Chunk {
     fn default() -> Self {

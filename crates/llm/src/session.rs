@@ -150,19 +150,27 @@ impl Session {
         self.sequence.has_room(tokens)
     }
 
-    /// Makes the sequence equal to `ids`: reuses the common prefix in the KV cache and processes
-    /// the rest, at least the last token. If a sliding window has left that prefix, it reuses the
-    /// longest part that a snapshot has. `on_progress` receives the tokens done (within a chunk,
-    /// layer by layer) and the total; it breaks to cancel.
+    /// A session with the same tokens and snapshots, which shares all pages, and without logits.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self {
+            model: Arc::clone(&self.model),
+            sequence: self.sequence.clone(),
+            snapshots: self.snapshots.clone(),
+            logits: Vec::new(),
+            chunk: self.chunk,
+            precision: self.precision,
+        }
+    }
+
+    /// Truncates the sequence to the longest prefix of `ids` that it can continue, without the last
+    /// token of `ids`, and returns its length. If a sliding window has left the common prefix, that
+    /// is the longest part that a snapshot has. [`step_sessions`] then appends the rest.
     ///
     /// # Errors
     /// If there are no tokens, more than the context, or one that is not in the vocabulary: the
-    /// sequence is then unchanged. If a GPU failed: it has the tokens processed before.
-    pub fn prefill(
-        &mut self,
-        ids: &[u32],
-        on_progress: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
-    ) -> Result<Prefilled, SessionError> {
+    /// sequence is then unchanged.
+    pub fn begin(&mut self, ids: &[u32]) -> Result<usize, SessionError> {
         if ids.is_empty() {
             return Err(SessionError::Empty);
         }
@@ -170,7 +178,23 @@ impl Session {
         let cached = self.reusable(ids);
         self.rewind(cached);
         self.logits.clear();
-        self.snapshot();
+        self.take_snapshot();
+        Ok(cached)
+    }
+
+    /// Makes the sequence equal to `ids`: begins as [`Session::begin`] does, and processes the
+    /// rest. `on_progress` receives the tokens done (within a chunk, layer by layer) and the total;
+    /// it breaks to cancel.
+    ///
+    /// # Errors
+    /// As [`Session::begin`]. If a GPU failed, or other sequences take the cache: the sequence has
+    /// the tokens processed before.
+    pub fn prefill(
+        &mut self,
+        ids: &[u32],
+        on_progress: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
+    ) -> Result<Prefilled, SessionError> {
+        let cached = self.begin(ids)?;
         let mut done = cached;
         let layers = self.model.config().n_layers.max(1);
         while done < ids.len() {
@@ -197,7 +221,7 @@ impl Session {
             self.chunk.adapt(chunk.len(), begin.elapsed(), checks);
             done += chunk.len();
         }
-        self.snapshot();
+        self.take_snapshot();
         Ok(Prefilled {
             cached,
             evaluated: done - cached,
@@ -234,8 +258,8 @@ impl Session {
     }
 
     /// Takes a snapshot, if sliding windows make it useful, and drops the oldest beyond those that
-    /// the cache has pages for.
-    fn snapshot(&mut self) {
+    /// the cache has pages for. At the end of a prompt it makes regeneration possible.
+    pub fn take_snapshot(&mut self) {
         let most = self.sequence.cache().size().snapshots;
         let known = self
             .snapshots
@@ -361,6 +385,17 @@ impl Session {
         })
     }
 
+    fn rows<'a>(&'a mut self, ids: &'a [u32], want: Want, wanted: Range<usize>) -> Rows<'a> {
+        Rows {
+            sequence: &mut self.sequence,
+            model: &self.model,
+            ids,
+            embeddings: None,
+            want,
+            wanted,
+        }
+    }
+
     fn step(
         &mut self,
         ids: &[u32],
@@ -368,21 +403,46 @@ impl Session {
         wanted: Range<usize>,
         on_layer: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> Result<ControlFlow<(), Output>, SessionError> {
-        let rows = Rows {
-            sequence: &mut self.sequence,
-            model: &self.model,
-            ids,
-            embeddings: None,
-            want,
-            wanted,
-        };
-        Ok(match step(&mut [rows], self.precision, on_layer)? {
+        let precision = self.precision;
+        Ok(match step(&mut [self.rows(ids, want, wanted)], precision, on_layer)? {
             ControlFlow::Break(()) => ControlFlow::Break(()),
             ControlFlow::Continue(outputs) => {
                 ControlFlow::Continue(outputs.into_iter().next().unwrap_or(Output::Nothing))
             }
         })
     }
+}
+
+/// Tokens that a step appends to a session.
+pub struct SessionRows<'a> {
+    /// The session.
+    pub session: &'a mut Session,
+    /// The tokens, at least one.
+    pub ids: &'a [u32],
+    /// What is wanted of the last one.
+    pub want: Want,
+}
+
+/// Appends tokens to sessions of one cache in one step, and returns what each wants. The weights
+/// are read once for consecutive sessions of one model. Sets no [`Session::logits`].
+///
+/// If `on_layer` breaks, or with an error, all sessions have the tokens that they had before.
+///
+/// # Errors
+/// As [`step`]: among others if a sequence or the cache is full.
+pub fn step_sessions(
+    parts: &mut [SessionRows],
+    on_layer: &mut dyn FnMut(usize) -> ControlFlow<()>,
+) -> Result<ControlFlow<(), Vec<Output>>, SessionError> {
+    let precision = parts.first().ok_or(SessionError::Empty)?.session.precision;
+    let of_part = |part: &'_ mut SessionRows<'_>| part.session.logits.clear();
+    // They are those of a token that is no longer the last.
+    parts.iter_mut().for_each(of_part);
+    let mut rows: Vec<Rows> = Vec::with_capacity(parts.len());
+    for SessionRows { session, ids, want } in parts {
+        rows.push(session.rows(ids, *want, ids.len().saturating_sub(1)..ids.len()));
+    }
+    step(&mut rows, precision, on_layer)
 }
 
 /// A callback that never cancels.

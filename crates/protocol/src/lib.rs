@@ -1,8 +1,8 @@
 //! The messages between host and worker, and the client that starts and monitors a worker.
 //!
 //! A worker is a process of its own (`hearth worker`). It reads one [`Request`] per line from its
-//! standard input and writes one [`Event`] per line to its standard output, both as JSON; its log
-//! goes to standard error.
+//! standard input and writes one [`Event`] per line to its standard output, both as JSON in an
+//! [`Envelope`] with the request's id; its log goes to standard error.
 
 mod client;
 mod device;
@@ -13,7 +13,7 @@ pub mod number;
 mod plan;
 mod training;
 
-pub use client::{StartError, Worker, WorkerCommand, WorkerExited, WorkerMessage};
+pub use client::{Responses, StartError, Worker, WorkerCommand};
 pub use device::*;
 pub use hidden_command::hidden_command;
 pub use messages::*;

@@ -3,86 +3,118 @@
 use crate::{
     device::DeviceInfo,
     plan::{GpuLayers, KvType, Measured, Plan, PlanRequest, PlannedDevice},
-    training::{AdapterChoice, RunId, TrainingEvent, TrainingRequest},
+    training::{
+        AdapterChoice, ExportRequest, Exported, InspectRequest, Inspection, RunCommand, TrainRequest, TrainingEvent,
+    },
 };
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Version of this protocol. A worker reports its own in [`Event::Ready`]; any other is refused.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
-/// Id of one generation, plan or measurement: chosen by the client, unique within the worker's
-/// lifetime.
-pub type GenerationId = u64;
+/// Id of a request: chosen by the client, from 1 up, each greater than those before.
+pub type RequestId = u64;
 
 /// Id of a conversation in the client's store.
 pub type ConversationId = i64;
 
-/// A request to a worker.
+/// A line: a request with its id, or an event with the id of its request. [`Event::Ready`], which
+/// no request asked for, has id 0.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Envelope<T> {
+    /// The id.
+    pub id: RequestId,
+    /// The message.
+    #[serde(flatten)]
+    pub message: T,
+}
+
+/// A request to a worker. Any number may be in progress; each is answered by events, of which
+/// exactly one, the last, satisfies [`Event::is_last`]. If it fails, that is [`Event::Failed`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Request {
-    /// Load a model, in place of the loaded one. Answered by [`Event::LoadProgress`], then
-    /// [`Event::Loaded`] or [`Event::LoadFailed`].
+    /// Cancel all generations and measurements, and load a model in place of the loaded one.
+    /// Answered by [`Event::Progress`], then [`Event::Loaded`] or [`Event::SwitchBuild`]. If it
+    /// fails, no model is loaded.
     Load(LoadRequest),
-    /// Cancel any generation, unload the model and release its memory. Answered by
-    /// [`Event::Unloaded`].
+    /// Cancel all generations and measurements, unload the model and release its memory. Answered
+    /// by [`Event::Done`].
     Unload,
-    /// Generate an answer. Answered by [`Event::Started`], [`Event::Text`] and, last,
-    /// [`Event::Finished`] or [`Event::GenerationFailed`].
+    /// Generate an answer. Answered by [`Event::Started`], [`Event::Prefill`], [`Event::Text`] and
+    /// [`Event::Finished`].
     Generate(GenerateRequest),
-    /// Cancel a generation; its last event is [`Event::Finished`] with [`FinishReason::Cancelled`].
-    /// Also cancels a measurement, which ends with [`Event::MeasureFailed`].
+    /// Cancel a request, which is then answered by [`Event::Finished`] with
+    /// [`FinishReason::Cancelled`], or by [`Event::Failed`] with [`ProblemCode::Cancelled`]. Not
+    /// answered itself.
     Cancel {
         /// Which.
-        id: GenerationId,
+        request: RequestId,
     },
     /// Count a conversation's tokens, template included. Answered by [`Event::Counted`].
     Count {
-        /// Echoed in the answer.
-        id: GenerationId,
         /// The conversation.
         messages: Vec<Message>,
     },
     /// List the devices. Answered by [`Event::Devices`].
     Devices,
     /// Run the device check: compare a device's results with the CPU's and benchmark it, in every
-    /// build of Hearth that can use it. Answered by [`Event::Checked`]; the result is part of
+    /// build of Hearth that can use it. Answered by [`Event::Devices`]; the result is part of
     /// [`DeviceInfo`] from then on.
     Check {
         /// The device's id or identity.
         device: String,
     },
-    /// Compute the memory plan of a model without loading it. Answered by [`Event::Planned`] or
-    /// [`Event::PlanFailed`], also during a generation.
-    Plan {
-        /// Echoed in the answer.
-        id: GenerationId,
-        /// The model, and how it would be loaded.
-        plan: PlanRequest,
-    },
-    /// Benchmark the loaded model. Answered by [`Event::MeasureProgress`], then [`Event::Measured`]
-    /// or [`Event::MeasureFailed`].
-    Measure {
-        /// Echoed in the answer; [`Request::Cancel`] cancels the measurement.
-        id: GenerationId,
-    },
+    /// Compute the memory plan of a model without loading it. Answered by [`Event::Planned`], also
+    /// during a generation.
+    Plan(PlanRequest),
+    /// Benchmark the loaded model, once no generation is in progress. Answered by
+    /// [`Event::Progress`], then [`Event::Measured`].
+    Measure,
     /// Remove a conversation from the prompt cache ([`LoadRequest::prompt_cache`]), after all
-    /// earlier requests. Not answered.
+    /// earlier requests. Answered by [`Event::Done`].
     RemovePromptCache {
         /// Which.
         conversation: ConversationId,
     },
-    /// Set the size limit of the prompt cache; least recently used files above it are removed. Not
-    /// answered.
+    /// Set the size limit of the prompt cache; least recently used files above it are removed.
+    /// Answered by [`Event::Done`].
     SetPromptCacheLimit {
         /// See [`PromptCacheFolder::max_bytes`].
         max_bytes: u64,
     },
-    /// A fine-tuning request. Answered by [`Event::Training`].
-    Training(TrainingRequest),
-    /// Shut down. Closing the worker's standard input does the same.
+    /// Read a dataset as a run would, without training. Answered by [`Event::Inspected`].
+    Inspect(InspectRequest),
+    /// Train. Answered by [`Event::Training`], whose last is [`TrainingEvent::Finished`] or
+    /// [`TrainingEvent::Suspended`], or by [`Event::SwitchBuild`].
+    Train(Box<TrainRequest>),
+    /// Control a run. Not answered itself.
+    ControlRun {
+        /// Its [`Request::Train`].
+        run: RequestId,
+        /// What it should do.
+        command: RunCommand,
+    },
+    /// Export an adapter. Answered by [`Event::Progress`], then [`Event::Exported`].
+    Export(ExportRequest),
+    /// Shut down. Closing the worker's standard input does the same. Not answered.
     Shutdown,
+}
+
+impl Request {
+    /// Whether events answer it.
+    pub fn is_answered(&self) -> bool {
+        !matches!(self, Self::Cancel { .. } | Self::ControlRun { .. } | Self::Shutdown)
+    }
+
+    /// Whether [`Request::Cancel`] ends it soon.
+    pub fn is_cancellable(&self) -> bool {
+        matches!(
+            self,
+            Self::Load(_) | Self::Generate(_) | Self::Measure | Self::Inspect(_) | Self::Export(_)
+        )
+    }
 }
 
 /// A model to load, with its settings.
@@ -201,8 +233,6 @@ impl Default for SamplingParams {
 /// A generation to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GenerateRequest {
-    /// Id of this generation, echoed in all its events.
-    pub id: GenerationId,
     /// The prompt.
     pub prompt: Prompt,
     /// Sampling parameters.
@@ -229,7 +259,7 @@ pub enum Prompt {
     Raw(String),
 }
 
-/// An event from a worker.
+/// An event from a worker: a part of the answer to a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
@@ -240,8 +270,8 @@ pub enum Event {
         /// Hearth's version.
         version: String,
     },
-    /// Progress of a load.
-    LoadProgress {
+    /// Progress of a load, a measurement or an export.
+    Progress {
         /// From 0 to 1.
         #[serde(deserialize_with = "crate::number::or_nan")]
         fraction: f32,
@@ -250,14 +280,8 @@ pub enum Event {
     },
     /// The model is loaded.
     Loaded(ModelInfo),
-    /// The load failed; the previous model is unloaded, too.
-    LoadFailed(Problem),
-    /// The model is unloaded.
-    Unloaded,
     /// A generation has started.
     Started {
-        /// Which.
-        id: GenerationId,
         /// Tokens of the prompt, template included, without dropped turns.
         prompt_tokens: u32,
         /// Prompt tokens found in the KV cache.
@@ -267,8 +291,6 @@ pub enum Event {
     },
     /// Progress of prefill.
     Prefill {
-        /// Which.
-        id: GenerationId,
         /// Tokens processed.
         done: u32,
         /// Total tokens.
@@ -276,97 +298,61 @@ pub enum Event {
     },
     /// A piece of the answer, in whole characters.
     Text {
-        /// Which.
-        id: GenerationId,
         /// The piece.
         text: String,
         /// Tokens generated so far.
         tokens: u32,
     },
-    /// A generation has ended.
-    Finished {
-        /// Which.
-        id: GenerationId,
-        /// Reason, token counts and speed.
-        summary: Summary,
-    },
-    /// A generation failed.
-    GenerationFailed {
-        /// Which.
-        id: GenerationId,
-        /// Why.
-        problem: Problem,
-    },
+    /// A generation has ended: reason, token counts and speed.
+    Finished(Summary),
     /// The answer to [`Request::Count`].
     Counted {
-        /// Which.
-        id: GenerationId,
         /// Token count, template included.
         tokens: u32,
     },
-    /// The answer to [`Request::Devices`].
+    /// The answer to [`Request::Devices`] and [`Request::Check`].
     Devices {
         /// All devices; `cpu` always exists.
         devices: Vec<DeviceInfo>,
     },
-    /// The answer to [`Request::Check`].
-    Checked {
-        /// The device as requested.
-        device: String,
-        /// All devices, as in [`Event::Devices`]; or why the check failed.
-        devices: Result<Vec<DeviceInfo>, Problem>,
-    },
-    /// Another build of Hearth is faster for the last request, a load or a run. The client starts
-    /// this program in place of the worker, with [`BUILD_SWITCHED`] in its environment, and repeats
-    /// the request.
+    /// Another build of Hearth is faster for the request, a load or a run. The client starts this
+    /// program in place of the worker, with [`BUILD_SWITCHED`] in its environment, and repeats the
+    /// request.
     SwitchBuild {
         /// The program.
         program: PathBuf,
     },
     /// The answer to [`Request::Plan`].
-    Planned {
-        /// Which.
-        id: GenerationId,
-        /// The memory plan.
-        plan: Plan,
-    },
-    /// Planning failed, for example because the file cannot be read.
-    PlanFailed {
-        /// Which.
-        id: GenerationId,
-        /// Why.
-        problem: Problem,
-    },
-    /// Progress of a measurement.
-    MeasureProgress {
-        /// Which.
-        id: GenerationId,
-        /// From 0 to 1.
-        #[serde(deserialize_with = "crate::number::or_nan")]
-        fraction: f32,
-    },
+    Planned(Plan),
     /// The answer to [`Request::Measure`].
-    Measured {
-        /// Which.
-        id: GenerationId,
-        /// The measured speed.
-        measured: Measured,
-    },
-    /// The measurement failed: no model is loaded, a generation is in progress, or it was
-    /// cancelled.
-    MeasureFailed {
-        /// Which.
-        id: GenerationId,
-        /// Why.
-        problem: Problem,
-    },
+    Measured(Measured),
+    /// The answer to [`Request::Inspect`].
+    Inspected(Box<Inspection>),
+    /// The answer to [`Request::Export`].
+    Exported(Exported),
     /// A fine-tuning event.
     Training {
-        /// Id of the run, inspection or export.
-        id: RunId,
         /// The event.
         event: TrainingEvent,
     },
+    /// A request without a result is done.
+    Done,
+    /// The request failed. A run can be resumed from its last checkpoint.
+    Failed(Problem),
+}
+
+impl Event {
+    /// Whether it is the last of its request.
+    pub fn is_last(&self) -> bool {
+        match self {
+            Self::Ready { .. } | Self::Progress { .. } => false,
+            Self::Started { .. } | Self::Prefill { .. } | Self::Text { .. } => false,
+            Self::Training { event } => {
+                matches!(event, TrainingEvent::Finished(_) | TrainingEvent::Suspended)
+            }
+            _ => true,
+        }
+    }
 }
 
 /// Environment variable of a worker or command that another build of Hearth switched to. It must
@@ -502,6 +488,10 @@ pub enum ProblemCode {
     PromptTooLong,
     /// No model is loaded.
     NoModel,
+    /// The request was cancelled.
+    Cancelled,
+    /// A GPU failed during an answer; the model is unloaded.
+    GpuFailed,
     /// Another generation is in progress.
     Busy,
     /// No such device.

@@ -30,6 +30,11 @@ mod tests {
         }
     }
 
+    /// Assert that the event has this many floats and can be read with all of them NaN.
+    fn event_survives(event: Event, floats: usize) {
+        survives(&Envelope { id: 1, message: event }, floats);
+    }
+
     /// Assert that the message has this many floats and can be read with all of them NaN.
     fn survives<M: serde::Serialize + serde::de::DeserializeOwned>(message: &M, floats: usize) {
         let mut json = serde_json::to_value(message).expect("it is written");
@@ -42,17 +47,17 @@ mod tests {
 
     #[test]
     fn events_with_nan_floats_are_read() {
-        let training = |event| Event::Training { id: 1, event };
-        survives(
-            &training(TrainingEvent::Evaluated {
+        let training = |event| Event::Training { event };
+        event_survives(
+            training(TrainingEvent::Evaluated {
                 step: 3,
                 loss: Some(0.5),
                 best: false,
             }),
             1,
         );
-        survives(
-            &training(TrainingEvent::Step(StepReport {
+        event_survives(
+            training(TrainingEvent::Step(StepReport {
                 step: 1,
                 steps: 2,
                 epoch: 0.5,
@@ -66,8 +71,8 @@ mod tests {
             })),
             6,
         );
-        survives(
-            &training(TrainingEvent::Finished(Box::new(Outcome {
+        event_survives(
+            training(TrainingEvent::Finished(Box::new(Outcome {
                 reason: EndReason::Completed,
                 steps: 1,
                 best_step: 1,
@@ -83,8 +88,8 @@ mod tests {
             }))),
             7,
         );
-        survives(
-            &training(TrainingEvent::Exported {
+        event_survives(
+            Event::Exported(Exported {
                 path: "out".into(),
                 bytes: 1,
                 verification: Some(Verification {
@@ -115,21 +120,18 @@ mod tests {
             backends: vec![option],
             ..DeviceInfo::default()
         };
-        survives(&Event::Devices { devices: vec![device] }, 4);
-        survives(
-            &Event::Measured {
-                id: 1,
-                measured: Measured {
-                    prompt_tokens_per_second: 0.5,
-                    tokens_per_second: 0.5,
-                    prompt_tokens: 1,
-                    tokens: 1,
-                },
-            },
+        event_survives(Event::Devices { devices: vec![device] }, 4);
+        event_survives(
+            Event::Measured(Measured {
+                prompt_tokens_per_second: 0.5,
+                tokens_per_second: 0.5,
+                prompt_tokens: 1,
+                tokens: 1,
+            }),
             2,
         );
-        survives(
-            &Event::LoadProgress {
+        event_survives(
+            Event::Progress {
                 fraction: 0.5,
                 stage: String::new(),
             },

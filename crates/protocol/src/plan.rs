@@ -91,6 +91,9 @@ pub struct PlanRequest {
     pub kv: KvType,
     /// Plan for a hypothetical GPU with this many bytes, instead of the machine's GPUs.
     pub assume_gpu: Option<u64>,
+    /// Memory of a loaded model that this one would replace: it counts as free.
+    #[serde(default)]
+    pub loaded: Vec<PlannedDevice>,
 }
 
 /// Whether a model fits.

@@ -1,54 +1,28 @@
 //! Fine-tuning messages: runs, datasets and adapters.
 
-use crate::{Problem, plan::GpuLayers};
+use crate::plan::GpuLayers;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Id of one run, inspection or export: chosen by the client, unique within the worker's lifetime.
-pub type RunId = u64;
-
-/// A fine-tuning request.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "what", rename_all = "snake_case")]
-pub enum TrainingRequest {
-    /// Read a dataset as a run would, without training. Answered by [`TrainingEvent::Inspected`] or
-    /// [`TrainingEvent::Failed`].
-    Inspect(InspectRequest),
-    /// Train. Answered by [`TrainingEvent::Preparing`], [`TrainingEvent::Planned`], steps and
-    /// evaluations, and last [`TrainingEvent::Finished`], [`TrainingEvent::Suspended`] or
-    /// [`TrainingEvent::Failed`].
-    Start(Box<TrainRequest>),
-    /// Pause the run after the current batch. Answered by [`TrainingEvent::Paused`].
-    Pause {
-        /// Which.
-        id: RunId,
-    },
-    /// Continue a paused run. Answered by [`TrainingEvent::Resumed`].
-    Resume {
-        /// Which.
-        id: RunId,
-    },
-    /// End the run after the current step and keep its adapter. Answered by
-    /// [`TrainingEvent::Finished`].
-    Stop {
-        /// Which.
-        id: RunId,
-    },
-    /// End the run after the current step with a checkpoint and without an evaluation: the app
-    /// closes. Answered by [`TrainingEvent::Suspended`].
-    Suspend {
-        /// Which.
-        id: RunId,
-    },
-    /// Export an adapter. Answered by [`TrainingEvent::Exported`] or [`TrainingEvent::Failed`].
-    Export(ExportRequest),
+/// A command to a run. A later variant takes precedence over an earlier one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunCommand {
+    /// Train, also after a pause. Confirmed by [`TrainingEvent::Resumed`].
+    #[default]
+    Resume,
+    /// Wait after the current batch. Confirmed by [`TrainingEvent::Paused`].
+    Pause,
+    /// End after the current step and keep the adapter. Confirmed by [`TrainingEvent::Finished`].
+    Stop,
+    /// End after the current step with a checkpoint and without an evaluation: the app closes.
+    /// Confirmed by [`TrainingEvent::Suspended`].
+    Suspend,
 }
 
 /// A dataset to inspect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InspectRequest {
-    /// Echoed in the answer.
-    pub id: RunId,
     /// The model whose tokenizer and template are used.
     pub model: PathBuf,
     /// The data.
@@ -187,8 +161,6 @@ pub struct BrokenLine {
 /// A run to start or resume.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainRequest {
-    /// Id of the run, echoed in all its events.
-    pub id: RunId,
     /// The base model's GGUF file; never written to.
     pub model: PathBuf,
     /// The dataset.
@@ -351,8 +323,6 @@ pub enum Checkpointing {
 /// An adapter to export.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExportRequest {
-    /// Echoed in the answer.
-    pub id: RunId,
     /// The adapter's base model.
     pub model: PathBuf,
     /// The adapter.
@@ -394,8 +364,6 @@ pub struct AdapterChoice {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum TrainingEvent {
-    /// The answer to [`TrainingRequest::Inspect`].
-    Inspected(Box<Inspection>),
     /// Progress of loading the model and the data.
     Preparing {
         /// From 0 to 1.
@@ -431,20 +399,20 @@ pub enum TrainingEvent {
     Resumed,
     /// The run has ended, and its adapter is saved.
     Finished(Box<Outcome>),
-    /// The answer to [`TrainingRequest::Suspend`]: the run has ended, and can be resumed from its
+    /// The answer to [`RunCommand::Suspend`]: the run has ended, and can be resumed from its
     /// last checkpoint.
     Suspended,
-    /// The answer to [`TrainingRequest::Export`].
-    Exported {
-        /// The file or folder written.
-        path: PathBuf,
-        /// Its size in bytes.
-        bytes: u64,
-        /// Result of the verification, if requested.
-        verification: Option<Verification>,
-    },
-    /// The request failed. A run can be resumed from its last checkpoint.
-    Failed(Problem),
+}
+
+/// A finished export.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exported {
+    /// The file or folder written.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Result of the verification, if requested.
+    pub verification: Option<Verification>,
 }
 
 /// The plan of a run.

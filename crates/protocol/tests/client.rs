@@ -1,11 +1,10 @@
 //! The client against a real process: the fake worker.
 
 use hearth_protocol::{
-    Event, FinishReason, GenerateRequest, LoadRequest, Message, ProblemCode, Prompt, Request, Role, SamplingParams,
-    StartError, Worker, WorkerCommand, WorkerMessage,
+    Event, FinishReason, GenerateRequest, LoadRequest, Message, Problem, ProblemCode, Prompt, Request, Responses, Role,
+    SamplingParams, StartError, Summary, Worker, WorkerCommand,
 };
 use std::{path::PathBuf, time::Duration};
-use tokio::sync::mpsc::Receiver;
 
 /// The command that starts the fake worker, with another argument than `worker`.
 fn command(argument: &str) -> WorkerCommand {
@@ -15,7 +14,7 @@ fn command(argument: &str) -> WorkerCommand {
     }
 }
 
-async fn started() -> (Worker, Receiver<WorkerMessage>) {
+async fn started() -> Worker {
     Worker::start(&command("worker")).await.expect("a good start")
 }
 
@@ -26,9 +25,8 @@ async fn refused(command: &WorkerCommand) -> StartError {
     }
 }
 
-fn chat(id: u64, text: &str) -> Request {
-    Request::Generate(GenerateRequest {
-        id,
+fn chat(worker: &Worker, text: &str) -> Responses {
+    worker.request(Request::Generate(GenerateRequest {
         prompt: Prompt::Chat(vec![Message {
             role: Role::User,
             content: text.to_owned(),
@@ -38,81 +36,120 @@ fn chat(id: u64, text: &str) -> Request {
         stop: Vec::new(),
         adapters: Vec::new(),
         conversation: None,
-    })
+    }))
 }
 
-/// The text before the last event of a generation, and that event.
-async fn answer(said: &mut Receiver<WorkerMessage>) -> (String, WorkerMessage) {
+/// The text of a generation, and how it ended.
+async fn answer(mut events: Responses) -> (String, Result<Summary, Problem>) {
     let mut whole = String::new();
     loop {
-        match said.recv().await.expect("an end") {
-            WorkerMessage::Event(Event::Text { text, .. }) => whole += &text,
-            WorkerMessage::Event(Event::Started { .. } | Event::Prefill { .. }) => {}
-            end => return (whole, end),
+        match events.next().await.expect("an end") {
+            Event::Text { text, .. } => whole += &text,
+            Event::Started { .. } | Event::Prefill { .. } => {}
+            Event::Finished(summary) => return (whole, Ok(summary)),
+            Event::Failed(problem) => return (whole, Err(problem)),
+            event => panic!("{event:?}"),
         }
     }
 }
 
-fn death(end: WorkerMessage) -> String {
-    match end {
-        WorkerMessage::Died(problem) => {
-            assert_eq!(problem.code, ProblemCode::WorkerDied);
-            problem.message
+/// The next piece of text.
+async fn piece(events: &mut Responses) -> String {
+    loop {
+        if let Event::Text { text, .. } = events.next().await.expect("more events") {
+            return text;
         }
-        WorkerMessage::Event(event) => panic!("alive: {event:?}"),
     }
+}
+
+/// The text before a death, and its message, which the worker has, too.
+async fn death(worker: &Worker, events: Responses) -> (String, String) {
+    let (text, end) = answer(events).await;
+    let problem = end.expect_err("a death");
+    assert_eq!(problem.code, ProblemCode::WorkerDied);
+    assert_eq!(worker.died().await, problem);
+    assert!(!worker.is_alive());
+    (text, problem.message)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers() {
-    let (worker, mut said) = started().await;
-    let path = std::env::current_exe().unwrap();
-    worker
-        .send(Request::Load(LoadRequest {
-            path,
-            context: Some(512),
-            ..LoadRequest::default()
-        }))
-        .unwrap();
-    assert!(matches!(
-        said.recv().await,
-        Some(WorkerMessage::Event(Event::LoadProgress { .. }))
-    ));
-    assert!(matches!(said.recv().await, Some(WorkerMessage::Event(Event::Loaded(info))) if info.context == 512));
-    worker.send(chat(7, "say line one\nand \u{2028} \u{0} two")).unwrap();
-    let (text, end) = answer(&mut said).await;
+    let worker = started().await;
+    let mut load = worker.request(Request::Load(LoadRequest {
+        path: std::env::current_exe().unwrap(),
+        context: Some(512),
+        ..LoadRequest::default()
+    }));
+    assert!(matches!(load.next().await, Some(Event::Progress { .. })));
+    assert!(matches!(load.next().await, Some(Event::Loaded(info)) if info.context == 512));
+    assert_eq!(load.next().await, None);
+    let (text, end) = answer(chat(&worker, "say line one\nand \u{2028} \u{0} two")).await;
     assert_eq!(text, "line one\nand \u{2028} \u{0} two");
-    assert!(matches!(end, WorkerMessage::Event(Event::Finished { id: 7, .. })));
+    assert_eq!(end.map(|summary| summary.reason), Ok(FinishReason::Stop));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stops_when_cancelled() {
-    let (worker, mut said) = started().await;
-    worker.send(chat(1, "slow")).unwrap();
-    assert!(matches!(
-        said.recv().await,
-        Some(WorkerMessage::Event(Event::Started { .. }))
-    ));
-    worker.send(Request::Cancel { id: 1 }).unwrap();
-    let (_, end) = answer(&mut said).await;
-    assert!(matches!(end, WorkerMessage::Event(Event::Finished { summary, .. })
-            if summary.reason == FinishReason::Cancelled));
+async fn several_requests_are_in_progress_at_a_time() {
+    let worker = started().await;
+    let mut slow = chat(&worker, "slow");
+    piece(&mut slow).await;
+    let (text, _) = answer(chat(&worker, "say something else")).await;
+    assert_eq!(text, "something else");
+    assert!(matches!(worker.call(Request::Devices).await, Ok(Event::Devices { .. })));
+    let mut other = chat(&worker, "slow");
+    piece(&mut other).await;
+    slow.cancel();
+    slow.cancel();
+    let (_, end) = answer(slow).await;
+    assert_eq!(end.map(|summary| summary.reason), Ok(FinishReason::Cancelled));
+    // The other one continues.
+    piece(&mut other).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_nobody_waits_for_is_cancelled() {
+    let worker = started().await;
+    let mut slow = chat(&worker, "slow");
+    piece(&mut slow).await;
+    drop(slow);
+    // It would be killed if it did not answer.
+    tokio::time::sleep(Duration::from_millis(3500)).await;
+    assert!(worker.is_alive());
+    assert_eq!(answer(chat(&worker, "say yes")).await.0, "yes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_does_not_cancel_is_killed() {
+    for order in ["mute", "deaf"] {
+        let worker = started().await;
+        let mut events = chat(&worker, order);
+        assert!(matches!(events.next().await, Some(Event::Started { .. })));
+        let other = chat(&worker, "slow");
+        events.cancel();
+        let (_, message) = death(&worker, events).await;
+        assert!(message.contains("did not stop within 3 seconds"), "{message}");
+        assert!(answer(other).await.1.is_err(), "it dies with the worker");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dies_mid_answer() {
-    let (worker, mut said) = started().await;
-    worker.send(chat(1, "die")).unwrap();
-    let (text, end) = answer(&mut said).await;
+    let worker = started().await;
+    let other = chat(&worker, "slow");
+    let (text, message) = death(&worker, chat(&worker, "die")).await;
     assert_eq!(text, "Half an answer", "output before the death is delivered");
-    assert!(death(end).contains("exit code 5"));
-    assert!(said.recv().await.is_none(), "nothing comes after death");
+    assert!(message.contains("exit code 5"), "{message}");
+    let (_, end) = answer(other).await;
+    assert_eq!(end.expect_err("it died").message, message);
+    let (_, end) = answer(chat(&worker, "say anything")).await;
+    assert_eq!(end.expect_err("it is dead").message, message);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_from_outside() {
-    let (worker, mut said) = started().await;
-    worker.send(chat(1, "deaf")).unwrap();
+    let worker = started().await;
+    let mut events = chat(&worker, "deaf");
+    piece(&mut events).await;
     let id = worker.process_id().expect("a running process").to_string();
     let kill = if cfg!(windows) {
         std::process::Command::new("taskkill")
@@ -122,35 +159,46 @@ async fn killed_from_outside() {
         std::process::Command::new("kill").args(["-KILL", &id]).status()
     };
     assert!(kill.unwrap().success());
-    let (_, end) = answer(&mut said).await;
     let expected = if cfg!(windows) {
         "exited unexpectedly"
     } else {
         "was killed"
     };
-    assert!(death(end).contains(expected));
+    let (_, message) = death(&worker, events).await;
+    assert!(message.contains(expected), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn out_of_memory_is_distinguished_from_a_crash() {
-    let (worker, mut said) = started().await;
-    worker.send(chat(1, "starve")).unwrap();
-    let (text, end) = answer(&mut said).await;
+    let worker = started().await;
+    let (text, end) = answer(chat(&worker, "starve")).await;
     assert_eq!(text, "Half an ");
-    let WorkerMessage::Died(problem) = end else {
-        panic!("alive: {end:?}")
-    };
+    let problem = end.expect_err("a death");
     assert_eq!(problem.code, ProblemCode::OutOfMemory);
     assert!(problem.message.contains("ran out of memory"), "{problem}");
 }
 
+/// A worker that sends this is killed, and says why.
+async fn is_killed(order: &str, text: &str, expected: &str) {
+    let worker = started().await;
+    let found = death(&worker, chat(&worker, order)).await;
+    assert_eq!(found.0, text, "{order}");
+    assert!(found.1.contains(expected), "{order}: {}", found.1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_after_a_malformed_line() {
-    let (worker, mut said) = started().await;
-    worker.send(chat(1, "babble")).unwrap();
-    let (text, end) = answer(&mut said).await;
-    assert_eq!(text, "Half an ");
-    assert!(death(end).contains("not a message"));
+async fn killed_after_an_invalid_message() {
+    is_killed("babble", "Half an ", "not a message").await;
+    is_killed("stray", "Half an ", "was not asked for").await;
+    is_killed("huge", "Half an ", "a line without an end").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_after_it_answered_twice() {
+    let worker = started().await;
+    let (_, end) = answer(chat(&worker, "twice")).await;
+    assert!(end.is_ok(), "the first answer is whole");
+    assert!(worker.died().await.message.contains("was not asked for"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -189,16 +237,17 @@ async fn missing_executable() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shuts_down_when_asked() {
-    let (worker, mut said) = started().await;
+    let worker = started().await;
     worker.shut_down(Duration::from_secs(60)).await;
-    assert!(death(said.recv().await.unwrap()).contains("exit code 0"));
+    assert!(worker.died().await.message.contains("exit code 0"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ends_when_dropped() {
-    let (worker, mut said) = started().await;
-    worker.send(chat(1, "deaf")).unwrap();
-    assert!(said.recv().await.is_some());
+    let worker = started().await;
+    let mut events = chat(&worker, "deaf");
+    piece(&mut events).await;
     drop(worker);
-    while said.recv().await.is_some() {}
+    let (_, end) = answer(events).await;
+    assert_eq!(end.expect_err("it ended").code, ProblemCode::WorkerDied);
 }

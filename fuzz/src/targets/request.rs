@@ -2,7 +2,7 @@
 //! most one event, and the worker continues.
 
 use crate::seeds::Seed;
-use hearth_protocol::{Event, Message, Request, Role};
+use hearth_protocol::{Envelope, Event, Message, Request, Role};
 use std::io::{self, Cursor, Write};
 use std::sync::{Arc, Mutex};
 
@@ -27,10 +27,10 @@ pub fn run(bytes: &[u8]) -> bool {
             .split(|&byte| byte == b'\n')
             .filter(|line| !line.trim_ascii().is_empty())
     };
-    let read: Vec<Request> = lines().filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let read: Vec<Envelope<Request>> = lines().filter_map(|line| serde_json::from_slice(line).ok()).collect();
     for request in &read {
         let text = serde_json::to_vec(request).expect("it is written");
-        let again: Request = serde_json::from_slice(&text).expect("what Hearth wrote");
+        let again: Envelope<Request> = serde_json::from_slice(&text).expect("what Hearth wrote");
         // Compare serialised text: a setting may be NaN.
         assert_eq!(serde_json::to_vec(&again).expect("it is written"), text);
     }
@@ -40,7 +40,7 @@ pub fn run(bytes: &[u8]) -> bool {
         hearth_engine::worker::serve(Cursor::new(bytes.to_vec()), output.clone()).expect("its input can be read");
         let output = output.0.lock().expect("no thread panicked");
         let events = output.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-        let events = events.map(|line| serde_json::from_slice::<Event>(line).expect("an event a line"));
+        let events = events.map(|line| serde_json::from_slice::<Envelope<Event>>(line).expect("an event a line"));
         assert!(events.count() <= 1 + lines().count());
     }
     !read.is_empty()
@@ -54,31 +54,31 @@ pub fn seeds() -> Vec<Seed> {
     let requests = [
         Request::Load(hearth_protocol::LoadRequest::default()),
         Request::Unload,
-        Request::Cancel { id: 1 },
+        Request::Cancel { request: 1 },
         Request::Count {
-            id: 2,
             messages: vec![message],
         },
         Request::Devices,
         Request::Check {
             device: "gpu0".to_owned(),
         },
-        Request::Measure { id: 3 },
+        Request::Measure,
         Request::RemovePromptCache { conversation: -4 },
         Request::SetPromptCacheLimit { max_bytes: 5 },
         Request::Shutdown,
     ];
-    let written = requests
-        .iter()
-        .map(|request| serde_json::to_string(request).expect("it is written"));
+    let written = requests.into_iter().map(|message| {
+        let request = Envelope { id: 7, message };
+        serde_json::to_string(&request).expect("it is written")
+    });
     let mut all: Vec<Seed> = written.map(|line| Seed::new("a request", line)).collect();
     // Requests with settings, as written by the window.
     let others = [
-        r#"{"type":"generate","id":1,"prompt":{"chat":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]},"sampling":{"temperature":0.7,"top_k":40,"top_p":0.9,"min_p":null},"max_tokens":16,"stop":["\n"],"conversation":-3}"#,
-        r#"{"type":"generate","id":1,"prompt":{"raw":"Once"},"sampling":{},"max_tokens":null,"stop":[]}"#,
-        r#"{"type":"plan","id":2,"plan":{"path":"m.gguf","context":4096,"device":"gpu0,gpu1","assume_gpu":8589934592}}"#,
-        r#"{"type":"training","what":"inspect","id":4,"model":"m.gguf","data":{"path":"d.jsonl","mapping":{"prompt":"q","answer":"a"},"skip_broken":true},"sequence":null,"previews":3}"#,
-        r#"{"type":"training","what":"pause","id":5}"#,
+        r#"{"id":1,"type":"generate","prompt":{"chat":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]},"sampling":{"temperature":0.7,"top_k":40,"top_p":0.9,"min_p":null},"max_tokens":16,"stop":["\n"],"conversation":-3}"#,
+        r#"{"id":1,"type":"generate","prompt":{"raw":"Once"},"sampling":{},"max_tokens":null,"stop":[]}"#,
+        r#"{"id":2,"type":"plan","path":"m.gguf","context":4096,"device":"gpu0,gpu1","assume_gpu":8589934592}"#,
+        r#"{"id":4,"type":"inspect","model":"m.gguf","data":{"path":"d.jsonl","mapping":{"prompt":"q","answer":"a"},"skip_broken":true},"sequence":null,"previews":3}"#,
+        r#"{"id":5,"type":"control_run","run":4,"command":"pause"}"#,
     ];
     all.extend(others.map(|line| Seed::new("a request", line)));
     all

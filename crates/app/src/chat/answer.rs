@@ -1,79 +1,140 @@
-//! One answer, from request to end: the worker's events, shown and saved as it grows.
+//! One answer, from request to end: the worker's events, shown and saved as it grows. Each is a
+//! task of its own.
 
 use crate::{
     convert,
     saving::{SAVE_RETRY_INTERVAL, Saved},
     shared::Shared,
     store::message,
+    task::at,
     wire::{CutReason, Event, LeftOut, Message, MessageState, Problem, Stats},
 };
-use hearth_protocol::{GenerationId, Summary};
-use std::{sync::Arc, time::Duration};
-use tokio::time::Instant;
+use hearth_protocol::{self as protocol, ProblemCode, Responses, Summary, Worker};
+use std::{future::pending, sync::Arc, time::Duration};
+use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
 /// How often a growing answer is saved: the most that a crash costs.
 const SAVE_INTERVAL: Duration = Duration::from_millis(300);
+/// Added to it per character, so that the bytes written do not grow with the square of a long
+/// answer's length: 100,000 characters are saved once a second.
+const SAVE_INTERVAL_PER_CHARACTER: Duration = Duration::from_micros(10);
 
-/// How long a worker may take to cancel before it is killed.
-const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+/// Whether an answer should end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// It should go on.
+    #[default]
+    No,
+    /// As soon as the worker has cancelled it.
+    Cancel,
+    /// At once, with the text up to now.
+    Now,
+}
 
-/// The answer that the worker generates.
+/// An answer in progress.
 pub(super) struct Answer {
     shared: Arc<Shared>,
-    /// The worker's id of it.
-    pub(super) generation: GenerationId,
     /// The message up to now.
     message: Message,
     cached: u32,
     first_text: Option<Instant>,
     /// Time of the next save. `None` means that nothing is new.
-    pub(super) save_at: Option<Instant>,
-    /// When the worker is killed if it does not cancel. `None` means that no cancellation was
-    /// requested.
-    pub(super) stop_by: Option<Instant>,
+    save_at: Option<Instant>,
+    saving: Option<JoinHandle<Result<Saved<()>, Problem>>>,
+    is_cancelled: bool,
     /// It could not be saved: further events of the worker are ignored.
     has_failed: bool,
 }
 
 impl Answer {
-    pub(super) fn new(shared: Arc<Shared>, generation: GenerationId, message: Message) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, message: Message) -> Self {
         Self {
             shared,
-            generation,
             message,
             cached: 0,
             first_text: None,
             save_at: None,
-            stop_by: None,
+            saving: None,
+            is_cancelled: false,
             has_failed: false,
         }
     }
 
-    pub(super) fn conversation(&self) -> i64 {
-        self.message.conversation
-    }
-
-    /// Sets the deadline of a requested cancellation.
-    pub(super) fn set_cancelled(&mut self) {
-        self.stop_by.get_or_insert_with(|| Instant::now() + STOP_TIMEOUT);
-    }
-
-    pub(super) fn started(&mut self, prompt_tokens: u32, cached: u32, left_out: Option<LeftOut>) {
-        self.cached = cached;
-        self.message.left_out = left_out;
-        self.change(MessageState::Prefill {
-            done: cached,
-            total: prompt_tokens,
-        });
-    }
-
-    pub(super) fn prefill(&mut self, done: u32, total: u32) {
-        if self.first_text.is_none() {
-            self.change(MessageState::Prefill { done, total });
+    /// Follows the worker until the answer has ended and is saved. Returns whether a GPU failed.
+    pub(super) async fn follow(
+        mut self,
+        worker: Worker,
+        mut events: Responses,
+        mut stop: watch::Receiver<Stop>,
+    ) -> bool {
+        loop {
+            tokio::select! {
+                biased;
+                wanted = wanted(&mut stop) => match wanted {
+                    Stop::Now => {
+                        self.end(MessageState::Stopped).await;
+                        return false;
+                    }
+                    _ => self.cancel(&mut events),
+                },
+                saved = saved(&mut self.saving) => {
+                    if !self.saved(saved) {
+                        // It cannot be saved, so continuing is useless.
+                        self.cancel(&mut events);
+                    }
+                }
+                () = at(self.save_at) => self.save(),
+                event = events.next() => match event {
+                    Some(protocol::Event::Finished(summary)) => {
+                        self.finish(summary).await;
+                        return false;
+                    }
+                    Some(protocol::Event::Failed(problem)) => {
+                        let is_of_gpu = problem.code == ProblemCode::GpuFailed;
+                        self.fail(problem, worker.is_alive()).await;
+                        return is_of_gpu;
+                    }
+                    Some(event) => self.handle_event(event),
+                    None => {
+                        self.end(MessageState::Stopped).await;
+                        return false;
+                    }
+                },
+            }
         }
     }
 
-    pub(super) fn text(&mut self, text: String, tokens: u32) {
+    fn cancel(&mut self, events: &mut Responses) {
+        self.is_cancelled = true;
+        events.cancel();
+    }
+
+    fn handle_event(&mut self, event: protocol::Event) {
+        match event {
+            protocol::Event::Started {
+                prompt_tokens,
+                cached_tokens,
+                left_out,
+            } => {
+                self.cached = cached_tokens;
+                self.message.left_out = left_out.map(|left| LeftOut {
+                    messages: left.messages,
+                    tokens: left.tokens,
+                });
+                self.change(MessageState::Prefill {
+                    done: cached_tokens,
+                    total: prompt_tokens,
+                });
+            }
+            protocol::Event::Prefill { done, total } if self.first_text.is_none() => {
+                self.change(MessageState::Prefill { done, total });
+            }
+            protocol::Event::Text { text, tokens } => self.text(text, tokens),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, text: String, tokens: u32) {
         if self.has_failed {
             return;
         }
@@ -85,7 +146,7 @@ impl Answer {
             }
         };
         self.message.content += &text;
-        self.shared.set_live(self.message.clone());
+        self.shared.extend_live(self.message.id, &text);
         let seconds = first.elapsed().as_secs_f64();
         let tokens_per_second = if seconds > 0.0 {
             f64::from(tokens.saturating_sub(1)) / seconds
@@ -99,20 +160,31 @@ impl Answer {
             tokens,
             tokens_per_second,
         });
-        self.save_at.get_or_insert_with(|| Instant::now() + SAVE_INTERVAL);
+        let length = u32::try_from(self.message.content.len()).unwrap_or(u32::MAX);
+        let interval = SAVE_INTERVAL + SAVE_INTERVAL_PER_CHARACTER * length;
+        self.save_at.get_or_insert_with(|| Instant::now() + interval);
     }
 
-    /// Saves the text up to now, or schedules that if another process locks the store. Any other
-    /// error fails the answer, whose text stays in memory. Returns `false` if it failed.
-    pub(super) async fn save(&mut self) -> bool {
+    /// Begins to save the text up to now, unless that is in progress.
+    fn save(&mut self) {
         self.save_at = None;
-        let row = message::Message::from(&self.message);
-        let saved = self
-            .shared
-            .blocking(move |shared| Ok(shared.save(|t| message::save(t, &row))?))
-            .await;
+        if self.saving.is_some() {
+            self.save_at = Some(Instant::now() + SAVE_INTERVAL);
+            return;
+        }
+        let (shared, row) = (self.shared.clone(), message::Message::from(&self.message));
+        self.saving = Some(tokio::spawn(async move {
+            shared
+                .blocking(move |shared| Ok(shared.save(|t| message::save(t, &row).map(drop))?))
+                .await
+        }));
+    }
+
+    /// Schedules another save if another process locks the store. Any other error fails the answer,
+    /// whose text stays in memory. Returns `false` if it failed.
+    fn saved(&mut self, saved: Result<Saved<()>, Problem>) -> bool {
         match saved {
-            Ok(Saved::Done(_)) => true,
+            Ok(Saved::Done(())) => true,
             Ok(Saved::Locked) => {
                 self.save_at = Some(Instant::now() + SAVE_RETRY_INTERVAL);
                 true
@@ -125,7 +197,7 @@ impl Answer {
         }
     }
 
-    pub(super) async fn finish(mut self, summary: Summary) {
+    async fn finish(mut self, summary: Summary) {
         self.message.stats = Some(Stats {
             prompt_tokens: summary.prompt_tokens,
             cached_tokens: self.cached,
@@ -145,19 +217,19 @@ impl Answer {
             // The context may be full before the worker sees the cancellation.
             MessageState::Cut {
                 reason: CutReason::ContextFull,
-            } if self.stop_by.is_some() => MessageState::Stopped,
+            } if self.is_cancelled => MessageState::Stopped,
             state => state,
         };
         self.end(state).await;
     }
 
-    pub(super) async fn stop(self) {
-        self.end(MessageState::Stopped).await;
-    }
-
-    pub(super) async fn fail(self, problem: Problem) {
+    async fn fail(self, problem: protocol::Problem, is_worker_alive: bool) {
+        let mut problem = Problem::from(problem);
+        if !is_worker_alive {
+            problem = super::died(problem);
+        }
         // A requested cancellation counts as stopped, however the answer ended.
-        let state = if self.stop_by.is_some() {
+        let state = if self.is_cancelled {
             MessageState::Stopped
         } else {
             MessageState::Failed { problem }
@@ -166,6 +238,10 @@ impl Answer {
     }
 
     async fn end(mut self, state: MessageState) {
+        // The last save must be the last.
+        if let Some(saving) = &mut self.saving {
+            let _ = saving.await;
+        }
         if !self.has_failed {
             self.message.state = state;
         }
@@ -182,6 +258,23 @@ impl Answer {
             message: self.message.clone(),
         });
     }
+}
+
+/// The next wish to end. Never completes once nobody can have one.
+async fn wanted(stop: &mut watch::Receiver<Stop>) -> Stop {
+    match stop.changed().await {
+        Ok(()) => *stop.borrow_and_update(),
+        Err(_) => pending().await,
+    }
+}
+
+/// The result of the save in progress. Never completes without one.
+async fn saved(saving: &mut Option<JoinHandle<Result<Saved<()>, Problem>>>) -> Result<Saved<()>, Problem> {
+    let Some(handle) = saving else { return pending().await };
+    let saved = handle.await;
+    *saving = None;
+    // A save that was aborted with the runtime needs no report.
+    saved.unwrap_or(Ok(Saved::Locked))
 }
 
 /// Saves a message in its final state and emits it. If another process locks the store, it is saved

@@ -1,39 +1,40 @@
-//! The chat: one task that owns the worker, its load state and the queue of answers.
+//! The chat: one task that owns the worker of the loaded model, its load state, and the answers.
 //!
 //! Every command, worker event and timer changes the state and then calls [`Chat::advance`], which
 //! takes the next step towards the requested state. Nothing is polled: without events the task
-//! sleeps.
+//! sleeps. Each answer is a task of its own ([`Answer::follow`]), so that saving one never delays
+//! another.
 
 mod answer;
-mod device_checks;
 mod load_state;
+mod loading;
 mod measuring;
-mod plans;
 mod prompt;
 mod shutdown;
-mod switched_build;
 mod target;
 
 pub(crate) use target::Target;
 
 use crate::{
-    adapters, model_lookup, prompt_cache,
+    adapters,
     shared::Shared,
     store::{conversation, message as rows},
-    task::{Connected, Started, at, next_message, started_worker},
-    wire::{Code, Device, Event, LeftOut, LoadSettings, Message, MessageState, ModelState, Problem},
+    task::{Started, died_worker, next_event, started_worker},
+    wire::{Code, Event, Message, MessageState, ModelState, Problem},
 };
-use answer::Answer;
-use device_checks::DeviceChecks;
+use answer::{Answer, Stop};
 use hearth_protocol as protocol;
 use load_state::LoadState;
-use measuring::Measuring;
-use plans::Plans;
-use protocol::{GenerateRequest, GenerationId, Prompt, Request, Worker, WorkerMessage};
-use std::{collections::VecDeque, sync::Arc, time::Duration};
-use switched_build::SwitchedBuild;
+use loading::SwitchedBuild;
+use protocol::{GenerateRequest, Prompt, Request, Responses, Worker};
+use shutdown::died;
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::JoinHandle,
 };
 
@@ -55,27 +56,14 @@ pub(crate) enum Command {
     },
     /// Remove the prompt cache of a conversation.
     RemovePromptCache { conversation: i64 },
-    /// Load a model; stops the current answer.
+    /// Load a model; stops the current answers.
     Load(Box<Target>),
-    /// Unload the model; stops the current answer.
+    /// Unload the model; stops the current answers.
     Unload,
     /// Reload the model if its settings have changed.
     ApplySettings,
     /// Get the load state.
     State(oneshot::Sender<ModelState>),
-    /// List the devices.
-    Devices(oneshot::Sender<Result<Vec<Device>, Problem>>),
-    /// Check a device.
-    Check {
-        device: String,
-        reply: device_checks::Reply,
-    },
-    /// Plan a model's placement.
-    Plan {
-        model: String,
-        load_settings: LoadSettings,
-        reply: plans::Reply,
-    },
     /// Measure how fast the loaded model is.
     Measure(measuring::Reply),
     /// Cancel the measurement.
@@ -84,70 +72,74 @@ pub(crate) enum Command {
     ShutDown(oneshot::Sender<()>),
 }
 
+/// A task of the chat has ended.
+enum Ended {
+    Answer { id: i64, gpu_failed: bool },
+    Measurement,
+}
+
+/// An answer in progress.
+struct Running {
+    conversation: i64,
+    stop: watch::Sender<Stop>,
+    task: JoinHandle<()>,
+}
+
 struct Chat {
     shared: Arc<Shared>,
-    worker: Option<Connected>,
+    worker: Option<Worker>,
     starting: Option<JoinHandle<Started>>,
     loaded: LoadState,
+    /// The load in progress.
+    load: Option<Responses>,
     /// The model to load next.
     requested: Option<Target>,
     waiting: VecDeque<Message>,
-    current: Option<Answer>,
-    device_requests: Vec<oneshot::Sender<Result<Vec<Device>, Problem>>>,
-    /// Whether the request for the devices was sent.
-    are_devices_requested: bool,
-    plans: Plans,
-    checks: DeviceChecks,
+    /// By message.
+    answers: HashMap<i64, Running>,
+    /// Cancels the measurement in progress.
+    measuring: Option<watch::Sender<bool>>,
     /// The worker's build of Hearth. `None` means the default build.
-    switched_build: Option<SwitchedBuild>,
-    measuring: Option<Measuring>,
-    last_generation: GenerationId,
+    build: Option<SwitchedBuild>,
+    ended: mpsc::UnboundedSender<Ended>,
 }
 
 /// Starts the chat task, which ends when the sender is dropped. Needs a tokio runtime.
 pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
     let (send, commands) = mpsc::unbounded_channel();
+    let (ended, ends) = mpsc::unbounded_channel();
     let chat = Chat {
         shared,
         worker: None,
         starting: None,
         loaded: LoadState::Nothing,
+        load: None,
         requested: None,
         waiting: VecDeque::new(),
-        current: None,
-        device_requests: Vec::new(),
-        are_devices_requested: false,
-        plans: Plans::default(),
-        checks: DeviceChecks::default(),
-        switched_build: None,
+        answers: HashMap::new(),
         measuring: None,
-        last_generation: 0,
+        build: None,
+        ended,
     };
-    tokio::spawn(chat.run(commands));
+    tokio::spawn(chat.run(commands, ends));
     send
 }
 
 impl Chat {
-    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
+    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>, mut ends: mpsc::UnboundedReceiver<Ended>) {
         loop {
-            let save_at = self.current.as_ref().and_then(|answer| answer.save_at);
-            let stop_by = match (&self.current, &self.measuring) {
-                (Some(answer), _) => answer.stop_by,
-                (None, Some(measuring)) => measuring.stop_by,
-                (None, None) => None,
-            };
             tokio::select! {
                 command = commands.recv() => match command {
                     Some(command) => self.handle_command(command).await,
                     None => return self.end().await,
                 },
-                message = next_message(&mut self.worker) => self.handle_message(message).await,
+                Some(ended) = ends.recv() => self.handle_ended(ended),
+                event = next_event(&mut self.load) => self.handle_load_event(event).await,
                 started = started_worker(&mut self.starting) => self.started(started).await,
-                () = at(save_at) => self.save().await,
-                () = at(stop_by) => self.end_unresponsive_worker().await,
+                problem = died_worker(&self.worker) => self.worker_died(problem.into()).await,
             }
             self.advance().await;
-            let answering = self.current.is_some() || self.measuring.is_some() || !self.waiting.is_empty();
+            let answering = !self.answers.is_empty() || self.measuring.is_some() || !self.waiting.is_empty();
             self.shared.set_answering(answering);
         }
     }
@@ -161,13 +153,13 @@ impl Chat {
                 let _ = done.send(());
             }
             Command::RemovePromptCache { conversation } => {
-                if let Some((worker, _)) = &self.worker {
+                if let Some(worker) = &self.worker {
                     // An exited worker writes no cache.
-                    let _ = worker.send(Request::RemovePromptCache { conversation });
+                    drop(worker.request(Request::RemovePromptCache { conversation }));
                 }
             }
             Command::Load(target) => {
-                self.stop_current();
+                self.stop_running();
                 // A repeated request retries a failed load.
                 if let LoadState::Failed { .. } = self.loaded {
                     self.set(LoadState::Nothing);
@@ -184,23 +176,6 @@ impl Chat {
             Command::State(reply) => {
                 let _ = reply.send(self.loaded.state());
             }
-            Command::Devices(reply) => self.device_requests.push(reply),
-            Command::Check { device, reply } => self.checks.request(device, reply),
-            Command::Plan {
-                model,
-                load_settings,
-                reply,
-            } => {
-                let found = self
-                    .shared
-                    .blocking(move |shared| model_lookup::readable(shared, &model))
-                    .await;
-                match found {
-                    Ok(model) => self.plans.request(load_settings.plan(model.path), reply),
-                    // The receiver may have been dropped.
-                    Err(problem) => drop(reply.send(Err(problem))),
-                }
-            }
             Command::Measure(reply) => self.measure(reply),
             Command::StopMeasuring => self.stop_measuring(),
             Command::ShutDown(done) => {
@@ -210,108 +185,20 @@ impl Chat {
         }
     }
 
-    async fn handle_message(&mut self, message: Option<WorkerMessage>) {
-        let event = match message {
-            Some(WorkerMessage::Event(event)) => event,
-            Some(WorkerMessage::Died(problem)) => return self.worker_died(problem.into()).await,
-            None => {
-                let message = "The worker that runs the model has exited.".to_owned();
-                return self
-                    .worker_died(Problem {
-                        code: Code::WorkerDied,
-                        message,
-                    })
-                    .await;
-            }
-        };
-        match event {
-            protocol::Event::LoadProgress { fraction, stage } => {
-                if let LoadState::Loading {
-                    fraction: f, stage: s, ..
-                } = &mut self.loaded
-                {
-                    (*f, *s) = (fraction, stage);
-                    self.shared.emit(Event::ModelState {
-                        state: self.loaded.state(),
-                    });
+    fn handle_ended(&mut self, ended: Ended) {
+        match ended {
+            Ended::Answer { id, gpu_failed } => {
+                self.answers.remove(&id);
+                if gpu_failed {
+                    self.reload_on_cpu();
                 }
             }
-            protocol::Event::Loaded(info) => {
-                // After a GPU failure in an answer, the worker reloads the model on its own.
-                if let LoadState::Loading { target, .. } | LoadState::Ready { target, .. } = &self.loaded {
-                    let target = target.clone();
-                    self.set(LoadState::Ready {
-                        target,
-                        info: Box::new(info),
-                    });
-                }
-            }
-            protocol::Event::LoadFailed(problem) => self.load_failed(problem.into()).await,
-            protocol::Event::SwitchBuild { program } => self.switch_build(program),
-            protocol::Event::Checked { device, devices } => {
-                let devices = devices.map(|all| all.into_iter().map(Device::from).collect());
-                self.checks.complete(&device, &devices.map_err(Problem::from));
-            }
-            protocol::Event::Devices { devices } => {
-                self.are_devices_requested = false;
-                for reply in self.device_requests.drain(..) {
-                    let _ = reply.send(Ok(devices.iter().cloned().map(Device::from).collect()));
-                }
-            }
-            protocol::Event::Planned { id, plan } => self.plans.complete(id, Ok(plan.into())),
-            protocol::Event::PlanFailed { id, problem } => self.plans.complete(id, Err(problem.into())),
-            protocol::Event::MeasureProgress { id, fraction } => self.measure_progress(id, fraction),
-            protocol::Event::Measured { id, measured } => self.measured(id, Ok(measured)).await,
-            protocol::Event::MeasureFailed { id, problem } => self.measured(id, Err(problem.into())).await,
-            event => self.handle_generation_event(event).await,
-        }
-    }
-
-    async fn handle_generation_event(&mut self, event: protocol::Event) {
-        use protocol::Event as WorkerEvent;
-        let id = match &event {
-            WorkerEvent::Started { id, .. } | WorkerEvent::Prefill { id, .. } | WorkerEvent::Text { id, .. } => *id,
-            WorkerEvent::Finished { id, .. } | WorkerEvent::GenerationFailed { id, .. } => *id,
-            _ => return,
-        };
-        let Some(mut answer) = self.current.take_if(|answer| answer.generation == id) else {
-            return;
-        };
-        match event {
-            WorkerEvent::Started {
-                prompt_tokens,
-                cached_tokens,
-                left_out,
-                ..
-            } => {
-                let left_out = left_out.map(|left| LeftOut {
-                    messages: left.messages,
-                    tokens: left.tokens,
-                });
-                answer.started(prompt_tokens, cached_tokens, left_out);
-            }
-            WorkerEvent::Prefill { done, total, .. } => answer.prefill(done, total),
-            WorkerEvent::Text { text, tokens, .. } => answer.text(text, tokens),
-            WorkerEvent::Finished { summary, .. } => return answer.finish(summary).await,
-            WorkerEvent::GenerationFailed { problem, .. } => return answer.fail(problem.into()).await,
-            _ => {}
-        }
-        self.current = Some(answer);
-    }
-
-    async fn started(&mut self, started: Started) {
-        match started {
-            Ok(worker) => self.worker = Some(worker),
-            Err(error) => self.worker_died(protocol::Problem::from(error).into()).await,
+            Ended::Measurement => self.measuring = None,
         }
     }
 
     /// Takes the next step towards the requested state.
     async fn advance(&mut self) {
-        self.send_pending();
-        if self.current.is_some() {
-            return;
-        }
         if self.requested.is_none() && !self.waiting.is_empty() {
             match self.shared.blocking(Target::choose).await {
                 Ok(target) => self.requested = Some(target),
@@ -326,20 +213,14 @@ impl Chat {
             return;
         }
         if let Some(target) = other {
-            if matches!(self.loaded, LoadState::Loading { is_sent: true, .. }) {
-                // An obsolete load is cancelled fastest by killing the process.
-                self.drop_worker();
+            // Answers in progress are given by the model that is loaded.
+            if self.answers.is_empty() {
+                self.begin_load(target);
             }
-            self.revert_build(&target);
-            self.set(LoadState::Loading {
-                target,
-                is_sent: false,
-                fraction: 0.0,
-                stage: "Starting".to_owned(),
-            });
-            self.send_pending();
+            return;
         }
-        if let LoadState::Ready { target, .. } = &self.loaded
+        while let LoadState::Ready { target, .. } = &self.loaded
+            && self.worker.is_some()
             && let Some(message) = self.waiting.pop_front()
         {
             let target = target.clone();
@@ -347,51 +228,46 @@ impl Chat {
         }
     }
 
-    /// Sends the pending requests, and starts a worker for them if there is none.
-    fn send_pending(&mut self) {
-        let Some((worker, _)) = &self.worker else {
-            let loading = matches!(self.loaded, LoadState::Loading { .. });
-            let needs_worker =
-                loading || !self.device_requests.is_empty() || self.plans.is_pending() || self.checks.is_pending();
-            if needs_worker && self.starting.is_none() {
-                let command = match &self.switched_build {
-                    Some(switched_build) => self.shared.worker.for_build(switched_build.program.clone()),
-                    None => self.shared.worker.clone(),
-                };
-                self.starting = Some(tokio::spawn(async move { Worker::start(&command).await }));
+    /// Starts a measurement, or replies why it cannot start.
+    fn measure(&mut self, reply: measuring::Reply) {
+        let (code, message) = match (&self.loaded, &self.worker) {
+            _ if self.measuring.is_some() => (Code::Busy, "A measurement is already running. Wait until it is done."),
+            _ if !self.answers.is_empty() || !self.waiting.is_empty() => (
+                Code::Busy,
+                "An answer is being generated, which would distort the measurement. Stop it, or wait until it is done.",
+            ),
+            (LoadState::Ready { target, info }, Some(worker))
+                if self.requested.as_ref().is_none_or(|requested| requested == target) =>
+            {
+                let row = measuring::row(&target.id, &target.name, info);
+                let events = worker.request(Request::Measure);
+                let (cancel, cancelled) = watch::channel(false);
+                let (shared, ended) = (self.shared.clone(), self.ended.clone());
+                tokio::spawn(async move {
+                    measuring::measure(shared, row, events, cancelled, reply).await;
+                    // The receiver ends with the runtime.
+                    let _ = ended.send(Ended::Measurement);
+                });
+                self.measuring = Some(cancel);
+                return;
             }
-            return;
+            _ => (Code::NoModel, "No model is loaded. Load one, then measure it."),
         };
-        // The exit of a worker is reported as a message.
-        if !self.device_requests.is_empty() && !self.are_devices_requested {
-            self.are_devices_requested = worker.send(Request::Devices).is_ok();
-        }
-        for device in self.checks.next() {
-            let _ = worker.send(Request::Check { device });
-        }
-        let id = self.last_generation + 1;
-        if let Some(plan) = self.plans.next(id) {
-            self.last_generation = id;
-            let _ = worker.send(Request::Plan { id, plan });
-        }
-        if let LoadState::Loading {
-            target,
-            is_sent: is_sent @ false,
-            ..
-        } = &mut self.loaded
-        {
-            *is_sent = worker
-                .send(Request::Load(
-                    target
-                        .settings
-                        .clone()
-                        .load(target.path.clone(), prompt_cache::for_worker(&self.shared)),
-                ))
-                .is_ok();
+        // The receiver may have been dropped.
+        let _ = reply.send(Err(Problem {
+            code,
+            message: message.to_owned(),
+        }));
+    }
+
+    /// Cancels the measurement.
+    fn stop_measuring(&self) {
+        if let Some(cancel) = &self.measuring {
+            cancel.send_replace(true);
         }
     }
 
-    /// Sends a generation request.
+    /// Begins an answer.
     async fn begin(&mut self, target: Target, mut message: Message) {
         message.model = Some(target.name.clone());
         let (conversation, parent) = (message.conversation, message.parent);
@@ -416,16 +292,9 @@ impl Chat {
             }
         };
         // Messages that a full disk kept out of the store are part of the conversation, too.
-        let live = self.shared.live();
-        for row in &mut branch {
-            if let Some(better) = live.get(&row.id) {
-                row.content.clone_from(&better.content);
-            }
-        }
+        self.shared.complete(&mut branch);
         let system = own.as_deref().or(target.system_prompt.as_deref());
-        self.last_generation += 1;
         let request = GenerateRequest {
-            id: self.last_generation,
             prompt: Prompt::Chat(prompt::prompt(system, &branch)),
             sampling: target.sampling,
             max_tokens: Some(MAX_ANSWER_TOKENS),
@@ -433,28 +302,35 @@ impl Chat {
             adapters,
             conversation: Some(conversation),
         };
-        if let Some((worker, _)) = &self.worker {
-            // The exit of a worker is reported as a message, which fails the answer.
-            let _ = worker.send(Request::Generate(request));
-        }
-        self.current = Some(Answer::new(self.shared.clone(), self.last_generation, message));
-    }
-
-    async fn save(&mut self) {
-        if let Some(answer) = &mut self.current
-            && !answer.save().await
-        {
-            // It cannot be saved, so continuing is useless.
-            self.stop_current();
-        }
+        let Some(worker) = self.worker.clone() else {
+            // It has just exited: another one answers.
+            return self.waiting.push_front(message);
+        };
+        let events = worker.request(Request::Generate(request));
+        let (stop, stopped) = watch::channel(Stop::No);
+        let (id, ended) = (message.id, self.ended.clone());
+        let answer = Answer::new(self.shared.clone(), message);
+        let task = tokio::spawn(async move {
+            let gpu_failed = answer.follow(worker, events, stopped).await;
+            // The receiver ends with the runtime.
+            let _ = ended.send(Ended::Answer { id, gpu_failed });
+        });
+        self.answers.insert(
+            id,
+            Running {
+                conversation,
+                stop,
+                task,
+            },
+        );
     }
 
     /// Reloads the model, loaded or loading, if the settings for it have changed.
     async fn apply_settings(&mut self) {
-        if let Some((worker, _)) = &self.worker {
+        if let Some(worker) = &self.worker {
             // The limit needs no reload. An exited worker writes no cache.
             let max_bytes = self.shared.settings().prompt_cache_limit;
-            let _ = worker.send(Request::SetPromptCacheLimit { max_bytes });
+            drop(worker.request(Request::SetPromptCacheLimit { max_bytes }));
         }
         let (LoadState::Ready { target, .. } | LoadState::Loading { target, .. }) = &self.loaded else {
             return;
@@ -477,6 +353,7 @@ impl Chat {
     fn set(&mut self, loaded: LoadState) {
         let before = self.loaded.state();
         self.loaded = loaded;
+        self.shared.set_loaded_memory(self.loaded.memory());
         let state = self.loaded.state();
         if state != before {
             self.shared.emit(Event::ModelState { state });

@@ -1,17 +1,16 @@
-//! Stopping and failing of answers, loads and the worker.
+//! Stopping and failing of answers and of the worker.
 
-use super::{Chat, LoadState, WORKER_SHUTDOWN_TIMEOUT, answer, device_checks::DeviceChecks, measuring, plans::Plans};
+use super::{Chat, LoadState, WORKER_SHUTDOWN_TIMEOUT, answer, answer::Stop};
 use crate::wire::{Code, Event, MessageState, Problem};
-use hearth_protocol::Request;
 
 impl Chat {
     pub(super) async fn stop(&mut self, conversation: i64) {
-        if self
-            .current
-            .as_ref()
-            .is_some_and(|answer| answer.conversation() == conversation)
+        for running in self
+            .answers
+            .values()
+            .filter(|running| running.conversation == conversation)
         {
-            self.stop_current();
+            running.stop.send_replace(Stop::Cancel);
         }
         // A comparison has two answers.
         let (stopped, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
@@ -24,71 +23,27 @@ impl Chat {
         }
     }
 
-    /// Cancels the current answer, which ends with the worker's event.
-    pub(super) fn stop_current(&mut self) {
-        if let (Some(answer), Some((worker, _))) = (&mut self.current, &self.worker) {
-            answer.set_cancelled();
-            // The exit of a worker is reported as a message.
-            let _ = worker.send(Request::Cancel { id: answer.generation });
+    /// Cancels the answers in progress, which end with the worker's event.
+    pub(super) fn stop_running(&self) {
+        for running in self.answers.values() {
+            running.stop.send_replace(Stop::Cancel);
         }
     }
 
-    pub(super) async fn end_unresponsive_worker(&mut self) {
-        tracing::warn!("the worker does not cancel and is killed");
-        self.drop_worker();
-        if let Some(answer) = self.current.take() {
-            answer.stop().await;
-        }
-        // A new worker loads the requested model.
-        self.set(LoadState::Nothing);
-    }
-
-    pub(super) async fn worker_died(&mut self, mut problem: Problem) {
-        problem.message += match problem.code {
-            Code::OutOfMemory => {
-                " Close other programs, or choose a shorter context or a smaller model, then send again."
-            }
-            _ => " Send again to restart it. If it happens again, choose a smaller model.",
-        };
-        self.end_measuring(&problem);
+    pub(super) async fn worker_died(&mut self, problem: Problem) {
+        let problem = died(problem);
         self.drop_worker();
         self.shared.emit(Event::WorkerDied {
             problem: problem.clone(),
         });
-        for reply in self.device_requests.drain(..) {
-            let _ = reply.send(Err(problem.clone()));
-        }
-        self.plans.fail(&problem);
-        self.checks.fail(&problem);
         // The default build decides again.
-        self.switched_build = None;
-        if let Some(answer) = self.current.take() {
-            answer.fail(problem.clone()).await;
-        }
-        if matches!(self.loaded, LoadState::Loading { .. }) {
+        self.build = None;
+        if let LoadState::Loading { .. } = self.loaded {
             self.load_failed(problem).await;
         } else {
             // The loaded model is reloaded on demand; another requested model is loaded now.
             self.requested = self.requested.take_if(|requested| !self.loaded.is(requested));
             self.set(LoadState::Nothing);
-        }
-    }
-
-    /// Fails the answers that wait for the model; the next message retries the load.
-    pub(super) async fn load_failed(&mut self, problem: Problem) {
-        // A worker that lost its GPU reloads on its own, which may fail.
-        if let LoadState::Loading { target, .. } | LoadState::Ready { target, .. } = &self.loaded {
-            let target = target.clone();
-            if self.requested.as_ref() == Some(&target) {
-                self.requested = None;
-            }
-            self.set(LoadState::Failed {
-                target,
-                problem: problem.clone(),
-            });
-        }
-        if self.requested.is_none() {
-            self.fail_waiting(&problem).await;
         }
     }
 
@@ -103,20 +58,23 @@ impl Chat {
 
     /// Kills the worker without waiting for its exit.
     pub(super) fn drop_worker(&mut self) {
-        self.are_devices_requested = false;
-        self.plans.resend();
-        self.checks.resend();
-        self.end_measuring(&measuring::stopped());
         if let Some(starting) = self.starting.take() {
             starting.abort();
         }
-        self.worker = None;
+        self.load = None;
+        if let Some(worker) = self.worker.take() {
+            worker.kill();
+        }
     }
 
     /// Stops every answer; their text up to now is saved.
     pub(super) async fn stop_all(&mut self) {
-        if let Some(answer) = self.current.take() {
-            answer.stop().await;
+        for running in self.answers.values() {
+            running.stop.send_replace(Stop::Now);
+        }
+        for (_, running) in self.answers.drain() {
+            // A task that panicked has no text to save.
+            let _ = running.task.await;
         }
         for mut message in std::mem::take(&mut self.waiting) {
             message.state = MessageState::Stopped;
@@ -125,18 +83,22 @@ impl Chat {
     }
 
     pub(super) async fn end(&mut self) {
+        self.stop_measuring();
         self.stop_all().await;
         self.requested = None;
-        // Dropping the senders fails the requests.
-        self.device_requests.clear();
-        self.plans = Plans::default();
-        self.checks = DeviceChecks::default();
-        if let Some((worker, messages)) = self.worker.take() {
-            // A full channel must not block the worker's last messages.
-            drop(messages);
+        if let Some(worker) = self.worker.take() {
             worker.shut_down(WORKER_SHUTDOWN_TIMEOUT).await;
         }
         self.drop_worker();
         self.set(LoadState::Nothing);
     }
+}
+
+/// The problem of a dead worker, with what to do.
+pub(super) fn died(mut problem: Problem) -> Problem {
+    problem.message += match problem.code {
+        Code::OutOfMemory => " Close other programs, or choose a shorter context or a smaller model, then send again.",
+        _ => " Send again to restart it. If it happens again, choose a smaller model.",
+    };
+    problem
 }

@@ -115,6 +115,7 @@ impl LoadSettings {
             gpu_layers: self.gpu_layers.into(),
             kv: self.kv.into(),
             assume_gpu: None,
+            loaded: Vec::new(),
         }
     }
 

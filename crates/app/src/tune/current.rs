@@ -65,11 +65,11 @@ pub(super) struct Current {
 }
 
 impl Current {
-    pub(super) fn new(shared: Arc<Shared>, request: TrainRequest) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, id: i64, request: Box<TrainRequest>) -> Self {
         Self {
             shared,
-            id: request.id as i64,
-            request: Box::new(request),
+            id,
+            request,
             stage: Stage::Pending,
             pause: Pause {
                 by_person: false,
@@ -154,13 +154,7 @@ impl Current {
                 self.change(|run| run.outcome = Some(outcome));
                 return Some(state);
             }
-            TrainingEvent::Failed(problem) => {
-                return Some(RunState::Failed {
-                    problem: problem.into(),
-                });
-            }
             TrainingEvent::Suspended => return Some(RunState::Interrupted { problem: closed() }),
-            TrainingEvent::Inspected(_) | TrainingEvent::Exported { .. } => {}
         }
         None
     }

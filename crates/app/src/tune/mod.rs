@@ -9,19 +9,19 @@ mod current;
 mod one_shot;
 mod purge;
 
-pub(crate) use one_shot::{ONE_SHOT, OneShots, no_response};
+pub(crate) use one_shot::{OneShots, no_response};
 pub(crate) use purge::{UNDO_FOR, last_folder, purge, runs_folder};
 
 use crate::{
     power::Supply,
     saving::CLOSING_RETRY_INTERVAL,
     shared::Shared,
-    task::{Connected, Started, at, next_message, started_worker},
+    task::{Started, at, next_event, started_worker},
     wire::{Code, Event, PauseReason, Problem, RunState},
 };
 use current::{Current, Stage};
 use hearth_protocol as protocol;
-use protocol::{Request, TrainRequest, TrainingRequest, Worker, WorkerMessage};
+use protocol::{Request, Responses, RunCommand, TrainRequest, Worker};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -41,7 +41,7 @@ const WORKER_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// A command to the fine-tuning task.
 pub(crate) enum Command {
     /// Start a run, which is shown as preparing already.
-    Start(Box<TrainRequest>),
+    Start { run: i64, request: Box<TrainRequest> },
     /// Pause a run.
     Pause {
         run: i64,
@@ -65,7 +65,9 @@ pub(crate) enum Command {
 struct Tune {
     shared: Arc<Shared>,
     current: Option<Current>,
-    worker: Option<Connected>,
+    worker: Option<Worker>,
+    /// The run in the worker.
+    events: Option<Responses>,
     starting: Option<JoinHandle<Started>>,
     answering: watch::Receiver<bool>,
     /// Whether the chat is busy, or was within [`crate::Options::chat_idle_delay`].
@@ -87,6 +89,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
         shared,
         current: None,
         worker: None,
+        events: None,
         starting: None,
         chat: false,
         chat_idle_at: None,
@@ -107,7 +110,7 @@ impl Tune {
                     Some(command) => self.handle_command(command).await,
                     None => return self.end_all().await,
                 },
-                message = next_message(&mut self.worker) => self.handle_message(message).await,
+                event = next_event(&mut self.events) => self.handle_event(event).await,
                 started = started_worker(&mut self.starting) => self.started(started).await,
                 Ok(()) = self.answering.changed() => self.chat_changed(),
                 () = at(self.chat_idle_at) => {
@@ -124,8 +127,8 @@ impl Tune {
     async fn handle_command(&mut self, command: Command) {
         // Here and below, the receiver of a reply may have been dropped.
         match command {
-            Command::Start(request) => {
-                self.current = Some(Current::new(self.shared.clone(), *request));
+            Command::Start { run, request } => {
+                self.current = Some(Current::new(self.shared.clone(), run, request));
                 self.check_power().await;
             }
             Command::Pause { run, done } => {
@@ -180,23 +183,28 @@ impl Tune {
         if std::mem::replace(&mut current.is_stopping, true) {
             return self.end(RunState::Interrupted { problem: ended() }).await;
         }
-        self.send(TrainingRequest::Stop { id: name(run) });
+        self.send(RunCommand::Stop);
     }
 
-    async fn handle_message(&mut self, message: Option<WorkerMessage>) {
-        let Some(current) = &mut self.current else { return };
-        let state = match message {
-            Some(WorkerMessage::Event(protocol::Event::Training { id, event })) if id == name(current.id) => {
-                current.handle_event(event)
-            }
-            Some(WorkerMessage::Event(protocol::Event::SwitchBuild { program })) => {
-                self.worker = None;
+    async fn handle_event(&mut self, event: Option<protocol::Event>) {
+        let is_alive = self.worker.as_ref().is_some_and(Worker::is_alive);
+        let Some(current) = &mut self.current else {
+            self.events = None;
+            return;
+        };
+        let state = match event {
+            Some(protocol::Event::Training { event }) => current.handle_event(event),
+            Some(protocol::Event::SwitchBuild { program }) => {
+                (self.worker, self.events) = (None, None);
                 current.switch_build(program)
             }
-            Some(WorkerMessage::Event(_)) => None,
-            Some(WorkerMessage::Died(problem)) => Some(RunState::Interrupted {
+            Some(protocol::Event::Failed(problem)) if is_alive => Some(RunState::Failed {
+                problem: problem.into(),
+            }),
+            Some(protocol::Event::Failed(problem)) => Some(RunState::Interrupted {
                 problem: interrupted(problem.into()),
             }),
+            Some(_) => None,
             None => Some(RunState::Interrupted {
                 problem: interrupted(Problem {
                     code: Code::WorkerDied,
@@ -215,9 +223,8 @@ impl Tune {
             (Ok(worker), Some(current)) => {
                 if current.stage == Stage::Pending {
                     current.stage = Stage::Started;
-                    let request = current.request.clone();
+                    self.events = Some(worker.request(Request::Train(current.request.clone())));
                     self.worker = Some(worker);
-                    self.send(TrainingRequest::Start(request));
                 }
             }
             (Err(error), Some(current)) => {
@@ -231,10 +238,11 @@ impl Tune {
         }
     }
 
-    /// Sends a request. The exit of a worker is reported as a message of its own.
-    fn send(&self, request: TrainingRequest) {
-        if let Some((worker, _)) = &self.worker {
-            let _ = worker.send(Request::Training(request));
+    /// Sends a command to the run.
+    fn send(&self, command: RunCommand) {
+        if let (Some(worker), Some(events)) = (&self.worker, &self.events) {
+            let run = events.id();
+            worker.tell(Request::ControlRun { run, command });
         }
     }
 
@@ -288,11 +296,11 @@ impl Tune {
                 self.starting = Some(tokio::spawn(async move { Worker::start(&command).await }));
             }
             current.pause.reason = reason;
-            let (id, pause) = (name(current.id), reason.is_some());
+            let pause = reason.is_some();
             if self.worker.is_some() && std::mem::replace(&mut current.pause.is_requested, pause) != pause {
                 self.send(match pause {
-                    true => TrainingRequest::Pause { id },
-                    false => TrainingRequest::Resume { id },
+                    true => RunCommand::Pause,
+                    false => RunCommand::Resume,
                 });
             }
         } else {
@@ -315,10 +323,9 @@ impl Tune {
         if let Some(starting) = self.starting.take() {
             starting.abort();
         }
-        if let Some((worker, messages)) = self.worker.take() {
-            // A full channel must not block the worker's last messages.
-            drop(messages);
-            tokio::spawn(worker.shut_down(WORKER_SHUTDOWN_TIMEOUT));
+        self.events = None;
+        if let Some(worker) = self.worker.take() {
+            tokio::spawn(async move { worker.shut_down(WORKER_SHUTDOWN_TIMEOUT).await });
         }
         if let Some(current) = &mut self.current {
             current.end(state);
@@ -348,34 +355,39 @@ impl Tune {
     /// [`crate::Options::shutdown_timeout`]. Returns the run's final state.
     async fn suspend(&mut self) -> RunState {
         let interrupted = RunState::Interrupted { problem: closed() };
-        let (Some(current), Some((worker, mut messages))) = (&mut self.current, self.worker.take()) else {
+        let run = (&mut self.current, self.worker.take(), self.events.take());
+        let (Some(current), Some(worker), Some(mut events)) = run else {
             return interrupted;
         };
-        let id = name(current.id);
         self.shared.emit(Event::Closing { run: current.id });
         // A run that is stopping ends as stopped. An exited worker is handled below.
         if !current.is_stopping {
-            let _ = worker.send(Request::Training(TrainingRequest::Suspend { id }));
+            let (run, command) = (events.id(), RunCommand::Suspend);
+            worker.tell(Request::ControlRun { run, command });
         }
         let suspended = async {
             loop {
-                match messages.recv().await {
-                    Some(WorkerMessage::Event(protocol::Event::Training { id: which, event })) if which == id => {
+                match events.next().await {
+                    Some(protocol::Event::Training { event }) => {
                         if let Some(state) = current.handle_event(event) {
                             return state;
                         }
                     }
+                    Some(protocol::Event::Failed(problem)) if worker.is_alive() => {
+                        return RunState::Failed {
+                            problem: problem.into(),
+                        };
+                    }
                     // Another build would have started the run.
-                    Some(WorkerMessage::Event(protocol::Event::SwitchBuild { .. }) | WorkerMessage::Died(_)) | None => {
+                    Some(protocol::Event::SwitchBuild { .. } | protocol::Event::Failed(_)) | None => {
                         return interrupted.clone();
                     }
-                    Some(WorkerMessage::Event(_)) => {}
+                    Some(_) => {}
                 }
             }
         };
         match timeout(self.shared.shutdown_timeout, suspended).await {
             Ok(state) => {
-                drop(messages);
                 worker.shut_down(WORKER_SHUTDOWN_TIMEOUT).await;
                 state
             }
@@ -386,11 +398,6 @@ impl Tune {
             }
         }
     }
-}
-
-/// The worker's id of a run.
-fn name(run: i64) -> protocol::RunId {
-    run.unsigned_abs()
 }
 
 fn ended() -> Problem {

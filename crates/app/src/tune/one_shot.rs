@@ -3,14 +3,8 @@
 
 use crate::wire::{Code, Problem};
 use hearth_protocol as protocol;
-use protocol::{
-    Event, ExportRequest, InspectRequest, Request, RunId, TrainingEvent, TrainingRequest, Worker, WorkerCommand,
-    WorkerMessage,
-};
+use protocol::{Event, ExportRequest, InspectRequest, Request, Worker, WorkerCommand};
 use tokio::sync::{Mutex, watch};
-
-/// The id of the only job of a one-shot worker.
-pub(crate) const ONE_SHOT: RunId = 1;
 
 /// Limits one-shot workers to one per kind.
 #[derive(Default)]
@@ -26,13 +20,9 @@ pub(crate) struct OneShots {
 impl OneShots {
     /// Exports an adapter in a one-shot worker. One at a time; dropping the future kills the
     /// worker.
-    pub(crate) async fn export(
-        &self,
-        worker: &WorkerCommand,
-        request: ExportRequest,
-    ) -> Result<TrainingEvent, Problem> {
+    pub(crate) async fn export(&self, worker: &WorkerCommand, request: ExportRequest) -> Result<Event, Problem> {
         let _one_at_a_time = self.exporting.lock().await;
-        run_one_shot(worker, TrainingRequest::Export(request)).await
+        run_one_shot(worker, Request::Export(request)).await
     }
 
     /// Cancels all inspections up to now, whose views are no longer shown. Returns the number of a
@@ -53,11 +43,11 @@ impl OneShots {
         number: u64,
         worker: &WorkerCommand,
         request: InspectRequest,
-    ) -> Result<TrainingEvent, Problem> {
+    ) -> Result<Event, Problem> {
         let mut newest = self.newest.subscribe();
         let inspection = async {
             let _one_at_a_time = self.inspecting.lock().await;
-            run_one_shot(worker, TrainingRequest::Inspect(request)).await
+            run_one_shot(worker, Request::Inspect(request)).await
         };
         tokio::select! {
             // A cancelled inspection starts no worker.
@@ -72,24 +62,9 @@ impl OneShots {
 }
 
 /// Starts a worker for one request and waits for its response.
-async fn run_one_shot(worker: &WorkerCommand, request: TrainingRequest) -> Result<TrainingEvent, Problem> {
-    let (worker, mut messages) = Worker::start(worker)
-        .await
-        .map_err(|error| Problem::from(protocol::Problem::from(error)))?;
-    // An exited worker is handled below.
-    let _ = worker.send(Request::Training(request));
-    loop {
-        match messages.recv().await {
-            Some(WorkerMessage::Event(Event::Training { event, .. })) => match event {
-                TrainingEvent::Preparing { .. } => {}
-                TrainingEvent::Failed(problem) => return Err(problem.into()),
-                response => return Ok(response),
-            },
-            Some(WorkerMessage::Event(_)) => {}
-            Some(WorkerMessage::Died(problem)) => return Err(problem.into()),
-            None => return Err(no_response()),
-        }
-    }
+async fn run_one_shot(worker: &WorkerCommand, request: Request) -> Result<Event, Problem> {
+    let worker = Worker::start(worker).await.map_err(protocol::Problem::from)?;
+    Ok(worker.call(request).await?)
 }
 
 /// The problem of a missing or unexpected response.
@@ -111,7 +86,6 @@ mod tests {
         let [older, newer] = [(); 2].map(|()| shots.new_inspection());
         let inspect = async |number| {
             let request = InspectRequest {
-                id: ONE_SHOT,
                 model: "a model".into(),
                 data: DataSource {
                     path: "data".into(),

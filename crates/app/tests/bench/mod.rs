@@ -109,6 +109,22 @@ impl Bench {
         .await
     }
 
+    /// The messages once both answers have ended, in any order.
+    pub async fn both_ended(&mut self, ids: [i64; 2]) -> [Message; 2] {
+        let mut ended = [None, None];
+        self.next(|event| {
+            if let Event::MessageChanged { message } = event
+                && !under_way(&message)
+                && let Some(at) = ids.iter().position(|id| *id == message.id)
+            {
+                ended[at] = Some(message);
+            }
+            let [first, second] = ended.clone();
+            Some([first?, second?])
+        })
+        .await
+    }
+
     pub async fn streaming(&mut self, id: i64) {
         self.next(|event| matches!(event, Event::MessageDelta { message, .. } if message == id).then_some(()))
             .await;

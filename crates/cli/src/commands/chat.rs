@@ -172,7 +172,6 @@ impl Talk {
             content: text.clone(),
         });
         let request = GenerateRequest {
-            id: 1,
             prompt: Prompt::Chat(system.chain(self.messages.iter().cloned()).collect()),
             sampling: self.sampling.clone(),
             max_tokens: None,

@@ -28,7 +28,6 @@ struct Report {
 /// Export the adapter; fails if the requested verification fails.
 pub fn run(args: &Export) -> Result<(), Failure> {
     let request = ExportRequest {
-        id: 1,
         model: base(args)?,
         adapter: args.adapter.clone(),
         format: match args.to {

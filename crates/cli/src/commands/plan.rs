@@ -19,8 +19,9 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         gpu_layers: args.load.options.gpu_layers,
         assume_gpu: args.assume_gpu,
         kv: args.load.options.kv,
+        loaded: Vec::new(),
     };
-    let plan = plan::plan(&request, &[])?;
+    let plan = plan::plan(&request)?;
     if args.output.json {
         return print_json(&plan);
     }

@@ -41,7 +41,6 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     let mut engine = load(&chosen, &args.load.options, args.context.ctx)?;
     set_adapters(&mut engine, &args.adapters)?;
     let request = GenerateRequest {
-        id: 1,
         prompt: prompt(args, &chosen),
         sampling: sampling(&args.sampling, &chosen.sampling),
         max_tokens: args.tokens,

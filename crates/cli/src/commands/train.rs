@@ -6,10 +6,10 @@ use crate::failure::Failure;
 use crate::model::Chosen;
 use crate::progress::Progress;
 use crate::switch_build::to_preferred_build;
-use hearth_engine::training::{self, RunCommand, RunControl};
+use hearth_engine::training::{self, RunControl};
 use hearth_formats::byte_size;
 use hearth_protocol::{
-    DataSource, EndReason, Outcome, RunPlan, StepReport, TrainRequest, TrainSettings, TrainingEvent,
+    DataSource, EndReason, Outcome, RunCommand, RunPlan, StepReport, TrainRequest, TrainSettings, TrainingEvent,
 };
 use serde::Serialize;
 use std::io::Write;
@@ -38,7 +38,6 @@ pub fn run(args: &Train) -> Result<(), Failure> {
     let chosen = Chosen::find(&args.load.model)?;
     to_preferred_build(&args.load.options)?;
     let request = TrainRequest {
-        id: 1,
         model: chosen.path,
         data: DataSource {
             path: args.data.clone(),

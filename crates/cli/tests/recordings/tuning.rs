@@ -35,7 +35,6 @@ fn sample(name: &str) -> Sample {
     let path = folder.path().join(name);
     fs::write(&path, &text).unwrap();
     let request = InspectRequest {
-        id: 0,
         model: root.join("models/SmolLM2-135M-Instruct.Q4_1.gguf"),
         data: DataSource {
             path,

@@ -33,7 +33,7 @@ const MIN_AUTO_CONTEXT: u32 = 2048;
 ///
 /// # Errors
 /// The file cannot be read or is unsupported, or a device does not exist.
-pub fn plan(request: &PlanRequest, loaded: &[PlannedDevice]) -> Result<Plan, Problem> {
+pub fn plan(request: &PlanRequest) -> Result<Plan, Problem> {
     let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
     let config = Config::from_gguf(&gguf).map_err(from_load)?;
     let mut devices = match request.assume_gpu {
@@ -51,7 +51,7 @@ pub fn plan(request: &PlanRequest, loaded: &[PlannedDevice]) -> Result<Plan, Pro
             true => loaded.id == device.id,
             false => !own.contains(&loaded.id),
         };
-        let ours = loaded.iter().filter(same);
+        let ours = request.loaded.iter().filter(same);
         let ours: u64 = ours.map(|loaded| loaded.weights + loaded.kv + loaded.compute).sum();
         let most = device.memory_total.unwrap_or(u64::MAX);
         device.memory_free = device.memory_free.map(|free| free.saturating_add(ours).min(most));

@@ -1,20 +1,7 @@
 //! Control of a run from another thread.
 
+use hearth_protocol::RunCommand;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-
-/// A command to a run. A later variant takes precedence over an earlier one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RunCommand {
-    /// Train.
-    #[default]
-    Continue,
-    /// Wait after the current batch.
-    Pause,
-    /// End after the current step and save the adapter.
-    Stop,
-    /// End after the current step with a checkpoint, to be resumed later.
-    Suspend,
-}
 
 /// The latest command to one run.
 #[derive(Debug, Default)]

@@ -239,7 +239,6 @@ mod tests {
         // The last line would be refused.
         std::fs::write(&path, "{\"text\": \"words\"}\n".repeat(50_000) + "no example").unwrap();
         let request = InspectRequest {
-            id: 1,
             model: root.join("tests/fixtures/models/llama.gguf"),
             data: DataSource {
                 path,

@@ -7,23 +7,13 @@ use crate::problem::{disk, from_adapter, from_merge, interrupted, problem};
 use hearth_formats::adapter::{AdapterFile, BaseShape, modelfile};
 use hearth_formats::durable;
 use hearth_formats::gguf::part_files;
-use hearth_protocol::{ExportFormat, ExportRequest, Problem, ProblemCode, Verification};
+use hearth_protocol::{ExportFormat, ExportRequest, Exported, Problem, ProblemCode};
 use hearth_train::{QuantRecipe, merge};
 use same_file::is_same_file;
 use std::fs;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-
-/// Result of an export.
-pub struct Exported {
-    /// The file or folder written.
-    pub path: PathBuf,
-    /// Its size in bytes.
-    pub bytes: u64,
-    /// Result of the verification, if requested.
-    pub verification: Option<Verification>,
-}
 
 /// Export an adapter, with a Modelfile beside a GGUF, and verify it if requested. `progress`
 /// receives the fraction done and the stage; it returns `Break` to cancel, and then nothing is

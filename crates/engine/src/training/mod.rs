@@ -10,7 +10,7 @@ mod probe;
 mod run;
 mod verify;
 
-pub use control::{RunCommand, RunControl};
+pub use control::RunControl;
 pub use data::inspect;
 pub use export::{export, export_types};
 pub use folder::{RunFile, RunFolder};

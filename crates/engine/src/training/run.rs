@@ -1,6 +1,6 @@
 //! One run, from its request to its outcome.
 
-use super::control::{RunCommand, RunControl};
+use super::control::RunControl;
 use super::data::{Reader, TrainingData, training_data};
 use super::folder::{RunFile, RunFolder, open_adapter};
 use super::{plan, probe};
@@ -12,8 +12,8 @@ use hearth_formats::adapter::{AdapterManifest, BaseId, BaseShape, DataId, Linear
 use hearth_formats::hex;
 use hearth_llm::{LoadOptions, LoraPart, Model, Place, device, threads};
 use hearth_protocol::{
-    Checkpointing, EndReason, GpuLayers, Outcome, Precision, Problem, ProblemCode, RunPlan, StepReport, TrainRequest,
-    TrainSettings, TrainingEvent,
+    Checkpointing, EndReason, GpuLayers, Outcome, Precision, Problem, ProblemCode, RunCommand, RunPlan, StepReport,
+    TrainRequest, TrainSettings, TrainingEvent,
 };
 use hearth_train::{Control, Report, Run, Settings};
 use sha2::{Digest, Sha256};
@@ -167,7 +167,7 @@ fn preparing(
     });
     match control.get() {
         RunCommand::Stop | RunCommand::Suspend => Err(interrupted()),
-        RunCommand::Continue | RunCommand::Pause => Ok(()),
+        RunCommand::Resume | RunCommand::Pause => Ok(()),
     }
 }
 
@@ -542,7 +542,7 @@ impl RunReporter<'_> {
             RunCommand::Pause => {
                 (self.emit)(TrainingEvent::Paused { step: self.step });
                 let command = self.control.wait();
-                if command == RunCommand::Continue {
+                if command == RunCommand::Resume {
                     (self.emit)(TrainingEvent::Resumed);
                 }
                 command
@@ -552,7 +552,7 @@ impl RunReporter<'_> {
         match command {
             RunCommand::Stop => Control::Stop,
             RunCommand::Suspend => Control::Suspend,
-            RunCommand::Continue | RunCommand::Pause => Control::Continue,
+            RunCommand::Resume | RunCommand::Pause => Control::Continue,
         }
     }
 

@@ -6,8 +6,10 @@
 
 use hearth_engine::worker::serve;
 use hearth_protocol::{
-    Event, GenerateRequest, LoadRequest, Message, ProblemCode, Prompt, Request, Role, SamplingParams, Summary,
+    Envelope, Event, GenerateRequest, LoadRequest, Message, ProblemCode, Prompt, Request, RequestId, Role,
+    SamplingParams, Summary,
 };
+use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, PipeWriter, Write, pipe};
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -19,8 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Worker {
     input: Option<PipeWriter>,
-    events: mpsc::Receiver<Event>,
+    events: mpsc::Receiver<Envelope<Event>>,
+    /// Events of other requests than the one that was waited for.
+    unread: HashMap<RequestId, VecDeque<Event>>,
     serving: Option<JoinHandle<()>>,
+    last_id: RequestId,
 }
 
 impl Worker {
@@ -37,57 +42,90 @@ impl Worker {
                 }
             }
         });
-        let worker = Self {
+        let mut worker = Self {
             input: Some(input),
             events,
+            unread: HashMap::new(),
             serving: Some(serving),
+            last_id: 0,
         };
-        assert!(matches!(worker.next(), Event::Ready { .. }));
+        assert!(matches!(worker.event(0), Event::Ready { .. }));
         worker
     }
 
     pub fn with_model(context: u32) -> Self {
         let mut worker = Self::start();
-        worker.ask(&Request::Load(load(model(), context)));
-        assert!(matches!(worker.last_of_load(), Event::Loaded(_)));
+        assert!(matches!(
+            worker.call(Request::Load(load(model(), context))),
+            Event::Loaded(_)
+        ));
         worker
     }
 
-    pub fn ask(&mut self, request: &Request) {
-        self.say(&serde_json::to_string(request).unwrap());
+    /// Send a request.
+    pub fn ask(&mut self, message: Request) -> RequestId {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.say(&serde_json::to_string(&Envelope { id, message }).unwrap());
+        id
     }
 
     pub fn say(&mut self, line: &str) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    pub fn next(&self) -> Event {
-        self.events.recv_timeout(PATIENCE).expect("an event")
+    /// The next event of any request.
+    pub fn next(&mut self) -> (RequestId, Event) {
+        if let Some((&id, events)) = self.unread.iter_mut().find(|(_, events)| !events.is_empty()) {
+            return (id, events.pop_front().unwrap());
+        }
+        let Envelope { id, message } = self.events.recv_timeout(PATIENCE).expect("an event");
+        (id, message)
     }
 
-    pub fn last_of_load(&self) -> Event {
-        loop {
-            match self.next() {
-                Event::LoadProgress { .. } => {}
-                event => return event,
-            }
+    /// The next event of a request.
+    pub fn event(&mut self, id: RequestId) -> Event {
+        if let Some(event) = self.unread.get_mut(&id).and_then(VecDeque::pop_front) {
+            return event;
         }
+        loop {
+            let event = self.events.recv_timeout(PATIENCE).expect("an event");
+            if event.id == id {
+                return event.message;
+            }
+            self.unread.entry(event.id).or_default().push_back(event.message);
+        }
+    }
+
+    /// The last event of a request.
+    pub fn last(&mut self, id: RequestId) -> Event {
+        self.rest(id).pop().unwrap()
+    }
+
+    /// Send a request. Returns the last event of its answer.
+    pub fn call(&mut self, request: Request) -> Event {
+        let id = self.ask(request);
+        self.last(id)
     }
 
     /// All events of a generation.
     pub fn answer(&mut self, request: GenerateRequest) -> Vec<Event> {
-        self.ask(&Request::Generate(request));
-        self.rest_of_answer()
+        let id = self.ask(Request::Generate(request));
+        self.rest(id)
     }
 
-    pub fn rest_of_answer(&self) -> Vec<Event> {
-        let mut events = Vec::new();
-        loop {
-            events.push(self.next());
-            if let Some(Event::Finished { .. } | Event::GenerationFailed { .. }) = events.last() {
-                return events;
-            }
+    /// The events of a request up to the last.
+    pub fn rest(&mut self, id: RequestId) -> Vec<Event> {
+        let mut events = vec![self.event(id)];
+        while !events.last().is_some_and(Event::is_last) {
+            events.push(self.event(id));
         }
+        events
+    }
+
+    /// Wait until a prompt is being read.
+    pub fn wait_for_prefill(&mut self, id: RequestId) {
+        while !matches!(self.event(id), Event::Prefill { .. }) {}
     }
 
     /// Close its input, and wait for its end.
@@ -110,13 +148,12 @@ pub fn load(path: PathBuf, context: u32) -> LoadRequest {
     }
 }
 
-pub fn generate(id: u64, prompt: Prompt, max_tokens: u32) -> GenerateRequest {
+pub fn generate(prompt: Prompt, max_tokens: u32) -> GenerateRequest {
     let sampling = SamplingParams {
         temperature: 0.0,
         ..SamplingParams::default()
     };
     GenerateRequest {
-        id,
         prompt,
         sampling,
         max_tokens: Some(max_tokens),
@@ -139,14 +176,23 @@ pub fn message(role: Role, content: &str) -> Message {
 
 pub fn finished(events: &[Event]) -> &Summary {
     match events.last() {
-        Some(Event::Finished { summary, .. }) => summary,
+        Some(Event::Finished(summary)) => summary,
         other => panic!("did not finish: {other:?}"),
     }
 }
 
 pub fn failed(events: &[Event]) -> (ProblemCode, &str) {
     match events.last() {
-        Some(Event::GenerationFailed { problem, .. }) => (problem.code, &problem.message),
+        Some(Event::Failed(problem)) => (problem.code, &problem.message),
         other => panic!("did not fail: {other:?}"),
     }
+}
+
+/// The text of an answer.
+pub fn text(events: &[Event]) -> String {
+    let pieces = events.iter().filter_map(|event| match event {
+        Event::Text { text, .. } => Some(&**text),
+        _ => None,
+    });
+    pieces.collect()
 }

@@ -55,7 +55,6 @@ fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
     };
     let mut engine = Engine::load(&load, &mut |_, _| ControlFlow::Continue(())).map_err(|problem| problem.message)?;
     let request = GenerateRequest {
-        id: 1,
         prompt: Prompt::Raw("A tale of a fox in the wood and of its home. ".repeat(4 * turns)),
         sampling: SamplingParams {
             temperature: 0.0,
@@ -69,7 +68,7 @@ fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
     let summary = engine.generate(&request, Instant::now(), &|| false, &mut |_| {});
     let summary = summary.map_err(|problem| problem.message)?;
     if cache == Cache::Read {
-        engine.save_prompt_cache(1, &|| false);
+        engine.save_prompt_cache(&|| false);
     }
     Ok(format!("{:?}", summary.ids))
 }

@@ -1,9 +1,7 @@
 //! Generations, controlled by the first word of the last message: the order.
 
-use super::{PAUSE, cancelled, say, wait_for_kill};
-use hearth_protocol::{
-    Event, FinishReason, GenerateRequest, GenerationId, LeftOut, Problem, ProblemCode, Prompt, Request, Summary,
-};
+use super::{Control, PAUSE, fail, is_cancelled, say, wait_for_kill};
+use hearth_protocol::{Event, FinishReason, GenerateRequest, LeftOut, ProblemCode, Prompt, RequestId, Summary};
 use std::{
     process::{abort, exit},
     sync::mpsc::Receiver,
@@ -12,30 +10,34 @@ use std::{
 
 /// A generation in progress.
 struct Generation {
-    id: GenerationId,
+    id: RequestId,
     tokens: u32,
 }
 
 /// Generates an answer. An unknown order is answered with the rest of the message.
-pub fn generate(request: &GenerateRequest, requests: &Receiver<Request>) {
+pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Control>) {
     let Prompt::Chat(messages) = &request.prompt else {
         panic!("only chats here")
     };
     let last = messages.last().map_or("", |message| message.content.as_str());
     let (order, rest) = last.split_once(' ').unwrap_or((last, ""));
-    let mut generation = Generation {
-        id: request.id,
-        tokens: 0,
-    };
+    let mut generation = Generation { id, tokens: 0 };
     generation.start(order);
     match order {
-        "die" | "starve" | "babble" | "fail" => generation.fail(order),
-        "slow" => generation.repeat("word ", requests),
-        "flood" => generation.repeat(&"word ".repeat(400), requests),
+        "die" | "starve" | "babble" | "fail" | "fault" | "stray" | "huge" => generation.fail(order),
+        "slow" => generation.repeat("word ", controls),
+        "flood" => generation.repeat(&"word ".repeat(400), controls),
         "deaf" => loop {
             generation.piece("word ");
             thread::sleep(PAUSE);
         },
+        // An answer that ends twice.
+        "twice" => {
+            generation.finish(FinishReason::Stop);
+            Generation { id, tokens: 0 }.finish(FinishReason::Stop);
+        }
+        // No answer, also if it is cancelled.
+        "mute" => wait_for_kill(),
         "cut" => {
             generation.piece("Half an answer");
             generation.finish(FinishReason::Length);
@@ -60,26 +62,26 @@ impl Generation {
             messages: 2,
             tokens: 300,
         });
-        say(&Event::Started {
-            id: self.id,
-            prompt_tokens: 10,
-            cached_tokens: 4,
-            left_out,
-        });
-        say(&Event::Prefill {
-            id: self.id,
-            done: 10,
-            total: 10,
-        });
+        say(
+            self.id,
+            Event::Started {
+                prompt_tokens: 10,
+                cached_tokens: 4,
+                left_out,
+            },
+        );
+        say(self.id, Event::Prefill { done: 10, total: 10 });
     }
 
     fn piece(&mut self, text: &str) {
         self.tokens += 1;
-        say(&Event::Text {
-            id: self.id,
-            text: text.to_owned(),
-            tokens: self.tokens,
-        });
+        say(
+            self.id,
+            Event::Text {
+                text: text.to_owned(),
+                tokens: self.tokens,
+            },
+        );
     }
 
     /// Half an answer, then a failure.
@@ -99,40 +101,43 @@ impl Generation {
                 println!("\u{7}not a message");
                 wait_for_kill();
             }
-            _ => say(&Event::GenerationFailed {
-                id: self.id,
-                problem: Problem {
-                    code: ProblemCode::Template,
-                    message: "The model's chat template failed.".to_owned(),
-                },
-            }),
+            // An event of a request that was never made.
+            "stray" => {
+                say(self.id + 1000, Event::Done);
+                wait_for_kill();
+            }
+            // A line longer than any message.
+            "huge" => {
+                println!("{}", "x".repeat(17 << 20));
+                wait_for_kill();
+            }
+            "fault" => fail(self.id, ProblemCode::GpuFailed, "The GPU failed during the answer."),
+            _ => fail(self.id, ProblemCode::Template, "The model's chat template failed."),
         }
     }
 
     /// Pieces until it is cancelled.
-    fn repeat(mut self, text: &str, requests: &Receiver<Request>) {
+    fn repeat(mut self, text: &str, controls: &Receiver<Control>) {
         loop {
             self.piece(text);
-            if cancelled(self.id, requests) {
+            if is_cancelled(controls) {
                 return self.finish(FinishReason::Cancelled);
             }
         }
     }
 
     fn finish(self, reason: FinishReason) {
-        say(&Event::Finished {
-            id: self.id,
-            summary: Summary {
-                reason,
-                prompt_tokens: 10,
-                tokens: self.tokens,
-                ids: vec![1; self.tokens as usize],
-                prompt_tokens_per_second: 100.0,
-                tokens_per_second: 50.0,
-                first_token_seconds: 0.1,
-                context_used: 10 + self.tokens,
-                context: 8192,
-            },
-        });
+        let summary = Summary {
+            reason,
+            prompt_tokens: 10,
+            tokens: self.tokens,
+            ids: vec![1; self.tokens as usize],
+            prompt_tokens_per_second: 100.0,
+            tokens_per_second: 50.0,
+            first_token_seconds: 0.1,
+            context_used: 10 + self.tokens,
+            context: 8192,
+        };
+        say(self.id, Event::Finished(summary));
     }
 }

@@ -1,8 +1,8 @@
 //! Plans in which each layer takes 1000 bytes and each token of the context one.
 
-use super::say;
+use super::{fail, say};
 use hearth_protocol::{
-    Event, GenerationId, GpuLayers, LoadRequest, Plan, PlanRequest, PlannedDevice, Problem, ProblemCode, Verdict,
+    Event, GpuLayers, LoadRequest, Plan, PlanRequest, PlannedDevice, ProblemCode, RequestId, Verdict,
 };
 
 /// Layers of every model.
@@ -53,16 +53,9 @@ pub fn plan(request: &PlanRequest) -> Plan {
 }
 
 /// Answer with a plan, or a failure if the model's name contains `refuse`.
-pub fn answer_plan(id: GenerationId, request: &PlanRequest) {
+pub fn answer_plan(id: RequestId, request: &PlanRequest) {
     if request.path.to_string_lossy().contains("refuse") {
-        let problem = Problem {
-            code: ProblemCode::FileInvalid,
-            message: "The file is not a model.".to_owned(),
-        };
-        return say(&Event::PlanFailed { id, problem });
+        return fail(id, ProblemCode::FileInvalid, "The file is not a model.");
     }
-    say(&Event::Planned {
-        id,
-        plan: plan(request),
-    });
+    say(id, Event::Planned(plan(request)));
 }

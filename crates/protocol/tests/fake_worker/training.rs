@@ -5,11 +5,11 @@
 //! in which the run is suspended. The inspection of `endless ADDRESS` connects to the address and
 //! never ends.
 
-use super::{PAUSE, SWITCHED, build_switched, say, switch_build, wait_for_kill};
+use super::{Control, PAUSE, SWITCHED, build_switched, fail, say, switch_build, wait_for_kill};
 use hearth_protocol::{
-    Checkpointing, EndReason, Event, ExportRequest, Finding, InspectRequest, Inspection, Outcome, Piece, Precision,
-    Preview, Problem, ProblemCode, Request, RunId, RunPlan, Severity, StepReport, TrainRequest, TrainingEvent,
-    TrainingRequest, Verification,
+    Checkpointing, EndReason, Event, ExportRequest, Exported, Finding, InspectRequest, Inspection, Outcome, Piece,
+    Precision, Preview, Problem, ProblemCode, RequestId, RunCommand, RunPlan, Severity, StepReport, TrainRequest,
+    TrainingEvent, Verification,
 };
 use std::{
     fs,
@@ -19,33 +19,25 @@ use std::{
     sync::mpsc::{Receiver, RecvTimeoutError},
 };
 
-/// Executes a request.
-pub fn handle(request: TrainingRequest, requests: &Receiver<Request>) {
-    match request {
-        TrainingRequest::Inspect(inspect) => {
-            let answer = match words(&inspect.data.path) {
-                Ok(words) if words.first().is_some_and(|word| word == "endless") => {
-                    let _connection = TcpStream::connect(&words[1]).expect("a test that listens");
-                    wait_for_kill();
-                }
-                Ok(words) => TrainingEvent::Inspected(Box::new(inspection(&inspect, &words))),
-                Err(problem) => TrainingEvent::Failed(problem),
-            };
-            tell(inspect.id, answer);
+/// Answers an inspection.
+pub fn inspect(id: RequestId, request: &InspectRequest) {
+    let answer = match words(&request.data.path) {
+        Ok(words) if words.first().is_some_and(|word| word == "endless") => {
+            let _connection = TcpStream::connect(&words[1]).expect("a test that listens");
+            wait_for_kill();
         }
-        TrainingRequest::Start(start) if start.build.is_some() && !build_switched() => switch_build(),
-        TrainingRequest::Start(start) => Run::new(*start).play(requests),
-        TrainingRequest::Export(export) => {
-            tell(export.id, self::export(&export));
-        }
-        // The run has already ended.
-        TrainingRequest::Pause { .. } | TrainingRequest::Resume { .. } => {}
-        TrainingRequest::Stop { .. } | TrainingRequest::Suspend { .. } => {}
-    }
+        Ok(words) => Event::Inspected(Box::new(inspection(request, &words))),
+        Err(problem) => Event::Failed(problem),
+    };
+    say(id, answer);
 }
 
-fn tell(id: RunId, event: TrainingEvent) {
-    say(&Event::Training { id, event });
+/// Trains.
+pub fn train(id: RequestId, request: TrainRequest, controls: &Receiver<Control>) {
+    match request.build.is_some() && !build_switched() {
+        true => switch_build(id),
+        false => Run::new(id, request).play(controls),
+    }
 }
 
 fn problem(code: ProblemCode, message: &str) -> Problem {
@@ -97,12 +89,13 @@ fn inspection(request: &InspectRequest, words: &[String]) -> Inspection {
     }
 }
 
-fn export(request: &ExportRequest) -> TrainingEvent {
+/// Exports an adapter.
+pub fn export(id: RequestId, request: &ExportRequest) {
     if !request.adapter.exists() {
-        return TrainingEvent::Failed(problem(ProblemCode::AdapterInvalid, "The adapter is gone."));
+        return fail(id, ProblemCode::AdapterInvalid, "The adapter is gone.");
     }
     fs::write(&request.out, "exported").expect("a file");
-    TrainingEvent::Exported {
+    let exported = Exported {
         path: request.out.clone(),
         bytes: 8,
         verification: request.verify.then(|| Verification {
@@ -113,10 +106,12 @@ fn export(request: &ExportRequest) -> TrainingEvent {
             same_text: 4,
             summary: "It answers as before.".into(),
         }),
-    }
+    };
+    say(id, Event::Exported(exported));
 }
 
 struct Run {
+    id: RequestId,
     request: TrainRequest,
     step: u32,
     steps: u32,
@@ -126,8 +121,9 @@ struct Run {
 }
 
 impl Run {
-    fn new(request: TrainRequest) -> Self {
+    fn new(id: RequestId, request: TrainRequest) -> Self {
         Self {
+            id,
             request,
             step: 0,
             steps: 0,
@@ -138,17 +134,17 @@ impl Run {
     }
 
     fn tell(&self, event: TrainingEvent) {
-        tell(self.request.id, event);
+        say(self.id, Event::Training { event });
     }
 
-    fn play(mut self, requests: &Receiver<Request>) {
+    fn play(mut self, controls: &Receiver<Control>) {
         self.tell(TrainingEvent::Preparing {
             fraction: 0.5,
             stage: "reading the data".into(),
         });
         let words = match words(&self.request.data.path) {
             Ok(words) => words,
-            Err(problem) => return self.tell(TrainingEvent::Failed(problem)),
+            Err(problem) => return say(self.id, Event::Failed(problem)),
         };
         let number = |at: usize| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0);
         self.steps = number(1);
@@ -165,7 +161,7 @@ impl Run {
             self.evaluated(0);
         }
         while self.step < self.steps && !self.stopped {
-            self.listen(requests);
+            self.listen(controls);
             if self.stopped {
                 break;
             }
@@ -183,13 +179,13 @@ impl Run {
                 _ if self.step != at || self.request.resume => {}
                 "die" => exit(6),
                 "fail" => {
-                    let problem = problem(ProblemCode::DiskFull, "The disk is full. Free some space, then resume.");
-                    return self.tell(TrainingEvent::Failed(problem));
+                    let message = "The disk is full. Free some space, then resume.";
+                    return fail(self.id, ProblemCode::DiskFull, message);
                 }
                 // Until it is stopped, suspended or killed.
                 "wait" => {
                     while !self.stopped && !self.suspended {
-                        self.listen(requests);
+                        self.listen(controls);
                     }
                 }
                 "deaf" => wait_for_kill(),
@@ -203,27 +199,27 @@ impl Run {
     }
 
     /// Receives requests for a pause, and then until it is no longer held.
-    fn listen(&mut self, requests: &Receiver<Request>) {
+    fn listen(&mut self, controls: &Receiver<Control>) {
         loop {
-            match requests.recv_timeout(PAUSE) {
-                Ok(Request::Training(TrainingRequest::Pause { .. })) => {
+            match controls.recv_timeout(PAUSE) {
+                Ok(Control::Run(RunCommand::Pause)) => {
                     self.held = true;
                     self.tell(TrainingEvent::Paused { step: self.step });
                 }
-                Ok(Request::Training(TrainingRequest::Resume { .. })) => {
+                Ok(Control::Run(RunCommand::Resume)) => {
                     self.held = false;
                     return self.tell(TrainingEvent::Resumed);
                 }
-                Ok(Request::Training(TrainingRequest::Stop { .. })) => {
+                Ok(Control::Run(RunCommand::Stop)) => {
                     self.stopped = true;
                     return;
                 }
-                Ok(Request::Training(TrainingRequest::Suspend { .. })) => {
+                Ok(Control::Run(RunCommand::Suspend)) => {
                     self.suspended = true;
                     return;
                 }
-                Ok(Request::Shutdown) | Err(RecvTimeoutError::Disconnected) => exit(0),
-                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => exit(0),
+                Ok(Control::Cancel) => {}
                 Err(RecvTimeoutError::Timeout) if self.held => {}
                 Err(RecvTimeoutError::Timeout) => return,
             }

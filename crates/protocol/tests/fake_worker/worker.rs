@@ -8,15 +8,17 @@ mod generate;
 mod plan;
 mod training;
 
+use generate::generate;
 use hearth_protocol::{
-    BUILD_SWITCHED, DeviceInfo, Event, GenerationId, KvType, LoadRequest, Measured, ModelInfo, PROTOCOL_VERSION,
-    PlanRequest, Problem, ProblemCode, Request,
+    BUILD_SWITCHED, DeviceInfo, Envelope, Event, KvType, LoadRequest, Measured, ModelInfo, PROTOCOL_VERSION,
+    PlanRequest, Problem, ProblemCode, Request, RequestId, RunCommand,
 };
 use plan::{LAYERS, answer_plan, placed, plan};
 use std::{
+    collections::HashMap,
     io::{BufRead, Write},
     process::exit,
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    sync::mpsc::{Receiver, Sender, channel},
     thread,
     time::Duration,
 };
@@ -26,18 +28,15 @@ use std::{
 const PAUSE: Duration = Duration::from_millis(10);
 
 fn main() {
-    let requests = listen();
     match std::env::args().nth(1).as_deref() {
-        Some("worker") => say(&Event::Ready {
-            protocol: PROTOCOL_VERSION,
-            version: "0.0.0".into(),
-        }),
-        Some("old") => say(&Event::Ready {
-            protocol: PROTOCOL_VERSION + 1,
-            version: "0.0.1".into(),
-        }),
-        Some("silent") => wait_for_kill(),
+        Some("worker") => ready(PROTOCOL_VERSION, "0.0.0"),
+        Some("old") => ready(PROTOCOL_VERSION + 1, "0.0.1"),
+        Some("silent") => {
+            listen();
+            wait_for_kill();
+        }
         Some("garbage") => {
+            listen();
             println!("Welcome to something else!");
             wait_for_kill();
         }
@@ -47,37 +46,80 @@ fn main() {
         }
         other => panic!("no start is called {other:?}"),
     }
-    let mut endless = false;
-    while let Ok(request) = requests.recv() {
+    let requests = listen();
+    let mut worker = Worker::default();
+    while let Ok(Envelope { id, message }) = requests.recv() {
+        worker.handle(id, message);
+    }
+}
+
+fn ready(protocol: u32, version: &str) {
+    let version = version.to_owned();
+    say(0, Event::Ready { protocol, version });
+}
+
+/// What reaches a request in progress.
+enum Control {
+    Cancel,
+    Run(RunCommand),
+}
+
+#[derive(Default)]
+struct Worker {
+    /// Whether measurements run until they are cancelled.
+    endless: bool,
+    /// Requests in progress, each in a thread of its own.
+    controls: HashMap<RequestId, Sender<Control>>,
+}
+
+impl Worker {
+    fn handle(&mut self, id: RequestId, request: Request) {
         match request {
-            Request::Load(load) => {
-                endless = load.kv == KvType::Q8_0;
-                self::load(&load);
+            Request::Load(request) => {
+                self.endless = request.kv == KvType::Q8_0;
+                self.spawn(id, move |_| load(id, &request));
             }
-            Request::Unload => say(&Event::Unloaded),
-            Request::Generate(request) => generate::generate(&request, &requests),
-            Request::Cancel { .. } | Request::RemovePromptCache { .. } | Request::SetPromptCacheLimit { .. } => {}
-            Request::Count { id, .. } => say(&Event::Counted { id, tokens: 1 }),
-            Request::Devices => say(&Event::Devices { devices: vec![cpu()] }),
-            Request::Check { device } => say(&Event::Checked {
-                device,
-                devices: Ok(vec![cpu()]),
-            }),
-            Request::Plan { id, plan } => answer_plan(id, &plan),
-            Request::Measure { id } => measure(id, endless, &requests),
-            Request::Training(request) => training::handle(request, &requests),
+            Request::Unload | Request::RemovePromptCache { .. } | Request::SetPromptCacheLimit { .. } => {
+                say(id, Event::Done);
+            }
+            Request::Generate(request) => self.spawn(id, move |controls| generate(id, &request, &controls)),
+            Request::Cancel { request } => self.control(request, Control::Cancel),
+            Request::Count { .. } => say(id, Event::Counted { tokens: 1 }),
+            Request::Devices | Request::Check { .. } => say(id, Event::Devices { devices: vec![cpu()] }),
+            Request::Plan(request) => answer_plan(id, &request),
+            Request::Measure => {
+                let endless = self.endless;
+                self.spawn(id, move |controls| measure(id, endless, &controls));
+            }
+            Request::Inspect(request) => self.spawn(id, move |_| training::inspect(id, &request)),
+            Request::Train(request) => self.spawn(id, move |controls| training::train(id, *request, &controls)),
+            Request::ControlRun { run, command } => self.control(run, Control::Run(command)),
+            Request::Export(request) => training::export(id, &request),
             Request::Shutdown => exit(0),
+        }
+    }
+
+    fn spawn(&mut self, id: RequestId, work: impl FnOnce(Receiver<Control>) + Send + 'static) {
+        let (send, controls) = channel();
+        self.controls.insert(id, send);
+        thread::spawn(move || work(controls));
+    }
+
+    fn control(&self, id: RequestId, control: Control) {
+        if let Some(controls) = self.controls.get(&id) {
+            // It may have ended.
+            let _ = controls.send(control);
         }
     }
 }
 
 /// The requests of standard input. The process exits when it is closed.
-fn listen() -> Receiver<Request> {
+fn listen() -> Receiver<Envelope<Request>> {
     let (send, requests) = channel();
     thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
             let Ok(line) = line else { break };
-            let request: Request = serde_json::from_str(&line).expect("a request");
+            let request = serde_json::from_str(&line).expect("a request");
             if send.send(request).is_err() {
                 break;
             }
@@ -95,44 +137,50 @@ fn wait_for_kill() -> ! {
 }
 
 /// Prints an event.
-fn say(event: &Event) {
-    let line = serde_json::to_string(event).expect("an event");
+fn say(id: RequestId, message: Event) {
+    let line = serde_json::to_string(&Envelope { id, message }).expect("an event");
     println!("{line}");
     std::io::stdout().flush().expect("a listener");
 }
 
-fn load(load: &LoadRequest) {
+/// Ends a request with a failure.
+fn fail(id: RequestId, code: ProblemCode, message: &str) {
+    let message = message.to_owned();
+    say(id, Event::Failed(Problem { code, message }));
+}
+
+fn load(id: RequestId, load: &LoadRequest) {
     let name = load.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let fail = |code, message: &str| {
-        say(&Event::LoadFailed(Problem {
-            code,
-            message: message.to_owned(),
-        }))
+    let progress = |fraction| {
+        let stage = "reading".to_owned();
+        say(id, Event::Progress { fraction, stage });
     };
     if load.build.is_some() && !build_switched() {
-        return switch_build();
+        return switch_build(id);
     }
     if !load.path.exists() {
-        return fail(ProblemCode::FileUnreadable, "The model's file is gone.");
+        return fail(id, ProblemCode::FileUnreadable, "The model's file is gone.");
     }
     if name.contains("refuse") {
-        return fail(ProblemCode::OutOfMemory, "The model does not fit.");
+        return fail(id, ProblemCode::OutOfMemory, "The model does not fit.");
     }
     if name.contains("fatal") {
         exit(4);
     }
     if name.contains("slow") {
-        say(&Event::LoadProgress {
-            fraction: 0.1,
-            stage: "reading".into(),
-        });
+        progress(0.1);
         wait_for_kill();
     }
-    say(&Event::LoadProgress {
-        fraction: 0.5,
-        stage: "reading".into(),
-    });
-    say(&Event::Loaded(ModelInfo {
+    progress(0.5);
+    let request = PlanRequest {
+        path: load.path.clone(),
+        context: load.context,
+        gpu_layers: load.gpu_layers,
+        kv: load.kv,
+        ..PlanRequest::default()
+    };
+    let on_cpu = load.device.as_deref() == Some("cpu");
+    let info = ModelInfo {
         path: load.path.clone(),
         name,
         architecture: "llama".into(),
@@ -146,18 +194,12 @@ fn load(load: &LoadRequest) {
         threads: load.threads.unwrap_or(2),
         load_seconds: 0.0,
         notices: build_switched().then(|| SWITCHED.to_owned()).into_iter().collect(),
-        gpu_layers: placed(load.gpu_layers),
+        gpu_layers: if on_cpu { 0 } else { placed(load.gpu_layers) },
         layers_total: LAYERS,
         kv: load.kv,
-        placement: plan(&PlanRequest {
-            path: load.path.clone(),
-            context: load.context,
-            gpu_layers: load.gpu_layers,
-            kv: load.kv,
-            ..PlanRequest::default()
-        })
-        .devices,
-    }));
+        placement: plan(&request).devices,
+    };
+    say(id, Event::Loaded(info));
 }
 
 /// The notice of a model or run after a switch of builds.
@@ -168,21 +210,18 @@ fn build_switched() -> bool {
 }
 
 /// Switch to this same program.
-fn switch_build() {
+fn switch_build(id: RequestId) {
     let program = std::env::current_exe().expect("a program");
-    say(&Event::SwitchBuild { program });
+    say(id, Event::SwitchBuild { program });
 }
 
 /// Answer with a measurement; a model with a q8_0 cache measures until it is cancelled.
-fn measure(id: GenerationId, endless: bool, requests: &Receiver<Request>) {
-    say(&Event::MeasureProgress { id, fraction: 0.5 });
+fn measure(id: RequestId, endless: bool, controls: &Receiver<Control>) {
+    let stage = "measuring".to_owned();
+    say(id, Event::Progress { fraction: 0.5, stage });
     if endless {
-        while !cancelled(id, requests) {}
-        let problem = Problem {
-            code: ProblemCode::BadRequest,
-            message: "It was cancelled.".to_owned(),
-        };
-        return say(&Event::MeasureFailed { id, problem });
+        while !is_cancelled(controls) {}
+        return fail(id, ProblemCode::Cancelled, "It was cancelled.");
     }
     let measured = Measured {
         prompt_tokens_per_second: 100.0,
@@ -190,24 +229,12 @@ fn measure(id: GenerationId, endless: bool, requests: &Receiver<Request>) {
         prompt_tokens: 512,
         tokens: 128,
     };
-    say(&Event::Measured { id, measured });
+    say(id, Event::Measured(measured));
 }
 
-/// Whether it was cancelled; other requests that are allowed at any time are answered.
-fn cancelled(id: GenerationId, requests: &Receiver<Request>) -> bool {
-    match requests.recv_timeout(PAUSE) {
-        Ok(Request::Cancel { id: which }) => which == id,
-        Ok(Request::Devices) => {
-            say(&Event::Devices { devices: vec![cpu()] });
-            false
-        }
-        Ok(Request::Plan { id, plan }) => {
-            answer_plan(id, &plan);
-            false
-        }
-        Ok(_) | Err(RecvTimeoutError::Timeout) => false,
-        Err(RecvTimeoutError::Disconnected) => exit(0),
-    }
+/// Whether the request is cancelled within a pause.
+fn is_cancelled(controls: &Receiver<Control>) -> bool {
+    matches!(controls.recv_timeout(PAUSE), Ok(Control::Cancel))
 }
 
 fn cpu() -> DeviceInfo {

@@ -1,0 +1,242 @@
+//! One answer: its tokens, its text, and its figures.
+
+use crate::adapters::Adapted;
+use crate::engine::Texts;
+use crate::problem::from_sampling;
+use crate::turns::count;
+use hearth_llm::{Detokenizer, Sampler, SamplingParams, StopTexts};
+use hearth_protocol::{Event, FinishReason, GenerateRequest, Problem, Prompt, Summary};
+use std::time::Instant;
+
+/// An answer, with everything but its KV cells.
+pub(crate) struct Answer {
+    pub request: GenerateRequest,
+    pub adapted: Adapted,
+    /// The tokens of the prompt and of the answer.
+    pub ids: Vec<u32>,
+    pub is_greedy: bool,
+    prompt: usize,
+    context: usize,
+    max_tokens: Option<usize>,
+    sampler: Sampler,
+    detokenizer: Detokenizer,
+    stop: StopTexts,
+    times: Times,
+}
+
+/// When things happened.
+struct Times {
+    received: Instant,
+    /// When the prefill began, and the prompt's tokens that were cached then.
+    began: Option<(Instant, usize)>,
+    prompt_tokens_per_second: f64,
+    first: Option<Instant>,
+    last: Instant,
+    /// Number of sampled tokens, including the end of turn.
+    sampled: usize,
+}
+
+/// The source of the next token.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Next<'a> {
+    /// The sampler draws it from these logits.
+    Logits(&'a [f32]),
+    /// The device has computed the argmax; `None` if no logit is finite.
+    Argmax(Option<u32>),
+}
+
+impl Answer {
+    /// An answer to a prompt of these tokens. The request arrived at `received`.
+    ///
+    /// # Errors
+    /// A sampling parameter is invalid.
+    pub fn new(
+        texts: &Texts,
+        request: GenerateRequest,
+        received: Instant,
+        ids: Vec<u32>,
+        adapted: Adapted,
+        context: usize,
+    ) -> Result<Self, Problem> {
+        let of_template: &[String] = match request.prompt {
+            Prompt::Chat(_) => texts.template.stop_strings(),
+            Prompt::Raw(_) => &[],
+        };
+        let params = sampling(&request);
+        let is_greedy = params.is_greedy();
+        let mut sampler = Sampler::new(params).map_err(from_sampling)?;
+        ids.iter().for_each(|&token| sampler.accept(token));
+        Ok(Self {
+            adapted,
+            prompt: ids.len(),
+            ids,
+            is_greedy,
+            context,
+            max_tokens: request.max_tokens.map(|max| max as usize),
+            sampler,
+            detokenizer: Detokenizer::new(),
+            stop: StopTexts::new(request.stop.iter().chain(of_template).cloned()),
+            times: Times {
+                received,
+                began: None,
+                prompt_tokens_per_second: 0.0,
+                first: None,
+                last: received,
+                sampled: 0,
+            },
+            request,
+        })
+    }
+
+    /// Tokens of the prompt.
+    pub fn prompt(&self) -> usize {
+        self.prompt
+    }
+
+    /// Record the beginning of the prefill. Returns `false` if it had begun before.
+    pub fn begin(&mut self, cached: usize) -> bool {
+        let is_first = self.times.began.is_none();
+        self.times.began.get_or_insert_with(|| (Instant::now(), cached));
+        is_first
+    }
+
+    /// Record the end of the prefill, unless tokens were generated before.
+    pub fn prompt_done(&mut self) {
+        if let (Some((began, cached)), 0) = (self.times.began, self.times.sampled) {
+            self.times.prompt_tokens_per_second = rate(self.prompt - cached, began.elapsed().as_secs_f64());
+        }
+    }
+
+    /// Add the next token and emit its text. Returns the reason if the answer has ended.
+    ///
+    /// # Errors
+    /// No logit is finite.
+    pub fn advance(
+        &mut self,
+        texts: &Texts,
+        next: Next,
+        emit: &mut dyn FnMut(Event),
+    ) -> Result<Option<FinishReason>, Problem> {
+        if self.is_long_enough() {
+            return Ok(Some(FinishReason::Length));
+        }
+        let token = match next {
+            Next::Argmax(Some(token)) => token,
+            Next::Argmax(None) => return Err(from_sampling(hearth_llm::SamplingError::NoLogits)),
+            Next::Logits(logits) => self.sampler.sample(logits).map_err(from_sampling)?,
+        };
+        self.times.last = Instant::now();
+        self.times.first.get_or_insert(self.times.last);
+        self.times.sampled += 1;
+        if texts.tokenizer.is_end_of_generation(token) {
+            return Ok(Some(FinishReason::Stop));
+        }
+        self.sampler.accept(token);
+        self.ids.push(token);
+        if self.say(texts, token, emit) {
+            return Ok(Some(FinishReason::Stop));
+        }
+        Ok(match self.is_long_enough() {
+            true => Some(FinishReason::Length),
+            // The cache has no cell for the token.
+            false => (self.ids.len() > self.context).then_some(FinishReason::ContextFull),
+        })
+    }
+
+    fn is_long_enough(&self) -> bool {
+        self.max_tokens.is_some_and(|max| self.ids.len() - self.prompt >= max)
+    }
+
+    /// Emit a token's text. Returns `true` at a stop string.
+    fn say(&mut self, texts: &Texts, token: u32, emit: &mut dyn FnMut(Event)) -> bool {
+        if texts.tokenizer.is_special(token) {
+            return false;
+        }
+        let bytes = texts.tokenizer.token_bytes(token).unwrap_or_default();
+        let passed = self.stop.push(&self.detokenizer.push(bytes));
+        self.emit_text(passed.text, emit);
+        passed.stopped
+    }
+
+    fn emit_text(&self, text: String, emit: &mut dyn FnMut(Event)) {
+        if !text.is_empty() {
+            emit(Event::Text {
+                text,
+                tokens: count(self.ids.len() - self.prompt),
+            });
+        }
+    }
+
+    /// Emit the text held back, and return the summary.
+    pub fn finish(mut self, reason: FinishReason, emit: &mut dyn FnMut(Event)) -> Summary {
+        let passed = self.stop.push(&self.detokenizer.finish());
+        let text = passed.text + &self.stop.finish();
+        self.emit_text(text, emit);
+        let reason = if passed.stopped { FinishReason::Stop } else { reason };
+        let Times {
+            received,
+            last,
+            sampled,
+            ..
+        } = self.times;
+        let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
+        let tokens_per_second = |first| rate(sampled - 1, seconds(first, last));
+        Summary {
+            reason,
+            prompt_tokens: count(self.prompt),
+            tokens: count(self.ids.len() - self.prompt),
+            prompt_tokens_per_second: self.times.prompt_tokens_per_second,
+            tokens_per_second: self.times.first.map_or(0.0, tokens_per_second),
+            first_token_seconds: self.times.first.map_or(0.0, |first| seconds(received, first)),
+            context_used: count(self.ids.len().min(self.context)),
+            context: count(self.context),
+            ids: self.ids.split_off(self.prompt),
+        }
+    }
+}
+
+/// The summary of an answer that was cancelled before it began.
+pub(crate) fn cancelled() -> Summary {
+    Summary {
+        reason: FinishReason::Cancelled,
+        prompt_tokens: 0,
+        tokens: 0,
+        ids: Vec::new(),
+        prompt_tokens_per_second: 0.0,
+        tokens_per_second: 0.0,
+        first_token_seconds: 0.0,
+        context_used: 0,
+        context: 0,
+    }
+}
+
+/// The protocol's sampling parameters for the sampler; without a seed, a random one.
+fn sampling(request: &GenerateRequest) -> SamplingParams {
+    let given = &request.sampling;
+    SamplingParams {
+        temperature: given.temperature,
+        top_k: given.top_k as usize,
+        top_p: given.top_p,
+        min_p: given.min_p,
+        repetition_penalty: given.repetition_penalty,
+        frequency_penalty: given.frequency_penalty,
+        presence_penalty: given.presence_penalty,
+        repeat_last_n: given.repeat_last_n as usize,
+        seed: given.seed.unwrap_or_else(random_seed),
+    }
+}
+
+/// A random seed, from the keys of the standard library's hash maps.
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+/// A rate per second; 0 if there was nothing to measure.
+fn rate(n: usize, seconds: f64) -> f64 {
+    if n > 0 && seconds > 0.0 {
+        n as f64 / seconds
+    } else {
+        0.0
+    }
+}

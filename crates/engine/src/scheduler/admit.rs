@@ -1,0 +1,98 @@
+//! Waiting answers get a session as soon as there is room for their prompt.
+
+use super::{Listener, MAX_RUNNING, Running, Scheduler, Waiting};
+use crate::problem::from_session;
+use crate::prompt_cache::PromptCache;
+use crate::turns::count;
+use hearth_llm::{Session, SessionError};
+use hearth_protocol::Event;
+
+/// Tokens of an answer that must have room beside its prompt, so that it does not soon give its
+/// pages up again.
+const ANSWER: usize = 128;
+
+impl Scheduler {
+    /// Begin waiting answers, in order, until there is no room for one.
+    pub(super) fn admit(&mut self, empty: &Session, mut cache: Option<&mut PromptCache>, listener: &mut dyn Listener) {
+        while self.running.len() < MAX_RUNNING
+            && !self.is_full
+            && let Some(waiting) = self.waiting.pop_front()
+        {
+            match self.session_for(&waiting, empty, cache.as_deref_mut()) {
+                Ok(Some(session)) => self.start(waiting, session, listener),
+                Ok(None) => return self.waiting.push_front(waiting),
+                Err(error) => listener.emit(waiting.id, Event::Failed(from_session(error))),
+            }
+        }
+    }
+
+    /// A session with room for an answer, which has as much of its tokens as possible; `None` if
+    /// others take the room. An answer that is alone gets one in any case.
+    fn session_for(
+        &mut self,
+        waiting: &Waiting,
+        empty: &Session,
+        cache: Option<&mut PromptCache>,
+    ) -> Result<Option<Session>, SessionError> {
+        let answer = &waiting.answer;
+        let adapters = &answer.adapted.adapters;
+        let known = self.idle.take(adapters, &answer.ids);
+        let (mut session, unsaved) = match known {
+            Some(known) => known,
+            None => (empty.sharing_cache(answer.adapted.model.clone())?, None),
+        };
+        let needed = answer.ids.len() + ANSWER + self.promised();
+        let needed = match self.running.is_empty() {
+            true => needed.min(session.context()),
+            false => needed,
+        };
+        while !session.has_room(needed) && self.idle.drop_oldest() {}
+        if !session.has_room(needed) && !self.running.is_empty() {
+            if !session.tokens().is_empty() {
+                self.idle.add(session, adapters.clone(), unsaved);
+            }
+            return Ok(None);
+        }
+        if let (Some(cache), Some(_)) = (cache, answer.request.conversation) {
+            cache.restore(&mut session, adapters, &answer.ids);
+        }
+        Ok(Some(session))
+    }
+
+    /// Tokens that the answers in progress will soon add to the cache.
+    fn promised(&self) -> usize {
+        let of_one = |running: &Running| running.answer.ids.len() - running.session.tokens().len() + ANSWER;
+        self.running.iter().map(of_one).sum()
+    }
+
+    fn start(&mut self, waiting: Waiting, mut session: Session, listener: &mut dyn Listener) {
+        let Waiting {
+            id,
+            number,
+            mut answer,
+            left_out,
+        } = waiting;
+        let cached = match session.begin(&answer.ids) {
+            Ok(cached) => cached,
+            Err(error) => return listener.emit(id, Event::Failed(from_session(error))),
+        };
+        if answer.begin(cached) {
+            listener.emit(
+                id,
+                Event::Started {
+                    prompt_tokens: count(answer.prompt()),
+                    cached_tokens: count(cached),
+                    left_out,
+                },
+            );
+        }
+        self.running.push(Running {
+            id,
+            number,
+            answer,
+            session,
+            reported: cached,
+            last_chunk: 0,
+        });
+    }
+}

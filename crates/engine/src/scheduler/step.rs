@@ -1,0 +1,242 @@
+//! One step of the model for all answers in progress.
+
+use super::{Listener, Running, Scheduler, Waiting};
+use crate::answer::Next;
+use crate::engine::Texts;
+use crate::problem::{from_session, internal};
+use crate::prompt_cache::PromptCache;
+use crate::turns::count;
+use hearth_llm::{CacheError, Output, Session, SessionError, SessionRows, Want, step_sessions};
+use hearth_protocol::{Event, FinishReason, Problem, RequestId};
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Maximum number of progress events of a prefill.
+const PREFILL_STEPS: usize = 100;
+
+/// The tokens that an answer gets in a step.
+struct Part {
+    /// Its index among those running.
+    at: usize,
+    /// Of its tokens, those to append.
+    tokens: Range<usize>,
+}
+
+/// The progress of a prompt that a step reads.
+struct Reading {
+    at: usize,
+    id: RequestId,
+    tokens: Range<usize>,
+    total: usize,
+    reported: usize,
+}
+
+impl Scheduler {
+    /// Ends cancelled answers, begins waiting ones, and advances all in progress by one step.
+    ///
+    /// # Errors
+    /// A GPU failed, or a bug. No answer can be continued then.
+    pub fn step(
+        &mut self,
+        texts: &Texts,
+        empty: &Session,
+        cache: Option<&mut PromptCache>,
+        listener: &mut dyn Listener,
+    ) -> Result<(), Problem> {
+        self.end_cancelled(listener);
+        self.admit(empty, cache, listener);
+        // The weights are read once for consecutive rows of one model.
+        self.running
+            .sort_by_key(|running| (Arc::as_ptr(running.session.model()) as usize, running.number));
+        let parts = self.parts();
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let outputs = match self.run(&parts, listener) {
+            Ok(ControlFlow::Continue(outputs)) => outputs,
+            // A cancelled answer ends at the beginning of the next step.
+            Ok(ControlFlow::Break(())) => return Ok(()),
+            Err(SessionError::Cache(CacheError::CacheFull { .. })) => return self.make_room(listener),
+            Err(error) => return Err(from_session(error)),
+        };
+        self.adapt(&parts, began);
+        self.advance(texts, parts, outputs, listener)
+    }
+
+    /// The parts of a step: one token for each answer that is being generated, and a chunk for
+    /// prompts, those that wait longest first.
+    fn parts(&mut self) -> Vec<Part> {
+        self.chunks.steps += 1;
+        let mut chunk = match self.running.len() {
+            1 => self.chunks.alone.tokens(),
+            _ => self.chunks.shared.tokens(),
+        };
+        let mut order: Vec<usize> = (0..self.running.len()).collect();
+        order.sort_by_key(|&at| self.running[at].last_chunk);
+        let mut parts = Vec::with_capacity(order.len());
+        for at in order {
+            let running = &mut self.running[at];
+            let (done, all) = (running.session.tokens().len(), running.answer.ids.len());
+            let size = match all - done {
+                1 => 1,
+                missing => missing.min(chunk),
+            };
+            if size > 1 {
+                running.last_chunk = self.chunks.steps;
+                chunk -= size;
+            }
+            if size > 0 {
+                let tokens = done..done + size;
+                parts.push(Part { at, tokens });
+            }
+        }
+        parts.sort_by_key(|part| part.at);
+        parts
+    }
+
+    fn run(
+        &mut self,
+        parts: &[Part],
+        listener: &mut dyn Listener,
+    ) -> Result<ControlFlow<(), Vec<Output>>, SessionError> {
+        let mut reading: Vec<Reading> = parts.iter().filter_map(|part| self.reading(part)).collect();
+        let (mut rows, mut next) = (Vec::with_capacity(parts.len()), parts.iter().peekable());
+        let mut layers = 1;
+        for (at, Running { session, answer, .. }) in self.running.iter_mut().enumerate() {
+            let Some(part) = next.next_if(|part| part.at == at) else {
+                continue;
+            };
+            layers = session.model().config().n_layers.max(1);
+            rows.push(SessionRows {
+                session,
+                ids: &answer.ids[part.tokens.clone()],
+                want: match (part.tokens.end == answer.ids.len(), answer.is_greedy) {
+                    (false, _) => Want::Nothing,
+                    (true, true) => Want::Argmax,
+                    (true, false) => Want::Logits,
+                },
+            });
+        }
+        let ran = step_sessions(&mut rows, &mut |layer| {
+            for reading in &mut reading {
+                if listener.is_cancelled(reading.id) {
+                    return ControlFlow::Break(());
+                }
+                reading.report(layer, layers, listener);
+            }
+            ControlFlow::Continue(())
+        });
+        for reading in reading {
+            self.running[reading.at].reported = reading.reported;
+        }
+        ran
+    }
+
+    fn reading(&self, part: &Part) -> Option<Reading> {
+        let running = &self.running[part.at];
+        // An answer that had to give its pages up is read again in silence.
+        let is_prompt = part.tokens.end <= running.answer.prompt();
+        (is_prompt && part.tokens.len() > 1).then(|| Reading {
+            at: part.at,
+            id: running.id,
+            tokens: part.tokens.clone(),
+            total: running.answer.prompt(),
+            reported: running.reported,
+        })
+    }
+
+    /// Adapts the size of the next chunk to the time of this step.
+    fn adapt(&mut self, parts: &[Part], began: Instant) {
+        let took = began.elapsed();
+        let read: usize = parts
+            .iter()
+            .map(|part| part.tokens.len())
+            .filter(|tokens| *tokens > 1)
+            .sum();
+        let [first, ..] = &*self.running else { return };
+        let model = first.session.model();
+        if self.running.len() > 1 {
+            self.chunks.shared.adapt(read, took, 1);
+        } else if model.placement().gpu_layers() > 0 {
+            // On a GPU all layers are submitted before the first has run.
+            self.chunks.alone.adapt(read, took, 1);
+        } else {
+            self.chunks.alone.adapt(read, took, model.config().n_layers);
+        }
+    }
+
+    /// Adds the next token to each answer whose tokens are all in the cache.
+    fn advance(
+        &mut self,
+        texts: &Texts,
+        parts: Vec<Part>,
+        outputs: Vec<Output>,
+        listener: &mut dyn Listener,
+    ) -> Result<(), Problem> {
+        let mut ended = Vec::new();
+        for (part, output) in parts.iter().zip(&outputs) {
+            let Running {
+                id, answer, session, ..
+            } = &mut self.running[part.at];
+            let next = match output {
+                Output::Nothing => continue,
+                Output::Logits(logits) => Next::Logits(logits),
+                Output::Argmax(chosen) => Next::Argmax(chosen.first().copied().flatten()),
+                Output::Hidden(_) => return Err(internal("a step returned hidden states")),
+            };
+            if part.tokens.end == answer.prompt() {
+                answer.prompt_done();
+                // For the next answer to the same prompt.
+                session.take_snapshot();
+            }
+            let advanced = answer.advance(texts, next, &mut |event| listener.emit(*id, event));
+            if let Some(end) = advanced.transpose() {
+                ended.push((part.at, end));
+            }
+        }
+        for (at, end) in ended.into_iter().rev() {
+            let running = self.running.remove(at);
+            self.end(running, end, listener);
+        }
+        Ok(())
+    }
+
+    /// Frees pages for the next step: drops a session of an ended answer, or makes the newest
+    /// answer wait.
+    fn make_room(&mut self, listener: &mut dyn Listener) -> Result<(), Problem> {
+        if self.idle.drop_oldest() {
+            return Ok(());
+        }
+        let newest = (0..self.running.len()).max_by_key(|&at| self.running[at].number);
+        let Some(newest) = newest.map(|at| self.running.remove(at)) else {
+            return Err(internal("a cache without answers is full"));
+        };
+        if self.running.is_empty() {
+            self.end(newest, Ok(FinishReason::ContextFull), listener);
+            return Ok(());
+        }
+        self.is_full = true;
+        let Running { id, number, answer, .. } = newest;
+        self.waiting.push_front(Waiting {
+            id,
+            number,
+            answer,
+            left_out: None,
+        });
+        Ok(())
+    }
+}
+
+impl Reading {
+    /// Emits the progress of a prompt, at most a hundred times.
+    fn report(&mut self, layer: usize, layers: usize, listener: &mut dyn Listener) {
+        let done = self.tokens.start + self.tokens.len() * layer / layers;
+        if done > self.reported + self.total / PREFILL_STEPS {
+            self.reported = done;
+            let (done, total) = (count(done), count(self.total));
+            listener.emit(self.id, Event::Prefill { done, total });
+        }
+    }
+}

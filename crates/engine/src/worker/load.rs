@@ -1,0 +1,60 @@
+//! Loading a model.
+
+use super::shared::Shared;
+use crate::{Engine, hardware};
+use hearth_protocol::{Event, LoadRequest, Problem, ProblemCode, RequestId};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// Minimum step of progress that is reported.
+const PROGRESS_STEP: f32 = 0.01;
+
+/// A loaded model, or the program of another build that should load it.
+pub(super) enum Loaded {
+    Model(Box<Engine>),
+    OtherBuild(PathBuf),
+}
+
+/// Load a model as requested; if the requested GPU is gone, load it on the CPU with a notice.
+///
+/// # Errors
+/// It cannot be loaded, or the load was cancelled.
+pub(super) fn load(id: RequestId, request: &LoadRequest, shared: &Shared) -> Result<Loaded, Problem> {
+    let (device, build) = (request.device.as_deref(), request.build.as_deref());
+    let preferred = hardware::preferred_build(device, build, request.gpu_layers, &mut |stage| {
+        let (fraction, stage) = (0.0, stage.to_owned());
+        shared.emit(id, Event::Progress { fraction, stage });
+    });
+    if let Some(program) = preferred? {
+        return Ok(Loaded::OtherBuild(program));
+    }
+    let loaded = load_here(id, request, shared).or_else(|problem| {
+        let on_gpu = request.device.as_deref().is_some_and(|device| device != hardware::CPU);
+        if problem.code != ProblemCode::NoDevice || !on_gpu {
+            return Err(problem);
+        }
+        let on_cpu = LoadRequest {
+            device: Some(hardware::CPU.to_owned()),
+            ..request.clone()
+        };
+        let mut loaded = load_here(id, &on_cpu, shared)?;
+        loaded.note(&format!("The model runs on the CPU. {problem}"));
+        Ok(loaded)
+    });
+    Ok(Loaded::Model(Box::new(loaded?)))
+}
+
+fn load_here(id: RequestId, request: &LoadRequest, shared: &Shared) -> Result<Engine, Problem> {
+    let mut said = f32::NEG_INFINITY;
+    Engine::load(request, &mut |fraction, stage| {
+        if shared.is_cancelled(id) {
+            return ControlFlow::Break(());
+        }
+        if fraction - said >= PROGRESS_STEP {
+            said = fraction;
+            let stage = stage.to_owned();
+            shared.emit(id, Event::Progress { fraction, stage });
+        }
+        ControlFlow::Continue(())
+    })
+}

@@ -1,0 +1,62 @@
+//! Inspections, runs and exports.
+
+use super::guarded;
+use super::shared::Shared;
+use crate::training::{self, RunControl};
+use crate::{hardware, memory};
+use hearth_protocol::{Event, ExportRequest, InspectRequest, RequestId, TrainRequest, TrainingEvent};
+use std::ops::ControlFlow;
+
+pub(super) fn inspect(id: RequestId, request: &InspectRequest, shared: &Shared) {
+    let inspected = guarded(|| training::inspect(request, &|| !shared.is_cancelled(id)));
+    memory::release();
+    let inspected = inspected.map(|inspection| Event::Inspected(Box::new(inspection)));
+    shared.end(id, inspected.unwrap_or_else(Event::Failed));
+}
+
+pub(super) fn train(id: RequestId, request: &TrainRequest, control: &RunControl, shared: &Shared) {
+    if request.low_priority {
+        training::lower();
+    }
+    let mut emit = |event| shared.emit(id, Event::Training { event });
+    let trained = guarded(|| {
+        let stage = &mut |stage: &str| {
+            let (fraction, stage) = (0.0, stage.to_owned());
+            emit(TrainingEvent::Preparing { fraction, stage });
+        };
+        let (device, build) = (request.device.as_deref(), request.build.as_deref());
+        match hardware::preferred_build(device, build, request.gpu_layers, stage)? {
+            Some(program) => Ok(Err(program)),
+            None => training::train(request, control, &mut emit).map(Ok),
+        }
+    });
+    memory::release();
+    shared.state().runs.remove(&id);
+    let event = match trained {
+        Ok(Err(program)) => Event::SwitchBuild { program },
+        Ok(Ok(Some(outcome))) => {
+            let event = TrainingEvent::Finished(Box::new(outcome));
+            Event::Training { event }
+        }
+        Ok(Ok(None)) => Event::Training {
+            event: TrainingEvent::Suspended,
+        },
+        Err(problem) => Event::Failed(problem),
+    };
+    shared.end(id, event);
+}
+
+pub(super) fn export(id: RequestId, request: &ExportRequest, shared: &Shared) {
+    let exported = guarded(|| {
+        training::export(request, &mut |fraction, stage| {
+            let stage = stage.to_owned();
+            shared.emit(id, Event::Progress { fraction, stage });
+            match shared.is_cancelled(id) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })
+    });
+    memory::release();
+    shared.end(id, exported.map_or_else(Event::Failed, Event::Exported));
+}

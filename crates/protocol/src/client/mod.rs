@@ -1,0 +1,213 @@
+//! The client: starts a worker, sends it any number of requests at a time, and reports its death.
+
+mod command;
+mod lines;
+mod log;
+mod monitor;
+mod open_requests;
+mod responses;
+mod start_error;
+
+pub use command::WorkerCommand;
+pub use responses::Responses;
+pub use start_error::StartError;
+
+use crate::{Envelope, Event, PROTOCOL_VERSION, Problem, ProblemCode, Request, RequestId};
+use monitor::{Monitor, MonitorError};
+use open_requests::OpenRequests;
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+use tokio::{
+    io::AsyncWriteExt,
+    process::ChildStdin,
+    runtime::Handle,
+    sync::{mpsc, watch},
+    task::AbortHandle,
+    time::{sleep, timeout},
+};
+
+/// How long a worker may take to answer a cancelled request before it is killed.
+const CANCEL_LIMIT: Duration = Duration::from_secs(3);
+
+/// A running worker. A clone is another handle of it; dropping the last one kills the process.
+#[derive(Debug, Clone)]
+pub struct Worker(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    open: Arc<OpenRequests>,
+    requests: mpsc::UnboundedSender<Envelope<Request>>,
+    /// Makes the monitor kill the process.
+    kill: mpsc::Sender<MonitorError>,
+    monitor: AbortHandle,
+    death: watch::Receiver<Option<Problem>>,
+    process_id: Option<u32>,
+}
+
+impl Worker {
+    /// Start a worker and wait until it is ready. Needs a tokio runtime with time and IO.
+    ///
+    /// # Errors
+    /// It cannot be started, is not ready in time, or is not a worker of this version.
+    pub async fn start(command: &WorkerCommand) -> Result<Self, StartError> {
+        let open = Arc::<OpenRequests>::default();
+        let (mut monitor, stdin) = Monitor::start(command, Arc::clone(&open))?;
+        let ready = timeout(command.ready_within, monitor.next()).await;
+        match ready {
+            Err(_) => {
+                return Err(StartError::NotReady {
+                    within: command.ready_within,
+                    log: monitor.log_tail(),
+                });
+            }
+            Ok(Ok(Event::Ready {
+                protocol: PROTOCOL_VERSION,
+                version,
+            })) => tracing::info!(version, process_id = monitor.process_id(), "the worker is ready"),
+            Ok(Ok(Event::Ready { version, .. })) => return Err(StartError::OtherVersion { version }),
+            Ok(Ok(_)) | Ok(Err(MonitorError::Malformed(_) | MonitorError::Unasked(_))) => {
+                return Err(StartError::NotAWorker {
+                    executable: command.executable.clone(),
+                    log: monitor.log_tail(),
+                });
+            }
+            Ok(Err(error)) => return Err(StartError::Died(monitor.explain(error).await)),
+        }
+        let process_id = monitor.process_id();
+        let (requests, requested) = mpsc::unbounded_channel();
+        tokio::spawn(write(stdin, requested));
+        let (kill, killed) = mpsc::channel(1);
+        let (died, death) = watch::channel(None);
+        let monitor = tokio::spawn(monitor.run(killed, died)).abort_handle();
+        Ok(Self(Arc::new(Inner {
+            open,
+            requests,
+            kill,
+            monitor,
+            death,
+            process_id,
+        })))
+    }
+
+    /// Send a request. Its events arrive at the returned stream, of which the last is a result or
+    /// [`Event::Failed`], also if the worker dies.
+    pub fn request(&self, request: Request) -> Responses {
+        let is_cancellable = request.is_cancellable();
+        let (id, stream) = self.0.open.add();
+        self.0.send(id, request);
+        Responses::new(id, stream, Arc::downgrade(&self.0), is_cancellable)
+    }
+
+    /// Send a request and wait for the last event of its answer.
+    ///
+    /// # Errors
+    /// The request failed, or the worker died.
+    pub async fn call(&self, request: Request) -> Result<Event, Problem> {
+        self.request(request).last().await
+    }
+
+    /// Send a request that is not answered ([`Request::is_answered`]).
+    pub fn tell(&self, request: Request) {
+        debug_assert!(!request.is_answered(), "{request:?} has an answer");
+        self.0.send(self.0.open.next_id(), request);
+    }
+
+    /// Process id, if known.
+    pub fn process_id(&self) -> Option<u32> {
+        self.0.process_id
+    }
+
+    /// Whether it has not exited.
+    pub fn is_alive(&self) -> bool {
+        self.0.death.borrow().is_none() && !self.0.monitor.is_finished()
+    }
+
+    /// Wait until the worker exits, and return the reason.
+    pub async fn died(&self) -> Problem {
+        let mut death = self.0.death.clone();
+        match death.wait_for(Option::is_some).await.map(|problem| problem.clone()) {
+            Ok(Some(problem)) => problem,
+            Ok(None) | Err(_) => ended(),
+        }
+    }
+
+    /// Kill the process. Requests in progress fail.
+    pub fn kill(&self) {
+        self.0.kill();
+    }
+
+    /// Shut the worker down; kill it if it has not exited after `within`.
+    pub async fn shut_down(&self, within: Duration) {
+        self.tell(Request::Shutdown);
+        if timeout(within, self.died()).await.is_err() {
+            tracing::warn!("the worker did not shut down in time and is killed");
+        }
+        self.kill();
+    }
+}
+
+impl Inner {
+    /// Success does not imply an answer: the worker may die at any time.
+    fn send(&self, id: RequestId, message: Request) {
+        // The monitor reports a closed pipe.
+        let _ = self.requests.send(Envelope { id, message });
+    }
+
+    /// Cancel a request. A worker that does not answer it soon is killed.
+    fn cancel(self: &Arc<Self>, request: RequestId) {
+        self.send(self.open.next_id(), Request::Cancel { request });
+        // Without a runtime the process is being shut down.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(kill_unless_answered(Arc::downgrade(self), request));
+        }
+    }
+
+    fn kill(&self) {
+        // The monitor owns the process, which was started with `kill_on_drop`.
+        self.monitor.abort();
+        self.open.fail_all(&ended());
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+async fn kill_unless_answered(worker: Weak<Inner>, request: RequestId) {
+    sleep(CANCEL_LIMIT).await;
+    if let Some(worker) = worker.upgrade()
+        && worker.open.contains(request)
+    {
+        // If it is full, the worker is being killed already.
+        let _ = worker.kill.try_send(MonitorError::Unresponsive(CANCEL_LIMIT));
+    }
+}
+
+/// The problem of a request whose worker was ended by this client.
+fn ended() -> Problem {
+    Problem {
+        code: ProblemCode::WorkerDied,
+        message: "Hearth's worker was ended.".to_owned(),
+    }
+}
+
+/// Write requests until the channel or the pipe closes. The monitor reports a closed pipe.
+async fn write(mut stdin: ChildStdin, mut requested: mpsc::UnboundedReceiver<Envelope<Request>>) {
+    while let Some(request) = requested.recv().await {
+        let mut line = match serde_json::to_vec(&request) {
+            Ok(line) => line,
+            Err(error) => {
+                tracing::error!(%error, "a request could not be written as JSON");
+                continue;
+            }
+        };
+        line.push(b'\n');
+        if stdin.write_all(&line).await.is_err() || stdin.flush().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The monitor of a worker: reads its events and waits for its exit.
+
+use super::{
+    WorkerCommand, command::spawn, lines::Lines, log::Log, open_requests::OpenRequests, start_error::StartError,
+};
+use crate::memory_death::{Death, KillCount};
+use crate::{Envelope, Event, Problem, ProblemCode, RequestId};
+use std::{io, process::ExitStatus, sync::Arc, time::Duration};
+use tokio::{
+    process::{Child, ChildStdin, ChildStdout},
+    sync::{mpsc, watch},
+    time::timeout,
+};
+
+/// Time limit for a process to exit after its output ended, and for its last output after it
+/// exited.
+const EXIT_LIMIT: Duration = Duration::from_secs(2);
+
+/// Why monitoring a worker ended.
+pub(super) enum MonitorError {
+    /// Its output ended, or the process exited.
+    Ended,
+    /// Its output could not be read.
+    Unreadable(io::Error),
+    /// A line is not an event; holds its beginning.
+    Malformed(String),
+    /// An event does not belong to a request, or nobody could read all of them; holds its id.
+    Unasked(RequestId),
+    /// It did not answer a cancelled request within this time.
+    Unresponsive(Duration),
+}
+
+pub(super) struct Monitor {
+    child: Child,
+    lines: Lines<ChildStdout>,
+    log: Log,
+    open: Arc<OpenRequests>,
+    ended: Option<io::Result<ExitStatus>>,
+    /// OOM kills on the system at the worker's start.
+    kills: KillCount,
+}
+
+impl Monitor {
+    /// Starts a worker. Returns its monitor and its standard input.
+    pub fn start(command: &WorkerCommand, open: Arc<OpenRequests>) -> Result<(Self, ChildStdin), StartError> {
+        let kills = KillCount::now();
+        let mut child = spawn(command)?;
+        let refused = |what: &str| StartError::Refused {
+            executable: command.executable.clone(),
+            source: io::Error::other(format!("it has no {what}")),
+        };
+        let stdin = child.stdin.take().ok_or_else(|| refused("standard input"))?;
+        let stdout = child.stdout.take().ok_or_else(|| refused("standard output"))?;
+        let stderr = child.stderr.take().ok_or_else(|| refused("standard error"))?;
+        let log = Log::default();
+        tokio::spawn(log.clone().follow(stderr));
+        let monitor = Self {
+            child,
+            lines: Lines::new(stdout),
+            log,
+            open,
+            ended: None,
+            kills,
+        };
+        Ok((monitor, stdin))
+    }
+
+    /// Process id, until it exits.
+    pub fn process_id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// The end of the log, for an error message.
+    pub fn log_tail(&self) -> String {
+        self.log.tail()
+    }
+
+    /// Passes events on until the worker exits or is killed, and then fails all requests.
+    pub async fn run(mut self, mut killed: mpsc::Receiver<MonitorError>, died: watch::Sender<Option<Problem>>) {
+        let error = loop {
+            let read = tokio::select! {
+                biased;
+                Some(reason) = killed.recv() => Err(reason),
+                read = self.read() => read,
+            };
+            let delivered = read.and_then(|event| {
+                let id = event.id;
+                self.open.deliver(event).map_err(|_| MonitorError::Unasked(id))
+            });
+            if let Err(error) = delivered {
+                break error;
+            }
+        };
+        let problem = self.explain(error).await;
+        // Exit code 0 is a requested shutdown.
+        if !matches!(&self.ended, Some(Ok(status)) if status.success()) {
+            tracing::warn!(%problem, "the worker has died");
+        }
+        // First the reason: a request that fails asks whether the worker is alive.
+        died.send_replace(Some(problem.clone()));
+        self.open.fail_all(&problem);
+    }
+
+    /// The first event, which belongs to no request.
+    pub async fn next(&mut self) -> Result<Event, MonitorError> {
+        let Envelope { id, message } = self.read().await?;
+        match id {
+            0 => Ok(message),
+            id => Err(MonitorError::Unasked(id)),
+        }
+    }
+
+    /// The next event. Cancellation safe.
+    async fn read(&mut self) -> Result<Envelope<Event>, MonitorError> {
+        let line = loop {
+            if self.ended.is_some() {
+                // Its last output may still be in the pipe; a child process may hold that open.
+                match timeout(EXIT_LIMIT, self.lines.next()).await {
+                    Ok(line) => break line,
+                    Err(_) => return Err(MonitorError::Ended),
+                }
+            }
+            tokio::select! {
+                biased;
+                line = self.lines.next() => break line,
+                status = self.child.wait() => self.ended = Some(status),
+            }
+        };
+        match line {
+            Ok(Some(line)) => serde_json::from_slice(&line).map_err(|_| MonitorError::Malformed(beginning(&line))),
+            Ok(None) => Err(MonitorError::Ended),
+            Err(error) => Err(MonitorError::Unreadable(error)),
+        }
+    }
+
+    /// Kill the process if it still runs, and describe what happened in one sentence.
+    pub async fn explain(&mut self, error: MonitorError) -> Problem {
+        if let (MonitorError::Ended, None) = (&error, &self.ended) {
+            self.ended = timeout(EXIT_LIMIT, self.child.wait()).await.ok();
+        }
+        let death = match (&error, &self.ended) {
+            (MonitorError::Ended, Some(Ok(status))) => self.log.death(*status, self.kills),
+            _ => Death::Other,
+        };
+        let what = match (&error, &self.ended) {
+            (MonitorError::Ended, Some(Ok(_))) if death == Death::OutOfMemory => {
+                "Hearth's worker ran out of memory.".to_owned()
+            }
+            (MonitorError::Ended, Some(Ok(_))) if death == Death::Killed => {
+                "Hearth's worker was killed by the system or another program, perhaps because memory ran short."
+                    .to_owned()
+            }
+            (MonitorError::Malformed(line), _) => {
+                format!("Hearth's worker sent an invalid message (\u{201c}{line}\u{201d}) and was killed.")
+            }
+            (MonitorError::Unreadable(error), _) => {
+                format!("The output of Hearth's worker could not be read ({error}), so it was killed.")
+            }
+            (MonitorError::Unasked(id), _) => {
+                format!("Hearth's worker sent an answer that was not asked for (request {id}) and was killed.")
+            }
+            (MonitorError::Unresponsive(limit), _) => {
+                format!(
+                    "Hearth's worker did not stop within {} seconds and was killed.",
+                    limit.as_secs()
+                )
+            }
+            (MonitorError::Ended, Some(Ok(status))) => {
+                format!("Hearth's worker exited unexpectedly ({}).", describe(*status))
+            }
+            (MonitorError::Ended, Some(Err(error))) => {
+                format!("Hearth's worker exited unexpectedly ({error}).")
+            }
+            (MonitorError::Ended, None) => "Hearth's worker closed its output and was killed.".to_owned(),
+        };
+        if !matches!(self.ended, Some(Ok(_))) {
+            // An error means that it has already exited.
+            let _ = self.child.kill().await;
+        }
+        Problem {
+            code: match death {
+                Death::OutOfMemory => ProblemCode::OutOfMemory,
+                Death::Killed | Death::Other => ProblemCode::WorkerDied,
+            },
+            message: what + &self.log.tail(),
+        }
+    }
+}
+
+/// The exit status in a few words.
+fn describe(status: ExitStatus) -> String {
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::ExitStatusExt;
+        if let Some(signal) = status.signal() {
+            return format!("signal {signal}");
+        }
+    }
+    match status.code() {
+        Some(code) => format!("exit code {code}"),
+        None => "no exit code".to_owned(),
+    }
+}
+
+/// The beginning of a line without control characters, for a sentence.
+fn beginning(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&line[..line.len().min(240)]);
+    text.chars().filter(|c| !c.is_control()).take(60).collect()
+}

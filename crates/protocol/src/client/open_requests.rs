@@ -1,0 +1,125 @@
+//! The requests of a worker that have no last event yet.
+
+use super::responses::Stream;
+use crate::{Envelope, Event, Problem, RequestId};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// The requests of a worker that have no last event yet.
+#[derive(Debug, Default)]
+pub(super) struct OpenRequests(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    last_id: RequestId,
+    streams: HashMap<RequestId, Arc<Stream>>,
+    /// Why there will be no more events.
+    death: Option<Problem>,
+}
+
+/// An event that does not belong to an open request, or too many that nobody has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unexpected;
+
+impl OpenRequests {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new id, for a request that is not answered.
+    pub fn next_id(&self) -> RequestId {
+        let mut state = self.state();
+        state.last_id += 1;
+        state.last_id
+    }
+
+    /// A new request. If the worker is dead, it has failed already.
+    pub fn add(&self) -> (RequestId, Arc<Stream>) {
+        let id = self.next_id();
+        let mut state = self.state();
+        let stream = Arc::<Stream>::default();
+        match &state.death {
+            Some(problem) => stream.end(Event::Failed(problem.clone())),
+            None => drop(state.streams.insert(id, Arc::clone(&stream))),
+        }
+        (id, stream)
+    }
+
+    /// Whether a request has no last event yet.
+    pub fn contains(&self, id: RequestId) -> bool {
+        self.state().streams.contains_key(&id)
+    }
+
+    /// Pass an event on to its request.
+    ///
+    /// # Errors
+    /// The request was not made, has had its last event, or has too many events that nobody read.
+    pub fn deliver(&self, envelope: Envelope<Event>) -> Result<(), Unexpected> {
+        let Envelope { id, message } = envelope;
+        let mut state = self.state();
+        if message.is_last() {
+            let stream = state.streams.remove(&id).ok_or(Unexpected)?;
+            drop(state);
+            stream.end(message);
+            return Ok(());
+        }
+        let stream = Arc::clone(state.streams.get(&id).ok_or(Unexpected)?);
+        drop(state);
+        stream.push(message)
+    }
+
+    /// Fail all requests, now and from now on.
+    pub fn fail_all(&self, problem: &Problem) {
+        let mut state = self.state();
+        let death = state.death.get_or_insert_with(|| problem.clone()).clone();
+        let streams = std::mem::take(&mut state.streams);
+        drop(state);
+        for stream in streams.into_values() {
+            stream.end(Event::Failed(death.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ProblemCode;
+
+    fn event(id: RequestId, message: Event) -> Envelope<Event> {
+        Envelope { id, message }
+    }
+
+    #[test]
+    fn events_of_no_open_request_are_refused() {
+        let open = OpenRequests::default();
+        let (first, _) = open.add();
+        let unanswered = open.next_id();
+        let (second, _) = open.add();
+        assert!(first < unanswered && unanswered < second);
+        assert_eq!(open.deliver(event(second, Event::Done)), Ok(()), "out of order");
+        for id in [0, unanswered, second, second + 1] {
+            assert_eq!(open.deliver(event(id, Event::Done)), Err(Unexpected), "{id}");
+        }
+        assert_eq!(open.deliver(event(first, Event::Done)), Ok(()));
+        assert_eq!(open.deliver(event(first, Event::Done)), Err(Unexpected), "twice");
+    }
+
+    #[tokio::test]
+    async fn a_request_to_a_dead_worker_fails_with_the_first_reason() {
+        let open = OpenRequests::default();
+        let problem = |message: &str| Problem {
+            code: ProblemCode::WorkerDied,
+            message: message.to_owned(),
+        };
+        let (_, before) = open.add();
+        open.fail_all(&problem("first"));
+        open.fail_all(&problem("second"));
+        let (_, after) = open.add();
+        for stream in [before, after] {
+            assert_eq!(stream.next().await, Some(Event::Failed(problem("first"))));
+            assert_eq!(stream.next().await, None);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The events of one request.
+
+use super::{Inner, open_requests::Unexpected};
+use crate::{Event, Problem, RequestId};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+use tokio::sync::Notify;
+
+/// Unread events from which on pieces of text are joined.
+const JOIN_FROM: usize = 64;
+/// Most unread events of a request, and most unread bytes of text in one: a run of a day reports
+/// fewer steps, and an answer is shorter.
+const MAX_EVENTS: usize = 1 << 17;
+const MAX_TEXT: usize = 16 << 20;
+
+/// The unread events of a request. It has one reader.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    events: Mutex<Events>,
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Events {
+    unread: VecDeque<Event>,
+    has_ended: bool,
+    /// Nobody reads: events are dropped.
+    is_abandoned: bool,
+}
+
+impl Stream {
+    fn events(&self) -> MutexGuard<'_, Events> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Add an event that is not the last. Of progress only the newest stays, and text is joined if
+    /// nobody reads it for a while.
+    ///
+    /// # Errors
+    /// Too many are unread.
+    pub fn push(&self, event: Event) -> Result<(), Unexpected> {
+        let mut events = self.events();
+        if events.is_abandoned || events.has_ended {
+            return Ok(());
+        }
+        let is_crowded = events.unread.len() >= JOIN_FROM;
+        match (events.unread.back_mut(), event) {
+            (Some(last @ Event::Progress { .. }), event @ Event::Progress { .. })
+            | (Some(last @ Event::Prefill { .. }), event @ Event::Prefill { .. }) => *last = event,
+            (
+                Some(Event::Text { text, tokens }),
+                Event::Text {
+                    text: more,
+                    tokens: now,
+                },
+            ) if is_crowded => {
+                if text.len() + more.len() > MAX_TEXT {
+                    return Err(Unexpected);
+                }
+                text.push_str(&more);
+                *tokens = now;
+            }
+            (_, event) => events.unread.push_back(event),
+        }
+        let is_full = events.unread.len() > MAX_EVENTS;
+        drop(events);
+        self.arrived.notify_one();
+        if is_full { Err(Unexpected) } else { Ok(()) }
+    }
+
+    /// Add the last event.
+    pub fn end(&self, event: Event) {
+        let mut events = self.events();
+        if !events.has_ended && !events.is_abandoned {
+            events.unread.push_back(event);
+        }
+        events.has_ended = true;
+        drop(events);
+        self.arrived.notify_one();
+    }
+
+    /// The next event; `None` after the last. Cancellation safe.
+    pub async fn next(&self) -> Option<Event> {
+        loop {
+            if let Some(next) = self.try_next() {
+                return next;
+            }
+            // A notification before this wait is not lost.
+            self.arrived.notified().await;
+        }
+    }
+
+    /// The next event, or `Some(None)` after the last; `None` if none has arrived.
+    fn try_next(&self) -> Option<Option<Event>> {
+        let mut events = self.events();
+        match events.unread.pop_front() {
+            Some(event) => Some(Some(event)),
+            None => events.has_ended.then_some(None),
+        }
+    }
+}
+
+/// The events of one request. Dropping it before the last one cancels the request, if that is
+/// possible.
+#[derive(Debug)]
+pub struct Responses {
+    id: RequestId,
+    stream: Arc<Stream>,
+    worker: Weak<Inner>,
+    is_cancellable: bool,
+    is_cancelled: bool,
+}
+
+impl Responses {
+    pub(super) fn new(id: RequestId, stream: Arc<Stream>, worker: Weak<Inner>, is_cancellable: bool) -> Self {
+        Self {
+            id,
+            stream,
+            worker,
+            is_cancellable,
+            is_cancelled: false,
+        }
+    }
+
+    /// The request's id.
+    pub fn id(&self) -> RequestId {
+        self.id
+    }
+
+    /// The next event; `None` after the last. Cancellation safe.
+    pub async fn next(&mut self) -> Option<Event> {
+        self.stream.next().await
+    }
+
+    /// The last event. The others are dropped.
+    ///
+    /// # Errors
+    /// The request failed, or the worker died.
+    pub async fn last(mut self) -> Result<Event, Problem> {
+        loop {
+            match self.next().await {
+                Some(Event::Failed(problem)) => return Err(problem),
+                Some(event) if event.is_last() => return Ok(event),
+                Some(_) => {}
+                None => return Err(super::ended()),
+            }
+        }
+    }
+
+    /// Cancel the request, if that is possible. Its last event still arrives; a worker that does
+    /// not send it soon is killed.
+    pub fn cancel(&mut self) {
+        if self.is_cancellable
+            && !std::mem::replace(&mut self.is_cancelled, true)
+            && !self.stream.events().has_ended
+            && let Some(worker) = self.worker.upgrade()
+        {
+            worker.cancel(self.id);
+        }
+    }
+}
+
+impl Drop for Responses {
+    fn drop(&mut self) {
+        self.cancel();
+        let mut events = self.stream.events();
+        events.is_abandoned = true;
+        events.unread = VecDeque::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str, tokens: u32) -> Event {
+        let text = text.to_owned();
+        Event::Text { text, tokens }
+    }
+
+    #[tokio::test]
+    async fn unread_text_is_joined_and_nothing_is_lost() {
+        let stream = Stream::default();
+        let pieces = 1000;
+        for number in 1..=pieces {
+            stream.push(text("ab", number)).expect("room");
+        }
+        stream.end(Event::Done);
+        stream.end(Event::Done);
+        assert!(stream.events().unread.len() <= JOIN_FROM + 1);
+        let (mut whole, mut last) = (String::new(), 0);
+        while let Some(event) = stream.next().await {
+            match event {
+                Event::Text { text, tokens } => (whole, last) = (whole + &text, tokens),
+                event => assert_eq!(event, Event::Done),
+            }
+        }
+        assert_eq!((whole.len(), last), (2 * pieces as usize, pieces));
+    }
+
+    #[tokio::test]
+    async fn of_progress_the_newest_is_read() {
+        let stream = Stream::default();
+        for done in 1..4 {
+            stream.push(Event::Prefill { done, total: 4 }).expect("room");
+        }
+        stream.push(text("a", 1)).expect("room");
+        assert_eq!(stream.next().await, Some(Event::Prefill { done: 3, total: 4 }));
+        assert_eq!(stream.next().await, Some(text("a", 1)));
+    }
+
+    #[test]
+    fn endless_text_that_nobody_reads_is_refused() {
+        let stream = Stream::default();
+        let long = "x".repeat(1 << 20);
+        let mut pushed = (0..100).map(|number| stream.push(text(&long, number)));
+        assert_eq!(pushed.position(|pushed| pushed.is_err()), Some(JOIN_FROM - 1 + 16));
+    }
+}
