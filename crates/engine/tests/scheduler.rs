@@ -3,7 +3,8 @@
 mod common;
 
 use common::*;
-use hearth_protocol::{Event, FinishReason, GenerateRequest, Request, RequestId, SamplingParams};
+use hearth_protocol::{AdapterChoice, Event, FinishReason, GenerateRequest, Request, RequestId, SamplingParams};
+use std::path::Path;
 
 /// Prompts of different lengths, greedy and drawn.
 fn requests(count: u64) -> Vec<GenerateRequest> {
@@ -29,26 +30,67 @@ fn said(events: &[Event]) -> (String, Vec<u32>, FinishReason) {
     (text(events), summary.ids.clone(), summary.reason)
 }
 
-fn alone(request: &GenerateRequest, context: u32) -> (String, Vec<u32>, FinishReason) {
-    said(&Worker::with_model(context).answer(request.clone()))
+/// The answer of a worker that gives no other.
+fn alone(model: &Path, request: &GenerateRequest, context: u32) -> (String, Vec<u32>, FinishReason) {
+    said(&Worker::with(model.to_owned(), context).answer(request.clone()))
+}
+
+/// All requests at once are answered as each alone, and again when the cache has their sessions.
+fn answers_are_those_given_alone(model: &Path, requests: &[GenerateRequest], context: u32) {
+    let alone: Vec<_> = requests.iter().map(|request| alone(model, request, context)).collect();
+    let mut worker = Worker::with(model.to_owned(), context);
+    for _ in 0..2 {
+        let ids: Vec<RequestId> = requests
+            .iter()
+            .map(|request| worker.ask(Request::Generate(request.clone())))
+            .collect();
+        for ((id, request), alone) in ids.into_iter().zip(requests).zip(&alone) {
+            let events = worker.rest(id);
+            let starts = events.iter().filter(|event| matches!(event, Event::Started { .. }));
+            assert_eq!(starts.count(), 1);
+            assert_eq!(said(&events), *alone, "{:?}", request.prompt);
+        }
+    }
 }
 
 #[test]
 fn answers_at_a_time_are_those_given_alone() {
-    let requests = requests(12);
-    let mut worker = Worker::with_model(4096);
-    let ids: Vec<RequestId> = requests
-        .iter()
-        .map(|request| worker.ask(Request::Generate(request.clone())))
+    answers_are_those_given_alone(&model(), &requests(12), 4096);
+}
+
+#[test]
+fn answers_of_a_model_with_windows_are_those_given_alone() {
+    let model = fixture("models/gemma3.gguf");
+    answers_are_those_given_alone(&model, &requests(8), 4096);
+    let long = |number: u64| GenerateRequest {
+        max_tokens: Some(600),
+        ..generate(raw(&format!("Tale {number}. ").repeat(40)), 0)
+    };
+    let long: Vec<GenerateRequest> = (0..5).map(long).collect();
+    answers_are_those_given_alone(&model, &long, 2048);
+}
+
+#[test]
+fn each_answer_has_its_own_adapters() {
+    let choice = |scale| AdapterChoice {
+        path: fixture("adapters/llama"),
+        scale,
+    };
+    let adapters = [
+        vec![],
+        vec![choice(1.0)],
+        vec![choice(8.0)],
+        vec![choice(1.0), choice(0.5)],
+    ];
+    let requests: Vec<GenerateRequest> = (0..8)
+        .map(|number| GenerateRequest {
+            adapters: adapters[number % 4].clone(),
+            ..generate(raw("Once upon a time there was a tale."), 40)
+        })
         .collect();
-    let answers: Vec<_> = ids.iter().map(|&id| said(&worker.rest(id))).collect();
-    for (request, answer) in requests.iter().zip(&answers) {
-        assert_eq!(*answer, alone(request, 4096), "{:?}", request.prompt);
-    }
-    // The sessions that are still in the cache change nothing.
-    for (request, answer) in requests.iter().zip(&answers) {
-        assert_eq!(said(&worker.answer(request.clone())), *answer);
-    }
+    answers_are_those_given_alone(&model(), &requests, 2048);
+    let [base, adapted] = [0, 2].map(|at| alone(&model(), &requests[at], 2048));
+    assert_ne!(base.1, adapted.1, "the adapter changes the answer");
 }
 
 #[test]
@@ -88,7 +130,7 @@ fn one_is_cancelled_and_the_others_continue() {
     while !matches!(worker.event(ids[2]), Event::Text { .. }) {}
     worker.ask(Request::Cancel { request: endless });
     for (request, &id) in requests.iter().zip(&ids) {
-        assert_eq!(finished(&worker.rest(id)).ids, alone(request, 4096).1);
+        assert_eq!(finished(&worker.rest(id)).ids, alone(&model(), request, 4096).1);
     }
     let end = worker.last(endless);
     assert!(matches!(end, Event::Finished(summary) if summary.reason != FinishReason::Length));
@@ -97,21 +139,12 @@ fn one_is_cancelled_and_the_others_continue() {
 /// The cache has room for one context: the newest answers give their pages up and are read again.
 #[test]
 fn answers_that_do_not_fit_the_cache_together_are_complete() {
-    const CONTEXT: u32 = 512;
     let request = |number: u64| GenerateRequest {
         max_tokens: Some(300),
         ..generate(raw(&format!("Tale {number}. ").repeat(10)), 0)
     };
-    let mut worker = Worker::with_model(CONTEXT);
-    let ids: Vec<RequestId> = (0..6)
-        .map(|number| worker.ask(Request::Generate(request(number))))
-        .collect();
-    for (number, id) in (0..).zip(ids) {
-        let events = worker.rest(id);
-        let starts = events.iter().filter(|event| matches!(event, Event::Started { .. }));
-        assert_eq!(starts.count(), 1);
-        assert_eq!(said(&events), alone(&request(number), CONTEXT), "{number}");
-    }
+    let requests: Vec<GenerateRequest> = (0..6).map(request).collect();
+    answers_are_those_given_alone(&model(), &requests, 512);
 }
 
 #[test]
@@ -137,7 +170,10 @@ fn a_measurement_waits_for_answers_and_requests_after_it_wait_for_the_measuremen
 fn many_requests_and_cancellations_leave_nothing_stuck() {
     const CONTEXT: u32 = 1024;
     let requests = requests(8);
-    let alone: Vec<_> = requests.iter().map(|request| alone(request, CONTEXT)).collect();
+    let alone: Vec<_> = requests
+        .iter()
+        .map(|request| alone(&model(), request, CONTEXT))
+        .collect();
     let mut worker = Worker::with_model(CONTEXT);
     let (mut open, mut state, mut finished) = (Vec::new(), 7_u32, 0);
     for _ in 0..150 {

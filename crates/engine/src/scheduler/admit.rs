@@ -1,5 +1,6 @@
 //! Waiting answers get a session as soon as there is room for their prompt.
 
+use super::idle::Taken;
 use super::{Listener, MAX_RUNNING, Running, Scheduler, Waiting};
 use crate::problem::from_session;
 use crate::prompt_cache::PromptCache;
@@ -36,23 +37,21 @@ impl Scheduler {
     ) -> Result<Option<Session>, SessionError> {
         let answer = &waiting.answer;
         let adapters = &answer.adapted.adapters;
-        let known = self.idle.take(adapters, &answer.ids);
-        let (mut session, unsaved) = match known {
-            Some(known) => known,
-            None => (empty.sharing_cache(answer.adapted.model.clone())?, None),
+        let taken = match self.idle.take(adapters, &answer.ids) {
+            Some(taken) => taken,
+            None => Taken::New(empty.sharing_cache(answer.adapted.model.clone())?),
         };
         let needed = answer.ids.len() + ANSWER + self.promised();
         let needed = match self.running.is_empty() {
-            true => needed.min(session.context()),
+            true => needed.min(empty.context()),
             false => needed,
         };
-        while !session.has_room(needed) && self.idle.drop_oldest() {}
-        if !session.has_room(needed) && !self.running.is_empty() {
-            if !session.tokens().is_empty() {
-                self.idle.add(session, adapters.clone(), unsaved);
-            }
+        while !taken.session().has_room(needed) && self.idle.drop_oldest() {}
+        if !taken.session().has_room(needed) && !self.running.is_empty() {
+            self.idle.give_back(taken);
             return Ok(None);
         }
+        let mut session = taken.into_session();
         if let (Some(cache), Some(_)) = (cache, answer.request.conversation) {
             cache.restore(&mut session, adapters, &answer.ids);
         }

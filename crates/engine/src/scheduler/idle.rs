@@ -12,11 +12,37 @@ const MAX: usize = 16;
 #[derive(Default)]
 pub(super) struct IdleSessions(Vec<Idle>);
 
-struct Idle {
+pub(super) struct Idle {
     session: Session,
     adapters: ActiveAdapters,
     /// The conversation to save it for; `None` if it is saved or belongs to none.
     unsaved: Option<ConversationId>,
+}
+
+/// A session for an answer.
+pub(super) enum Taken {
+    /// One that was kept.
+    Whole(Idle),
+    /// A fork of one that is still kept.
+    Fork(Session),
+    /// An empty one.
+    New(Session),
+}
+
+impl Taken {
+    pub fn session(&self) -> &Session {
+        match self {
+            Self::Whole(idle) => &idle.session,
+            Self::Fork(session) | Self::New(session) => session,
+        }
+    }
+
+    pub fn into_session(self) -> Session {
+        match self {
+            Self::Whole(idle) => idle.session,
+            Self::Fork(session) | Self::New(session) => session,
+        }
+    }
 }
 
 impl IdleSessions {
@@ -32,9 +58,9 @@ impl IdleSessions {
         });
     }
 
-    /// Take the session with these adapters that has the longest part of `ids`, with the
-    /// conversation it is not saved for; or a fork of it if it has much more than that.
-    pub fn take(&mut self, adapters: &ActiveAdapters, ids: &[u32]) -> Option<(Session, Option<ConversationId>)> {
+    /// Take the session with these adapters that has the longest part of `ids`, or a fork of it if
+    /// it has much more than that.
+    pub fn take(&mut self, adapters: &ActiveAdapters, ids: &[u32]) -> Option<Taken> {
         let of = |(at, idle): (usize, &Idle)| {
             let shared = idle.session.reusable(ids);
             (idle.adapters == *adapters && shared > 0).then_some((shared, at))
@@ -43,10 +69,16 @@ impl IdleSessions {
         let idle = &self.0[at];
         if idle.session.tokens().len() > 2 * shared {
             // Probably another conversation with the same system prompt.
-            return Some((idle.session.fork(), None));
+            return Some(Taken::Fork(idle.session.fork()));
         }
-        let Idle { session, unsaved, .. } = self.0.remove(at);
-        Some((session, unsaved))
+        Some(Taken::Whole(self.0.remove(at)))
+    }
+
+    /// Give back what was taken and not used.
+    pub fn give_back(&mut self, taken: Taken) {
+        if let Taken::Whole(idle) = taken {
+            self.0.push(idle);
+        }
     }
 
     /// Drop the least recently used session. Returns `false` if there is none.

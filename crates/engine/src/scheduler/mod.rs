@@ -145,6 +145,7 @@ impl Scheduler {
 
     /// End an answer, and keep its session for the next one.
     fn end(&mut self, running: Running, ended: Result<FinishReason, Problem>, listener: &mut dyn Listener) {
+        self.is_full = false;
         let Running {
             id, answer, session, ..
         } = running;

@@ -54,11 +54,13 @@ impl Worker {
     }
 
     pub fn with_model(context: u32) -> Self {
+        Self::with(model(), context)
+    }
+
+    pub fn with(model: PathBuf, context: u32) -> Self {
         let mut worker = Self::start();
-        assert!(matches!(
-            worker.call(Request::Load(load(model(), context))),
-            Event::Loaded(_)
-        ));
+        let loaded = worker.call(Request::Load(load(model, context)));
+        assert!(matches!(loaded, Event::Loaded(_)), "{loaded:?}");
         worker
     }
 
@@ -136,7 +138,13 @@ impl Worker {
 }
 
 pub fn model() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf")
+    fixture("models/llama.gguf")
+}
+
+pub fn fixture(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/fixtures")
+        .join(path)
 }
 
 pub fn load(path: PathBuf, context: u32) -> LoadRequest {
