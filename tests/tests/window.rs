@@ -48,6 +48,28 @@ fn an_answer_grows_until_it_is_stopped() {
 }
 
 #[test]
+fn two_conversations_are_answered_at_once() {
+    let desk = Desktop::new();
+    let window = desk.open();
+    window.send(LONG);
+    window.until_answer(1, &["streaming"]);
+    window.click("new-conversation");
+    window.send(LONG);
+    window.session.until(PATIENCE, "two conversations are answered", || {
+        (window.session.all("[aria-label=\"Answering\"]").len() == 2).then_some(())
+    });
+    window.until_answer(1, &["streaming"]);
+    window.screenshot("two-answers");
+    window.click("stop");
+    window.until_answer(1, &["stopped"]);
+    assert_eq!(
+        window.session.all("[aria-label=\"Answering\"]").len(),
+        1,
+        "the other one goes on"
+    );
+}
+
+#[test]
 fn a_conversation_survives_a_restart_and_is_found() {
     let desk = Desktop::new();
     let window = desk.open();

@@ -13,7 +13,14 @@ use std::{
     sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::sync::{Mutex, OnceCell, Semaphore};
+use tokio::{
+    runtime::Handle,
+    sync::{Mutex, OnceCell, Semaphore},
+    time::sleep,
+};
+
+/// How long the worker is kept after the last query.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long the worker may take to shut down.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -25,6 +32,8 @@ type Check = Arc<OnceCell<Result<Vec<Device>, Problem>>>;
 pub(crate) struct Queries {
     command: WorkerCommand,
     worker: Mutex<Option<Worker>>,
+    /// Number of queries up to now, and of those in progress.
+    count: SyncMutex<(u64, usize)>,
     /// One plan at a time, so that a moving slider never lags.
     planning: Semaphore,
     /// The number of the newest plan of each model.
@@ -37,6 +46,7 @@ impl Queries {
         Self {
             command,
             worker: Mutex::default(),
+            count: SyncMutex::default(),
             planning: Semaphore::new(1),
             newest: SyncMutex::default(),
             checks: SyncMutex::default(),
@@ -44,7 +54,7 @@ impl Queries {
     }
 
     /// The devices, with their present state.
-    pub(crate) async fn devices(&self) -> Result<Vec<Device>, Problem> {
+    pub(crate) async fn devices(self: &Arc<Self>) -> Result<Vec<Device>, Problem> {
         match self.call(Request::Devices).await? {
             Event::Devices { devices } => Ok(devices.into_iter().map(Device::from).collect()),
             _ => Err(no_answer()),
@@ -52,7 +62,7 @@ impl Queries {
     }
 
     /// Runs the device check. One that is running answers all that ask for it.
-    pub(crate) async fn check(&self, device: String) -> Result<Vec<Device>, Problem> {
+    pub(crate) async fn check(self: &Arc<Self>, device: String) -> Result<Vec<Device>, Problem> {
         let check = Check::clone(lock(&self.checks).entry(device.clone()).or_default());
         let run = async {
             let device = device.clone();
@@ -71,7 +81,7 @@ impl Queries {
 
     /// Plans a model's placement. One at a time; a newer one of the same model replaces one that
     /// waits, which fails with [`Code::Superseded`].
-    pub(crate) async fn plan(&self, request: PlanRequest) -> Result<Plan, Problem> {
+    pub(crate) async fn plan(self: &Arc<Self>, request: PlanRequest) -> Result<Plan, Problem> {
         let path = request.path.clone();
         let number = {
             let mut newest = lock(&self.newest);
@@ -100,9 +110,20 @@ impl Queries {
         }
     }
 
-    async fn call(&self, request: Request) -> Result<Event, Problem> {
+    async fn call(self: &Arc<Self>, request: Request) -> Result<Event, Problem> {
+        let _query = Query::begin(self);
         let worker = self.worker().await?;
         Ok(worker.call(request).await?)
+    }
+
+    /// Ends the worker if there was no query since this number.
+    async fn end_if_idle(&self, since: u64) {
+        let mut worker = self.worker.lock().await;
+        if *lock(&self.count) == (since, 0)
+            && let Some(worker) = worker.take()
+        {
+            worker.shut_down(SHUTDOWN_TIMEOUT).await;
+        }
     }
 
     async fn worker(&self) -> Result<Worker, Problem> {
@@ -113,6 +134,37 @@ impl Queries {
         let started = Worker::start(&self.command).await.map_err(protocol::Problem::from)?;
         *worker = Some(started.clone());
         Ok(started)
+    }
+}
+
+/// A query in progress. The last one to end starts the worker's idle time.
+struct Query(Arc<Queries>);
+
+impl Query {
+    fn begin(queries: &Arc<Queries>) -> Self {
+        let mut count = lock(&queries.count);
+        *count = (count.0 + 1, count.1 + 1);
+        drop(count);
+        Self(Arc::clone(queries))
+    }
+}
+
+impl Drop for Query {
+    fn drop(&mut self) {
+        let mut count = lock(&self.0.count);
+        count.1 -= 1;
+        let (since, in_progress) = *count;
+        drop(count);
+        // Without a runtime the process is being shut down.
+        if let (0, Ok(runtime)) = (in_progress, Handle::try_current()) {
+            let queries = Arc::downgrade(&self.0);
+            runtime.spawn(async move {
+                sleep(IDLE_TIMEOUT).await;
+                if let Some(queries) = queries.upgrade() {
+                    queries.end_if_idle(since).await;
+                }
+            });
+        }
     }
 }
 
