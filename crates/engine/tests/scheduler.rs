@@ -70,6 +70,26 @@ fn answers_of_a_model_with_windows_are_those_given_alone() {
     answers_are_those_given_alone(&model, &long, 2048);
 }
 
+/// The cache has the windows of one answer, and of its snapshots: those make room for another.
+#[test]
+fn answers_of_a_model_with_windows_grow_together() {
+    let mut worker = Worker::with(fixture("models/gemma3.gguf"), 4096);
+    let ids = [1, 2].map(|seed| {
+        let mut request = generate(raw(&format!("Tale {seed}. ").repeat(40)), 2000);
+        (request.sampling.temperature, request.sampling.seed) = (3.0, Some(seed));
+        worker.ask(Request::Generate(request))
+    });
+    let mut texts = [0, 0];
+    loop {
+        match worker.next() {
+            (id, Event::Text { .. }) => texts[usize::from(id == ids[1])] += 1,
+            (_, event) if event.is_last() => break,
+            _ => {}
+        }
+    }
+    assert!(texts.iter().all(|texts| *texts > 3), "{texts:?}");
+}
+
 #[test]
 fn each_answer_has_its_own_adapters() {
     let choice = |scale| AdapterChoice {

@@ -276,6 +276,14 @@ impl Session {
         self.snapshots.push(self.sequence.clone());
     }
 
+    /// Drops all snapshots, and with them the pages that only they have. Returns whether there were
+    /// any.
+    pub fn drop_snapshots(&mut self) -> bool {
+        let any = !self.snapshots.is_empty();
+        self.snapshots.clear();
+        any
+    }
+
     /// Adds one token; [`Session::logits`] are then those of the token after it.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ impl Scheduler {
             true => needed.min(empty.context()),
             false => needed,
         };
-        while !taken.session().has_room(needed) && self.idle.drop_oldest() {}
+        while !taken.session().has_room(needed) && (self.idle.drop_oldest() || self.drop_snapshots()) {}
         if !taken.session().has_room(needed) && !self.running.is_empty() {
             self.idle.give_back(taken);
             return Ok(None);
@@ -56,6 +56,16 @@ impl Scheduler {
             cache.restore(&mut session, adapters, &answer.ids);
         }
         Ok(Some(session))
+    }
+
+    /// Drops the snapshots of answers in progress, which only their regeneration needs. Returns
+    /// whether there were any.
+    pub(super) fn drop_snapshots(&mut self) -> bool {
+        let mut any = false;
+        for running in &mut self.running {
+            any |= running.session.drop_snapshots();
+        }
+        any
     }
 
     /// Tokens that the answers in progress will soon add to the cache.
