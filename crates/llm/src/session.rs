@@ -117,6 +117,11 @@ impl Session {
         self.sequence.cache().context()
     }
 
+    /// The KV cache.
+    pub fn cache(&self) -> &Arc<Cache> {
+        self.sequence.cache()
+    }
+
     /// The format of the KV cache.
     pub fn cache_format(&self) -> KvFormat {
         self.sequence.cache().format()

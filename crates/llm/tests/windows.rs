@@ -85,6 +85,25 @@ fn a_smaller_cache_gives_the_same_bits() {
 }
 
 #[test]
+fn dropped_snapshots_free_their_pages_and_change_no_bit() {
+    let model = model();
+    let first = ids(LONG, 0, 0);
+    let [mut with, mut without] = [(); 2].map(|()| session(&model));
+    for session in [&mut with, &mut without] {
+        prefill(session, &first);
+        // Past the window, so that the snapshot has pages of its own.
+        (0..200).for_each(|token| session.push(token).expect("room"));
+    }
+    let before = without.cache().free_pages()[0][0];
+    assert!(without.drop_snapshots() && !without.drop_snapshots());
+    assert!(without.cache().free_pages()[0][0] > before);
+    [&mut with, &mut without].map(|session| session.push(7).expect("room"));
+    assert!(with.logits() == without.logits());
+    assert_eq!(prefill(&mut without, &first), 0, "it is read again");
+    assert!(without.logits() == fresh_logits(&model, &first));
+}
+
+#[test]
 fn a_chat_returns_behind_its_windows_by_snapshots() {
     let model = model();
     let mut session = session(&model);

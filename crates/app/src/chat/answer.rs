@@ -67,14 +67,11 @@ impl Answer {
         mut events: Responses,
         mut stop: watch::Receiver<Stop>,
     ) -> bool {
-        loop {
+        let end = loop {
             tokio::select! {
                 biased;
                 wanted = wanted(&mut stop) => match wanted {
-                    Stop::Now => {
-                        self.end(MessageState::Stopped).await;
-                        return false;
-                    }
+                    Stop::Now => break None,
                     _ => self.cancel(&mut events),
                 },
                 saved = saved(&mut self.saving) => {
@@ -85,23 +82,23 @@ impl Answer {
                 }
                 () = at(self.save_at) => self.save(),
                 event = events.next() => match event {
-                    Some(protocol::Event::Finished(summary)) => {
-                        self.finish(summary).await;
-                        return false;
-                    }
-                    Some(protocol::Event::Failed(problem)) => {
-                        let is_of_gpu = problem.code == ProblemCode::GpuFailed;
-                        self.fail(problem, worker.is_alive()).await;
-                        return is_of_gpu;
-                    }
-                    Some(event) => self.handle_event(event),
-                    None => {
-                        self.end(MessageState::Stopped).await;
-                        return false;
-                    }
+                    Some(event) if !event.is_last() => self.handle_event(event),
+                    last => break last,
                 },
             }
+        };
+        // From here on the model is free: see `Running::has_ended`.
+        drop(stop);
+        match end {
+            Some(protocol::Event::Finished(summary)) => self.finish(summary).await,
+            Some(protocol::Event::Failed(problem)) => {
+                let is_of_gpu = problem.code == ProblemCode::GpuFailed;
+                self.fail(problem, worker.is_alive()).await;
+                return is_of_gpu;
+            }
+            _ => self.end(MessageState::Stopped).await,
         }
+        false
     }
 
     fn cancel(&mut self, events: &mut Responses) {

@@ -85,6 +85,13 @@ struct Running {
     task: JoinHandle<()>,
 }
 
+impl Running {
+    /// Whether the worker is done with it, so that it only has to be saved.
+    fn has_ended(&self) -> bool {
+        self.stop.is_closed()
+    }
+}
+
 struct Chat {
     shared: Arc<Shared>,
     worker: Option<Worker>,
@@ -232,7 +239,7 @@ impl Chat {
     fn measure(&mut self, reply: measuring::Reply) {
         let (code, message) = match (&self.loaded, &self.worker) {
             _ if self.measuring.is_some() => (Code::Busy, "A measurement is already running. Wait until it is done."),
-            _ if !self.answers.is_empty() || !self.waiting.is_empty() => (
+            _ if !self.answers.values().all(Running::has_ended) || !self.waiting.is_empty() => (
                 Code::Busy,
                 "An answer is being generated, which would distort the measurement. Stop it, or wait until it is done.",
             ),
