@@ -97,7 +97,9 @@ fn dropped_snapshots_free_their_pages_and_change_no_bit() {
     let before = without.cache().free_pages()[0][0];
     assert!(without.drop_snapshots() && !without.drop_snapshots());
     assert!(without.cache().free_pages()[0][0] > before);
-    [&mut with, &mut without].map(|session| session.push(7).expect("room"));
+    for session in [&mut with, &mut without] {
+        session.push(7).expect("room");
+    }
     assert!(with.logits() == without.logits());
     assert_eq!(prefill(&mut without, &first), 0, "it is read again");
     assert!(without.logits() == fresh_logits(&model, &first));

@@ -203,8 +203,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Frees pages for the next step: drops a session of an ended answer, or snapshots, or makes the
-    /// newest answer wait.
+    /// Frees pages for the next step: drops a session of an ended answer, or snapshots, or makes
+    /// the newest answer wait.
     fn make_room(&mut self, listener: &mut dyn Listener) -> Result<(), Problem> {
         if self.idle.drop_oldest() || self.drop_snapshots() {
             return Ok(());
