@@ -36,6 +36,8 @@ pub(super) async fn measure(
             },
         }
     };
+    // The model is free before the reply: the next request may arrive as soon as that does.
+    drop(cancelled);
     // The receiver may have been dropped.
     let _ = reply.send(result);
 }

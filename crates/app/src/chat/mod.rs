@@ -200,7 +200,8 @@ impl Chat {
                     self.reload_on_cpu();
                 }
             }
-            Ended::Measurement => self.measuring = None,
+            // Another one may have begun meanwhile.
+            Ended::Measurement => drop(self.measuring.take_if(|measuring| measuring.is_closed())),
         }
     }
 
@@ -238,7 +239,9 @@ impl Chat {
     /// Starts a measurement, or replies why it cannot start.
     fn measure(&mut self, reply: measuring::Reply) {
         let (code, message) = match (&self.loaded, &self.worker) {
-            _ if self.measuring.is_some() => (Code::Busy, "A measurement is already running. Wait until it is done."),
+            _ if self.measuring.as_ref().is_some_and(|measuring| !measuring.is_closed()) => {
+                (Code::Busy, "A measurement is already running. Wait until it is done.")
+            }
             _ if !self.answers.values().all(Running::has_ended) || !self.waiting.is_empty() => (
                 Code::Busy,
                 "An answer is being generated, which would distort the measurement. Stop it, or wait until it is done.",

@@ -9,6 +9,7 @@ use std::{io, process::ExitStatus, sync::Arc, time::Duration};
 use tokio::{
     process::{Child, ChildStdin, ChildStdout},
     sync::{mpsc, watch},
+    task::JoinHandle,
     time::timeout,
 };
 
@@ -34,6 +35,8 @@ pub(super) struct Monitor {
     child: Child,
     lines: Lines<ChildStdout>,
     log: Log,
+    /// Reads the log.
+    following: JoinHandle<()>,
     open: Arc<OpenRequests>,
     ended: Option<io::Result<ExitStatus>>,
     /// OOM kills on the system at the worker's start.
@@ -53,11 +56,12 @@ impl Monitor {
         let stdout = child.stdout.take().ok_or_else(|| refused("standard output"))?;
         let stderr = child.stderr.take().ok_or_else(|| refused("standard error"))?;
         let log = Log::default();
-        tokio::spawn(log.clone().follow(stderr));
+        let following = tokio::spawn(log.clone().follow(stderr));
         let monitor = Self {
             child,
             lines: Lines::new(stdout),
             log,
+            following,
             open,
             ended: None,
             kills,
@@ -137,6 +141,10 @@ impl Monitor {
     pub async fn explain(&mut self, error: MonitorError) -> Problem {
         if let (MonitorError::Ended, None) = (&error, &self.ended) {
             self.ended = timeout(EXIT_LIMIT, self.child.wait()).await.ok();
+        }
+        if let MonitorError::Ended = error {
+            // The end of its log may still be in the pipe; a child process may hold that open.
+            let _ = timeout(EXIT_LIMIT, &mut self.following).await;
         }
         let death = match (&error, &self.ended) {
             (MonitorError::Ended, Some(Ok(status))) => self.log.death(*status, self.kills),
