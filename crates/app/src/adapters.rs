@@ -7,7 +7,6 @@ use crate::{
     shared::Shared,
     store::{StoreError, adapter, conversation, message, now},
     title,
-    tune::no_response,
     wire::{Adapter, AdapterChoice, Code, Event, ExportOptions, Exported, Problem, UsedAdapter, Votes},
 };
 use hearth_formats::durable::recovery_candidates;
@@ -92,14 +91,12 @@ impl App {
                 })
             })
             .await?;
-        match self.one_shots.export(&self.shared.worker, request).await? {
-            protocol::Event::Exported(exported) => Ok(Exported {
-                path: exported.path.to_string_lossy().into_owned(),
-                bytes: exported.bytes,
-                verification: exported.verification.map(Into::into),
-            }),
-            _ => Err(no_response()),
-        }
+        let exported = self.shared.host.export(request).await?;
+        Ok(Exported {
+            path: exported.path.to_string_lossy().into_owned(),
+            bytes: exported.bytes,
+            verification: exported.verification.map(Into::into),
+        })
     }
 
     /// Sets the adapters for new answers of a conversation. Empty means the base model.

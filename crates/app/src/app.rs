@@ -4,10 +4,9 @@ use crate::{
     chat::{self, Command},
     options::Options,
     prompt_cache,
-    queries::Queries,
     shared::Shared,
     store::{Store, conversation},
-    tune::{self, OneShots},
+    tune,
     wire::{Code, Event, ModelState, Problem, Settings, Snapshot},
 };
 use std::{sync::Arc, time::Duration};
@@ -20,8 +19,6 @@ pub struct App {
     pub(crate) shared: Arc<Shared>,
     pub(crate) chat: mpsc::UnboundedSender<Command>,
     pub(crate) tune: mpsc::UnboundedSender<tune::Command>,
-    pub(crate) one_shots: Arc<OneShots>,
-    pub(crate) queries: Arc<Queries>,
 }
 
 impl App {
@@ -39,16 +36,9 @@ impl App {
             tracing::warn!(%problem, "the prompt cache of deleted conversations could not be removed");
         }
         back_up_daily(&shared);
-        let queries = Queries::new(shared.worker.clone());
         let chat = chat::start(shared.clone());
         let tune = tune::start(shared.clone());
-        Ok(Self {
-            shared,
-            chat,
-            tune,
-            one_shots: Arc::default(),
-            queries: Arc::new(queries),
-        })
+        Ok(Self { shared, chat, tune })
     }
 
     /// The initial state of a window.
@@ -70,7 +60,8 @@ impl App {
             .await
     }
 
-    /// Saves the settings. A loaded model is reloaded if its load settings change.
+    /// Saves the settings. A loaded model is reloaded if its load settings change; answers in progress
+    /// are given by the old one.
     pub async fn set_settings(&self, settings: Settings) -> Result<(), Problem> {
         if settings.threads == Some(0) || settings.context.is_some_and(|tokens| tokens < 128) {
             let message = "Settings need at least 1 thread and a context of 128 tokens.".to_owned();
@@ -89,7 +80,7 @@ impl App {
         self.send_chat(Command::ApplySettings)
     }
 
-    /// The load state of the chat's worker.
+    /// The load state of the chat's model.
     pub async fn model_state(&self) -> Result<ModelState, Problem> {
         self.request_chat(Command::State).await
     }
@@ -98,11 +89,11 @@ impl App {
     /// its step and writes a checkpoint within [`Options::shutdown_timeout`], and can be resumed.
     /// The app remains usable.
     pub async fn shut_down(&self) -> Result<(), Problem> {
-        let (chat, tune, ()) = tokio::join!(
+        let (chat, tune) = tokio::join!(
             self.request_chat(Command::ShutDown),
             self.request_tune(tune::Command::ShutDown),
-            self.queries.shut_down()
         );
+        self.shared.host.shut_down().await;
         self.shared.save_before_closing().await;
         chat.and(tune)
     }

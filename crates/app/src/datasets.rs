@@ -5,10 +5,9 @@ use crate::{
     shared::Shared,
     store::{StoreError, dataset, now},
     title,
-    tune::no_response,
     wire::{Code, ColumnMapping, Dataset, Event, Inspection, Problem, SampleDataset},
 };
-use hearth_protocol::{self as protocol, DataSource, InspectRequest};
+use hearth_protocol::{DataSource, InspectRequest};
 use rusqlite::Transaction;
 use std::{
     fs,
@@ -65,7 +64,7 @@ impl App {
         skip_broken: bool,
         sequence: Option<u32>,
     ) -> Result<Inspection, Problem> {
-        let number = self.one_shots.new_inspection();
+        let number = self.shared.host.new_inspection();
         let request = self
             .shared
             .blocking(move |shared| {
@@ -83,16 +82,13 @@ impl App {
                 })
             })
             .await?;
-        let response = self.one_shots.inspect(number, &self.shared.worker, request).await?;
-        let protocol::Event::Inspected(inspection) = response else {
-            return Err(no_response());
-        };
+        let inspection = self.shared.host.inspect(number, request).await?;
         let examples = inspection.examples;
         // It may have been removed meanwhile.
         let _ = self
             .change_dataset(move |t| dataset::set_examples(t, id, examples))
             .await;
-        Ok((*inspection).into())
+        Ok(inspection.into())
     }
 
     /// Changes a dataset and emits the list.

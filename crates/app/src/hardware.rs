@@ -5,14 +5,8 @@ use crate::{
     chat::Command,
     model_lookup,
     store::measurement,
-    wire::{Code, Device, LoadSettings, Measurement, Plan, Problem},
+    wire::{Device, LoadSettings, Measurement, Plan, Problem},
 };
-use std::time::Duration;
-use tokio::time::timeout;
-
-/// How long a worker may take to list devices or to plan; its calls into drivers have shorter
-/// limits.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Number of measurements on a page.
 const MAX_MEASUREMENTS: u32 = 20;
@@ -20,24 +14,26 @@ const MAX_MEASUREMENTS: u32 = 20;
 impl App {
     /// The devices, with their present state. Starts a worker if there is none.
     pub async fn devices(&self) -> Result<Vec<Device>, Problem> {
-        in_time(self.queries.devices()).await
+        let devices = self.shared.host.devices().await?;
+        Ok(devices.into_iter().map(Into::into).collect())
     }
 
     /// Runs the device check, which compares a device's results with the CPU's and measures its
     /// speed, in every build of Hearth that can use it. Returns all devices. May take minutes.
     /// Starts a worker if there is none.
     pub async fn check_device(&self, device: String) -> Result<Vec<Device>, Problem> {
-        self.queries.check(device).await
+        let devices = self.shared.host.check(device).await?;
+        Ok(devices.into_iter().map(Into::into).collect())
     }
 
     /// Plans a model's placement. A newer request for the same model replaces an unsent one, which
-    /// fails with [`Code::Superseded`]. Starts a worker if there is none.
+    /// fails with [`Code::Superseded`](crate::wire::Code::Superseded). Starts a worker if there is none.
     pub async fn plan(&self, model: String, load_settings: LoadSettings) -> Result<Plan, Problem> {
         let request = self.shared.blocking(move |shared| {
             let model = model_lookup::readable(shared, &model)?;
-            Ok(shared.plan_request(load_settings.plan(model.path)))
+            Ok(load_settings.plan(model.path))
         });
-        in_time(self.queries.plan(request.await?)).await
+        Ok(self.shared.host.plan(request.await?).await?.into())
     }
 
     /// Measures the loaded model's prefill and decode speed and saves the result. Progress arrives
@@ -64,18 +60,4 @@ impl App {
             })
             .await
     }
-}
-
-/// Awaits a response with a time limit.
-async fn in_time<T>(answer: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
-    timeout(RESPONSE_TIMEOUT, answer).await.unwrap_or_else(|_| {
-        let message = format!(
-            "Hearth's worker did not respond within {} seconds. It may be busy; try again.",
-            RESPONSE_TIMEOUT.as_secs()
-        );
-        Err(Problem {
-            code: Code::Busy,
-            message,
-        })
-    })
 }

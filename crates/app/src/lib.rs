@@ -22,7 +22,6 @@ mod path_text;
 mod permissions;
 pub mod power;
 mod prompt_cache;
-mod queries;
 mod ratings;
 mod remove_path;
 mod report;

@@ -7,13 +7,14 @@ use crate::{
     model_lookup::find,
     shared::Shared,
     store::{model, now},
-    wire::{Event, Model, ModelState, Problem, Settings, Source},
+    wire::{Event, Model, Problem, Settings, Source},
 };
 use std::path::PathBuf;
 
 impl App {
-    /// Loads a model in place of the loaded one and makes it the default for new answers. Stops the
-    /// current answer. Progress arrives as events.
+    /// Loads a model and makes it the default for new answers: beside the others if there is memory,
+    /// else in place of unused ones. Answers in progress are given by the model that they began with.
+    /// Progress arrives as events.
     pub async fn load_model(&self, id: String) -> Result<(), Problem> {
         let target = self
             .shared
@@ -29,7 +30,7 @@ impl App {
         self.send_chat(Command::Load(Box::new(target)))
     }
 
-    /// Unloads the model and frees its memory. Stops the current answer.
+    /// Unloads the model of new answers and frees its memory. Stops its answers.
     pub async fn unload_model(&self) -> Result<(), Problem> {
         self.send_chat(Command::Unload)
     }
@@ -52,19 +53,13 @@ impl App {
     /// Removes a model from the list. The file of a downloaded model is deleted; a model added by
     /// its path keeps its file.
     pub async fn remove_model(&self, id: String) -> Result<(), Problem> {
-        let loaded = match self.model_state().await? {
-            ModelState::Loading { model, .. } | ModelState::Ready { model, .. } => model == id,
-            ModelState::None | ModelState::Failed { .. } => false,
-        };
         let model = self.shared.blocking(move |shared| find(shared, &id)).await?;
         if model.source == Source::Bundled {
             return Err(library::LibraryError::Bundled { name: model.name }.into());
         }
-        if loaded {
-            // Windows does not delete a file that is in use.
-            self.unload_model().await?;
-            self.model_state().await?;
-        }
+        // Windows does not delete a file that is in use.
+        let path = model.path.clone();
+        self.request_chat(|done| Command::Remove { path, done }).await?;
         self.shared
             .blocking(move |shared| {
                 shared.library.delete(&model)?;

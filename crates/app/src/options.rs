@@ -31,6 +31,8 @@ pub struct Options {
     pub probe: ProbeCommand,
     /// The machine's power supply, on which runs depend.
     pub power: Arc<dyn Power>,
+    /// How long an unused model stays loaded. `None` means until its memory is needed.
+    pub idle_unload: Option<Duration>,
     /// How long the chat must be idle before a paused run resumes, so that it does not resume
     /// between two answers.
     pub chat_idle_delay: Duration,
@@ -38,6 +40,10 @@ pub struct Options {
     /// closes.
     pub shutdown_timeout: Duration,
 }
+
+/// See [`Options::idle_unload`]: longer than a person reads, and short enough that a machine left
+/// alone has its memory back.
+const IDLE_UNLOAD: Duration = Duration::from_secs(30 * 60);
 
 /// See [`Options::chat_idle_delay`].
 const CHAT_IDLE_DELAY: Duration = Duration::from_secs(2);
@@ -69,6 +75,7 @@ impl Options {
             probe: (&worker).into(),
             worker,
             power: Arc::new(AlwaysOn),
+            idle_unload: Some(IDLE_UNLOAD),
             chat_idle_delay: CHAT_IDLE_DELAY,
             shutdown_timeout: SHUTDOWN_TIMEOUT,
         })

@@ -8,7 +8,7 @@ use crate::{
     store::{Store, StoreError, conversation, message, model, setting},
     wire::{Code, ConversationSummary, Event, Message, Problem, Run, RunPoint, Settings},
 };
-use hearth_protocol::{PlannedDevice, WorkerCommand};
+use hearth_protocol::{HostOptions, ModelHost};
 use rusqlite::Transaction;
 use serde_json::Value;
 use std::{
@@ -31,8 +31,8 @@ pub(crate) struct Shared {
     pub(crate) samples: Vec<PathBuf>,
     /// The folder of packed weights. `None` switches the cache off.
     pub(crate) packed: Option<PathBuf>,
-    /// The command that starts a worker.
-    pub(crate) worker: WorkerCommand,
+    /// The workers of all models.
+    pub(crate) host: ModelHost,
     pub(crate) power: Arc<dyn Power>,
     /// See [`Options::chat_idle_delay`].
     pub(crate) chat_idle_delay: Duration,
@@ -47,8 +47,6 @@ pub(crate) struct Shared {
     pub(crate) adding: Mutex<()>,
     /// Whether the chat is busy.
     answering: watch::Sender<bool>,
-    /// Memory of the chat's model.
-    loaded_memory: Mutex<Vec<PlannedDevice>>,
     /// Runs newer than their rows in the store: the active one.
     runs: Mutex<HashMap<i64, Run>>,
     /// Held while a run is started: only one is active at a time.
@@ -66,7 +64,10 @@ impl Shared {
             data: options.data,
             samples: options.samples,
             packed: options.packed,
-            worker: options.worker,
+            host: ModelHost::new(HostOptions {
+                worker: options.worker,
+                idle_unload: options.idle_unload,
+            }),
             power: options.power,
             chat_idle_delay: options.chat_idle_delay,
             shutdown_timeout: options.shutdown_timeout,
@@ -76,7 +77,6 @@ impl Shared {
             foreign_lock: Mutex::default(),
             adding: Mutex::default(),
             answering: watch::Sender::new(false),
-            loaded_memory: Mutex::default(),
             runs: Mutex::default(),
             starting_run: Mutex::default(),
         })
@@ -174,19 +174,6 @@ impl Shared {
     /// Watches whether the chat is busy.
     pub(crate) fn answering(&self) -> watch::Receiver<bool> {
         self.answering.subscribe()
-    }
-
-    /// Sets the memory of the chat's model.
-    pub(crate) fn set_loaded_memory(&self, memory: Vec<PlannedDevice>) {
-        *self.loaded_memory.lock().unwrap_or_else(PoisonError::into_inner) = memory;
-    }
-
-    /// Memory of the chat's model.
-    pub(crate) fn loaded_memory(&self) -> Vec<PlannedDevice> {
-        self.loaded_memory
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
     }
 
     /// Shadows a run's row in the store, until [`Shared::clear_live_run`].

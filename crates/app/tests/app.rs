@@ -3,7 +3,7 @@
 mod bench;
 mod support;
 
-use bench::{Bench, SWITCHED, failure, options, under_way};
+use bench::{Bench, OTHER_BUILD, failure, options, under_way};
 use hearth_app::{
     App, Options,
     library::catalog,
@@ -772,8 +772,16 @@ async fn load_another_model_and_unload() {
     let sent = bench.say(None, "slow").await;
     bench.streaming(sent.answer.id).await;
     bench.load_model("c".into()).await.unwrap();
-    assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
     bench.model_state(ready("c")).await;
+    bench.streaming(sent.answer.id).await;
+    let other = bench.answer("say two").await;
+    assert_eq!(
+        (other.content.as_str(), other.model.as_deref()),
+        ("two", Some("A tiny model"))
+    );
+    bench.streaming(sent.answer.id).await;
+    bench.stop(sent.conversation.id).await.unwrap();
+    assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
     bench.unload_model().await.unwrap();
     bench.model_state(|state| *state == ModelState::None).await;
     assert_eq!(
@@ -859,7 +867,7 @@ async fn devices_are_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_load_continues_in_the_build_that_it_switches_to() {
+async fn a_model_is_loaded_in_the_requested_build() {
     let mut bench = Bench::tiny();
     bench.answer("say one").await;
     let mut settings = bench.snapshot().await.unwrap().settings;
@@ -872,7 +880,7 @@ async fn a_load_continues_in_the_build_that_it_switches_to() {
         let ModelState::Ready { info, .. } = state else {
             unreachable!()
         };
-        assert_eq!(info.notices.iter().any(|notice| notice == SWITCHED), switched);
+        assert_eq!(info.notices.iter().any(|notice| notice == OTHER_BUILD), switched);
         assert_eq!(bench.answer("say two").await.state, MessageState::Complete);
     }
 }
@@ -922,11 +930,11 @@ async fn other_gpu_layers_reload_the_model_and_the_conversation_continues() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_newest_plan_of_a_model_is_made() {
-    let bench = Bench::new(&["tiny.gguf", "refuse.gguf"]);
+    let bench = Bench::new(&["tiny.gguf", "invalid.gguf"]);
     let (_, newest, refused) = tokio::join!(
         bench.plan("tiny".into(), layers(4)),
         bench.plan("tiny".into(), layers(5)),
-        bench.plan("refuse".into(), layers(1))
+        bench.plan("invalid".into(), layers(1))
     );
     let newest = newest.unwrap();
     assert_eq!((newest.gpu_layers, newest.devices.len(), newest.fits), (5, 2, true));

@@ -4,7 +4,7 @@
 mod bench;
 mod support;
 
-use bench::{Bench, PATIENCE, SWITCHED, failure, options, under_way};
+use bench::{Bench, OTHER_BUILD, PATIENCE, failure, options, under_way};
 use hearth_app::{
     Options,
     power::{Power, Supply},
@@ -183,7 +183,7 @@ async fn a_run_from_start_to_finish() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_continues_in_the_build_that_it_switches_to() {
+async fn a_run_is_made_in_the_requested_build() {
     let mut bench = Bench::tiny();
     let mut settings = bench.snapshot().await.unwrap().settings;
     settings.build = Some("cuda".into());
@@ -191,7 +191,7 @@ async fn a_run_continues_in_the_build_that_it_switches_to() {
     let run = begin(&bench, "learn 2").await;
     let run = finished(&mut bench, run.id).await;
     let plan = run.plan.expect("a plan");
-    assert!(plan.notices.iter().any(|notice| notice == SWITCHED), "{plan:?}");
+    assert!(plan.notices.iter().any(|notice| notice == OTHER_BUILD), "{plan:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

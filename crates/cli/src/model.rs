@@ -3,7 +3,7 @@
 use crate::args::{Adapters, LoadOptions};
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::switch_build::to_preferred_build;
+use crate::switch_build;
 use hearth_app::library;
 use hearth_engine::Engine;
 use hearth_protocol::{LoadRequest, SamplingParams};
@@ -43,12 +43,12 @@ impl From<library::Model> for Chosen {
 
 /// Load a model with progress, and print its notices.
 pub fn load(chosen: &Chosen, options: &LoadOptions, context: Option<u32>) -> Result<Engine, Failure> {
-    to_preferred_build(options)?;
+    let device = switch_build::choose(&chosen.path, context, options)?;
     let request = LoadRequest {
         path: chosen.path.clone(),
         context,
         threads: options.threads,
-        device: options.device.clone(),
+        device: Some(device),
         build: None,
         gpu_layers: options.gpu_layers,
         kv: options.kv,

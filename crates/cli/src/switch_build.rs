@@ -1,26 +1,69 @@
-//! Re-executing a command with another build of Hearth that is faster on the requested GPU.
+//! Choosing the devices of a model, and re-executing a command with the build of Hearth that is
+//! predicted to be fastest on them.
 
 use crate::args::LoadOptions;
 use crate::failure::Failure;
 use crate::progress::Progress;
-use hearth_engine::hardware;
-use hearth_protocol::BUILD_SWITCHED;
+use hearth_engine::{hardware, plan};
+use hearth_protocol::{GpuLayers, PlanRequest};
 use std::path::Path;
 use std::process::Command;
 
-/// Replace this process by the preferred build, with the same command line, if it is another one.
-/// Runs the device check of unchecked GPUs first.
+/// Environment variable of a command that another build of Hearth switched to. It must not switch
+/// again.
+const SWITCHED: &str = "HEARTH_BUILD_SWITCHED";
+
+/// The devices to load a model on, as a value for `--device`. If another build is predicted to be
+/// faster, this process is replaced by it, with the same command line. Runs the device check of
+/// unchecked GPUs first.
 ///
 /// # Errors
-/// The requested build cannot use the GPU, or could not be started.
-pub fn to_preferred_build(options: &LoadOptions) -> Result<(), Failure> {
+/// The file cannot be read, the requested device or build cannot be used, or the build could not be
+/// started.
+pub fn choose(model: &Path, context: Option<u32>, options: &LoadOptions) -> Result<String, Failure> {
+    if options.gpu_layers == GpuLayers::Count(0) || !hardware::needs_drivers(options.device.as_deref()) {
+        return Ok(hardware::CPU.to_owned());
+    }
+    let is_final = std::env::var_os(SWITCHED).is_some();
+    let request = PlanRequest {
+        path: model.to_owned(),
+        context,
+        device: options.device.clone(),
+        gpu_layers: options.gpu_layers,
+        kv: options.kv,
+        build: match is_final {
+            true => Some(hardware::own_build().to_owned()),
+            false => options.build.clone(),
+        },
+        check: true,
+        ..PlanRequest::default()
+    };
     let mut progress = Progress::new();
-    let (device, build) = (options.device.as_deref(), options.build.as_deref());
-    let program = hardware::preferred_build(device, build, options.gpu_layers, &mut |stage| {
-        progress.show(0.0, stage)
-    });
+    let plan = plan::plan(&request, &mut |stage| progress.show(0.0, stage));
     drop(progress);
-    match program? {
+    let plan = plan?;
+    match plan.program {
+        Some(program) if !is_final => {
+            tracing::info!("the build '{}' of Hearth continues", plan.build);
+            Err(execute_with(&program))
+        }
+        _ => Ok(plan.device),
+    }
+}
+
+/// Replace this process by the build for a named device, with the same command line, if it is
+/// another one.
+///
+/// # Errors
+/// The requested device or build cannot be used, or the build could not be started.
+pub fn to_build_for(device: &str, options: &LoadOptions) -> Result<(), Failure> {
+    if std::env::var_os(SWITCHED).is_some() {
+        return Ok(());
+    }
+    let mut progress = Progress::new();
+    hardware::check_new(Some(device), &mut |stage| progress.show(0.0, stage));
+    drop(progress);
+    match hardware::build_for(device, options.build.as_deref())? {
         Some(program) => Err(execute_with(&program)),
         None => Ok(()),
     }
@@ -29,7 +72,7 @@ pub fn to_preferred_build(options: &LoadOptions) -> Result<(), Failure> {
 /// Returns only if the program cannot be started.
 fn execute_with(program: &Path) -> Failure {
     let mut command = Command::new(program);
-    command.args(std::env::args_os().skip(1)).env(BUILD_SWITCHED, "1");
+    command.args(std::env::args_os().skip(1)).env(SWITCHED, "1");
     let error = run(&mut command);
     Failure::new(format!("{} could not be started: {error}.", program.display()))
 }

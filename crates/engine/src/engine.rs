@@ -330,6 +330,10 @@ mod tests {
             layers_fit: 0,
             kv: KvType::F16,
             devices: vec![cpu],
+            build: String::new(),
+            program: None,
+            device: String::new(),
+            turn_seconds: None,
         }
     }
 

@@ -42,12 +42,32 @@ pub fn peak() -> Option<u64> {
 
 /// Current resident memory of this process in bytes. `None` if unknown.
 pub fn resident() -> Option<u64> {
+    resident_of(sysinfo::get_current_pid().ok()?)
+}
+
+fn resident_of(process: sysinfo::Pid) -> Option<u64> {
     use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
-    let this = sysinfo::get_current_pid().ok()?;
     let mut system = System::new().ok()?;
     let kind = ProcessRefreshKind::nothing().with_memory();
-    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[this]), false, kind);
-    system.process(this).map(|process| process.memory())
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[process]), false, kind);
+    system.process(process).map(|process| process.memory())
+}
+
+/// Private resident memory of a process in bytes, without the files that it maps. `None` if it does
+/// not exist.
+#[cfg(target_os = "linux")]
+pub fn private_of(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+/// Resident memory of a process in bytes; here with the files that it maps. `None` if it does not
+/// exist.
+#[cfg(not(target_os = "linux"))]
+pub fn private_of(process: u32) -> Option<u64> {
+    resident_of(sysinfo::Pid::from_u32(process))
 }
 
 /// Return free memory to the system: the kernels' scratch buffers, and glibc's free lists.

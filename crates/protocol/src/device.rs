@@ -63,6 +63,9 @@ pub struct BackendOption {
     /// Result of the device check. `None` means not checked yet.
     #[serde(default)]
     pub check: Option<DeviceCheck>,
+    /// Largest buffer binding of a GPU kernel in this build, in bytes. `None` means unknown.
+    #[serde(default)]
+    pub largest_buffer: Option<u64>,
 }
 
 /// Result of a device check.
@@ -93,12 +96,16 @@ impl DeviceCheck {
     /// Version of the check, raised when the check changes, so that earlier results are ignored.
     pub const VERSION: u32 = 7;
 
-    /// Time of a typical turn in seconds, for a model of a billion weights in 4 bits: prefill of
-    /// 512 tokens, decode of 128.
+    /// Time of a typical turn in seconds, for a model of a billion weights in 4 bits.
     pub fn turn_seconds(&self) -> f64 {
         const WEIGHTS: f64 = 1e9;
         const BYTES_A_WEIGHT: f64 = 18.0 / 32.0;
-        512.0 * WEIGHTS / self.macs_per_second.max(1.0)
-            + 128.0 * WEIGHTS * BYTES_A_WEIGHT / self.bytes_per_second.max(1.0)
+        self.turn_seconds_of(WEIGHTS, WEIGHTS * BYTES_A_WEIGHT)
+    }
+
+    /// Time of a typical turn in seconds for this many weights, and their bytes: prefill of 512
+    /// tokens, decode of 128.
+    pub fn turn_seconds_of(&self, weights: f64, bytes: f64) -> f64 {
+        512.0 * weights / self.macs_per_second.max(1.0) + 128.0 * bytes / self.bytes_per_second.max(1.0)
     }
 }

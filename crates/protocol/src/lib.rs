@@ -1,4 +1,5 @@
-//! The messages between host and worker, and the client that starts and monitors a worker.
+//! The messages between host and worker, the client that starts and monitors a worker, and the host
+//! of all workers.
 //!
 //! A worker is a process of its own (`hearth worker`). It reads one [`Request`] per line from its
 //! standard input and writes one [`Event`] per line to its standard output, both as JSON in an
@@ -7,6 +8,7 @@
 mod client;
 mod device;
 mod hidden_command;
+mod host;
 mod memory_death;
 mod messages;
 pub mod number;
@@ -16,6 +18,7 @@ mod training;
 pub use client::{Responses, StartError, Worker, WorkerCommand};
 pub use device::*;
 pub use hidden_command::hidden_command;
+pub use host::{HostOptions, Lease, LoadError, Model, ModelHost, ModelStatus, Run, RunEvent};
 pub use messages::*;
 pub use plan::*;
 pub use training::*;

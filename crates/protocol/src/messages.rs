@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Version of this protocol. A worker reports its own in [`Event::Ready`]; any other is refused.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 
 /// Id of a request: chosen by the client, from 1 up, each greater than those before.
 pub type RequestId = u64;
@@ -36,8 +36,7 @@ pub struct Envelope<T> {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Request {
     /// Cancel all generations and measurements, and load a model in place of the loaded one.
-    /// Answered by [`Event::Progress`], then [`Event::Loaded`] or [`Event::SwitchBuild`]. If it
-    /// fails, no model is loaded.
+    /// Answered by [`Event::Progress`], then [`Event::Loaded`]. If it fails, no model is loaded.
     Load(LoadRequest),
     /// Cancel all generations and measurements, unload the model and release its memory. Answered
     /// by [`Event::Done`].
@@ -66,8 +65,9 @@ pub enum Request {
         /// The device's id or identity.
         device: String,
     },
-    /// Compute the memory plan of a model without loading it. Answered by [`Event::Planned`], also
-    /// during a generation.
+    /// Plan a model without loading it: the build and the devices that are predicted to answer
+    /// soonest, and the memory on each. Answered by [`Event::Progress`] during device checks, then
+    /// [`Event::Planned`], also during a generation.
     Plan(PlanRequest),
     /// Benchmark the loaded model, once no generation is in progress. Answered by
     /// [`Event::Progress`], then [`Event::Measured`].
@@ -87,7 +87,7 @@ pub enum Request {
     /// Read a dataset as a run would, without training. Answered by [`Event::Inspected`].
     Inspect(InspectRequest),
     /// Train. Answered by [`Event::Training`], whose last is [`TrainingEvent::Finished`] or
-    /// [`TrainingEvent::Suspended`], or by [`Event::SwitchBuild`].
+    /// [`TrainingEvent::Suspended`].
     Train(Box<TrainRequest>),
     /// Control a run. Not answered itself.
     ControlRun {
@@ -131,8 +131,8 @@ pub struct LoadRequest {
     /// means automatic.
     pub device: Option<String>,
     /// The build of Hearth to use the GPU with, see [`BackendOption::build`]. `None` means the
-    /// fastest measured.
-    #[serde(default)]
+    /// fastest measured. For whoever starts the worker, which never sees it.
+    #[serde(skip)]
     pub build: Option<String>,
     /// Number of layers on GPUs.
     #[serde(default)]
@@ -270,7 +270,7 @@ pub enum Event {
         /// Hearth's version.
         version: String,
     },
-    /// Progress of a load, a measurement or an export.
+    /// Progress of a load, a plan, a measurement or an export.
     Progress {
         /// From 0 to 1.
         #[serde(deserialize_with = "crate::number::or_nan")]
@@ -315,13 +315,6 @@ pub enum Event {
         /// All devices; `cpu` always exists.
         devices: Vec<DeviceInfo>,
     },
-    /// Another build of Hearth is faster for the request, a load or a run. The client starts this
-    /// program in place of the worker, with [`BUILD_SWITCHED`] in its environment, and repeats the
-    /// request.
-    SwitchBuild {
-        /// The program.
-        program: PathBuf,
-    },
     /// The answer to [`Request::Plan`].
     Planned(Plan),
     /// The answer to [`Request::Measure`].
@@ -354,10 +347,6 @@ impl Event {
         }
     }
 }
-
-/// Environment variable of a worker or command that another build of Hearth switched to. It must
-/// not switch again.
-pub const BUILD_SWITCHED: &str = "HEARTH_BUILD_SWITCHED";
 
 /// Turns dropped from the context: the oldest ones, never the system prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -490,6 +479,8 @@ pub enum ProblemCode {
     NoModel,
     /// The request was cancelled.
     Cancelled,
+    /// A newer request of the same kind replaced it.
+    Superseded,
     /// A GPU failed during an answer; the model is unloaded.
     GpuFailed,
     /// Another generation is in progress.

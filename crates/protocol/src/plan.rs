@@ -89,11 +89,33 @@ pub struct PlanRequest {
     /// Element type of the KV cache.
     #[serde(default)]
     pub kv: KvType,
+    /// The build of Hearth to use the GPUs with. `None` means the one that is predicted to answer
+    /// soonest.
+    #[serde(default)]
+    pub build: Option<String>,
     /// Plan for a hypothetical GPU with this many bytes, instead of the machine's GPUs.
     pub assume_gpu: Option<u64>,
-    /// Memory of a loaded model that this one would replace: it counts as free.
+    /// Memory of loaded models that this one would replace: it counts as free.
     #[serde(default)]
     pub loaded: Vec<PlannedDevice>,
+    /// Memory of other processes of Hearth that stay.
+    #[serde(default)]
+    pub reserved: Vec<Reservation>,
+    /// Run the device check of GPUs that were never checked first, which may take minutes.
+    #[serde(default)]
+    pub check: bool,
+}
+
+/// The memory that a process of Hearth has planned to use. Until it has touched all of it, the
+/// operating system reports a part of it as free.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// Its id. `None` means that it is not started yet.
+    pub process: Option<u32>,
+    /// Whether it has allocated its GPU memory, so that the drivers count it.
+    pub is_allocated: bool,
+    /// Its plan.
+    pub devices: Vec<PlannedDevice>,
 }
 
 /// Whether a model fits.
@@ -136,6 +158,18 @@ pub struct Plan {
     pub kv: KvType,
     /// The devices of the plan; the CPU is always first.
     pub devices: Vec<PlannedDevice>,
+    /// The build of Hearth that it is for: `portable`, `vulkan`, `cuda` or `rocm`.
+    #[serde(default)]
+    pub build: String,
+    /// That build's executable. `None` means the one that made the plan.
+    #[serde(default)]
+    pub program: Option<PathBuf>,
+    /// The GPUs of the plan as a value for [`PlanRequest::device`], or `cpu`.
+    #[serde(default)]
+    pub device: String,
+    /// Predicted seconds of a typical turn. `None` means that the devices were not measured.
+    #[serde(default)]
+    pub turn_seconds: Option<f64>,
 }
 
 /// One device's part of a plan, in bytes.

@@ -176,7 +176,7 @@ pub struct TrainRequest {
     /// Id or identity of a device, or several separated by commas. `None` means automatic.
     pub device: Option<String>,
     /// See [`crate::LoadRequest::build`].
-    #[serde(default)]
+    #[serde(skip)]
     pub build: Option<String>,
     /// Number of layers on GPUs.
     #[serde(default)]

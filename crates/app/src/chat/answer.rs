@@ -1,6 +1,10 @@
-//! One answer, from request to end: the worker's events, shown and saved as it grows. Each is a
-//! task of its own.
+//! One answer, from request to end: the wait for the model, then the worker's events, shown and
+//! saved as it grows. Each is a task of its own.
 
+use super::{
+    request,
+    selection::{Selection, died, not_ready},
+};
 use crate::{
     convert,
     saving::{SAVE_RETRY_INTERVAL, Saved},
@@ -9,8 +13,12 @@ use crate::{
     task::at,
     wire::{CutReason, Event, LeftOut, Message, MessageState, Problem, Stats},
 };
-use hearth_protocol::{self as protocol, ProblemCode, Responses, Summary, Worker};
-use std::{future::pending, sync::Arc, time::Duration};
+use hearth_protocol::{self as protocol, Lease, Model, Request, Responses, Summary};
+use std::{
+    future::pending,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
 /// How often a growing answer is saved: the most that a crash costs.
@@ -29,6 +37,16 @@ pub(super) enum Stop {
     Cancel,
     /// At once, with the text up to now.
     Now,
+}
+
+/// What an answer waits for.
+pub(super) struct Wait {
+    /// Its model.
+    pub selection: watch::Receiver<Option<Selection>>,
+    /// The end of a measurement.
+    pub is_measuring: watch::Receiver<bool>,
+    /// Filled with the model that gives it.
+    pub model: Arc<OnceLock<Model>>,
 }
 
 /// An answer in progress.
@@ -60,13 +78,57 @@ impl Answer {
         }
     }
 
-    /// Follows the worker until the answer has ended and is saved. Returns whether a GPU failed.
-    pub(super) async fn follow(
-        mut self,
-        worker: Worker,
-        mut events: Responses,
-        mut stop: watch::Receiver<Stop>,
-    ) -> bool {
+    /// Gives the answer, and saves it.
+    pub(super) async fn give(mut self, wait: Wait, mut stop: watch::Receiver<Stop>) {
+        let begun = tokio::select! {
+            biased;
+            _ = wanted(&mut stop) => Err(MessageState::Stopped),
+            begun = self.begin(wait) => begun,
+        };
+        match begun {
+            Ok((lease, events)) => self.follow(lease, events, stop).await,
+            Err(state) => self.end(state).await,
+        }
+    }
+
+    /// Waits for the model and sends the request. `Err` with the final state if it is not sent.
+    async fn begin(&mut self, mut wait: Wait) -> Result<(Lease, Responses), MessageState> {
+        let (selected, lease) = loop {
+            let selected = wait
+                .selection
+                .borrow_and_update()
+                .clone()
+                .ok_or(MessageState::Stopped)?;
+            tokio::select! {
+                biased;
+                changed = wait.selection.changed() => changed.map_err(|_| MessageState::Stopped)?,
+                ready = selected.model.ready() => match (ready, wait.selection.has_changed()) {
+                    (Ok(lease), _) => break (selected, lease),
+                    // Another model was selected while this one failed.
+                    (Err(_), Ok(true)) => {}
+                    (Err(error), _) => {
+                        let failed = |problem| MessageState::Failed { problem };
+                        return Err(not_ready(error).map_or(MessageState::Stopped, failed));
+                    }
+                },
+            }
+        };
+        // It is set once.
+        let _ = wait.model.set(selected.model);
+        // An error means that the chat has ended.
+        let _ = wait.is_measuring.wait_for(|is_measuring| !is_measuring).await;
+        self.message.model = Some(selected.target.name.clone());
+        let (message, target) = (self.message.clone(), selected.target);
+        let request = self
+            .shared
+            .blocking(move |shared| request::of(shared, &target, &message));
+        let request = request.await.map_err(|problem| MessageState::Failed { problem })?;
+        let events = lease.request(Request::Generate(request));
+        Ok((lease, events))
+    }
+
+    /// Follows the worker until the answer has ended and is saved.
+    async fn follow(mut self, lease: Lease, mut events: Responses, mut stop: watch::Receiver<Stop>) {
         let end = loop {
             tokio::select! {
                 biased;
@@ -87,18 +149,14 @@ impl Answer {
                 },
             }
         };
+        let is_alive = lease.is_alive();
         // From here on the model is free: see `Running::has_ended`.
-        drop(stop);
+        drop((stop, lease));
         match end {
             Some(protocol::Event::Finished(summary)) => self.finish(summary).await,
-            Some(protocol::Event::Failed(problem)) => {
-                let is_of_gpu = problem.code == ProblemCode::GpuFailed;
-                self.fail(problem, worker.is_alive()).await;
-                return is_of_gpu;
-            }
+            Some(protocol::Event::Failed(problem)) => self.fail(problem, is_alive).await,
             _ => self.end(MessageState::Stopped).await,
         }
-        false
     }
 
     fn cancel(&mut self, events: &mut Responses) {
@@ -221,10 +279,10 @@ impl Answer {
     }
 
     async fn fail(self, problem: protocol::Problem, is_worker_alive: bool) {
-        let mut problem = Problem::from(problem);
-        if !is_worker_alive {
-            problem = super::died(problem);
-        }
+        let problem = match is_worker_alive {
+            true => problem.into(),
+            false => died(problem),
+        };
         // A requested cancellation counts as stopped, however the answer ended.
         let state = if self.is_cancelled {
             MessageState::Stopped

@@ -1,45 +1,62 @@
 //! Measuring the loaded model's speed. Any other request to the model takes precedence and cancels
 //! the measurement.
 
+use super::{Target, selection};
 use crate::{
     shared::Shared,
     store::{measurement, now},
     wire::{Code, Event, Measurement, Problem},
 };
 use hearth_protocol as protocol;
-use protocol::{ModelInfo, Responses};
+use protocol::{Model, ModelInfo, Request};
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 
 /// The reply to a measurement.
 pub(crate) type Reply = oneshot::Sender<Result<Measurement, Problem>>;
 
-/// Follows a measurement to its end, and saves its results. It is cancelled when `cancelled`
-/// becomes `true`.
+/// Measures a model and saves the results. It is cancelled when `cancelled` becomes `true`.
 pub(super) async fn measure(
     shared: Arc<Shared>,
-    row: measurement::Measurement,
-    mut events: Responses,
-    mut cancelled: watch::Receiver<bool>,
+    target: &Target,
+    model: Model,
+    cancelled: watch::Receiver<bool>,
+    is_measuring: &watch::Sender<bool>,
     reply: Reply,
 ) {
-    let result = loop {
+    let result = run(&shared, target, &model, cancelled).await;
+    // The model is free before the reply: the next request may arrive as soon as that does.
+    is_measuring.send_replace(false);
+    // The receiver may have been dropped.
+    let _ = reply.send(result);
+}
+
+async fn run(
+    shared: &Arc<Shared>,
+    target: &Target,
+    model: &Model,
+    mut cancelled: watch::Receiver<bool>,
+) -> Result<Measurement, Problem> {
+    let lease = model
+        .ready()
+        .await
+        .map_err(|error| selection::not_ready(error).unwrap_or_else(stopped))?;
+    let mut events = lease.request(Request::Measure);
+    loop {
         tokio::select! {
             Ok(()) = cancelled.changed() => events.cancel(),
             event = events.next() => match event {
                 Some(protocol::Event::Progress { fraction, .. }) => shared.emit(Event::MeasureProgress { fraction }),
-                Some(protocol::Event::Measured(measured)) => break save(&shared, row, measured).await,
-                Some(protocol::Event::Failed(_)) if *cancelled.borrow() => break Err(stopped()),
-                Some(protocol::Event::Failed(problem)) => break Err(problem.into()),
+                Some(protocol::Event::Measured(measured)) => {
+                    return save(shared, row(target, lease.info()), measured).await;
+                }
+                Some(protocol::Event::Failed(_)) if *cancelled.borrow() => return Err(stopped()),
+                Some(protocol::Event::Failed(problem)) => return Err(problem.into()),
                 Some(_) => {}
-                None => break Err(stopped()),
+                None => return Err(stopped()),
             },
         }
-    };
-    // The model is free before the reply: the next request may arrive as soon as that does.
-    drop(cancelled);
-    // The receiver may have been dropped.
-    let _ = reply.send(result);
+    }
 }
 
 async fn save(
@@ -63,10 +80,10 @@ async fn save(
 }
 
 /// The row of a measurement of this model, without its results.
-pub(super) fn row(model: &str, name: &str, info: &ModelInfo) -> measurement::Measurement {
+fn row(target: &Target, info: &ModelInfo) -> measurement::Measurement {
     measurement::Measurement {
-        model: model.to_owned(),
-        model_name: name.to_owned(),
+        model: target.id.clone(),
+        model_name: target.name.clone(),
         device: identity(info),
         gpu_layers: info.gpu_layers,
         layers_total: info.layers_total,

@@ -1,49 +1,35 @@
-//! The chat: one task that owns the worker of the loaded model, its load state, and the answers.
+//! The chat: one task that owns the selected model and the answers in progress.
 //!
-//! Every command, worker event and timer changes the state and then calls [`Chat::advance`], which
-//! takes the next step towards the requested state. Nothing is polled: without events the task
-//! sleeps. Each answer is a task of its own ([`Answer::follow`]), so that saving one never delays
-//! another.
+//! Each answer is a task of its own, which waits for the selected model, follows its worker and
+//! saves the text, so that no answer delays another. The workers belong to the host of all models
+//! ([`hearth_protocol::ModelHost`]).
 
 mod answer;
-mod load_state;
-mod loading;
 mod measuring;
 mod prompt;
-mod shutdown;
+mod request;
+mod selection;
 mod target;
 
 pub(crate) use target::Target;
 
 use crate::{
-    adapters,
+    prompt_cache,
     shared::Shared,
-    store::{conversation, message as rows},
-    task::{Started, died_worker, next_event, started_worker},
-    wire::{Code, Event, Message, MessageState, ModelState, Problem},
+    wire::{Code, Message, MessageState, ModelState, Problem},
 };
-use answer::{Answer, Stop};
-use hearth_protocol as protocol;
-use load_state::LoadState;
-use loading::SwitchedBuild;
-use protocol::{GenerateRequest, Prompt, Request, Responses, Worker};
-use shutdown::died;
+use answer::{Answer, Stop, Wait};
+use hearth_protocol::{LoadRequest, Model, ModelStatus, Request};
+use selection::Selection;
 use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-    time::Duration,
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
 };
-
-/// Most tokens of one answer: ends the loop of a small model that repeats itself; a person can ask
-/// for more.
-const MAX_ANSWER_TOKENS: u32 = 2048;
-
-/// How long a worker may take to shut down.
-const WORKER_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A command to the chat task.
 pub(crate) enum Command {
@@ -56,32 +42,36 @@ pub(crate) enum Command {
     },
     /// Remove the prompt cache of a conversation.
     RemovePromptCache { conversation: i64 },
-    /// Load a model; stops the current answers.
+    /// Load a model and select it for new answers.
     Load(Box<Target>),
-    /// Unload the model; stops the current answers.
+    /// Unload the selected model; stops its answers.
     Unload,
-    /// Reload the model if its settings have changed.
+    /// Unload every model of a file and wait until it is no longer in use; stops its answers.
+    Remove { path: PathBuf, done: oneshot::Sender<()> },
+    /// Reload the selected model if its settings have changed.
     ApplySettings,
-    /// Get the load state.
+    /// Get the state of the selected model.
     State(oneshot::Sender<ModelState>),
-    /// Measure how fast the loaded model is.
+    /// Measure how fast the selected model is.
     Measure(measuring::Reply),
     /// Cancel the measurement.
     StopMeasuring,
-    /// Stop all answers and shut the worker down.
+    /// Stop all answers.
     ShutDown(oneshot::Sender<()>),
 }
 
 /// A task of the chat has ended.
 enum Ended {
-    Answer { id: i64, gpu_failed: bool },
+    Answer(i64),
     Measurement,
 }
 
-/// An answer in progress.
+/// An answer that is waiting or in progress.
 struct Running {
     conversation: i64,
     stop: watch::Sender<Stop>,
+    /// The model that gives it, once that is loaded.
+    model: Arc<OnceLock<Model>>,
     task: JoinHandle<()>,
 }
 
@@ -94,20 +84,14 @@ impl Running {
 
 struct Chat {
     shared: Arc<Shared>,
-    worker: Option<Worker>,
-    starting: Option<JoinHandle<Started>>,
-    loaded: LoadState,
-    /// The load in progress.
-    load: Option<Responses>,
-    /// The model to load next.
-    requested: Option<Target>,
-    waiting: VecDeque<Message>,
+    /// The model that new answers wait for.
+    selection: watch::Sender<Option<Selection>>,
     /// By message.
     answers: HashMap<i64, Running>,
     /// Cancels the measurement in progress.
-    measuring: Option<watch::Sender<bool>>,
-    /// The worker's build of Hearth. `None` means the default build.
-    build: Option<SwitchedBuild>,
+    cancel_measuring: Option<watch::Sender<bool>>,
+    /// Whether a measurement is in progress, for which answers wait.
+    is_measuring: watch::Sender<bool>,
     ended: mpsc::UnboundedSender<Ended>,
 }
 
@@ -116,18 +100,14 @@ pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
     let (send, commands) = mpsc::unbounded_channel();
     let (ended, ends) = mpsc::unbounded_channel();
     let chat = Chat {
+        selection: watch::Sender::new(None),
         shared,
-        worker: None,
-        starting: None,
-        loaded: LoadState::Nothing,
-        load: None,
-        requested: None,
-        waiting: VecDeque::new(),
         answers: HashMap::new(),
-        measuring: None,
-        build: None,
+        cancel_measuring: None,
+        is_measuring: watch::Sender::new(false),
         ended,
     };
+    tokio::spawn(selection::show(chat.shared.clone(), chat.selection.subscribe()));
     tokio::spawn(chat.run(commands, ends));
     send
 }
@@ -140,48 +120,36 @@ impl Chat {
                     Some(command) => self.handle_command(command).await,
                     None => return self.end().await,
                 },
-                Some(ended) = ends.recv() => self.handle_ended(ended),
-                event = next_event(&mut self.load) => self.handle_load_event(event).await,
-                started = started_worker(&mut self.starting) => self.started(started).await,
-                problem = died_worker(&self.worker) => self.worker_died(problem.into()).await,
+                Some(ended) = ends.recv() => self.handle_ended(&ended),
             }
-            self.advance().await;
-            let answering = !self.answers.is_empty() || self.measuring.is_some() || !self.waiting.is_empty();
-            self.shared.set_answering(answering);
+            let is_busy = !self.answers.is_empty() || self.cancel_measuring.is_some();
+            self.shared.set_answering(is_busy);
         }
     }
 
+    // Here and below, the receiver of a reply may have been dropped.
     async fn handle_command(&mut self, command: Command) {
         match command {
-            Command::Answer(message) => self.waiting.push_back(*message),
+            Command::Answer(message) => self.answer(*message).await,
             Command::Stop { conversation, done } => {
-                self.stop(conversation).await;
-                // The receiver may have been dropped.
+                for running in self.answers.values().filter(|it| it.conversation == conversation) {
+                    running.stop.send_replace(Stop::Cancel);
+                }
                 let _ = done.send(());
             }
             Command::RemovePromptCache { conversation } => {
-                if let Some(worker) = &self.worker {
-                    // An exited worker writes no cache.
-                    drop(worker.request(Request::RemovePromptCache { conversation }));
-                }
+                let request = Request::RemovePromptCache { conversation };
+                self.shared.host.broadcast(&request);
             }
-            Command::Load(target) => {
-                self.stop_running();
-                // A repeated request retries a failed load.
-                if let LoadState::Failed { .. } = self.loaded {
-                    self.set(LoadState::Nothing);
-                }
-                self.requested = Some(*target);
-            }
-            Command::Unload => {
-                self.stop_all().await;
-                self.requested = None;
-                self.drop_worker();
-                self.set(LoadState::Nothing);
+            Command::Load(target) => self.select(*target).load(),
+            Command::Unload => self.unload().await,
+            Command::Remove { path, done } => {
+                self.remove(&path).await;
+                let _ = done.send(());
             }
             Command::ApplySettings => self.apply_settings().await,
             Command::State(reply) => {
-                let _ = reply.send(self.loaded.state());
+                let _ = reply.send(selection::state(self.selection.borrow().as_ref()));
             }
             Command::Measure(reply) => self.measure(reply),
             Command::StopMeasuring => self.stop_measuring(),
@@ -192,78 +160,176 @@ impl Chat {
         }
     }
 
-    fn handle_ended(&mut self, ended: Ended) {
+    fn handle_ended(&mut self, ended: &Ended) {
         match ended {
-            Ended::Answer { id, gpu_failed } => {
-                self.answers.remove(&id);
-                if gpu_failed {
-                    self.reload_on_cpu();
-                }
-            }
+            Ended::Answer(id) => drop(self.answers.remove(id)),
             // Another one may have begun meanwhile.
-            Ended::Measurement => drop(self.measuring.take_if(|measuring| measuring.is_closed())),
+            Ended::Measurement => drop(self.cancel_measuring.take_if(|cancel| cancel.is_closed())),
         }
     }
 
-    /// Takes the next step towards the requested state.
-    async fn advance(&mut self) {
-        if self.requested.is_none() && !self.waiting.is_empty() {
+    /// Begins an answer, by the selected model, or by the one of the last answer.
+    async fn answer(&mut self, mut message: Message) {
+        self.stop_measuring();
+        let is_selected = self
+            .selection
+            .borrow()
+            .as_ref()
+            .is_some_and(|selected| selected.model.is_live());
+        if !is_selected {
             match self.shared.blocking(Target::choose).await {
-                Ok(target) => self.requested = Some(target),
-                Err(problem) => self.fail_waiting(&problem).await,
+                Ok(target) => drop(self.select(target)),
+                Err(problem) => {
+                    message.state = MessageState::Failed { problem };
+                    return answer::end(&self.shared, message).await;
+                }
             }
         }
-        let other = self.requested.clone().filter(|target| !self.loaded.is(target));
-        if self.measuring.is_some() {
-            if other.is_some() || !self.waiting.is_empty() {
-                self.stop_measuring();
+        let (stop, stopped) = watch::channel(Stop::No);
+        let model = Arc::<OnceLock<Model>>::default();
+        let (id, conversation) = (message.id, message.conversation);
+        let wait = Wait {
+            selection: self.selection.subscribe(),
+            is_measuring: self.is_measuring.subscribe(),
+            model: Arc::clone(&model),
+        };
+        let (shared, ended) = (self.shared.clone(), self.ended.clone());
+        let task = tokio::spawn(async move {
+            Answer::new(shared, message).give(wait, stopped).await;
+            // The receiver ends with the runtime.
+            let _ = ended.send(Ended::Answer(id));
+        });
+        let running = Running {
+            conversation,
+            stop,
+            model,
+            task,
+        };
+        self.answers.insert(id, running);
+    }
+
+    /// Selects a model for new answers, and those that wait for a model.
+    fn select(&mut self, target: Target) -> Model {
+        let model = self.shared.host.model(self.load_request(&target));
+        let selected = Selection {
+            target: Arc::new(target),
+            model: model.clone(),
+        };
+        let before = self.selection.send_replace(Some(selected));
+        if let Some(Selection { model: before, .. }) = before.filter(|before| before.model != model) {
+            let is_loading = matches!(*before.status().borrow(), ModelStatus::Loading { .. });
+            if is_loading
+                && !self
+                    .answers
+                    .values()
+                    .any(|running| running.model.get() == Some(&before))
+            {
+                // Nobody waits for it any more.
+                tokio::spawn(async move { before.unload().await });
             }
+        }
+        model
+    }
+
+    fn load_request(&self, target: &Target) -> LoadRequest {
+        let settings = target.settings.clone();
+        settings.load(target.path.clone(), prompt_cache::for_worker(&self.shared))
+    }
+
+    /// Unloads the selected model and stops its answers.
+    async fn unload(&mut self) {
+        let selected = self.selection.send_replace(None);
+        self.stop_measuring();
+        let Some(Selection { model, .. }) = selected else {
             return;
+        };
+        self.stop_answers(|running| running.model.get().is_none_or(|used| *used == model))
+            .await;
+        model.unload().await;
+    }
+
+    /// Unloads every model of a file and stops its answers.
+    async fn remove(&mut self, path: &Path) {
+        let is_selected = self
+            .selection
+            .borrow()
+            .as_ref()
+            .is_some_and(|selected| selected.target.path == path);
+        if is_selected {
+            self.unload().await;
         }
-        if let Some(target) = other {
-            // Answers in progress are given by the model that is loaded.
-            if self.answers.is_empty() {
-                self.begin_load(target);
-            }
+        self.stop_answers(|running| running.model.get().is_some_and(|used| used.request().path == path))
+            .await;
+        self.shared.host.unload(path).await;
+    }
+
+    /// Stops answers at once; their text up to now is saved.
+    async fn stop_answers(&mut self, which: impl Fn(&Running) -> bool) {
+        let stopped: Vec<Running> = self
+            .answers
+            .extract_if(|_, running| which(running))
+            .map(|(_, it)| it)
+            .collect();
+        for running in &stopped {
+            running.stop.send_replace(Stop::Now);
+        }
+        for running in stopped {
+            // A task that panicked has no text to save.
+            let _ = running.task.await;
+        }
+    }
+
+    /// Reloads the selected model, loaded or loading, if the settings for it have changed.
+    async fn apply_settings(&mut self) {
+        // The limit needs no reload.
+        let max_bytes = self.shared.settings().prompt_cache_limit;
+        self.shared.host.broadcast(&Request::SetPromptCacheLimit { max_bytes });
+        let selected = self.selection.borrow().clone();
+        let Some(Selection { target, model }) = selected.filter(|selected| selected.model.is_live()) else {
             return;
-        }
-        while let LoadState::Ready { target, .. } = &self.loaded
-            && self.worker.is_some()
-            && let Some(message) = self.waiting.pop_front()
+        };
+        let again = self.shared.blocking(move |shared| {
+            let models = shared.models()?;
+            models
+                .iter()
+                .find(|model| model.id == target.id)
+                .map(|model| Target::new(model, shared))
+                .transpose()
+        });
+        // A model whose file is gone stays loaded.
+        if let Ok(Some(target)) = again.await
+            && self.load_request(&target) != *model.request()
         {
-            let target = target.clone();
-            self.begin(target, message).await;
+            self.select(target).load();
         }
     }
 
     /// Starts a measurement, or replies why it cannot start.
     fn measure(&mut self, reply: measuring::Reply) {
-        let (code, message) = match (&self.loaded, &self.worker) {
-            _ if self.measuring.as_ref().is_some_and(|measuring| !measuring.is_closed()) => {
+        let selected = self.selection.borrow().clone();
+        let (code, message) = match selected {
+            _ if self.cancel_measuring.as_ref().is_some_and(|cancel| !cancel.is_closed()) => {
                 (Code::Busy, "A measurement is already running. Wait until it is done.")
             }
-            _ if !self.answers.values().all(Running::has_ended) || !self.waiting.is_empty() => (
+            _ if !self.answers.values().all(Running::has_ended) => (
                 Code::Busy,
                 "An answer is being generated, which would distort the measurement. Stop it, or wait until it is done.",
             ),
-            (LoadState::Ready { target, info }, Some(worker))
-                if self.requested.as_ref().is_none_or(|requested| requested == target) =>
-            {
-                let row = measuring::row(&target.id, &target.name, info);
-                let events = worker.request(Request::Measure);
+            Some(Selection { target, model }) if matches!(*model.status().borrow(), ModelStatus::Ready(_)) => {
                 let (cancel, cancelled) = watch::channel(false);
-                let (shared, ended) = (self.shared.clone(), self.ended.clone());
+                let (shared, ended, is_measuring) =
+                    (self.shared.clone(), self.ended.clone(), self.is_measuring.clone());
+                is_measuring.send_replace(true);
                 tokio::spawn(async move {
-                    measuring::measure(shared, row, events, cancelled, reply).await;
+                    measuring::measure(shared, &target, model, cancelled, &is_measuring, reply).await;
                     // The receiver ends with the runtime.
                     let _ = ended.send(Ended::Measurement);
                 });
-                self.measuring = Some(cancel);
+                self.cancel_measuring = Some(cancel);
                 return;
             }
             _ => (Code::NoModel, "No model is loaded. Load one, then measure it."),
         };
-        // The receiver may have been dropped.
         let _ = reply.send(Err(Problem {
             code,
             message: message.to_owned(),
@@ -272,101 +338,15 @@ impl Chat {
 
     /// Cancels the measurement.
     fn stop_measuring(&self) {
-        if let Some(cancel) = &self.measuring {
+        if let Some(cancel) = &self.cancel_measuring {
             cancel.send_replace(true);
         }
     }
 
-    /// Begins an answer.
-    async fn begin(&mut self, target: Target, mut message: Message) {
-        message.model = Some(target.name.clone());
-        let (conversation, parent) = (message.conversation, message.parent);
-        let (model, used) = (target.id.clone(), message.adapters.clone());
-        let read = self.shared.blocking(move |shared| {
-            let adapters = adapters::for_worker(shared, &model, &used)?;
-            let row = shared.store.read(|t| {
-                let own = conversation::get(t, conversation)?.and_then(|row| row.system_prompt);
-                let branch = parent
-                    .map(|parent| rows::branch(t, parent))
-                    .transpose()?
-                    .unwrap_or_default();
-                Ok((own, branch))
-            })?;
-            Ok((row, adapters))
-        });
-        let ((own, mut branch), adapters) = match read.await {
-            Ok(read) => read,
-            Err(problem) => {
-                message.state = MessageState::Failed { problem };
-                return answer::end(&self.shared, message).await;
-            }
-        };
-        // Messages that a full disk kept out of the store are part of the conversation, too.
-        self.shared.complete(&mut branch);
-        let system = own.as_deref().or(target.system_prompt.as_deref());
-        let request = GenerateRequest {
-            prompt: Prompt::Chat(prompt::prompt(system, &branch)),
-            sampling: target.sampling,
-            max_tokens: Some(MAX_ANSWER_TOKENS),
-            stop: Vec::new(),
-            adapters,
-            conversation: Some(conversation),
-        };
-        let Some(worker) = self.worker.clone() else {
-            // It has just exited: another one answers.
-            return self.waiting.push_front(message);
-        };
-        let events = worker.request(Request::Generate(request));
-        let (stop, stopped) = watch::channel(Stop::No);
-        let (id, ended) = (message.id, self.ended.clone());
-        let answer = Answer::new(self.shared.clone(), message);
-        let task = tokio::spawn(async move {
-            let gpu_failed = answer.follow(worker, events, stopped).await;
-            // The receiver ends with the runtime.
-            let _ = ended.send(Ended::Answer { id, gpu_failed });
-        });
-        self.answers.insert(
-            id,
-            Running {
-                conversation,
-                stop,
-                task,
-            },
-        );
-    }
-
-    /// Reloads the model, loaded or loading, if the settings for it have changed.
-    async fn apply_settings(&mut self) {
-        if let Some(worker) = &self.worker {
-            // The limit needs no reload. An exited worker writes no cache.
-            let max_bytes = self.shared.settings().prompt_cache_limit;
-            drop(worker.request(Request::SetPromptCacheLimit { max_bytes }));
-        }
-        let (LoadState::Ready { target, .. } | LoadState::Loading { target, .. }) = &self.loaded else {
-            return;
-        };
-        let id = target.id.clone();
-        let again = self.shared.blocking(move |shared| {
-            let models = shared.models()?;
-            models
-                .iter()
-                .find(|model| model.id == id)
-                .map(|model| Target::new(model, shared))
-                .transpose()
-        });
-        // A model whose file is gone stays loaded.
-        if let Ok(Some(target)) = again.await {
-            self.requested = Some(target);
-        }
-    }
-
-    fn set(&mut self, loaded: LoadState) {
-        let before = self.loaded.state();
-        self.loaded = loaded;
-        self.shared.set_loaded_memory(self.loaded.memory());
-        let state = self.loaded.state();
-        if state != before {
-            self.shared.emit(Event::ModelState { state });
-        }
+    /// Stops all answers. The host unloads the models.
+    async fn end(&mut self) {
+        self.stop_measuring();
+        self.selection.send_replace(None);
+        self.stop_answers(|_| true).await;
     }
 }

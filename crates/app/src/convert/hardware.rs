@@ -112,10 +112,10 @@ impl LoadSettings {
             path,
             context: self.context,
             device: self.device,
+            build: self.build,
             gpu_layers: self.gpu_layers.into(),
             kv: self.kv.into(),
-            assume_gpu: None,
-            loaded: Vec::new(),
+            ..protocol::PlanRequest::default()
         }
     }
 

@@ -268,6 +268,7 @@ impl From<protocol::Problem> for wire::Problem {
             ProblemCode::PromptTooLong => wire::Code::PromptTooLong,
             ProblemCode::NoModel => wire::Code::NoModel,
             ProblemCode::Cancelled => wire::Code::Cancelled,
+            ProblemCode::Superseded => wire::Code::Superseded,
             ProblemCode::Busy => wire::Code::Busy,
             ProblemCode::NoDevice | ProblemCode::GpuFailed => wire::Code::NoDevice,
             ProblemCode::BadRequest => wire::Code::BadRequest,

@@ -1,6 +1,6 @@
 //! The active run: its worker's events, shown and saved as they arrive.
 
-use super::closed;
+use super::{closed, interrupted};
 use crate::{
     convert::to_json,
     saving::{SAVE_RETRY_INTERVAL, Saved},
@@ -8,7 +8,7 @@ use crate::{
     store::{self, adapter, run, run_evaluation, run_point},
     wire::{EndReason, Event, Outcome, PauseReason, Problem, Run, RunEvaluation, RunPoint, RunState},
 };
-use hearth_protocol::{TrainRequest, TrainingEvent};
+use hearth_protocol::{RunEvent, TrainRequest, TrainingEvent};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
@@ -21,9 +21,9 @@ const SAVE_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// How far a run is with its worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The request is not sent yet.
+    /// It is not begun yet.
     Pending,
-    /// The request is sent.
+    /// Its worker is started, or being started.
     Started,
     /// The run has ended and only has to be saved.
     Ended,
@@ -53,8 +53,6 @@ pub(super) struct Current {
     pub(super) pause: Pause,
     /// The worker was requested to stop.
     pub(super) is_stopping: bool,
-    /// The build of Hearth for its worker. `None` means the default build.
-    pub(super) program: Option<PathBuf>,
     /// The last save found the store locked by another process.
     pub(super) is_store_locked: bool,
     /// Time of the next save. `None` means that nothing is new.
@@ -79,7 +77,6 @@ impl Current {
                 is_confirmed: false,
             },
             is_stopping: false,
-            program: None,
             is_store_locked: false,
             save_at: None,
             points: Vec::new(),
@@ -96,15 +93,24 @@ impl Current {
         self.save_at.get_or_insert_with(|| Instant::now() + SAVE_INTERVAL);
     }
 
-    /// Restarts the run with another build of Hearth. Returns the final state, if it has ended.
-    pub(super) fn switch_build(&mut self, program: PathBuf) -> Option<RunState> {
-        (self.stage, self.pause.is_requested, self.program) = (Stage::Pending, false, Some(program));
-        // No step was made yet.
-        self.is_stopping.then_some(RunState::Stopped)
+    /// Handles an event of the run; `None` means that it ended without a last one. Returns the final
+    /// state, if it has ended.
+    pub(super) fn handle(&mut self, event: Option<RunEvent>) -> Option<RunState> {
+        match event {
+            Some(RunEvent::Training(event)) => self.handle_training(event),
+            Some(RunEvent::Failed(problem)) => Some(RunState::Failed {
+                problem: problem.into(),
+            }),
+            Some(RunEvent::Interrupted(problem)) => Some(RunState::Interrupted {
+                problem: interrupted(problem.into()),
+            }),
+            None => Some(RunState::Interrupted {
+                problem: super::ended(),
+            }),
+        }
     }
 
-    /// Handles an event of the worker. Returns the final state, if the run has ended.
-    pub(super) fn handle_event(&mut self, event: TrainingEvent) -> Option<RunState> {
+    fn handle_training(&mut self, event: TrainingEvent) -> Option<RunState> {
         match event {
             TrainingEvent::Preparing { fraction, stage } => {
                 self.change(|run| run.state = RunState::Preparing { fraction, stage });

@@ -1,31 +1,27 @@
-//! Fine-tuning: one task that owns the worker of the active run and pauses it for more urgent work.
+//! Fine-tuning: one task that owns the active run and pauses it for more urgent work.
 //!
-//! A run has its own worker, which ends with it. As in the chat, every command and event changes
-//! the state and then calls [`Tune::advance`]. A run is paused by a person, by a low battery and
+//! A run has its own worker, which belongs to the host and ends with it. Every command and event
+//! changes the state and then calls [`Tune::advance`]. A run is paused by a person, by a low battery and
 //! while the chat is busy. It resumes a moment after the chat is idle, so that it does not start
 //! and stop between two answers.
 
 mod current;
-mod one_shot;
 mod purge;
 
-pub(crate) use one_shot::{OneShots, no_response};
 pub(crate) use purge::{UNDO_FOR, last_folder, purge, runs_folder};
 
 use crate::{
     power::Supply,
     saving::CLOSING_RETRY_INTERVAL,
     shared::Shared,
-    task::{Started, at, next_event, started_worker},
+    task::at,
     wire::{Code, Event, PauseReason, Problem, RunState},
 };
 use current::{Current, Stage};
-use hearth_protocol as protocol;
-use protocol::{Request, Responses, RunCommand, TrainRequest, Worker};
-use std::{sync::Arc, time::Duration};
+use hearth_protocol::{self as protocol, RunCommand, RunEvent, TrainRequest};
+use std::{future::pending, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
 
@@ -34,9 +30,6 @@ const POWER_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A battery below this charge is low.
 const LOW_BATTERY: f32 = 0.2;
-
-/// How long a worker may take to shut down.
-const WORKER_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A command to the fine-tuning task.
 pub(crate) enum Command {
@@ -65,10 +58,8 @@ pub(crate) enum Command {
 struct Tune {
     shared: Arc<Shared>,
     current: Option<Current>,
-    worker: Option<Worker>,
-    /// The run in the worker.
-    events: Option<Responses>,
-    starting: Option<JoinHandle<Started>>,
+    /// The active run in its worker.
+    run: Option<protocol::Run>,
     answering: watch::Receiver<bool>,
     /// Whether the chat is busy, or was within [`crate::Options::chat_idle_delay`].
     chat: bool,
@@ -88,9 +79,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
         answering: shared.answering(),
         shared,
         current: None,
-        worker: None,
-        events: None,
-        starting: None,
+        run: None,
         chat: false,
         chat_idle_at: None,
         supply: Supply::Mains,
@@ -110,8 +99,7 @@ impl Tune {
                     Some(command) => self.handle_command(command).await,
                     None => return self.end_all().await,
                 },
-                event = next_event(&mut self.events) => self.handle_event(event).await,
-                started = started_worker(&mut self.starting) => self.started(started).await,
+                event = next_event(&mut self.run) => self.handle_event(event).await,
                 Ok(()) = self.answering.changed() => self.chat_changed(),
                 () = at(self.chat_idle_at) => {
                     self.chat_idle_at = None;
@@ -174,9 +162,9 @@ impl Tune {
     }
 
     async fn stop(&mut self, run: i64) {
-        let has_worker = self.worker.is_some();
+        let has_started = self.run.as_ref().is_some_and(protocol::Run::has_started);
         let Ok(current) = self.active(run) else { return };
-        if !has_worker {
+        if !has_started {
             // No step was made yet.
             return self.end(RunState::Stopped).await;
         }
@@ -186,63 +174,21 @@ impl Tune {
         self.send(RunCommand::Stop);
     }
 
-    async fn handle_event(&mut self, event: Option<protocol::Event>) {
-        let is_alive = self.worker.as_ref().is_some_and(Worker::is_alive);
+    async fn handle_event(&mut self, event: Option<RunEvent>) {
         let Some(current) = &mut self.current else {
-            self.events = None;
+            self.run = None;
             return;
         };
-        let state = match event {
-            Some(protocol::Event::Training { event }) => current.handle_event(event),
-            Some(protocol::Event::SwitchBuild { program }) => {
-                (self.worker, self.events) = (None, None);
-                current.switch_build(program)
-            }
-            Some(protocol::Event::Failed(problem)) if is_alive => Some(RunState::Failed {
-                problem: problem.into(),
-            }),
-            Some(protocol::Event::Failed(problem)) => Some(RunState::Interrupted {
-                problem: interrupted(problem.into()),
-            }),
-            Some(_) => None,
-            None => Some(RunState::Interrupted {
-                problem: interrupted(Problem {
-                    code: Code::WorkerDied,
-                    message: "Hearth's worker has exited.".to_owned(),
-                }),
-            }),
-        };
-        if let Some(state) = state {
+        if let Some(state) = current.handle(event) {
             current.notify_ended(&state);
             self.end(state).await;
         }
     }
 
-    async fn started(&mut self, started: Started) {
-        match (started, &mut self.current) {
-            (Ok(worker), Some(current)) => {
-                if current.stage == Stage::Pending {
-                    current.stage = Stage::Started;
-                    self.events = Some(worker.request(Request::Train(current.request.clone())));
-                    self.worker = Some(worker);
-                }
-            }
-            (Err(error), Some(current)) => {
-                let state = RunState::Failed {
-                    problem: protocol::Problem::from(error).into(),
-                };
-                current.notify_ended(&state);
-                self.end(state).await;
-            }
-            (_, None) => {}
-        }
-    }
-
     /// Sends a command to the run.
     fn send(&self, command: RunCommand) {
-        if let (Some(worker), Some(events)) = (&self.worker, &self.events) {
-            let run = events.id();
-            worker.tell(Request::ControlRun { run, command });
+        if let Some(run) = &self.run {
+            run.control(command);
         }
     }
 
@@ -288,16 +234,13 @@ impl Tune {
     async fn advance(&mut self) {
         let reason = self.pause_reason();
         if let Some(current) = self.current.as_mut().filter(|current| current.stage != Stage::Ended) {
-            if current.stage == Stage::Pending && self.starting.is_none() {
-                let command = match &current.program {
-                    Some(program) => self.shared.worker.for_build(program.clone()),
-                    None => self.shared.worker.clone(),
-                };
-                self.starting = Some(tokio::spawn(async move { Worker::start(&command).await }));
+            if current.stage == Stage::Pending {
+                current.stage = Stage::Started;
+                self.run = Some(self.shared.host.train((*current.request).clone()));
             }
             current.pause.reason = reason;
             let pause = reason.is_some();
-            if self.worker.is_some() && std::mem::replace(&mut current.pause.is_requested, pause) != pause {
+            if self.run.is_some() && std::mem::replace(&mut current.pause.is_requested, pause) != pause {
                 self.send(match pause {
                     true => RunCommand::Pause,
                     false => RunCommand::Resume,
@@ -309,7 +252,7 @@ impl Tune {
         if let Some(current) = &self.current {
             current.show_pause();
         }
-        let working = self.worker.is_some() && self.current.as_ref().is_some_and(|current| !current.pause.is_confirmed);
+        let working = self.run.is_some() && self.current.as_ref().is_some_and(|current| !current.pause.is_confirmed);
         let awake = working && self.supply == Supply::Mains;
         if std::mem::replace(&mut self.awake, awake) != awake {
             let power = self.shared.power.clone();
@@ -318,15 +261,9 @@ impl Tune {
         }
     }
 
-    /// Ends the run in a state and shuts its worker down.
+    /// Ends the run in a state, with its worker.
     async fn end(&mut self, state: RunState) {
-        if let Some(starting) = self.starting.take() {
-            starting.abort();
-        }
-        self.events = None;
-        if let Some(worker) = self.worker.take() {
-            tokio::spawn(async move { worker.shut_down(WORKER_SHUTDOWN_TIMEOUT).await });
-        }
+        self.run = None;
         if let Some(current) = &mut self.current {
             current.end(state);
         }
@@ -355,48 +292,44 @@ impl Tune {
     /// [`crate::Options::shutdown_timeout`]. Returns the run's final state.
     async fn suspend(&mut self) -> RunState {
         let interrupted = RunState::Interrupted { problem: closed() };
-        let run = (&mut self.current, self.worker.take(), self.events.take());
-        let (Some(current), Some(worker), Some(mut events)) = run else {
+        let (Some(current), Some(mut run)) = (&mut self.current, self.run.take()) else {
             return interrupted;
         };
         self.shared.emit(Event::Closing { run: current.id });
+        if !run.has_started() {
+            return interrupted;
+        }
         // A run that is stopping ends as stopped. An exited worker is handled below.
         if !current.is_stopping {
-            let (run, command) = (events.id(), RunCommand::Suspend);
-            worker.tell(Request::ControlRun { run, command });
+            run.control(RunCommand::Suspend);
         }
         let suspended = async {
             loop {
-                match events.next().await {
-                    Some(protocol::Event::Training { event }) => {
-                        if let Some(state) = current.handle_event(event) {
+                match run.next().await {
+                    Some(RunEvent::Interrupted(_)) | None => return interrupted.clone(),
+                    event => {
+                        if let Some(state) = current.handle(event) {
                             return state;
                         }
                     }
-                    Some(protocol::Event::Failed(problem)) if worker.is_alive() => {
-                        return RunState::Failed {
-                            problem: problem.into(),
-                        };
-                    }
-                    // Another build would have started the run.
-                    Some(protocol::Event::SwitchBuild { .. } | protocol::Event::Failed(_)) | None => {
-                        return interrupted.clone();
-                    }
-                    Some(_) => {}
                 }
             }
         };
-        match timeout(self.shared.shutdown_timeout, suspended).await {
-            Ok(state) => {
-                worker.shut_down(WORKER_SHUTDOWN_TIMEOUT).await;
-                state
-            }
-            // Dropping the worker kills it.
-            Err(_) => {
+        // Dropping the run kills its worker.
+        timeout(self.shared.shutdown_timeout, suspended)
+            .await
+            .unwrap_or_else(|_| {
                 tracing::warn!("the run's step takes too long; it will resume from its last checkpoint");
-                interrupted
-            }
-        }
+                interrupted.clone()
+            })
+    }
+}
+
+/// The next event of the run. Never completes without one.
+async fn next_event(run: &mut Option<protocol::Run>) -> Option<RunEvent> {
+    match run {
+        Some(run) => run.next().await,
+        None => pending().await,
     }
 }
 

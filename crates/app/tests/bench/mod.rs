@@ -16,8 +16,8 @@ use tokio::{sync::mpsc, time::timeout};
 /// Time limit of every wait for an event, which only a hang exceeds.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The notice of a model or run after the fake worker has switched builds.
-pub const SWITCHED: &str = "The build was switched.";
+/// The notice of a model or run in another build of the fake worker.
+pub const OTHER_BUILD: &str = "Another build of Hearth.";
 
 /// An app with a temporary folder, and its events.
 pub struct Bench {
@@ -44,6 +44,7 @@ pub fn options(folder: &TempDir) -> Options {
         worker: support::worker(),
         probe: support::probe(),
         power: Arc::new(AlwaysOn),
+        idle_unload: None,
         chat_idle_delay: Duration::ZERO,
         shutdown_timeout: PATIENCE,
     }

@@ -45,6 +45,7 @@ fn with_app<T>(folder: &Path, act: impl AsyncFnOnce(&App) -> Result<T, String>) 
             worker: WorkerCommand::new("no worker"),
             probe: support::probe(),
             power: Arc::new(AlwaysOn),
+            idle_unload: None,
             chat_idle_delay: Duration::ZERO,
             shutdown_timeout: Duration::from_secs(1),
         };

@@ -4,7 +4,7 @@
 use super::print_json;
 use crate::args::Doctor;
 use crate::failure::Failure;
-use crate::switch_build::to_preferred_build;
+use crate::switch_build::to_build_for;
 use hearth_engine::{check, hardware};
 use hearth_kernels::gradients::{self, GradientCheck};
 use hearth_llm::Place;
@@ -46,7 +46,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     let json = args.output.json;
     let device = args.options.device.as_deref().unwrap_or(hardware::CPU);
     if device != hardware::CPU {
-        to_preferred_build(&args.options)?;
+        to_build_for(device, &args.options)?;
     }
     let place = hardware::place(device)?;
     let mut table = Table {

@@ -16,12 +16,13 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         path: chosen.path,
         context: args.context.ctx,
         device: args.load.options.device.clone(),
+        build: args.load.options.build.clone(),
         gpu_layers: args.load.options.gpu_layers,
         assume_gpu: args.assume_gpu,
         kv: args.load.options.kv,
-        loaded: Vec::new(),
+        ..PlanRequest::default()
     };
-    let plan = plan::plan(&request)?;
+    let plan = plan::plan(&request, &mut |_| {})?;
     if args.output.json {
         return print_json(&plan);
     }

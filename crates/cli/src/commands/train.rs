@@ -5,7 +5,7 @@ use crate::args::Train;
 use crate::failure::Failure;
 use crate::model::Chosen;
 use crate::progress::Progress;
-use crate::switch_build::to_preferred_build;
+use crate::switch_build;
 use hearth_engine::training::{self, RunControl};
 use hearth_formats::byte_size;
 use hearth_protocol::{
@@ -36,7 +36,7 @@ struct Report {
 /// Train, and report progress and the result.
 pub fn run(args: &Train) -> Result<(), Failure> {
     let chosen = Chosen::find(&args.load.model)?;
-    to_preferred_build(&args.load.options)?;
+    let device = switch_build::choose(&chosen.path, args.seq, &args.load.options)?;
     let request = TrainRequest {
         model: chosen.path,
         data: DataSource {
@@ -48,7 +48,7 @@ pub fn run(args: &Train) -> Result<(), Failure> {
         settings: settings(args),
         resume: args.resume,
         threads: args.load.options.threads,
-        device: args.load.options.device.clone(),
+        device: Some(device),
         build: None,
         gpu_layers: args.load.options.gpu_layers,
         low_priority: false,

@@ -70,6 +70,7 @@ fn cpu(name: &str, why: &str, cores: u32) -> Device {
             build: "portable".to_owned(),
             backend: CPU.to_owned(),
             check,
+            ..BackendOption::default()
         }],
         ..DeviceInfo::default()
     };

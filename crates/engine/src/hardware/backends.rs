@@ -7,7 +7,7 @@ use super::records::{Subject, store};
 use super::{CPU, cpu, gpus, instructions, merge, needs_drivers, probe, this_program};
 use crate::problem::problem;
 use hearth_llm::Place;
-use hearth_protocol::{BUILD_SWITCHED, BackendOption, DeviceCheck, DeviceInfo, GpuLayers, Problem, ProblemCode};
+use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo, Problem, ProblemCode};
 use std::path::PathBuf;
 
 /// Add the recorded checks to each GPU, and sort its builds.
@@ -27,6 +27,7 @@ pub fn cpu_backend() -> BackendOption {
         build: builds::own().to_owned(),
         backend: CPU.to_owned(),
         check: store().check(&cpu_subject()),
+        largest_buffer: None,
     }
 }
 
@@ -148,24 +149,11 @@ fn check_cpu(again: bool) {
     }
 }
 
-/// The executable of the build that should use `device` (`None` means the automatically selected
-/// GPUs), if it is another than this one; `build` is the requested one. Candidate GPUs that were
-/// never checked are checked first, which is reported to `report`.
-///
-/// # Errors
-/// The build is unknown, not installed, or cannot use those GPUs.
-pub fn preferred_build(
-    device: Option<&str>,
-    build: Option<&str>,
-    layers: GpuLayers,
-    report: &mut dyn FnMut(&str),
-) -> Result<Option<PathBuf>, Problem> {
-    if std::env::var_os(BUILD_SWITCHED).is_some() || layers == GpuLayers::Count(0) || !needs_drivers(device) {
-        return Ok(None);
-    }
-    if let Some(build) = build.filter(|build| !builds::is_known(build)) {
-        let message = format!("Unknown build '{build}' of Hearth. Choose portable, vulkan, cuda or rocm.");
-        return Err(problem(ProblemCode::BadRequest, message));
+/// Check the GPUs that `device` may mean (`None` means the automatic choice) in the builds in which
+/// they were never checked, and then the CPU, to compare them with. Reports which.
+pub fn check_new(device: Option<&str>, report: &mut dyn FnMut(&str)) {
+    if !needs_drivers(device) {
+        return;
     }
     let may_be_used = |gpu: &Gpu| match device {
         Some(ids) => ids.split(',').any(|id| gpu.is(id.trim())),
@@ -180,24 +168,48 @@ pub fn preferred_build(
             tracing::warn!("{problem}");
         }
     }
+}
+
+/// Refuse a build that does not exist at all.
+///
+/// # Errors
+/// It is unknown.
+pub fn check_build(build: &str) -> Result<(), Problem> {
+    match builds::is_known(build) {
+        true => Ok(()),
+        false => {
+            let message = format!("Unknown build '{build}' of Hearth. Choose portable, vulkan, cuda or rocm.");
+            Err(problem(ProblemCode::BadRequest, message))
+        }
+    }
+}
+
+/// The build to use all of these named devices with, and its executable if it is another than this
+/// one; `build` is the requested one. For commands without a model; a model's plan chooses by
+/// itself.
+///
+/// # Errors
+/// The build is unknown, not installed, or cannot use those GPUs.
+pub fn build_for(device: &str, build: Option<&str>) -> Result<Option<PathBuf>, Problem> {
+    build.map_or(Ok(()), check_build)?;
     let devices = super::devices();
-    let used: Vec<&DeviceInfo> = devices[1..]
+    let named: Vec<&DeviceInfo> = devices[1..]
         .iter()
-        .filter(|info| match device {
-            Some(ids) => ids
+        .filter(|info| {
+            device
                 .split(',')
-                .any(|id| id.trim() == info.id || id.trim() == info.identity),
-            None => info.usable && is_auto_selected(info, &devices[0]),
+                .any(|id| id.trim() == info.id || id.trim() == info.identity)
         })
         .collect();
-    let Some(chosen) = choose(&used, build)? else {
-        return Ok(None);
-    };
-    if chosen == builds::own() {
-        return Ok(None);
+    Ok(choose(&named, build)?.and_then(other_program))
+}
+
+/// The executable of a build. `None` means this one.
+pub fn other_program(build: &str) -> Option<PathBuf> {
+    if build == builds::own() {
+        return None;
     }
-    tracing::info!("the build '{chosen}' of Hearth continues");
-    Ok(builds::program(chosen))
+    builds::program(build)
 }
 
 /// The build to use all of these devices with: the requested one, or the one whose slowest device
@@ -232,7 +244,7 @@ fn choose<'a>(used: &[&'a DeviceInfo], requested: Option<&'a str>) -> Result<Opt
 }
 
 /// Why the requested build cannot use these devices.
-fn unusable(build: &str, used: &[&DeviceInfo]) -> Problem {
+pub fn unusable(build: &str, used: &[&DeviceInfo]) -> Problem {
     let names: Vec<&str> = used.iter().map(|device| device.name.as_str()).collect();
     let names = names.join(" and ");
     let mismatch = used.iter().flat_map(|device| &device.backends).find_map(|option| {
@@ -271,6 +283,7 @@ mod tests {
                 macs_per_second: speed,
                 ..DeviceCheck::default()
             }),
+            largest_buffer: None,
         };
         DeviceInfo {
             kind: kind.to_owned(),

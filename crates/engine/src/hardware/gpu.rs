@@ -98,6 +98,8 @@ pub struct GpuBackend {
     pub backend: String,
     /// Result of the device check. `None` means not checked yet.
     pub check: Option<DeviceCheck>,
+    /// Largest buffer binding in bytes. `None` means unknown.
+    pub largest_buffer: Option<u64>,
 }
 
 impl GpuBackend {
@@ -196,6 +198,7 @@ impl Gpu {
                     build: option.build.clone(),
                     backend: option.backend.clone(),
                     check: option.check.clone(),
+                    largest_buffer: option.largest_buffer,
                 })
                 .collect(),
             ..DeviceInfo::default()

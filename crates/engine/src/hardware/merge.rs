@@ -134,6 +134,7 @@ pub fn join(own: &str, seen: Vec<(&str, Vec<Gpu>)>) -> Vec<Gpu> {
                 adapter,
                 backend: gpu.backend_names.first().cloned().unwrap_or_default(),
                 check: None,
+                largest_buffer,
             });
             let at = all.iter().position(|known| known.identity == gpu.identity);
             let known = match at {

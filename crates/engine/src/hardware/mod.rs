@@ -20,7 +20,9 @@ pub(crate) mod records;
 mod sysfs;
 mod vulkan;
 
-pub use backends::{check, is_auto_selected, place, preferred_build};
+pub use backends::{build_for, check, check_build, check_new, is_auto_selected, place};
+pub(crate) use backends::{other_program, unusable};
+pub use builds::own as own_build;
 pub use cpu::{instructions, performance_cores, physical_cores};
 pub use gpu::{Gpu, GpuBackend, Kind, Live, Pci};
 pub use memory::{Memory, memory};
@@ -60,8 +62,9 @@ pub fn probe_ahead(device: Option<&str>) {
     }
 }
 
-/// Whether a GPU may be used. Software GPUs must be named.
-fn needs_drivers(device: Option<&str>) -> bool {
+/// Whether a GPU may be used for a requested `device` (`None` means automatic). Software GPUs must
+/// be named.
+pub fn needs_drivers(device: Option<&str>) -> bool {
     match device {
         Some(device) => device != CPU,
         None => probe::is_named() || sysfs::may_have_gpu(),

@@ -3,69 +3,30 @@
 //! The same value is shown before a load, used by it, and reported after it.
 
 mod bytes;
+mod choice;
 mod estimate;
 mod fallback;
 mod fit;
+mod free;
 
 use crate::hardware;
-use crate::problem::{from_gguf, from_load, problem};
+use crate::problem::problem;
 use crate::turns::count;
 pub use bytes::ModelBytes;
+pub use choice::plan;
 pub use estimate::estimate_fit;
 pub(crate) use fallback::load_with_fallback;
 use fit::{Budgets, Load, TooLarge};
 use hearth_formats::byte_size;
-use hearth_formats::gguf::Gguf;
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Config, Place, Placement};
-use hearth_protocol::{
-    DeviceInfo, GpuLayers, KvType, LoadRequest, Plan, PlanRequest, PlannedDevice, Problem, ProblemCode, Verdict,
-};
+use hearth_protocol::{DeviceInfo, GpuLayers, KvType, LoadRequest, Plan, PlannedDevice, Problem, ProblemCode, Verdict};
 
 /// Bytes of weights on the CPU above which decode is slower than reading speed: about five tokens
 /// per second at 30 GB/s of memory bandwidth.
 const SLOW: u64 = 6 << 30;
 /// Minimum tokens of an automatic context when it is shortened to fit more layers on GPUs.
 const MIN_AUTO_CONTEXT: u32 = 2048;
-
-/// Plan a load of a file without loading it. The memory of the `loaded` model counts as free, since
-/// it would be unloaded first.
-///
-/// # Errors
-/// The file cannot be read or is unsupported, or a device does not exist.
-pub fn plan(request: &PlanRequest) -> Result<Plan, Problem> {
-    let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
-    let config = Config::from_gguf(&gguf).map_err(from_load)?;
-    let mut devices = match request.assume_gpu {
-        None => hardware::devices(),
-        Some(bytes) => assumed_gpu(bytes),
-    };
-    // Main memory is shared by the CPU and integrated GPUs.
-    let own: Vec<String> = devices
-        .iter()
-        .filter(|device| device.kind == "discrete")
-        .map(|device| device.id.clone())
-        .collect();
-    for device in &mut devices {
-        let same = |loaded: &&PlannedDevice| match own.contains(&device.id) {
-            true => loaded.id == device.id,
-            false => !own.contains(&loaded.id),
-        };
-        let ours = request.loaded.iter().filter(same);
-        let ours: u64 = ours.map(|loaded| loaded.weights + loaded.kv + loaded.compute).sum();
-        let most = device.memory_total.unwrap_or(u64::MAX);
-        device.memory_free = device.memory_free.map(|free| free.saturating_add(ours).min(most));
-    }
-    let options = PlanOptions {
-        context: request.context,
-        device: request.device.clone(),
-        gpu_layers: request.gpu_layers,
-        kv: request.kv,
-        training: None,
-    };
-    let bytes = ModelBytes::of(&gguf, &config).map_err(from_load)?;
-    Ok(compute_plan(&bytes, &config, &options, &devices)?.plan)
-}
 
 /// The settings of a load that a plan depends on.
 #[derive(Debug, Clone, Default)]
@@ -287,7 +248,11 @@ pub fn compute_plan(
         layers_total: count(total),
         layers_fit: count(layers_fit),
         kv: options.kv,
+        device: device_names(&placed),
         devices: placed,
+        build: hardware::own_build().to_owned(),
+        program: None,
+        turn_seconds: None,
     };
     Ok(Planned {
         plan,
@@ -350,6 +315,15 @@ pub fn plan_training(
         notice: least.notice,
         ..compute_plan(bytes, config, &options, devices)?
     })
+}
+
+/// The GPUs of a plan as a value for `--device`, or `cpu`.
+fn device_names(placed: &[PlannedDevice]) -> String {
+    let gpus: Vec<&str> = placed.iter().skip(1).map(|device| device.id.as_str()).collect();
+    match gpus.is_empty() {
+        true => hardware::CPU.to_owned(),
+        false => gpus.join(","),
+    }
 }
 
 /// The kernels' name of a KV cache type.
@@ -422,22 +396,6 @@ fn unknown(id: &str, devices: &[DeviceInfo]) -> Problem {
         }
     };
     problem(ProblemCode::NoDevice, message)
-}
-
-/// The CPU, and a hypothetical GPU with this many bytes.
-fn assumed_gpu(bytes: u64) -> Vec<DeviceInfo> {
-    let mut devices = hardware::devices();
-    devices.retain(|device| device.id == hardware::CPU);
-    devices.push(DeviceInfo {
-        id: "gpu0".to_owned(),
-        kind: "discrete".to_owned(),
-        name: "A hypothetical GPU".to_owned(),
-        memory_total: Some(bytes),
-        memory_free: Some(bytes),
-        usable: true,
-        ..DeviceInfo::default()
-    });
-    devices
 }
 
 #[cfg(test)]

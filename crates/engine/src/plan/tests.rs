@@ -1,6 +1,7 @@
 //! Plans for hypothetical GPUs.
 
 use super::*;
+use hearth_formats::gguf::Gguf;
 use std::path::Path;
 
 const GIB: u64 = 1 << 30;

@@ -1,7 +1,7 @@
 //! The thread that owns the engine: advances answers, and executes jobs in order.
 
 use super::job::{Job, Task};
-use super::load::{Loaded, load};
+use super::load::load;
 use super::shared::Shared;
 use super::{guarded, no_model, training};
 use crate::problem::problem;
@@ -118,8 +118,7 @@ impl<'a> EngineThread<'a> {
         // Before the event: the client may ask for the free memory as soon as it arrives.
         memory::release();
         let event = match loaded {
-            Ok(Loaded::OtherBuild(program)) => Event::SwitchBuild { program },
-            Ok(Loaded::Model(engine)) => {
+            Ok(engine) => {
                 let info = engine.info().clone();
                 self.engine = Some(*engine);
                 Event::Loaded(info)

@@ -4,30 +4,15 @@ use super::shared::Shared;
 use crate::{Engine, hardware};
 use hearth_protocol::{Event, LoadRequest, Problem, ProblemCode, RequestId};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 
 /// Minimum step of progress that is reported.
 const PROGRESS_STEP: f32 = 0.01;
-
-/// A loaded model, or the program of another build that should load it.
-pub(super) enum Loaded {
-    Model(Box<Engine>),
-    OtherBuild(PathBuf),
-}
 
 /// Load a model as requested; if the requested GPU is gone, load it on the CPU with a notice.
 ///
 /// # Errors
 /// It cannot be loaded, or the load was cancelled.
-pub(super) fn load(id: RequestId, request: &LoadRequest, shared: &Shared) -> Result<Loaded, Problem> {
-    let (device, build) = (request.device.as_deref(), request.build.as_deref());
-    let preferred = hardware::preferred_build(device, build, request.gpu_layers, &mut |stage| {
-        let (fraction, stage) = (0.0, stage.to_owned());
-        shared.emit(id, Event::Progress { fraction, stage });
-    });
-    if let Some(program) = preferred? {
-        return Ok(Loaded::OtherBuild(program));
-    }
+pub(super) fn load(id: RequestId, request: &LoadRequest, shared: &Shared) -> Result<Box<Engine>, Problem> {
     let loaded = load_here(id, request, shared).or_else(|problem| {
         let on_gpu = request.device.as_deref().is_some_and(|device| device != hardware::CPU);
         if problem.code != ProblemCode::NoDevice || !on_gpu {
@@ -41,7 +26,7 @@ pub(super) fn load(id: RequestId, request: &LoadRequest, shared: &Shared) -> Res
         loaded.note(&format!("The model runs on the CPU. {problem}"));
         Ok(loaded)
     });
-    Ok(Loaded::Model(Box::new(loaded?)))
+    loaded.map(Box::new)
 }
 
 fn load_here(id: RequestId, request: &LoadRequest, shared: &Shared) -> Result<Engine, Problem> {

@@ -17,12 +17,24 @@ pub(super) fn run(queries: &mpsc::Receiver<Query>, shared: &Shared) {
     for query in queries {
         match query {
             Query::Devices(id) => shared.emit(id, Event::Devices { devices: devices() }),
-            Query::Plan(id, request) => {
-                let planned = guarded(|| crate::plan::plan(&request));
-                shared.emit(id, planned.map_or_else(Event::Failed, Event::Planned));
-            }
+            Query::Plan(id, request) => plan(id, &request, shared),
         }
     }
+}
+
+fn plan(id: RequestId, request: &PlanRequest, shared: &Shared) {
+    let mut report = |stage: &str| {
+        let (fraction, stage) = (0.0, stage.to_owned());
+        shared.emit(id, Event::Progress { fraction, stage });
+    };
+    let planned = guarded(|| crate::plan::plan(request, &mut report));
+    shared.emit(id, planned.map_or_else(Event::Failed, Event::Planned));
+}
+
+/// Make a plan that may check devices, which may take minutes, in its own thread.
+pub(super) fn plan_with_checks(id: RequestId, request: PlanRequest, shared: &Arc<Shared>) {
+    let planning = Arc::clone(shared);
+    spawn("plan", id, shared, move || plan(id, &request, &planning));
 }
 
 fn devices() -> Vec<DeviceInfo> {
@@ -35,13 +47,16 @@ fn devices() -> Vec<DeviceInfo> {
 /// Run a device check, which may take minutes, in its own thread.
 pub(super) fn check(id: RequestId, device: String, shared: &Arc<Shared>) {
     let checking = Arc::clone(shared);
-    let spawned = std::thread::Builder::new().name("check".to_owned()).spawn(move || {
+    spawn("check", id, shared, move || {
         let devices = guarded(|| hardware::check(&device)).map(|()| hardware::devices());
         let event = devices.map_or_else(Event::Failed, |devices| Event::Devices { devices });
         checking.emit(id, event);
     });
-    if let Err(error) = spawned {
-        let problem = crate::problem::internal(&format!("the device check could not be started: {error}"));
+}
+
+fn spawn(name: &str, id: RequestId, shared: &Shared, work: impl FnOnce() + Send + 'static) {
+    if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(work) {
+        let problem = crate::problem::internal(&format!("the {name} could not be started: {error}"));
         shared.emit(id, Event::Failed(problem));
     }
 }

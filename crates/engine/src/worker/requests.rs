@@ -1,7 +1,7 @@
 //! Reading requests. Nothing is computed here, so that each is heard at once.
 
 use super::job::{Job, Kind, Task};
-use super::queries::{Query, check};
+use super::queries::{Query, check, plan_with_checks};
 use super::shared::Shared;
 use crate::problem::problem;
 use crate::training::RunControl;
@@ -74,6 +74,10 @@ fn handle(id: RequestId, request: Request, queries: &mpsc::Sender<Query>, shared
         Request::Devices => query(Query::Devices(id)),
         Request::Check { device } => {
             check(id, device, shared);
+            None
+        }
+        Request::Plan(request) if request.check => {
+            plan_with_checks(id, request, shared);
             None
         }
         Request::Plan(request) => query(Query::Plan(id, request)),

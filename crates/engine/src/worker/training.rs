@@ -2,8 +2,8 @@
 
 use super::guarded;
 use super::shared::Shared;
+use crate::memory;
 use crate::training::{self, RunControl};
-use crate::{hardware, memory};
 use hearth_protocol::{Event, ExportRequest, InspectRequest, RequestId, TrainRequest, TrainingEvent};
 use std::ops::ControlFlow;
 
@@ -19,26 +19,15 @@ pub(super) fn train(id: RequestId, request: &TrainRequest, control: &RunControl,
         training::lower();
     }
     let mut emit = |event| shared.emit(id, Event::Training { event });
-    let trained = guarded(|| {
-        let stage = &mut |stage: &str| {
-            let (fraction, stage) = (0.0, stage.to_owned());
-            emit(TrainingEvent::Preparing { fraction, stage });
-        };
-        let (device, build) = (request.device.as_deref(), request.build.as_deref());
-        match hardware::preferred_build(device, build, request.gpu_layers, stage)? {
-            Some(program) => Ok(Err(program)),
-            None => training::train(request, control, &mut emit).map(Ok),
-        }
-    });
+    let trained = guarded(|| training::train(request, control, &mut emit));
     memory::release();
     shared.state().runs.remove(&id);
     let event = match trained {
-        Ok(Err(program)) => Event::SwitchBuild { program },
-        Ok(Ok(Some(outcome))) => {
+        Ok(Some(outcome)) => {
             let event = TrainingEvent::Finished(Box::new(outcome));
             Event::Training { event }
         }
-        Ok(Ok(None)) => Event::Training {
+        Ok(None) => Event::Training {
             event: TrainingEvent::Suspended,
         },
         Err(problem) => Event::Failed(problem),

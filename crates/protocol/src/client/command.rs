@@ -1,6 +1,6 @@
 //! The command that starts a worker.
 
-use crate::{BUILD_SWITCHED, client::StartError, hidden_command};
+use crate::{client::StartError, hidden_command};
 use std::{ffi::OsString, io, path::PathBuf, process::Stdio, time::Duration};
 use tokio::process::{Child, Command};
 
@@ -29,13 +29,12 @@ impl WorkerCommand {
         }
     }
 
-    /// The same for another build, which a worker asked to switch to
-    /// ([`Event::SwitchBuild`](crate::Event::SwitchBuild)).
+    /// The same for the executable of another build ([`Plan::program`](crate::Plan::program)).
+    /// `None` means the same executable.
     #[must_use]
-    pub fn for_build(&self, program: PathBuf) -> Self {
+    pub fn for_build(&self, program: Option<PathBuf>) -> Self {
         let mut command = self.clone();
-        command.executable = program;
-        command.environment.push((BUILD_SWITCHED.into(), "1".into()));
+        command.executable = program.unwrap_or(command.executable);
         command
     }
 }

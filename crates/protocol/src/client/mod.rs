@@ -133,6 +133,23 @@ impl Worker {
         }
     }
 
+    /// Whether a request has failed because a GPU did, after which no model is loaded.
+    pub fn has_failed_gpu(&self) -> bool {
+        *self.0.open.gpu_failed.borrow()
+    }
+
+    /// Wait until [`Worker::has_failed_gpu`].
+    pub async fn gpu_failed(&self) {
+        let mut failed = self.0.open.gpu_failed.subscribe();
+        // This worker owns the sender.
+        let _ = failed.wait_for(|failed| *failed).await;
+    }
+
+    /// Forget a failed GPU: the model is loaded elsewhere.
+    pub fn forget_failed_gpu(&self) {
+        self.0.open.gpu_failed.send_replace(false);
+    }
+
     /// Kill the process. Requests in progress fail.
     pub fn kill(&self) {
         self.0.kill();

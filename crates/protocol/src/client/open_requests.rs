@@ -1,15 +1,20 @@
 //! The requests of a worker that have no last event yet.
 
 use super::responses::Stream;
-use crate::{Envelope, Event, Problem, RequestId};
+use crate::{Envelope, Event, Problem, ProblemCode, RequestId};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use tokio::sync::watch;
 
 /// The requests of a worker that have no last event yet.
 #[derive(Debug, Default)]
-pub(super) struct OpenRequests(Mutex<State>);
+pub(super) struct OpenRequests {
+    state: Mutex<State>,
+    /// Whether a request has failed with [`ProblemCode::GpuFailed`].
+    pub gpu_failed: watch::Sender<bool>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -25,7 +30,7 @@ pub(super) struct Unexpected;
 
 impl OpenRequests {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new id, for a request that is not answered.
@@ -62,6 +67,9 @@ impl OpenRequests {
         if message.is_last() {
             let stream = state.streams.remove(&id).ok_or(Unexpected)?;
             drop(state);
+            if matches!(&message, Event::Failed(problem) if problem.code == ProblemCode::GpuFailed) {
+                self.gpu_failed.send_replace(true);
+            }
             stream.end(message);
             return Ok(());
         }
@@ -85,7 +93,6 @@ impl OpenRequests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ProblemCode;
 
     fn event(id: RequestId, message: Event) -> Envelope<Event> {
         Envelope { id, message }

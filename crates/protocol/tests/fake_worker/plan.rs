@@ -1,8 +1,16 @@
-//! Plans in which each layer takes 1000 bytes and each token of the context one.
+//! Plans in which each layer takes 1000 bytes and each token of the context one. A model whose name
+//! contains `big` fits only if nothing else is reserved; a requested build is a copy of this program.
 
 use super::{fail, say};
 use hearth_protocol::{
     Event, GpuLayers, LoadRequest, Plan, PlanRequest, PlannedDevice, ProblemCode, RequestId, Verdict,
+};
+use std::{
+    path::PathBuf,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 /// Layers of every model.
@@ -20,7 +28,8 @@ pub fn placed(layers: GpuLayers) -> u32 {
 /// The plan of a request.
 pub fn plan(request: &PlanRequest) -> Plan {
     let gpu_layers = placed(request.gpu_layers);
-    let fits = gpu_layers <= 10;
+    let is_crowded = request.path.to_string_lossy().contains("big") && !request.reserved.is_empty();
+    let fits = gpu_layers <= 10 && !is_crowded;
     let context = request.context.unwrap_or(LoadRequest::DEFAULT_CONTEXT);
     let device = |id: &str, layers: u32, fits| PlannedDevice {
         id: id.to_owned(),
@@ -49,13 +58,47 @@ pub fn plan(request: &PlanRequest) -> Plan {
             device("cpu", LAYERS - gpu_layers, true),
             device("gpu0", gpu_layers, fits),
         ],
+        build: request.build.clone().unwrap_or_else(|| "portable".to_owned()),
+        program: request.build.as_ref().map(|_| copy_of_this()),
+        device: request.device.clone().unwrap_or_else(|| "gpu0".to_owned()),
+        turn_seconds: None,
     }
 }
 
-/// Answer with a plan, or a failure if the model's name contains `refuse`.
+/// Answer with a plan, or a failure if the model is gone or its name contains `invalid`.
 pub fn answer_plan(id: RequestId, request: &PlanRequest) {
-    if request.path.to_string_lossy().contains("refuse") {
+    if !request.path.exists() {
+        return fail(id, ProblemCode::FileUnreadable, "The model's file is gone.");
+    }
+    if request.path.to_string_lossy().contains("invalid") {
         return fail(id, ProblemCode::FileInvalid, "The file is not a model.");
     }
     say(id, Event::Planned(plan(request)));
+}
+
+/// The beginning of the name of a copy.
+const COPY: &str = "fake-worker-copy";
+
+/// A copy of this program under another name.
+fn copy_of_this() -> PathBuf {
+    static COPIES: AtomicU32 = AtomicU32::new(0);
+    let number = COPIES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{COPY}-{}-{number}{}", std::process::id(), std::env::consts::EXE_SUFFIX);
+    let copy = std::env::temp_dir().join(name);
+    std::fs::copy(std::env::current_exe().expect("a program"), &copy).expect("a copy");
+    copy
+}
+
+/// Whether this program is a copy, which removes itself where the system allows that.
+pub fn is_copy() -> bool {
+    static IS_COPY: OnceLock<bool> = OnceLock::new();
+    *IS_COPY.get_or_init(|| {
+        let program = PathBuf::from(std::env::args_os().next().unwrap_or_default());
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let is_copy = name.starts_with(COPY);
+        if is_copy {
+            let _ = std::fs::remove_file(&program);
+        }
+        is_copy
+    })
 }

@@ -5,7 +5,7 @@
 //! in which the run is suspended. The inspection of `endless ADDRESS` connects to the address and
 //! never ends.
 
-use super::{Control, PAUSE, SWITCHED, build_switched, fail, say, switch_build, wait_for_kill};
+use super::{Control, OTHER_BUILD, PAUSE, fail, plan::is_copy, say, wait_for_kill};
 use hearth_protocol::{
     Checkpointing, EndReason, Event, ExportRequest, Exported, Finding, InspectRequest, Inspection, Outcome, Piece,
     Precision, Preview, Problem, ProblemCode, RequestId, RunCommand, RunPlan, Severity, StepReport, TrainRequest,
@@ -34,10 +34,7 @@ pub fn inspect(id: RequestId, request: &InspectRequest) {
 
 /// Trains.
 pub fn train(id: RequestId, request: TrainRequest, controls: &Receiver<Control>) {
-    match request.build.is_some() && !build_switched() {
-        true => switch_build(id),
-        false => Run::new(id, request).play(controls),
-    }
+    Run::new(id, request).play(controls);
 }
 
 fn problem(code: ProblemCode, message: &str) -> Problem {
@@ -265,7 +262,7 @@ impl Run {
             peak_memory: 1 << 30,
             step_seconds: 0.01,
             total_seconds: 1.0,
-            notices: build_switched().then(|| SWITCHED.to_owned()).into_iter().collect(),
+            notices: is_copy().then(|| OTHER_BUILD.to_owned()).into_iter().collect(),
         }
     }
 

@@ -10,10 +10,10 @@ mod training;
 
 use generate::generate;
 use hearth_protocol::{
-    BUILD_SWITCHED, DeviceInfo, Envelope, Event, KvType, LoadRequest, Measured, ModelInfo, PROTOCOL_VERSION,
-    PlanRequest, Problem, ProblemCode, Request, RequestId, RunCommand,
+    DeviceInfo, Envelope, Event, KvType, LoadRequest, Measured, ModelInfo, PROTOCOL_VERSION, PlanRequest, Problem,
+    ProblemCode, Request, RequestId, RunCommand,
 };
-use plan::{LAYERS, answer_plan, placed, plan};
+use plan::{LAYERS, answer_plan, is_copy, placed, plan};
 use std::{
     collections::HashMap,
     io::{BufRead, Write},
@@ -155,9 +155,6 @@ fn load(id: RequestId, load: &LoadRequest) {
         let stage = "reading".to_owned();
         say(id, Event::Progress { fraction, stage });
     };
-    if load.build.is_some() && !build_switched() {
-        return switch_build(id);
-    }
     if !load.path.exists() {
         return fail(id, ProblemCode::FileUnreadable, "The model's file is gone.");
     }
@@ -193,7 +190,7 @@ fn load(id: RequestId, load: &LoadRequest) {
         device: "cpu".into(),
         threads: load.threads.unwrap_or(2),
         load_seconds: 0.0,
-        notices: build_switched().then(|| SWITCHED.to_owned()).into_iter().collect(),
+        notices: is_copy().then(|| OTHER_BUILD.to_owned()).into_iter().collect(),
         gpu_layers: if on_cpu { 0 } else { placed(load.gpu_layers) },
         layers_total: LAYERS,
         kv: load.kv,
@@ -202,18 +199,8 @@ fn load(id: RequestId, load: &LoadRequest) {
     say(id, Event::Loaded(info));
 }
 
-/// The notice of a model or run after a switch of builds.
-const SWITCHED: &str = "The build was switched.";
-
-fn build_switched() -> bool {
-    std::env::var_os(BUILD_SWITCHED).is_some()
-}
-
-/// Switch to this same program.
-fn switch_build(id: RequestId) {
-    let program = std::env::current_exe().expect("a program");
-    say(id, Event::SwitchBuild { program });
-}
+/// The notice of a model or run in another build.
+const OTHER_BUILD: &str = "Another build of Hearth.";
 
 /// Answer with a measurement; a model with a q8_0 cache measures until it is cancelled.
 fn measure(id: RequestId, endless: bool, controls: &Receiver<Control>) {

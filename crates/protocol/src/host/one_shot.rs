@@ -1,14 +1,15 @@
-//! One-shot worker processes: inspecting a dataset, exporting an adapter. Each job has its own
-//! worker, so that a file that crashes it affects no run and no chat.
+//! Workers for one request: inspecting a dataset, exporting an adapter. Each has its own worker, so
+//! that a file that crashes it affects no run and no model.
 
-use crate::wire::{Code, Problem};
-use hearth_protocol as protocol;
-use protocol::{Event, ExportRequest, InspectRequest, Request, Worker, WorkerCommand};
+use super::unexpected;
+use crate::{
+    Event, ExportRequest, Exported, InspectRequest, Inspection, Problem, ProblemCode, Request, Worker, WorkerCommand,
+};
 use tokio::sync::{Mutex, watch};
 
-/// Limits one-shot workers to one per kind.
-#[derive(Default)]
-pub(crate) struct OneShots {
+/// Limits workers for one request to one per kind.
+#[derive(Debug, Default)]
+pub(super) struct OneShots {
     /// Held while an adapter is exported.
     exporting: Mutex<()>,
     /// Held while a dataset is inspected.
@@ -18,16 +19,17 @@ pub(crate) struct OneShots {
 }
 
 impl OneShots {
-    /// Exports an adapter in a one-shot worker. One at a time; dropping the future kills the
-    /// worker.
-    pub(crate) async fn export(&self, worker: &WorkerCommand, request: ExportRequest) -> Result<Event, Problem> {
+    pub async fn export(&self, command: &WorkerCommand, request: ExportRequest) -> Result<Exported, Problem> {
         let _one_at_a_time = self.exporting.lock().await;
-        run_one_shot(worker, Request::Export(request)).await
+        match call(command, Request::Export(request)).await? {
+            Event::Exported(exported) => Ok(exported),
+            _ => Err(unexpected()),
+        }
     }
 
     /// Cancels all inspections up to now, whose views are no longer shown. Returns the number of a
-    /// new one. Call it before anything else, so that preparation does not change the order.
-    pub(crate) fn new_inspection(&self) -> u64 {
+    /// new one.
+    pub fn new_inspection(&self) -> u64 {
         let mut number = 0;
         self.newest.send_modify(|newest| {
             *newest += 1;
@@ -36,24 +38,27 @@ impl OneShots {
         number
     }
 
-    /// Inspects a dataset in a one-shot worker, unless [`Self::new_inspection`] has cancelled this
-    /// `number`. One at a time; dropping the future kills the worker.
-    pub(crate) async fn inspect(
+    /// Inspects a dataset, unless [`Self::new_inspection`] has cancelled this `number`. One at a
+    /// time; dropping the future kills the worker.
+    pub async fn inspect(
         &self,
         number: u64,
-        worker: &WorkerCommand,
+        command: &WorkerCommand,
         request: InspectRequest,
-    ) -> Result<Event, Problem> {
+    ) -> Result<Inspection, Problem> {
         let mut newest = self.newest.subscribe();
         let inspection = async {
             let _one_at_a_time = self.inspecting.lock().await;
-            run_one_shot(worker, Request::Inspect(request)).await
+            match call(command, Request::Inspect(request)).await? {
+                Event::Inspected(inspection) => Ok(*inspection),
+                _ => Err(unexpected()),
+            }
         };
         tokio::select! {
             // A cancelled inspection starts no worker.
             biased;
             _ = newest.wait_for(|newest| *newest != number) => Err(Problem {
-                code: Code::Cancelled,
+                code: ProblemCode::Cancelled,
                 message: "Reading the dataset was cancelled because another inspection was started.".to_owned(),
             }),
             inspected = inspection => inspected,
@@ -61,24 +66,15 @@ impl OneShots {
     }
 }
 
-/// Starts a worker for one request and waits for its response.
-async fn run_one_shot(worker: &WorkerCommand, request: Request) -> Result<Event, Problem> {
-    let worker = Worker::start(worker).await.map_err(protocol::Problem::from)?;
-    Ok(worker.call(request).await?)
-}
-
-/// The problem of a missing or unexpected response.
-pub(crate) fn no_response() -> Problem {
-    Problem {
-        code: Code::Internal,
-        message: "Hearth's worker did not respond. Try again.".to_owned(),
-    }
+/// Starts a worker for one request and waits for the end of its answer.
+async fn call(command: &WorkerCommand, request: Request) -> Result<Event, Problem> {
+    Worker::start(command).await?.call(request).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hearth_protocol::DataSource;
+    use crate::DataSource;
 
     #[tokio::test]
     async fn the_order_of_requests_decides_which_inspection_is_newer() {
@@ -100,8 +96,8 @@ mod tests {
             ended.expect_err("there is no worker").code
         };
         // The newer one was prepared first, and starts a worker.
-        assert_eq!(inspect(newer).await, Code::WorkerDied);
-        assert_eq!(inspect(older).await, Code::Cancelled);
-        assert_eq!(inspect(newer).await, Code::WorkerDied, "it is still the newest");
+        assert_eq!(inspect(newer).await, ProblemCode::WorkerDied);
+        assert_eq!(inspect(older).await, ProblemCode::Cancelled);
+        assert_eq!(inspect(newer).await, ProblemCode::WorkerDied, "it is still the newest");
     }
 }

@@ -1,0 +1,404 @@
+//! Choosing the build and the devices of a model: those that are predicted to answer soonest.
+
+use super::{ModelBytes, PlanOptions, Planned, compute_plan, free, unknown};
+use crate::hardware::{self, CPU};
+use crate::problem::{from_gguf, from_load, problem};
+use hearth_formats::gguf::Gguf;
+use hearth_llm::{Config, Place};
+use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo, GpuLayers, Plan, PlanRequest, Problem, ProblemCode};
+use std::cmp::Ordering;
+
+/// Most GPUs of which every combination is tried; of more, the fastest, the two fastest and so on.
+const MAX_COMBINED: usize = 4;
+
+/// The speeds that are assumed of devices that were not measured: of a CPU with two channels of
+/// memory, and of a GPU with memory of its own.
+const ASSUMED_CPU: (f64, f64) = (20e9, 100e9);
+const ASSUMED_GPU: (f64, f64) = (200e9, 2e12);
+
+/// Plan a load of a file without loading it, in the build and on the devices that are predicted to
+/// answer a typical turn soonest. `report` receives the device checks that this needs, if the
+/// request allows them.
+///
+/// # Errors
+/// The file cannot be read or is unsupported, or the requested device or build does not exist or
+/// cannot be used.
+pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(&str)) -> Result<Plan, Problem> {
+    let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
+    let config = Config::from_gguf(&gguf).map_err(from_load)?;
+    let bytes = ModelBytes::of(&gguf, &config).map_err(from_load)?;
+    request.build.as_deref().map_or(Ok(()), hardware::check_build)?;
+    let uses_gpus = request.gpu_layers != GpuLayers::Count(0) && hardware::needs_drivers(request.device.as_deref());
+    if request.check && uses_gpus && request.assume_gpu.is_none() {
+        hardware::check_new(request.device.as_deref(), report);
+    }
+    let mut devices = match (request.assume_gpu, uses_gpus) {
+        (Some(bytes), _) => assumed_gpu(bytes),
+        (None, true) => hardware::devices_for(request.device.as_deref()),
+        (None, false) => hardware::devices_for(Some(CPU)),
+    };
+    free::count(&mut devices, request);
+    let model = Model {
+        bytes: &bytes,
+        config: &config,
+        weights_per_byte: gguf.parameter_count() as f64 / gguf.file_size().max(1) as f64,
+    };
+    best(&model, request, &devices)
+}
+
+/// A model to place.
+struct Model<'a> {
+    bytes: &'a ModelBytes,
+    config: &'a Config,
+    weights_per_byte: f64,
+}
+
+/// GPUs that a model may be placed on, in one build; none means the CPU alone.
+#[derive(Debug, Clone, PartialEq)]
+struct Candidate<'a> {
+    build: &'a str,
+    gpus: Vec<&'a DeviceInfo>,
+}
+
+/// The best plan of all candidates.
+fn best(model: &Model, request: &PlanRequest, devices: &[DeviceInfo]) -> Result<Plan, Problem> {
+    let mut best: Option<Plan> = None;
+    for candidate in candidates(request, devices)? {
+        let plan = candidate.plan(model, request, devices)?;
+        if best.as_ref().is_none_or(|best| is_better(&plan, best)) {
+            best = Some(plan);
+        }
+    }
+    best.ok_or_else(|| problem(ProblemCode::NoDevice, "There is no device to run the model on."))
+}
+
+/// Whether a plan is better than an earlier one: one that fits, then the faster one.
+fn is_better(plan: &Plan, than: &Plan) -> bool {
+    let seconds = |plan: &Plan| plan.turn_seconds.unwrap_or(f64::INFINITY);
+    match plan.fits.cmp(&than.fits) {
+        Ordering::Equal => seconds(plan) < seconds(than),
+        fits => fits == Ordering::Greater,
+    }
+}
+
+/// The candidates, in order of preference if they are equally fast.
+///
+/// # Errors
+/// A requested device or build cannot be used.
+fn candidates<'a>(request: &'a PlanRequest, devices: &'a [DeviceInfo]) -> Result<Vec<Candidate<'a>>, Problem> {
+    let on_cpu = Candidate {
+        build: hardware::own_build(),
+        gpus: Vec::new(),
+    };
+    let named = request.device.as_deref();
+    let gpus: Vec<&DeviceInfo> = match named {
+        _ if request.gpu_layers == GpuLayers::Count(0) => Vec::new(),
+        Some(CPU) => Vec::new(),
+        Some(ids) => named_gpus(ids, devices)?,
+        None => automatic(devices),
+    };
+    if gpus.is_empty() {
+        return Ok(vec![on_cpu]);
+    }
+    let mut candidates = Vec::new();
+    for build in builds(request, &gpus) {
+        let able: Vec<&DeviceInfo> = gpus.iter().copied().filter(|gpu| can_use(build, gpu)).collect();
+        let sets = match named {
+            Some(_) if able.len() < gpus.len() => Vec::new(),
+            Some(_) => vec![able],
+            None => combinations(able, build),
+        };
+        candidates.extend(sets.into_iter().map(|gpus| Candidate { build, gpus }));
+    }
+    match &request.build {
+        Some(build) if candidates.is_empty() => return Err(hardware::unusable(build, &gpus)),
+        _ => {}
+    }
+    if candidates.is_empty() || (named.is_none() && request.gpu_layers == GpuLayers::Auto) {
+        // It is preferred to GPUs that hold no layer.
+        candidates.insert(0, on_cpu);
+    }
+    Ok(candidates)
+}
+
+fn named_gpus<'a>(ids: &str, devices: &'a [DeviceInfo]) -> Result<Vec<&'a DeviceInfo>, Problem> {
+    let named = ids.split(',').map(|id| {
+        let mut gpus = devices.iter().skip(1).filter(|device| device.usable);
+        let found = gpus.find(|device| device.id == id.trim() || device.identity == id.trim());
+        found.ok_or_else(|| unknown(id.trim(), devices))
+    });
+    named.collect()
+}
+
+fn automatic(devices: &[DeviceInfo]) -> Vec<&DeviceInfo> {
+    let Some((cpu, gpus)) = devices.split_first() else {
+        return Vec::new();
+    };
+    let usable = gpus.iter().filter(|device| device.usable);
+    usable.filter(|gpu| hardware::is_auto_selected(gpu, cpu)).collect()
+}
+
+/// The builds to try, this one first.
+fn builds<'a>(request: &'a PlanRequest, gpus: &[&'a DeviceInfo]) -> Vec<&'a str> {
+    if let Some(build) = &request.build {
+        return vec![build];
+    }
+    let mut builds = vec![hardware::own_build()];
+    for option in gpus.iter().flat_map(|gpu| &gpu.backends) {
+        if !builds.contains(&option.build.as_str()) {
+            builds.push(&option.build);
+        }
+    }
+    builds
+}
+
+/// Whether a build can use a GPU, as far as is known.
+fn can_use(build: &str, gpu: &DeviceInfo) -> bool {
+    // A hypothetical GPU has no builds.
+    gpu.backends.is_empty() || option(build, gpu).is_some_and(|option| !is_wrong(option))
+}
+
+fn option<'a>(build: &str, gpu: &'a DeviceInfo) -> Option<&'a BackendOption> {
+    gpu.backends.iter().find(|option| option.build == build)
+}
+
+/// Whether the device check has found a mismatch.
+fn is_wrong(option: &BackendOption) -> bool {
+    option.check.as_ref().is_some_and(|check| check.mismatch.is_some())
+}
+
+/// The sets of GPUs to try: fewer before more, each in the order of its ids.
+fn combinations<'a>(mut gpus: Vec<&'a DeviceInfo>, build: &str) -> Vec<Vec<&'a DeviceInfo>> {
+    if gpus.len() > MAX_COMBINED {
+        let seconds = |gpu: &DeviceInfo| speed(build, gpu).turn_seconds();
+        gpus.sort_by(|a, b| seconds(a).total_cmp(&seconds(b)));
+        return (1..=gpus.len()).map(|count| gpus[..count].to_vec()).collect();
+    }
+    let mut sets: Vec<Vec<&DeviceInfo>> = (1_u32..1 << gpus.len())
+        .map(|set| {
+            (0..gpus.len())
+                .filter(|at| set & (1 << at) != 0)
+                .map(|at| gpus[at])
+                .collect()
+        })
+        .collect();
+    sets.sort_by_key(Vec::len);
+    sets
+}
+
+/// The measured speed of a device in a build, or an assumed one.
+fn speed(build: &str, device: &DeviceInfo) -> DeviceCheck {
+    let option = match device.id == CPU {
+        true => device.backends.first(),
+        false => option(build, device),
+    };
+    option.and_then(|option| option.check.clone()).unwrap_or_else(|| {
+        let (bytes_per_second, macs_per_second) = match device.id == CPU {
+            true => ASSUMED_CPU,
+            false => ASSUMED_GPU,
+        };
+        DeviceCheck {
+            bytes_per_second,
+            macs_per_second,
+            ..DeviceCheck::default()
+        }
+    })
+}
+
+impl Candidate<'_> {
+    fn plan(&self, model: &Model, request: &PlanRequest, devices: &[DeviceInfo]) -> Result<Plan, Problem> {
+        let ids: Vec<&str> = self.gpus.iter().map(|gpu| gpu.id.as_str()).collect();
+        let devices: Vec<DeviceInfo> = devices.iter().map(|device| self.seen(device)).collect();
+        let options = PlanOptions {
+            context: request.context,
+            device: Some(if ids.is_empty() { CPU.to_owned() } else { ids.join(",") }),
+            gpu_layers: request.gpu_layers,
+            kv: request.kv,
+            training: None,
+        };
+        let planned = compute_plan(model.bytes, model.config, &options, &devices)?;
+        let seconds = self.turn_seconds(model, &planned, &devices);
+        Ok(Plan {
+            build: self.build.to_owned(),
+            program: hardware::other_program(self.build),
+            turn_seconds: Some(seconds),
+            ..planned.plan
+        })
+    }
+
+    /// A device with the limits of this build.
+    fn seen(&self, device: &DeviceInfo) -> DeviceInfo {
+        let largest_buffer = option(self.build, device).and_then(|option| option.largest_buffer);
+        DeviceInfo {
+            largest_buffer: largest_buffer.or(device.largest_buffer),
+            ..device.clone()
+        }
+    }
+
+    /// The predicted time of a typical turn: layers are computed one after the other, each on its
+    /// device.
+    fn turn_seconds(&self, model: &Model, planned: &Planned, devices: &[DeviceInfo]) -> f64 {
+        let parts = std::iter::once((Place::Cpu, devices.first()));
+        let gpus = self.gpus.iter().filter_map(|gpu| {
+            let place = Place::Gpu(hardware::adapter_index(&gpu.id)?);
+            Some((place, Some(*gpu)))
+        });
+        let seconds = parts.chain(gpus).map(|(place, device)| {
+            let placement = &planned.placement;
+            let layers = (0..placement.layers()).filter(|layer| placement.of(*layer) == place);
+            let bytes: u64 = layers.map(|layer| model.bytes.layers[layer].cpu).sum();
+            let bytes = bytes as f64;
+            match (bytes > 0.0, device) {
+                (true, Some(device)) => {
+                    speed(self.build, device).turn_seconds_of(bytes * model.weights_per_byte, bytes)
+                }
+                _ => 0.0,
+            }
+        });
+        seconds.sum()
+    }
+}
+
+/// The CPU, and a hypothetical GPU with this many bytes.
+fn assumed_gpu(bytes: u64) -> Vec<DeviceInfo> {
+    let mut devices = hardware::devices_for(Some(CPU));
+    devices.push(DeviceInfo {
+        id: "gpu0".to_owned(),
+        kind: "discrete".to_owned(),
+        name: "A hypothetical GPU".to_owned(),
+        memory_total: Some(bytes),
+        memory_free: Some(bytes),
+        usable: true,
+        ..DeviceInfo::default()
+    });
+    devices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{device, fixture};
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    /// A GPU with these builds, each with its speed in bytes per second; negative means wrong.
+    fn gpu(id: &str, free: u64, builds: &[(&str, f64)]) -> DeviceInfo {
+        let backends = builds.iter().map(|(build, speed)| BackendOption {
+            build: (*build).to_owned(),
+            check: Some(DeviceCheck {
+                mismatch: (*speed < 0.0).then(|| "Wrong.".to_owned()),
+                bytes_per_second: *speed,
+                macs_per_second: *speed * 10.0,
+                ..DeviceCheck::default()
+            }),
+            ..BackendOption::default()
+        });
+        let mut backends: Vec<BackendOption> = backends.collect();
+        // As `hardware::devices` sorts them.
+        backends.sort_by(|a, b| {
+            let key = |option: &BackendOption| option.check.clone().map(|check| check.turn_seconds());
+            is_wrong(a)
+                .cmp(&is_wrong(b))
+                .then(key(a).partial_cmp(&key(b)).expect("numbers"))
+        });
+        DeviceInfo {
+            backends,
+            ..device(id, "discrete", free)
+        }
+    }
+
+    fn cpu(speed: f64) -> DeviceInfo {
+        let backends = gpu("cpu", 0, &[("portable", speed)]).backends;
+        DeviceInfo {
+            backends,
+            ..device("cpu", "cpu", 4 * GIB)
+        }
+    }
+
+    fn chosen(request: &PlanRequest, devices: &[DeviceInfo]) -> Result<(String, String, u32), Problem> {
+        let (bytes, config) = fixture("llama.gguf");
+        let model = Model {
+            bytes: &bytes,
+            config: &config,
+            weights_per_byte: 1.0,
+        };
+        let request = PlanRequest {
+            context: Some(64),
+            ..request.clone()
+        };
+        best(&model, &request, devices).map(|plan| (plan.build, plan.device, plan.gpu_layers))
+    }
+
+    #[test]
+    fn a_second_card_of_another_make_does_not_slow_the_first() {
+        let (_, config) = fixture("llama.gguf");
+        let all = config.layers() as u32;
+        let devices = [
+            cpu(1e9),
+            gpu("gpu0", GIB, &[("portable", 4e9), ("cuda", 9e9)]),
+            gpu("gpu1", GIB, &[("portable", 2e9)]),
+        ];
+        let auto = PlanRequest::default();
+        let on = |build: &str, device: &str, layers| Ok((build.to_owned(), device.to_owned(), layers));
+        assert_eq!(chosen(&auto, &devices), on("cuda", "gpu0", all));
+        // Its memory is full: two cards together in the build that both have, or the CPU's help.
+        let mut full = devices.clone();
+        full[1].memory_free = Some(0);
+        assert_eq!(chosen(&auto, &full), on("portable", "gpu1", all));
+        let slow = [cpu(8e9), full[1].clone(), full[2].clone()];
+        assert_eq!(chosen(&auto, &slow), on("portable", "cpu", 0), "the CPU is faster");
+        let portable = PlanRequest {
+            build: Some("portable".to_owned()),
+            ..auto.clone()
+        };
+        assert_eq!(chosen(&portable, &devices), on("portable", "gpu0", all));
+        let named = PlanRequest {
+            device: Some("gpu1".to_owned()),
+            ..auto.clone()
+        };
+        assert_eq!(chosen(&named, &devices), on("portable", "gpu1", all));
+        let both = PlanRequest {
+            device: Some("gpu0,gpu1".to_owned()),
+            ..auto.clone()
+        };
+        assert_eq!(chosen(&both, &devices), on("portable", "gpu0,gpu1", all));
+        for none in [GpuLayers::Count(0), GpuLayers::Auto] {
+            let request = PlanRequest {
+                gpu_layers: none,
+                device: (none == GpuLayers::Auto).then(|| CPU.to_owned()),
+                ..auto.clone()
+            };
+            assert_eq!(chosen(&request, &devices), on("portable", "cpu", 0));
+        }
+    }
+
+    #[test]
+    fn a_build_with_a_mismatch_is_refused_with_the_reason() {
+        let devices = [cpu(1e9), gpu("gpu0", GIB, &[("portable", 4e9), ("cuda", -9e9)])];
+        let request = |build: Option<&str>, device: Option<&str>| PlanRequest {
+            build: build.map(str::to_owned),
+            device: device.map(str::to_owned),
+            ..PlanRequest::default()
+        };
+        assert_eq!(chosen(&request(None, None), &devices).expect("a plan").0, "portable");
+        let refused = chosen(&request(Some("cuda"), None), &devices).expect_err("it is wrong");
+        assert!(refused.message.contains("Wrong."), "{refused}");
+        let unknown = chosen(&request(None, Some("gpu7")), &devices).expect_err("it does not exist");
+        assert_eq!(unknown.code, ProblemCode::NoDevice);
+        assert!(unknown.message.contains("'gpu7'"), "{unknown}");
+    }
+
+    #[test]
+    fn of_many_gpus_the_fastest_are_combined() {
+        let gpus: Vec<DeviceInfo> = (0..6)
+            .map(|at| gpu(&format!("gpu{at}"), GIB, &[("portable", f64::from(at + 1))]))
+            .collect();
+        let ids = |sets: Vec<Vec<&DeviceInfo>>| -> Vec<String> {
+            let join = |set: Vec<&DeviceInfo>| set.iter().map(|gpu| &gpu.id[3..]).collect::<String>();
+            sets.into_iter().map(join).collect()
+        };
+        let of = |count: usize| combinations(gpus[..count].iter().collect(), "portable");
+        assert_eq!(ids(of(3)), ["0", "1", "2", "01", "02", "12", "012"]);
+        assert_eq!(ids(of(5)), ["4", "43", "432", "4321", "43210"]);
+    }
+}

@@ -1,0 +1,88 @@
+//! The memory that each worker has planned to use.
+
+use crate::{PlannedDevice, Reservation};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// A worker's number in the ledger.
+pub(super) type LifeId = u64;
+
+/// The memory that each worker has planned to use.
+#[derive(Debug, Default)]
+pub(super) struct Ledger(Mutex<Entries>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    last: LifeId,
+    reservations: BTreeMap<LifeId, (Kind, Reservation)>,
+}
+
+/// What a reservation is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A model of the pool.
+    Model,
+    /// A run, which nothing replaces.
+    Run,
+}
+
+impl Ledger {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new reservation, of nothing yet.
+    pub fn open(&self, kind: Kind) -> LifeId {
+        let mut entries = self.entries();
+        entries.last += 1;
+        let id = entries.last;
+        entries.reservations.insert(id, (kind, Reservation::default()));
+        id
+    }
+
+    /// Reserve what a plan says.
+    pub fn reserve(&self, id: LifeId, devices: Vec<PlannedDevice>) {
+        self.change(id, |reservation| reservation.devices = devices);
+    }
+
+    /// The worker of a reservation was started.
+    pub fn started(&self, id: LifeId, process: Option<u32>) {
+        self.change(id, |reservation| reservation.process = process);
+    }
+
+    /// The worker has allocated what it has reserved on GPUs.
+    pub fn allocated(&self, id: LifeId) {
+        self.change(id, |reservation| reservation.is_allocated = true);
+    }
+
+    /// The worker has ended.
+    pub fn close(&self, id: LifeId) {
+        self.entries().reservations.remove(&id);
+    }
+
+    /// What a worker has reserved.
+    pub fn devices(&self, id: LifeId) -> Vec<PlannedDevice> {
+        let entries = self.entries();
+        let reservation = entries.reservations.get(&id);
+        reservation
+            .map(|(_, reservation)| reservation.devices.clone())
+            .unwrap_or_default()
+    }
+
+    /// The reservations of these models, and of all runs.
+    pub fn reservations(&self, models: impl Iterator<Item = LifeId>) -> Vec<Reservation> {
+        let models: Vec<LifeId> = models.collect();
+        let entries = self.entries();
+        let counts = |(id, (kind, _)): &(&LifeId, &(Kind, Reservation))| *kind == Kind::Run || models.contains(id);
+        let counted = entries.reservations.iter().filter(counts);
+        counted.map(|(_, (_, reservation))| reservation.clone()).collect()
+    }
+
+    fn change(&self, id: LifeId, change: impl FnOnce(&mut Reservation)) {
+        if let Some((_, reservation)) = self.entries().reservations.get_mut(&id) {
+            change(reservation);
+        }
+    }
+}

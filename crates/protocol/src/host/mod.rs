@@ -1,0 +1,240 @@
+//! The host of all models: it knows the machine, chooses the build and the devices of each model
+//! before its worker is started, and owns the workers, one per model.
+//!
+//! It needs no store and no engine: a worker without a model, the planner, answers what the machine
+//! is and what would fit. `docs/decisions/0013` has the reasons.
+
+mod ledger;
+mod life;
+mod model;
+mod one_shot;
+mod planner;
+mod room;
+mod run;
+
+pub use model::{Lease, LoadError, Model, ModelStatus};
+pub use run::{Run, RunEvent};
+
+use crate::{
+    DeviceInfo, ExportRequest, Exported, InspectRequest, Inspection, LoadRequest, Plan, PlanRequest, Problem,
+    ProblemCode, Request, WorkerCommand,
+};
+use ledger::Ledger;
+use model::Entry;
+use one_shot::OneShots;
+use planner::Planner;
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::{Mutex as AsyncMutex, watch};
+
+/// How long a worker may take to shut down.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
+
+/// How the host starts and ends workers.
+#[derive(Debug, Clone)]
+pub struct HostOptions {
+    /// The command that starts a worker of the default build.
+    pub worker: WorkerCommand,
+    /// How long an unused model stays loaded. `None` means until its memory is needed.
+    pub idle_unload: Option<Duration>,
+}
+
+/// The host of all models; cheap to clone. Needs a tokio runtime with time and IO. Dropping the last
+/// clone ends the workers.
+#[derive(Debug, Clone)]
+pub struct ModelHost(Arc<Handle>);
+
+/// The clients' handle of the host; tasks of models and runs have others.
+#[derive(Debug)]
+struct Handle(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    options: HostOptions,
+    planner: Arc<Planner>,
+    /// The models that are loaded, being loaded, or known to a client.
+    pool: Mutex<Vec<Arc<Entry>>>,
+    ledger: Ledger,
+    /// Held while a model finds room and loads: one at a time.
+    loading: AsyncMutex<()>,
+    /// Changes when memory may have become free.
+    room: watch::Sender<()>,
+    one_shots: OneShots,
+}
+
+impl ModelHost {
+    /// A host without a worker: workers start on demand.
+    pub fn new(options: HostOptions) -> Self {
+        let planner = Arc::new(Planner::new(options.worker.clone()));
+        Self(Arc::new(Handle(Arc::new(Inner {
+            options,
+            planner,
+            pool: Mutex::default(),
+            ledger: Ledger::default(),
+            loading: AsyncMutex::default(),
+            room: watch::Sender::default(),
+            one_shots: OneShots::default(),
+        }))))
+    }
+
+    fn inner(&self) -> &Arc<Inner> {
+        &self.0.0
+    }
+
+    /// The devices, with their present state.
+    ///
+    /// # Errors
+    /// The planner cannot be started, or died.
+    pub async fn devices(&self) -> Result<Vec<DeviceInfo>, Problem> {
+        self.inner().planner.devices().await
+    }
+
+    /// Runs the device check, which may take minutes. One that is running answers all that ask for
+    /// it. Returns all devices.
+    ///
+    /// # Errors
+    /// There is no such device, or the planner cannot be started, or died.
+    pub async fn check(&self, device: String) -> Result<Vec<DeviceInfo>, Problem> {
+        self.inner().planner.check(device).await
+    }
+
+    /// Plans a model's placement, with unused models replaced by it. One at a time; a newer plan of
+    /// the same model replaces one that waits, which fails with [`ProblemCode::Superseded`].
+    ///
+    /// # Errors
+    /// The file or the settings are invalid, a newer request replaced this one, or the planner
+    /// cannot be started, or died.
+    pub async fn plan(&self, request: PlanRequest) -> Result<Plan, Problem> {
+        let others = self.inner().others(None);
+        let (replaced, busy): (Vec<_>, Vec<_>) = others
+            .into_iter()
+            .partition(|other| other.is_idle || other.path == request.path);
+        let request = PlanRequest {
+            loaded: replaced.into_iter().flat_map(|other| other.devices).collect(),
+            reserved: self.inner().ledger.reservations(busy.iter().map(|other| other.life)),
+            ..request
+        };
+        self.inner().planner.plan(request).await
+    }
+
+    /// A model of the pool. It is loaded by [`Model::load`] and [`Model::ready`]. A loaded model of
+    /// the same file with other settings is unloaded as soon as it is unused.
+    pub fn model(&self, request: LoadRequest) -> Model {
+        let mut pool = self.inner().pool();
+        let known = pool.iter().find(|entry| entry.is_for(&request)).map(Arc::clone);
+        for other in pool.iter().filter(|entry| entry.request.path == request.path) {
+            other.set_stale(!known.as_ref().is_some_and(|known| Arc::ptr_eq(known, other)));
+        }
+        let entry = known.unwrap_or_else(|| {
+            pool.retain(|entry| entry.is_live() || Arc::strong_count(entry) > 1);
+            let entry = Arc::new(Entry::new(request, Arc::downgrade(self.inner())));
+            pool.push(Arc::clone(&entry));
+            entry
+        });
+        Model(entry)
+    }
+
+    /// The models that are loaded or being loaded.
+    pub fn live_models(&self) -> Vec<Model> {
+        let live = self.inner().live();
+        live.into_iter().map(Model).collect()
+    }
+
+    /// Unloads every model of a file at once, and waits until its workers have exited. Requests in
+    /// progress fail.
+    pub async fn unload(&self, path: &Path) {
+        for entry in self.inner().live() {
+            if entry.request.path == path {
+                entry.end().await;
+            }
+        }
+    }
+
+    /// Sends a request to every worker with a model, and drops its answers.
+    pub fn broadcast(&self, request: &Request) {
+        for entry in self.inner().live() {
+            if let Some(worker) = entry.worker() {
+                drop(worker.request(request.clone()));
+            }
+        }
+    }
+
+    /// Starts a run of fine-tuning in a worker of its own.
+    pub fn train(&self, request: crate::TrainRequest) -> Run {
+        Run::start(Arc::clone(self.inner()), request)
+    }
+
+    /// Reads a dataset as a run would, in a worker of its own. A newer inspection cancels it.
+    ///
+    /// # Errors
+    /// The dataset or the model cannot be read, or a newer inspection was asked for.
+    pub async fn inspect(&self, number: u64, request: InspectRequest) -> Result<Inspection, Problem> {
+        let Inner { one_shots, options, .. } = &**self.inner();
+        one_shots.inspect(number, &options.worker, request).await
+    }
+
+    /// Cancels all inspections up to now. Returns the number of a new one, for
+    /// [`ModelHost::inspect`]. Call it before anything else, so that preparation does not change the
+    /// order.
+    pub fn new_inspection(&self) -> u64 {
+        self.inner().one_shots.new_inspection()
+    }
+
+    /// Exports an adapter in a worker of its own. One at a time; dropping the future kills it.
+    ///
+    /// # Errors
+    /// The adapter or its model cannot be read, or the file cannot be written.
+    pub async fn export(&self, request: ExportRequest) -> Result<Exported, Problem> {
+        let Inner { one_shots, options, .. } = &**self.inner();
+        one_shots.export(&options.worker, request).await
+    }
+
+    /// Unloads all models and ends all workers but those of runs. The host remains usable.
+    pub async fn shut_down(&self) {
+        let ends: Vec<_> = self
+            .inner()
+            .live()
+            .into_iter()
+            .map(|entry| async move { entry.end().await })
+            .collect();
+        for end in ends.into_iter().map(tokio::spawn) {
+            // A task that panicked has killed its worker.
+            let _ = end.await;
+        }
+        self.inner().planner.shut_down().await;
+    }
+}
+
+impl Inner {
+    fn pool(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The models that are loaded or being loaded.
+    fn live(&self) -> Vec<Arc<Entry>> {
+        self.pool()
+            .iter()
+            .filter(|entry| entry.is_live())
+            .map(Arc::clone)
+            .collect()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        for entry in self.0.pool().iter() {
+            entry.ask_to_end();
+        }
+    }
+}
+
+/// The problem of an answer of the wrong kind.
+fn unexpected() -> Problem {
+    Problem {
+        code: ProblemCode::Internal,
+        message: "Hearth's worker gave an unexpected answer. Try again.".to_owned(),
+    }
+}

@@ -1,0 +1,342 @@
+//! A model of the pool, and leases of it.
+
+use super::{Inner, life::Life};
+use crate::{Event, LoadRequest, ModelInfo, Problem, ProblemCode, Request, Responses, Worker};
+use std::{
+    fs,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::SystemTime,
+};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
+
+/// What a model is doing.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelStatus {
+    /// It is not loaded.
+    Unloaded,
+    /// It is being loaded.
+    Loading {
+        /// From 0 to 1.
+        fraction: f32,
+        /// The stage, in a few words.
+        stage: String,
+    },
+    /// It is loaded.
+    Ready(Arc<ModelInfo>),
+    /// It could not be loaded.
+    Failed {
+        /// Why.
+        problem: Problem,
+        /// Whether its worker died.
+        has_died: bool,
+    },
+    /// Its worker died after it was loaded.
+    Died(Problem),
+}
+
+/// Why a model is not ready.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// It could not be loaded.
+    #[error("{0}")]
+    Failed(Problem),
+    /// Its worker died while it was being loaded.
+    #[error("{0}")]
+    Died(Problem),
+}
+
+/// A model of the pool: a file and the settings to load it with. A clone is another handle of it; a
+/// handle does not keep it loaded.
+#[derive(Debug, Clone)]
+pub struct Model(pub(super) Arc<Entry>);
+
+impl Model {
+    /// What it is doing, now and from now on.
+    pub fn status(&self) -> watch::Receiver<ModelStatus> {
+        self.0.status.subscribe()
+    }
+
+    /// Whether it is loaded or being loaded.
+    pub fn is_live(&self) -> bool {
+        let status = self.0.status.borrow();
+        matches!(*status, ModelStatus::Loading { .. } | ModelStatus::Ready(_))
+    }
+
+    /// The file, and the settings to load it with.
+    pub fn request(&self) -> &LoadRequest {
+        &self.0.request
+    }
+
+    /// Begins to load it, unless it is loaded or being loaded.
+    pub fn load(&self) {
+        // One that is ending is loaded again once somebody waits for it.
+        drop(self.0.join(0));
+    }
+
+    /// Waits until it is loaded; loads it if it is not. The lease keeps it loaded.
+    ///
+    /// # Errors
+    /// It could not be loaded, its worker died meanwhile, or it was unloaded meanwhile.
+    pub async fn ready(&self) -> Result<Lease, LoadError> {
+        let user = User::new(&self.0);
+        loop {
+            match self.0.join(1) {
+                Ok(life) => {
+                    let (worker, info) = life.ready().await?;
+                    return Ok(Lease {
+                        worker,
+                        info,
+                        _user: user,
+                    });
+                }
+                // Its memory is free after that.
+                Err(ending) => ending.over().await,
+            }
+        }
+    }
+
+    /// Unloads it at once, and waits until its worker has exited. Requests in progress fail.
+    pub async fn unload(&self) {
+        self.0.end().await;
+    }
+}
+
+impl PartialEq for Model {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// A loaded model in use: it stays loaded while there is a lease of it.
+#[derive(Debug)]
+pub struct Lease {
+    worker: Worker,
+    info: Arc<ModelInfo>,
+    _user: User,
+}
+
+impl Lease {
+    /// Properties of the model.
+    pub fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    /// Send a request to its worker ([`Worker::request`]).
+    pub fn request(&self, request: Request) -> Responses {
+        self.worker.request(request)
+    }
+
+    /// Send a request to its worker and wait for the last event of its answer.
+    ///
+    /// # Errors
+    /// The request failed, or the worker died.
+    pub async fn call(&self, request: Request) -> Result<Event, Problem> {
+        self.worker.call(request).await
+    }
+
+    /// Whether its worker has not exited.
+    pub fn is_alive(&self) -> bool {
+        self.worker.is_alive()
+    }
+}
+
+/// A model of the pool, with or without a worker.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub request: LoadRequest,
+    pub host: Weak<Inner>,
+    pub status: watch::Sender<ModelStatus>,
+    /// Notified when it may have become idle.
+    pub released: Notify,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Its worker, from the request to load it until the worker has exited.
+    life: Option<Arc<Life>>,
+    /// Leases, and those who wait for one.
+    users: usize,
+    /// When it was used last.
+    used: Instant,
+    /// The settings have changed: it ends as soon as it is idle.
+    is_stale: bool,
+    /// The file when it was loaded.
+    stamp: Option<Stamp>,
+}
+
+/// Size and time of a file: it has changed if they have.
+type Stamp = (u64, Option<SystemTime>);
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.len(), metadata.modified().ok()))
+}
+
+impl Entry {
+    pub fn new(request: LoadRequest, host: Weak<Inner>) -> Self {
+        Self {
+            request,
+            host,
+            status: watch::Sender::new(ModelStatus::Unloaded),
+            released: Notify::new(),
+            state: Mutex::new(State {
+                life: None,
+                users: 0,
+                used: Instant::now(),
+                is_stale: false,
+                stamp: None,
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a request is for this file and these settings. The limit of the prompt cache is not
+    /// one of them: it can be changed while the model is loaded.
+    pub fn is_for(&self, request: &LoadRequest) -> bool {
+        let essential = |request: &LoadRequest| {
+            let mut request = request.clone();
+            if let Some(folder) = &mut request.prompt_cache {
+                folder.max_bytes = 0;
+            }
+            request
+        };
+        essential(&self.request) == essential(request)
+    }
+
+    /// Whether it is loaded, being loaded or ending.
+    pub fn is_live(&self) -> bool {
+        self.state().life.is_some()
+    }
+
+    pub fn set_stale(&self, is_stale: bool) {
+        self.state().is_stale = is_stale;
+        self.released.notify_one();
+    }
+
+    /// Its worker, once the model is loaded.
+    pub fn worker(&self) -> Option<Worker> {
+        let life = self.state().life.clone()?;
+        life.worker()
+    }
+
+    /// The life that a new user takes part in, which begins now if there is none. `Err` with one that
+    /// is ending. `own` is 1 if the new user is counted already.
+    pub fn join(self: &Arc<Self>, own: usize) -> Result<Arc<Life>, Arc<Life>> {
+        let mut state = self.state();
+        if let Some(life) = &state.life {
+            let has_changed = || {
+                let stamp = stamp(&self.request.path);
+                // A model whose file is gone stays loaded.
+                stamp.is_some() && stamp != state.stamp
+            };
+            if life.is_ready() && state.users == own && has_changed() {
+                life.ask_to_end();
+            }
+            return match life.can_be_joined() {
+                true => Ok(Arc::clone(life)),
+                false => Err(Arc::clone(life)),
+            };
+        }
+        let life = Life::begin(self);
+        state.life = Some(Arc::clone(&life));
+        state.stamp = stamp(&self.request.path);
+        state.used = Instant::now();
+        drop(state);
+        Ok(life)
+    }
+
+    /// The life has ended, with its worker.
+    pub fn ended(&self, status: ModelStatus) {
+        self.state().life = None;
+        self.status.send_replace(status);
+    }
+
+    /// The present life and since when it is idle. `None` if it is not loaded, or in use.
+    pub fn idle(&self) -> Option<(Arc<Life>, Instant)> {
+        let state = self.state();
+        let life = state.life.clone().filter(|life| state.users == 0 && life.is_ready())?;
+        Some((life, state.used))
+    }
+
+    /// The present life, once it is loaded, and whether nobody uses it.
+    pub fn loaded(&self) -> Option<(Arc<Life>, bool)> {
+        let state = self.state();
+        let life = state.life.clone().filter(|life| life.is_ready())?;
+        Some((life, state.users == 0))
+    }
+
+    /// Ends the present life unless somebody uses it; a new user waits for its end and loads it
+    /// again. Returns whether it ends.
+    pub fn end_if_idle(&self) -> Option<Arc<Life>> {
+        let state = self.state();
+        let life = state.life.clone().filter(|_| state.users == 0)?;
+        life.ask_to_end();
+        Some(life)
+    }
+
+    /// When it was used last.
+    pub fn used(&self) -> Instant {
+        self.state().used
+    }
+
+    /// Whether it should be unloaded as soon as it is idle.
+    pub fn is_stale(&self) -> bool {
+        self.state().is_stale
+    }
+
+    /// Ends the present life at once.
+    pub fn ask_to_end(&self) {
+        if let Some(life) = &self.state().life {
+            life.ask_to_end();
+        }
+    }
+
+    /// Ends the present life at once and waits until its worker has exited.
+    pub async fn end(&self) {
+        let life = self.state().life.clone();
+        if let Some(life) = life {
+            life.ask_to_end();
+            life.over().await;
+        }
+    }
+}
+
+/// Counts as a user of a model.
+#[derive(Debug)]
+struct User(Arc<Entry>);
+
+impl User {
+    fn new(entry: &Arc<Entry>) -> Self {
+        entry.state().users += 1;
+        Self(Arc::clone(entry))
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.users -= 1;
+        state.used = Instant::now();
+        drop(state);
+        self.0.released.notify_one();
+        if let Some(host) = self.0.host.upgrade() {
+            host.room.send_replace(());
+        }
+    }
+}
+
+/// The problem of those who waited for a model that was unloaded.
+pub(super) fn unloaded() -> Problem {
+    Problem {
+        code: ProblemCode::Cancelled,
+        message: "The model was unloaded.".to_owned(),
+    }
+}

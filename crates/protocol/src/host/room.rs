@@ -1,0 +1,115 @@
+//! Finding memory for a model: beside the others, in place of unused ones, or after them.
+
+use super::{Inner, ledger::LifeId, model::Entry};
+use crate::{LoadRequest, Plan, PlanRequest, PlannedDevice, Problem, ProblemCode};
+use std::{path::PathBuf, sync::Arc};
+use tokio::time::Instant;
+
+/// How much slower than alone a model may be beside unused ones, as a factor.
+const SLOWER_BESIDE: f64 = 1.05;
+
+/// Another model that is loaded.
+pub(super) struct Other {
+    entry: Arc<Entry>,
+    pub life: LifeId,
+    pub path: PathBuf,
+    pub is_idle: bool,
+    used: Instant,
+    pub devices: Vec<PlannedDevice>,
+}
+
+impl Inner {
+    /// The loaded models, but for this one.
+    pub fn others(&self, except: Option<&Arc<Entry>>) -> Vec<Other> {
+        let entries = self.live();
+        let others = entries
+            .into_iter()
+            .filter(|entry| except.is_none_or(|this| !Arc::ptr_eq(this, entry)));
+        let loaded = others.filter_map(|entry| {
+            let (life, is_idle) = entry.loaded()?;
+            Some(Other {
+                life: life.id,
+                path: entry.request.path.clone(),
+                is_idle,
+                used: entry.used(),
+                devices: self.ledger.devices(life.id),
+                entry,
+            })
+        });
+        loaded.collect()
+    }
+
+    /// Finds memory for a model and plans it: beside the loaded ones if it is as fast there, else in
+    /// place of unused ones, of which the least recently used are unloaded first. Waits for models
+    /// in use if it does not fit beside them. `None` means that the requested device does not exist,
+    /// which the worker reports.
+    ///
+    /// # Errors
+    /// The file or the settings are invalid, or the planner cannot be started, or died.
+    pub async fn make_room(&self, entry: &Arc<Entry>) -> Result<Option<Plan>, Problem> {
+        let mut room = self.room.subscribe();
+        loop {
+            room.borrow_and_update();
+            let others = self.others(Some(entry));
+            let all: Vec<LifeId> = others.iter().map(|other| other.life).collect();
+            let beside = match self.choose(entry, &all, Vec::new()).await {
+                Ok(plan) => plan,
+                Err(problem) if problem.code == ProblemCode::NoDevice => return Ok(None),
+                Err(problem) => return Err(problem),
+            };
+            let (idle, busy): (Vec<Other>, Vec<Other>) = others.into_iter().partition(|other| other.is_idle);
+            let Some(oldest) = idle.iter().min_by_key(|other| other.used) else {
+                if beside.fits || busy.is_empty() {
+                    return Ok(Some(beside));
+                }
+                entry.show_progress(0.0, "Waiting for the memory of another model that is in use");
+                // The host lives as long as this.
+                let _ = room.changed().await;
+                continue;
+            };
+            let busy: Vec<LifeId> = busy.iter().map(|other| other.life).collect();
+            let replaced = idle.iter().flat_map(|other| other.devices.clone()).collect();
+            let alone = self.choose(entry, &busy, replaced).await?;
+            if beside.fits && !is_slower(&beside, &alone) {
+                return Ok(Some(beside));
+            }
+            if let Some(life) = oldest.entry.end_if_idle() {
+                tracing::info!(path = %oldest.path.display(), "an unused model is unloaded for another one");
+                life.over().await;
+            }
+        }
+    }
+
+    /// Plans a model beside `reserved` ones, with the memory of `replaced` ones free.
+    async fn choose(&self, entry: &Entry, reserved: &[LifeId], replaced: Vec<PlannedDevice>) -> Result<Plan, Problem> {
+        let request = PlanRequest {
+            loaded: replaced,
+            reserved: self.ledger.reservations(reserved.iter().copied()),
+            check: true,
+            ..plan_request(&entry.request)
+        };
+        let mut show = |fraction, stage: &str| entry.show_progress(fraction, stage);
+        self.planner.choose(request, &mut show).await
+    }
+}
+
+/// Whether a plan is slower than another one.
+fn is_slower(beside: &Plan, alone: &Plan) -> bool {
+    match (beside.turn_seconds, alone.turn_seconds) {
+        (Some(beside), Some(alone)) => beside > alone * SLOWER_BESIDE,
+        _ => beside.gpu_layers < alone.gpu_layers,
+    }
+}
+
+/// The plan of a load.
+fn plan_request(request: &LoadRequest) -> PlanRequest {
+    PlanRequest {
+        path: request.path.clone(),
+        context: request.context,
+        device: request.device.clone(),
+        build: request.build.clone(),
+        gpu_layers: request.gpu_layers,
+        kv: request.kv,
+        ..PlanRequest::default()
+    }
+}

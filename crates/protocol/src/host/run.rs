@@ -1,0 +1,199 @@
+//! A run of fine-tuning, in a worker of its own.
+
+use super::{
+    Inner, SHUTDOWN_LIMIT,
+    ledger::{Kind, LifeId},
+    unexpected,
+};
+use crate::{
+    Event, PlanRequest, PlannedDevice, Problem, Request, Responses, RunCommand, TrainRequest, TrainingEvent, Worker,
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+use tokio::sync::mpsc;
+
+/// What happens in a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RunEvent {
+    /// The worker's event. [`TrainingEvent::Finished`] and [`TrainingEvent::Suspended`] are the last
+    /// of a run.
+    Training(TrainingEvent),
+    /// The run cannot be made; the last event.
+    Failed(Problem),
+    /// The worker died; the last event. The run can be resumed from its last checkpoint.
+    Interrupted(Problem),
+}
+
+/// A run of fine-tuning. Dropping it kills its worker.
+#[derive(Debug)]
+pub struct Run {
+    commands: mpsc::UnboundedSender<RunCommand>,
+    events: mpsc::UnboundedReceiver<RunEvent>,
+    has_started: Arc<AtomicBool>,
+}
+
+impl Run {
+    pub(super) fn start(host: Arc<Inner>, request: TrainRequest) -> Self {
+        let (commands, commanded) = mpsc::unbounded_channel();
+        let (emit, events) = mpsc::unbounded_channel();
+        let has_started = Arc::<AtomicBool>::default();
+        let running = Running {
+            reservation: Reserved {
+                id: host.ledger.open(Kind::Run),
+                host,
+            },
+            has_started: Arc::clone(&has_started),
+            emit,
+        };
+        tokio::spawn(running.run(request, commanded));
+        Self {
+            commands,
+            events,
+            has_started,
+        }
+    }
+
+    /// The next event; `None` after the last. Cancellation safe.
+    pub async fn next(&mut self) -> Option<RunEvent> {
+        self.events.recv().await
+    }
+
+    /// Controls the run; a command to a run that is not started yet waits for that.
+    pub fn control(&self, command: RunCommand) {
+        // A run that has ended needs no control.
+        let _ = self.commands.send(command);
+    }
+
+    /// Whether its worker has the request, so that it may have made steps.
+    pub fn has_started(&self) -> bool {
+        self.has_started.load(Ordering::Acquire)
+    }
+}
+
+/// A run's memory in the ledger.
+struct Reserved {
+    host: Arc<Inner>,
+    id: LifeId,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.host.ledger.close(self.id);
+        self.host.room.send_replace(());
+    }
+}
+
+/// A run's task.
+struct Running {
+    reservation: Reserved,
+    has_started: Arc<AtomicBool>,
+    emit: mpsc::UnboundedSender<RunEvent>,
+}
+
+impl Running {
+    fn say(&self, event: RunEvent) {
+        // The receiver may have been dropped: the run ends then.
+        let _ = self.emit.send(event);
+    }
+
+    async fn run(self, request: TrainRequest, commands: mpsc::UnboundedReceiver<RunCommand>) {
+        let worker = tokio::select! {
+            // The worker is dropped, which kills it.
+            () = self.emit.closed() => None,
+            worker = self.work(&request, commands) => worker,
+        };
+        if let Some(worker) = worker {
+            worker.shut_down(SHUTDOWN_LIMIT).await;
+        }
+    }
+
+    /// Makes the run, up to its last event. Returns its worker.
+    async fn work(&self, request: &TrainRequest, commands: mpsc::UnboundedReceiver<RunCommand>) -> Option<Worker> {
+        let (worker, request) = match self.start(request).await {
+            Ok(started) => started,
+            Err(problem) => {
+                self.say(RunEvent::Failed(problem));
+                return None;
+            }
+        };
+        let events = worker.request(Request::Train(Box::new(request)));
+        self.has_started.store(true, Ordering::Release);
+        self.follow(&worker, events, commands).await;
+        Some(worker)
+    }
+
+    /// Starts the worker of the best build, and completes its request.
+    async fn start(&self, request: &TrainRequest) -> Result<(Worker, TrainRequest), Problem> {
+        let Reserved { host, id } = &self.reservation;
+        let others: Vec<LifeId> = host.others(None).iter().map(|other| other.life).collect();
+        let plan = PlanRequest {
+            path: request.model.clone(),
+            context: request.settings.sequence,
+            device: request.device.clone(),
+            build: request.build.clone(),
+            gpu_layers: request.gpu_layers,
+            reserved: host.ledger.reservations(others.into_iter()),
+            check: true,
+            ..PlanRequest::default()
+        };
+        let mut show = |fraction, stage: &str| {
+            let stage = stage.to_owned();
+            self.say(RunEvent::Training(TrainingEvent::Preparing { fraction, stage }));
+        };
+        let plan = host.planner.choose(plan, &mut show).await?;
+        let worker = Worker::start(&host.options.worker.for_build(plan.program)).await?;
+        host.ledger.started(*id, worker.process_id());
+        let device = Some(plan.device).filter(|device| !device.is_empty());
+        let request = TrainRequest {
+            device: device.or_else(|| request.device.clone()),
+            ..request.clone()
+        };
+        Ok((worker, request))
+    }
+
+    /// Passes events and commands on, up to the last event.
+    async fn follow(&self, worker: &Worker, mut events: Responses, mut commands: mpsc::UnboundedReceiver<RunCommand>) {
+        let run = events.id();
+        loop {
+            let event = tokio::select! {
+                Some(command) = commands.recv() => {
+                    worker.tell(Request::ControlRun { run, command });
+                    continue;
+                }
+                event = events.next() => event,
+            };
+            let is_last = event.as_ref().is_none_or(Event::is_last);
+            self.say(match event {
+                Some(Event::Training { event }) => {
+                    self.reserve(&event);
+                    RunEvent::Training(event)
+                }
+                Some(Event::Failed(problem)) if worker.is_alive() => RunEvent::Failed(problem),
+                Some(Event::Failed(problem)) => RunEvent::Interrupted(problem),
+                Some(event) if !event.is_last() => continue,
+                Some(_) | None => RunEvent::Failed(unexpected()),
+            });
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Reserves what the run has measured to need; its GPU memory is allocated by then.
+    fn reserve(&self, event: &TrainingEvent) {
+        if let TrainingEvent::Planned(plan) = event {
+            let Reserved { host, id } = &self.reservation;
+            host.ledger.reserve(
+                *id,
+                vec![PlannedDevice {
+                    id: "cpu".to_owned(),
+                    compute: plan.peak_memory,
+                    ..PlannedDevice::default()
+                }],
+            );
+            host.ledger.allocated(*id);
+        }
+    }
+}
