@@ -60,8 +60,8 @@ impl App {
             .await
     }
 
-    /// Saves the settings. A loaded model is reloaded if its load settings change; answers in progress
-    /// are given by the old one.
+    /// Saves the settings. A loaded model is reloaded if its load settings change; answers in
+    /// progress are given by the old one.
     pub async fn set_settings(&self, settings: Settings) -> Result<(), Problem> {
         if settings.threads == Some(0) || settings.context.is_some_and(|tokens| tokens < 128) {
             let message = "Settings need at least 1 thread and a context of 128 tokens.".to_owned();

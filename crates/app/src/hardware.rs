@@ -27,7 +27,8 @@ impl App {
     }
 
     /// Plans a model's placement. A newer request for the same model replaces an unsent one, which
-    /// fails with [`Code::Superseded`](crate::wire::Code::Superseded). Starts a worker if there is none.
+    /// fails with [`Code::Superseded`](crate::wire::Code::Superseded). Starts a worker if there is
+    /// none.
     pub async fn plan(&self, model: String, load_settings: LoadSettings) -> Result<Plan, Problem> {
         let request = self.shared.blocking(move |shared| {
             let model = model_lookup::readable(shared, &model)?;

@@ -12,9 +12,9 @@ use crate::{
 use std::path::PathBuf;
 
 impl App {
-    /// Loads a model and makes it the default for new answers: beside the others if there is memory,
-    /// else in place of unused ones. Answers in progress are given by the model that they began with.
-    /// Progress arrives as events.
+    /// Loads a model and makes it the default for new answers: beside the others if there is
+    /// memory, else in place of unused ones. Answers in progress are given by the model that they
+    /// began with. Progress arrives as events.
     pub async fn load_model(&self, id: String) -> Result<(), Problem> {
         let target = self
             .shared

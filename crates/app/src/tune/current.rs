@@ -93,8 +93,8 @@ impl Current {
         self.save_at.get_or_insert_with(|| Instant::now() + SAVE_INTERVAL);
     }
 
-    /// Handles an event of the run; `None` means that it ended without a last one. Returns the final
-    /// state, if it has ended.
+    /// Handles an event of the run; `None` means that it ended without a last one. Returns the
+    /// final state, if it has ended.
     pub(super) fn handle(&mut self, event: Option<RunEvent>) -> Option<RunState> {
         match event {
             Some(RunEvent::Training(event)) => self.handle_training(event),

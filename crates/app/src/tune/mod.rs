@@ -1,9 +1,9 @@
 //! Fine-tuning: one task that owns the active run and pauses it for more urgent work.
 //!
 //! A run has its own worker, which belongs to the host and ends with it. Every command and event
-//! changes the state and then calls [`Tune::advance`]. A run is paused by a person, by a low battery and
-//! while the chat is busy. It resumes a moment after the chat is idle, so that it does not start
-//! and stop between two answers.
+//! changes the state and then calls [`Tune::advance`]. A run is paused by a person, by a low
+//! battery and while the chat is busy. It resumes a moment after the chat is idle, so that it does
+//! not start and stop between two answers.
 
 mod current;
 mod purge;

@@ -42,8 +42,8 @@ pub struct HostOptions {
     pub idle_unload: Option<Duration>,
 }
 
-/// The host of all models; cheap to clone. Needs a tokio runtime with time and IO. Dropping the last
-/// clone ends the workers.
+/// The host of all models; cheap to clone. Needs a tokio runtime with time and IO. Dropping the
+/// last clone ends the workers.
 #[derive(Debug, Clone)]
 pub struct ModelHost(Arc<Handle>);
 
@@ -177,8 +177,8 @@ impl ModelHost {
     }
 
     /// Cancels all inspections up to now. Returns the number of a new one, for
-    /// [`ModelHost::inspect`]. Call it before anything else, so that preparation does not change the
-    /// order.
+    /// [`ModelHost::inspect`]. Call it before anything else, so that preparation does not change
+    /// the order.
     pub fn new_inspection(&self) -> u64 {
         self.inner().one_shots.new_inspection()
     }

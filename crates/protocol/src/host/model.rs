@@ -227,8 +227,8 @@ impl Entry {
         life.worker()
     }
 
-    /// The life that a new user takes part in, which begins now if there is none. `Err` with one that
-    /// is ending. `own` is 1 if the new user is counted already.
+    /// The life that a new user takes part in, which begins now if there is none. `Err` with one
+    /// that is ending. `own` is 1 if the new user is counted already.
     pub fn join(self: &Arc<Self>, own: usize) -> Result<Arc<Life>, Arc<Life>> {
         let mut state = self.state();
         if let Some(life) = &state.life {

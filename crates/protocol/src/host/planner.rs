@@ -100,8 +100,8 @@ impl Planner {
         self.choose(request, &mut |_, _| {}).await
     }
 
-    /// Plans a model, at once. `progress` receives the device checks that this needs, if the request
-    /// allows them.
+    /// Plans a model, at once. `progress` receives the device checks that this needs, if the
+    /// request allows them.
     pub async fn choose(
         self: &Arc<Self>,
         request: PlanRequest,

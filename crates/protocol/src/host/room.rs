@@ -39,10 +39,10 @@ impl Inner {
         loaded.collect()
     }
 
-    /// Finds memory for a model and plans it: beside the loaded ones if it is as fast there, else in
-    /// place of unused ones, of which the least recently used are unloaded first. Waits for models
-    /// in use if it does not fit beside them. `None` means that the requested device does not exist,
-    /// which the worker reports.
+    /// Finds memory for a model and plans it: beside the loaded ones if it is as fast there, else
+    /// in place of unused ones, of which the least recently used are unloaded first. Waits for
+    /// models in use if it does not fit beside them. `None` means that the requested device does
+    /// not exist, which the worker reports.
     ///
     /// # Errors
     /// The file or the settings are invalid, or the planner cannot be started, or died.

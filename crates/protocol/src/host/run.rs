@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 /// What happens in a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunEvent {
-    /// The worker's event. [`TrainingEvent::Finished`] and [`TrainingEvent::Suspended`] are the last
-    /// of a run.
+    /// The worker's event. [`TrainingEvent::Finished`] and [`TrainingEvent::Suspended`] are the
+    /// last of a run.
     Training(TrainingEvent),
     /// The run cannot be made; the last event.
     Failed(Problem),

@@ -1,5 +1,6 @@
 //! Plans in which each layer takes 1000 bytes and each token of the context one. A model whose name
-//! contains `big` fits only if nothing else is reserved; a requested build is a copy of this program.
+//! contains `big` fits only if nothing else is reserved; a requested build is a copy of this
+//! program.
 
 use super::{fail, say};
 use hearth_protocol::{
