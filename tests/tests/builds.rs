@@ -36,7 +36,7 @@ impl Installed {
         command
             .args(arguments)
             .env("HEARTH_CACHE", self.folder.path())
-            .env("HEARTH_LOG", "hearth_engine=info");
+            .env("HEARTH_LOG", "hearth=info");
         call(&mut command)
     }
 

@@ -30,7 +30,7 @@ impl App {
         self.send_chat(Command::Load(Box::new(target)))
     }
 
-    /// Unloads the model of new answers and frees its memory. Stops its answers.
+    /// Unloads the model of new answers, which stops its answers, and all unused ones.
     pub async fn unload_model(&self) -> Result<(), Problem> {
         self.send_chat(Command::Unload)
     }

@@ -95,9 +95,9 @@ pub struct PlanRequest {
     pub build: Option<String>,
     /// Plan for a hypothetical GPU with this many bytes, instead of the machine's GPUs.
     pub assume_gpu: Option<u64>,
-    /// Memory of loaded models that this one would replace: it counts as free.
+    /// Memory of loaded models that this one would replace: what they use of it counts as free.
     #[serde(default)]
-    pub loaded: Vec<PlannedDevice>,
+    pub replaced: Vec<Reservation>,
     /// Memory of other processes of Hearth that stay.
     #[serde(default)]
     pub reserved: Vec<Reservation>,

@@ -122,6 +122,9 @@ async fn two_models_are_loaded_once_each_and_answer_at_once() {
     assert_eq!(answer(&second, "say two").await.as_deref(), Ok("two"));
     assert_eq!(answer(&again, "say one").await.as_deref(), Ok("one"), "the same worker");
     assert!(in_time(slow.next()).await.is_some());
+    drop(ready(&bench.model("three")).await);
+    in_time(bench.host.unload_idle()).await;
+    assert_eq!(bench.loaded(), ["one", "two"]);
     in_time(bench.host.unload(&one.request().path)).await;
     assert_eq!(bench.loaded(), ["two"]);
     assert_eq!(answer(&again, "say more").await, Err(ProblemCode::WorkerDied));

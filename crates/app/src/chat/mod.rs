@@ -44,7 +44,7 @@ pub(crate) enum Command {
     RemovePromptCache { conversation: i64 },
     /// Load a model and select it for new answers.
     Load(Box<Target>),
-    /// Unload the selected model; stops its answers.
+    /// Unload the selected model, which stops its answers, and all unused ones.
     Unload,
     /// Unload every model of a file and wait until it is no longer in use; stops its answers.
     Remove { path: PathBuf, done: oneshot::Sender<()> },
@@ -142,7 +142,10 @@ impl Chat {
                 self.shared.host.broadcast(&request);
             }
             Command::Load(target) => self.select(*target).load(),
-            Command::Unload => self.unload().await,
+            Command::Unload => {
+                self.unload().await;
+                self.shared.host.unload_idle().await;
+            }
             Command::Remove { path, done } => {
                 self.remove(&path).await;
                 let _ = done.send(());

@@ -1,38 +1,41 @@
 //! The memory that is free for a model, beside what other processes of Hearth have reserved.
 
 use crate::memory;
-use hearth_protocol::{DeviceInfo, PlanRequest, PlannedDevice};
+use hearth_protocol::{DeviceInfo, PlanRequest, PlannedDevice, Reservation};
 
-/// Add the memory of models that will be replaced to the free memory of the devices, and subtract
-/// what other processes have reserved and not used yet.
+/// Add the memory that models use which will be replaced to the free memory of the devices, and
+/// subtract what other processes have reserved and do not use yet.
 pub fn count(devices: &mut [DeviceInfo], request: &PlanRequest) {
     let cards = cards(devices);
     let main = |device: &&PlannedDevice| !cards.contains(&device.id);
-    let mut unused_main = 0_u64;
-    for reservation in &request.reserved {
+    // Of the plan of a process in main memory: bytes in use, and bytes not used yet.
+    let split = |reservation: &Reservation| {
         let planned = total(reservation.devices.iter().filter(main));
-        let used = reservation.process.and_then(memory::private_of).unwrap_or(0);
-        unused_main = unused_main.saturating_add(planned.saturating_sub(used));
-    }
+        let private = reservation.process.and_then(memory::private_of).unwrap_or(0);
+        let used = private.min(planned);
+        (used, planned - used)
+    };
+    let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
+    let used = sum(&mut request.replaced.iter().map(|reservation| split(reservation).0));
+    let unused = sum(&mut request.reserved.iter().map(|reservation| split(reservation).1));
     for device in devices {
-        let is_card = cards.contains(&device.id);
-        let here = |planned: &&PlannedDevice| match is_card {
-            true => planned.id == device.id,
-            // Main memory is shared by the CPU and integrated GPUs.
-            false => main(planned),
+        let on_card = |reservations: &[Reservation], is_allocated| {
+            let counted = reservations.iter().filter(|it| it.is_allocated == is_allocated);
+            total(
+                counted
+                    .flat_map(|it| &it.devices)
+                    .filter(|planned| planned.id == device.id),
+            )
         };
-        let replaced = total(request.loaded.iter().filter(here));
-        let unused = match is_card {
-            true => {
-                let pending = request.reserved.iter().filter(|reservation| !reservation.is_allocated);
-                total(pending.flat_map(|reservation| &reservation.devices).filter(here))
-            }
-            false => unused_main,
+        let (freed, taken) = match cards.contains(&device.id) {
+            true => (on_card(&request.replaced, true), on_card(&request.reserved, false)),
+            // Main memory is shared by the CPU and integrated GPUs.
+            false => (used, unused),
         };
         let most = device.memory_total.unwrap_or(u64::MAX);
         device.memory_free = device
             .memory_free
-            .map(|free| free.saturating_add(replaced).min(most).saturating_sub(unused));
+            .map(|free| free.saturating_add(freed).min(most).saturating_sub(taken));
     }
 }
 
@@ -52,7 +55,6 @@ fn total<'a>(devices: impl Iterator<Item = &'a PlannedDevice>) -> u64 {
 mod tests {
     use super::super::tests::device;
     use super::*;
-    use hearth_protocol::Reservation;
 
     fn planned(id: &str, weights: u64) -> PlannedDevice {
         PlannedDevice {
@@ -92,11 +94,12 @@ mod tests {
         // This process uses more than that.
         let this = Some(std::process::id());
         assert_eq!(free(&reserved(this, true)), [1000, 500, 800]);
-        let replaced = PlanRequest {
-            loaded: vec![planned("cpu", 98), planned("gpu0", 5000)],
+        let replaced = |process, is_allocated| PlanRequest {
+            replaced: reserved(process, is_allocated).reserved,
             ..PlanRequest::default()
         };
-        assert_eq!(free(&replaced), [1100, 2000, 900]);
+        assert_eq!(free(&replaced(this, true)), [1150, 700, 950]);
+        assert_eq!(free(&replaced(None, false)), [1000, 500, 800], "it uses nothing yet");
         let absurd = PlanRequest {
             reserved: vec![Reservation {
                 devices: vec![planned("cpu", u64::MAX), planned("gpu0", u64::MAX)],

@@ -63,11 +63,11 @@ impl Ledger {
     }
 
     /// What a worker has reserved.
-    pub fn devices(&self, id: LifeId) -> Vec<PlannedDevice> {
+    pub fn reservation(&self, id: LifeId) -> Reservation {
         let entries = self.entries();
         let reservation = entries.reservations.get(&id);
         reservation
-            .map(|(_, reservation)| reservation.devices.clone())
+            .map(|(_, reservation)| reservation.clone())
             .unwrap_or_default()
     }
 

@@ -113,7 +113,7 @@ impl ModelHost {
             .into_iter()
             .partition(|other| other.is_idle || other.path == request.path);
         let request = PlanRequest {
-            loaded: replaced.into_iter().flat_map(|other| other.devices).collect(),
+            replaced: replaced.into_iter().map(|other| other.reservation).collect(),
             reserved: self.inner().ledger.reservations(busy.iter().map(|other| other.life)),
             ..request
         };
@@ -149,6 +149,15 @@ impl ModelHost {
         for entry in self.inner().live() {
             if entry.request.path == path {
                 entry.end().await;
+            }
+        }
+    }
+
+    /// Unloads every model that nobody uses, and waits until their workers have exited.
+    pub async fn unload_idle(&self) {
+        for entry in self.inner().live() {
+            if let Some(life) = entry.end_if_idle() {
+                life.over().await;
             }
         }
     }

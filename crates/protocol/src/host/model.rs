@@ -138,6 +138,11 @@ impl Lease {
         self.worker.call(request).await
     }
 
+    /// Process id of its worker, if known.
+    pub fn process_id(&self) -> Option<u32> {
+        self.worker.process_id()
+    }
+
     /// Whether its worker has not exited.
     pub fn is_alive(&self) -> bool {
         self.worker.is_alive()
@@ -274,7 +279,7 @@ impl Entry {
     }
 
     /// Ends the present life unless somebody uses it; a new user waits for its end and loads it
-    /// again. Returns whether it ends.
+    /// again. `None` if it does not end.
     pub fn end_if_idle(&self) -> Option<Arc<Life>> {
         let state = self.state();
         let life = state.life.clone().filter(|_| state.users == 0)?;

@@ -1,7 +1,7 @@
 //! Finding memory for a model: beside the others, in place of unused ones, or after them.
 
 use super::{Inner, ledger::LifeId, model::Entry};
-use crate::{LoadRequest, Plan, PlanRequest, PlannedDevice, Problem, ProblemCode};
+use crate::{LoadRequest, Plan, PlanRequest, Problem, ProblemCode, Reservation};
 use std::{path::PathBuf, sync::Arc};
 use tokio::time::Instant;
 
@@ -15,7 +15,7 @@ pub(super) struct Other {
     pub path: PathBuf,
     pub is_idle: bool,
     used: Instant,
-    pub devices: Vec<PlannedDevice>,
+    pub reservation: Reservation,
 }
 
 impl Inner {
@@ -32,7 +32,7 @@ impl Inner {
                 path: entry.request.path.clone(),
                 is_idle,
                 used: entry.used(),
-                devices: self.ledger.devices(life.id),
+                reservation: self.ledger.reservation(life.id),
                 entry,
             })
         });
@@ -68,7 +68,7 @@ impl Inner {
                 continue;
             };
             let busy: Vec<LifeId> = busy.iter().map(|other| other.life).collect();
-            let replaced = idle.iter().flat_map(|other| other.devices.clone()).collect();
+            let replaced = idle.iter().map(|other| other.reservation.clone()).collect();
             let alone = self.choose(entry, &busy, replaced).await?;
             if beside.fits && !is_slower(&beside, &alone) {
                 return Ok(Some(beside));
@@ -81,9 +81,9 @@ impl Inner {
     }
 
     /// Plans a model beside `reserved` ones, with the memory of `replaced` ones free.
-    async fn choose(&self, entry: &Entry, reserved: &[LifeId], replaced: Vec<PlannedDevice>) -> Result<Plan, Problem> {
+    async fn choose(&self, entry: &Entry, reserved: &[LifeId], replaced: Vec<Reservation>) -> Result<Plan, Problem> {
         let request = PlanRequest {
-            loaded: replaced,
+            replaced,
             reserved: self.ledger.reservations(reserved.iter().copied()),
             check: true,
             ..plan_request(&entry.request)
