@@ -176,16 +176,24 @@ impl Window {
     }
 }
 
-/// Process id of the worker of the window with the data folder `data`.
+/// Process id of the worker with a model, or a run, of the window with the data folder `data`: the
+/// largest one, since the planner has neither.
 pub fn worker(data: &Path) -> Option<u32> {
-    process("hearth", data)
+    let workers = processes("hearth", data);
+    workers.into_iter().max_by_key(|process| resident_pages(*process))
 }
 
 /// Process id of this build's executable with the data folder `data`.
 pub fn process(name: &str, data: &Path) -> Option<u32> {
+    processes(name, data).first().copied()
+}
+
+fn processes(name: &str, data: &Path) -> Vec<u32> {
     let variable = format!("HEARTH_DATA={}", data.display());
-    let executable = paths::executable(name).canonicalize().ok()?;
-    fs::read_dir("/proc").ok()?.filter_map(Result::ok).find_map(|entry| {
+    let (Ok(executable), Ok(processes)) = (paths::executable(name).canonicalize(), fs::read_dir("/proc")) else {
+        return Vec::new();
+    };
+    let ours = processes.filter_map(Result::ok).filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let same = fs::read_link(entry.path().join("exe")).ok()? == executable;
         let environment = fs::read(entry.path().join("environ")).ok()?;
@@ -193,5 +201,13 @@ pub fn process(name: &str, data: &Path) -> Option<u32> {
             .split(|byte| *byte == 0)
             .any(|entry| entry == variable.as_bytes());
         (same && ours).then_some(pid)
-    })
+    });
+    ours.collect()
+}
+
+/// Resident memory of a process in pages.
+fn resident_pages(process: u32) -> u64 {
+    let sizes = fs::read_to_string(format!("/proc/{process}/statm")).unwrap_or_default();
+    let resident = sizes.split_whitespace().nth(1);
+    resident.and_then(|pages| pages.parse().ok()).unwrap_or(0)
 }
