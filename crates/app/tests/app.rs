@@ -142,27 +142,20 @@ async fn a_worker_that_does_not_cancel_is_killed() {
     assert_eq!(bench.answer("say again").await.content, "again");
 }
 
+fn death(event: &Event) -> Option<Problem> {
+    match event {
+        Event::WorkerDied { problem } => Some(problem.clone()),
+        _ => None,
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_of_a_worker_fails_one_answer() {
     let mut bench = Bench::tiny();
-    let sent = bench.say(None, "die").await;
-    // In any order.
-    let (mut said, mut answer) = (None, None);
-    let (said, answer) = bench
-        .next(|event| {
-            match event {
-                Event::WorkerDied { problem } => said = Some(problem),
-                Event::MessageChanged { message } if message.id == sent.answer.id && !under_way(&message) => {
-                    answer = Some(message);
-                }
-                _ => {}
-            }
-            said.clone().zip(answer.clone())
-        })
-        .await;
+    let (answer, said) = bench.answer_and("die", death).await;
     assert_eq!(said.code, Code::WorkerDied);
     assert_eq!((answer.content.as_str(), failure(&answer)), ("Half an answer", &said));
-    let kept = bench.conversation(sent.conversation.id).await;
+    let kept = bench.conversation(answer.conversation).await;
     assert_eq!(kept.messages[1], answer);
     let again = bench.regenerate(answer.id).await.unwrap();
     bench.ended(again.answer.id).await;
@@ -436,17 +429,17 @@ async fn a_crash_fails_all_answers_in_progress_and_the_next_is_given() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_whose_gpu_failed_is_loaded_on_the_cpu() {
     let mut bench = Bench::tiny();
-    let answer = bench.answer("fault").await;
+    let on_the_cpu = |event: &Event| match event {
+        Event::ModelState {
+            state: ModelState::Ready { info, .. },
+        } if info.gpu_layers == 0 => Some(info.clone()),
+        _ => None,
+    };
+    let (answer, info) = bench.answer_and("fault", on_the_cpu).await;
     assert_eq!(
         (answer.content.as_str(), failure(&answer).code),
         ("Half an ", Code::NoDevice)
     );
-    let state = bench
-        .model_state(|state| matches!(state, ModelState::Ready { info, .. } if info.gpu_layers == 0))
-        .await;
-    let ModelState::Ready { info, .. } = state else {
-        panic!("{state:?}")
-    };
     assert!(
         info.notices.iter().any(|notice| notice.contains("on the CPU")),
         "{info:?}"
@@ -474,10 +467,8 @@ async fn answers_that_were_not_asked_for_cost_no_more_than_one_answer() {
         );
         assert_eq!(bench.answer("say again").await.content, "again", "{order}");
     }
-    assert_eq!(bench.answer("twice").await.state, MessageState::Complete);
-    bench
-        .next(|event| matches!(event, Event::WorkerDied { .. }).then_some(()))
-        .await;
+    let (answer, _) = bench.answer_and("twice", death).await;
+    assert_eq!(answer.state, MessageState::Complete);
     assert_eq!(bench.answer("say again").await.content, "again");
 }
 

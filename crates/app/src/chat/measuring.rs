@@ -15,18 +15,34 @@ use tokio::sync::{oneshot, watch};
 /// The reply to a measurement.
 pub(crate) type Reply = oneshot::Sender<Result<Measurement, Problem>>;
 
+/// Answers wait while this exists.
+pub(super) struct InProgress(watch::Sender<bool>);
+
+impl InProgress {
+    pub(super) fn new(is_measuring: watch::Sender<bool>) -> Self {
+        is_measuring.send_replace(true);
+        Self(is_measuring)
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.send_replace(false);
+    }
+}
+
 /// Measures a model and saves the results. It is cancelled when `cancelled` becomes `true`.
 pub(super) async fn measure(
     shared: Arc<Shared>,
     target: &Target,
     model: Model,
     cancelled: watch::Receiver<bool>,
-    is_measuring: &watch::Sender<bool>,
+    in_progress: InProgress,
     reply: Reply,
 ) {
     let result = run(&shared, target, &model, cancelled).await;
     // The model is free before the reply: the next request may arrive as soon as that does.
-    is_measuring.send_replace(false);
+    drop(in_progress);
     // The receiver may have been dropped.
     let _ = reply.send(result);
 }

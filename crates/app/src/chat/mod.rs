@@ -320,11 +320,10 @@ impl Chat {
             ),
             Some(Selection { target, model }) if matches!(*model.status().borrow(), ModelStatus::Ready(_)) => {
                 let (cancel, cancelled) = watch::channel(false);
-                let (shared, ended, is_measuring) =
-                    (self.shared.clone(), self.ended.clone(), self.is_measuring.clone());
-                is_measuring.send_replace(true);
+                let (shared, ended) = (self.shared.clone(), self.ended.clone());
+                let in_progress = measuring::InProgress::new(self.is_measuring.clone());
                 tokio::spawn(async move {
-                    measuring::measure(shared, &target, model, cancelled, &is_measuring, reply).await;
+                    measuring::measure(shared, &target, model, cancelled, in_progress, reply).await;
                     // The receiver ends with the runtime.
                     let _ = ended.send(Ended::Measurement);
                 });

@@ -152,6 +152,24 @@ impl Bench {
         self.ended(sent.answer.id).await
     }
 
+    /// Sends a message in a new conversation and waits for the answer's end and for another event,
+    /// in any order.
+    pub async fn answer_and<T: Clone>(&mut self, text: &str, wanted: impl Fn(&Event) -> Option<T>) -> (Message, T) {
+        let sent = self.say(None, text).await;
+        let (mut answer, mut other) = (None, None);
+        self.next(|event| {
+            other = other.clone().or_else(|| wanted(&event));
+            if let Event::MessageChanged { message } = event
+                && message.id == sent.answer.id
+                && !under_way(&message)
+            {
+                answer = Some(message);
+            }
+            answer.clone().zip(other.clone())
+        })
+        .await
+    }
+
     pub async fn conversation(&self, id: i64) -> Conversation {
         self.app.open_conversation(id).await.expect("a conversation")
     }

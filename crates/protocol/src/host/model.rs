@@ -260,7 +260,9 @@ impl Entry {
 
     /// The life has ended, with its worker.
     pub fn ended(&self, status: ModelStatus) {
-        self.state().life = None;
+        let mut state = self.state();
+        state.life = None;
+        // Under the lock: the next life sets its own status.
         self.status.send_replace(status);
     }
 
