@@ -69,7 +69,6 @@ fn layers_are_planned_placed_and_measured_in_the_window() {
     let window = desk.open();
     window.send("What is the capital of France?");
     window.until_ended(1);
-    let first = worker(desk.data.path()).expect("a worker answers");
 
     open_settings(&window);
     assert!(
@@ -101,11 +100,12 @@ fn layers_are_planned_placed_and_measured_in_the_window() {
     });
     show(&window, "measurements");
     window.screenshot("settings-measured");
+    let measured = worker(desk.data.path()).expect("a worker has measured");
 
-    // The conversation continues in the same worker.
+    // The conversation continues in the worker that was measured.
     window.click("view-chat");
     assert!(window.answer_text().contains("Paris"), "{}", window.answer_text());
     window.send("And of Italy?");
     window.until_ended(2);
-    assert_eq!(worker(desk.data.path()), Some(first));
+    assert_eq!(worker(desk.data.path()), Some(measured));
 }

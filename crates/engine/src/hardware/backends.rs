@@ -184,6 +184,20 @@ pub fn check_build(build: &str) -> Result<(), Problem> {
     }
 }
 
+/// Refuse a build that is not installed beside this one.
+///
+/// # Errors
+/// It is not.
+pub fn check_installed(build: &str) -> Result<(), Problem> {
+    match builds::program(build) {
+        Some(_) => Ok(()),
+        None => {
+            let message = format!("The build '{build}' of Hearth is not installed beside this one.");
+            Err(problem(ProblemCode::NoDevice, message))
+        }
+    }
+}
+
 /// The build to use all of these named devices with, and its executable if it is another than this
 /// one; `build` is the requested one. For commands without a model; a model's plan chooses by
 /// itself.

@@ -20,7 +20,7 @@ pub(crate) mod records;
 mod sysfs;
 mod vulkan;
 
-pub use backends::{build_for, check, check_build, check_new, is_auto_selected, place};
+pub use backends::{build_for, check, check_build, check_installed, check_new, is_auto_selected, place};
 pub(crate) use backends::{other_program, unusable};
 pub use builds::own as own_build;
 pub use cpu::{instructions, performance_cores, physical_cores};

@@ -29,8 +29,11 @@ pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(&str)) -> Result<Plan,
     let bytes = ModelBytes::of(&gguf, &config).map_err(from_load)?;
     request.build.as_deref().map_or(Ok(()), hardware::check_build)?;
     let uses_gpus = request.gpu_layers != GpuLayers::Count(0) && hardware::needs_drivers(request.device.as_deref());
-    if request.check && uses_gpus && request.assume_gpu.is_none() {
-        hardware::check_new(request.device.as_deref(), report);
+    if uses_gpus && request.assume_gpu.is_none() {
+        request.build.as_deref().map_or(Ok(()), hardware::check_installed)?;
+        if request.check {
+            hardware::check_new(request.device.as_deref(), report);
+        }
     }
     let mut devices = match (request.assume_gpu, uses_gpus) {
         (Some(bytes), _) => assumed_gpu(bytes),
