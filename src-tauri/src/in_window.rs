@@ -2,7 +2,7 @@
 //! also the frame's.
 
 use crate::window;
-use hearth_app::wire::{Code, ExportFormat, Problem, Settings};
+use hearth_app::wire::{ExportFormat, Problem, ProblemCode, Settings};
 use hearth_app::{App, DATASET_EXTENSIONS, path_text};
 use tauri::{AppHandle, Manager, Wry};
 use tauri_plugin_dialog::{DialogExt, FileDialogBuilder, FilePath};
@@ -42,7 +42,7 @@ async fn answer(open: impl FnOnce(Chosen)) -> Result<Option<String>, Problem> {
 
 fn internal(message: &str) -> Problem {
     Problem {
-        code: Code::Internal,
+        code: ProblemCode::Internal,
         message: message.to_owned(),
     }
 }

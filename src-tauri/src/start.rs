@@ -2,7 +2,7 @@
 
 use crate::{close, power::SystemPower, recovery, window};
 use hearth_app::library::data_folder;
-use hearth_app::wire::{Code, EVENT_NAME, Event, Problem, Theme};
+use hearth_app::wire::{EVENT_NAME, Event, Problem, ProblemCode, Theme};
 use hearth_app::{App, Options};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub fn start(app: &AppHandle) -> tauri::Result<()> {
         }
         Err(problem) => {
             match (problem.code, data_folder()) {
-                (Code::StoreCorrupt, Some(folder)) => recovery::offer(app, &problem, folder, start),
+                (ProblemCode::StoreCorrupt, Some(folder)) => recovery::offer(app, &problem, folder, start),
                 _ => window::refuse(app, &problem),
             }
             Ok(())

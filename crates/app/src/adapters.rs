@@ -7,7 +7,7 @@ use crate::{
     shared::Shared,
     store::{StoreError, adapter, conversation, message, now},
     title,
-    wire::{Adapter, AdapterChoice, Code, Event, ExportOptions, Exported, Problem, UsedAdapter, Votes},
+    wire::{Adapter, AdapterChoice, Event, ExportOptions, Exported, Problem, ProblemCode, UsedAdapter, Votes},
 };
 use hearth_formats::durable::recovery_candidates;
 use hearth_protocol::{self as protocol, ExportRequest};
@@ -29,13 +29,13 @@ impl App {
             .blocking(move |shared| {
                 let model = model_lookup::readable(shared, &model)?;
                 let full = fs::canonicalize(&path).map_err(|error| Problem {
-                    code: Code::FileUnreadable,
+                    code: ProblemCode::FileUnreadable,
                     message: format!("{} cannot be read: {error}. Check the path.", path.display()),
                 })?;
                 let full = library::plain(&full);
                 let checked = shared.library.check_adapter(&full, &model.path);
                 checked.map_err(|message| Problem {
-                    code: Code::AdapterInvalid,
+                    code: ProblemCode::AdapterInvalid,
                     message,
                 })?;
                 let text = full
@@ -85,18 +85,13 @@ impl App {
                 Ok(ExportRequest {
                     model: model_lookup::readable(shared, &row.model)?.path,
                     adapter: path(shared, &row.model, row.id)?,
-                    format: options.format.into(),
+                    format: options.format,
                     out: options.out.into(),
                     verify: options.verify,
                 })
             })
             .await?;
-        let exported = self.shared.host.export(request).await?;
-        Ok(Exported {
-            path: exported.path.to_string_lossy().into_owned(),
-            bytes: exported.bytes,
-            verification: exported.verification.map(Into::into),
-        })
+        self.shared.host.export(request).await
     }
 
     /// Sets the adapters for new answers of a conversation. Empty means the base model.
@@ -181,7 +176,7 @@ pub(crate) fn path(shared: &Shared, model: &str, id: i64) -> Result<PathBuf, Pro
     let row = get(shared, id)?;
     if row.model != model {
         return Err(Problem {
-            code: Code::AdapterInvalid,
+            code: ProblemCode::AdapterInvalid,
             message: format!(
                 "The adapter \u{201c}{}\u{201d} was trained for {} and fits no other model. Load that model, or \
                  continue without the adapter.",
@@ -192,7 +187,7 @@ pub(crate) fn path(shared: &Shared, model: &str, id: i64) -> Result<PathBuf, Pro
     match missing(&row) {
         None => Ok(row.path),
         Some(message) => Err(Problem {
-            code: Code::FileUnreadable,
+            code: ProblemCode::FileUnreadable,
             message,
         }),
     }
@@ -262,7 +257,7 @@ fn list(shared: &Shared) -> Result<Vec<Adapter>, StoreError> {
 
 fn no_adapter() -> Problem {
     Problem {
-        code: Code::NotFound,
+        code: ProblemCode::NotFound,
         message: "This adapter no longer exists. Choose another one, or continue without.".to_owned(),
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     shared::Shared,
     store::{Store, conversation},
     tune,
-    wire::{Code, Event, ModelState, Problem, Settings, Snapshot},
+    wire::{Event, ModelState, Problem, ProblemCode, Settings, Snapshot},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
@@ -66,7 +66,7 @@ impl App {
         if settings.threads == Some(0) || settings.context.is_some_and(|tokens| tokens < 128) {
             let message = "Settings need at least 1 thread and a context of 128 tokens.".to_owned();
             return Err(Problem {
-                code: Code::BadRequest,
+                code: ProblemCode::BadRequest,
                 message,
             });
         }
@@ -138,7 +138,7 @@ impl App {
 /// The problem of a closed channel: the tasks end only with the runtime.
 fn closing() -> Problem {
     Problem {
-        code: Code::Internal,
+        code: ProblemCode::Internal,
         message: "Hearth is closing. Start it again.".to_owned(),
     }
 }

@@ -8,14 +8,16 @@ use crate::{
     shared::Shared,
     store::{
         conversation,
-        message::{self, New, Role, State},
+        message::{self, New, State},
         now, search,
     },
     title,
     wire::{
-        AdapterChoice, Code, Compared, Conversation, ConversationSummary, Event, Message, Problem, SearchHit, Sent,
+        AdapterChoice, Compared, Conversation, ConversationSummary, Event, Message, Problem, ProblemCode, SearchHit,
+        Sent,
     },
 };
+use hearth_protocol::Role;
 use rusqlite::Transaction;
 use std::{iter, sync::PoisonError};
 
@@ -60,7 +62,7 @@ impl App {
         not_empty(&text)?;
         if adapters.is_empty() {
             return Err(Problem {
-                code: Code::BadRequest,
+                code: ProblemCode::BadRequest,
                 message: "Choose an adapter to compare the model with.".to_owned(),
             });
         }
@@ -115,7 +117,7 @@ impl App {
         if row.role != Role::User {
             let message = "Only your own messages can be edited. Regenerate the answer instead.".to_owned();
             return Err(Problem {
-                code: Code::BadRequest,
+                code: ProblemCode::BadRequest,
                 message,
             });
         }
@@ -394,7 +396,7 @@ fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
 fn not_empty(text: &str) -> Result<(), Problem> {
     if text.trim().is_empty() {
         return Err(Problem {
-            code: Code::BadRequest,
+            code: ProblemCode::BadRequest,
             message: "The message is empty. Write something first.".to_owned(),
         });
     }
@@ -403,21 +405,21 @@ fn not_empty(text: &str) -> Result<(), Problem> {
 
 fn busy() -> Problem {
     Problem {
-        code: Code::Busy,
+        code: ProblemCode::Busy,
         message: "An answer is still being generated here. Stop it, or wait until it is done.".to_owned(),
     }
 }
 
 fn no_conversation() -> Problem {
     Problem {
-        code: Code::NotFound,
+        code: ProblemCode::NotFound,
         message: "This conversation no longer exists.".to_owned(),
     }
 }
 
 fn no_message() -> Problem {
     Problem {
-        code: Code::NotFound,
+        code: ProblemCode::NotFound,
         message: "This message no longer exists.".to_owned(),
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     shared::Shared,
     store::{StoreError, dataset, now},
     title,
-    wire::{Code, ColumnMapping, Dataset, Event, Inspection, Problem, SampleDataset},
+    wire::{ColumnMapping, Dataset, Event, Inspection, Problem, ProblemCode, SampleDataset},
 };
 use hearth_protocol::{DataSource, InspectRequest};
 use rusqlite::Transaction;
@@ -74,7 +74,7 @@ impl App {
                     model: model_lookup::readable(shared, &model)?.path,
                     data: DataSource {
                         path,
-                        mapping: mapping.map(Into::into),
+                        mapping,
                         skip_broken,
                     },
                     sequence,
@@ -88,7 +88,7 @@ impl App {
         let _ = self
             .change_dataset(move |t| dataset::set_examples(t, id, examples))
             .await;
-        Ok(inspection.into())
+        Ok(inspection)
     }
 
     /// Changes a dataset and emits the list.
@@ -135,7 +135,7 @@ pub(crate) fn check_readable(path: &Path) -> Result<&str, Problem> {
     match problem(path) {
         None => Ok(path.to_str().unwrap_or_default()),
         Some(message) => Err(Problem {
-            code: Code::FileUnreadable,
+            code: ProblemCode::FileUnreadable,
             message,
         }),
     }
@@ -152,7 +152,7 @@ fn problem(path: &Path) -> Option<String> {
 
 fn unreadable(path: &Path, why: &str) -> Problem {
     Problem {
-        code: Code::FileUnreadable,
+        code: ProblemCode::FileUnreadable,
         message: format!("{} cannot be read: {why}. Choose a file of examples.", path.display()),
     }
 }
@@ -202,7 +202,7 @@ fn samples(folders: &[PathBuf]) -> Vec<SampleDataset> {
 
 fn no_dataset() -> Problem {
     Problem {
-        code: Code::NotFound,
+        code: ProblemCode::NotFound,
         message: "This dataset no longer exists. Choose another one.".to_owned(),
     }
 }

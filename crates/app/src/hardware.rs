@@ -14,27 +14,25 @@ const MAX_MEASUREMENTS: u32 = 20;
 impl App {
     /// The devices, with their present state. Starts a worker if there is none.
     pub async fn devices(&self) -> Result<Vec<Device>, Problem> {
-        let devices = self.shared.host.devices().await?;
-        Ok(devices.into_iter().map(Into::into).collect())
+        self.shared.host.devices().await
     }
 
     /// Runs the device check, which compares a device's results with the CPU's and measures its
     /// speed, in every build of Hearth that can use it. Returns all devices. May take minutes.
     /// Starts a worker if there is none.
     pub async fn check_device(&self, device: String) -> Result<Vec<Device>, Problem> {
-        let devices = self.shared.host.check(device).await?;
-        Ok(devices.into_iter().map(Into::into).collect())
+        self.shared.host.check(device).await
     }
 
     /// Plans a model's placement. A newer request for the same model replaces an unsent one, which
-    /// fails with [`Code::Superseded`](crate::wire::Code::Superseded). Starts a worker if there is
-    /// none.
+    /// fails with [`ProblemCode::Superseded`](crate::wire::ProblemCode::Superseded). Starts a
+    /// worker if there is none.
     pub async fn plan(&self, model: String, load_settings: LoadSettings) -> Result<Plan, Problem> {
         let request = self.shared.blocking(move |shared| {
             let model = model_lookup::readable(shared, &model)?;
             Ok(load_settings.plan(model.path))
         });
-        Ok(self.shared.host.plan(request.await?).await?.into())
+        self.shared.host.plan(request.await?).await
     }
 
     /// Measures the loaded model's prefill and decode speed and saves the result. Progress arrives

@@ -3,7 +3,7 @@
 use crate::{
     library::Model,
     shared::Shared,
-    wire::{Code, Problem},
+    wire::{Problem, ProblemCode},
 };
 
 /// The last loaded model, or else the default model. `None` means that there are no models.
@@ -26,7 +26,7 @@ pub(crate) fn check(model: &Model) -> Result<(), Problem> {
     match &model.metadata {
         Ok(_) => Ok(()),
         Err(message) => Err(Problem {
-            code: Code::FileUnreadable,
+            code: ProblemCode::FileUnreadable,
             message: message.clone(),
         }),
     }
@@ -36,7 +36,7 @@ pub(crate) fn check(model: &Model) -> Result<(), Problem> {
 pub(crate) fn find(shared: &Shared, id: &str) -> Result<Model, Problem> {
     let models = shared.models()?;
     models.into_iter().find(|model| model.id == id).ok_or_else(|| Problem {
-        code: Code::NotFound,
+        code: ProblemCode::NotFound,
         message: "This model no longer exists. Choose another one.".to_owned(),
     })
 }

@@ -3,7 +3,7 @@
 use crate::{
     library::{self, probe::ProbeCommand},
     power::{AlwaysOn, Power},
-    wire::{Code, Problem},
+    wire::{Problem, ProblemCode},
 };
 use hearth_protocol::WorkerCommand;
 use std::{
@@ -57,7 +57,7 @@ impl Options {
     /// [`AlwaysOn`].
     pub fn from_environment(resources: Option<&Path>) -> Result<Self, Problem> {
         let data = library::data_folder().ok_or_else(|| Problem {
-            code: Code::Store,
+            code: ProblemCode::Store,
             message: "This system has no standard folder for app data. Set HEARTH_DATA to a folder.".to_owned(),
         })?;
         let named = std::env::var_os("HEARTH_WORKER").filter(|path| !path.is_empty());

@@ -1,6 +1,6 @@
 //! Paths as text, for the page.
 
-use crate::wire::{Code, Problem};
+use crate::wire::{Problem, ProblemCode};
 use std::path::PathBuf;
 
 /// A path as text.
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// The path is not valid UTF-8 (or UTF-16 on Windows): as text it would name another file.
 pub fn path_text(path: PathBuf) -> Result<String, Problem> {
     path.into_os_string().into_string().map_err(|path| Problem {
-        code: Code::BadRequest,
+        code: ProblemCode::BadRequest,
         message: format!(
             "The path {} has characters that Hearth cannot store. Rename the file or its folder, or choose another one.",
             path.display()
@@ -33,7 +33,7 @@ mod tests {
         let path = OsString::from_vec(b"/models/a\xff.gguf".to_vec());
         let problem = path_text(path.into()).unwrap_err();
         assert!(
-            problem.code == Code::BadRequest && problem.message.contains("Rename the file"),
+            problem.code == ProblemCode::BadRequest && problem.message.contains("Rename the file"),
             "{problem}"
         );
     }

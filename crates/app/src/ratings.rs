@@ -8,13 +8,14 @@ use crate::{
     shared::Shared,
     store::{
         StoreError, conversation,
-        message::{self, Message, Role, State},
+        message::{self, Message, State},
         now,
     },
     title,
-    wire::{self, Code, Dataset, Event, Problem, Rating, Thumb},
+    wire::{self, Dataset, Event, Problem, ProblemCode, Rating, Thumb},
 };
 use hearth_formats::durable;
+use hearth_protocol::Role;
 use rusqlite::Transaction;
 use serde::Serialize;
 use std::{
@@ -44,7 +45,7 @@ impl App {
                     Ok(Some((other, conversation::get(t, row.conversation)?)))
                 };
                 let (other, conversation) = shared.store.write(vote)?.ok_or_else(|| Problem {
-                    code: Code::BadRequest,
+                    code: ProblemCode::BadRequest,
                     message: "This answer is not part of a comparison, so there is nothing to vote on.".to_owned(),
                 })?;
                 emit(shared, &[id, other])?;
@@ -72,7 +73,7 @@ impl App {
                 if !shared.store.write(rate)? {
                     let message = "Only a finished answer can be rated.".to_owned();
                     return Err(Problem {
-                        code: Code::BadRequest,
+                        code: ProblemCode::BadRequest,
                         message,
                     });
                 }
@@ -101,7 +102,7 @@ impl App {
                          try again."
                             .to_owned();
                     return Err(Problem {
-                        code: Code::DataInvalid,
+                        code: ProblemCode::DataInvalid,
                         message,
                     });
                 }
@@ -160,11 +161,7 @@ fn turn(message: &Message, rating: Option<&Rating>) -> Option<Turn> {
     let correction = rating.and_then(|rating| rating.correction.clone());
     let bad = correction.is_none() && rating.is_some_and(|rating| rating.thumb == Thumb::Down);
     let content = correction.unwrap_or_else(|| message.content.clone());
-    let role = match message.role {
-        Role::System => "system",
-        Role::User => "user",
-        Role::Assistant => "assistant",
-    };
+    let role = message.role.name();
     (!bad && !content.trim().is_empty()).then_some(Turn { role, content })
 }
 
@@ -192,8 +189,8 @@ fn file_name(name: &str) -> String {
 
 fn not_written(path: &Path, error: &io::Error) -> Problem {
     let code = match error.kind() {
-        io::ErrorKind::StorageFull => Code::DiskFull,
-        _ => Code::Store,
+        io::ErrorKind::StorageFull => ProblemCode::DiskFull,
+        _ => ProblemCode::Store,
     };
     Problem {
         code,

@@ -3,10 +3,7 @@
 
 use crate::{
     App, model_lookup,
-    wire::{
-        Device, GpuLayers, KvType, LoadSettings, Measurement, ModelInfo, ModelState, Plan, PlannedDevice, Problem,
-        Settings,
-    },
+    wire::{Device, LoadSettings, Measurement, ModelInfo, ModelState, Plan, PlannedDevice, Problem, Settings},
 };
 use hearth_formats::byte_size;
 use std::fmt::Write;
@@ -61,17 +58,12 @@ fn write(
         or_auto(settings.device.as_ref()),
         or_auto(settings.training_device.as_ref())
     )?;
-    let layers = match settings.gpu_layers {
-        GpuLayers::Auto => "auto".to_owned(),
-        GpuLayers::All => "all".to_owned(),
-        GpuLayers::Count { count } => count.to_string(),
-    };
     let context = or_auto(settings.context.as_ref());
     let threads = or_auto(settings.threads.as_ref());
     writeln!(
         text,
-        "- layers on GPUs {layers}, KV cache {}, context {context}, threads {threads}",
-        kv(settings.kv)
+        "- layers on GPUs {}, KV cache {}, context {context}, threads {threads}",
+        settings.gpu_layers, settings.kv
     )?;
     writeln!(text, "\nModel")?;
     match state {
@@ -87,12 +79,7 @@ fn write(
             writeln!(
                 text,
                 "- {} of {} layers on GPUs ({} fit), context {} ({} fits), KV cache {}",
-                plan.gpu_layers,
-                plan.layers_total,
-                plan.layers_fit,
-                plan.context,
-                plan.context_fits,
-                kv(plan.kv)
+                plan.gpu_layers, plan.layers_total, plan.layers_fit, plan.context, plan.context_fits, plan.kv
             )?;
             plan.devices.iter().try_for_each(|device| write_planned(text, device))?;
         }
@@ -112,7 +99,7 @@ fn write(
                     m.device,
                     m.gpu_layers,
                     m.layers_total,
-                    kv(m.kv),
+                    m.kv,
                     m.threads,
                     m.prompt_tokens_per_second,
                     m.tokens_per_second
@@ -160,7 +147,7 @@ fn write_model(text: &mut String, info: &ModelInfo) -> std::fmt::Result {
         info.gpu_layers,
         info.layers_total,
         info.context,
-        kv(info.kv)
+        info.kv
     )?;
     info.notices
         .iter()
@@ -190,10 +177,6 @@ fn system() -> String {
 
 fn or_auto(chosen: Option<&impl ToString>) -> String {
     chosen.map_or_else(|| "auto".to_owned(), ToString::to_string)
-}
-
-fn kv(kv: KvType) -> String {
-    hearth_protocol::KvType::from(kv).to_string()
 }
 
 /// Replaces the home folder, which a sentence may name, by `~`.

@@ -8,7 +8,7 @@ use crate::{
     store::{StoreError, adapter, now, run, run_evaluation, run_point},
     title,
     tune::{self, Command},
-    wire::{Code, ColumnMapping, Event, NewRun, Problem, Run, RunCurves, RunState, TrainSettings},
+    wire::{Event, NewRun, Problem, ProblemCode, Run, RunCurves, RunState, TrainSettings},
 };
 use hearth_protocol::{DataSource, GpuLayers, TrainRequest};
 use rusqlite::Transaction;
@@ -237,7 +237,7 @@ fn restart(shared: &Shared, id: i64) -> Result<TrainRequest, Problem> {
         let message =
             "This run has completed all its steps. Start a new run with its adapter as the initial adapter.".to_owned();
         return Err(Problem {
-            code: Code::BadRequest,
+            code: ProblemCode::BadRequest,
             message,
         });
     }
@@ -261,7 +261,7 @@ fn request(
 ) -> Result<(Run, TrainRequest), Problem> {
     let data = DataSource {
         path: row.data_path.clone(),
-        mapping: from_json::<ColumnMapping>(row.mapping.as_deref()).map(Into::into),
+        mapping: from_json(row.mapping.as_deref()),
         skip_broken: row.skip_broken,
     };
     let mut run = shared.store.read(|t| read(t, row))?;
@@ -278,7 +278,7 @@ fn request(
         // The worker looks for the checkpoint: after a kill, the store may not know it.
         resume: out.is_dir(),
         out,
-        settings: run.settings.for_worker(init),
+        settings: run.settings.clone().with_init(init),
         threads: settings.threads,
         // The build was chosen for the chat's device.
         build: settings.build.filter(|_| settings.training_device == settings.device),
@@ -294,14 +294,14 @@ fn check_idle(shared: &Shared) -> Result<(), Problem> {
     match shared.active_run() {
         None => Ok(()),
         Some(run) if run.ended_at.is_some() => Err(Problem {
-            code: Code::DiskFull,
+            code: ProblemCode::DiskFull,
             message: format!(
                 "The results of \u{201c}{}\u{201d} could not be saved yet. Free some disk space, then try again.",
                 run.name
             ),
         }),
         Some(run) => Err(Problem {
-            code: Code::Busy,
+            code: ProblemCode::Busy,
             message: format!(
                 "\u{201c}{}\u{201d} is still running, and only one run can be active. Wait until it is done, or stop \
                  it first.",
@@ -313,7 +313,7 @@ fn check_idle(shared: &Shared) -> Result<(), Problem> {
 
 fn no_run() -> Problem {
     Problem {
-        code: Code::NotFound,
+        code: ProblemCode::NotFound,
         message: "This run no longer exists.".to_owned(),
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     options::Options,
     power::Power,
     store::{Store, StoreError, conversation, message, model, setting},
-    wire::{Code, ConversationSummary, Event, Message, Problem, Run, RunPoint, Settings},
+    wire::{ConversationSummary, Event, Message, Problem, ProblemCode, Run, RunPoint, Settings},
 };
 use hearth_protocol::{HostOptions, ModelHost};
 use rusqlite::Transaction;
@@ -112,7 +112,7 @@ impl Shared {
         match tokio::task::spawn_blocking(move || work(&shared)).await {
             Ok(result) => result,
             Err(error) => Err(Problem {
-                code: Code::Internal,
+                code: ProblemCode::Internal,
                 message: format!("Hearth ran into a bug ({error}). Everything saved is safe; try again."),
             }),
         }

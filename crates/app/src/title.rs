@@ -1,6 +1,6 @@
 //! Titles and names: a conversation's title from its first message, and normalised names.
 
-use crate::wire::{Code, Problem};
+use crate::wire::{Problem, ProblemCode};
 
 /// Most characters of a title; longer ones are cut at a word.
 const MAX_TITLE: usize = 48;
@@ -19,7 +19,7 @@ pub(crate) fn normalised(text: &str) -> Option<String> {
 /// The problem of an empty name.
 pub(crate) fn empty_name() -> Problem {
     Problem {
-        code: Code::BadRequest,
+        code: ProblemCode::BadRequest,
         message: "A name needs at least one character.".to_owned(),
     }
 }

@@ -8,8 +8,8 @@ use hearth_app::{
     App, Options,
     library::catalog,
     wire::{
-        Cache, CacheUsage, Code, Conversation, CutReason, Event, GpuLayers, KvType, LeftOut, LoadSettings, Message,
-        MessageState, ModelState, Problem, Role, Settings, Theme, Verdict,
+        Cache, CacheUsage, Conversation, CutReason, Event, GpuLayers, KvType, LeftOut, LoadSettings, Message,
+        MessageState, ModelState, Problem, ProblemCode, Role, Settings, Theme, Verdict,
     },
 };
 use hearth_protocol::{GenerateRequest, Prompt, WorkerCommand};
@@ -153,7 +153,7 @@ fn death(event: &Event) -> Option<Problem> {
 async fn a_crash_of_a_worker_fails_one_answer() {
     let mut bench = Bench::tiny();
     let (answer, said) = bench.answer_and("die", death).await;
-    assert_eq!(said.code, Code::WorkerDied);
+    assert_eq!(said.code, ProblemCode::WorkerDied);
     assert_eq!((answer.content.as_str(), failure(&answer)), ("Half an answer", &said));
     let kept = bench.conversation(answer.conversation).await;
     assert_eq!(kept.messages[1], answer);
@@ -171,7 +171,10 @@ async fn out_of_memory_is_distinguished_from_a_crash() {
     let mut bench = Bench::tiny();
     let answer = bench.answer("starve").await;
     let told = failure(&answer);
-    assert_eq!((answer.content.as_str(), told.code), ("Half an ", Code::OutOfMemory));
+    assert_eq!(
+        (answer.content.as_str(), told.code),
+        ("Half an ", ProblemCode::OutOfMemory)
+    );
     assert!(told.message.contains("shorter context"), "{}", told.message);
     assert_eq!(bench.answer("say again").await.content, "again");
 }
@@ -182,7 +185,7 @@ async fn malformed_output_of_a_worker_fails_one_answer() {
     let answer = bench.answer("babble").await;
     assert_eq!(
         (answer.content.as_str(), failure(&answer).code),
-        ("Half an ", Code::WorkerDied)
+        ("Half an ", ProblemCode::WorkerDied)
     );
     assert_eq!(bench.answer("say again").await.content, "again");
 }
@@ -193,7 +196,7 @@ async fn a_failed_generation_is_reported() {
     let answer = bench.answer("fail").await;
     assert_eq!(
         (answer.content.as_str(), failure(&answer).code),
-        ("Half an ", Code::Template)
+        ("Half an ", ProblemCode::Template)
     );
     assert_eq!(bench.conversation(answer.conversation).await.messages[1], answer);
 }
@@ -229,13 +232,13 @@ async fn left_out_turns_are_reported() {
 async fn a_model_that_does_not_fit_is_reported() {
     let mut bench = Bench::new(&["refuse.gguf"]);
     let answer = bench.answer("say one").await;
-    assert_eq!(failure(&answer).code, Code::OutOfMemory);
+    assert_eq!(failure(&answer).code, ProblemCode::OutOfMemory);
     assert!(
         matches!(bench.snapshot().await.unwrap().model_state, ModelState::Failed { model, .. } if model == "refuse")
     );
     assert_eq!(
         failure(&bench.answer("say two").await).code,
-        Code::OutOfMemory,
+        ProblemCode::OutOfMemory,
         "retried, and reported again"
     );
 }
@@ -262,7 +265,7 @@ async fn a_worker_that_cannot_start_is_reported() {
     let mut bench = Bench { app, events, folder };
     let answer = bench.answer("say one").await;
     assert!(failure(&answer).message.contains("no-such-folder"));
-    assert_eq!(bench.devices().await.unwrap_err().code, Code::WorkerDied);
+    assert_eq!(bench.devices().await.unwrap_err().code, ProblemCode::WorkerDied);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -270,7 +273,7 @@ async fn without_a_model_the_message_is_saved() {
     let mut bench = Bench::new(&[]);
     assert_eq!(bench.snapshot().await.unwrap().default_model, None);
     let answer = bench.answer("say one").await;
-    assert_eq!(failure(&answer).code, Code::NoModel);
+    assert_eq!(failure(&answer).code, ProblemCode::NoModel);
     let path = support::model(bench.folder.path(), "mine.gguf");
     let model = bench.add_model(path).await.unwrap();
     bench.load_model(model.id).await.unwrap();
@@ -302,8 +305,11 @@ async fn a_model_deleted_while_loaded() {
     assert!(listed.problem.is_some_and(|problem| problem.contains("mine.gguf")));
     bench.unload_model().await.unwrap();
     let answer = bench.answer("say three").await;
-    assert_eq!(failure(&answer).code, Code::FileUnreadable);
-    assert_eq!(bench.load_model(model.id).await.unwrap_err().code, Code::FileUnreadable);
+    assert_eq!(failure(&answer).code, ProblemCode::FileUnreadable);
+    assert_eq!(
+        bench.load_model(model.id).await.unwrap_err().code,
+        ProblemCode::FileUnreadable
+    );
     bench.load_model("tiny".into()).await.unwrap();
     let again = bench.regenerate(answer.id).await.unwrap();
     assert_eq!(bench.ended(again.answer.id).await.content, "three");
@@ -342,7 +348,7 @@ async fn regenerate_edit_and_branches() {
     bench.ended(follow.answer.id).await;
     assert_eq!(
         bench.edit(first.id, "x".into()).await.unwrap_err().code,
-        Code::BadRequest
+        ProblemCode::BadRequest
     );
 }
 
@@ -394,8 +400,11 @@ async fn one_answer_at_a_time_in_a_conversation() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "slow").await;
     let busy = bench.send(Some(sent.conversation.id), None, "say two".into()).await;
-    assert_eq!(busy.unwrap_err().code, Code::Busy);
-    assert_eq!(bench.regenerate(sent.answer.id).await.unwrap_err().code, Code::Busy);
+    assert_eq!(busy.unwrap_err().code, ProblemCode::Busy);
+    assert_eq!(
+        bench.regenerate(sent.answer.id).await.unwrap_err().code,
+        ProblemCode::Busy
+    );
     bench.stop(sent.conversation.id).await.unwrap();
     bench.ended(sent.answer.id).await;
     bench.regenerate(sent.answer.id).await.expect("free again");
@@ -438,7 +447,7 @@ async fn a_model_whose_gpu_failed_is_loaded_on_the_cpu() {
     let (answer, info) = bench.answer_and("fault", on_the_cpu).await;
     assert_eq!(
         (answer.content.as_str(), failure(&answer).code),
-        ("Half an ", Code::NoDevice)
+        ("Half an ", ProblemCode::GpuFailed)
     );
     assert!(
         info.notices.iter().any(|notice| notice.contains("on the CPU")),
@@ -462,7 +471,7 @@ async fn answers_that_were_not_asked_for_cost_no_more_than_one_answer() {
         let problem = failure(&answer);
         assert_eq!(
             (answer.content.as_str(), problem.code),
-            ("Half an ", Code::WorkerDied),
+            ("Half an ", ProblemCode::WorkerDied),
             "{order}"
         );
         assert_eq!(bench.answer("say again").await.content, "again", "{order}");
@@ -530,11 +539,17 @@ async fn delete_and_restore() {
         .next(|event| matches!(event, Event::ConversationRemoved { id: gone } if gone == id).then_some(()))
         .await;
     assert!(bench.snapshot().await.unwrap().conversations.is_empty());
-    assert_eq!(bench.open_conversation(id).await.unwrap_err().code, Code::NotFound);
-    assert_eq!(bench.delete_conversation(id).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(
+        bench.open_conversation(id).await.unwrap_err().code,
+        ProblemCode::NotFound
+    );
+    assert_eq!(
+        bench.delete_conversation(id).await.unwrap_err().code,
+        ProblemCode::NotFound
+    );
     assert_eq!(
         bench.send(Some(id), None, "say".into()).await.unwrap_err().code,
-        Code::NotFound
+        ProblemCode::NotFound
     );
     bench.restore_conversation(id).await.unwrap();
     let restored = |event| matches!(event, Event::ConversationChanged { conversation, .. } if conversation.id == id);
@@ -695,7 +710,7 @@ async fn rename_and_search() {
     assert_eq!(bench.conversation(id).await.title, "Birds of the sea");
     assert_eq!(
         bench.rename_conversation(id, " \n".into()).await.unwrap_err().code,
-        Code::BadRequest
+        ProblemCode::BadRequest
     );
     let hits = bench.search("albatr".into()).await.unwrap();
     assert_eq!(
@@ -720,10 +735,13 @@ async fn models_are_added_and_removed() {
     assert_eq!(bench.snapshot().await.unwrap().models.len(), 2);
     let garbage = bench.folder.path().join("garbage.gguf");
     fs::write(&garbage, "not a model").unwrap();
-    assert_eq!(bench.add_model(garbage).await.unwrap_err().code, Code::FileInvalid);
+    assert_eq!(
+        bench.add_model(garbage).await.unwrap_err().code,
+        ProblemCode::FileInvalid
+    );
     assert_eq!(
         bench.add_model(PathBuf::from("nowhere.gguf")).await.unwrap_err().code,
-        Code::FileUnreadable
+        ProblemCode::FileUnreadable
     );
 
     let bench = bench.again().await;
@@ -731,10 +749,13 @@ async fn models_are_added_and_removed() {
     bench.remove_model(model.id.clone()).await.unwrap();
     assert!(path.exists(), "an added file is not deleted");
     assert_eq!(bench.snapshot().await.unwrap().models.len(), 1);
-    assert_eq!(bench.remove_model(model.id).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(
+        bench.remove_model(model.id).await.unwrap_err().code,
+        ProblemCode::NotFound
+    );
     assert_eq!(
         bench.remove_model("tiny".into()).await.unwrap_err().code,
-        Code::BadRequest,
+        ProblemCode::BadRequest,
         "a bundled model"
     );
     let downloads = bench.folder.path().join("data/models");
@@ -744,7 +765,7 @@ async fn models_are_added_and_removed() {
     assert!(!downloaded.exists());
     assert_eq!(
         bench.remove_model("other".into()).await.unwrap_err().code,
-        Code::BadRequest
+        ProblemCode::BadRequest
     );
     assert!(by_hand.exists());
 }
@@ -783,7 +804,7 @@ async fn load_another_model_and_unload() {
     bench.model_state(ready("c")).await;
     assert_eq!(
         bench.load_model("nothing".into()).await.unwrap_err().code,
-        Code::NotFound
+        ProblemCode::NotFound
     );
 }
 
@@ -797,7 +818,7 @@ async fn settings_last_and_reload() {
         context: Some(1024),
         device: Some("gpu0".into()),
         training_device: Some("cpu".into()),
-        gpu_layers: GpuLayers::Count { count: 7 },
+        gpu_layers: GpuLayers::Count(7),
         kv: KvType::Q8_0,
         prompt_cache_limit: 7_000_000_000,
         ..Settings::default()
@@ -812,7 +833,10 @@ async fn settings_last_and_reload() {
         threads: Some(0),
         ..settings.clone()
     };
-    assert_eq!(bench.set_settings(foolish).await.unwrap_err().code, Code::BadRequest);
+    assert_eq!(
+        bench.set_settings(foolish).await.unwrap_err().code,
+        ProblemCode::BadRequest
+    );
     let bench = bench.again().await;
     assert_eq!(bench.snapshot().await.unwrap().settings, settings);
 }
@@ -878,7 +902,7 @@ async fn a_model_is_loaded_in_the_requested_build() {
 
 fn layers(count: u32) -> LoadSettings {
     LoadSettings {
-        gpu_layers: GpuLayers::Count { count },
+        gpu_layers: GpuLayers::Count(count),
         ..LoadSettings::default()
     }
 }
@@ -931,7 +955,7 @@ async fn the_newest_plan_of_a_model_is_made() {
     assert_eq!((newest.gpu_layers, newest.devices.len(), newest.fits), (5, 2, true));
     assert_eq!(
         refused.unwrap_err().code,
-        Code::FileInvalid,
+        ProblemCode::FileInvalid,
         "another model's plan does not replace it"
     );
     let too_many = bench.plan("tiny".into(), layers(11)).await.unwrap();
@@ -953,7 +977,7 @@ async fn plans_are_made_while_an_answer_is_generated() {
     bench.streaming(sent.answer.id).await;
     assert_eq!(bench.plan("tiny".into(), layers(3)).await.unwrap().gpu_layers, 3);
     assert_eq!(bench.devices().await.unwrap()[0].id, "cpu");
-    assert_eq!(bench.measure().await.unwrap_err().code, Code::Busy);
+    assert_eq!(bench.measure().await.unwrap_err().code, ProblemCode::Busy);
     bench.stop(sent.conversation.id).await.unwrap();
     assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
 }
@@ -961,7 +985,7 @@ async fn plans_are_made_while_an_answer_is_generated() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_measurement_is_saved() {
     let mut bench = Bench::tiny();
-    assert_eq!(bench.measure().await.unwrap_err().code, Code::NoModel);
+    assert_eq!(bench.measure().await.unwrap_err().code, ProblemCode::NoModel);
     bench.answer("say one").await;
     let measured = bench.measure().await.unwrap();
     assert_eq!(
@@ -999,9 +1023,9 @@ async fn an_answer_cancels_a_measurement() {
     bench
         .next(|event| matches!(event, Event::MeasureProgress { .. }).then_some(()))
         .await;
-    assert_eq!(bench.measure().await.unwrap_err().code, Code::Busy);
+    assert_eq!(bench.measure().await.unwrap_err().code, ProblemCode::Busy);
     assert_eq!(bench.answer("say two").await.content, "two");
-    assert_eq!(measuring.await.unwrap().unwrap_err().code, Code::Cancelled);
+    assert_eq!(measuring.await.unwrap().unwrap_err().code, ProblemCode::Cancelled);
     assert_eq!(bench.measurements().await.unwrap(), []);
 }
 
@@ -1034,7 +1058,7 @@ async fn a_full_disk_fails_the_answer_but_not_the_text() {
     bench.streaming(sent.answer.id).await;
     bench.store().limit_size(Some(0)).unwrap();
     let answer = bench.ended(sent.answer.id).await;
-    assert_eq!(failure(&answer).code, Code::DiskFull);
+    assert_eq!(failure(&answer).code, ProblemCode::DiskFull);
     assert!(answer.content.starts_with("word "));
     let shown = bench.conversation(id).await.messages[1].clone();
     assert!(
@@ -1042,13 +1066,13 @@ async fn a_full_disk_fails_the_answer_but_not_the_text() {
         "the text in memory is complete"
     );
     let refused = bench.send(None, None, "x".repeat(1 << 16)).await;
-    assert_eq!(refused.unwrap_err().code, Code::DiskFull);
+    assert_eq!(refused.unwrap_err().code, ProblemCode::DiskFull);
 
     bench.store().limit_size(None).unwrap();
     assert_eq!(bench.answer("say again").await.content, "again");
     let bench = bench.again().await;
     let kept = bench.conversation(id).await.messages[1].clone();
-    assert_eq!(failure(&kept).code, Code::DiskFull);
+    assert_eq!(failure(&kept).code, ProblemCode::DiskFull);
     assert!(kept.content.starts_with(&answer.content), "saved once there is space");
 }
 
@@ -1122,29 +1146,44 @@ async fn closing_waits_for_a_lock_on_the_store() {
 async fn a_second_app_is_refused() {
     let bench = Bench::tiny();
     let second = App::open(options(&bench.folder), |_| {});
-    assert_eq!(second.err().map(|problem| problem.code), Some(Code::AlreadyRunning));
+    assert_eq!(
+        second.err().map(|problem| problem.code),
+        Some(ProblemCode::AlreadyRunning)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_rows_are_reported() {
     let bench = Bench::tiny();
     let code = |problem: Problem| problem.code;
-    assert_eq!(bench.open_conversation(99).await.map_err(code), Err(Code::NotFound));
+    assert_eq!(
+        bench.open_conversation(99).await.map_err(code),
+        Err(ProblemCode::NotFound)
+    );
     assert_eq!(
         bench.send(Some(99), None, "x".into()).await.map_err(code),
-        Err(Code::NotFound)
+        Err(ProblemCode::NotFound)
     );
-    assert_eq!(bench.regenerate(99).await.map_err(code), Err(Code::NotFound));
-    assert_eq!(bench.edit(99, "x".into()).await.map_err(code), Err(Code::NotFound));
-    assert_eq!(bench.select_leaf(99, 99).await.map_err(code), Err(Code::NotFound));
+    assert_eq!(bench.regenerate(99).await.map_err(code), Err(ProblemCode::NotFound));
+    assert_eq!(
+        bench.edit(99, "x".into()).await.map_err(code),
+        Err(ProblemCode::NotFound)
+    );
+    assert_eq!(
+        bench.select_leaf(99, 99).await.map_err(code),
+        Err(ProblemCode::NotFound)
+    );
     assert_eq!(
         bench.rename_conversation(99, "x".into()).await.map_err(code),
-        Err(Code::NotFound)
+        Err(ProblemCode::NotFound)
     );
     assert_eq!(
         bench.send(None, None, " \n".into()).await.map_err(code),
-        Err(Code::BadRequest)
+        Err(ProblemCode::BadRequest)
     );
-    assert_eq!(bench.restore_conversation(99).await.map_err(code), Err(Code::NotFound));
+    assert_eq!(
+        bench.restore_conversation(99).await.map_err(code),
+        Err(ProblemCode::NotFound)
+    );
     assert_eq!(bench.stop(99).await, Ok(()));
 }

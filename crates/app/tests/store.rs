@@ -2,9 +2,10 @@
 
 use hearth_app::store::{
     FILE, Store, StoreError, adapter, backups, conversation, dataset,
-    message::{self, Message, New, Role, State},
+    message::{self, Message, New, State},
     model, run, run_evaluation, run_point, search, setting,
 };
+use hearth_protocol::{LeftOut, Role};
 use proptest::prelude::*;
 use std::{fs, path::Path};
 use tempfile::TempDir;
@@ -64,7 +65,7 @@ fn a_message_is_read_back_unchanged() {
         message.content = text;
         message.state = State::Failed("{}".into());
         message.model = Some("m".into());
-        message.left_out = Some(message::LeftOut { messages: 2, tokens: 9 });
+        message.left_out = Some(LeftOut { messages: 2, tokens: 9 });
         message.stats = Some(message::Stats {
             prompt_tokens: 1,
             cached_tokens: 2,

@@ -207,7 +207,7 @@ async fn a_run_is_paused_resumed_and_stopped() {
     let run = until(&mut bench, id, |run| run.adapter.is_some()).await;
     assert_eq!(run.state, RunState::Stopped);
     bench.stop_run(id).await.expect("stopping what has stopped is nothing");
-    assert_eq!(bench.pause_run(id).await.unwrap_err().code, Code::BadRequest);
+    assert_eq!(bench.pause_run(id).await.unwrap_err().code, ProblemCode::BadRequest);
     // A stopped run can be resumed, and still has one adapter.
     bench.resume_run(id).await.unwrap();
     assert_eq!(running(&mut bench, id).await.outcome, None);
@@ -332,7 +332,7 @@ async fn a_crash_interrupts_the_run_which_can_be_resumed() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 5 die 3").await.id;
     let (run, problem) = broken(&mut bench, id).await;
-    assert_eq!((problem.code, run.checkpoint), (Code::WorkerDied, Some(2)));
+    assert_eq!((problem.code, run.checkpoint), (ProblemCode::WorkerDied, Some(2)));
     assert!(
         problem.message.contains("exit code 6") && problem.message.contains("Resume"),
         "{problem}"
@@ -350,7 +350,7 @@ async fn a_failed_run_can_be_retried() {
     let mut bench = Bench::tiny();
     let id = begin(&bench, "learn 3 fail 1").await.id;
     let (run, problem) = broken(&mut bench, id).await;
-    assert_eq!((problem.code, run.checkpoint), (Code::DiskFull, None));
+    assert_eq!((problem.code, run.checkpoint), (ProblemCode::DiskFull, None));
     data(&bench, "learn 3");
     bench.resume_run(id).await.unwrap();
     finished(&mut bench, id).await;
@@ -424,7 +424,7 @@ async fn one_run_at_a_time() {
     let new = new_run(&bench, "learn 100000").await;
     let first = bench.start_run(new.clone()).await.unwrap();
     let refused = bench.start_run(new.clone()).await.unwrap_err();
-    assert_eq!(refused.code, Code::Busy);
+    assert_eq!(refused.code, ProblemCode::Busy);
     assert!(refused.message.contains(&first.name));
     bench.delete_run(first.id).await.unwrap();
     let second = bench.start_run(new).await.expect("free again");
@@ -438,7 +438,7 @@ async fn a_deleted_run_can_be_restored_until_the_next_start() {
     let id = adapter.run.unwrap();
     bench.delete_run(id).await.unwrap();
     assert!(bench.runs().await.unwrap().is_empty() && bench.adapters().await.unwrap().is_empty());
-    assert_eq!(bench.run_points(id).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(bench.run_points(id).await.unwrap_err().code, ProblemCode::NotFound);
     bench.restore_run(id).await.unwrap();
     assert_eq!(bench.adapters().await.unwrap()[0], adapter);
     bench.delete_adapter(adapter.id).await.unwrap();
@@ -450,7 +450,7 @@ async fn a_deleted_run_can_be_restored_until_the_next_start() {
     assert!(folder(&bench, id).exists());
     let bench = bench.again().await;
     assert!(!folder(&bench, id).exists());
-    assert_eq!(bench.restore_run(id).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(bench.restore_run(id).await.unwrap_err().code, ProblemCode::NotFound);
     assert!(bench.adapters().await.unwrap().is_empty());
 }
 
@@ -467,7 +467,10 @@ async fn a_run_that_cannot_be_saved_is_kept_in_memory() {
     let run = until(&mut bench, id, |run| run.state == RunState::Stopped).await;
     assert_eq!(listed(&bench, id).await, Some(run));
     assert!(bench.adapters().await.unwrap().is_empty());
-    assert_eq!(bench.start_run(new.clone()).await.unwrap_err().code, Code::DiskFull);
+    assert_eq!(
+        bench.start_run(new.clone()).await.unwrap_err().code,
+        ProblemCode::DiskFull
+    );
     bench.store().write(|t| t.execute_batch("DROP TRIGGER full")).unwrap();
     let curves = bench.run_points(id).await.unwrap();
     assert_eq!(steps(&curves), [1, 2, 3], "saved once there is space");
@@ -484,15 +487,18 @@ async fn missing_files_are_reported() {
         model: "nothing".into(),
         ..new.clone()
     };
-    assert_eq!(bench.start_run(no_model).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(bench.start_run(no_model).await.unwrap_err().code, ProblemCode::NotFound);
     let no_data = NewRun {
         dataset: 99,
         ..new.clone()
     };
-    assert_eq!(bench.start_run(no_data).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(bench.start_run(no_data).await.unwrap_err().code, ProblemCode::NotFound);
     let mut no_adapter = new.clone();
     no_adapter.settings.init = Some(99);
-    assert_eq!(bench.start_run(no_adapter).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(
+        bench.start_run(no_adapter).await.unwrap_err().code,
+        ProblemCode::NotFound
+    );
     assert!(
         bench.runs().await.unwrap().is_empty(),
         "a run that cannot start leaves nothing behind"
@@ -502,19 +508,22 @@ async fn missing_files_are_reported() {
     broken(&mut bench, id).await;
     fs::remove_file(&path).unwrap();
     let gone = bench.resume_run(id).await.unwrap_err();
-    assert_eq!(gone.code, Code::FileUnreadable);
+    assert_eq!(gone.code, ProblemCode::FileUnreadable);
     assert!(gone.message.contains("script.jsonl"), "{gone}");
-    assert_eq!(bench.start_run(new).await.unwrap_err().code, Code::FileUnreadable);
+    assert_eq!(
+        bench.start_run(new).await.unwrap_err().code,
+        ProblemCode::FileUnreadable
+    );
     assert!(bench.datasets().await.unwrap()[0].problem.is_some());
     data(&bench, "learn 5 die 3");
     let model = bench.folder.path().join("bundled/tiny.gguf");
     fs::rename(&model, model.with_extension("away")).unwrap();
-    assert_eq!(bench.resume_run(id).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(bench.resume_run(id).await.unwrap_err().code, ProblemCode::NotFound);
     fs::rename(model.with_extension("away"), &model).unwrap();
     bench.resume_run(id).await.unwrap();
     finished(&mut bench, id).await;
-    assert_eq!(bench.resume_run(99).await.unwrap_err().code, Code::NotFound);
-    assert_eq!(bench.delete_run(99).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(bench.resume_run(99).await.unwrap_err().code, ProblemCode::NotFound);
+    assert_eq!(bench.delete_run(99).await.unwrap_err().code, ProblemCode::NotFound);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -555,7 +564,7 @@ async fn datasets_are_added_inspected_and_removed() {
     let gone = bench
         .inspect_dataset(dataset.id, "tiny".into(), None, false, None)
         .await;
-    assert_eq!(gone.unwrap_err().code, Code::NotFound);
+    assert_eq!(gone.unwrap_err().code, ProblemCode::NotFound);
     bench.restore_dataset(dataset.id).await.unwrap();
     assert_eq!(bench.add_dataset(path).await.unwrap().id, dataset.id);
     let bench = bench.again().await;
@@ -563,7 +572,7 @@ async fn datasets_are_added_inspected_and_removed() {
     for path in ["nowhere.jsonl", "."] {
         assert_eq!(
             bench.add_dataset(path.into()).await.unwrap_err().code,
-            Code::FileUnreadable
+            ProblemCode::FileUnreadable
         );
     }
 }
@@ -591,7 +600,7 @@ async fn a_newer_inspection_cancels_an_older_one() {
         new
     };
     let (endless, new) = tokio::join!(inspect(), work);
-    assert_eq!(endless.unwrap_err().code, Code::Cancelled);
+    assert_eq!(endless.unwrap_err().code, ProblemCode::Cancelled);
     assert_eq!(new.unwrap().examples, 2);
 }
 
@@ -630,7 +639,7 @@ async fn adapters_are_imported_checked_and_exported() {
     fs::remove_file(&adapter.path).unwrap();
     assert_eq!(
         bench.export_adapter(order).await.unwrap_err().code,
-        Code::FileUnreadable
+        ProblemCode::FileUnreadable
     );
     assert!(bench.adapters().await.unwrap()[0].problem.is_some());
 
@@ -644,15 +653,19 @@ async fn adapters_are_imported_checked_and_exported() {
     let copy = |file: &str| fs::copy(fixtures.join("training/llama/end").join(file), peft.join(file)).unwrap();
     copy("adapter_config.json");
     let half = bench.import_adapter(peft.clone(), "llama".into()).await.unwrap_err();
-    assert_eq!(half.code, Code::AdapterInvalid);
+    assert_eq!(half.code, ProblemCode::AdapterInvalid);
     assert!(half.message.contains("adapter_model.safetensors"), "{half}");
     copy("adapter_model.safetensors");
     for (path, model, code) in [
-        (peft.clone(), "llama3", Code::AdapterInvalid),
-        (peft.clone(), "nothing", Code::NotFound),
-        (bundled.join("llama.gguf"), "llama", Code::AdapterInvalid),
-        (bench.folder.path().join("script.jsonl"), "llama", Code::AdapterInvalid),
-        ("nowhere".into(), "llama", Code::FileUnreadable),
+        (peft.clone(), "llama3", ProblemCode::AdapterInvalid),
+        (peft.clone(), "nothing", ProblemCode::NotFound),
+        (bundled.join("llama.gguf"), "llama", ProblemCode::AdapterInvalid),
+        (
+            bench.folder.path().join("script.jsonl"),
+            "llama",
+            ProblemCode::AdapterInvalid,
+        ),
+        ("nowhere".into(), "llama", ProblemCode::FileUnreadable),
     ] {
         assert_eq!(bench.import_adapter(path, model.into()).await.unwrap_err().code, code);
     }
@@ -665,13 +678,13 @@ async fn adapters_are_imported_checked_and_exported() {
     bench.delete_adapter(imported.id).await.unwrap();
     assert_eq!(
         bench.rename_adapter(imported.id, "x".into()).await.unwrap_err().code,
-        Code::NotFound
+        ProblemCode::NotFound
     );
     let bench = bench.again().await;
     assert!(peft.exists(), "imported files are not deleted");
     assert_eq!(
         bench.restore_adapter(imported.id).await.unwrap_err().code,
-        Code::NotFound
+        ProblemCode::NotFound
     );
 }
 
@@ -715,7 +728,7 @@ async fn adapters_of_a_conversation_are_sent_to_the_worker() {
     let refused = bench.ended(sent.answer.id).await;
     assert_eq!(
         failure(&refused).code,
-        Code::NotFound,
+        ProblemCode::NotFound,
         "it does not ignore the chosen adapter"
     );
     bench.set_conversation_adapters(id, Vec::new()).await.unwrap();
@@ -733,7 +746,7 @@ async fn an_adapter_of_another_model_is_refused() {
         .await
         .unwrap();
     let [tuned, base] = bench.both_ended([compared.tuned.id, compared.base.id]).await;
-    assert_eq!(failure(&tuned).code, Code::AdapterInvalid);
+    assert_eq!(failure(&tuned).code, ProblemCode::AdapterInvalid);
     assert!(failure(&tuned).message.contains(&adapter.name));
     assert_eq!(base.content, "one", "the other answer is generated");
 }
@@ -783,10 +796,10 @@ async fn two_answers_side_by_side_and_a_vote() {
     );
     assert_eq!(
         bench.vote_answer(follow.answer.id, true).await.unwrap_err().code,
-        Code::BadRequest
+        ProblemCode::BadRequest
     );
     let nothing = bench.compare(Some(id), None, "say one".into(), Vec::new()).await;
-    assert_eq!(nothing.unwrap_err().code, Code::BadRequest);
+    assert_eq!(nothing.unwrap_err().code, ProblemCode::BadRequest);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -811,7 +824,7 @@ async fn rated_answers_become_a_dataset() {
     let mut bench = Bench::tiny();
     assert_eq!(
         bench.dataset_from_ratings("Mine".into()).await.unwrap_err().code,
-        Code::DataInvalid
+        ProblemCode::DataInvalid
     );
     let good = bench.answer("say one").await;
     bench.rate_answer(good.id, Some(Thumb::Up), None).await.unwrap();
@@ -852,7 +865,7 @@ async fn rated_answers_become_a_dataset() {
     let user = wrong.parent.unwrap();
     assert_eq!(
         bench.rate_answer(user, Some(Thumb::Up), None).await.unwrap_err().code,
-        Code::BadRequest
+        ProblemCode::BadRequest
     );
 }
 
@@ -909,7 +922,7 @@ async fn stores_of_every_released_version_are_read() {
             context: Some(4096),
             device: Some("gpu0".into()),
             build: Some("vulkan".into()),
-            gpu_layers: GpuLayers::Count { count: 7 },
+            gpu_layers: GpuLayers::Count(7),
             kv: KvType::Q8_0,
             last_model: Some("tiny".into()),
             prompt_cache_limit: 1_000_000,

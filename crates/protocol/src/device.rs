@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// One device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS), ts(rename = "Device"))]
+#[serde(rename_all = "camelCase")]
 pub struct DeviceInfo {
     /// Value for `--device`: `cpu`, `gpu0` and so on.
     pub id: String,
@@ -51,10 +53,51 @@ pub struct DeviceInfo {
     /// The builds of Hearth that can use it; the automatic choice first.
     #[serde(default)]
     pub backends: Vec<BackendOption>,
+    /// Whether a GPU is used without being requested, and why not. `None` for a CPU.
+    #[serde(default)]
+    pub selection: Option<AutoSelection>,
+    /// Why the first of [`DeviceInfo::backends`] is the automatic choice of a GPU. `None` if none
+    /// of them matches the CPU's results, and for a CPU.
+    #[serde(default)]
+    pub build_reason: Option<BuildReason>,
+}
+
+/// Whether a GPU is used without being requested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub enum AutoSelection {
+    /// It may be used; the plan of a model decides.
+    Selected,
+    /// No: it cannot be used, see [`DeviceInfo::why`].
+    Unusable,
+    /// No: it is a software renderer, which computes on the CPU.
+    Software,
+    /// No: it shares the CPU's memory, and it was not measured to be faster.
+    SharesMemory,
+    /// No: the CPU was measured to be at least as fast.
+    SlowerThanCpu,
+}
+
+/// Why a build is the automatic choice for a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub enum BuildReason {
+    /// No other installed build matches the CPU's results on it.
+    Only,
+    /// None was measured yet.
+    Unmeasured,
+    /// No other one was measured yet.
+    OnlyMeasured,
+    /// It was measured to be the fastest.
+    Fastest,
 }
 
 /// A build of Hearth that can use a device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub struct BackendOption {
     /// `portable`, `vulkan`, `cuda` or `rocm`.
     pub build: String,
@@ -68,27 +111,29 @@ pub struct BackendOption {
     pub largest_buffer: Option<u64>,
 }
 
-/// Result of a device check.
+/// Result of a device check. The aliases are the names in records of earlier versions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub struct DeviceCheck {
     /// The first mismatch with the CPU's results, in one sentence. `None` means that all results
     /// match.
     #[serde(alias = "wrong")]
     pub mismatch: Option<String>,
     /// Bandwidth of weights in decode, in bytes per second.
-    #[serde(deserialize_with = "crate::number::or_nan")]
+    #[serde(alias = "bytes_per_second", deserialize_with = "crate::number::or_nan")]
     pub bytes_per_second: f64,
     /// Prefill throughput in multiply-accumulates per second.
-    #[serde(deserialize_with = "crate::number::or_nan")]
+    #[serde(alias = "macs_per_second", deserialize_with = "crate::number::or_nan")]
     pub macs_per_second: f64,
     /// Duration of the check in seconds.
     #[serde(default, deserialize_with = "crate::number::or_nan")]
     pub seconds: f64,
     /// Kernels launched on a GPU.
-    #[serde(default)]
+    #[serde(alias = "kernels_launched", default)]
     pub kernels_launched: u64,
     /// Distinct kernels, each compiled by the driver.
-    #[serde(default)]
+    #[serde(alias = "kernels_compiled", default)]
     pub kernels_compiled: u64,
 }
 

@@ -163,7 +163,8 @@ impl LoadRequest {
 
 /// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub enum Role {
     /// System prompt.
     System,
@@ -171,6 +172,17 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
+}
+
+impl Role {
+    /// As chat templates and datasets name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
 }
 
 /// One message of a conversation.
@@ -182,33 +194,36 @@ pub struct Message {
     pub content: String,
 }
 
-/// Sampling parameters.
+/// Sampling parameters. The aliases are the keys in the model catalog.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(default, rename_all = "camelCase")]
 pub struct SamplingParams {
     /// 0 means greedy.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub temperature: f32,
     /// Keep the k most likely tokens; 0 disables it.
+    #[serde(alias = "top_k")]
     pub top_k: u32,
     /// Nucleus sampling: keep the most likely tokens whose probabilities add up to p; 1 disables
     /// it.
-    #[serde(deserialize_with = "crate::number::or_nan")]
+    #[serde(alias = "top_p", deserialize_with = "crate::number::or_nan")]
     pub top_p: f32,
     /// Drop tokens less likely than this fraction of the most likely one; 0 disables it.
-    #[serde(deserialize_with = "crate::number::or_nan")]
+    #[serde(alias = "min_p", deserialize_with = "crate::number::or_nan")]
     pub min_p: f32,
     /// Divides the logits of tokens seen in the last [`SamplingParams::repeat_last_n`]; 1 disables
     /// it.
-    #[serde(deserialize_with = "crate::number::or_nan")]
+    #[serde(alias = "repetition_penalty", deserialize_with = "crate::number::or_nan")]
     pub repetition_penalty: f32,
     /// Subtracted from a token's logit for each time it was seen; 0 disables it.
-    #[serde(deserialize_with = "crate::number::or_nan")]
+    #[serde(alias = "frequency_penalty", deserialize_with = "crate::number::or_nan")]
     pub frequency_penalty: f32,
     /// Subtracted once from the logit of a token that was seen; 0 disables it.
-    #[serde(deserialize_with = "crate::number::or_nan")]
+    #[serde(alias = "presence_penalty", deserialize_with = "crate::number::or_nan")]
     pub presence_penalty: f32,
     /// Window of the penalties, in tokens.
+    #[serde(alias = "repeat_last_n")]
     pub repeat_last_n: u32,
     /// The same seed gives the same answer on a CPU. `None` draws a random one.
     pub seed: Option<u64>,
@@ -350,6 +365,8 @@ impl Event {
 
 /// Turns dropped from the context: the oldest ones, never the system prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub struct LeftOut {
     /// Number of messages dropped from the beginning (after the system prompt).
     pub messages: u32,
@@ -399,6 +416,8 @@ pub enum FinishReason {
 
 /// Properties of the loaded model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub struct ModelInfo {
     /// The file.
     pub path: PathBuf,
@@ -443,9 +462,12 @@ pub struct ModelInfo {
 
 /// An error for a person to act on and a program to match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 #[error("{message}")]
 pub struct Problem {
     /// For programs.
+    #[cfg_attr(feature = "ts", ts(type = "string"))]
     pub code: ProblemCode,
     /// For people: what happened, to which file or device, and what to do.
     pub message: String,
@@ -453,7 +475,7 @@ pub struct Problem {
 
 /// Kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "camelCase")]
 pub enum ProblemCode {
     /// A file is missing or cannot be read.
     FileUnreadable,
@@ -492,6 +514,19 @@ pub enum ProblemCode {
     /// The worker exited unexpectedly, not for lack of memory. Set by the client, never by a
     /// worker.
     WorkerDied,
+    /// There is no such conversation, message, model, dataset, run or adapter. This and the next
+    /// are an app's, never a worker's.
+    NotFound,
+    /// The store could not be read or written.
+    Store,
+    /// The store is corrupt.
+    StoreCorrupt,
+    /// The store was written by a newer Hearth.
+    StoreNewer,
+    /// Another Hearth is using the same data.
+    AlreadyRunning,
+    /// A download failed.
+    Download,
     /// A bug in Hearth.
     Internal,
 }

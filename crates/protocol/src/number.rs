@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn requests_with_nan_floats_are_readable_so_that_the_worker_can_refuse_them() {
-        let settings = TrainSettings {
+        let settings: TrainSettings = TrainSettings {
             alpha: 0.5,
             dropout: 0.5,
             learning_rate: 0.5,
@@ -153,8 +153,8 @@ mod tests {
             ..TrainSettings::default()
         };
         survives(&settings, 8);
-        let nan: TrainSettings = serde_json::from_str(r#"{"learning_rate": null}"#).expect("it is read");
-        assert!(nan.learning_rate.is_nan() && nan.alpha == TrainSettings::default().alpha);
+        let nan: TrainSettings = serde_json::from_str(r#"{"learningRate": null}"#).expect("it is read");
+        assert!(nan.learning_rate.is_nan() && nan.alpha == <TrainSettings>::default().alpha);
         let sampling = SamplingParams {
             temperature: 0.5,
             top_p: 0.5,

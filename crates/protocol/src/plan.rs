@@ -6,7 +6,8 @@ use std::{fmt, path::PathBuf, str::FromStr};
 /// Number of layers on GPUs, counted from the output layer backwards: 1 is the output layer alone,
 /// N the output layer and the last N - 1 transformer layers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(tag = "type", content = "count", rename_all = "camelCase")]
 pub enum GpuLayers {
     /// As many as fit.
     #[default]
@@ -44,12 +45,14 @@ impl FromStr for GpuLayers {
 
 /// Element type of the KV cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub enum KvType {
     /// Two bytes per element.
     #[default]
     F16,
     /// Blocks of 32 elements in 34 bytes: half the memory, slightly less exact.
+    #[serde(rename = "q8_0")]
     Q8_0,
 }
 
@@ -120,7 +123,8 @@ pub struct Reservation {
 
 /// Whether a model fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "snake_case")]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(tag = "type", rename_all = "camelCase")]
 pub enum Verdict {
     /// As requested.
     Fits,
@@ -137,6 +141,8 @@ pub enum Verdict {
 
 /// The memory plan of a model: shown before a load, and used by it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub struct Plan {
     /// Whether every device has enough free memory for its part.
     pub fits: bool,
@@ -174,6 +180,8 @@ pub struct Plan {
 
 /// One device's part of a plan, in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub struct PlannedDevice {
     /// Its id, as in [`crate::DeviceInfo`].
     pub id: String,

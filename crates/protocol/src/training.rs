@@ -46,7 +46,8 @@ pub struct DataSource {
 
 /// Column mapping of a dataset. `None`: not used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(default, rename_all = "camelCase")]
 pub struct ColumnMapping {
     /// Whole conversations (messages or ShareGPT).
     pub messages: Option<String>,
@@ -64,6 +65,8 @@ pub struct ColumnMapping {
 
 /// Result of inspecting a dataset.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub struct Inspection {
     /// `JSONL`, `CSV` and so on.
     pub container: String,
@@ -99,6 +102,8 @@ pub struct Inspection {
 
 /// One example as the model sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub struct Preview {
     /// Line or row in the file, from 1.
     pub line: u32,
@@ -110,6 +115,8 @@ pub struct Preview {
 
 /// A piece of an example.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub struct Piece {
     /// The text.
     pub text: String,
@@ -125,7 +132,8 @@ pub struct Piece {
 
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub enum Severity {
     /// Information.
     Note,
@@ -137,6 +145,8 @@ pub enum Severity {
 
 /// A finding about a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// For programs: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`,
     /// `leaks`, `few`, `broken`, `retrieve`.
@@ -151,6 +161,8 @@ pub struct Finding {
 
 /// A malformed line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub struct BrokenLine {
     /// Line number, from 1.
     pub line: u32,
@@ -185,10 +197,13 @@ pub struct TrainRequest {
     pub low_priority: bool,
 }
 
-/// Settings of a run. `None` means automatic: chosen from the data and the machine.
+/// Settings of a run. `None` means automatic: chosen from the data and the machine. `Adapter` is
+/// what names an adapter: for a worker its path, in an app its id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TrainSettings {
+#[cfg_attr(feature = "ts", derive(ts_rs::TS), ts(concrete(Adapter = i64)))]
+#[serde(default, rename_all = "camelCase")]
+#[serde(bound(deserialize = "Adapter: Deserialize<'de>"))]
+pub struct TrainSettings<Adapter = PathBuf> {
     /// LoRA rank.
     pub rank: u32,
     /// LoRA alpha: the adapter's scale is alpha / rank (alpha / sqrt(rank) with
@@ -238,7 +253,7 @@ pub struct TrainSettings {
     /// Whether to shuffle the examples in each epoch.
     pub shuffle: bool,
     /// An adapter to start from.
-    pub init: Option<PathBuf>,
+    pub init: Option<Adapter>,
     /// Steps between checkpoints.
     pub checkpoint_every: Option<u32>,
     /// Precision of the GEMMs.
@@ -249,7 +264,7 @@ pub struct TrainSettings {
     pub train_on_prompts: bool,
 }
 
-impl Default for TrainSettings {
+impl<Adapter> Default for TrainSettings<Adapter> {
     fn default() -> Self {
         Self {
             rank: 16,
@@ -281,9 +296,43 @@ impl Default for TrainSettings {
     }
 }
 
+impl<Adapter> TrainSettings<Adapter> {
+    /// The same settings, with an initial adapter that is named otherwise.
+    pub fn with_init<Other>(self, init: Option<Other>) -> TrainSettings<Other> {
+        TrainSettings {
+            rank: self.rank,
+            alpha: self.alpha,
+            dropout: self.dropout,
+            rslora: self.rslora,
+            targets: self.targets,
+            learning_rate: self.learning_rate,
+            schedule: self.schedule,
+            warmup: self.warmup,
+            weight_decay: self.weight_decay,
+            max_gradient_norm: self.max_gradient_norm,
+            epochs: self.epochs,
+            max_steps: self.max_steps,
+            batch: self.batch,
+            accumulation: self.accumulation,
+            sequence: self.sequence,
+            seed: self.seed,
+            eval_split: self.eval_split,
+            eval_every: self.eval_every,
+            patience: self.patience,
+            shuffle: self.shuffle,
+            init,
+            checkpoint_every: self.checkpoint_every,
+            precision: self.precision,
+            checkpointing: self.checkpointing,
+            train_on_prompts: self.train_on_prompts,
+        }
+    }
+}
+
 /// Learning rate schedule after warm-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub enum Schedule {
     /// Half a cosine, to 0.
     #[default]
@@ -296,7 +345,8 @@ pub enum Schedule {
 
 /// Precision of the factors in GEMMs; accumulators are always f32.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub enum Precision {
     /// bf16 if it is faster on every device that has layers, else f32.
     #[default]
@@ -309,7 +359,8 @@ pub enum Precision {
 
 /// Gradient checkpointing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub enum Checkpointing {
     /// Chosen by the available memory.
     #[default]
@@ -337,7 +388,8 @@ pub struct ExportRequest {
 
 /// Export format of an adapter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "as", rename_all = "snake_case")]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(tag = "type", rename_all = "camelCase")]
 pub enum ExportFormat {
     /// An adapter for llama.cpp and Ollama.
     GgufLora,
@@ -406,6 +458,8 @@ pub enum TrainingEvent {
 
 /// A finished export.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub struct Exported {
     /// The file or folder written.
     pub path: PathBuf,
@@ -417,6 +471,8 @@ pub struct Exported {
 
 /// The plan of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub struct RunPlan {
     /// Training examples.
     pub examples: u32,
@@ -485,7 +541,8 @@ pub struct StepReport {
 
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub enum EndReason {
     /// All steps are done.
     Completed,
@@ -497,6 +554,8 @@ pub enum EndReason {
 
 /// Result of a finished run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub struct Outcome {
     /// Why it ended.
     pub reason: EndReason,
@@ -523,12 +582,15 @@ pub struct Outcome {
     pub seconds: f64,
     /// Peak resident memory in bytes.
     pub peak_memory: u64,
-    /// The adapter's folder.
+    /// The adapter's folder; empty in outcomes that an earlier version stored.
+    #[serde(default)]
     pub adapter: PathBuf,
 }
 
 /// Comparison of an export with the trained adapter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
 pub struct Verification {
     /// Whether the export passed.
     pub passed: bool,

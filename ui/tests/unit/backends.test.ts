@@ -1,21 +1,14 @@
 import { expect, test } from "vitest";
-import type { Device, DeviceCheck } from "../../src/lib/host";
-import { autoSelected, matchesDevice } from "../../src/lib/text/devices";
-import { bandwidth, buildOptions, prefillThroughput, autoBuild, turnSeconds, buildLabel, autoBuildReason } from "../../src/lib/text/backends";
+import type { AutoSelection, BuildReason, Device, DeviceCheck } from "../../src/lib/host";
+import { cpuReason, matchesDevice } from "../../src/lib/text/devices";
+import { bandwidth, buildOptions, prefillThroughput, buildLabel, autoBuildReason } from "../../src/lib/text/backends";
 
-const found = (speed: number): DeviceCheck => ({ mismatch: speed < 0 ? "Wrong." : null, bytesPerSecond: Math.max(0, speed), macsPerSecond: Math.max(0, speed) });
+const found = (speed: number): DeviceCheck => ({ mismatch: speed < 0 ? "Wrong." : null, bytesPerSecond: Math.max(0, speed), macsPerSecond: Math.max(0, speed), seconds: 1, kernelsLaunched: 0, kernelsCompiled: 0 });
 
 /** A device with builds of these speeds; null: not checked, below 0: mismatch. */
 function device(kind: string, speeds: Record<string, number | null>, backend = "vulkan"): Device {
-  const all = Object.entries(speeds).map(([build, speed]) => ({ build, backend: build === "cuda" ? "cuda" : backend, check: speed === null ? null : found(speed) }));
-  return { id: "gpu0", identity: "0000:01:00.0", kind, name: "A GPU", backend, memoryTotal: null, memoryFree: null, usable: true, why: "", driver: null, api: null, load: null, cores: null, performanceCores: null, backendNames: [backend], backends: all };
-}
-
-const chosen = (...gpus: Device[]) => autoBuild(buildOptions(gpus))?.build;
-function says(gpu: Device): string | null {
-  const all = buildOptions([gpu]);
-  const best = autoBuild(all);
-  return best && autoBuildReason(all, best);
+  const all = Object.entries(speeds).map(([build, speed]) => ({ build, backend: build === "cuda" ? "cuda" : backend, check: speed === null ? null : found(speed), largestBuffer: null }));
+  return { id: "gpu0", identity: "0000:01:00.0", kind, name: "A GPU", backend, memoryTotal: null, memoryFree: null, usable: true, why: "", driver: null, api: null, load: null, cores: null, performanceCores: null, backendNames: [backend], largestBuffer: null, backends: all, selection: "selected", buildReason: null };
 }
 
 test.each([
@@ -33,45 +26,43 @@ test.each([
 });
 
 test("speeds are shown with few digits", () => {
-  const check: DeviceCheck = { mismatch: null, bytesPerSecond: 1.93e12, macsPerSecond: 41.2e12 };
+  const check: DeviceCheck = { ...found(0), bytesPerSecond: 1.93e12, macsPerSecond: 41.2e12 };
   expect([bandwidth(check), prefillThroughput(check)]).toEqual(["1.9 TB/s", "41 TMAC/s"]);
 });
 
-test("a typical turn takes as long as in the engine", () => {
-  expect(turnSeconds({ mismatch: null, bytesPerSecond: 72e9, macsPerSecond: 512e9 })).toBeCloseTo(2, 10);
-  expect(turnSeconds(found(-1))).toBeGreaterThan(1e11);
+test("a build is offered if it can use some GPU, and is wrong only if it is wrong on each that it can use", () => {
+  const fast = device("discrete", { cuda: 9e9, vulkan: -1, portable: 2e9 });
+  const other = device("discrete", { portable: -1, vulkan: null });
+  const offered = (...gpus: Device[]) => buildOptions(gpus).map(({ build, mismatch }) => [build, mismatch]);
+  expect(offered()).toEqual([]);
+  expect(offered(fast)).toEqual([["cuda", null], ["vulkan", "Wrong."], ["portable", null]]);
+  expect(offered(fast, other)).toEqual([["cuda", null], ["vulkan", null], ["portable", null]]);
+  expect(offered(device("discrete", { portable: -1 }))).toEqual([["portable", "Wrong."]]);
 });
 
-test("one build uses all devices: the one whose slowest device is fastest, of equals the first, never one with a mismatch", () => {
-  const fast = device("discrete", { cuda: 9e9, vulkan: 8e9, portable: 2e9 });
-  const other = device("discrete", { vulkan: 1e9, portable: 3e9 });
-  const broken = device("discrete", { portable: 1e9, cuda: -1 });
-  expect(chosen()).toBe(undefined);
-  expect(chosen(fast)).toBe("cuda");
-  expect(chosen(fast, other)).toBe("portable");
-  expect(chosen(fast, broken)).toBe("portable");
-  expect(chosen(device("discrete", { portable: null, cuda: null }))).toBe("portable");
-  expect(chosen(device("discrete", { portable: null, cuda: 1 }))).toBe("cuda");
-  expect(chosen(device("discrete", { portable: -1 }))).toBe(undefined);
+test.each<[BuildReason | null, string]>([
+  ["fastest", "Automatic uses CUDA: measured fastest."],
+  ["onlyMeasured", "Automatic uses CUDA: no other backend has been measured yet."],
+  ["only", "Automatic uses CUDA: no other backend matches the CPU's results."],
+  ["unmeasured", "Automatic uses CUDA until all backends have been measured."],
+  [null, ""],
+])("the engine's reason for a build, %s, is a sentence", (buildReason, sentence) => {
+  const gpu = { ...device("discrete", { cuda: 9e9, portable: 2e9 }), buildReason };
+  expect(autoBuildReason([gpu])).toBe(sentence);
+  expect(autoBuildReason([gpu, gpu])).toBe("Automatic uses the fastest for each model.");
+  expect(autoBuildReason([])).toBe("");
 });
 
-test("says why a build was chosen automatically", () => {
-  expect(says(device("discrete", { cuda: 9e9, portable: 2e9 }))).toBe("Automatic uses CUDA: measured fastest.");
-  expect(says(device("discrete", { cuda: 9e9, portable: null }))).toBe("Automatic uses CUDA: no other backend has been measured yet.");
-  expect(says(device("discrete", { cuda: 9e9, portable: -1 }))).toBe("Automatic uses CUDA: no other backend matches the CPU's results.");
-  expect(says(device("discrete", { portable: null, cuda: null }))).toBe("Automatic uses Portable (Vulkan) until all backends have been measured.");
-  expect(says(device("discrete", { portable: -1 }))).toBe(null);
-});
-
-test("a GPU that is slower than the CPU is not selected automatically", () => {
-  const cpu = device("cpu", { portable: 5e9 }, "cpu");
-  const alone = (kind: string, speed: number | null, backend?: string) => autoSelected(device(kind, { portable: speed }, backend), cpu);
-  expect([alone("discrete", null), alone("discrete", 6e9), alone("discrete", 4e9)]).toEqual([true, true, false]);
-  expect([alone("integrated", null), alone("integrated", 6e9), alone("integrated", 4e9)]).toEqual([false, true, false]);
-  expect([alone("integrated", null, "metal"), alone("integrated", 4e9, "metal")]).toEqual([true, false]);
-  expect([alone("software", null), alone("software", 9e9)]).toEqual([false, false]);
-  expect(autoSelected({ ...device("discrete", { portable: 9e9 }), usable: false }, cpu)).toBe(false);
-  expect(autoSelected(device("discrete", { portable: 1 }), null)).toBe(true);
+test.each<[AutoSelection[], string]>([
+  [[], "no usable GPU."],
+  [["unusable"], "no usable GPU."],
+  [["software"], "a software renderer is slower than the CPU it runs on."],
+  [["software", "sharesMemory"], "a GPU that shares the CPU's memory is seldom faster."],
+  [["slowerThanCpu", "sharesMemory"], "a GPU that shares the CPU's memory is seldom faster."],
+  [["slowerThanCpu", "software", "unusable"], "measured faster than any GPU here."],
+])("the engine's reasons against the GPUs, %s, are a sentence", (selections, sentence) => {
+  const gpus = selections.map((selection) => ({ ...device("discrete", {}), selection, usable: selection !== "unusable" }));
+  expect(cpuReason(gpus)).toBe(`Automatic: ${sentence}`);
 });
 
 test("a device matches its identity, and its id in old settings", () => {

@@ -13,7 +13,7 @@ async function started(scene: string): Promise<{ app: App; host: FakeHost }> {
   return { app, host };
 }
 
-const device = (change: Partial<PlannedDevice>): PlannedDevice => ({ id: "gpu0", name: "A GPU", weights: 3e9, kv: 1e9, compute: 5e8, margin: 5e8, total: 8e9, free: 7e9, layers: [], fits: true, ...change });
+const device = (change: Partial<PlannedDevice>): PlannedDevice => ({ id: "gpu0", identity: "0000:01:00.0", name: "A GPU", weights: 3e9, kv: 1e9, compute: 5e8, margin: 5e8, total: 8e9, free: 7e9, layers: [], fits: true, ...change });
 
 test("the parts of a bar add up to the device's memory", () => {
   const sum = (d: PlannedDevice) => memoryParts(d).reduce((all, part) => all + part.bytes, 0);

@@ -280,7 +280,7 @@ impl Answer {
 
     async fn fail(self, problem: protocol::Problem, is_worker_alive: bool) {
         let problem = match is_worker_alive {
-            true => problem.into(),
+            true => problem,
             false => died(problem),
         };
         // A requested cancellation counts as stopped, however the answer ended.

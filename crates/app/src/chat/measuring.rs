@@ -5,7 +5,7 @@ use super::{Target, selection};
 use crate::{
     shared::Shared,
     store::{measurement, now},
-    wire::{Code, Event, Measurement, Problem},
+    wire::{Event, Measurement, Problem, ProblemCode},
 };
 use hearth_protocol as protocol;
 use protocol::{Model, ModelInfo, Request};
@@ -67,7 +67,7 @@ async fn run(
                     return save(shared, row(target, lease.info()), measured).await;
                 }
                 Some(protocol::Event::Failed(_)) if *cancelled.borrow() => return Err(stopped()),
-                Some(protocol::Event::Failed(problem)) => return Err(problem.into()),
+                Some(protocol::Event::Failed(problem)) => return Err(problem),
                 Some(_) => {}
                 None => return Err(stopped()),
             },
@@ -121,7 +121,7 @@ fn identity(info: &ModelInfo) -> String {
 
 fn stopped() -> Problem {
     Problem {
-        code: Code::Cancelled,
+        code: ProblemCode::Cancelled,
         message: "The measurement was cancelled. Nothing was saved.".to_owned(),
     }
 }

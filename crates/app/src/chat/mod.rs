@@ -16,7 +16,7 @@ pub(crate) use target::Target;
 use crate::{
     prompt_cache,
     shared::Shared,
-    wire::{Code, Message, MessageState, ModelState, Problem},
+    wire::{Message, MessageState, ModelState, Problem, ProblemCode},
 };
 use answer::{Answer, Stop, Wait};
 use hearth_protocol::{LoadRequest, Model, ModelStatus, Request};
@@ -311,11 +311,12 @@ impl Chat {
     fn measure(&mut self, reply: measuring::Reply) {
         let selected = self.selection.borrow().clone();
         let (code, message) = match selected {
-            _ if self.cancel_measuring.as_ref().is_some_and(|cancel| !cancel.is_closed()) => {
-                (Code::Busy, "A measurement is already running. Wait until it is done.")
-            }
+            _ if self.cancel_measuring.as_ref().is_some_and(|cancel| !cancel.is_closed()) => (
+                ProblemCode::Busy,
+                "A measurement is already running. Wait until it is done.",
+            ),
             _ if !self.answers.values().all(Running::has_ended) => (
-                Code::Busy,
+                ProblemCode::Busy,
                 "An answer is being generated, which would distort the measurement. Stop it, or wait until it is done.",
             ),
             Some(Selection { target, model }) if matches!(*model.status().borrow(), ModelStatus::Ready(_)) => {
@@ -330,7 +331,7 @@ impl Chat {
                 self.cancel_measuring = Some(cancel);
                 return;
             }
-            _ => (Code::NoModel, "No model is loaded. Load one, then measure it."),
+            _ => (ProblemCode::NoModel, "No model is loaded. Load one, then measure it."),
         };
         let _ = reply.send(Err(Problem {
             code,

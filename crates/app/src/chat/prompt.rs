@@ -1,7 +1,7 @@
 //! The prompt of a conversation.
 
-use crate::store::message::{Message, Role};
-use hearth_protocol as protocol;
+use crate::store::message::Message;
+use hearth_protocol::{self as protocol, Role};
 
 /// The system prompt, then the branch. Empty (failed) answers are left out and the user messages
 /// around them are joined, since many templates reject two turns of one role in a row.
@@ -9,16 +9,12 @@ pub(crate) fn prompt(system: Option<&str>, branch: &[Message]) -> Vec<protocol::
     let mut turns: Vec<protocol::Message> = Vec::new();
     let system = system.map(str::trim).filter(|text| !text.is_empty());
     turns.extend(system.map(|text| protocol::Message {
-        role: protocol::Role::System,
+        role: Role::System,
         content: text.to_owned(),
     }));
     for message in branch {
-        let role = match message.role {
-            Role::System => protocol::Role::System,
-            Role::User => protocol::Role::User,
-            Role::Assistant => protocol::Role::Assistant,
-        };
-        if role == protocol::Role::Assistant && message.content.trim().is_empty() {
+        let role = message.role;
+        if role == Role::Assistant && message.content.trim().is_empty() {
             continue;
         }
         match turns.last_mut() {
@@ -38,8 +34,8 @@ pub(crate) fn prompt(system: Option<&str>, branch: &[Message]) -> Vec<protocol::
 #[cfg(test)]
 mod tests {
     use super::prompt;
-    use crate::store::message::{Message, Role, State};
-    use hearth_protocol as protocol;
+    use crate::store::message::{Message, State};
+    use hearth_protocol::Role;
     use proptest::prelude::*;
 
     fn message(role: Role, content: &str) -> Message {
@@ -88,7 +84,7 @@ mod tests {
                 .collect();
             let shown = prompt(Some("system"), &branch);
             prop_assert!(shown.windows(2).all(|pair| pair[0].role != pair[1].role));
-            prop_assert_eq!(shown[0].role, protocol::Role::System);
+            prop_assert_eq!(shown[0].role, Role::System);
             let all: String = turns.iter().map(|(_, text)| text.as_str()).collect();
             let text: String = shown[1..].iter().flat_map(|turn| turn.content.chars()).filter(|c| *c != '\n').collect();
             prop_assert_eq!(text, all);

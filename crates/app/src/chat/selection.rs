@@ -3,7 +3,7 @@
 use super::Target;
 use crate::{
     shared::Shared,
-    wire::{Code, Event, ModelState, Problem},
+    wire::{Event, ModelState, Problem},
 };
 use hearth_protocol::{LoadError, Model, ModelStatus, ProblemCode};
 use std::sync::Arc;
@@ -35,13 +35,13 @@ fn state_of(selected: &Selection, status: &ModelStatus) -> ModelState {
         },
         ModelStatus::Ready(info) => ModelState::Ready {
             model,
-            info: info.as_ref().into(),
+            info: info.as_ref().clone(),
         },
         ModelStatus::Failed { problem, has_died } => ModelState::Failed {
             model,
             problem: match has_died {
                 true => died(problem.clone()),
-                false => problem.clone().into(),
+                false => problem.clone(),
             },
         },
     }
@@ -89,16 +89,17 @@ pub(super) async fn show(shared: Arc<Shared>, mut selection: watch::Receiver<Opt
 pub(super) fn not_ready(error: LoadError) -> Option<Problem> {
     match error {
         LoadError::Failed(problem) if problem.code == ProblemCode::Cancelled => None,
-        LoadError::Failed(problem) => Some(problem.into()),
+        LoadError::Failed(problem) => Some(problem),
         LoadError::Died(problem) => Some(died(problem)),
     }
 }
 
 /// The problem of a dead worker, with what to do.
-pub(super) fn died(problem: hearth_protocol::Problem) -> Problem {
-    let mut problem = Problem::from(problem);
+pub(super) fn died(mut problem: Problem) -> Problem {
     problem.message += match problem.code {
-        Code::OutOfMemory => " Close other programs, or choose a shorter context or a smaller model, then send again.",
+        ProblemCode::OutOfMemory => {
+            " Close other programs, or choose a shorter context or a smaller model, then send again."
+        }
         _ => " Send again to restart it. If it happens again, choose a smaller model.",
     };
     problem

@@ -4,7 +4,7 @@ use crate::{
     library::Model,
     model_lookup,
     shared::Shared,
-    wire::{Code, LoadSettings, Problem},
+    wire::{LoadSettings, Problem, ProblemCode},
 };
 use hearth_protocol::SamplingParams;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ impl Target {
         match model_lookup::next(shared)? {
             Some(model) => Self::new(&model, shared),
             None => Err(Problem {
-                code: Code::NoModel,
+                code: ProblemCode::NoModel,
                 message: "There is no model on this machine yet. Add a GGUF file under Models, then try again."
                     .to_owned(),
             }),

@@ -6,7 +6,6 @@ use crate::{
     wire,
 };
 use hearth_protocol as protocol;
-use protocol::ProblemCode;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// Implements `From` for types with the same fields or variants.
@@ -48,7 +47,7 @@ impl From<message::Message> for wire::Message {
             id: row.id,
             conversation: row.conversation,
             parent: row.parent,
-            role: row.role.into(),
+            role: row.role,
             content: row.content,
             state: row.state.into(),
             created_at: row.created_at,
@@ -63,10 +62,7 @@ impl From<message::Message> for wire::Message {
                 context_used: stats.context_used,
                 context: stats.context,
             }),
-            left_out: row.left_out.map(|left| wire::LeftOut {
-                messages: left.messages,
-                tokens: left.tokens,
-            }),
+            left_out: row.left_out,
             adapters: from_json(row.adapters.as_deref()).unwrap_or_default(),
             comparison: row.comparison,
             better: row.better,
@@ -81,7 +77,7 @@ impl From<&wire::Message> for message::Message {
             id: message.id,
             conversation: message.conversation,
             parent: message.parent,
-            role: message.role.into(),
+            role: message.role,
             content: message.content.clone(),
             state: (&message.state).into(),
             created_at: message.created_at,
@@ -96,34 +92,11 @@ impl From<&wire::Message> for message::Message {
                 context_used: stats.context_used,
                 context: stats.context,
             }),
-            left_out: message.left_out.map(|left| message::LeftOut {
-                messages: left.messages,
-                tokens: left.tokens,
-            }),
+            left_out: message.left_out,
             adapters: to_json_unless_empty(&message.adapters),
             comparison: message.comparison,
             better: message.better,
             rating: message.rating.as_ref().map(to_json),
-        }
-    }
-}
-
-impl From<message::Role> for wire::Role {
-    fn from(role: message::Role) -> Self {
-        match role {
-            message::Role::System => Self::System,
-            message::Role::User => Self::User,
-            message::Role::Assistant => Self::Assistant,
-        }
-    }
-}
-
-impl From<wire::Role> for message::Role {
-    fn from(role: wire::Role) -> Self {
-        match role {
-            wire::Role::System => Self::System,
-            wire::Role::User => Self::User,
-            wire::Role::Assistant => Self::Assistant,
         }
     }
 }
@@ -147,7 +120,7 @@ impl From<message::State> for wire::MessageState {
             },
             message::State::Failed(why) => Self::Failed {
                 problem: serde_json::from_str(&why).unwrap_or(wire::Problem {
-                    code: wire::Code::Internal,
+                    code: wire::ProblemCode::Internal,
                     message: "The answer failed.".to_owned(),
                 }),
             },
@@ -207,83 +180,11 @@ impl From<&library::Model> for wire::Model {
             context_trained: metadata.map_or(0, |metadata| metadata.context_trained),
             description: model.entry.map_or_else(String::new, |entry| entry.description.clone()),
             system_prompt: model.system_prompt().map(str::to_owned),
-            sampling: model.sampling().into(),
+            sampling: model.sampling(),
             source: model.source,
             problem,
         }
     }
-}
-
-impl From<protocol::SamplingParams> for wire::SamplingParams {
-    fn from(sampling: protocol::SamplingParams) -> Self {
-        Self {
-            temperature: sampling.temperature,
-            top_k: sampling.top_k,
-            top_p: sampling.top_p,
-            min_p: sampling.min_p,
-            repetition_penalty: sampling.repetition_penalty,
-            frequency_penalty: sampling.frequency_penalty,
-            presence_penalty: sampling.presence_penalty,
-            repeat_last_n: sampling.repeat_last_n,
-            seed: sampling.seed,
-        }
-    }
-}
-
-impl From<&protocol::ModelInfo> for wire::ModelInfo {
-    fn from(info: &protocol::ModelInfo) -> Self {
-        Self {
-            name: info.name.clone(),
-            architecture: info.architecture.clone(),
-            quantization: info.quantization.clone(),
-            parameters: info.parameters,
-            file_size: info.file_size,
-            layers: info.layers,
-            context: info.context,
-            context_trained: info.context_trained,
-            device: info.device.clone(),
-            threads: info.threads,
-            load_seconds: info.load_seconds,
-            notices: info.notices.clone(),
-            gpu_layers: info.gpu_layers,
-            layers_total: info.layers_total,
-            kv: info.kv.into(),
-            placement: all(info.placement.clone()),
-        }
-    }
-}
-
-impl From<protocol::Problem> for wire::Problem {
-    fn from(problem: protocol::Problem) -> Self {
-        let code = match problem.code {
-            ProblemCode::FileUnreadable => wire::Code::FileUnreadable,
-            ProblemCode::FileInvalid => wire::Code::FileInvalid,
-            ProblemCode::Unsupported => wire::Code::Unsupported,
-            ProblemCode::OutOfMemory => wire::Code::OutOfMemory,
-            ProblemCode::DataInvalid => wire::Code::DataInvalid,
-            ProblemCode::AdapterInvalid => wire::Code::AdapterInvalid,
-            ProblemCode::Diverged => wire::Code::Diverged,
-            ProblemCode::DiskFull => wire::Code::DiskFull,
-            ProblemCode::Template => wire::Code::Template,
-            ProblemCode::PromptTooLong => wire::Code::PromptTooLong,
-            ProblemCode::NoModel => wire::Code::NoModel,
-            ProblemCode::Cancelled => wire::Code::Cancelled,
-            ProblemCode::Superseded => wire::Code::Superseded,
-            ProblemCode::Busy => wire::Code::Busy,
-            ProblemCode::NoDevice | ProblemCode::GpuFailed => wire::Code::NoDevice,
-            ProblemCode::BadRequest => wire::Code::BadRequest,
-            ProblemCode::WorkerDied => wire::Code::WorkerDied,
-            ProblemCode::Internal => wire::Code::Internal,
-        };
-        Self {
-            code,
-            message: problem.message,
-        }
-    }
-}
-
-fn all<T, U: From<T>>(from: Vec<T>) -> Vec<U> {
-    from.into_iter().map(U::from).collect()
 }
 
 /// Parses a JSON column. Returns `None` if it is empty or malformed.

@@ -1,6 +1,6 @@
 //! Errors of the library.
 
-use crate::wire::{Code, Problem};
+use crate::wire::{Problem, ProblemCode};
 use std::{io, path::PathBuf};
 
 /// An error of finding, adding, removing or downloading a model.
@@ -107,20 +107,20 @@ pub enum LibraryError {
 impl From<LibraryError> for Problem {
     fn from(error: LibraryError) -> Self {
         let code = match &error {
-            LibraryError::Unknown { .. } | LibraryError::NotInCatalog { .. } => Code::NotFound,
-            LibraryError::Unreadable { found: false, .. } => Code::FileUnreadable,
-            LibraryError::Unreadable { .. } => Code::FileInvalid,
+            LibraryError::Unknown { .. } | LibraryError::NotInCatalog { .. } => ProblemCode::NotFound,
+            LibraryError::Unreadable { found: false, .. } => ProblemCode::FileUnreadable,
+            LibraryError::Unreadable { .. } => ProblemCode::FileInvalid,
             LibraryError::NonUtf8Path(_) | LibraryError::Bundled { .. } | LibraryError::AddedByHand(_) => {
-                Code::BadRequest
+                ProblemCode::BadRequest
             }
-            LibraryError::Delete { .. } => Code::FileUnreadable,
-            LibraryError::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull => Code::DiskFull,
+            LibraryError::Delete { .. } => ProblemCode::FileUnreadable,
+            LibraryError::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull => ProblemCode::DiskFull,
             LibraryError::Download { .. }
             | LibraryError::HashMismatch { .. }
             | LibraryError::Offline
             | LibraryError::AlreadyDownloading(_)
             | LibraryError::Cancelled
-            | LibraryError::Write { .. } => Code::Download,
+            | LibraryError::Write { .. } => ProblemCode::Download,
             LibraryError::Store(error) => error.code(),
         };
         Self {

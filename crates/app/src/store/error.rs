@@ -1,6 +1,6 @@
 //! Errors of the store.
 
-use crate::wire::{Code, Problem};
+use crate::wire::{Problem, ProblemCode};
 use rusqlite::ErrorCode;
 use std::{
     io,
@@ -90,13 +90,13 @@ impl StoreError {
     }
 
     /// The error's code.
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> ProblemCode {
         match self {
-            Self::Folder { .. } | Self::Backup { .. } | Self::Busy { .. } | Self::Sqlite { .. } => Code::Store,
-            Self::InUse(_) => Code::AlreadyRunning,
-            Self::Newer { .. } => Code::StoreNewer,
-            Self::Corrupt { .. } => Code::StoreCorrupt,
-            Self::DiskFull { .. } => Code::DiskFull,
+            Self::Folder { .. } | Self::Backup { .. } | Self::Busy { .. } | Self::Sqlite { .. } => ProblemCode::Store,
+            Self::InUse(_) => ProblemCode::AlreadyRunning,
+            Self::Newer { .. } => ProblemCode::StoreNewer,
+            Self::Corrupt { .. } => ProblemCode::StoreCorrupt,
+            Self::DiskFull { .. } => ProblemCode::DiskFull,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Messages: nodes of trees by their parents' ids.
 
 use super::changed;
+use hearth_protocol::{LeftOut, Role};
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -33,27 +34,6 @@ ALTER TABLE message ADD COLUMN rating TEXT;
 CREATE INDEX message_better ON message (comparison) WHERE better;
 CREATE INDEX message_rated ON message (id) WHERE rating IS NOT NULL;
 ";
-
-/// A message's role.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Instructions.
-    System,
-    /// The person.
-    User,
-    /// The model.
-    Assistant,
-}
-
-impl Role {
-    fn name(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::User => "user",
-            Self::Assistant => "assistant",
-        }
-    }
-}
 
 /// State of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,14 +74,6 @@ pub struct Stats {
     pub first_token_seconds: f64,
     pub context_used: u32,
     pub context: u32,
-}
-
-/// Turns left out of the prompt; see [`crate::wire::LeftOut`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct LeftOut {
-    pub messages: u32,
-    pub tokens: u32,
 }
 
 /// One message.

@@ -6,7 +6,7 @@ use crate::{
     saving::{SAVE_RETRY_INTERVAL, Saved},
     shared::Shared,
     store::{self, adapter, run, run_evaluation, run_point},
-    wire::{EndReason, Event, Outcome, PauseReason, Problem, Run, RunEvaluation, RunPoint, RunState},
+    wire::{EndReason, Event, PauseReason, Problem, Run, RunEvaluation, RunPoint, RunState},
 };
 use hearth_protocol::{RunEvent, TrainRequest, TrainingEvent};
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -98,11 +98,9 @@ impl Current {
     pub(super) fn handle(&mut self, event: Option<RunEvent>) -> Option<RunState> {
         match event {
             Some(RunEvent::Training(event)) => self.handle_training(event),
-            Some(RunEvent::Failed(problem)) => Some(RunState::Failed {
-                problem: problem.into(),
-            }),
+            Some(RunEvent::Failed(problem)) => Some(RunState::Failed { problem }),
             Some(RunEvent::Interrupted(problem)) => Some(RunState::Interrupted {
-                problem: interrupted(problem.into()),
+                problem: interrupted(problem),
             }),
             None => Some(RunState::Interrupted {
                 problem: super::ended(),
@@ -117,7 +115,7 @@ impl Current {
             }
             TrainingEvent::Planned(plan) => {
                 self.change(|run| {
-                    run.plan = Some(plan.into());
+                    run.plan = Some(plan);
                     run.state = RunState::Planned;
                 });
                 self.schedule_save();
@@ -152,7 +150,7 @@ impl Current {
             TrainingEvent::Finished(outcome) => {
                 // A run that was stopped before its first step has no adapter.
                 self.adapter = (outcome.steps > 0).then(|| outcome.adapter.clone());
-                let outcome = Outcome::from(*outcome);
+                let outcome = *outcome;
                 let state = match outcome.reason {
                     EndReason::Stopped => RunState::Stopped,
                     EndReason::Completed | EndReason::EarlyStop => RunState::Finished,

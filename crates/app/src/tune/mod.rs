@@ -15,7 +15,7 @@ use crate::{
     saving::CLOSING_RETRY_INTERVAL,
     shared::Shared,
     task::at,
-    wire::{Code, Event, PauseReason, Problem, RunState},
+    wire::{Event, PauseReason, Problem, ProblemCode, RunState},
 };
 use current::{Current, Stage};
 use hearth_protocol::{self as protocol, RunCommand, RunEvent, TrainRequest};
@@ -156,7 +156,7 @@ impl Tune {
             .as_mut()
             .filter(|current| current.id == run && current.stage != Stage::Ended);
         current.ok_or_else(|| Problem {
-            code: Code::BadRequest,
+            code: ProblemCode::BadRequest,
             message: "This run is not active.".to_owned(),
         })
     }
@@ -335,7 +335,7 @@ async fn next_event(run: &mut Option<protocol::Run>) -> Option<RunEvent> {
 
 fn ended() -> Problem {
     Problem {
-        code: Code::WorkerDied,
+        code: ProblemCode::WorkerDied,
         message: "This run was ended before its worker was done. Resume it to continue from its last checkpoint."
             .to_owned(),
     }
@@ -344,14 +344,14 @@ fn ended() -> Problem {
 /// The problem of a run that the app's end interrupted.
 pub(crate) fn closed() -> Problem {
     Problem {
-        code: Code::WorkerDied,
+        code: ProblemCode::WorkerDied,
         message: "Hearth was closed during this run. Resume it to continue from its last checkpoint.".to_owned(),
     }
 }
 
 fn interrupted(mut problem: Problem) -> Problem {
     problem.message += match problem.code {
-        Code::OutOfMemory => {
+        ProblemCode::OutOfMemory => {
             " Close other programs, then resume the run to continue from its last checkpoint. If that is not enough, \
              start a run with a shorter sequence length or a smaller batch."
         }

@@ -3,9 +3,9 @@
 //!
 //! Field names are camelCase on the wire, enums carry their variant in `type`, times are
 //! milliseconds since 1970, sizes are bytes. `ui/src/lib/host/wire.ts` is generated from the table
-//! of commands ([`commands!`](crate::commands!)) and [`Event`] (see `tests/wire.rs`). The worker's
-//! types (`hearth_protocol`) and the store's rows are separate types; [`crate::convert`] converts
-//! between them.
+//! of commands ([`commands!`](crate::commands!)) and [`Event`] (see `tests/wire.rs`). Types of the
+//! worker (`hearth_protocol`) to which the app adds nothing are part of the wire as they are. The
+//! store's rows are separate types; [`crate::convert`] converts between them.
 
 mod commands;
 mod hardware;
@@ -13,6 +13,7 @@ mod tune;
 mod typescript;
 
 pub use hardware::*;
+pub use hearth_protocol::{LeftOut, ModelInfo, Problem, ProblemCode, Role, SamplingParams};
 pub use tune::*;
 pub use typescript::typescript;
 
@@ -97,31 +98,6 @@ pub struct CacheUsage {
     pub bytes: u64,
 }
 
-/// Sampling parameters.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct SamplingParams {
-    /// Softmax temperature; 0 is greedy.
-    pub temperature: f32,
-    /// Sample from the k most likely tokens; 0 disables the filter.
-    pub top_k: u32,
-    /// Sample from the most likely tokens with a cumulative probability of p; 1 disables the
-    /// filter.
-    pub top_p: f32,
-    /// Drop tokens below this fraction of the highest probability; 0 disables the filter.
-    pub min_p: f32,
-    /// Divides the logits of recent tokens; 1 disables it.
-    pub repetition_penalty: f32,
-    /// Subtracted from a token's logit once per recent occurrence; 0 disables it.
-    pub frequency_penalty: f32,
-    /// Subtracted once from the logit of each recent token; 0 disables it.
-    pub presence_penalty: f32,
-    /// Tokens that the penalties count as recent.
-    pub repeat_last_n: u32,
-    /// Seed of the sampler: reproducible answers on a CPU. `None` means a random seed.
-    pub seed: Option<u64>,
-}
-
 /// A model's origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
@@ -166,45 +142,6 @@ pub struct Model {
     pub problem: Option<String>,
 }
 
-/// The loaded model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct ModelInfo {
-    /// Name from the file's metadata.
-    pub name: String,
-    /// `llama`, `qwen2` and so on.
-    pub architecture: String,
-    /// Quantisation of the file.
-    pub quantization: String,
-    /// Number of parameters.
-    pub parameters: u64,
-    /// File size in bytes.
-    pub file_size: u64,
-    /// Transformer layers.
-    pub layers: u32,
-    /// Allocated context length in tokens.
-    pub context: u32,
-    /// The training context length in tokens.
-    pub context_trained: u32,
-    /// Id of the device.
-    pub device: String,
-    /// CPU threads in use.
-    pub threads: u32,
-    /// Load time in seconds.
-    pub load_seconds: f64,
-    /// Notices, as sentences.
-    pub notices: Vec<String>,
-    /// Layers on GPUs.
-    pub gpu_layers: u32,
-    /// Total layers: transformer layers, those for multi-token prediction included, and the output
-    /// layer.
-    pub layers_total: u32,
-    /// Type of the KV cache.
-    pub kv: KvType,
-    /// Memory of the model per device.
-    pub placement: Vec<PlannedDevice>,
-}
-
 /// State of the chat's worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -234,84 +171,6 @@ pub enum ModelState {
         /// Why.
         problem: Problem,
     },
-}
-
-/// An error: a sentence for people, a code for programs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, thiserror::Error)]
-#[serde(rename_all = "camelCase")]
-#[error("{message}")]
-pub struct Problem {
-    /// For programs.
-    #[ts(type = "string")]
-    pub code: Code,
-    /// For people: what happened, to what, what to do.
-    pub message: String,
-}
-
-/// Error code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Code {
-    /// The file is missing or cannot be read.
-    FileUnreadable,
-    /// The file is corrupt or of another format.
-    FileInvalid,
-    /// An unsupported model.
-    Unsupported,
-    /// Not enough memory.
-    OutOfMemory,
-    /// A dataset cannot be read or has nothing to train on.
-    DataInvalid,
-    /// An adapter is corrupt or belongs to another model.
-    AdapterInvalid,
-    /// Training diverged: the loss is NaN, infinite or exploded.
-    Diverged,
-    /// The model's chat template failed.
-    Template,
-    /// The prompt is longer than the context.
-    PromptTooLong,
-    /// No model is loaded.
-    NoModel,
-    /// The conversation, or the worker, is busy with another answer.
-    Busy,
-    /// Replaced by a newer request of the same kind.
-    Superseded,
-    /// Cancelled by a person.
-    Cancelled,
-    /// No such device.
-    NoDevice,
-    /// An invalid request.
-    BadRequest,
-    /// There is no such conversation, message, model, dataset, run or adapter.
-    NotFound,
-    /// The worker ended unexpectedly or could not be started.
-    WorkerDied,
-    /// The disk is full.
-    DiskFull,
-    /// The store could not be read or written.
-    Store,
-    /// The store is corrupt.
-    StoreCorrupt,
-    /// The store was written by a newer Hearth.
-    StoreNewer,
-    /// Another Hearth is using the same data.
-    AlreadyRunning,
-    /// A download failed.
-    Download,
-    /// A bug in Hearth.
-    Internal,
-}
-
-/// A message's role.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub enum Role {
-    /// Instructions for the whole conversation.
-    System,
-    /// The person.
-    User,
-    /// The model.
-    Assistant,
 }
 
 /// Why an answer was truncated.
@@ -375,16 +234,6 @@ pub struct Stats {
     pub context_used: u32,
     /// Context length in tokens.
     pub context: u32,
-}
-
-/// The oldest turns, left out of a prompt that exceeded the context.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct LeftOut {
-    /// Number of messages.
-    pub messages: u32,
-    /// Number of tokens.
-    pub tokens: u32,
 }
 
 /// One message: a node of a conversation's tree.

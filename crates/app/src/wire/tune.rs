@@ -1,8 +1,15 @@
 //! Wire types of fine-tuning: datasets, runs and adapters.
 
 use super::Problem;
+pub use hearth_protocol::{
+    BrokenLine, Checkpointing, ColumnMapping, EndReason, ExportFormat, Exported, Finding, Inspection, Outcome, Piece,
+    Precision, Preview, RunPlan, Schedule, Severity, Verification,
+};
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
+
+/// Settings of a run, with the id of the initial adapter.
+pub type TrainSettings = hearth_protocol::TrainSettings<i64>;
 
 /// A dataset, added by its path; Hearth never changes the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
@@ -34,217 +41,6 @@ pub struct SampleDataset {
     pub size: u64,
 }
 
-/// Columns by role. `None` means that a role has no column.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ColumnMapping {
-    /// Whole conversations (messages or ShareGPT).
-    pub messages: Option<String>,
-    /// System prompt.
-    pub system: Option<String>,
-    /// User message.
-    pub prompt: Option<String>,
-    /// Further input (alpaca's `input`).
-    pub input: Option<String>,
-    /// Answer.
-    pub answer: Option<String>,
-    /// Plain text for language modelling.
-    pub text: Option<String>,
-}
-
-/// Result of inspecting a dataset.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct Inspection {
-    /// `JSONL`, `CSV` and so on.
-    pub container: String,
-    /// Format of the examples: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
-    pub shape: String,
-    /// All columns.
-    pub columns: Vec<String>,
-    /// Column mapping, as recognised or as requested.
-    pub mapping: ColumnMapping,
-    /// Whether a person should confirm the mapping.
-    pub unsure: bool,
-    /// Number of usable examples.
-    pub examples: u32,
-    /// Tokens of the examples, chat template included.
-    pub tokens: u64,
-    /// Tokens that count towards the loss.
-    pub trained_tokens: u64,
-    /// Lengths in tokens of the median, the 95th percentile and the longest example.
-    pub lengths: [u32; 3],
-    /// Max sequence length of a run.
-    pub sequence: u32,
-    /// Number of examples longer than that.
-    pub truncated: u32,
-    /// Previews of some examples.
-    pub previews: Vec<Preview>,
-    /// Findings, most severe first.
-    pub findings: Vec<Finding>,
-    /// The first hundred malformed lines.
-    pub broken: Vec<BrokenLine>,
-    /// Number of malformed lines.
-    pub broken_total: u32,
-}
-
-/// An example as the model sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct Preview {
-    /// Line or row in the file, from 1.
-    pub line: u32,
-    /// Text in pieces; adjacent tokens with equal flags form one piece.
-    pub pieces: Vec<Piece>,
-    /// Total tokens.
-    pub tokens: u32,
-}
-
-/// A piece of an example.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct Piece {
-    /// The text.
-    pub text: String,
-    /// Number of tokens.
-    pub tokens: u32,
-    /// Whether it counts towards the loss.
-    pub trained: bool,
-    /// Whether it comes from the chat template (special tokens, role names).
-    pub template: bool,
-    /// Whether the max sequence length truncates it.
-    pub cut: bool,
-}
-
-/// Severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub enum Severity {
-    /// A note.
-    Note,
-    /// Probably a mistake.
-    Warning,
-    /// A run would fail or train on the wrong tokens.
-    Error,
-}
-
-/// A finding about a dataset.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct Finding {
-    /// Code: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`,
-    /// `few`, `broken`, `retrieve`.
-    pub kind: String,
-    /// Severity.
-    pub severity: Severity,
-    /// The finding and what to do, as sentences.
-    pub message: String,
-    /// The first twenty lines concerned.
-    pub lines: Vec<u32>,
-}
-
-/// A malformed line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct BrokenLine {
-    /// Line number, from 1.
-    pub line: u32,
-    /// The reason, in one sentence.
-    pub why: String,
-}
-
-/// Learning rate schedule after warm-up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub enum Schedule {
-    /// Half a cosine, to zero.
-    Cosine,
-    /// Linear, to zero.
-    Linear,
-    /// Constant.
-    Constant,
-}
-
-/// Precision of matrix products' factors; accumulation is always f32.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub enum Precision {
-    /// bf16 if it is faster on every device with layers, else f32.
-    Auto,
-    /// f32.
-    F32,
-    /// bf16, even if slower.
-    Bf16,
-}
-
-/// Gradient checkpointing: the activations saved for the backward pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub enum Checkpointing {
-    /// Chosen by free memory.
-    Auto,
-    /// The inputs of every operation.
-    Operations,
-    /// The inputs of every layer; each layer's forward runs twice.
-    Layers,
-}
-
-/// Settings of a run. `None` means chosen from the data and the hardware.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase", default)]
-pub struct TrainSettings {
-    /// LoRA rank.
-    pub rank: u32,
-    /// LoRA alpha: the scale is alpha / rank (alpha / sqrt(rank) with `rslora`).
-    pub alpha: f32,
-    /// LoRA dropout: probability of dropping an adapter's input.
-    pub dropout: f32,
-    /// Rank-stabilised LoRA scaling.
-    pub rslora: bool,
-    /// Target modules (`attn_q`, `q_proj`). Empty means all linear layers.
-    pub targets: Vec<String>,
-    /// Peak learning rate.
-    pub learning_rate: f32,
-    /// Learning rate schedule.
-    pub schedule: Schedule,
-    /// Warm-up ratio: the fraction of steps with a rising learning rate.
-    pub warmup: f32,
-    /// AdamW's weight decay.
-    pub weight_decay: f32,
-    /// Gradient clipping norm; 0 disables it.
-    pub max_gradient_norm: f32,
-    /// Maximum epochs. `None` means chosen by the number of examples.
-    pub epochs: Option<f32>,
-    /// Maximum steps.
-    pub max_steps: Option<u32>,
-    /// Batch size in examples.
-    pub batch: Option<u32>,
-    /// Gradient accumulation: batches per step.
-    pub accumulation: Option<u32>,
-    /// Max sequence length in tokens; longer examples are truncated, with a notice.
-    pub sequence: Option<u32>,
-    /// Seed: reproducible on the same machine.
-    pub seed: u64,
-    /// Validation split: the fraction of examples for evaluation only.
-    pub eval_split: f32,
-    /// Steps between evaluations.
-    pub eval_every: Option<u32>,
-    /// Early stopping: evaluations without improvement; 0 disables it.
-    pub patience: u32,
-    /// Whether examples are shuffled each epoch.
-    pub shuffle: bool,
-    /// Id of the initial adapter.
-    pub init: Option<i64>,
-    /// Steps between checkpoints.
-    pub checkpoint_every: Option<u32>,
-    /// Precision of matrix products' factors.
-    pub precision: Precision,
-    /// Gradient checkpointing.
-    pub checkpointing: Checkpointing,
-    /// Whether prompts count towards the loss, too.
-    pub train_on_prompts: bool,
-}
-
 /// A new run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
@@ -261,42 +57,6 @@ pub struct NewRun {
     pub skip_broken: bool,
     /// Settings.
     pub settings: TrainSettings,
-}
-
-/// The plan of a run, measured by a dry run on the longest examples.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct RunPlan {
-    /// Training examples.
-    pub examples: u32,
-    /// Examples in the validation split.
-    pub eval_examples: u32,
-    /// Truncated examples.
-    pub truncated: u32,
-    /// Maximum steps.
-    pub steps: u32,
-    /// Batch size in examples.
-    pub batch: u32,
-    /// Gradient accumulation: batches per step.
-    pub accumulation: u32,
-    /// Max sequence length in tokens.
-    pub sequence: u32,
-    /// Trainable parameters.
-    pub parameters: u64,
-    /// Precision of matrix products' factors.
-    pub precision: Precision,
-    /// Gradient checkpointing.
-    pub checkpointing: Checkpointing,
-    /// CPU threads.
-    pub threads: u32,
-    /// Peak resident memory of the measured steps, in bytes.
-    pub peak_memory: u64,
-    /// Measured seconds per step.
-    pub step_seconds: f64,
-    /// Estimated seconds of the whole run, at most.
-    pub total_seconds: f64,
-    /// Notices, as sentences.
-    pub notices: Vec<String>,
 }
 
 /// Why a run is paused.
@@ -390,46 +150,6 @@ pub struct RunCurves {
     pub points: Vec<RunPoint>,
     /// Evaluations.
     pub evaluations: Vec<RunEvaluation>,
-}
-
-/// Why a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub enum EndReason {
-    /// All steps are complete.
-    Completed,
-    /// Early stopping: the validation loss no longer improved.
-    EarlyStop,
-    /// Stopped by a person.
-    Stopped,
-}
-
-/// Outcome of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct Outcome {
-    /// Reason of the end.
-    pub reason: EndReason,
-    /// Steps, those before a resume included.
-    pub steps: u32,
-    /// Step of the saved adapter: the best by validation loss, or the last.
-    pub best_step: u32,
-    /// Mean loss of the last tenth of the steps.
-    pub train_loss: f64,
-    /// Validation loss before the first step.
-    pub eval_loss_before: Option<f64>,
-    /// Validation loss of the saved adapter.
-    pub eval_loss: Option<f64>,
-    /// The base model's perplexity on a small general text.
-    pub general_before: Option<f64>,
-    /// The same with the adapter; much higher means catastrophic forgetting.
-    pub general_after: Option<f64>,
-    /// Tokens per second over the steps.
-    pub tokens_per_second: f64,
-    /// Seconds of the steps.
-    pub seconds: f64,
-    /// Peak resident memory in bytes.
-    pub peak_memory: u64,
 }
 
 /// A fine-tuning run.
@@ -546,22 +266,6 @@ pub struct Rating {
     pub correction: Option<String>,
 }
 
-/// Format of an export.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum ExportFormat {
-    /// A GGUF adapter file, for llama.cpp and Ollama.
-    GgufLora,
-    /// A folder for Hugging Face PEFT.
-    Peft,
-    /// A GGUF model file with the adapter merged into its weights.
-    Gguf {
-        /// Quant type of the weights (`Q4_K`, `IQ4_XS`, `Q8_0`, `F16`). `None` means that of each
-        /// base weight.
-        kind: Option<String>,
-    },
-}
-
 /// Options of exporting an adapter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
@@ -574,35 +278,4 @@ pub struct ExportOptions {
     pub out: String,
     /// Whether to reload the export and compare it.
     pub verify: bool,
-}
-
-/// Result of an export.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct Exported {
-    /// The file or folder.
-    pub path: String,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Result of verifying, if requested.
-    pub verification: Option<Verification>,
-}
-
-/// Comparison of an export with the trained adapter.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct Verification {
-    /// Whether the export is usable.
-    pub passed: bool,
-    /// Number of prompts compared.
-    pub prompts: u32,
-    /// Mean Kullback-Leibler divergence of the export from the trained adapter, in nats per token.
-    pub divergence: f64,
-    /// Mean Kullback-Leibler divergence of the base model from the trained adapter, in nats per
-    /// token.
-    pub taught: f64,
-    /// Prompts with identical greedy answers.
-    pub same_text: u32,
-    /// Summary in a sentence.
-    pub summary: String,
 }

@@ -1,6 +1,6 @@
 //! `hearth devices`: list devices.
 
-use super::print_json;
+use super::print_protocol;
 use crate::args::Devices;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -24,7 +24,7 @@ pub fn run(args: &Devices) -> Result<(), Failure> {
         devices: hardware::devices(),
     };
     if args.output.json {
-        return print_json(&report);
+        return print_protocol(&report);
     }
     let mut out = std::io::stdout().lock();
     for device in &report.devices {
@@ -100,14 +100,13 @@ fn scaled(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::with_snake_case_keys;
     use super::*;
 
     #[test]
     fn the_json_has_the_documented_fields() {
-        let report = serde_json::to_value(Report {
-            devices: hardware::devices(),
-        })
-        .unwrap();
+        let devices = hardware::devices();
+        let report = with_snake_case_keys(serde_json::to_value(Report { devices }).unwrap());
         let cpu = &report["devices"][0];
         for field in [
             "id",

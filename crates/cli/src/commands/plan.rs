@@ -1,6 +1,6 @@
 //! `hearth plan`: the memory plan of a model.
 
-use super::print_json;
+use super::print_protocol;
 use crate::args::Plan;
 use crate::failure::Failure;
 use crate::model::Chosen;
@@ -24,7 +24,7 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     };
     let plan = plan::plan(&request, &mut |_| {})?;
     if args.output.json {
-        return print_json(&plan);
+        return print_protocol(&plan);
     }
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", plan.why)?;

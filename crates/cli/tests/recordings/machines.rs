@@ -1,7 +1,6 @@
 //! The fake host's machines, and the engine's ranking of builds by device checks.
 
-use hearth_app::wire;
-use hearth_engine::hardware::{CPU, Gpu, GpuBackend, Kind, rank};
+use hearth_engine::hardware::{CPU, Gpu, GpuBackend, Kind, rank, with_reasons};
 use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -16,6 +15,25 @@ pub struct Machine {
     pub name: &'static str,
     /// Its devices, the CPU first.
     pub devices: Vec<Device>,
+}
+
+impl Machine {
+    /// Its devices with the engine's reasons. The check of a GPU checks the CPU, too.
+    fn recorded(self) -> Vec<Recorded> {
+        let cpu = self.devices[0].clone();
+        let reasoned = |device: DeviceInfo, cpu: &DeviceInfo| match device.id == CPU {
+            true => device,
+            false => with_reasons(device, cpu),
+        };
+        let recorded = |device: Device| Recorded {
+            initially_checked: device.initially,
+            unchecked: reasoned(device.unchecked, &cpu.unchecked),
+            checked: device
+                .checked
+                .map(|checked| reasoned(checked, cpu.checked.as_ref().unwrap_or(&cpu.unchecked))),
+        };
+        self.devices.into_iter().map(recorded).collect()
+    }
 }
 
 /// A device of a machine.
@@ -278,19 +296,14 @@ pub fn all() -> Vec<Machine> {
 #[serde(rename_all = "camelCase")]
 struct Recorded {
     initially_checked: bool,
-    unchecked: wire::Device,
-    checked: Option<wire::Device>,
+    unchecked: DeviceInfo,
+    checked: Option<DeviceInfo>,
 }
 
 /// The machines as JSON.
 pub fn recording() -> String {
-    let recorded = |device: Device| Recorded {
-        initially_checked: device.initially,
-        unchecked: device.unchecked.into(),
-        checked: device.checked.map(Into::into),
-    };
     let all = all().into_iter();
-    let all = all.map(|machine| (machine.name, machine.devices.into_iter().map(recorded).collect()));
+    let all = all.map(|machine| (machine.name, machine.recorded()));
     let all: BTreeMap<&str, Vec<Recorded>> = all.collect();
     serde_json::to_string_pretty(&all).unwrap() + "\n"
 }

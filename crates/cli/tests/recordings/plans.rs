@@ -2,7 +2,7 @@
 //!
 //! The file holds each distinct plan once:
 //!
-//! - `devices`: `[id, name, margin, total, free]` of the planned devices;
+//! - `devices`: `[id, identity, name, margin, total, free]` of the planned devices;
 //! - `reasons`: `[verdict, why]`;
 //! - `plans`: `[fits, reason, context, contextFits, gpuLayers, layersTotal, layersFit, kv,
 //!   devices]`, where a device is `[device, weights, kv, compute, fits, layers]`; reason and device
@@ -84,7 +84,14 @@ impl Recorder {
             .devices
             .iter()
             .map(|device| {
-                let constant = json!([device.id, device.name, device.margin, device.total, device.free]);
+                let constant = json!([
+                    device.id,
+                    device.identity,
+                    device.name,
+                    device.margin,
+                    device.total,
+                    device.free
+                ]);
                 let (at, layers) = (self.devices.index(&constant), layers(&device.layers));
                 json!([at, device.weights, device.kv, device.compute, device.fits, layers])
             })
@@ -130,7 +137,7 @@ impl Recorder {
                         training: None,
                     };
                     let plan = compute_plan(bytes, config, &options, devices)?.plan;
-                    row.push(self.plan(&plan.into()));
+                    row.push(self.plan(&plan));
                 }
                 let equal = row.iter().all(|index| *index == row[0]);
                 let context = context.map_or_else(|| "auto".to_owned(), |context| context.to_string());
@@ -177,7 +184,7 @@ impl Recorder {
                     .filter(|(model, _)| model.is_on(machine.name));
                 let by_model = models.map(|(model, read)| {
                     let load = self.load(model, read, device, &devices);
-                    let found = load.map_or_else(|problem| json!(wire::Problem::from(problem)), |load| json!(load));
+                    let found = load.map_or_else(|problem| json!(problem), |load| json!(load));
                     (model.name.to_owned(), found)
                 });
                 (device.unwrap_or_default().to_owned(), Value::Object(by_model.collect()))

@@ -47,7 +47,7 @@ fn sample(name: &str) -> Sample {
     let inspection = inspect(&request, &|| true).unwrap_or_else(|problem| panic!("{name}: {}", problem.message));
     Sample {
         size: text.len() as u64,
-        inspection: inspection.into(),
+        inspection,
     }
 }
 

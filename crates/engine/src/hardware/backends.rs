@@ -43,29 +43,6 @@ fn cpu_subject() -> Subject {
     }
 }
 
-/// Whether a GPU is used without being requested. Software renderers never are. If both are
-/// measured, it has to be faster than the CPU; otherwise it has to be discrete or Apple's.
-pub fn is_auto_selected(device: &DeviceInfo, cpu: &DeviceInfo) -> bool {
-    let seconds = |device: &DeviceInfo| {
-        device
-            .backends
-            .first()?
-            .check
-            .as_ref()
-            .map(|check| check.turn_seconds())
-    };
-    let faster = match (seconds(device), seconds(cpu)) {
-        (Some(gpu), Some(cpu)) => Some(gpu < cpu),
-        _ => None,
-    };
-    match device.kind.as_str() {
-        "discrete" => faster != Some(false),
-        "integrated" if device.backend == "metal" => faster != Some(false),
-        "integrated" => faster == Some(true),
-        _ => false,
-    }
-}
-
 /// Check a device in every build that can use it, and the CPU, regardless of recorded checks. Each
 /// check is a process of its own; with a GPU that hangs it takes minutes.
 ///
@@ -304,19 +281,6 @@ mod tests {
             backends: backends.iter().map(option).collect(),
             ..DeviceInfo::default()
         }
-    }
-
-    #[test]
-    fn a_gpu_slower_than_the_cpu_is_not_selected() {
-        let chosen = |kind, speed: Option<f64>| {
-            is_auto_selected(
-                &device(kind, &[("portable", speed)]),
-                &device("cpu", &[("portable", Some(5e9))]),
-            )
-        };
-        assert!(chosen("discrete", None) && chosen("discrete", Some(6e9)) && !chosen("discrete", Some(4e9)));
-        assert!(!chosen("integrated", None) && chosen("integrated", Some(6e9)) && !chosen("integrated", Some(4e9)));
-        assert!(!chosen("software", None) && !chosen("software", Some(9e9)));
     }
 
     #[test]

@@ -17,10 +17,11 @@ mod merge;
 mod nvml;
 mod probe;
 pub(crate) mod records;
+mod selection;
 mod sysfs;
 mod vulkan;
 
-pub use backends::{build_for, check, check_build, check_installed, check_new, is_auto_selected, place};
+pub use backends::{build_for, check, check_build, check_installed, check_new, place};
 pub(crate) use backends::{other_program, unusable};
 pub use builds::own as own_build;
 pub use cpu::{instructions, performance_cores, physical_cores};
@@ -29,6 +30,7 @@ pub use memory::{Memory, memory};
 pub use merge::rank;
 pub use probe::{LIMIT, Probe, check_here, probe, query, this_program};
 pub use records::set_records_file;
+pub use selection::is_auto_selected;
 
 use hearth_protocol::DeviceInfo;
 use std::sync::OnceLock;
@@ -39,10 +41,9 @@ pub const CPU: &str = "cpu";
 /// All devices; the first is [`CPU`]. The first call queries the graphics drivers, which may take
 /// up to [`LIMIT`].
 pub fn devices() -> Vec<DeviceInfo> {
-    let gpus = gpus();
-    let mut devices = vec![cpu_info(problem())];
-    devices.extend(gpus.iter().map(Gpu::info));
-    devices
+    let cpu = cpu_info(problem());
+    let gpus: Vec<DeviceInfo> = gpus().iter().map(|gpu| with_reasons(gpu.info(), &cpu)).collect();
+    [vec![cpu], gpus].concat()
 }
 
 /// The devices to choose from for a requested `device` (`None` means automatic): [`devices`], but
@@ -147,6 +148,15 @@ fn probed() -> &'static Probe {
             problem,
         }
     })
+}
+
+/// A GPU with the reasons of the automatic choices of devices and builds.
+pub fn with_reasons(gpu: DeviceInfo, cpu: &DeviceInfo) -> DeviceInfo {
+    DeviceInfo {
+        selection: Some(selection::selection(&gpu, cpu)),
+        build_reason: selection::build_reason(&gpu.backends),
+        ..gpu
+    }
 }
 
 /// The CPU, which also reports the drivers' error.

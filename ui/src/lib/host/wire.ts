@@ -223,19 +223,25 @@ adapter: number,
  */
 scale: number, };
 
+export type AutoSelection = "selected" | "unusable" | "software" | "sharesMemory" | "slowerThanCpu";
+
 export type BackendOption = {
 /**
  * `portable`, `vulkan`, `cuda` or `rocm`.
  */
 build: string,
 /**
- * The build's backend.
+ * The backend it uses.
  */
 backend: string,
 /**
- * Result of the device check. `None` means not checked.
+ * Result of the device check. `None` means not checked yet.
  */
-check: DeviceCheck | null, };
+check: DeviceCheck | null,
+/**
+ * Largest buffer binding of a GPU kernel in this build, in bytes. `None` means unknown.
+ */
+largestBuffer: number | null, };
 
 export type BrokenLine = {
 /**
@@ -246,6 +252,8 @@ line: number,
  * The reason, in one sentence.
  */
 why: string, };
+
+export type BuildReason = "only" | "unmeasured" | "onlyMeasured" | "fastest";
 
 export type Cache = "prompts" | "weights";
 
@@ -275,11 +283,11 @@ messages: string | null,
  */
 system: string | null,
 /**
- * User message.
+ * Prompt.
  */
 prompt: string | null,
 /**
- * Further input (alpaca's `input`).
+ * Context of the prompt (Alpaca's `input`).
  */
 input: string | null,
 /**
@@ -287,7 +295,7 @@ input: string | null,
  */
 answer: string | null,
 /**
- * Plain text for language modelling.
+ * Plain text to continue.
  */
 text: string | null, };
 
@@ -399,11 +407,11 @@ problem: string | null, };
 
 export type Device = {
 /**
- * `cpu`, `gpu0` and so on.
+ * Value for `--device`: `cpu`, `gpu0` and so on.
  */
 id: string,
 /**
- * Identity that is stable across restarts; settings refer to it.
+ * Identity that is stable across restarts; also accepted by `--device`.
  */
 identity: string,
 /**
@@ -432,7 +440,8 @@ memoryFree: number | null,
  */
 usable: boolean,
 /**
- * Why it is or is not usable, in one sentence.
+ * Why it is or is not usable, in one sentence. The CPU's also reports errors of the graphics
+ * drivers.
  */
 why: string,
 /**
@@ -452,17 +461,31 @@ load: number | null,
  */
 cores: number | null,
 /**
- * Performance cores among them.
+ * Performance cores among them; all, if there is only one kind.
  */
 performanceCores: number | null,
 /**
- * Backends that can use it.
+ * Backends that can use it: `cpu`, `vulkan`, `metal`, `dx12`, `cuda`, `rocm`. The first is the
+ * one in `backend`.
  */
 backendNames: Array<string>,
 /**
+ * Largest buffer binding of a GPU kernel, in bytes. `None` means unknown.
+ */
+largestBuffer: number | null,
+/**
  * The builds of Hearth that can use it; the automatic choice first.
  */
-backends: Array<BackendOption>, };
+backends: Array<BackendOption>,
+/**
+ * Whether a GPU is used without being requested, and why not. `None` for a CPU.
+ */
+selection: AutoSelection | null,
+/**
+ * Why the first of [`DeviceInfo::backends`] is the automatic choice of a GPU. `None` if none
+ * of them matches the CPU's results, and for a CPU.
+ */
+buildReason: BuildReason | null, };
 
 export type DeviceCheck = {
 /**
@@ -471,13 +494,25 @@ export type DeviceCheck = {
  */
 mismatch: string | null,
 /**
- * Decode throughput in bytes of weights per second.
+ * Bandwidth of weights in decode, in bytes per second.
  */
 bytesPerSecond: number,
 /**
  * Prefill throughput in multiply-accumulates per second.
  */
-macsPerSecond: number, };
+macsPerSecond: number,
+/**
+ * Duration of the check in seconds.
+ */
+seconds: number,
+/**
+ * Kernels launched on a GPU.
+ */
+kernelsLaunched: number,
+/**
+ * Distinct kernels, each compiled by the driver.
+ */
+kernelsCompiled: number, };
 
 export type EndReason = "completed" | "earlyStop" | "stopped";
 
@@ -597,8 +632,7 @@ adapters: Array<Adapter>, };
 
 export type ExportFormat = { "type": "ggufLora" } | { "type": "peft" } | { "type": "gguf",
 /**
- * Quant type of the weights (`Q4_K`, `IQ4_XS`, `Q8_0`, `F16`). `None` means that of each
- * base weight.
+ * Quantisation of its weights (`Q4_K`, `Q8_0`, `F16`). `None`: as in the base model.
  */
 kind: string | null, };
 
@@ -622,42 +656,38 @@ verify: boolean, };
 
 export type Exported = {
 /**
- * The file or folder.
+ * The file or folder written.
  */
 path: string,
 /**
- * Size in bytes.
+ * Its size in bytes.
  */
 bytes: number,
 /**
- * Result of verifying, if requested.
+ * Result of the verification, if requested.
  */
 verification: Verification | null, };
 
 export type Finding = {
 /**
- * Code: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`, `leaks`,
- * `few`, `broken`, `retrieve`.
+ * For programs: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`,
+ * `leaks`, `few`, `broken`, `retrieve`.
  */
 kind: string,
 /**
- * Severity.
+ * Its severity.
  */
 severity: Severity,
 /**
- * The finding and what to do, as sentences.
+ * What was found and what to do, in whole sentences.
  */
 message: string,
 /**
- * The first twenty lines concerned.
+ * Affected lines, the first twenty.
  */
 lines: Array<number>, };
 
-export type GpuLayers = { "type": "auto" } | { "type": "all" } | { "type": "count",
-/**
- * Number of layers.
- */
-count: number, };
+export type GpuLayers = { "type": "auto" } | { "type": "all" } | { "type": "count", "count": number };
 
 export type Inspection = {
 /**
@@ -669,55 +699,55 @@ container: string,
  */
 shape: string,
 /**
- * All columns.
+ * Names of the columns.
  */
 columns: Array<string>,
 /**
- * Column mapping, as recognised or as requested.
+ * The column mapping, detected or as requested.
  */
 mapping: ColumnMapping,
 /**
- * Whether a person should confirm the mapping.
+ * Whether the user should confirm the mapping.
  */
 unsure: boolean,
 /**
- * Number of usable examples.
+ * Usable examples.
  */
 examples: number,
 /**
- * Tokens of the examples, chat template included.
+ * Their tokens, template included.
  */
 tokens: number,
 /**
- * Tokens that count towards the loss.
+ * Tokens in the loss.
  */
 trainedTokens: number,
 /**
- * Lengths in tokens of the median, the 95th percentile and the longest example.
+ * Length in tokens: median, 95th percentile, maximum.
  */
 lengths: [number, number, number],
 /**
- * Max sequence length of a run.
+ * Maximum sequence length that a run would use.
  */
 sequence: number,
 /**
- * Number of examples longer than that.
+ * Examples longer than it.
  */
 truncated: number,
 /**
- * Previews of some examples.
+ * Examples, token by token.
  */
 previews: Array<Preview>,
 /**
- * Findings, most severe first.
+ * Findings, most serious first.
  */
 findings: Array<Finding>,
 /**
- * The first hundred malformed lines.
+ * Malformed lines, the first hundred.
  */
 broken: Array<BrokenLine>,
 /**
- * Number of malformed lines.
+ * Total number of malformed lines.
  */
 brokenTotal: number, };
 
@@ -725,11 +755,11 @@ export type KvType = "f16" | "q8_0";
 
 export type LeftOut = {
 /**
- * Number of messages.
+ * Number of messages dropped from the beginning (after the system prompt).
  */
 messages: number,
 /**
- * Number of tokens.
+ * Their tokens.
  */
 tokens: number, };
 
@@ -941,7 +971,11 @@ problem: string | null, };
 
 export type ModelInfo = {
 /**
- * Name from the file's metadata.
+ * The file.
+ */
+path: string,
+/**
+ * The model's name from its metadata.
  */
 name: string,
 /**
@@ -949,15 +983,15 @@ name: string,
  */
 architecture: string,
 /**
- * Quantisation of the file.
+ * The file's quantisation: `Q4_1`.
  */
 quantization: string,
 /**
- * Number of parameters.
+ * Number of weights.
  */
 parameters: number,
 /**
- * File size in bytes.
+ * Bytes of the file.
  */
 fileSize: number,
 /**
@@ -965,15 +999,15 @@ fileSize: number,
  */
 layers: number,
 /**
- * Allocated context length in tokens.
+ * Allocated context in tokens.
  */
 context: number,
 /**
- * The training context length in tokens.
+ * Context in tokens that the model was trained with.
  */
 contextTrained: number,
 /**
- * Id of the device.
+ * Id of the device that computes the output layer.
  */
 device: string,
 /**
@@ -985,7 +1019,7 @@ threads: number,
  */
 loadSeconds: number,
 /**
- * Notices, as sentences.
+ * Notices for the user in whole sentences, for example that the file has no chat template.
  */
 notices: Array<string>,
 /**
@@ -993,16 +1027,15 @@ notices: Array<string>,
  */
 gpuLayers: number,
 /**
- * Total layers: transformer layers, those for multi-token prediction included, and the output
- * layer.
+ * Total layers: transformer layers, prediction layers included, and the output layer.
  */
 layersTotal: number,
 /**
- * Type of the KV cache.
+ * Element type of the KV cache.
  */
 kv: KvType,
 /**
- * Memory of the model per device.
+ * The memory plan of the loaded model.
  */
 placement: Array<PlannedDevice>, };
 
@@ -1064,19 +1097,19 @@ settings: TrainSettings, };
 
 export type Outcome = {
 /**
- * Reason of the end.
+ * Why it ended.
  */
 reason: EndReason,
 /**
- * Steps, those before a resume included.
+ * Steps done, including those before a resume.
  */
 steps: number,
 /**
- * Step of the saved adapter: the best by validation loss, or the last.
+ * The step of the saved adapter: the best by validation loss, or the last.
  */
 bestStep: number,
 /**
- * Mean loss of the last tenth of the steps.
+ * Mean loss over the last tenth of the steps.
  */
 trainLoss: number,
 /**
@@ -1088,11 +1121,11 @@ evalLossBefore: number | null,
  */
 evalLoss: number | null,
 /**
- * The base model's perplexity on a small general text.
+ * Perplexity of the base model on a short general text.
  */
 generalBefore: number | null,
 /**
- * The same with the adapter; much higher means catastrophic forgetting.
+ * The same with the adapter: a large increase means forgetting.
  */
 generalAfter: number | null,
 /**
@@ -1100,13 +1133,17 @@ generalAfter: number | null,
  */
 tokensPerSecond: number,
 /**
- * Seconds of the steps.
+ * Duration of the steps in seconds.
  */
 seconds: number,
 /**
  * Peak resident memory in bytes.
  */
-peakMemory: number, };
+peakMemory: number,
+/**
+ * The adapter's folder; empty in outcomes that an earlier version stored.
+ */
+adapter: string, };
 
 export type PauseReason = "person" | "chat" | "battery";
 
@@ -1116,11 +1153,11 @@ export type Piece = {
  */
 text: string,
 /**
- * Number of tokens.
+ * Its tokens.
  */
 tokens: number,
 /**
- * Whether it counts towards the loss.
+ * Whether it is in the loss.
  */
 trained: boolean,
 /**
@@ -1128,17 +1165,17 @@ trained: boolean,
  */
 template: boolean,
 /**
- * Whether the max sequence length truncates it.
+ * Whether it is truncated by the maximum sequence length.
  */
 cut: boolean, };
 
 export type Plan = {
 /**
- * Whether the plan fits every device.
+ * Whether every device has enough free memory for its part.
  */
 fits: boolean,
 /**
- * The verdict for a person.
+ * The same for a person.
  */
 verdict: Verdict,
 /**
@@ -1146,11 +1183,11 @@ verdict: Verdict,
  */
 why: string,
 /**
- * Planned context length in tokens.
+ * Planned context in tokens.
  */
 context: number,
 /**
- * The longest context that fits with this placement; 0 if none does.
+ * Longest context that fits with these layers on GPUs, in tokens; 0 if none does.
  */
 contextFits: number,
 /**
@@ -1158,58 +1195,77 @@ contextFits: number,
  */
 gpuLayers: number,
 /**
- * Total layers: transformer layers, those for multi-token prediction included, and the output
- * layer.
+ * Total layers: transformer layers, prediction layers included, and the output layer.
  */
 layersTotal: number,
 /**
- * Most layers that fit on GPUs with this context.
+ * Maximum number of layers that fit on GPUs with this context.
  */
 layersFit: number,
 /**
- * Type of the KV cache.
+ * Element type of the KV cache.
  */
 kv: KvType,
 /**
- * The devices in use.
+ * The devices of the plan; the CPU is always first.
  */
-devices: Array<PlannedDevice>, };
+devices: Array<PlannedDevice>,
+/**
+ * The build of Hearth that it is for: `portable`, `vulkan`, `cuda` or `rocm`.
+ */
+build: string,
+/**
+ * That build's executable. `None` means the one that made the plan.
+ */
+program: string | null,
+/**
+ * The GPUs of the plan as a value for [`PlanRequest::device`], or `cpu`.
+ */
+device: string,
+/**
+ * Predicted seconds of a typical turn. `None` means that the devices were not measured.
+ */
+turnSeconds: number | null, };
 
 export type PlannedDevice = {
 /**
- * Id of the device.
+ * Its id, as in [`crate::DeviceInfo`].
  */
 id: string,
+/**
+ * Its identity, as in [`crate::DeviceInfo`].
+ */
+identity: string,
 /**
  * Product name.
  */
 name: string,
 /**
- * Bytes of weights.
+ * Weights.
  */
 weights: number,
 /**
- * Bytes of the KV cache.
+ * KV cache for the planned context.
  */
 kv: number,
 /**
- * Bytes of compute buffers.
+ * Activations and other buffers of a pass.
  */
 compute: number,
 /**
- * Bytes left free as a margin.
+ * Reserved for other programs.
  */
 margin: number,
 /**
- * Total memory in bytes. `None` means unknown.
+ * Total memory. `None` means unknown.
  */
 total: number | null,
 /**
- * Free memory in bytes, without this model. `None` means unknown.
+ * Free memory, without this model. `None` means unknown.
  */
 free: number | null,
 /**
- * Layers on it: `token_embd`, `blk.0` and so on, `output`.
+ * Layers on this device: `token_embd`, `blk.0` and so on, `output`.
  */
 layers: Array<string>,
 /**
@@ -1225,7 +1281,7 @@ export type Preview = {
  */
 line: number,
 /**
- * Text in pieces; adjacent tokens with equal flags form one piece.
+ * Its text in pieces; adjacent tokens with the same flags form one piece.
  */
 pieces: Array<Piece>,
 /**
@@ -1239,7 +1295,7 @@ export type Problem = {
  */
 code: string,
 /**
- * For people: what happened, to what, what to do.
+ * For people: what happened, to which file or device, and what to do.
  */
 message: string, };
 
@@ -1347,11 +1403,11 @@ export type RunPlan = {
  */
 examples: number,
 /**
- * Examples in the validation split.
+ * Validation examples.
  */
 evalExamples: number,
 /**
- * Truncated examples.
+ * Examples truncated to the maximum sequence length.
  */
 truncated: number,
 /**
@@ -1367,7 +1423,7 @@ batch: number,
  */
 accumulation: number,
 /**
- * Max sequence length in tokens.
+ * Maximum sequence length in tokens.
  */
 sequence: number,
 /**
@@ -1375,7 +1431,7 @@ sequence: number,
  */
 parameters: number,
 /**
- * Precision of matrix products' factors.
+ * Precision of its GEMMs.
  */
 precision: Precision,
 /**
@@ -1387,19 +1443,19 @@ checkpointing: Checkpointing,
  */
 threads: number,
 /**
- * Peak resident memory of the measured steps, in bytes.
+ * Peak resident memory of the dry run, in bytes.
  */
 peakMemory: number,
 /**
- * Measured seconds per step.
+ * Estimated seconds per step.
  */
 stepSeconds: number,
 /**
- * Estimated seconds of the whole run, at most.
+ * Estimated total seconds.
  */
 totalSeconds: number,
 /**
- * Notices, as sentences.
+ * Notices for the user, in whole sentences.
  */
 notices: Array<string>, };
 
@@ -1475,40 +1531,41 @@ size: number, };
 
 export type SamplingParams = {
 /**
- * Softmax temperature; 0 is greedy.
+ * 0 means greedy.
  */
 temperature: number,
 /**
- * Sample from the k most likely tokens; 0 disables the filter.
+ * Keep the k most likely tokens; 0 disables it.
  */
 topK: number,
 /**
- * Sample from the most likely tokens with a cumulative probability of p; 1 disables the
- * filter.
+ * Nucleus sampling: keep the most likely tokens whose probabilities add up to p; 1 disables
+ * it.
  */
 topP: number,
 /**
- * Drop tokens below this fraction of the highest probability; 0 disables the filter.
+ * Drop tokens less likely than this fraction of the most likely one; 0 disables it.
  */
 minP: number,
 /**
- * Divides the logits of recent tokens; 1 disables it.
+ * Divides the logits of tokens seen in the last [`SamplingParams::repeat_last_n`]; 1 disables
+ * it.
  */
 repetitionPenalty: number,
 /**
- * Subtracted from a token's logit once per recent occurrence; 0 disables it.
+ * Subtracted from a token's logit for each time it was seen; 0 disables it.
  */
 frequencyPenalty: number,
 /**
- * Subtracted once from the logit of each recent token; 0 disables it.
+ * Subtracted once from the logit of a token that was seen; 0 disables it.
  */
 presencePenalty: number,
 /**
- * Tokens that the penalties count as recent.
+ * Window of the penalties, in tokens.
  */
 repeatLastN: number,
 /**
- * Seed of the sampler: reproducible answers on a CPU. `None` means a random seed.
+ * The same seed gives the same answer on a CPU. `None` draws a random one.
  */
 seed: number | null, };
 
@@ -1676,19 +1733,20 @@ export type TrainSettings = {
  */
 rank: number,
 /**
- * LoRA alpha: the scale is alpha / rank (alpha / sqrt(rank) with `rslora`).
+ * LoRA alpha: the adapter's scale is alpha / rank (alpha / sqrt(rank) with
+ * [`TrainSettings::rslora`]).
  */
 alpha: number,
 /**
- * LoRA dropout: probability of dropping an adapter's input.
+ * LoRA dropout, from 0 to 1.
  */
 dropout: number,
 /**
- * Rank-stabilised LoRA scaling.
+ * Rank-stabilised scaling. <https://arxiv.org/abs/2312.03732>
  */
 rslora: boolean,
 /**
- * Target modules (`attn_q`, `q_proj`). Empty means all linear layers.
+ * Target modules, by GGUF name (`attn_q`) or Hugging Face name (`q_proj`); empty means all.
  */
 targets: Array<string>,
 /**
@@ -1700,19 +1758,19 @@ learningRate: number,
  */
 schedule: Schedule,
 /**
- * Warm-up ratio: the fraction of steps with a rising learning rate.
+ * Warm-up, as a fraction of the steps.
  */
 warmup: number,
 /**
- * AdamW's weight decay.
+ * AdamW's decoupled weight decay. <https://arxiv.org/abs/1711.05101>
  */
 weightDecay: number,
 /**
- * Gradient clipping norm; 0 disables it.
+ * Gradient clipping: maximum norm; 0 disables it.
  */
 maxGradientNorm: number,
 /**
- * Maximum epochs. `None` means chosen by the number of examples.
+ * Maximum epochs. `None`: chosen from the number of examples.
  */
 epochs: number | null,
 /**
@@ -1728,15 +1786,15 @@ batch: number | null,
  */
 accumulation: number | null,
 /**
- * Max sequence length in tokens; longer examples are truncated, with a notice.
+ * Maximum sequence length in tokens; longer examples are truncated and reported.
  */
 sequence: number | null,
 /**
- * Seed: reproducible on the same machine.
+ * Random seed. The same seed on the same machine gives the same run.
  */
 seed: number,
 /**
- * Validation split: the fraction of examples for evaluation only.
+ * Validation split, as a fraction of the examples.
  */
 evalSplit: number,
 /**
@@ -1748,11 +1806,11 @@ evalEvery: number | null,
  */
 patience: number,
 /**
- * Whether examples are shuffled each epoch.
+ * Whether to shuffle the examples in each epoch.
  */
 shuffle: boolean,
 /**
- * Id of the initial adapter.
+ * An adapter to start from.
  */
 init: number | null,
 /**
@@ -1760,7 +1818,7 @@ init: number | null,
  */
 checkpointEvery: number | null,
 /**
- * Precision of matrix products' factors.
+ * Precision of the GEMMs.
  */
 precision: Precision,
 /**
@@ -1768,7 +1826,7 @@ precision: Precision,
  */
 checkpointing: Checkpointing,
 /**
- * Whether prompts count towards the loss, too.
+ * Compute the loss on prompts, too, not only on answers.
  */
 trainOnPrompts: boolean, };
 
@@ -1788,25 +1846,25 @@ scale: number, };
 
 export type Verdict = { "type": "fits" } | { "type": "fitsWithLessContext",
 /**
- * The longest context that fits, in tokens.
+ * The longest that fits, in tokens.
  */
 context: number, } | { "type": "slow" } | { "type": "wontFit" };
 
 export type Verification = {
 /**
- * Whether the export is usable.
+ * Whether the export passed.
  */
 passed: boolean,
 /**
- * Number of prompts compared.
+ * Replayed prompts.
  */
 prompts: number,
 /**
- * Mean Kullback-Leibler divergence of the export from the trained adapter, in nats per token.
+ * Mean Kullback-Leibler divergence from the trained model, in nats per token.
  */
 divergence: number,
 /**
- * Mean Kullback-Leibler divergence of the base model from the trained adapter, in nats per
+ * The same divergence of the base model, as a measure of how much was learnt, in nats per
  * token.
  */
 taught: number,
@@ -1815,7 +1873,7 @@ taught: number,
  */
 sameText: number,
 /**
- * Summary in a sentence.
+ * The result in one sentence.
  */
 summary: string, };
 

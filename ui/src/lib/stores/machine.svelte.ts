@@ -1,7 +1,7 @@
 // Owns the devices of this machine, their checks, and the measurements.
 
 import { asProblem, type Device, type Host, type HostEvent, type Measurement, type Problem } from "../host";
-import { autoSelected, matchesDevice } from "../text/devices";
+import { matchesDevice } from "../text/devices";
 
 /** Polling interval in milliseconds while a page shows the devices. */
 const POLL_MS = 2000;
@@ -24,8 +24,8 @@ export class Machine {
   private checks = 0;
 
   readonly gpus: readonly Device[] = $derived((this.devices ?? []).filter((d) => d.kind !== "cpu"));
-  /** GPUs that are selected automatically. */
-  readonly automatic: readonly Device[] = $derived(this.gpus.filter((gpu) => autoSelected(gpu, this.find("cpu"))));
+  /** GPUs that may be used without being requested. */
+  readonly automatic: readonly Device[] = $derived(this.gpus.filter((gpu) => gpu.selection === "selected"));
 
   constructor(private readonly host: Host) {}
 

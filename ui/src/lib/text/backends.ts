@@ -1,5 +1,4 @@
-// Labels of the backends of a device, and the build that is chosen automatically, as the engine
-// does it.
+// Labels of the backends of a device, and of the reasons for which the engine chooses one.
 
 import type { BackendOption, Device, DeviceCheck } from "../host";
 import { scaled } from "./format";
@@ -28,43 +27,43 @@ export function prefillThroughput(check: DeviceCheck): string {
   return `${scaled(check.macsPerSecond)}MAC/s`;
 }
 
-/** Seconds of a typical turn with a billion 4-bit weights: 512 tokens of prefill, 128 of decode. The engine ranks by it. */
-export function turnSeconds(check: DeviceCheck): number {
-  return (512 * 1e9) / Math.max(1, check.macsPerSecond) + (128 * 1e9 * 18) / 32 / Math.max(1, check.bytesPerSecond);
-}
-
-/** A build that can use a given set of GPUs. */
+/** A build that can use some of the GPUs. */
 export interface BuildOption {
   build: string;
   name: string;
-  /** How its results differ from the CPU's; `null` if they match or were not checked. */
+  /** How its results differ from the CPU's on every GPU that it can use; `null` if they match on one, or were not checked. */
   mismatch: string | null;
-  /** Seconds of a typical turn on the slowest GPU; `null` if not all were measured. */
-  seconds: number | null;
 }
 
-/** The builds that can use all of these GPUs. */
+/** The builds that can use at least one of these GPUs. */
 export function buildOptions(gpus: readonly Device[]): BuildOption[] {
-  return (gpus[0]?.backends ?? []).flatMap((option): BuildOption[] => {
-    const options = gpus.map((gpu) => gpu.backends.find(({ build }) => build === option.build));
-    if (options.includes(undefined)) return [];
-    const checks = options.flatMap((found) => found?.check ?? []);
-    const seconds = checks.length === gpus.length ? Math.max(...checks.map(turnSeconds)) : null;
-    return [{ build: option.build, name: buildLabel(option), mismatch: checks.find(({ mismatch }) => mismatch !== null)?.mismatch ?? null, seconds }];
+  const all = gpus.flatMap((gpu) => gpu.backends);
+  const names = [...new Set(all.map(({ build }) => build))];
+  return names.flatMap((build): BuildOption[] => {
+    const [first, ...others] = all.filter((option) => option.build === build);
+    if (first === undefined) return [];
+    const matches = [first, ...others].some(({ check }) => (check?.mismatch ?? null) === null);
+    return [{ build, name: buildLabel(first), mismatch: matches ? null : (first.check?.mismatch ?? null) }];
   });
 }
 
-/** The automatic choice: the fastest build without a mismatch; of equals, the first. */
-export function autoBuild(all: readonly BuildOption[]): BuildOption | null {
-  const seconds = (option: BuildOption) => option.seconds ?? Number.MAX_VALUE;
-  return all.filter(({ mismatch }) => mismatch === null).reduce<BuildOption | null>((best, next) => (best !== null && seconds(best) <= seconds(next) ? best : next), null);
-}
-
-/** Why the automatic choice is this build. */
-export function autoBuildReason(all: readonly BuildOption[], { name, build, seconds }: BuildOption): string {
-  const others = all.filter((option) => option.build !== build && option.mismatch === null);
-  if (others.length === 0) return `Automatic uses ${name}: no other backend matches the CPU's results.`;
-  if (seconds === null) return `Automatic uses ${name} until all backends have been measured.`;
-  if (others.every((option) => option.seconds === null)) return `Automatic uses ${name}: no other backend has been measured yet.`;
-  return `Automatic uses ${name}: measured fastest.`;
+/** Why the automatic choice is this build, or that there is one for each model. Empty without a GPU that a build can use. */
+export function autoBuildReason(gpus: readonly Device[]): string {
+  const [gpu, ...others] = gpus;
+  const best = gpu?.backends[0];
+  if (gpu === undefined || best === undefined) return "";
+  if (others.length > 0) return "Automatic uses the fastest for each model.";
+  const name = buildLabel(best);
+  switch (gpu.buildReason) {
+    case "only":
+      return `Automatic uses ${name}: no other backend matches the CPU's results.`;
+    case "unmeasured":
+      return `Automatic uses ${name} until all backends have been measured.`;
+    case "onlyMeasured":
+      return `Automatic uses ${name}: no other backend has been measured yet.`;
+    case "fastest":
+      return `Automatic uses ${name}: measured fastest.`;
+    case null:
+      return "";
+  }
 }

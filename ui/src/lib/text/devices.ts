@@ -2,7 +2,6 @@
 
 import type { Device, ModelInfo, Plan, PlannedDevice } from "../host";
 import { count, fileSize, plural } from "./format";
-import { turnSeconds } from "./backends";
 
 const kinds: Record<string, string> = { cpu: "CPU", discrete: "Discrete GPU", integrated: "Integrated GPU", software: "Software renderer" };
 
@@ -22,16 +21,14 @@ export function matchesDevice(name: string, device: Device): boolean {
   return device.identity === name || device.id === name;
 }
 
-/**
- * Whether a GPU is selected automatically, as in the engine. A software renderer never is. If GPU and CPU were both measured,
- * the GPU must be faster; otherwise it must be discrete or Apple's.
- */
-export function autoSelected(device: Device, cpuDevice: Device | null): boolean {
-  if (!device.usable || (device.kind !== "discrete" && device.kind !== "integrated")) return false;
-  const gpu = device.backends[0]?.check;
-  const cpu = cpuDevice?.backends[0]?.check;
-  if (gpu && cpu) return turnSeconds(gpu) < turnSeconds(cpu);
-  return device.kind === "discrete" || device.backend === "metal";
+/** Why chat and training run on the CPU without being told to, from the engine's reasons for not selecting each GPU. */
+export function cpuReason(gpus: readonly Device[]): string {
+  const usable = gpus.filter((gpu) => gpu.usable);
+  if (usable.length === 0) return "Automatic: no usable GPU.";
+  const rivals = usable.filter((gpu) => gpu.selection !== "software");
+  if (rivals.length === 0) return "Automatic: a software renderer is slower than the CPU it runs on.";
+  if (rivals.some((gpu) => gpu.selection === "sharesMemory")) return "Automatic: a GPU that shares the CPU's memory is seldom faster.";
+  return "Automatic: measured faster than any GPU here.";
 }
 
 /** The layers on a device: `token embedding, layers 0 to 11, output layer`. */

@@ -83,6 +83,7 @@ function readyState(model: Model, { threads, kv }: Settings, plan: Plan): ModelS
     type: "ready",
     model: model.id,
     info: {
+      path: model.path,
       name: model.name,
       architecture: model.architecture,
       quantization: model.quantization,

@@ -14,14 +14,14 @@ type Index = number;
 type Row = Index | Index[];
 
 interface Recording {
-  devices: [id: string, name: string, margin: number, total: number | null, free: number | null][];
+  devices: [id: string, identity: string, name: string, margin: number, total: number | null, free: number | null][];
   reasons: [Verdict, why: string][];
   plans: [fits: boolean, reason: Index, context: number, contextFits: number, gpuLayers: number, layersTotal: number, layersFit: number, kv: KvType, devices: [device: Index, weights: number, kv: number, compute: number, fits: boolean, layers: string][]][];
   loads: Record<KvType, Record<string, Row>>[];
   machines: Record<string, Record<string, Record<string, Record<string, Index | Problem>>>>;
 }
 
-const { devices, reasons, plans, loads, machines } = JSON.parse(recording) as Recording;
+const { devices: recorded, reasons, plans, loads, machines } = JSON.parse(recording) as Recording;
 
 /**
  * The engine's plan of a model on a machine.
@@ -40,7 +40,8 @@ export function planFor(model: Model, load: LoadSettings, { machine, devices: al
   const index = typeof row === "object" ? row[column(load.gpuLayers, row.length)] : row;
   const plan = index === undefined ? undefined : decoded(index);
   if (!plan) throw missing;
-  return plan;
+  const used = plan.devices.find((d) => d.id !== "cpu");
+  return { ...plan, build: load.build ?? all.find((d) => d.id === used?.id)?.backends[0]?.build ?? "portable" };
 }
 
 function nearest(rows: Record<string, Row>, context: number | null): Row | undefined {
@@ -58,14 +59,16 @@ function decoded(index: Index): Plan | undefined {
   const plan = plans[index];
   if (!plan) return undefined;
   const [fits, reason, context, contextFits, gpuLayers, layersTotal, layersFit, kv, placed] = plan;
+  const devices = placed.flatMap(decodedDevice);
+  const device = devices.slice(1).map(({ id }) => id).join(",") || "cpu";
   const [verdict, why] = reasons[reason] ?? [{ type: "wontFit" }, ""];
-  return { fits, verdict, why, context, contextFits, gpuLayers, layersTotal, layersFit, kv, devices: placed.flatMap(decodedDevice) };
+  return { fits, verdict, why, context, contextFits, gpuLayers, layersTotal, layersFit, kv, devices, build: "portable", program: null, device, turnSeconds: null };
 }
 
 function decodedDevice([at, weights, kv, compute, fits, layers]: Recording["plans"][number][8][number]): PlannedDevice[] {
-  const [id, name, margin, total, free] = devices[at] ?? [];
-  if (id === undefined || name === undefined || margin === undefined || total === undefined || free === undefined) return [];
-  return [{ id, name, weights, kv, compute, margin, total, free, layers: layers.split(" ").flatMap(names), fits }];
+  const [id, identity, name, margin, total, free] = recorded[at] ?? [];
+  if (id === undefined || identity === undefined || name === undefined || margin === undefined || total === undefined || free === undefined) return [];
+  return [{ id, identity, name, weights, kv, compute, margin, total, free, layers: layers.split(" ").flatMap(names), fits }];
 }
 
 /** `0-2` stands for `blk.0`, `blk.1` and `blk.2`. */

@@ -81,6 +81,7 @@ export function runOutcome(curves: RunCurves, reason: Outcome["reason"], change:
     tokensPerSecond: 538,
     seconds: steps * 2.6,
     peakMemory: 634_000_000,
+    adapter: "/home/me/.local/share/hearth/runs/1/adapter",
     ...change,
   };
 }
