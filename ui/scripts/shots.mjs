@@ -70,6 +70,17 @@ const pictures = [
   { name: "welcome-fresh", scene: "fresh", act: async () => {} },
   { name: "no-model", scene: "no-model", act: async () => {} },
   { name: "thread", act: (page) => open(page, "Borrow checker") },
+  { name: "parts", scene: "parts", act: async (page) => {
+    await open(page, "Sales by quarter");
+    await page.getByTestId("thought-toggle").first().click();
+    await page.getByTestId("part-toggle").first().click();
+  } },
+  { name: "thinking", act: async (page) => {
+    await page.evaluate("fakeHost.pace = 90");
+    await send(page, "Think: what is the capital of France?");
+    await page.getByTestId("thought").getByText("So:").waitFor();
+    await page.evaluate("fakeHost.pace = 60000");
+  } },
   { name: "markdown", height: 1240, act: (page) => open(page, "Everything markdown") },
   { name: "hostile", act: (page) => open(page, "A page that tries") },
   { name: "streaming", scene: "slow", act: async (page) => {

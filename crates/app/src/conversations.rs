@@ -17,7 +17,7 @@ use crate::{
         Sent,
     },
 };
-use hearth_protocol::Role;
+use hearth_protocol::{Part, Role};
 use rusqlite::Transaction;
 use std::{iter, sync::PoisonError};
 
@@ -32,6 +32,8 @@ enum Position {
         conversation: i64,
         parent: Option<i64>,
         text: String,
+        /// The parts that it replaces the text of.
+        edited: Vec<Part>,
     },
     /// An existing user message.
     Existing { conversation: i64, user: i64 },
@@ -125,6 +127,7 @@ impl App {
             conversation: row.conversation,
             parent: row.parent,
             text,
+            edited: row.parts,
         })
         .await
     }
@@ -242,6 +245,7 @@ fn position(conversation: Option<i64>, parent: Option<i64>, text: String) -> Pos
             conversation,
             parent,
             text,
+            edited: Vec::new(),
         },
     }
 }
@@ -309,22 +313,23 @@ fn write(
     compared: Option<&[AdapterChoice]>,
 ) -> rusqlite::Result<Option<Written>> {
     let now = now();
-    let (conversation, parent, text) = match position {
+    let (conversation, parent, parts) = match position {
         Position::New { text } => (
             conversation::create(t, &title::from_text(&text), now)?,
             None,
-            Some(text),
+            Some(vec![Part::Text { text }]),
         ),
         Position::AtEnd { conversation, text } => (
             conversation,
             conversation::get(t, conversation)?.and_then(|row| row.leaf),
-            Some(text),
+            Some(vec![Part::Text { text }]),
         ),
         Position::After {
             conversation,
             parent,
             text,
-        } => (conversation, parent, Some(text)),
+            edited,
+        } => (conversation, parent, Some(with_text(edited, text))),
         Position::Existing { conversation, user } => (conversation, Some(user), None),
     };
     if let Some(parent) = parent
@@ -336,7 +341,7 @@ fn write(
         return Ok(None);
     };
     let own: Vec<AdapterChoice> = from_json(row.adapters.as_deref()).unwrap_or_default();
-    let new = |parent, role, content, state, adapters: &[AdapterChoice]| {
+    let new = |parent, role, parts, state, adapters: &[AdapterChoice]| {
         let adapters = to_json_unless_empty(&adapters::with_names(t, adapters)?);
         message::create(
             t,
@@ -344,19 +349,18 @@ fn write(
                 conversation,
                 parent,
                 role,
-                content,
+                parts,
                 state,
                 adapters: adapters.as_deref(),
                 created_at: now,
             },
         )
     };
-    let user = text
-        .as_deref()
-        .map(|text| new(parent, Role::User, text, State::Complete, &[]))
+    let user = parts
+        .map(|parts| new(parent, Role::User, parts, State::Complete, &[]))
         .transpose()?;
     let under = user.as_ref().map_or(parent, |user| Some(user.id));
-    let answer = |adapters| new(under, Role::Assistant, "", State::Unfinished, adapters);
+    let answer = |adapters| new(under, Role::Assistant, Vec::new(), State::Unfinished, adapters);
     let mut first = answer(if compared.is_some() { &[] } else { &own })?;
     let mut second = compared.map(answer).transpose()?;
     if let Some(second) = &mut second {
@@ -367,6 +371,15 @@ fn write(
     conversation::set_leaf(t, conversation, Some(leaf))?;
     conversation::touch(t, conversation, None, now)?;
     Ok(conversation::get(t, conversation)?.map(|row| (row, user, first, second)))
+}
+
+/// The parts of a message with its text replaced: files and images stay.
+fn with_text(mut parts: Vec<Part>, text: String) -> Vec<Part> {
+    let is_text = |part: &Part| matches!(part, Part::Text { .. });
+    let at = parts.iter().position(is_text).unwrap_or(parts.len());
+    parts.retain(|part| !is_text(part));
+    parts.insert(at, Part::Text { text });
+    parts
 }
 
 fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {

@@ -160,7 +160,7 @@ fn examples(t: &Transaction<'_>) -> rusqlite::Result<Vec<Example>> {
 fn turn(message: &Message, rating: Option<&Rating>) -> Option<Turn> {
     let correction = rating.and_then(|rating| rating.correction.clone());
     let bad = correction.is_none() && rating.is_some_and(|rating| rating.thumb == Thumb::Down);
-    let content = correction.unwrap_or_else(|| message.content.clone());
+    let content = correction.unwrap_or_else(|| message.text());
     let role = message.role.name();
     (!bad && !content.trim().is_empty()).then_some(Turn { role, content })
 }

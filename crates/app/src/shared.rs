@@ -8,7 +8,7 @@ use crate::{
     store::{Store, StoreError, conversation, message, model, setting},
     wire::{ConversationSummary, Event, Message, Problem, ProblemCode, Run, RunPoint, Settings},
 };
-use hearth_protocol::{HostOptions, ModelHost};
+use hearth_protocol::{HostOptions, ModelHost, TextKind, append_text};
 use rusqlite::Transaction;
 use serde_json::Value;
 use std::{
@@ -124,9 +124,9 @@ impl Shared {
     }
 
     /// Adds text to a growing answer.
-    pub(crate) fn extend_live(&self, message: i64, text: &str) {
+    pub(crate) fn extend_live(&self, message: i64, kind: TextKind, text: &str) {
         if let Some(message) = self.lock_live().get_mut(&message) {
-            message.content.push_str(text);
+            append_text(&mut message.parts, kind, text);
         }
     }
 
@@ -135,7 +135,7 @@ impl Shared {
         let live = self.lock_live();
         for row in rows {
             if let Some(better) = live.get(&row.id) {
-                row.content.clone_from(&better.content);
+                row.parts.clone_from(&better.parts);
             }
         }
     }

@@ -12,7 +12,7 @@ use hearth_app::{
         MessageState, ModelState, Problem, ProblemCode, Role, Settings, Theme, Verdict,
     },
 };
-use hearth_protocol::{GenerateRequest, Prompt, WorkerCommand};
+use hearth_protocol::{GenerateRequest, Part, Prompt, TextKind, WorkerCommand};
 use std::{
     fs,
     path::PathBuf,
@@ -23,12 +23,8 @@ use tokio::sync::mpsc;
 /// A file of the prompt cache in its conversation's folder.
 const SAVED_CELLS: &str = "0123456789abcdef0123456789abcdef.kv";
 
-fn contents(conversation: &Conversation) -> Vec<&str> {
-    conversation
-        .messages
-        .iter()
-        .map(|message| message.content.as_str())
-        .collect()
+fn contents(conversation: &Conversation) -> Vec<String> {
+    conversation.messages.iter().map(Message::text).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,7 +35,7 @@ async fn first_message_loads_the_model_and_is_answered() {
     assert_eq!(sent.conversation.title, "say one two three");
     assert_eq!(sent.user.as_ref().map(|user| user.role), Some(Role::User));
     assert_eq!(
-        (sent.answer.state.clone(), sent.answer.content.as_str()),
+        (sent.answer.state.clone(), sent.answer.text().as_str()),
         (MessageState::Waiting, "")
     );
 
@@ -51,7 +47,7 @@ async fn first_message_loads_the_model_and_is_answered() {
                     Event::MessageDelta { text, .. } => grown += &text,
                     Event::MessageChanged { message } if message.id == sent.answer.id => {
                         states.push(std::mem::discriminant(&message.state));
-                        assert!(grown.starts_with(&message.content) && message.content.starts_with(&grown));
+                        assert!(grown.starts_with(&message.text()) && message.text().starts_with(&grown));
                         last = (!under_way(&message)).then_some(message);
                     }
                     _ => return None,
@@ -62,7 +58,7 @@ async fn first_message_loads_the_model_and_is_answered() {
     }
     let answer = last.unwrap();
     assert_eq!(
-        (answer.state.clone(), answer.content.as_str()),
+        (answer.state.clone(), answer.text().as_str()),
         (MessageState::Complete, "one two three")
     );
     assert_eq!(answer.model.as_deref(), Some("A tiny model"));
@@ -98,7 +94,7 @@ async fn a_conversation_outlives_the_app() {
     assert_eq!(bench.conversation(done.conversation).await.messages[1], done);
     let stopped = &bench.conversation(cut_off.conversation.id).await.messages[1];
     assert_eq!(stopped.state, MessageState::Stopped);
-    assert!(stopped.content.starts_with("word "));
+    assert!(stopped.text().starts_with("word "));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,8 +105,8 @@ async fn stop_saves_the_text_so_far() {
     bench.stop(sent.conversation.id).await.unwrap();
     let answer = bench.ended(sent.answer.id).await;
     assert_eq!(answer.state, MessageState::Stopped);
-    assert!(answer.content.starts_with("word "));
-    assert_eq!(bench.answer("say again").await.content, "again");
+    assert!(answer.text().starts_with("word "));
+    assert_eq!(bench.answer("say again").await.text(), "again");
     bench
         .stop(sent.conversation.id)
         .await
@@ -138,8 +134,8 @@ async fn a_worker_that_does_not_cancel_is_killed() {
     bench.stop(sent.conversation.id).await.unwrap();
     let answer = bench.ended(sent.answer.id).await;
     assert_eq!(answer.state, MessageState::Stopped);
-    assert!(answer.content.starts_with("word "));
-    assert_eq!(bench.answer("say again").await.content, "again");
+    assert!(answer.text().starts_with("word "));
+    assert_eq!(bench.answer("say again").await.text(), "again");
 }
 
 fn death(event: &Event) -> Option<Problem> {
@@ -154,13 +150,13 @@ async fn a_crash_of_a_worker_fails_one_answer() {
     let mut bench = Bench::tiny();
     let (answer, said) = bench.answer_and("die", death).await;
     assert_eq!(said.code, ProblemCode::WorkerDied);
-    assert_eq!((answer.content.as_str(), failure(&answer)), ("Half an answer", &said));
+    assert_eq!((answer.text().as_str(), failure(&answer)), ("Half an answer", &said));
     let kept = bench.conversation(answer.conversation).await;
     assert_eq!(kept.messages[1], answer);
     let again = bench.regenerate(answer.id).await.unwrap();
     bench.ended(again.answer.id).await;
     assert_eq!(
-        bench.answer("say again").await.content,
+        bench.answer("say again").await.text(),
         "again",
         "a new worker reloads the model"
     );
@@ -172,11 +168,11 @@ async fn out_of_memory_is_distinguished_from_a_crash() {
     let answer = bench.answer("starve").await;
     let told = failure(&answer);
     assert_eq!(
-        (answer.content.as_str(), told.code),
+        (answer.text().as_str(), told.code),
         ("Half an ", ProblemCode::OutOfMemory)
     );
     assert!(told.message.contains("shorter context"), "{}", told.message);
-    assert_eq!(bench.answer("say again").await.content, "again");
+    assert_eq!(bench.answer("say again").await.text(), "again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -184,10 +180,10 @@ async fn malformed_output_of_a_worker_fails_one_answer() {
     let mut bench = Bench::tiny();
     let answer = bench.answer("babble").await;
     assert_eq!(
-        (answer.content.as_str(), failure(&answer).code),
+        (answer.text().as_str(), failure(&answer).code),
         ("Half an ", ProblemCode::WorkerDied)
     );
-    assert_eq!(bench.answer("say again").await.content, "again");
+    assert_eq!(bench.answer("say again").await.text(), "again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -195,7 +191,7 @@ async fn a_failed_generation_is_reported() {
     let mut bench = Bench::tiny();
     let answer = bench.answer("fail").await;
     assert_eq!(
-        (answer.content.as_str(), failure(&answer).code),
+        (answer.text().as_str(), failure(&answer).code),
         ("Half an ", ProblemCode::Template)
     );
     assert_eq!(bench.conversation(answer.conversation).await.messages[1], answer);
@@ -249,7 +245,7 @@ async fn a_crash_while_loading_is_reported() {
     let answer = bench.answer("say one").await;
     assert!(failure(&answer).message.contains("exit code 4"), "{answer:?}");
     bench.load_model("tiny".into()).await.unwrap();
-    assert_eq!(bench.answer("say again").await.content, "again");
+    assert_eq!(bench.answer("say again").await.text(), "again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -278,7 +274,7 @@ async fn without_a_model_the_message_is_saved() {
     let model = bench.add_model(path).await.unwrap();
     bench.load_model(model.id).await.unwrap();
     let again = bench.regenerate(answer.id).await.unwrap();
-    assert_eq!(bench.ended(again.answer.id).await.content, "one");
+    assert_eq!(bench.ended(again.answer.id).await.text(), "one");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -287,10 +283,10 @@ async fn a_model_deleted_while_loaded() {
     let path = support::model(bench.folder.path(), "mine.gguf");
     let model = bench.add_model(path.clone()).await.unwrap();
     bench.load_model(model.id.clone()).await.unwrap();
-    assert_eq!(bench.answer("say one").await.content, "one");
+    assert_eq!(bench.answer("say one").await.text(), "one");
     fs::remove_file(&path).unwrap();
     assert_eq!(
-        bench.answer("say two").await.content,
+        bench.answer("say two").await.text(),
         "two",
         "the loaded model stays loaded"
     );
@@ -312,7 +308,7 @@ async fn a_model_deleted_while_loaded() {
     );
     bench.load_model("tiny".into()).await.unwrap();
     let again = bench.regenerate(answer.id).await.unwrap();
-    assert_eq!(bench.ended(again.answer.id).await.content, "three");
+    assert_eq!(bench.ended(again.answer.id).await.text(), "three");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -327,7 +323,7 @@ async fn regenerate_edit_and_branches() {
     let edited = bench.edit(user.id, "say other".into()).await.unwrap();
     let third = bench.ended(edited.answer.id).await;
     assert_eq!(
-        (third.content.as_str(), edited.user.unwrap().parent),
+        (third.text().as_str(), edited.user.unwrap().parent),
         ("other", user.parent)
     );
 
@@ -355,11 +351,11 @@ async fn regenerate_edit_and_branches() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_model_sees_the_branch_and_its_system_prompt() {
     let shown = |answer: &Message| -> (Vec<String>, GenerateRequest) {
-        let request: GenerateRequest = serde_json::from_str(&answer.content).expect("the request, shown");
+        let request: GenerateRequest = serde_json::from_str(&answer.text()).expect("the request, shown");
         let Prompt::Chat(turns) = &request.prompt else {
             panic!("no chat")
         };
-        (turns.iter().map(|turn| turn.content.clone()).collect(), request)
+        (turns.iter().map(|turn| turn.text()).collect(), request)
     };
     // A file name of the catalog has the catalog's defaults.
     let mut bench = Bench::new(&["SmolLM2-135M-Instruct.Q4_1.gguf"]);
@@ -415,7 +411,7 @@ async fn conversations_are_answered_at_once() {
     let mut bench = Bench::tiny();
     let first = bench.say(None, "slow").await;
     bench.streaming(first.answer.id).await;
-    assert_eq!(bench.answer("say two").await.content, "two");
+    assert_eq!(bench.answer("say two").await.text(), "two");
     let second = bench.say(None, "slow").await;
     bench.streaming(second.answer.id).await;
     bench.stop(first.conversation.id).await.unwrap();
@@ -430,9 +426,61 @@ async fn a_crash_fails_all_answers_in_progress_and_the_next_is_given() {
     bench.streaming(slow.answer.id).await;
     let died = bench.say(None, "die").await;
     let failed = bench.both_ended([slow.answer.id, died.answer.id]).await;
-    assert!(failed[0].content.starts_with("word "));
+    assert!(failed[0].text().starts_with("word "));
     assert_eq!(failure(&failed[0]), failure(&failed[1]));
-    assert_eq!(bench.answer("say again").await.content, "again");
+    assert_eq!(bench.answer("say again").await.text(), "again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thought_is_a_part_of_its_own_which_is_found_and_sent_but_not_said() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "think Paris.").await;
+    let mut kinds = Vec::new();
+    let answer = loop {
+        let seen = bench
+            .next(|event| match event {
+                Event::MessageDelta { kind, text, .. } => Some(Err((kind, text))),
+                Event::MessageChanged { message } if message.id == sent.answer.id && !under_way(&message) => {
+                    Some(Ok(message))
+                }
+                _ => None,
+            })
+            .await;
+        match seen {
+            Ok(message) => break message,
+            Err(delta) => kinds.push(delta),
+        }
+    };
+    let delta = |kind, text: &str| (kind, text.to_owned());
+    assert_eq!(
+        kinds,
+        [
+            delta(TextKind::Thinking, "Let me "),
+            delta(TextKind::Thinking, "see."),
+            delta(TextKind::Text, "Paris.")
+        ]
+    );
+    let parts = [
+        Part::Thinking {
+            text: "Let me see.".into(),
+        },
+        Part::Text { text: "Paris.".into() },
+    ];
+    assert_eq!((&*answer.parts, &*answer.text()), (&parts[..], "Paris."));
+    let id = sent.conversation.id;
+    let stored = bench.open_conversation(id).await.unwrap();
+    assert_eq!(stored.messages[1].parts, parts);
+    let hits = bench.search("let see".into()).await.unwrap();
+    assert_eq!(
+        hits.iter().map(|hit| hit.message).collect::<Vec<_>>(),
+        [Some(answer.id)]
+    );
+    let next = bench.say(Some(id), "show").await;
+    let request: GenerateRequest = serde_json::from_str(&bench.ended(next.answer.id).await.text()).expect("a request");
+    let Prompt::Chat(turns) = &request.prompt else {
+        panic!("no chat")
+    };
+    assert!(turns.iter().any(|turn| turn.parts == parts), "{turns:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -446,14 +494,14 @@ async fn a_model_whose_gpu_failed_is_loaded_on_the_cpu() {
     };
     let (answer, info) = bench.answer_and("fault", on_the_cpu).await;
     assert_eq!(
-        (answer.content.as_str(), failure(&answer).code),
+        (answer.text().as_str(), failure(&answer).code),
         ("Half an ", ProblemCode::GpuFailed)
     );
     assert!(
         info.notices.iter().any(|notice| notice.contains("on the CPU")),
         "{info:?}"
     );
-    assert_eq!(bench.answer("say again").await.content, "again", "without another load");
+    assert_eq!(bench.answer("say again").await.text(), "again", "without another load");
     assert_eq!(
         bench.snapshot().await.unwrap().model_state,
         ModelState::Ready {
@@ -470,15 +518,15 @@ async fn answers_that_were_not_asked_for_cost_no_more_than_one_answer() {
         let answer = bench.answer(order).await;
         let problem = failure(&answer);
         assert_eq!(
-            (answer.content.as_str(), problem.code),
+            (answer.text().as_str(), problem.code),
             ("Half an ", ProblemCode::WorkerDied),
             "{order}"
         );
-        assert_eq!(bench.answer("say again").await.content, "again", "{order}");
+        assert_eq!(bench.answer("say again").await.text(), "again", "{order}");
     }
     let (answer, _) = bench.answer_and("twice", death).await;
     assert_eq!(answer.state, MessageState::Complete);
-    assert_eq!(bench.answer("say again").await.content, "again");
+    assert_eq!(bench.answer("say again").await.text(), "again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -493,7 +541,7 @@ async fn a_worker_that_never_answers_is_replaced() {
         .await;
     bench.stop(sent.conversation.id).await.unwrap();
     assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
-    assert_eq!(bench.answer("say again").await.content, "again");
+    assert_eq!(bench.answer("say again").await.text(), "again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -523,7 +571,7 @@ async fn twenty_loads_and_stops_at_once_leave_nothing_stuck() {
         };
         assert_eq!(stored.state, MessageState::Stopped);
     }
-    assert_eq!(bench.answer("say again").await.content, "again");
+    assert_eq!(bench.answer("say again").await.text(), "again");
     let state = bench.snapshot().await.unwrap().model_state;
     assert!(matches!(state, ModelState::Ready { model, .. } if model == "tiny"));
 }
@@ -788,7 +836,7 @@ async fn load_another_model_and_unload() {
     bench.streaming(sent.answer.id).await;
     let other = bench.answer("say two").await;
     assert_eq!(
-        (other.content.as_str(), other.model.as_deref()),
+        (other.text().as_str(), other.model.as_deref()),
         ("two", Some("A tiny model"))
     );
     bench.streaming(sent.answer.id).await;
@@ -940,7 +988,7 @@ async fn other_gpu_layers_reload_the_model_and_the_conversation_continues() {
         .send(Some(before.conversation), Some(before.id), "say two".into())
         .await
         .unwrap();
-    assert_eq!(bench.ended(again.answer.id).await.content, "two");
+    assert_eq!(bench.ended(again.answer.id).await.text(), "two");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -1024,7 +1072,7 @@ async fn an_answer_cancels_a_measurement() {
         .next(|event| matches!(event, Event::MeasureProgress { .. }).then_some(()))
         .await;
     assert_eq!(bench.measure().await.unwrap_err().code, ProblemCode::Busy);
-    assert_eq!(bench.answer("say two").await.content, "two");
+    assert_eq!(bench.answer("say two").await.text(), "two");
     assert_eq!(measuring.await.unwrap().unwrap_err().code, ProblemCode::Cancelled);
     assert_eq!(bench.measurements().await.unwrap(), []);
 }
@@ -1059,21 +1107,21 @@ async fn a_full_disk_fails_the_answer_but_not_the_text() {
     bench.store().limit_size(Some(0)).unwrap();
     let answer = bench.ended(sent.answer.id).await;
     assert_eq!(failure(&answer).code, ProblemCode::DiskFull);
-    assert!(answer.content.starts_with("word "));
+    assert!(answer.text().starts_with("word "));
     let shown = bench.conversation(id).await.messages[1].clone();
     assert!(
-        shown.content.starts_with(&answer.content),
+        shown.text().starts_with(&answer.text()),
         "the text in memory is complete"
     );
     let refused = bench.send(None, None, "x".repeat(1 << 16)).await;
     assert_eq!(refused.unwrap_err().code, ProblemCode::DiskFull);
 
     bench.store().limit_size(None).unwrap();
-    assert_eq!(bench.answer("say again").await.content, "again");
+    assert_eq!(bench.answer("say again").await.text(), "again");
     let bench = bench.again().await;
     let kept = bench.conversation(id).await.messages[1].clone();
     assert_eq!(failure(&kept).code, ProblemCode::DiskFull);
-    assert!(kept.content.starts_with(&answer.content), "saved once there is space");
+    assert!(kept.text().starts_with(&answer.text()), "saved once there is space");
 }
 
 /// Another connection that locks the store.
@@ -1110,12 +1158,12 @@ async fn a_locked_store_does_not_end_an_answer() {
     let shown = bench.conversation(sent.conversation.id).await.messages[1].clone();
     assert_eq!(shown, answer);
     assert!(
-        stored(&bench, answer.id).content.len() < answer.content.len(),
+        stored(&bench, answer.id).text().len() < answer.text().len(),
         "the text waits in memory"
     );
     other.execute_batch("COMMIT").unwrap();
     bench.next(locked(false)).await;
-    assert_eq!(stored(&bench, answer.id).content, answer.content);
+    assert_eq!(stored(&bench, answer.id).text(), answer.text());
     let bench = bench.again().await;
     assert_eq!(bench.conversation(sent.conversation.id).await.messages[1], answer);
 }
@@ -1130,12 +1178,12 @@ async fn closing_waits_for_a_lock_on_the_store() {
         bench.streaming(sent.answer.id).await;
     }
     let told = bench.conversation(sent.conversation.id).await.messages[1]
-        .content
+        .text()
         .clone();
     let app = bench.app.clone();
     let closing = tokio::spawn(async move { app.shut_down().await });
     let ended = bench.ended(sent.answer.id).await;
-    assert!(!closing.is_finished() && ended.content.starts_with(&told));
+    assert!(!closing.is_finished() && ended.text().starts_with(&told));
     other.execute_batch("COMMIT").unwrap();
     closing.await.unwrap().unwrap();
     let bench = bench.again().await;

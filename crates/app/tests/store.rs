@@ -5,7 +5,7 @@ use hearth_app::store::{
     message::{self, Message, New, State},
     model, run, run_evaluation, run_point, search, setting,
 };
-use hearth_protocol::{LeftOut, Role};
+use hearth_protocol::{LeftOut, Part, Role};
 use proptest::prelude::*;
 use std::{fs, path::Path};
 use tempfile::TempDir;
@@ -32,7 +32,7 @@ fn say(store: &Store, conversation: i64, parent: Option<i64>, content: &str, sta
                     conversation,
                     parent,
                     role,
-                    content,
+                    parts: parts(content),
                     state,
                     adapters: None,
                     created_at: 5,
@@ -40,6 +40,15 @@ fn say(store: &Store, conversation: i64, parent: Option<i64>, content: &str, sta
             )
         })
         .expect("a message")
+}
+
+/// The parts of a message of one text.
+fn parts(text: &str) -> Vec<Part> {
+    let text = text.to_owned();
+    match text.is_empty() {
+        true => Vec::new(),
+        false => vec![Part::Text { text }],
+    }
 }
 
 fn begin(store: &Store, title: &str) -> i64 {
@@ -62,7 +71,7 @@ fn a_message_is_read_back_unchanged() {
         let store = open(&folder);
         let id = begin(&store, "a");
         let mut message = say(&store, id, None, "", State::Unfinished);
-        message.content = text;
+        message.parts = parts(&text);
         message.state = State::Failed("{}".into());
         message.model = Some("m".into());
         message.left_out = Some(LeftOut { messages: 2, tokens: 9 });
@@ -91,7 +100,7 @@ fn messages_left_unfinished_by_a_crash_are_stopped_and_found() {
         let id = begin(&store, "a");
         let whole = say(&store, id, None, "question", State::Complete);
         let mut growing = say(&store, id, Some(whole.id), "", State::Unfinished);
-        growing.content = "half an albatross".into();
+        growing.parts = parts("half an albatross");
         store.write(|t| message::save(t, &growing)).unwrap();
         assert!(
             found(&store, "albatross").is_empty(),
@@ -160,7 +169,7 @@ fn a_branch_and_its_newest_leaf() {
             .read(|t| message::branch(t, leaf))
             .unwrap()
             .into_iter()
-            .map(|row| row.content)
+            .map(|row| row.text())
             .collect()
     };
     assert_eq!(branch(leaf.id), ["root", "left", "leaf"]);
@@ -379,7 +388,7 @@ fn a_full_disk_is_reported_and_loses_nothing() {
         conversation: id,
         parent: None,
         role: Role::User,
-        content: &big,
+        parts: parts(&big),
         state: State::Complete,
         adapters: None,
         created_at: 1,
@@ -496,7 +505,7 @@ fn a_store_is_backed_up_before_migrations() {
     let path = folder.path().join(FILE);
     let older = rusqlite::Connection::open(&path).unwrap();
     older
-        .execute_batch("DROP TABLE measurement; PRAGMA user_version = 12")
+        .execute_batch("ALTER TABLE message DROP COLUMN parts; DROP TABLE measurement; PRAGMA user_version = 12")
         .unwrap();
     drop(older);
     drop(open(&folder));

@@ -690,7 +690,7 @@ async fn adapters_are_imported_checked_and_exported() {
 
 /// The worker's request of an answer.
 fn shown(answer: &Message) -> GenerateRequest {
-    serde_json::from_str(&answer.content).expect("the request, shown")
+    serde_json::from_str(&answer.text()).expect("the request, shown")
 }
 
 fn choice(adapter: &Adapter) -> AdapterChoice {
@@ -748,7 +748,7 @@ async fn an_adapter_of_another_model_is_refused() {
     let [tuned, base] = bench.both_ended([compared.tuned.id, compared.base.id]).await;
     assert_eq!(failure(&tuned).code, ProblemCode::AdapterInvalid);
     assert!(failure(&tuned).message.contains(&adapter.name));
-    assert_eq!(base.content, "one", "the other answer is generated");
+    assert_eq!(base.text(), "one", "the other answer is generated");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -890,16 +890,16 @@ async fn stores_of_every_released_version_are_read() {
         let said: Vec<_> = conversation
             .messages
             .iter()
-            .map(|one| (&*one.content, one.state.clone()))
+            .map(|one| (one.text(), one.state.clone()))
             .collect();
         match version {
             1 => assert!(said.is_empty()),
             _ => assert_eq!(
                 said,
                 [
-                    ("What is a cormorant?", MessageState::Complete),
-                    ("A seabird.", MessageState::Complete),
-                    ("A bird that", MessageState::Stopped),
+                    ("What is a cormorant?".to_owned(), MessageState::Complete),
+                    ("A seabird.".to_owned(), MessageState::Complete),
+                    ("A bird that".to_owned(), MessageState::Stopped),
                 ]
             ),
         }
@@ -943,7 +943,7 @@ async fn stores_of_every_released_version_are_read() {
             .read(|t| hearth_app::store::measurement::list(t, 9))
             .unwrap();
         // Version 14 dropped and recreated the table of version 13: measurements can be repeated.
-        assert_eq!(measured.len(), usize::from(version == 14));
+        assert_eq!(measured.len(), usize::from(version >= 14));
     }
 }
 

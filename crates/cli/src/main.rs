@@ -9,6 +9,7 @@ mod failure;
 mod model;
 mod own_output;
 mod progress;
+mod shown;
 mod switch_build;
 mod terminal;
 

@@ -3,10 +3,14 @@
 use crate::adapters::Adapted;
 use crate::engine::Texts;
 use crate::problem::from_sampling;
+use crate::thinking::{Markers, Piece, Splitter};
 use crate::turns::count;
 use hearth_llm::{Detokenizer, Sampler, SamplingParams, StopTexts};
 use hearth_protocol::{Event, FinishReason, GenerateRequest, Problem, Prompt, Summary};
 use std::time::Instant;
+
+/// Most tokens of a thought's opening marker and the white space after it.
+const MARKER_TOKENS: usize = 16;
 
 /// An answer, with everything but its KV cells.
 pub(crate) struct Answer {
@@ -21,6 +25,8 @@ pub(crate) struct Answer {
     sampler: Sampler,
     detokenizer: Detokenizer,
     stop: StopTexts,
+    markers: Option<Markers>,
+    splitter: Splitter,
     times: Times,
 }
 
@@ -62,6 +68,12 @@ impl Answer {
             Prompt::Chat(_) => texts.template.stop_strings(),
             Prompt::Raw(_) => &[],
         };
+        let markers = match request.prompt {
+            Prompt::Chat(_) => Markers::of_template(texts.template.source()),
+            Prompt::Raw(_) => None,
+        };
+        let end = &ids[ids.len().saturating_sub(MARKER_TOKENS)..];
+        let is_open = markers.is_some_and(|markers| markers.are_open_after(&texts.tokenizer.decode(end)));
         let params = sampling(&request);
         let is_greedy = params.is_greedy();
         let mut sampler = Sampler::new(params).map_err(from_sampling)?;
@@ -76,6 +88,8 @@ impl Answer {
             sampler,
             detokenizer: Detokenizer::new(),
             stop: StopTexts::new(request.stop.iter().chain(of_template).cloned()),
+            markers,
+            splitter: Splitter::new(markers, is_open),
             times: Times {
                 received,
                 began: None,
@@ -149,29 +163,49 @@ impl Answer {
 
     /// Emit a token's text. Returns `true` at a stop string.
     fn say(&mut self, texts: &Texts, token: u32, emit: &mut dyn FnMut(Event)) -> bool {
-        if texts.tokenizer.is_special(token) {
-            return false;
-        }
-        let bytes = texts.tokenizer.token_bytes(token).unwrap_or_default();
-        let passed = self.stop.push(&self.detokenizer.push(bytes));
-        self.emit_text(passed.text, emit);
+        let text = match texts.tokenizer.is_special(token) {
+            true => self.marker(texts, token).to_owned(),
+            false => {
+                let bytes = texts.tokenizer.token_bytes(token).unwrap_or_default();
+                self.detokenizer.push(bytes)
+            }
+        };
+        let passed = self.stop.push(&text);
+        self.emit_text(&passed.text, emit);
         passed.stopped
     }
 
-    fn emit_text(&self, text: String, emit: &mut dyn FnMut(Event)) {
-        if !text.is_empty() {
-            emit(Event::Text {
-                text,
-                tokens: count(self.ids.len() - self.prompt),
-            });
+    /// The text of a special token if it begins or ends a thought, else nothing.
+    fn marker<'a>(&self, texts: &'a Texts, token: u32) -> &'a str {
+        let text = texts.tokenizer.token_text(token).unwrap_or_default();
+        match self.markers.is_some_and(|markers| markers.include(text)) {
+            true => text,
+            false => "",
         }
+    }
+
+    fn emit_text(&mut self, text: &str, emit: &mut dyn FnMut(Event)) {
+        for piece in self.splitter.push(text) {
+            self.emit_piece(piece, emit);
+        }
+    }
+
+    fn emit_piece(&self, (kind, text): Piece, emit: &mut dyn FnMut(Event)) {
+        emit(Event::Text {
+            kind,
+            text,
+            tokens: count(self.ids.len() - self.prompt),
+        });
     }
 
     /// Emit the text held back, and return the summary.
     pub fn finish(mut self, reason: FinishReason, emit: &mut dyn FnMut(Event)) -> Summary {
         let passed = self.stop.push(&self.detokenizer.finish());
         let text = passed.text + &self.stop.finish();
-        self.emit_text(text, emit);
+        self.emit_text(&text, emit);
+        if let Some(piece) = self.splitter.finish() {
+            self.emit_piece(piece, emit);
+        }
         let reason = if passed.stopped { FinishReason::Stop } else { reason };
         let Times {
             received,

@@ -1,6 +1,7 @@
 //! A loaded model, ready to generate.
 
 use crate::adapters::AdaptedModels;
+use crate::chat;
 use crate::plan::{self, ModelBytes, PlanOptions, load_with_fallback};
 use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted, problem};
 use crate::prompt_cache::PromptCache;
@@ -8,11 +9,11 @@ use crate::scheduler::Scheduler;
 use crate::turns::count;
 use crate::{hardware, packed};
 use hearth_formats::byte_size;
-use hearth_formats::chat_template::{self, ChatTemplate, GenerationPrompt};
+use hearth_formats::chat_template::{ChatTemplate, GenerationPrompt};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::{Config, LoadOptions, Model, Session, threads};
-use hearth_protocol::{ConversationId, GpuLayers, LoadRequest, Message, ModelInfo, Plan, Problem, ProblemCode, Role};
+use hearth_protocol::{ConversationId, GpuLayers, LoadRequest, Message, ModelInfo, Plan, Problem, ProblemCode};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -205,22 +206,10 @@ impl Engine {
 impl Texts {
     /// The tokens of a conversation, up to the start of the answer.
     pub fn encode(&self, messages: &[Message]) -> Result<Vec<u32>, Problem> {
-        let messages: Vec<_> = messages.iter().map(of_formats).collect();
+        let chat = chat::of_messages(messages)?;
         self.template
-            .encode(&self.tokenizer, &messages, GenerationPrompt::Add)
+            .encode_chat(&self.tokenizer, &chat, GenerationPrompt::Add)
             .map_err(from_template)
-    }
-}
-
-fn of_formats(message: &Message) -> chat_template::Message {
-    let role = match message.role {
-        Role::System => chat_template::Role::System,
-        Role::User => chat_template::Role::User,
-        Role::Assistant => chat_template::Role::Assistant,
-    };
-    chat_template::Message {
-        role,
-        content: message.content.clone(),
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod adapters;
 mod answer;
+mod chat;
 pub mod check;
 mod engine;
 mod generate;
@@ -16,6 +17,7 @@ pub mod plan;
 mod problem;
 mod prompt_cache;
 mod scheduler;
+mod thinking;
 pub mod training;
 mod turns;
 pub mod worker;

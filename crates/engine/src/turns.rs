@@ -120,7 +120,7 @@ mod tests {
         };
         let text: String = messages
             .iter()
-            .map(|m| format!("{}{}", letter(m.role), m.content))
+            .map(|m| format!("{}{}", letter(m.role), m.text()))
             .collect();
         Ok(text.chars().map(u32::from).collect())
     }
@@ -134,10 +134,7 @@ mod tests {
                 "u" => Role::User,
                 _ => Role::Assistant,
             };
-            Message {
-                role,
-                content: content.to_owned(),
-            }
+            Message::of_text(role, content)
         };
         text.split(' ').map(message).collect()
     }
@@ -188,12 +185,12 @@ mod tests {
         fn it_fits_or_reports_that_the_newest_turn_cannot(
             lengths in prop::collection::vec(0_usize..30, 0..12), system: bool, capacity in 1_usize..120,
         ) {
-            let mut messages: Vec<Message> = lengths.iter().enumerate().map(|(index, &length)| Message {
-                role: if index % 2 == 0 { Role::User } else { Role::Assistant },
-                content: "x".repeat(length),
+            let mut messages: Vec<Message> = lengths.iter().enumerate().map(|(index, &length)| {
+                let role = if index % 2 == 0 { Role::User } else { Role::Assistant };
+                Message::of_text(role, "x".repeat(length))
             }).collect();
             if system {
-                messages.insert(0, Message { role: Role::System, content: "kind".into() });
+                messages.insert(0, Message::of_text(Role::System, "kind"));
             }
             let all = encode(&messages).unwrap();
             match fit(&messages, capacity, encode) {

@@ -2,6 +2,7 @@
 
 use crate::{
     device::DeviceInfo,
+    message::{Message, TextKind},
     plan::{GpuLayers, KvType, Measured, Plan, PlanRequest, PlannedDevice},
     training::{
         AdapterChoice, ExportRequest, Exported, InspectRequest, Inspection, RunCommand, TrainRequest, TrainingEvent,
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Version of this protocol. A worker reports its own in [`Event::Ready`]; any other is refused.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// Id of a request: chosen by the client, from 1 up, each greater than those before.
 pub type RequestId = u64;
@@ -161,39 +162,6 @@ impl LoadRequest {
     pub const DEFAULT_CONTEXT: u32 = 8192;
 }
 
-/// Author of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
-#[serde(rename_all = "camelCase")]
-pub enum Role {
-    /// System prompt.
-    System,
-    /// The user.
-    User,
-    /// The model.
-    Assistant,
-}
-
-impl Role {
-    /// As chat templates and datasets name it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::User => "user",
-            Self::Assistant => "assistant",
-        }
-    }
-}
-
-/// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
-    /// Its author.
-    pub role: Role,
-    /// Its text; never parsed for special tokens.
-    pub content: String,
-}
-
 /// Sampling parameters. The aliases are the keys in the model catalog.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
@@ -313,6 +281,9 @@ pub enum Event {
     },
     /// A piece of the answer, in whole characters.
     Text {
+        /// Whether it is a thought.
+        #[serde(default)]
+        kind: TextKind,
         /// The piece.
         text: String,
         /// Tokens generated so far.

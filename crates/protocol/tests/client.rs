@@ -27,10 +27,7 @@ async fn refused(command: &WorkerCommand) -> StartError {
 
 fn chat(worker: &Worker, text: &str) -> Responses {
     worker.request(Request::Generate(GenerateRequest {
-        prompt: Prompt::Chat(vec![Message {
-            role: Role::User,
-            content: text.to_owned(),
-        }]),
+        prompt: Prompt::Chat(vec![Message::of_text(Role::User, text.to_owned())]),
         sampling: SamplingParams::default(),
         max_tokens: None,
         stop: Vec::new(),

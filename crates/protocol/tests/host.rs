@@ -84,10 +84,7 @@ async fn until(model: &Model, wanted: impl FnMut(&ModelStatus) -> bool) {
 
 fn generation(text: &str) -> Request {
     Request::Generate(GenerateRequest {
-        prompt: Prompt::Chat(vec![Message {
-            role: Role::User,
-            content: text.to_owned(),
-        }]),
+        prompt: Prompt::Chat(vec![Message::of_text(Role::User, text.to_owned())]),
         sampling: SamplingParams::default(),
         max_tokens: None,
         stop: Vec::new(),

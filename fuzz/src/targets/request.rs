@@ -47,10 +47,7 @@ pub fn run(bytes: &[u8]) -> bool {
 }
 
 pub fn seeds() -> Vec<Seed> {
-    let message = Message {
-        role: Role::User,
-        content: "Hi".to_owned(),
-    };
+    let message = Message::of_text(Role::User, "Hi");
     let requests = [
         Request::Load(hearth_protocol::LoadRequest::default()),
         Request::Unload,
@@ -74,7 +71,7 @@ pub fn seeds() -> Vec<Seed> {
     let mut all: Vec<Seed> = written.map(|line| Seed::new("a request", line)).collect();
     // Requests with settings, as written by the window.
     let others = [
-        r#"{"id":1,"type":"generate","prompt":{"chat":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]},"sampling":{"temperature":0.7,"top_k":40,"top_p":0.9,"min_p":null},"max_tokens":16,"stop":["\n"],"conversation":-3}"#,
+        r#"{"id":1,"type":"generate","prompt":{"chat":[{"role":"system","parts":[{"type":"text","text":"Be brief."}]},{"role":"user","parts":[{"type":"file","name":"a","mediaType":"text/plain","text":"A"},{"type":"toolResult","id":"1","name":"f","text":"2"}]}]},"sampling":{"temperature":0.7,"topK":40,"topP":0.9,"minP":null},"max_tokens":16,"stop":["\n"],"conversation":-3}"#,
         r#"{"id":1,"type":"generate","prompt":{"raw":"Once"},"sampling":{},"max_tokens":null,"stop":[]}"#,
         r#"{"id":2,"type":"plan","path":"m.gguf","context":4096,"device":"gpu0,gpu1","assume_gpu":8589934592}"#,
         r#"{"id":4,"type":"inspect","model":"m.gguf","data":{"path":"d.jsonl","mapping":{"prompt":"q","answer":"a"},"skip_broken":true},"sequence":null,"previews":3}"#,

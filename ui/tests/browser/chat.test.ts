@@ -18,6 +18,43 @@ describe("an answer", () => {
     expect(errors).toEqual([]);
   });
 
+  test("shows a thought while it grows, then folded", async () => {
+    const { page, errors } = await open({ scene: "fresh" });
+    await pace(page, 30);
+    await send(page, "Think: what is the capital of France?");
+    const toggle = page.getByRole("button", { name: "Thinking" });
+    await toggle.waitFor();
+    expect(await toggle.getAttribute("aria-expanded")).toBe("true");
+    await page.getByTestId("thought").getByText("The question is").waitFor();
+    await pace(page, 0);
+    const answer = await lastAnswer(page, "complete");
+    const folded = page.getByRole("button", { name: "Thought" });
+    expect(await folded.getAttribute("aria-expanded")).toBe("false");
+    expect(await answer.getByText("The question is").isVisible()).toBe(false);
+    expect(await answer.getByText("Paris").last().isVisible()).toBe(true);
+    await folded.focus();
+    await page.keyboard.press("Enter");
+    expect(await answer.getByText("The question is").isVisible()).toBe(true);
+    expect(errors).toEqual([]);
+  });
+
+  test("shows tools, images and files as cards, and an edit keeps them", async () => {
+    const { page, errors } = await open({ scene: "parts" });
+    await pace(page, 0);
+    await openConversation(page, "Sales by quarter");
+    const cards = page.getByTestId("part");
+    expect(await cards.evaluateAll((all) => all.map((e) => (e as HTMLElement).innerText.replace(/\s+/g, " ").trim()))).toEqual(["sales.csv File, 39 B", "chart.png Image, 48 kB", "sum Tool call", "sum Tool result"]);
+    await page.getByRole("button", { name: "sales.csv" }).click();
+    expect(await cards.first().textContent()).toContain("3,412");
+    await page.getByTestId("edit").first().click();
+    expect(await page.getByTestId("edit-text").inputValue()).toBe("What were the sales, and in which quarter were they best?");
+    await page.getByTestId("edit-text").fill("And the worst?");
+    await page.keyboard.press("Enter");
+    await lastAnswer(page, "complete");
+    expect(await page.getByTestId("part").count()).toBe(2);
+    expect(errors).toEqual([]);
+  });
+
   test("stops by button and by Escape, and retains its text", async () => {
     const { page } = await open();
     for (const stop of [() => page.getByTestId("stop").click(), () => page.keyboard.press("Escape")]) {

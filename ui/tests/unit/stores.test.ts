@@ -5,6 +5,7 @@ import { App } from "../../src/lib/stores/app.svelte";
 import { Drafts } from "../../src/lib/stores/drafts.svelte";
 import { Live } from "../../src/lib/stores/live.svelte";
 import { Toasts } from "../../src/lib/stores/toasts.svelte";
+import { plain, textOf } from "../../src/lib/text/parts";
 import { until } from "./until";
 
 async function started(scene: string | null = null): Promise<{ app: App; host: FakeHost }> {
@@ -16,10 +17,10 @@ async function started(scene: string | null = null): Promise<{ app: App; host: F
 }
 
 const message = (id: number, change: Partial<Message> = {}): Message => ({
-  id, conversation: 1, parent: null, role: "assistant", content: "", state: { type: "waiting" }, createdAt: 0, model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, ...change,
+  id, conversation: 1, parent: null, role: "assistant", parts: [], state: { type: "waiting" }, createdAt: 0, model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, ...change,
 });
 
-const delta = (id: number, text: string): Extract<HostEvent, { type: "messageDelta" }> => ({ type: "messageDelta", conversation: 1, message: id, text, tokens: 1, tokensPerSecond: 9 });
+const delta = (id: number, text: string): Extract<HostEvent, { type: "messageDelta" }> => ({ type: "messageDelta", conversation: 1, message: id, kind: "text", text, tokens: 1, tokensPerSecond: 9 });
 
 describe("a conversation", () => {
   test("that is new becomes the open one when it is answered", async () => {
@@ -27,7 +28,7 @@ describe("a conversation", () => {
     await app.send("What is the capital of France?");
     await until(() => app.thread.last?.message.state.type === "complete");
     expect(app.thread.path.map((node) => node.message.role)).toEqual(["user", "assistant"]);
-    expect(app.thread.last?.message.content).toContain("Paris");
+    expect(textOf(app.thread.last?.message.parts ?? [])).toContain("Paris");
     expect(app.conversations.all[0]?.id).toBe(app.thread.id);
     expect(app.thread.busy).toBe(false);
   });
@@ -57,7 +58,7 @@ describe("a conversation", () => {
     await app.open(2);
     await until(() => !app.thread.live.busy.has(id));
     await app.open(id);
-    expect(app.thread.last?.message.content).toContain("Paragraph 24.");
+    expect(textOf(app.thread.last?.message.parts ?? [])).toContain("Paragraph 24.");
   });
 
   test("that cannot be opened shows its problem", async () => {
@@ -91,29 +92,29 @@ describe("a streaming answer", () => {
   test("is shown once per frame with all received text", () => {
     const shown: string[] = [];
     const frames: (() => void)[] = [];
-    const live = new Live((_, stream) => shown.push(stream.text), (frame) => frames.push(frame));
-    for (const piece of ["a", "b", "c"]) live.grow(1, "", delta(1, piece));
+    const live = new Live((_, stream) => shown.push(textOf(stream.parts)), (frame) => frames.push(frame));
+    for (const piece of ["a", "b", "c"]) live.grow(1, [], delta(1, piece));
     expect(frames.length).toBe(1);
     frames.pop()?.();
-    live.grow(1, "", delta(1, "d"));
+    live.grow(1, [], delta(1, "d"));
     frames.pop()?.();
     expect(shown).toEqual(["abc", "abcd"]);
   });
 
   test("retains text from events when the host returns an older state", () => {
     const live = new Live(() => {}, (frame) => frame());
-    live.grow(1, "", delta(1, "Hello"));
-    expect(live.merge(message(1)).content).toBe("Hello");
+    live.grow(1, [], delta(1, "Hello"));
+    expect(textOf(live.merge(message(1)).parts)).toBe("Hello");
     expect(live.busy.get(1)).toBe(1);
-    const whole = message(1, { content: "Hello, you", state: { type: "complete" } });
+    const whole = message(1, { parts: plain("Hello, you"), state: { type: "complete" } });
     expect(live.merge(whole)).toBe(whole);
     expect(live.busy.size).toBe(0);
   });
 
   test("continues the saved text after a reload of the page", () => {
     const shown: string[] = [];
-    const live = new Live((_, stream) => shown.push(stream.text), (frame) => frame());
-    live.grow(1, "Once upon", delta(1, " a time"));
+    const live = new Live((_, stream) => shown.push(textOf(stream.parts)), (frame) => frame());
+    live.grow(1, plain("Once upon"), delta(1, " a time"));
     expect(shown).toEqual(["Once upon a time"]);
   });
 });
@@ -121,14 +122,14 @@ describe("a streaming answer", () => {
 describe("events of an answer that arrive before the command returns", () => {
   test("are not lost", async () => {
     const { app, host } = await started();
-    const sent = { conversation: { id: 900, title: "x", createdAt: 0, updatedAt: 0, model: null }, user: message(1, { conversation: 900, role: "user", content: "x", state: { type: "complete" } }), answer: message(2, { conversation: 900, parent: 1 }) };
+    const sent = { conversation: { id: 900, title: "x", createdAt: 0, updatedAt: 0, model: null }, user: message(1, { conversation: 900, role: "user", parts: plain("x"), state: { type: "complete" } }), answer: message(2, { conversation: 900, parent: 1 }) };
     host.send = async () => {
       app.handle({ ...delta(2, "Hi"), conversation: 900 });
-      app.handle({ type: "messageChanged", message: message(2, { conversation: 900, parent: 1, content: "Hi.", state: { type: "complete" } }) });
+      app.handle({ type: "messageChanged", message: message(2, { conversation: 900, parent: 1, parts: plain("Hi."), state: { type: "complete" } }) });
       return sent;
     };
     await app.send("x");
-    expect(app.thread.last?.message).toMatchObject({ content: "Hi.", state: { type: "complete" } });
+    expect(app.thread.last?.message).toMatchObject({ parts: plain("Hi."), state: { type: "complete" } });
     expect(app.thread.busy).toBe(false);
   });
 });

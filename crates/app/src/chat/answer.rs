@@ -11,9 +11,9 @@ use crate::{
     shared::Shared,
     store::message,
     task::at,
-    wire::{CutReason, Event, LeftOut, Message, MessageState, Problem, Stats},
+    wire::{CutReason, Event, Message, MessageState, Problem, Stats},
 };
-use hearth_protocol::{self as protocol, Lease, Model, Request, Responses, Summary};
+use hearth_protocol::{self as protocol, Lease, Model, Request, Responses, Summary, TextKind, append_text};
 use std::{
     future::pending,
     sync::{Arc, OnceLock},
@@ -54,6 +54,8 @@ pub(super) struct Answer {
     shared: Arc<Shared>,
     /// The message up to now.
     message: Message,
+    /// Bytes of its text.
+    length: u32,
     cached: u32,
     first_text: Option<Instant>,
     /// Time of the next save. `None` means that nothing is new.
@@ -69,6 +71,7 @@ impl Answer {
         Self {
             shared,
             message,
+            length: 0,
             cached: 0,
             first_text: None,
             save_at: None,
@@ -172,10 +175,7 @@ impl Answer {
                 left_out,
             } => {
                 self.cached = cached_tokens;
-                self.message.left_out = left_out.map(|left| LeftOut {
-                    messages: left.messages,
-                    tokens: left.tokens,
-                });
+                self.message.left_out = left_out;
                 self.change(MessageState::Prefill {
                     done: cached_tokens,
                     total: prompt_tokens,
@@ -184,12 +184,12 @@ impl Answer {
             protocol::Event::Prefill { done, total } if self.first_text.is_none() => {
                 self.change(MessageState::Prefill { done, total });
             }
-            protocol::Event::Text { text, tokens } => self.text(text, tokens),
+            protocol::Event::Text { kind, text, tokens } => self.text(kind, text, tokens),
             _ => {}
         }
     }
 
-    fn text(&mut self, text: String, tokens: u32) {
+    fn text(&mut self, kind: TextKind, text: String, tokens: u32) {
         if self.has_failed {
             return;
         }
@@ -200,8 +200,11 @@ impl Answer {
                 *self.first_text.insert(Instant::now())
             }
         };
-        self.message.content += &text;
-        self.shared.extend_live(self.message.id, &text);
+        append_text(&mut self.message.parts, kind, &text);
+        self.length = self
+            .length
+            .saturating_add(u32::try_from(text.len()).unwrap_or(u32::MAX));
+        self.shared.extend_live(self.message.id, kind, &text);
         let seconds = first.elapsed().as_secs_f64();
         let tokens_per_second = if seconds > 0.0 {
             f64::from(tokens.saturating_sub(1)) / seconds
@@ -211,12 +214,12 @@ impl Answer {
         self.shared.emit(Event::MessageDelta {
             conversation: self.message.conversation,
             message: self.message.id,
+            kind,
             text,
             tokens,
             tokens_per_second,
         });
-        let length = u32::try_from(self.message.content.len()).unwrap_or(u32::MAX);
-        let interval = SAVE_INTERVAL + SAVE_INTERVAL_PER_CHARACTER * length;
+        let interval = SAVE_INTERVAL + SAVE_INTERVAL_PER_CHARACTER * self.length;
         self.save_at.get_or_insert_with(|| Instant::now() + interval);
     }
 

@@ -1,41 +1,42 @@
 //! The prompt of a conversation.
 
 use crate::store::message::Message;
-use hearth_protocol::{self as protocol, Role};
+use hearth_protocol::{self as protocol, Part, Role};
 
 /// The system prompt, then the branch. Empty (failed) answers are left out and the user messages
 /// around them are joined, since many templates reject two turns of one role in a row.
 pub(crate) fn prompt(system: Option<&str>, branch: &[Message]) -> Vec<protocol::Message> {
     let mut turns: Vec<protocol::Message> = Vec::new();
     let system = system.map(str::trim).filter(|text| !text.is_empty());
-    turns.extend(system.map(|text| protocol::Message {
-        role: Role::System,
-        content: text.to_owned(),
-    }));
+    turns.extend(system.map(|text| protocol::Message::of_text(Role::System, text)));
     for message in branch {
-        let role = message.role;
-        if role == Role::Assistant && message.content.trim().is_empty() {
+        if message.role == Role::Assistant && says_nothing(&message.parts) {
             continue;
         }
         match turns.last_mut() {
-            Some(last) if last.role == role => {
-                last.content.push_str("\n\n");
-                last.content.push_str(&message.content);
-            }
+            Some(last) if last.role == message.role => last.parts.extend(message.parts.iter().cloned()),
             _ => turns.push(protocol::Message {
-                role,
-                content: message.content.clone(),
+                role: message.role,
+                parts: message.parts.clone(),
             }),
         }
     }
     turns
 }
 
+/// Whether an answer has neither text nor a call of a tool.
+fn says_nothing(parts: &[Part]) -> bool {
+    !parts.iter().any(|part| match part {
+        Part::Text { text } => !text.trim().is_empty(),
+        part => !matches!(part, Part::Thinking { .. }),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::prompt;
     use crate::store::message::{Message, State};
-    use hearth_protocol::Role;
+    use hearth_protocol::{self as protocol, Part, Role};
     use proptest::prelude::*;
 
     fn message(role: Role, content: &str) -> Message {
@@ -44,7 +45,9 @@ mod tests {
             conversation: 0,
             parent: None,
             role,
-            content: content.to_owned(),
+            parts: vec![Part::Text {
+                text: content.to_owned(),
+            }],
             state: State::Complete,
             created_at: 0,
             model: None,
@@ -66,7 +69,7 @@ mod tests {
             message(Role::Assistant, "half"),
         ];
         let turns = prompt(Some(" Be brief. "), &branch);
-        let texts: Vec<&str> = turns.iter().map(|turn| turn.content.as_str()).collect();
+        let texts: Vec<String> = turns.iter().map(protocol::Message::text).collect();
         assert_eq!(texts, ["Be brief.", "one\n\ntwo", "half"]);
         assert_eq!(
             prompt(Some("  "), &branch[..1]).len(),
@@ -86,7 +89,7 @@ mod tests {
             prop_assert!(shown.windows(2).all(|pair| pair[0].role != pair[1].role));
             prop_assert_eq!(shown[0].role, Role::System);
             let all: String = turns.iter().map(|(_, text)| text.as_str()).collect();
-            let text: String = shown[1..].iter().flat_map(|turn| turn.content.chars()).filter(|c| *c != '\n').collect();
+            let text: String = shown[1..].iter().map(protocol::Message::text).collect::<String>().replace('\n', "");
             prop_assert_eq!(text, all);
         }
     }

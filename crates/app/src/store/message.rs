@@ -1,7 +1,7 @@
 //! Messages: nodes of trees by their parents' ids.
 
-use super::changed;
-use hearth_protocol::{LeftOut, Role};
+use super::{changed, message_parts};
+use hearth_protocol::{LeftOut, Part, Role, text_of};
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -33,6 +33,10 @@ ALTER TABLE message ADD COLUMN better INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE message ADD COLUMN rating TEXT;
 CREATE INDEX message_better ON message (comparison) WHERE better;
 CREATE INDEX message_rated ON message (id) WHERE rating IS NOT NULL;
+";
+
+pub(super) const PARTS: &str = "
+ALTER TABLE message ADD COLUMN parts TEXT;
 ";
 
 /// State of a message.
@@ -87,8 +91,8 @@ pub struct Message {
     pub parent: Option<i64>,
     /// Role.
     pub role: Role,
-    /// Text.
-    pub content: String,
+    /// Parts.
+    pub parts: Vec<Part>,
     /// State.
     pub state: State,
     /// Milliseconds since 1970.
@@ -109,8 +113,15 @@ pub struct Message {
     pub rating: Option<String>,
 }
 
+impl Message {
+    /// Its text.
+    pub fn text(&self) -> String {
+        text_of(&self.parts)
+    }
+}
+
 const COLUMNS: &str = "id, conversation, parent, role, content, state, detail, created_at, model, stats, left_out, \
-    adapters, comparison, better, rating";
+    adapters, comparison, better, rating, parts";
 
 fn row(row: &Row<'_>) -> rusqlite::Result<Message> {
     let detail: Option<String> = row.get(6)?;
@@ -124,7 +135,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Message> {
             "user" => Role::User,
             _ => Role::Assistant,
         },
-        content: row.get(4)?,
+        parts: message_parts::read(row.get(4)?, row.get(15)?),
         state: match row.get_ref(5)?.as_str()? {
             "complete" => State::Complete,
             "unfinished" => State::Unfinished,
@@ -213,8 +224,8 @@ pub struct New<'a> {
     pub parent: Option<i64>,
     /// Role.
     pub role: Role,
-    /// Text.
-    pub content: &'a str,
+    /// Parts.
+    pub parts: Vec<Part>,
     /// State.
     pub state: State,
     /// Applied adapters, as the caller's JSON.
@@ -228,25 +239,26 @@ pub fn create(connection: &Connection, new: New<'_>) -> rusqlite::Result<Message
     let (state, detail) = new.state.columns();
     connection
         .prepare_cached(
-            "INSERT INTO message (conversation, parent, role, content, state, detail, adapters, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO message (conversation, parent, role, content, state, detail, adapters, created_at, parts)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
         .execute(params![
             new.conversation,
             new.parent,
             new.role.name(),
-            new.content,
+            message_parts::content(&new.parts),
             state,
             detail,
             new.adapters,
-            new.created_at
+            new.created_at,
+            message_parts::column(&new.parts)
         ])?;
     Ok(Message {
         id: connection.last_insert_rowid(),
         conversation: new.conversation,
         parent: new.parent,
         role: new.role,
-        content: new.content.to_owned(),
+        parts: new.parts,
         state: new.state,
         created_at: new.created_at,
         model: None,
@@ -259,22 +271,23 @@ pub fn create(connection: &Connection, new: New<'_>) -> rusqlite::Result<Message
     })
 }
 
-/// Saves a message's content, state, model, stats and left-out turns.
+/// Saves a message's parts, state, model, stats and left-out turns.
 pub fn save(connection: &Connection, message: &Message) -> rusqlite::Result<()> {
     let (state, detail) = message.state.columns();
     connection
         .prepare_cached(
-            "UPDATE message SET content = ?2, state = ?3, detail = ?4, model = ?5, stats = ?6, left_out = ?7 WHERE id \
-             = ?1",
+            "UPDATE message SET content = ?2, state = ?3, detail = ?4, model = ?5, stats = ?6, left_out = ?7, parts = ?8
+             WHERE id = ?1",
         )?
         .execute(params![
             message.id,
-            message.content,
+            message_parts::content(&message.parts),
             state,
             detail,
             message.model,
             to_json(message.stats.as_ref())?,
-            to_json(message.left_out.as_ref())?
+            to_json(message.left_out.as_ref())?,
+            message_parts::column(&message.parts)
         ])?;
     Ok(())
 }

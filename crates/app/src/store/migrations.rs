@@ -27,6 +27,7 @@ const MIGRATIONS: &[&str] = &[
     message::ADAPTERS,
     measurement::MIGRATION,
     measurement::BY_THREADS,
+    message::PARTS,
 ];
 
 /// The tables. The search index is derived from messages.
@@ -113,6 +114,7 @@ mod tests {
             "b1a05906c85b5d09",
             "e79b9a52d6ce56f8",
             "1ac943c5dba39c58",
+            "270ce745ff4ea3e9",
         ];
         assert_eq!(
             MIGRATIONS.len(),

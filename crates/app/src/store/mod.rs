@@ -13,6 +13,7 @@ pub mod dataset;
 mod error;
 pub mod measurement;
 pub mod message;
+mod message_parts;
 mod migrations;
 pub mod model;
 mod recovery;

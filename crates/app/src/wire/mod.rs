@@ -13,7 +13,7 @@ mod tune;
 mod typescript;
 
 pub use hardware::*;
-pub use hearth_protocol::{LeftOut, ModelInfo, Problem, ProblemCode, Role, SamplingParams};
+pub use hearth_protocol::{LeftOut, ModelInfo, Part, Problem, ProblemCode, Role, SamplingParams, TextKind};
 pub use tune::*;
 pub use typescript::typescript;
 
@@ -248,8 +248,8 @@ pub struct Message {
     pub parent: Option<i64>,
     /// Role.
     pub role: Role,
-    /// Text.
-    pub content: String,
+    /// Parts.
+    pub parts: Vec<Part>,
     /// State.
     pub state: MessageState,
     /// Creation time.
@@ -268,6 +268,13 @@ pub struct Message {
     pub better: bool,
     /// A person's rating.
     pub rating: Option<Rating>,
+}
+
+impl Message {
+    /// Its text: what is copied, edited and rated.
+    pub fn text(&self) -> String {
+        hearth_protocol::text_of(&self.parts)
+    }
 }
 
 /// An entry of the list of conversations.
@@ -398,7 +405,9 @@ pub enum Event {
         conversation: i64,
         /// The message.
         message: i64,
-        /// Text to append.
+        /// Whether it is a thought.
+        kind: TextKind,
+        /// Text to append to the last part if that is of this kind, else the text of a new part.
         text: String,
         /// Tokens generated so far.
         tokens: u32,

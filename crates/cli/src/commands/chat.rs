@@ -4,6 +4,7 @@ use super::run::sampling;
 use crate::args::Chat;
 use crate::failure::Failure;
 use crate::model::{Chosen, load, set_adapters};
+use crate::shown::Shown;
 use hearth_engine::Engine;
 use hearth_protocol::{
     AdapterChoice, Event, FinishReason, GenerateRequest, LeftOut, Message, Prompt, Role, SamplingParams, Summary,
@@ -162,15 +163,9 @@ impl Talk {
 
     /// Send a message and stream the answer; if it fails, the message is removed.
     fn send(&mut self, text: &str) -> Result<(), Failure> {
-        self.messages.push(Message {
-            role: Role::User,
-            content: text.to_owned(),
-        });
+        self.messages.push(Message::of_text(Role::User, text));
         let system = self.system.iter().filter(|text| !text.is_empty());
-        let system = system.map(|text| Message {
-            role: Role::System,
-            content: text.clone(),
-        });
+        let system = system.map(|text| Message::of_text(Role::System, text));
         let request = GenerateRequest {
             prompt: Prompt::Chat(system.chain(self.messages.iter().cloned()).collect()),
             sampling: self.sampling.clone(),
@@ -180,12 +175,12 @@ impl Talk {
             conversation: None,
         };
         let mut out = io::stdout();
-        let (mut answer, mut cached, mut written) = (String::new(), 0, Ok(()));
+        let (mut shown, mut cached, mut written) = (Shown::new(&out), 0, Ok(()));
         let stop = self.stop.answering();
         let summary = self
             .engine
             .generate(&request, Instant::now(), &|| stop.requested(), &mut |event| {
-                let shown = match event {
+                let text = match event {
                     Event::Started {
                         cached_tokens,
                         left_out,
@@ -194,13 +189,10 @@ impl Talk {
                         cached = cached_tokens;
                         left_out.map(notice)
                     }
-                    Event::Text { text, .. } => {
-                        answer.push_str(&text);
-                        Some(text)
-                    }
+                    Event::Text { kind, text, .. } => Some(shown.add(kind, &text)),
                     _ => None,
                 };
-                if let Some(text) = shown
+                if let Some(text) = text
                     && written.is_ok()
                 {
                     written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -208,6 +200,7 @@ impl Talk {
             });
         drop(stop);
         written?;
+        write!(out, "{}", shown.end())?;
         match summary {
             Ok(summary) => {
                 match summary.reason {
@@ -219,7 +212,7 @@ impl Talk {
                 }
                 self.messages.push(Message {
                     role: Role::Assistant,
-                    content: answer,
+                    parts: shown.parts,
                 });
                 self.last = Some((summary, cached));
                 Ok(())

@@ -4,7 +4,10 @@ use super::print_json;
 use crate::args::{Run, SamplingArgs};
 use crate::failure::Failure;
 use crate::model::{Chosen, load, set_adapters};
-use hearth_protocol::{Event, FinishReason, GenerateRequest, Message, Prompt, Role, SamplingParams, Summary};
+use crate::shown::Shown;
+use hearth_protocol::{
+    Event, FinishReason, GenerateRequest, Message, Part, Prompt, Role, SamplingParams, Summary, text_of, thinking_of,
+};
 use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
@@ -13,6 +16,9 @@ use std::time::Instant;
 #[derive(Debug, Serialize)]
 struct Report {
     text: String,
+    /// Left out if the model did not think.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    thinking: String,
     ids: Vec<u32>,
     tokens: u32,
     prompt_tokens: u32,
@@ -22,9 +28,10 @@ struct Report {
 }
 
 impl Report {
-    fn new(text: String, summary: Summary) -> Self {
+    fn new(parts: &[Part], summary: Summary) -> Self {
         Self {
-            text,
+            text: text_of(parts),
+            thinking: thinking_of(parts),
             tokens: summary.tokens,
             prompt_tokens: summary.prompt_tokens,
             finish_reason: summary.reason,
@@ -49,20 +56,20 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         conversation: None,
     };
     let mut out = std::io::stdout().lock();
-    let (mut text, mut written) = (String::new(), Ok(()));
+    let (mut shown, mut written) = (Shown::new(&out), Ok(()));
     let summary = engine.generate(&request, Instant::now(), &|| false, &mut |event| {
-        if let Event::Text { text: piece, .. } = event {
+        if let Event::Text { kind, text, .. } = event {
+            let piece = shown.add(kind, &text);
             if written.is_ok() {
                 written = write!(out, "{piece}").and_then(|()| out.flush());
             }
-            text.push_str(&piece);
         }
     })?;
     written?;
-    writeln!(out)?;
+    writeln!(out, "{}", shown.end())?;
     drop(out);
     if args.output.json {
-        print_json(&Report::new(text, summary))
+        print_json(&Report::new(&shown.parts, summary))
     } else {
         Ok(())
     }
@@ -77,14 +84,8 @@ fn prompt(args: &Run, chosen: &Chosen) -> Prompt {
         .as_ref()
         .or(chosen.system_prompt.as_ref())
         .filter(|text| !text.is_empty());
-    let system = system.map(|text| Message {
-        role: Role::System,
-        content: text.clone(),
-    });
-    let user = Message {
-        role: Role::User,
-        content: args.prompt.clone(),
-    };
+    let system = system.map(|text| Message::of_text(Role::System, text));
+    let user = Message::of_text(Role::User, &args.prompt);
     Prompt::Chat(system.into_iter().chain([user]).collect())
 }
 
@@ -173,7 +174,7 @@ mod tests {
             "prompt_tok_s": 1.5, "tok_s": 2.5,
         });
         assert_eq!(
-            serde_json::to_value(Report::new("hi".into(), summary)).unwrap(),
+            serde_json::to_value(Report::new(&[Part::Text { text: "hi".into() }], summary)).unwrap(),
             expected
         );
     }

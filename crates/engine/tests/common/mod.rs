@@ -176,10 +176,7 @@ pub fn raw(text: &str) -> Prompt {
 }
 
 pub fn message(role: Role, content: &str) -> Message {
-    Message {
-        role,
-        content: content.to_owned(),
-    }
+    Message::of_text(role, content)
 }
 
 pub fn finished(events: &[Event]) -> &Summary {

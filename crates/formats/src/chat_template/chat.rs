@@ -59,6 +59,11 @@ impl Chat {
         input_list(self.messages.clone())
     }
 
+    /// The messages as a template value, each content as a list of parts.
+    pub(super) fn messages_with_lists(&self) -> Value {
+        input_list(self.messages.iter().map(with_list).collect())
+    }
+
     /// Total bytes of the conversation, as the budget counts them.
     pub(super) fn bytes(&self) -> u64 {
         let values = self.messages.iter().chain(self.tools.iter().flatten());
@@ -170,6 +175,18 @@ fn message(role: &str, content: &str) -> Value {
 fn with_content(message: &Value, text: &str) -> Value {
     let pairs = pairs(message).map(|(key, value)| match key.as_str() {
         Some("content") => (key, Value::from(text)),
+        _ => (key, value),
+    });
+    Value::from_pairs(pairs)
+}
+
+/// A copy of a message with the text of its `content` as a list of one part.
+fn with_list(message: &Value) -> Value {
+    let pairs = pairs(message).map(|(key, value)| match (key.as_str(), value.as_str()) {
+        (Some("content"), Some(text)) => {
+            let part = Value::from_pairs([("type", "text"), ("text", text)]);
+            (key, input_list(vec![part]))
+        }
         _ => (key, value),
     });
     Value::from_pairs(pairs)

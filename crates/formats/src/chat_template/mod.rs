@@ -16,10 +16,11 @@ pub use error::TemplateError;
 use crate::gguf::Gguf;
 use crate::tokenizer::{NONCHARACTERS, Tokenizer};
 use jinja::{Raised, Rewritten, budget};
-use minijinja::{Environment, ErrorKind, context};
+use minijinja::{Environment, ErrorKind, Value, context};
 use stack::on_large_stack;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 
 /// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +59,8 @@ pub struct ChatTemplate {
     eos: String,
     notice: Option<String>,
     stop_strings: Vec<String>,
+    /// Whether it reads a message's content only as a list of parts.
+    needs_lists: OnceLock<bool>,
 }
 
 /// Names of the template and of the optional one for conversations with tools.
@@ -68,7 +71,7 @@ const WITH_TOOLS: &str = "chat_template.tool_use";
 /// fifty thousand messages.
 const FUEL: u64 = 10_000_000;
 
-/// A system prompt that no template renders by chance.
+/// A text that no template renders by chance.
 const PROBE: &str = "c4f1hearth7e29";
 
 /// ChatML, for files that have its tokens but no template.
@@ -155,6 +158,7 @@ impl ChatTemplate {
             eos: eos.to_owned(),
             notice: None,
             stop_strings: Vec::new(),
+            needs_lists: OnceLock::new(),
         };
         template.add(NAME, source)?;
         Ok(template)
@@ -319,9 +323,36 @@ impl ChatTemplate {
     }
 
     fn run(&self, chat: &Chat, prompt: GenerationPrompt) -> Result<String, TemplateError> {
+        let messages = match self.needs_lists() {
+            true => chat.messages_with_lists(),
+            false => chat.messages(),
+        };
+        self.run_with(chat, messages, prompt)
+    }
+
+    /// Templates of models that also see images may read content only as a list of
+    /// `{type: "text", text}`. Whether this one does is found by rendering one message as either.
+    fn needs_lists(&self) -> bool {
+        *self.needs_lists.get_or_init(|| {
+            let probe = Chat::from(
+                &[Message {
+                    role: Role::User,
+                    content: PROBE.to_owned(),
+                }][..],
+            );
+            // A template that writes the list itself does not read it.
+            let shows = |messages: Value| {
+                self.run_with(&probe, messages, GenerationPrompt::Omit)
+                    .is_ok_and(|text| text.contains(PROBE) && !text.contains("'type'"))
+            };
+            !shows(probe.messages()) && shows(probe.messages_with_lists())
+        })
+    }
+
+    fn run_with(&self, chat: &Chat, messages: Value, prompt: GenerationPrompt) -> Result<String, TemplateError> {
         budget::start_render(chat.bytes());
         let conversation = context! {
-            messages => chat.messages(),
+            messages => messages,
             tools => chat.tools(),
             documents => (),
             add_generation_prompt => prompt == GenerationPrompt::Add,

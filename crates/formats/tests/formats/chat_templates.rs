@@ -581,3 +581,29 @@ fn a_model_without_a_template_gets_a_default_with_a_notice() {
         "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
     );
 }
+
+#[test]
+fn a_template_that_reads_only_lists_gets_lists() {
+    let user = |content: &str| Message {
+        role: Role::User,
+        content: content.to_owned(),
+    };
+    for (source, expected) in [
+        ("{% for m in messages %}{{ m.content[0].text }}{% endfor %}", "Hi"),
+        (
+            "{% for m in messages %}{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}{% endif %}{% endfor %}{% endfor %}",
+            "Hi",
+        ),
+        (
+            "{% for m in messages %}{% if m.content is string %}text {{ m.content }}{% else %}list{% endif %}{% endfor %}",
+            "text Hi",
+        ),
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", "Hi"),
+        ("{% for m in messages %}{{ m.content[:1] }}{% endfor %}", "H"),
+        ("{{ messages | length }}", "1"),
+    ] {
+        let template = ChatTemplate::parse(source, "", "").expect("a template");
+        let rendered = template.render(&[user("Hi")], GenerationPrompt::Omit).expect("text");
+        assert_eq!(rendered, expected, "{source}");
+    }
+}

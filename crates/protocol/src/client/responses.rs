@@ -50,12 +50,13 @@ impl Stream {
             (Some(last @ Event::Progress { .. }), event @ Event::Progress { .. })
             | (Some(last @ Event::Prefill { .. }), event @ Event::Prefill { .. }) => *last = event,
             (
-                Some(Event::Text { text, tokens }),
+                Some(Event::Text { kind, text, tokens }),
                 Event::Text {
+                    kind: same,
                     text: more,
                     tokens: now,
                 },
-            ) if is_crowded => {
+            ) if is_crowded && *kind == same => {
                 if text.len() + more.len() > MAX_TEXT {
                     return Err(Unexpected);
                 }
@@ -174,10 +175,14 @@ impl Drop for Responses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::TextKind;
 
     fn text(text: &str, tokens: u32) -> Event {
-        let text = text.to_owned();
-        Event::Text { text, tokens }
+        Event::Text {
+            kind: TextKind::Text,
+            text: text.to_owned(),
+            tokens,
+        }
     }
 
     #[tokio::test]
@@ -193,7 +198,7 @@ mod tests {
         let (mut whole, mut last) = (String::new(), 0);
         while let Some(event) = stream.next().await {
             match event {
-                Event::Text { text, tokens } => (whole, last) = (whole + &text, tokens),
+                Event::Text { text, tokens, .. } => (whole, last) = (whole + &text, tokens),
                 event => assert_eq!(event, Event::Done),
             }
         }

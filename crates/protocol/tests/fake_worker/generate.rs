@@ -1,7 +1,9 @@
 //! Generations, controlled by the first word of the last message: the order.
 
 use super::{Control, PAUSE, fail, is_cancelled, say, wait_for_kill};
-use hearth_protocol::{Event, FinishReason, GenerateRequest, LeftOut, ProblemCode, Prompt, RequestId, Summary};
+use hearth_protocol::{
+    Event, FinishReason, GenerateRequest, LeftOut, Message, ProblemCode, Prompt, RequestId, Summary, TextKind,
+};
 use std::{
     process::{abort, exit},
     sync::mpsc::Receiver,
@@ -19,8 +21,8 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
     let Prompt::Chat(messages) = &request.prompt else {
         panic!("only chats here")
     };
-    let last = messages.last().map_or("", |message| message.content.as_str());
-    let (order, rest) = last.split_once(' ').unwrap_or((last, ""));
+    let last = messages.last().map(Message::text).unwrap_or_default();
+    let (order, rest) = last.split_once(' ').unwrap_or((&last, ""));
     let mut generation = Generation { id, tokens: 0 };
     generation.start(order);
     match order {
@@ -41,6 +43,12 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
         "cut" => {
             generation.piece("Half an answer");
             generation.finish(FinishReason::Length);
+        }
+        "think" => {
+            generation.thought("Let me ");
+            generation.thought("see.");
+            generation.piece(rest);
+            generation.finish(FinishReason::Stop);
         }
         // The request itself, for the test to inspect.
         "show" => {
@@ -74,10 +82,19 @@ impl Generation {
     }
 
     fn piece(&mut self, text: &str) {
+        self.say(TextKind::Text, text);
+    }
+
+    fn thought(&mut self, text: &str) {
+        self.say(TextKind::Thinking, text);
+    }
+
+    fn say(&mut self, kind: TextKind, text: &str) {
         self.tokens += 1;
         say(
             self.id,
             Event::Text {
+                kind,
                 text: text.to_owned(),
                 tokens: self.tokens,
             },

@@ -3,6 +3,7 @@
 
 import { isActive, type Message } from "../host";
 import type { App } from "../stores/app.svelte";
+import { textOf } from "../text/parts";
 
 export function announceAnswers(app: App): void {
   let writing: number | null = null;
@@ -23,5 +24,5 @@ export function announceAnswers(app: App): void {
 }
 
 function ended(message: Message): string {
-  return message.state.type === "failed" ? `The answer failed. ${message.state.problem.message}` : `Answer: ${message.content}`;
+  return message.state.type === "failed" ? `The answer failed. ${message.state.problem.message}` : `Answer: ${textOf(message.parts)}`;
 }

@@ -2,6 +2,7 @@
 // `?scene=` picks its initial state (see fake/scenes.ts); tests control it through
 // `window.fakeHost`.
 
+import { grown, plain, textOf } from "../text/parts";
 import { scriptedAnswer, tunedAnswer } from "./fake/answers";
 import { afterCheck } from "./fake/checks";
 import { fluctuate } from "./fake/devices";
@@ -76,6 +77,7 @@ export class FakeHost extends FakeTuning implements Host {
   async edit(message: number, text: string): Promise<Sent> {
     const [home, old] = this.find(message);
     const user = this.message(home, old.parent, "user", text);
+    user.parts = [...old.parts.filter(({ type }) => type !== "text"), ...user.parts];
     return this.answer(home, user, user);
   }
 
@@ -123,9 +125,9 @@ export class FakeHost extends FakeTuning implements Host {
     const hits: SearchHit[] = [];
     for (const c of this.world.conversations.values()) {
       if (this.world.deleted.has(c.id) || hits.length >= 50) continue;
-      const found = c.messages.find((m) => m.content.toLowerCase().includes(needle));
+      const found = c.messages.find((m) => textOf(m.parts).toLowerCase().includes(needle));
       if (!found && !c.title.toLowerCase().includes(needle)) continue;
-      hits.push({ conversation: c.id, title: c.title, message: found?.id ?? null, snippet: snippet(found?.content ?? c.title, needle), updatedAt: c.updatedAt });
+      hits.push({ conversation: c.id, title: c.title, message: found?.id ?? null, snippet: snippet(found ? textOf(found.parts) : c.title, needle), updatedAt: c.updatedAt });
     }
     return hits;
   }
@@ -318,12 +320,13 @@ export class FakeHost extends FakeTuning implements Host {
     }
     if (script.leftOut) this.change(home, answer, { leftOut: script.leftOut, state: { type: "prefill", done: script.promptTokens, total: script.promptTokens } });
     let tokens = 0;
-    for (const piece of script.pieces) {
+    const thought = script.thought.map((text) => ({ kind: "thinking" as const, text }));
+    for (const { kind, text } of [...thought, ...script.pieces.map((piece) => ({ kind: "text" as const, text: piece }))]) {
       if (run.stopped || run.crashed) break;
       tokens += 1;
-      answer.content += piece;
+      answer.parts = grown(answer.parts, kind, text);
       answer.state = { type: "streaming" };
-      this.emit({ type: "messageDelta", conversation: home.id, message: answer.id, text: piece, tokens, tokensPerSecond: 228 });
+      this.emit({ type: "messageDelta", conversation: home.id, message: answer.id, kind, text, tokens, tokensPerSecond: 228 });
       if (this.pace > 0 || tokens % 8 === 0) await this.rest();
     }
     const used = Math.min(CONTEXT, 96 + home.messages.length * 60 + tokens);
@@ -344,7 +347,7 @@ export class FakeHost extends FakeTuning implements Host {
   private answer(home: Conversation, user: Message, added: Message | null): Sent {
     const answer = this.waitingAnswer(home, user, home.adapters);
     const sent: Sent = { conversation: summary(home), user: added && { ...added }, answer: { ...answer } };
-    void this.write(home, answer, user.content);
+    void this.write(home, answer, textOf(user.parts));
     return sent;
   }
 
@@ -365,8 +368,8 @@ export class FakeHost extends FakeTuning implements Host {
     return home;
   }
 
-  private message(home: Conversation, parent: number | null, role: Message["role"], content: string): Message {
-    const message: Message = { id: this.newId(), conversation: home.id, parent, role, content, state: { type: "complete" }, createdAt: Date.now(), model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null };
+  private message(home: Conversation, parent: number | null, role: Message["role"], text: string): Message {
+    const message: Message = { id: this.newId(), conversation: home.id, parent, role, parts: plain(text), state: { type: "complete" }, createdAt: Date.now(), model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null };
     home.messages.push(message);
     home.leaf = message.id;
     return message;

@@ -530,7 +530,11 @@ conversation: number,
  */
 message: number,
 /**
- * Text to append.
+ * Whether it is a thought.
+ */
+kind: TextKind,
+/**
+ * Text to append to the last part if that is of this kind, else the text of a new part.
  */
 text: string,
 /**
@@ -857,9 +861,9 @@ parent: number | null,
  */
 role: Role,
 /**
- * Text.
+ * Parts.
  */
-content: string,
+parts: Array<Part>,
 /**
  * State.
  */
@@ -1144,6 +1148,68 @@ peakMemory: number,
  * The adapter's folder; empty in outcomes that an earlier version stored.
  */
 adapter: string, };
+
+export type Part = { "type": "text",
+/**
+ * The text.
+ */
+text: string, } | { "type": "thinking",
+/**
+ * The text.
+ */
+text: string, } | { "type": "toolCall",
+/**
+ * Id, which the result repeats.
+ */
+id: string,
+/**
+ * The tool.
+ */
+name: string,
+/**
+ * The arguments, usually an object.
+ */
+arguments: unknown, } | { "type": "toolResult",
+/**
+ * Id of the call.
+ */
+id: string,
+/**
+ * The tool.
+ */
+name: string,
+/**
+ * The result.
+ */
+text: string, } | { "type": "image",
+/**
+ * File name.
+ */
+name: string,
+/**
+ * `image/png` and so on.
+ */
+mediaType: string,
+/**
+ * The file.
+ */
+path: string,
+/**
+ * Its size in bytes.
+ */
+bytes: number, } | { "type": "file",
+/**
+ * File name.
+ */
+name: string,
+/**
+ * `text/markdown` and so on.
+ */
+mediaType: string,
+/**
+ * Its text.
+ */
+text: string, };
 
 export type PauseReason = "person" | "chat" | "battery";
 
@@ -1722,6 +1788,8 @@ contextUsed: number,
  * Context length in tokens.
  */
 context: number, };
+
+export type TextKind = "text" | "thinking";
 
 export type Theme = "system" | "light" | "dark";
 

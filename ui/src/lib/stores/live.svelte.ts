@@ -1,14 +1,17 @@
-// Owns the text of streaming answers in every conversation, and which conversations are busy.
+// Owns the parts of streaming answers in every conversation, and which conversations are busy.
 
 import { SvelteMap } from "svelte/reactivity";
-import { isActive, type Message } from "../host";
+import { isActive, type HostEvent, type Message, type Part } from "../host";
+import { grown, lengthOf } from "../text/parts";
 
 export interface Stream {
   conversation: number;
-  text: string;
+  parts: Part[];
   tokens: number;
   tokensPerSecond: number;
 }
+
+type Delta = Pick<Extract<HostEvent, { type: "messageDelta" }>, "conversation" | "kind" | "text" | "tokens" | "tokensPerSecond">;
 
 /** Runs a callback before the next frame, or soon if the page is hidden. */
 export type Schedule = (callback: () => void) => void;
@@ -41,9 +44,10 @@ export class Live {
     private readonly schedule: Schedule = nextFrame,
   ) {}
 
-  grow(message: number, known: string, delta: { conversation: number; text: string; tokens: number; tokensPerSecond: number }): void {
-    const text = (this.streams.get(message)?.text ?? known) + delta.text;
-    this.streams.set(message, { ...delta, text });
+  grow(message: number, known: readonly Part[], delta: Delta): void {
+    const { conversation, tokens, tokensPerSecond } = delta;
+    const parts = grown(this.streams.get(message)?.parts ?? known, delta.kind, delta.text);
+    this.streams.set(message, { conversation, parts, tokens, tokensPerSecond });
     this.begin(message, delta.conversation);
     this.touched.add(message);
     if (this.waiting) return;
@@ -67,7 +71,7 @@ export class Live {
     }
     this.begin(message.id, message.conversation);
     const stream = this.streams.get(message.id);
-    return stream && stream.text.length > message.content.length ? { ...message, content: stream.text, state: { type: "streaming" } } : message;
+    return stream && lengthOf(stream.parts) > lengthOf(message.parts) ? { ...message, parts: stream.parts, state: { type: "streaming" } } : message;
   }
 
   /** The conversation is gone, and with it whatever was being written there. */

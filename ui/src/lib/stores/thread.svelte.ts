@@ -64,7 +64,7 @@ export class Thread {
   ) {
     this.live = new Live((id, stream) => {
       const node = this.nodes.get(id);
-      if (node) node.message = { ...node.message, content: stream.text, state: { type: "streaming" } };
+      if (node) node.message = { ...node.message, parts: stream.parts, state: { type: "streaming" } };
     }, schedule);
   }
 
@@ -186,7 +186,7 @@ export class Thread {
   handle(event: HostEvent): void {
     switch (event.type) {
       case "messageDelta":
-        this.live.grow(event.message, this.nodes.get(event.message)?.message.content ?? "", event);
+        this.live.grow(event.message, this.nodes.get(event.message)?.message.parts ?? [], event);
         break;
       case "messageChanged": {
         const message = this.live.merge(event.message);

@@ -3,6 +3,8 @@
 import type { LeftOut, MessageState } from "../wire";
 
 export interface Script {
+  /** What is thought first, in pieces. */
+  thought: string[];
   pieces: string[];
   end: MessageState;
   promptTokens: number;
@@ -68,9 +70,16 @@ const order = `I am an AI language model and cannot see your orders. Contact the
 
 const long = Array.from({ length: 24 }, (_, i) => `Paragraph ${i + 1}. The fire in the hearth burned low, and the room grew quiet; only the clock went on counting, one soft tick after another.`).join("\n\n");
 
+const thought = "The question is which city is the capital of France.\n\nIt is Paris; Lyon and Marseille are large, but no capitals. So: Paris, with a sentence about where it lies.";
+
+/** A text as a model generates it. */
+function pieces(text: string): string[] {
+  return text.match(/\s*\S{1,6}|\s+/g) ?? [];
+}
+
 /** Picks the answer by a word in the question. */
 export function scriptedAnswer(question: string): Script {
-  const script: Script = { pieces: [], end: { type: "complete" }, promptTokens: 210, leftOut: null };
+  const script: Script = { thought: /think/i.test(question) ? pieces(thought) : [], pieces: [], end: { type: "complete" }, promptTokens: 210, leftOut: null };
   let text = short;
   if (/hostile/i.test(question)) text = hostile;
   else if (/markdown|show me everything/i.test(question)) text = tour;
@@ -84,7 +93,7 @@ export function scriptedAnswer(question: string): Script {
     script.end = { type: "failed", problem: { code: "outOfMemory", message: "Hearth's worker ran out of memory. Close other programs, or choose a shorter context or a smaller model, then send again." } };
     text = text.slice(0, 60);
   }
-  script.pieces = text.match(/\s*\S{1,6}|\s+/g) ?? [];
+  script.pieces = pieces(text);
   return script;
 }
 
@@ -98,5 +107,5 @@ export function tunedAnswer(question: string): Script {
   const script = scriptedAnswer(question);
   if (script.end.type === "failed" || /long|story|markdown/i.test(question)) return script;
   const text = /late|order/i.test(question) ? warm.late : warm.default;
-  return { ...script, pieces: text?.match(/\s*\S{1,6}|\s+/g) ?? [] };
+  return { ...script, pieces: pieces(text ?? "") };
 }

@@ -1,6 +1,7 @@
 // The scenes of the fake host: initial states for screenshots, tests and measurements.
 
 import { defaultSettings, type CacheUsage, type Conversation, type Measurement, type Message, type Model, type ModelState, type Settings } from "../wire";
+import { plain } from "../../text/parts";
 import { hostile, tour } from "./answers";
 import { machineOf, type Machine } from "./devices";
 import { huge, loadedState, lost, qwen, smol } from "./models";
@@ -57,18 +58,18 @@ function rate(conversation: Conversation | undefined): void {
 function addBranches(c: Conversation): void {
   const [user, answer] = c.messages;
   if (!user || !answer) return;
-  const other = (id: number, content: string): Message => ({ ...answer, id, content });
+  const other = (id: number, text: string): Message => ({ ...answer, id, parts: plain(text) });
   c.messages = [user, other(8001, "It is not allowed: the loop is still reading."), answer, other(9001, "The vector may move while you look at it.")];
   c.leaf = answer.id;
 }
 
 function talk(id: number, title: string, at: number, turns: string[]): Conversation {
-  const messages = turns.map((content, i): Message => ({
+  const messages = turns.map((text, i): Message => ({
     id: id * 100_000 + i,
     conversation: id,
     parent: i === 0 ? null : id * 100_000 + i - 1,
     role: i % 2 === 0 ? "user" : "assistant",
-    content,
+    parts: plain(text),
     state: { type: "complete" },
     createdAt: at,
     model: i % 2 === 0 ? null : smol.name,
@@ -80,6 +81,17 @@ function talk(id: number, title: string, at: number, turns: string[]): Conversat
     rating: null,
   }));
   return { id, title, createdAt: at, updatedAt: at, model: smol.id, systemPrompt: null, adapters: [], leaf: messages.at(-1)?.id ?? null, messages };
+}
+
+/** One conversation with a part of every kind. */
+function everyPart(): Map<number, Conversation> {
+  const home = talk(1, "Sales by quarter", Date.now(), ["What were the sales, and in which quarter were they best?", "", "", "They were best in the **third quarter**: 412 of 1,190 orders."]);
+  const [question, call, result, answer] = home.messages;
+  question?.parts.unshift({ type: "file", name: "sales.csv", mediaType: "text/csv", text: "quarter,orders\n1,204\n2,281\n3,412\n4,293\n" }, { type: "image", name: "chart.png", mediaType: "image/png", path: "/home/you/chart.png", bytes: 48_200 });
+  call?.parts.push({ type: "thinking", text: "The file has the orders by quarter. I will add them up rather than guess." }, { type: "toolCall", id: "1", name: "sum", arguments: { column: "orders" } });
+  result?.parts.push({ type: "toolResult", id: "1", name: "sum", text: "1190" });
+  answer?.parts.unshift({ type: "thinking", text: "412 is the largest." });
+  return new Map([[home.id, home]]);
 }
 
 /** One conversation of ten thousand messages, every kind of answer among them. */
@@ -113,6 +125,8 @@ export function initialWorld(scene: string | null): World {
     }
     case "too-big":
       return { ...world, settings: { ...settings, lastModel: huge.id }, models: [smol, qwen, huge], modelState: { type: "none" } };
+    case "parts":
+      return { ...world, conversations: everyPart() };
     case "many":
       return { ...world, conversations: many(), pace: 4 };
     default:

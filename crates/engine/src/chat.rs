@@ -1,0 +1,146 @@
+//! A conversation as chat templates read it, in the format of Hugging Face's `apply_chat_template`.
+
+use crate::problem::{from_template, problem};
+use hearth_formats::chat_template::{self, Chat};
+use hearth_protocol::{Message, Part, Problem, ProblemCode, Role, text_of, thinking_of};
+use serde_json::{Map, Value, json};
+
+/// The conversation for a template.
+///
+/// # Errors
+/// A message has a part that no template can show: an image.
+pub(crate) fn of_messages(messages: &[Message]) -> Result<Chat, Problem> {
+    let is_plain = |message: &Message| message.parts.iter().all(|part| matches!(part, Part::Text { .. }));
+    if messages.iter().all(is_plain) {
+        let plain: Vec<chat_template::Message> = messages.iter().map(plain).collect();
+        return Ok(Chat::from(&*plain));
+    }
+    let mut all = Vec::new();
+    for message in messages {
+        add(&mut all, message)?;
+    }
+    Chat::from_json(&Value::Array(all).to_string(), None).map_err(from_template)
+}
+
+fn plain(message: &Message) -> chat_template::Message {
+    let role = match message.role {
+        Role::System => chat_template::Role::System,
+        Role::User => chat_template::Role::User,
+        Role::Assistant => chat_template::Role::Assistant,
+    };
+    chat_template::Message {
+        role,
+        content: message.text(),
+    }
+}
+
+/// Add a message. Tools' results are messages of their own, before what the user says.
+fn add(all: &mut Vec<Value>, message: &Message) -> Result<(), Problem> {
+    let (mut calls, mut files) = (Vec::new(), Vec::new());
+    for part in &message.parts {
+        match part {
+            Part::Text { .. } | Part::Thinking { .. } => {}
+            Part::ToolCall { id, name, arguments } => calls.push(json!({
+                "id": id, "type": "function", "function": { "name": name, "arguments": arguments },
+            })),
+            Part::ToolResult { id, name, text } => all.push(json!({
+                "role": "tool", "tool_call_id": id, "name": name, "content": text,
+            })),
+            Part::File { name, text, .. } => files.push(format!("{name}:\n```\n{text}\n```")),
+            Part::Image { name, .. } => return Err(no_images(name)),
+        }
+    }
+    let (text, thinking) = (text_of(&message.parts), thinking_of(&message.parts));
+    if !text.is_empty() {
+        files.push(text);
+    }
+    let only_results = message.parts.iter().all(|part| matches!(part, Part::ToolResult { .. }));
+    if only_results && !message.parts.is_empty() {
+        return Ok(());
+    }
+    let mut object = Map::new();
+    object.insert("role".to_owned(), message.role.name().into());
+    object.insert("content".to_owned(), files.join("\n\n").into());
+    if !thinking.is_empty() {
+        object.insert("reasoning_content".to_owned(), thinking.into());
+    }
+    if !calls.is_empty() {
+        object.insert("tool_calls".to_owned(), calls.into());
+    }
+    all.push(Value::Object(object));
+    Ok(())
+}
+
+fn no_images(name: &str) -> Problem {
+    let message = format!("The conversation has an image, {name}, and this model reads only text. Remove the image.");
+    problem(ProblemCode::BadRequest, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hearth_formats::chat_template::{ChatTemplate, GenerationPrompt};
+
+    const TEMPLATE: &str = "{% for m in messages %}[{{ m.role }}{% if m.reasoning_content %} ({{ m.reasoning_content }}\
+                            ){% endif %} {{ m.content }}{% for c in m.tool_calls %} {{ c.function.name }}{{ \
+                            c.function.arguments | tojson }}{% endfor %}]{% endfor %}";
+
+    fn rendered(messages: &[Message]) -> Result<String, Problem> {
+        let chat = of_messages(messages)?;
+        let template = ChatTemplate::parse(TEMPLATE, "", "").expect("a template");
+        template
+            .render_chat(&chat, GenerationPrompt::Omit)
+            .map_err(from_template)
+    }
+
+    #[test]
+    fn parts_become_the_fields_that_templates_read() {
+        let text = |text: &str| Part::Text { text: text.into() };
+        let of = |role, parts| Message { role, parts };
+        let call = Part::ToolCall {
+            id: "1".into(),
+            name: "sum".into(),
+            arguments: json!({ "of": [1, 2] }),
+        };
+        let thinking = Part::Thinking { text: "Hm.".into() };
+        let result = Part::ToolResult {
+            id: "1".into(),
+            name: "sum".into(),
+            text: "3".into(),
+        };
+        let file = Part::File {
+            name: "a.txt".into(),
+            media_type: "text/plain".into(),
+            text: "A.".into(),
+        };
+        let messages = [
+            Message::of_text(Role::System, "Be brief."),
+            of(Role::User, vec![file, text("Sum?")]),
+            of(Role::Assistant, vec![thinking, call]),
+            of(Role::User, vec![result.clone()]),
+            of(Role::User, vec![result, text("And?")]),
+        ];
+        assert_eq!(
+            rendered(&messages).expect("text"),
+            "[system Be brief.][user a.txt:\n```\nA.\n```\n\nSum?][assistant (Hm.)  sum{\"of\": [1, 2]}][tool 3]\
+             [tool 3][user And?]"
+        );
+        assert_eq!(rendered(&messages[..1]).expect("text"), "[system Be brief.]");
+    }
+
+    #[test]
+    fn an_image_is_refused_by_name() {
+        let image = Part::Image {
+            name: "cat.png".into(),
+            media_type: "image/png".into(),
+            path: "cat.png".into(),
+            bytes: 3,
+        };
+        let message = Message {
+            role: Role::User,
+            parts: vec![image],
+        };
+        let refused = rendered(&[message]).expect_err("it cannot be read");
+        assert!(refused.message.contains("cat.png"), "{refused}");
+    }
+}

@@ -1,0 +1,191 @@
+//! Messages: a role and a list of parts, the same in store, window and worker.
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Author of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub enum Role {
+    /// System prompt.
+    System,
+    /// The user.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl Role {
+    /// As chat templates and datasets name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Its author.
+    pub role: Role,
+    /// Its parts. Their texts are never parsed for special tokens.
+    pub parts: Vec<Part>,
+}
+
+impl Message {
+    /// A message of one text.
+    pub fn of_text(role: Role, text: impl Into<String>) -> Self {
+        let parts = vec![Part::Text { text: text.into() }];
+        Self { role, parts }
+    }
+
+    /// Its text, see [`text_of`].
+    pub fn text(&self) -> String {
+        text_of(&self.parts)
+    }
+}
+
+/// A part of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Part {
+    /// What is said.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// What a model thought before it answered.
+    Thinking {
+        /// The text.
+        text: String,
+    },
+    /// A model's call of a tool.
+    ToolCall {
+        /// Id, which the result repeats.
+        id: String,
+        /// The tool.
+        name: String,
+        /// The arguments, usually an object.
+        #[cfg_attr(feature = "ts", ts(type = "unknown"))]
+        arguments: serde_json::Value,
+    },
+    /// What a tool returned; part of the user's message after the call.
+    ToolResult {
+        /// Id of the call.
+        id: String,
+        /// The tool.
+        name: String,
+        /// The result.
+        text: String,
+    },
+    /// An image.
+    Image {
+        /// File name.
+        name: String,
+        /// `image/png` and so on.
+        media_type: String,
+        /// The file.
+        path: PathBuf,
+        /// Its size in bytes.
+        bytes: u64,
+    },
+    /// A file that was read as text.
+    File {
+        /// File name.
+        name: String,
+        /// `text/markdown` and so on.
+        media_type: String,
+        /// Its text.
+        text: String,
+    },
+}
+
+/// The kind of a generated text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub enum TextKind {
+    /// [`Part::Text`].
+    #[default]
+    Text,
+    /// [`Part::Thinking`].
+    Thinking,
+}
+
+/// Add generated text to the last part if it is of this kind, else as a new part.
+pub fn append_text(parts: &mut Vec<Part>, kind: TextKind, more: &str) {
+    match (parts.last_mut(), kind) {
+        (Some(Part::Text { text }), TextKind::Text) | (Some(Part::Thinking { text }), TextKind::Thinking) => {
+            text.push_str(more);
+        }
+        (_, kind) => {
+            let text = more.to_owned();
+            parts.push(match kind {
+                TextKind::Text => Part::Text { text },
+                TextKind::Thinking => Part::Thinking { text },
+            });
+        }
+    }
+}
+
+/// The text of parts: of all [`Part::Text`], a blank line between them.
+pub fn text_of(parts: &[Part]) -> String {
+    joined(parts, |part| match part {
+        Part::Text { text } => Some(text),
+        _ => None,
+    })
+}
+
+/// The thinking of parts, a blank line between them.
+pub fn thinking_of(parts: &[Part]) -> String {
+    joined(parts, |part| match part {
+        Part::Thinking { text } => Some(text),
+        _ => None,
+    })
+}
+
+fn joined(parts: &[Part], text: impl Fn(&Part) -> Option<&String>) -> String {
+    let texts: Vec<&str> = parts.iter().filter_map(text).map(String::as_str).collect();
+    texts.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_grows_in_its_own_part() {
+        let mut parts = Vec::new();
+        for (kind, more) in [
+            (TextKind::Thinking, "Hm"),
+            (TextKind::Thinking, "m."),
+            (TextKind::Text, "Pa"),
+            (TextKind::Text, "ris."),
+        ] {
+            append_text(&mut parts, kind, more);
+        }
+        let (thought, said) = ("Hmm.".to_owned(), "Paris.".to_owned());
+        assert_eq!(parts, [Part::Thinking { text: thought }, Part::Text { text: said }]);
+        assert_eq!((thinking_of(&parts), text_of(&parts)), ("Hmm.".into(), "Paris.".into()));
+        append_text(&mut parts, TextKind::Thinking, "Or?");
+        append_text(&mut parts, TextKind::Text, "Yes.");
+        assert_eq!(text_of(&parts), "Paris.\n\nYes.");
+    }
+
+    #[test]
+    fn parts_are_tagged_by_their_type() {
+        let call = Part::ToolCall {
+            id: "1".into(),
+            name: "sum".into(),
+            arguments: serde_json::json!({"of": [1, 2]}),
+        };
+        let json = r#"{"type":"toolCall","id":"1","name":"sum","arguments":{"of":[1,2]}}"#;
+        assert_eq!(serde_json::to_string(&call).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Part>(json).unwrap(), call);
+    }
+}
