@@ -149,7 +149,7 @@ pub enum Severity {
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// For programs: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`,
-    /// `leaks`, `few`, `broken`, `retrieve`.
+    /// `leaks`, `few`, `broken`, `retrieve`, `thoughts`.
     pub kind: String,
     /// Its severity.
     pub severity: Severity,

@@ -2,7 +2,7 @@
 
 use super::columns::{self, Shape, listed};
 use super::fields::{Fields, Name};
-use super::turns::{conversation, is_conversation, is_share_gpt};
+use super::turns::{conversation, has_thoughts, is_conversation, is_share_gpt};
 use super::{BrokenLine, Content, Dataset, DatasetProblem, Example, Mapping, shortened};
 use crate::chat_template::{Message, Role};
 use serde_json::Value;
@@ -54,6 +54,8 @@ pub(super) struct DatasetBuilder {
     limit: Option<String>,
     broken: Vec<BrokenLine>,
     broken_total: u32,
+    /// Lines whose answers have thoughts.
+    thoughts: Vec<u32>,
     problem: Option<DatasetProblem>,
 }
 
@@ -86,6 +88,7 @@ impl DatasetBuilder {
             limit: None,
             broken: Vec::new(),
             broken_total: 0,
+            thoughts: Vec::new(),
             problem: None,
         }
     }
@@ -211,6 +214,7 @@ impl DatasetBuilder {
             examples: self.examples,
             broken,
             broken_total: total,
+            thoughts: self.thoughts,
             limit: self.limit,
         })
     }
@@ -262,8 +266,12 @@ impl DatasetBuilder {
         let Some(decision) = &self.decision else {
             return ControlFlow::Continue(());
         };
+        let thinks = fields.iter().any(|(_, value)| has_thoughts(value));
         match decision.content(fields) {
             Ok(content) => {
+                if thinks {
+                    self.thoughts.push(line);
+                }
                 let example = Example { line, content };
                 self.text_bytes += EXAMPLE_OVERHEAD + example.texts().map(str::len).sum::<usize>();
                 if let Content::Chat(messages) = &example.content {

@@ -43,7 +43,7 @@ pub enum Severity {
 pub struct Finding {
     /// Machine-readable kind: `duplicates`, `near_duplicates`, `truncated`, `dropped`,
     /// `empty_answers`, `secrets`, `leaks`, `few`, `broken`, `refused`, `last_answer`, `unsure`,
-    /// `limit`, `retrieve`.
+    /// `limit`, `retrieve`, `thoughts`.
     pub kind: &'static str,
     /// Severity.
     pub severity: Severity,
@@ -244,6 +244,15 @@ impl Report {
                  when a conversation \
                  continues.",
                 examples(count)
+            )
+        });
+        self.note("thoughts", Severity::Note, &dataset.thoughts, |count| {
+            format!(
+                "{} the model's thoughts ('reasoning_content'). They are not trained on: only what the answers say is.",
+                match count {
+                    1 => "1 example has".to_owned(),
+                    count => format!("{count} examples have"),
+                }
             )
         });
         if dataset.unsure {

@@ -24,6 +24,17 @@ pub(super) fn is_share_gpt(value: &Value) -> bool {
     value.get(0).is_some_and(|turn| turn.get("from").is_some())
 }
 
+/// Whether a conversation has an answer with the model's thoughts beside its text.
+pub(super) fn has_thoughts(conversation: &Value) -> bool {
+    let thinks = |turn: &Value| {
+        ["reasoning_content", "reasoning", "thinking"]
+            .iter()
+            .filter_map(|key| turn.get(key)?.as_str())
+            .any(|thought| !thought.trim().is_empty())
+    };
+    conversation.as_array().is_some_and(|turns| turns.iter().any(thinks))
+}
+
 /// Converts a conversation to messages.
 ///
 /// # Errors

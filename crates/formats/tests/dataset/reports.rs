@@ -108,6 +108,30 @@ fn findings_name_their_lines() {
 }
 
 #[test]
+fn thoughts_that_are_not_trained_on_are_reported() {
+    let line = |key: &str, thought: &str| {
+        format!(
+            r#"{{"messages":[{{"role":"user","content":"a{key}"}},{{"role":"assistant","content":"b{key}","{key}":"{thought}"}}]}}"#
+        )
+    };
+    let lines = [
+        line("reasoning_content", "Hm."),
+        line("thinking", " "),
+        line("name", "x"),
+        line("thinking", "So."),
+    ];
+    let report = report(&lines, Some(512), 2048);
+    let found = report.findings.iter().find(|finding| finding.kind == "thoughts");
+    let found = found.unwrap_or_else(|| panic!("{:?}", report.findings));
+    assert_eq!((found.severity, &*found.lines), (Severity::Note, &[1, 4][..]));
+    assert!(
+        found.message.starts_with("2 examples have the model's thoughts"),
+        "{}",
+        found.message
+    );
+}
+
+#[test]
 fn near_duplicates_share_four_fifths_of_their_shingles() {
     let words = |changed: &[usize]| -> String {
         (0..100)

@@ -675,7 +675,7 @@ verification: Verification | null, };
 export type Finding = {
 /**
  * For programs: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`,
- * `leaks`, `few`, `broken`, `retrieve`.
+ * `leaks`, `few`, `broken`, `retrieve`, `thoughts`.
  */
 kind: string,
 /**
