@@ -46,10 +46,7 @@ impl App {
                     Ok(exists.then_some((run_point::of_run(t, id)?, run_evaluation::of_run(t, id)?)))
                 };
                 let (points, evaluations) = shared.store.read(curves)?.ok_or_else(no_run)?;
-                Ok(RunCurves {
-                    points: points.into_iter().map(Into::into).collect(),
-                    evaluations: evaluations.into_iter().map(Into::into).collect(),
-                })
+                Ok(RunCurves { points, evaluations })
             })
             .await
     }
@@ -178,7 +175,7 @@ fn read(t: &Transaction<'_>, row: run::Run) -> rusqlite::Result<Run> {
         settings: from_json(Some(&row.settings)).unwrap_or_default(),
         plan: from_json(row.plan.as_deref()),
         outcome: from_json(row.outcome.as_deref()),
-        last: run_point::last(t, row.id)?.map(Into::into),
+        last: run_point::last(t, row.id)?,
         adapter: adapter::of_run(t, row.id)?,
         name: row.name,
         model: row.model,

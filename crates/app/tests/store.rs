@@ -264,8 +264,8 @@ fn settings_and_models() {
     assert!(!store.write(|t| model::remove(t, "/a.gguf")).unwrap());
 }
 
-fn point(step: u32) -> run_point::Point {
-    run_point::Point {
+fn point(step: u32) -> run_point::RunPoint {
+    run_point::RunPoint {
         step,
         epoch: 1.5,
         loss: f64::from(step),
@@ -299,7 +299,7 @@ fn a_run_with_its_curves_survives_a_crash_and_is_removed_whole() {
         let points: Vec<_> = (1..=10_000).map(point).collect();
         store.write(|t| run_point::add(t, id, &points)).unwrap();
         for step in [0, 5000, 10_000, 5000] {
-            let evaluation = run_evaluation::Evaluation {
+            let evaluation = run_evaluation::RunEvaluation {
                 step,
                 loss: (step != 0).then_some(2.5),
                 best: step == 0,

@@ -8,24 +8,6 @@ use crate::{
 use hearth_protocol as protocol;
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Implements `From` for types with the same fields or variants.
-macro_rules! mirror {
-    ($($from:path => $to:path { $($field:ident),* $(,)? })*) => { $(
-        impl From<$from> for $to {
-            fn from(from: $from) -> Self {
-                Self { $($field: from.$field.into()),* }
-            }
-        }
-    )* };
-    ($($from:path => $to:path [ $($variant:ident),* $(,)? ])*) => { $(
-        impl From<$from> for $to {
-            fn from(from: $from) -> Self {
-                match from { $(<$from>::$variant => Self::$variant),* }
-            }
-        }
-    )* };
-}
-
 mod hardware;
 mod tune;
 
@@ -52,16 +34,7 @@ impl From<message::Message> for wire::Message {
             state: row.state.into(),
             created_at: row.created_at,
             model: row.model,
-            stats: row.stats.map(|stats| wire::Stats {
-                prompt_tokens: stats.prompt_tokens,
-                cached_tokens: stats.cached_tokens,
-                tokens: stats.tokens,
-                tokens_per_second: stats.tokens_per_second,
-                prompt_tokens_per_second: stats.prompt_tokens_per_second,
-                first_token_seconds: stats.first_token_seconds,
-                context_used: stats.context_used,
-                context: stats.context,
-            }),
+            stats: row.stats,
             left_out: row.left_out,
             adapters: from_json(row.adapters.as_deref()).unwrap_or_default(),
             comparison: row.comparison,
@@ -82,16 +55,7 @@ impl From<&wire::Message> for message::Message {
             state: (&message.state).into(),
             created_at: message.created_at,
             model: message.model.clone(),
-            stats: message.stats.as_ref().map(|stats| message::Stats {
-                prompt_tokens: stats.prompt_tokens,
-                cached_tokens: stats.cached_tokens,
-                tokens: stats.tokens,
-                tokens_per_second: stats.tokens_per_second,
-                prompt_tokens_per_second: stats.prompt_tokens_per_second,
-                first_token_seconds: stats.first_token_seconds,
-                context_used: stats.context_used,
-                context: stats.context,
-            }),
+            stats: message.stats.clone(),
             left_out: message.left_out,
             adapters: to_json_unless_empty(&message.adapters),
             comparison: message.comparison,

@@ -1,24 +1,22 @@
 //! Conversions of the wire types of fine-tuning.
 
 use super::{from_json, to_json};
-use crate::{
-    store::{run, run_evaluation, run_point},
-    tune, wire,
-};
+use crate::{store::run, tune, wire};
 use hearth_protocol as protocol;
 
-mirror! {
-    protocol::StepReport => wire::RunPoint {
-        step, epoch, loss, learning_rate, gradient_norm, tokens_per_second, memory, seconds_left,
+impl From<protocol::StepReport> for wire::RunPoint {
+    fn from(report: protocol::StepReport) -> Self {
+        Self {
+            step: report.step,
+            epoch: report.epoch,
+            loss: report.loss,
+            learning_rate: report.learning_rate,
+            gradient_norm: report.gradient_norm,
+            tokens_per_second: report.tokens_per_second,
+            memory: report.memory,
+            seconds_left: report.seconds_left,
+        }
     }
-    run_point::Point => wire::RunPoint {
-        step, epoch, loss, learning_rate, gradient_norm, tokens_per_second, memory, seconds_left,
-    }
-    wire::RunPoint => run_point::Point {
-        step, epoch, loss, learning_rate, gradient_norm, tokens_per_second, memory, seconds_left,
-    }
-    run_evaluation::Evaluation => wire::RunEvaluation { step, loss, best }
-    wire::RunEvaluation => run_evaluation::Evaluation { step, loss, best }
 }
 
 impl From<run::State> for wire::RunState {

@@ -4,6 +4,7 @@ use super::{changed, message_parts};
 use hearth_protocol::{LeftOut, Part, Role, text_of};
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use ts_rs::TS;
 
 // No action on deleting a parent: a chain of ten thousand exceeds SQLite's recursion limit.
 // Messages are only deleted together, with their conversation.
@@ -66,17 +67,31 @@ impl State {
     }
 }
 
-/// Speed and token counts of an answer; see [`crate::wire::Stats`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)]
+/// Speed and token counts of an answer. The aliases are the names in rows of earlier versions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
 pub struct Stats {
+    /// Tokens of the prompt.
+    #[serde(alias = "prompt_tokens")]
     pub prompt_tokens: u32,
+    /// Tokens of the prompt that were in the KV cache.
+    #[serde(alias = "cached_tokens")]
     pub cached_tokens: u32,
+    /// Generated tokens.
     pub tokens: u32,
+    /// Decode speed in tokens per second.
+    #[serde(alias = "tokens_per_second")]
     pub tokens_per_second: f64,
+    /// Prefill speed in tokens per second, cached tokens excluded.
+    #[serde(alias = "prompt_tokens_per_second")]
     pub prompt_tokens_per_second: f64,
+    /// Time to first token in seconds.
+    #[serde(alias = "first_token_seconds")]
     pub first_token_seconds: f64,
+    /// Context in use after the answer, in tokens.
+    #[serde(alias = "context_used")]
     pub context_used: u32,
+    /// Context length in tokens.
     pub context: u32,
 }
 

@@ -1,6 +1,8 @@
 //! The evaluations of runs.
 
 use rusqlite::{Connection, params};
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
 
 pub(super) const MIGRATION: &str = "
 CREATE TABLE run_evaluation (
@@ -12,21 +14,24 @@ CREATE TABLE run_evaluation (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// An evaluation; see [`crate::wire::RunEvaluation`].
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[allow(missing_docs)]
-pub struct Evaluation {
+/// An evaluation on the validation split.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct RunEvaluation {
+    /// Step after which it was made; 0 before the first.
     pub step: u32,
+    /// Mean loss per token. `None` means NaN or infinite.
     pub loss: Option<f64>,
+    /// Whether it is the best so far; the best adapter is saved.
     pub best: bool,
 }
 
 /// All of a run, in order.
-pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Vec<Evaluation>> {
+pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Vec<RunEvaluation>> {
     connection
         .prepare_cached("SELECT step, loss, best FROM run_evaluation WHERE run = ?1 ORDER BY step")?
         .query_map(params![run], |row| {
-            Ok(Evaluation {
+            Ok(RunEvaluation {
                 step: row.get(0)?,
                 loss: row.get(1)?,
                 best: row.get(2)?,
@@ -36,7 +41,7 @@ pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Vec<Evaluat
 }
 
 /// Adds an evaluation and removes earlier rows from its step on: a resumed run repeats those steps.
-pub fn add(connection: &Connection, run: i64, evaluation: &Evaluation) -> rusqlite::Result<()> {
+pub fn add(connection: &Connection, run: i64, evaluation: &RunEvaluation) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM run_evaluation WHERE run = ?1 AND step >= ?2")?
         .execute(params![run, evaluation.step])?;

@@ -2,6 +2,8 @@
 
 use super::or_zero;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
 
 pub(super) const MIGRATION: &str = "
 CREATE TABLE run_point (
@@ -18,25 +20,33 @@ CREATE TABLE run_point (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// A step; see [`crate::wire::RunPoint`].
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[allow(missing_docs)]
-pub struct Point {
+/// A step of a run: a point of its curves.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct RunPoint {
+    /// The step, from 1.
     pub step: u32,
+    /// Epochs so far.
     pub epoch: f32,
+    /// Mean loss per trained token.
     pub loss: f64,
+    /// Learning rate.
     pub learning_rate: f64,
+    /// Gradient norm before clipping.
     pub gradient_norm: f64,
+    /// Tokens per second in this step.
     pub tokens_per_second: f64,
+    /// Resident memory, in bytes.
     pub memory: u64,
+    /// Estimated seconds left.
     pub seconds_left: f64,
 }
 
 const COLUMNS: &str = "step, epoch, loss, learning_rate, gradient_norm, tokens_per_second, memory, seconds_left";
 
 // SQLite stores NaN as NULL.
-fn row(row: &Row<'_>) -> rusqlite::Result<Point> {
-    Ok(Point {
+fn row(row: &Row<'_>) -> rusqlite::Result<RunPoint> {
+    Ok(RunPoint {
         step: row.get(0)?,
         epoch: row.get(1)?,
         loss: row.get::<_, Option<f64>>(2)?.unwrap_or(f64::NAN),
@@ -49,7 +59,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Point> {
 }
 
 /// All of a run, in order.
-pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Vec<Point>> {
+pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Vec<RunPoint>> {
     connection
         .prepare_cached(&format!("SELECT {COLUMNS} FROM run_point WHERE run = ?1 ORDER BY step"))?
         .query_map(params![run], row)?
@@ -57,7 +67,7 @@ pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Vec<Point>>
 }
 
 /// The last of a run.
-pub fn last(connection: &Connection, run: i64) -> rusqlite::Result<Option<Point>> {
+pub fn last(connection: &Connection, run: i64) -> rusqlite::Result<Option<RunPoint>> {
     connection
         .prepare_cached(&format!(
             "SELECT {COLUMNS} FROM run_point WHERE run = ?1 ORDER BY step DESC LIMIT 1"
@@ -68,7 +78,7 @@ pub fn last(connection: &Connection, run: i64) -> rusqlite::Result<Option<Point>
 
 /// Adds consecutive steps and removes earlier rows from the first of them on: a resumed run repeats
 /// those steps.
-pub fn add(connection: &Connection, run: i64, points: &[Point]) -> rusqlite::Result<()> {
+pub fn add(connection: &Connection, run: i64, points: &[RunPoint]) -> rusqlite::Result<()> {
     let Some(first) = points.first() else { return Ok(()) };
     connection
         .prepare_cached("DELETE FROM run_point WHERE run = ?1 AND step >= ?2")?

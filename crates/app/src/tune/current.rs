@@ -201,12 +201,7 @@ impl Current {
             return true;
         };
         let (id, has_ended, new_adapter) = (self.id, self.stage == Stage::Ended, self.adapter.is_some());
-        let points: Vec<run_point::Point> = self.points.iter().map(|&point| point.into()).collect();
-        let evaluations: Vec<_> = self
-            .evaluations
-            .iter()
-            .map(|&one| run_evaluation::Evaluation::from(one))
-            .collect();
+        let (points, evaluations) = (self.points.clone(), self.evaluations.clone());
         let path = self.adapter.as_ref().and_then(|path| path.to_str()).map(str::to_owned);
         let saved = self.shared.blocking(move |shared| {
             let saved = shared.save(|t| {

@@ -12,6 +12,7 @@ mod hardware;
 mod tune;
 mod typescript;
 
+pub use crate::store::message::Stats;
 pub use hardware::*;
 pub use hearth_protocol::{LeftOut, ModelInfo, Part, Problem, ProblemCode, Role, SamplingParams, TextKind};
 pub use tune::*;
@@ -212,28 +213,6 @@ pub enum MessageState {
         /// Why.
         problem: Problem,
     },
-}
-
-/// Speed and token counts of an answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct Stats {
-    /// Tokens of the prompt.
-    pub prompt_tokens: u32,
-    /// Tokens of the prompt that were in the KV cache.
-    pub cached_tokens: u32,
-    /// Generated tokens.
-    pub tokens: u32,
-    /// Decode speed in tokens per second.
-    pub tokens_per_second: f64,
-    /// Prefill speed in tokens per second, cached tokens excluded.
-    pub prompt_tokens_per_second: f64,
-    /// Time to first token in seconds.
-    pub first_token_seconds: f64,
-    /// Context in use after the answer, in tokens.
-    pub context_used: u32,
-    /// Context length in tokens.
-    pub context: u32,
 }
 
 /// One message: a node of a conversation's tree.

@@ -1,6 +1,7 @@
 //! Wire types of fine-tuning: datasets, runs and adapters.
 
 use super::Problem;
+pub use crate::store::{run_evaluation::RunEvaluation, run_point::RunPoint};
 pub use hearth_protocol::{
     BrokenLine, Checkpointing, ColumnMapping, EndReason, ExportFormat, Exported, Finding, Inspection, Outcome, Piece,
     Precision, Preview, RunPlan, Schedule, Severity, Verification,
@@ -106,40 +107,6 @@ pub enum RunState {
         /// What happened.
         problem: Problem,
     },
-}
-
-/// A step of a run: a point of its curves.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct RunPoint {
-    /// The step, from 1.
-    pub step: u32,
-    /// Epochs so far.
-    pub epoch: f32,
-    /// Mean loss per trained token.
-    pub loss: f64,
-    /// Learning rate.
-    pub learning_rate: f64,
-    /// Gradient norm before clipping.
-    pub gradient_norm: f64,
-    /// Tokens per second in this step.
-    pub tokens_per_second: f64,
-    /// Resident memory, in bytes.
-    pub memory: u64,
-    /// Estimated seconds left.
-    pub seconds_left: f64,
-}
-
-/// An evaluation on the validation split.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, TS)]
-#[serde(rename_all = "camelCase")]
-pub struct RunEvaluation {
-    /// Step after which it was made; 0 before the first.
-    pub step: u32,
-    /// Mean loss per token. `None` means NaN or infinite.
-    pub loss: Option<f64>,
-    /// Whether it is the best so far; the best adapter is saved.
-    pub best: bool,
 }
 
 /// The curves of a run, in order of steps.

@@ -133,7 +133,8 @@ pub struct Dataset {
     pub broken: Vec<BrokenLine>,
     /// Total number of skipped lines.
     pub broken_total: u32,
-    /// Lines of conversations whose answers have thoughts (`reasoning_content`), which are not read.
+    /// Lines of conversations whose answers have thoughts (`reasoning_content`), which are not
+    /// read.
     pub thoughts: Vec<u32>,
     /// Why reading stopped before the end of the file, as a full sentence; `None` if it did not.
     pub limit: Option<String>,
