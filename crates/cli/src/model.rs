@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::switch_build;
 use hearth_app::library;
 use hearth_engine::Engine;
-use hearth_protocol::{LoadRequest, SamplingParams};
+use hearth_protocol::{DraftChoice, LoadRequest, SamplingParams};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -52,6 +52,7 @@ pub fn load(chosen: &Chosen, options: &LoadOptions, context: Option<u32>) -> Res
         build: None,
         gpu_layers: options.gpu_layers,
         kv: options.kv,
+        draft: DraftChoice::None,
         prompt_cache: None,
     };
     let mut progress = Progress::new();

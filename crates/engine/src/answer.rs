@@ -66,11 +66,11 @@ impl Answer {
     ) -> Result<Self, Problem> {
         let of_template: &[String] = match request.prompt {
             Prompt::Chat(_) => texts.template.stop_strings(),
-            Prompt::Raw(_) => &[],
+            Prompt::Raw(_) | Prompt::Tokens(_) => &[],
         };
         let markers = match request.prompt {
             Prompt::Chat(_) => Markers::of_template(texts.template.source()),
-            Prompt::Raw(_) => None,
+            Prompt::Raw(_) | Prompt::Tokens(_) => None,
         };
         let end = &ids[ids.len().saturating_sub(MARKER_TOKENS)..];
         let is_open = markers.is_some_and(|markers| markers.are_open_after(&texts.tokenizer.decode(end)));
@@ -224,6 +224,7 @@ impl Answer {
             first_token_seconds: self.times.first.map_or(0.0, |first| seconds(received, first)),
             context_used: count(self.ids.len().min(self.context)),
             context: count(self.context),
+            draft: None,
             ids: self.ids.split_off(self.prompt),
         }
     }
@@ -241,6 +242,7 @@ pub(crate) fn cancelled() -> Summary {
         first_token_seconds: 0.0,
         context_used: 0,
         context: 0,
+        draft: None,
     }
 }
 

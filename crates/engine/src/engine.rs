@@ -257,6 +257,7 @@ fn model_info(request: &LoadRequest, gguf: &Gguf, config: Config, plan: Plan) ->
         layers_total: plan.layers_total,
         kv: plan.kv,
         placement: plan.devices,
+        draft: None,
     }
 }
 

@@ -76,6 +76,14 @@ impl Engine {
     }
 }
 
+/// Tokens that fit as they are.
+fn within(ids: Vec<u32>, capacity: usize) -> Result<Fitted, FitError<Problem>> {
+    match ids.len() > capacity {
+        true => Err(FitError::TooLong { needed: ids.len() }),
+        false => Ok(Fitted { ids, left_out: None }),
+    }
+}
+
 /// The listener of the only answer.
 struct Alone<'a> {
     cancelled: &'a dyn Fn() -> bool,
@@ -124,12 +132,9 @@ impl crate::engine::Texts {
                     .into_iter()
                     .chain(self.tokenizer.encode(text, Special::Text))
                     .collect();
-                if ids.len() > capacity {
-                    Err(FitError::TooLong { needed: ids.len() })
-                } else {
-                    Ok(Fitted { ids, left_out: None })
-                }
+                within(ids, capacity)
             }
+            Prompt::Tokens(ids) => within(ids.clone(), capacity),
         };
         match fitted {
             Ok(fitted) if fitted.ids.is_empty() => Err(problem(

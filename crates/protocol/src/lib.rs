@@ -7,6 +7,7 @@
 
 mod client;
 mod device;
+mod draft;
 mod hidden_command;
 mod host;
 mod memory_death;
@@ -18,6 +19,7 @@ mod training;
 
 pub use client::{Responses, StartError, Worker, WorkerCommand};
 pub use device::*;
+pub use draft::*;
 pub use hidden_command::hidden_command;
 pub use host::{HostOptions, Lease, LoadError, Model, ModelHost, ModelStatus, Run, RunEvent};
 pub use message::*;

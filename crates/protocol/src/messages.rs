@@ -2,6 +2,7 @@
 
 use crate::{
     device::DeviceInfo,
+    draft::{DraftChoice, DraftKind, DraftStats},
     message::{Message, TextKind},
     plan::{GpuLayers, KvType, Measured, Plan, PlanRequest, PlannedDevice},
     training::{
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Version of this protocol. A worker reports its own in [`Event::Ready`]; any other is refused.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// Id of a request: chosen by the client, from 1 up, each greater than those before.
 pub type RequestId = u64;
@@ -141,6 +142,9 @@ pub struct LoadRequest {
     /// Element type of the KV cache.
     #[serde(default)]
     pub kv: KvType,
+    /// The draft of speculative decoding.
+    #[serde(default)]
+    pub draft: DraftChoice,
     /// The prompt cache: where KV cells are saved, so that a conversation continues without
     /// prefill. `None` disables it.
     #[serde(default)]
@@ -224,6 +228,9 @@ pub struct GenerateRequest {
     pub max_tokens: Option<u32>,
     /// Stop strings; not part of the answer.
     pub stop: Vec<String>,
+    /// Generate on behind an end of turn, for benchmarks.
+    #[serde(default)]
+    pub ignore_end: bool,
     /// Adapters to apply to the loaded model.
     #[serde(default)]
     pub adapters: Vec<AdapterChoice>,
@@ -240,6 +247,8 @@ pub enum Prompt {
     Chat(Vec<Message>),
     /// Text, used verbatim.
     Raw(String),
+    /// Tokens, used verbatim.
+    Tokens(Vec<u32>),
 }
 
 /// An event from a worker: a part of the answer to a request.
@@ -369,6 +378,9 @@ pub struct Summary {
     pub context_used: u32,
     /// Context size in tokens.
     pub context: u32,
+    /// What the draft did. `None` means that the model has none.
+    #[serde(default)]
+    pub draft: Option<DraftStats>,
 }
 
 /// Why a generation ended.
@@ -429,6 +441,9 @@ pub struct ModelInfo {
     /// The memory plan of the loaded model.
     #[serde(default)]
     pub placement: Vec<PlannedDevice>,
+    /// The draft of speculative decoding. `None` means plain decoding.
+    #[serde(default)]
+    pub draft: Option<DraftKind>,
 }
 
 /// An error for a person to act on and a program to match.

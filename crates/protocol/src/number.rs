@@ -179,6 +179,7 @@ mod tests {
     fn every_float_of_a_message_uses_or_nan() {
         let sources = [
             include_str!("device.rs"),
+            include_str!("draft.rs"),
             include_str!("messages.rs"),
             include_str!("plan.rs"),
             include_str!("training.rs"),

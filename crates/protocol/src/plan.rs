@@ -1,5 +1,6 @@
 //! The memory plan of a model, and its measured speed.
 
+use crate::draft::DraftChoice;
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -92,6 +93,9 @@ pub struct PlanRequest {
     /// Element type of the KV cache.
     #[serde(default)]
     pub kv: KvType,
+    /// The draft of speculative decoding, whose memory counts.
+    #[serde(default)]
+    pub draft: DraftChoice,
     /// The build of Hearth to use the GPUs with. `None` means the one that is predicted to answer
     /// soonest.
     #[serde(default)]
@@ -194,6 +198,13 @@ pub struct PlannedDevice {
     pub weights: u64,
     /// KV cache for the planned context.
     pub kv: u64,
+    /// The part of `kv` for snapshots, which make regeneration possible in windowed layers.
+    #[serde(default)]
+    pub snapshots: u64,
+    /// The draft of speculative decoding: weights, KV cache and buffers of a draft model. Pages that
+    /// a draft borrows from its target are part of `kv`.
+    #[serde(default)]
+    pub draft: u64,
     /// Activations and other buffers of a pass.
     pub compute: u64,
     /// Reserved for other programs.

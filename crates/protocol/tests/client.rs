@@ -31,6 +31,7 @@ fn chat(worker: &Worker, text: &str) -> Responses {
         sampling: SamplingParams::default(),
         max_tokens: None,
         stop: Vec::new(),
+        ignore_end: false,
         adapters: Vec::new(),
         conversation: None,
     }))

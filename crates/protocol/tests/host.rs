@@ -88,6 +88,7 @@ fn generation(text: &str) -> Request {
         sampling: SamplingParams::default(),
         max_tokens: None,
         stop: Vec::new(),
+        ignore_end: false,
         adapters: Vec::new(),
         conversation: None,
     })

@@ -29,6 +29,7 @@ pub(super) fn of(shared: &Shared, target: &Target, message: &Message) -> Result<
         sampling: target.sampling.clone(),
         max_tokens: Some(MAX_ANSWER_TOKENS),
         stop: Vec::new(),
+        ignore_end: false,
         adapters,
         conversation: Some(message.conversation),
     })

@@ -45,6 +45,7 @@ impl LoadSettings {
             build: self.build,
             gpu_layers: self.gpu_layers,
             kv: self.kv,
+            draft: protocol::DraftChoice::default(),
             prompt_cache: Some(prompt_cache),
         }
     }

@@ -171,6 +171,7 @@ impl Talk {
             sampling: self.sampling.clone(),
             max_tokens: None,
             stop: Vec::new(),
+            ignore_end: false,
             adapters: self.adapters.clone(),
             conversation: None,
         };

@@ -52,6 +52,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         sampling: sampling(&args.sampling, &chosen.sampling),
         max_tokens: args.tokens,
         stop: Vec::new(),
+        ignore_end: false,
         adapters: args.adapters.adapters.clone(),
         conversation: None,
     };
@@ -168,6 +169,7 @@ mod tests {
             first_token_seconds: 0.1,
             context_used: 4,
             context: 8,
+            draft: None,
         };
         let expected = serde_json::json!({
             "text": "hi", "ids": [7], "tokens": 1, "prompt_tokens": 3, "finish_reason": "context_full",

@@ -186,6 +186,8 @@ impl Budgets {
                 name: budget.name.clone(),
                 weights: weights + if gpu { 0 } else { bytes.embedding },
                 kv,
+                snapshots: 0,
+                draft: 0,
                 compute: load.compute(gpu, layers, output),
                 margin: budget.margin,
                 total: budget.total,

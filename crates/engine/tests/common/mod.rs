@@ -166,6 +166,7 @@ pub fn generate(prompt: Prompt, max_tokens: u32) -> GenerateRequest {
         sampling,
         max_tokens: Some(max_tokens),
         stop: Vec::new(),
+        ignore_end: false,
         adapters: Vec::new(),
         conversation: None,
     }

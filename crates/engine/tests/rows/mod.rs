@@ -62,6 +62,7 @@ fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
         },
         max_tokens: Some(12),
         stop: Vec::new(),
+        ignore_end: false,
         adapters: Vec::new(),
         conversation: Some(1),
     };

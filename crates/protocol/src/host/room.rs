@@ -110,6 +110,7 @@ fn plan_request(request: &LoadRequest) -> PlanRequest {
         build: request.build.clone(),
         gpu_layers: request.gpu_layers,
         kv: request.kv,
+        draft: request.draft.clone(),
         ..PlanRequest::default()
     }
 }

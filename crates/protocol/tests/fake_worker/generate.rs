@@ -154,6 +154,7 @@ impl Generation {
             first_token_seconds: 0.1,
             context_used: 10 + self.tokens,
             context: 8192,
+            draft: None,
         };
         say(self.id, Event::Finished(summary));
     }

@@ -195,6 +195,7 @@ fn load(id: RequestId, load: &LoadRequest) {
         layers_total: LAYERS,
         kv: load.kv,
         placement: plan(&request).devices,
+        draft: None,
     };
     say(id, Event::Loaded(info));
 }
