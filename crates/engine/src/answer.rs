@@ -3,6 +3,7 @@
 use crate::adapters::Adapted;
 use crate::engine::Texts;
 use crate::problem::from_sampling;
+use crate::scheduler::AnswerDraft;
 use crate::thinking::{Markers, Piece, Splitter};
 use crate::turns::count;
 use hearth_llm::{Detokenizer, Sampler, SamplingParams, StopTexts};
@@ -19,6 +20,8 @@ pub(crate) struct Answer {
     /// The tokens of the prompt and of the answer.
     pub ids: Vec<u32>,
     pub is_greedy: bool,
+    /// What a draft did. `None` means that the model has none.
+    pub draft: Option<AnswerDraft>,
     prompt: usize,
     context: usize,
     max_tokens: Option<usize>,
@@ -83,6 +86,7 @@ impl Answer {
             prompt: ids.len(),
             ids,
             is_greedy,
+            draft: None,
             context,
             max_tokens: request.max_tokens.map(|max| max as usize),
             sampler,
@@ -105,6 +109,18 @@ impl Answer {
     /// Tokens of the prompt.
     pub fn prompt(&self) -> usize {
         self.prompt
+    }
+
+    /// The sampler, which has all tokens.
+    pub fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+
+    /// Most tokens that can still be added; the last one needs no cell in the cache.
+    pub fn most_further(&self) -> usize {
+        let in_context = (self.context + 1).saturating_sub(self.ids.len());
+        let max = self.max_tokens.unwrap_or(usize::MAX);
+        in_context.min(max.saturating_sub(self.ids.len() - self.prompt))
     }
 
     /// Record the beginning of the prefill. Returns `false` if it had begun before.
@@ -142,7 +158,7 @@ impl Answer {
         self.times.last = Instant::now();
         self.times.first.get_or_insert(self.times.last);
         self.times.sampled += 1;
-        if texts.tokenizer.is_end_of_generation(token) {
+        if texts.tokenizer.is_end_of_generation(token) && !self.request.ignore_end {
             return Ok(Some(FinishReason::Stop));
         }
         self.sampler.accept(token);
@@ -224,7 +240,7 @@ impl Answer {
             first_token_seconds: self.times.first.map_or(0.0, |first| seconds(received, first)),
             context_used: count(self.ids.len().min(self.context)),
             context: count(self.context),
-            draft: None,
+            draft: self.draft.as_ref().map(AnswerDraft::stats),
             ids: self.ids.split_off(self.prompt),
         }
     }

@@ -2,10 +2,11 @@
 
 use crate::adapters::AdaptedModels;
 use crate::chat;
+use crate::draft::{self, DraftFile};
 use crate::plan::{self, ModelBytes, PlanOptions, load_with_fallback};
 use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted, problem};
 use crate::prompt_cache::PromptCache;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Drafting, Scheduler};
 use crate::turns::count;
 use crate::{hardware, packed};
 use hearth_formats::byte_size;
@@ -71,8 +72,10 @@ impl Engine {
         let tokenizer = Tokenizer::from_gguf(&gguf).map_err(from_tokenizer)?;
         let template = ChatTemplate::from_gguf(&gguf).map_err(from_template)?;
         let mut notices: Vec<String> = template.notice().map(str::to_owned).into_iter().collect();
-        let bytes = ModelBytes::of(&gguf, &config).map_err(from_load)?;
+        let bytes = draft::target_bytes(ModelBytes::of(&gguf, &config).map_err(from_load)?, &request.draft);
+        let draft_file = DraftFile::open(&request.draft, &tokenizer)?;
         let mut options = PlanOptions::from(request);
+        options.draft = draft_file.as_ref().map(|file| file.bytes.clone());
         let planned = plan::compute_plan(&bytes, &config, &options, &hardware::devices_for(device))?;
         let context = planned.plan.context;
         check_memory(&planned.plan, &mut notices)?;
@@ -107,17 +110,19 @@ impl Engine {
             if progress(WEIGHED, "allocating the KV cache").is_break() {
                 return Err(interrupted());
             }
-            Session::with_cache(model, context as usize, plan::format(request.kv)).map_err(from_session)
+            Session::with_size(model, bytes.cache_size(context), plan::format(request.kv)).map_err(from_session)
         })?;
+        let drafting = draft::prepare(&request.draft, draft_file, session.model(), &bytes, &planned)?;
         notices.extend(beyond_training(context, &config));
         let mut info = model_info(request, &gguf, config, planned.plan);
         (info.context, info.threads, info.notices) = (context, team, notices);
+        info.draft = drafting.as_ref().map(Drafting::kind);
         info.load_seconds = began.elapsed().as_secs_f64();
         Ok(Self {
             texts: Texts { tokenizer, template },
             adapted: AdaptedModels::new(&request.path, Arc::clone(session.model())),
             session,
-            scheduler: Scheduler::default(),
+            scheduler: Scheduler::new(drafting),
             // KV cells on a GPU are not saved.
             prompt_cache: prompt_cache.filter(|_| info.gpu_layers == 0),
             info,
@@ -198,7 +203,8 @@ impl Engine {
     pub fn reset_cache(&mut self) -> Result<(), Problem> {
         // Their sessions would keep the old cache.
         self.scheduler.clear();
-        self.session = self.new_session(self.session.context())?;
+        let (size, format) = (self.session.cache().size(), self.session.cache_format());
+        self.session = Session::with_size(Arc::clone(self.model()), size, format).map_err(from_session)?;
         Ok(())
     }
 }
@@ -269,9 +275,13 @@ fn check_memory(plan: &Plan, notices: &mut Vec<String>) -> Result<(), Problem> {
     let (Some(total), Some(free)) = (cpu.total, cpu.free) else {
         return Ok(());
     };
-    let needed = cpu.weights.saturating_add(cpu.kv);
+    let needed = cpu.weights.saturating_add(cpu.kv).saturating_add(cpu.draft);
+    let draft = match cpu.draft {
+        0 => String::new(),
+        bytes => format!(", and its draft model {}", byte_size(bytes)),
+    };
     let sizes = format!(
-        "The model's weights take {} and a context of {} tokens {}; this machine has {} of memory, {} of it free.",
+        "The model's weights take {} and a context of {} tokens {}{draft}; this machine has {} of memory, {} of it free.",
         byte_size(cpu.weights),
         plan.context,
         byte_size(cpu.kv),

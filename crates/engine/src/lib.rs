@@ -7,6 +7,7 @@ mod adapters;
 mod answer;
 mod chat;
 pub mod check;
+mod draft;
 mod engine;
 mod generate;
 pub mod hardware;

@@ -113,6 +113,13 @@ impl Decoder {
         Layer::forward_parts(&layers.collect::<Vec<_>>(), there, layer, batch, precision)
     }
 
+    /// The first `count` layers with the same output layer; the weights are shared.
+    pub(crate) fn first_layers(&self, count: usize) -> Self {
+        let mut first = self.clone();
+        first.layers.truncate(count);
+        first
+    }
+
     /// Whether both have the same weights, and differ in adapters at most.
     pub fn shares_weights(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.devices, &other.devices)
@@ -125,7 +132,8 @@ impl Decoder {
 
     /// The device of the output layer.
     pub fn output_device(&self) -> &Device {
-        &self.devices[self.layers.len()]
+        // A draft has fewer layers than devices.
+        self.devices.last().unwrap_or(&self.devices[0])
     }
 
     /// Logits `[rows, vocab]` of hidden states `[rows, D]`.

@@ -15,6 +15,7 @@ mod decode;
 mod decoder;
 mod detokenize;
 pub mod device;
+pub mod draft;
 mod divergence;
 mod error;
 mod free_space;

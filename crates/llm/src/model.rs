@@ -74,6 +74,24 @@ impl Model {
         }
     }
 
+    /// The first `count` layers with the same output layer: a draft for this model. The weights
+    /// are shared, and so is the placement, which counts the layers that are left out, too.
+    pub(crate) fn first_layers(&self, count: usize) -> Self {
+        let groups = self.groups.iter().map(|group| LayerGroup {
+            layers: group.layers.iter().copied().filter(|layer| *layer < count).collect(),
+            ..group.clone()
+        });
+        Self {
+            config: Config {
+                n_layers: count.min(self.config.n_layers),
+                ..self.config.clone()
+            },
+            groups: groups.filter(|group| !group.layers.is_empty()).collect(),
+            placement: self.placement.clone(),
+            decoder: self.decoder.first_layers(count),
+        }
+    }
+
     /// The hyperparameters.
     pub fn config(&self) -> &Config {
         &self.config

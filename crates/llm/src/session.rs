@@ -55,10 +55,18 @@ impl Session {
     /// # Errors
     /// As [`Session::new`].
     pub fn with_cache(model: Arc<Model>, context: usize, format: KvFormat) -> Result<Self, SessionError> {
-        if context == 0 || context > LARGEST_CONTEXT {
-            return Err(SessionError::BadContext(context));
-        }
         let size = CacheSize::chat(context, model.groups());
+        Self::with_size(model, size, format)
+    }
+
+    /// An empty sequence with a KV cache of this size in this format.
+    ///
+    /// # Errors
+    /// As [`Session::new`].
+    pub fn with_size(model: Arc<Model>, size: CacheSize, format: KvFormat) -> Result<Self, SessionError> {
+        if size.context == 0 || size.context > LARGEST_CONTEXT {
+            return Err(SessionError::BadContext(size.context));
+        }
         let cache = Cache::new(model.groups(), format, size);
         let mut session = Self::in_cache(model, &cache);
         session.warm_up()?;
@@ -237,7 +245,11 @@ impl Session {
     /// How many of these tokens [`Session::prefill`] would reuse.
     pub fn reusable(&self, ids: &[u32]) -> usize {
         let shared = self.tokens().iter().zip(ids).take_while(|(a, b)| a == b).count();
-        let length = shared.min(ids.len().saturating_sub(1));
+        self.reachable(shared.min(ids.len().saturating_sub(1)))
+    }
+
+    /// The most tokens up to `length` to which the sequence can go back.
+    fn reachable(&self, length: usize) -> usize {
         if self.sequence.can_truncate(length) {
             return length;
         }
@@ -245,7 +257,7 @@ impl Session {
         reached.map(|snapshot| snapshot.len().min(length)).max().unwrap_or(0)
     }
 
-    /// Truncates the sequence to `length` tokens, as [`Session::reusable`] returned them.
+    /// Truncates the sequence to `length` tokens, as [`Session::reachable`] returned them.
     fn rewind(&mut self, length: usize) {
         if !self.sequence.truncate(length) {
             let reached = self
@@ -279,6 +291,16 @@ impl Session {
         // A snapshot is planned with the pages of its window.
         self.sequence.release_behind_windows();
         self.snapshots.push(self.sequence.clone());
+    }
+
+    /// Takes the tokens from `length` on back, as after a draft that was not accepted. In layers
+    /// with a window the sequence goes back to a snapshot if it must; then it may have fewer tokens
+    /// than `length`, in the worst case none.
+    pub fn truncate(&mut self, length: usize) {
+        if length < self.tokens().len() {
+            self.logits.clear();
+            self.rewind(self.reachable(length));
+        }
     }
 
     /// Drops all snapshots, and with them the pages that only they have. Returns whether there were
@@ -432,8 +454,10 @@ pub struct SessionRows<'a> {
     pub session: &'a mut Session,
     /// The tokens, at least one.
     pub ids: &'a [u32],
-    /// What is wanted of the last one.
+    /// What is wanted of the rows `wanted`.
     pub want: Want,
+    /// The rows of which something is wanted; row 0 is that of the first token.
+    pub wanted: Range<usize>,
 }
 
 /// Appends tokens to sessions of one cache in one step, and returns what each wants. The weights
@@ -452,8 +476,8 @@ pub fn step_sessions(
     // They are those of a token that is no longer the last.
     parts.iter_mut().for_each(of_part);
     let mut rows: Vec<Rows> = Vec::with_capacity(parts.len());
-    for SessionRows { session, ids, want } in parts {
-        rows.push(session.rows(ids, *want, ids.len().saturating_sub(1)..ids.len()));
+    for part in parts {
+        rows.push(part.session.rows(part.ids, part.want, part.wanted.clone()));
     }
     step(&mut rows, precision, on_layer)
 }

@@ -95,6 +95,7 @@ fn cache(model: &Model, format: KvFormat, sequences: usize, context: usize) -> A
         sequences,
         snapshots: 0,
         step: context,
+        drafts: 0,
     };
     Cache::new(model.groups(), format, size)
 }

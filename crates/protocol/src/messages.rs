@@ -475,6 +475,8 @@ pub enum ProblemCode {
     DataInvalid,
     /// An adapter is corrupt or belongs to another model.
     AdapterInvalid,
+    /// A draft model cannot be loaded, or cannot draft for its target.
+    DraftInvalid,
     /// The loss diverged.
     Diverged,
     /// The disk is full or cannot be written to.

@@ -219,6 +219,14 @@ pub struct PlannedDevice {
     pub fits: bool,
 }
 
+impl PlannedDevice {
+    /// Bytes that its part takes: weights, KV cache, draft and buffers.
+    pub fn needed(&self) -> u64 {
+        let parts = [self.weights, self.kv, self.draft, self.compute];
+        parts.into_iter().fold(0, u64::saturating_add)
+    }
+}
+
 /// Measured speed of the loaded model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Measured {

@@ -135,6 +135,7 @@ impl Recorder {
                         gpu_layers,
                         kv,
                         training: None,
+                        draft: None,
                     };
                     let plan = compute_plan(bytes, config, &options, devices)?.plan;
                     row.push(self.plan(&plan));

@@ -360,6 +360,7 @@ fn sequence(heads: &Heads, format: KvFormat, context: usize, scattered: bool) ->
         sequences: 2,
         snapshots: 0,
         step: context,
+        drafts: 0,
     };
     let cache = Cache::new(&[group], format, size);
     if scattered {

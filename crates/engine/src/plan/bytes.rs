@@ -36,6 +36,8 @@ pub struct ModelBytes {
     pub layers: Vec<Layer>,
     /// The layers with a KV cache.
     groups: Vec<LayerGroup>,
+    /// What the KV cache is for.
+    role: Role,
     /// Elements of activations per token.
     widths: Widths,
 }
@@ -49,6 +51,17 @@ struct Widths {
     /// Cosines and sines per position, of one RoPE table, and of all.
     angle: u64,
     angles: u64,
+}
+
+/// What a model's KV cache is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// A chat.
+    Chat,
+    /// A chat whose first layers are also its draft.
+    WithOwnDraft,
+    /// A draft.
+    Draft,
 }
 
 /// Positions by which a RoPE table on a GPU grows.
@@ -108,6 +121,7 @@ impl ModelBytes {
             embedding,
             layers,
             groups: LayerGroup::of(&spec),
+            role: Role::Chat,
             widths: Widths {
                 layer: (2 * config.width + 2 * qkv.max(context) + 3 * config.ffn_width) as u64,
                 logits: config.vocab as u64,
@@ -118,14 +132,85 @@ impl ModelBytes {
         })
     }
 
-    /// Bytes of a layer's KV cache for a chat with this context, snapshots included.
+    /// The same with a KV cache that a draft by its first layers shares.
+    #[must_use]
+    pub fn with_own_draft(self) -> Self {
+        Self {
+            role: Role::WithOwnDraft,
+            ..self
+        }
+    }
+
+    /// The same as a draft for another model.
+    #[must_use]
+    pub fn as_draft(self) -> Self {
+        Self {
+            role: Role::Draft,
+            ..self
+        }
+    }
+
+    /// The sizes of the KV cache with this context.
+    pub fn cache_size(&self, context: u32) -> CacheSize {
+        let context = context as usize;
+        match self.role {
+            Role::Chat => CacheSize::chat(context, &self.groups),
+            Role::WithOwnDraft => CacheSize::chat(context, &self.groups).with_drafts(1),
+            Role::Draft => CacheSize::draft(context, &self.groups),
+        }
+    }
+
+    /// Bytes of a layer's KV cache with this context, snapshots included.
     pub fn cache(&self, layer: usize, context: u32, format: KvFormat) -> Layer {
-        let size = CacheSize::chat(context as usize, &self.groups);
+        self.cache_of(layer, &self.cache_size(context), format)
+    }
+
+    /// Bytes of snapshots in a layer's KV cache with this context.
+    pub fn snapshots(&self, layer: usize, context: u32, format: KvFormat) -> Layer {
+        let size = self.cache_size(context);
+        let all = self.cache_of(layer, &size, format);
+        let without = self.cache_of(layer, &CacheSize { snapshots: 0, ..size }, format);
+        Layer {
+            cpu: all.cpu.saturating_sub(without.cpu),
+            gpu: all.gpu.saturating_sub(without.gpu),
+        }
+    }
+
+    fn cache_of(&self, layer: usize, size: &CacheSize, format: KvFormat) -> Layer {
         let group = self.groups.iter().find(|group| group.layers.contains(&layer));
         group.map_or_else(Layer::default, |group| Layer {
-            cpu: group.cpu_bytes(format, &size) as u64,
-            gpu: group.gpu_bytes(format, &size) as u64,
+            cpu: group.cpu_bytes(format, size) as u64,
+            gpu: group.gpu_bytes(format, size) as u64,
         })
+    }
+
+    /// Bytes of weights that are read for a token.
+    pub fn per_token(&self) -> u64 {
+        self.per_token_of(self.layers.len())
+    }
+
+    /// Bytes of weights that the first `count` layers and the output layer read for a token.
+    pub fn per_token_of(&self, count: usize) -> u64 {
+        let (output, layers) = self.layers.split_last().map_or((0, &[][..]), |(output, rest)| (self.output(output), rest));
+        let layers: u64 = layers.iter().take(count).map(|layer| layer.cpu).sum();
+        layers + output
+    }
+
+    /// Bytes of the output layer; a tied one is the embedding.
+    fn output(&self, layer: &Layer) -> u64 {
+        layer.cpu.max(layer.gpu)
+    }
+
+    /// Bytes of the whole model with a KV cache of this context, on the CPU or on a GPU.
+    pub fn all(&self, context: u32, format: KvFormat, gpu: bool) -> u64 {
+        let side = |layer: Layer| if gpu { layer.gpu } else { layer.cpu };
+        let weights: u64 = self.layers.iter().map(|layer| side(*layer)).sum();
+        let caches = (0..self.layers.len()).map(|layer| side(self.cache(layer, context, format)));
+        let compute = match gpu {
+            true => self.gpu_compute(context, true, true),
+            false => self.compute(context, true, true) + self.embedding,
+        };
+        weights + caches.sum::<u64>() + compute
     }
 
     /// Bytes of activations on the CPU, if layers or the output layer run there.

@@ -1,6 +1,7 @@
 //! Choosing the build and the devices of a model: those that are predicted to answer soonest.
 
 use super::{ModelBytes, PlanOptions, Planned, compute_plan, free, unknown};
+use crate::draft;
 use crate::hardware::{self, CPU};
 use crate::problem::{from_gguf, from_load, problem};
 use hearth_formats::gguf::Gguf;
@@ -26,7 +27,9 @@ const ASSUMED_GPU: (f64, f64) = (200e9, 2e12);
 pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(&str)) -> Result<Plan, Problem> {
     let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
     let config = Config::from_gguf(&gguf).map_err(from_load)?;
-    let bytes = ModelBytes::of(&gguf, &config).map_err(from_load)?;
+    let bytes = draft::target_bytes(ModelBytes::of(&gguf, &config).map_err(from_load)?, &request.draft);
+    // A load without it would report why it cannot be read.
+    let draft = draft::model_bytes(&request.draft).ok().flatten();
     request.build.as_deref().map_or(Ok(()), hardware::check_build)?;
     let uses_gpus = request.gpu_layers != GpuLayers::Count(0) && hardware::needs_drivers(request.device.as_deref());
     if uses_gpus && request.assume_gpu.is_none() {
@@ -43,6 +46,7 @@ pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(&str)) -> Result<Plan,
     free::count(&mut devices, request);
     let model = Model {
         bytes: &bytes,
+        draft,
         config: &config,
         weights_per_byte: gguf.parameter_count() as f64 / gguf.file_size().max(1) as f64,
     };
@@ -52,6 +56,7 @@ pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(&str)) -> Result<Plan,
 /// A model to place.
 struct Model<'a> {
     bytes: &'a ModelBytes,
+    draft: Option<ModelBytes>,
     config: &'a Config,
     weights_per_byte: f64,
 }
@@ -218,6 +223,7 @@ impl Candidate<'_> {
             gpu_layers: request.gpu_layers,
             kv: request.kv,
             training: None,
+            draft: model.draft.clone(),
         };
         let planned = compute_plan(model.bytes, model.config, &options, &devices)?;
         let seconds = self.turn_seconds(model, &planned, &devices);
@@ -322,6 +328,7 @@ mod tests {
         let (bytes, config) = fixture("llama.gguf");
         let model = Model {
             bytes: &bytes,
+            draft: None,
             config: &config,
             weights_per_byte: 1.0,
         };

@@ -51,8 +51,7 @@ fn note(planned: &Planned, how: fn(&mut records::Store, &str, u64, u64)) {
     let devices = planned.plan.devices.iter().skip(1);
     for device in devices.filter(|device| !device.layers.is_empty()) {
         if let Some(free) = device.free {
-            let requested = device.weights + device.kv + device.compute;
-            how(&mut records::store(), &device.identity, requested, free);
+            how(&mut records::store(), &device.identity, device.needed(), free);
         }
     }
 }

@@ -31,9 +31,39 @@ pub struct Load<'a> {
     pub format: KvFormat,
     /// Memory of fine-tuning, instead of a KV cache.
     pub training: Option<Training>,
+    /// A draft model beside it, with a cache of the same context.
+    pub draft: Option<&'a ModelBytes>,
+}
+
+/// The device of a draft model: the GPU of the output layer if all of its target is on GPUs, else
+/// the CPU.
+pub fn draft_place(placement: &Placement) -> Place {
+    match placement.gpu_layers() == placement.layers() {
+        true => placement.output(),
+        false => Place::Cpu,
+    }
 }
 
 impl Load<'_> {
+    /// Bytes of the draft model on a device of this placement; its embedding is always on the CPU.
+    fn draft(&self, placement: &Placement, place: Place) -> u64 {
+        let Some(draft) = self.draft else { return 0 };
+        let gpu = draft_place(placement) != Place::Cpu;
+        match (place == draft_place(placement), gpu && place == Place::Cpu) {
+            (true, _) => draft.all(self.context, self.format, gpu),
+            (false, true) => draft.embedding,
+            (false, false) => 0,
+        }
+    }
+
+    /// Snapshots in the KV cache of a layer.
+    fn snapshots(&self, layer: usize) -> super::bytes::Layer {
+        match self.training {
+            None => self.bytes.snapshots(layer, self.context, self.format),
+            Some(_) => super::bytes::Layer::default(),
+        }
+    }
+
     /// KV cache of a layer.
     fn cache(&self, layer: usize) -> super::bytes::Layer {
         match self.training {
@@ -186,8 +216,8 @@ impl Budgets {
                 name: budget.name.clone(),
                 weights: weights + if gpu { 0 } else { bytes.embedding },
                 kv,
-                snapshots: 0,
-                draft: 0,
+                snapshots: on(place).map(|layer| side(load.snapshots(layer))).sum(),
+                draft: load.draft(placement, place),
                 compute: load.compute(gpu, layers, output),
                 margin: budget.margin,
                 total: budget.total,
@@ -200,15 +230,14 @@ impl Budgets {
             }
         };
         let mut devices = vec![planned(Place::Cpu, &self.cpu)];
-        let needed = |device: &PlannedDevice| device.weights + device.kv + device.compute;
-        let mut in_main_memory = needed(&devices[0]);
+        let mut in_main_memory = devices[0].needed();
         for (number, budget) in &self.gpus {
             let mut device = planned(Place::Gpu(*number), budget);
             if budget.shared {
-                in_main_memory += needed(&device);
+                in_main_memory += device.needed();
             }
             let small = self.too_large_on(*number, budget, load, placement).is_none();
-            device.fits = device.layers.is_empty() || (small && budget.holds(needed(&device)));
+            device.fits = device.layers.is_empty() || (small && budget.holds(device.needed()));
             devices.push(device);
         }
         devices[0].fits = self.cpu.holds(in_main_memory);
@@ -225,7 +254,10 @@ impl Budgets {
         let last = placement.layers() - 1;
         let mut here = (0..placement.layers()).filter(|layer| placement.of(*layer) == Place::Gpu(number));
         let layers = here.clone().any(|layer| layer != last);
-        let buffers = load.buffers(layers, here.any(|layer| layer == last));
+        let mut buffers = load.buffers(layers, here.any(|layer| layer == last));
+        if let Some(draft) = load.draft.filter(|_| draft_place(placement) == Place::Gpu(number)) {
+            buffers.extend(draft.largest_buffers(load.context, load.format, true, true));
+        }
         let largest = buffers.into_iter().max_by_key(|buffer| buffer.bytes)?;
         (largest.bytes > budget.largest_buffer).then(|| TooLarge {
             device: budget.name.clone(),

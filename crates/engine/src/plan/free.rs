@@ -47,8 +47,7 @@ fn cards(devices: &[DeviceInfo]) -> Vec<String> {
 
 /// Bytes of plans, whatever they say.
 fn total<'a>(devices: impl Iterator<Item = &'a PlannedDevice>) -> u64 {
-    let bytes = devices.flat_map(|device| [device.weights, device.kv, device.compute]);
-    bytes.fold(0, u64::saturating_add)
+    devices.map(PlannedDevice::needed).fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]

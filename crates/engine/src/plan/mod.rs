@@ -16,6 +16,7 @@ pub use bytes::ModelBytes;
 pub use choice::plan;
 pub use estimate::estimate_fit;
 pub(crate) use fallback::load_with_fallback;
+pub(crate) use fit::draft_place;
 use fit::{Budgets, Load, TooLarge};
 use hearth_formats::byte_size;
 use hearth_kernels::attention::KvFormat;
@@ -43,6 +44,8 @@ pub struct PlanOptions {
     pub kv: KvType,
     /// Memory of fine-tuning, instead of a KV cache.
     pub training: Option<Training>,
+    /// A draft model beside it.
+    pub draft: Option<ModelBytes>,
 }
 
 /// Memory of fine-tuning beside the weights.
@@ -73,6 +76,7 @@ impl From<&LoadRequest> for PlanOptions {
             gpu_layers: request.gpu_layers,
             kv: request.kv,
             training: None,
+            draft: None,
         }
     }
 }
@@ -191,6 +195,7 @@ pub fn compute_plan(
             .unwrap_or_else(|| trained.min(LoadRequest::DEFAULT_CONTEXT)),
         format: format(options.kv),
         training: options.training,
+        draft: options.draft.as_ref(),
     };
     let shortened = match options.context {
         None => shorten(&mut load, &budgets, options.gpu_layers, total),
@@ -296,6 +301,7 @@ pub fn plan_training(
             context: least.plan.context,
             format: format(options.kv),
             training: Some(with(*layers)),
+            draft: None,
         };
         let now = budgets.fill(&load, &least.placement);
         let kept = on_cpu.min(*layers) as u64 * training.saved_per_layer_cpu;
@@ -338,7 +344,7 @@ pub(crate) fn format(kv: KvType) -> KvFormat {
 fn shortfall(devices: &[PlannedDevice]) -> String {
     let full = devices.iter().find(|device| !device.fits);
     full.map_or_else(String::new, |device| {
-        let needed = device.weights + device.kv + device.compute;
+        let needed = device.needed();
         format!(
             "{} needs {}, but has {} free.",
             device.name,

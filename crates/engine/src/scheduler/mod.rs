@@ -9,6 +9,7 @@
 //! pages up, and is read again once there is room.
 
 mod admit;
+mod draft;
 mod idle;
 mod step;
 
@@ -17,6 +18,7 @@ use crate::answer::Answer;
 use crate::prompt_cache::PromptCache;
 use hearth_llm::{Chunk, Session};
 use hearth_protocol::{ConversationId, Event, FinishReason, LeftOut, Problem, RequestId};
+pub(crate) use draft::{AnswerDraft, Drafting};
 use idle::IdleSessions;
 use std::collections::VecDeque;
 
@@ -44,6 +46,8 @@ pub(crate) struct Scheduler {
     /// take the pages that the others are about to need.
     is_full: bool,
     chunks: Chunks,
+    /// The draft of speculative decoding. `None` means plain decoding.
+    drafting: Option<Drafting>,
     /// Number of the last answer.
     last: u64,
 }
@@ -82,9 +86,18 @@ struct Chunks {
 }
 
 impl Scheduler {
+    /// No answers yet. `None` means plain decoding.
+    pub fn new(drafting: Option<Drafting>) -> Self {
+        Self {
+            drafting,
+            ..Self::default()
+        }
+    }
+
     /// Queue an answer.
-    pub fn add(&mut self, id: RequestId, answer: Answer, left_out: Option<LeftOut>) {
+    pub fn add(&mut self, id: RequestId, mut answer: Answer, left_out: Option<LeftOut>) {
         self.last += 1;
+        self.prepare_draft(&mut answer);
         self.waiting.push_back(Waiting {
             id,
             number: self.last,
@@ -100,8 +113,11 @@ impl Scheduler {
 
     /// Drop all answers and sessions.
     pub fn clear(&mut self) {
+        let mut drafting = self.drafting.take();
+        drafting.iter_mut().for_each(Drafting::clear);
         *self = Self {
             last: self.last,
+            drafting,
             ..Self::default()
         };
     }
@@ -131,7 +147,10 @@ impl Scheduler {
         let waiting = std::mem::take(&mut self.waiting);
         for waiting in waiting {
             match listener.is_cancelled(waiting.id) {
-                true => finish(waiting.id, waiting.answer, FinishReason::Cancelled, listener),
+                true => {
+                    self.drafting.iter_mut().for_each(|drafting| drafting.end(waiting.number));
+                    finish(waiting.id, waiting.answer, FinishReason::Cancelled, listener);
+                }
                 false => self.waiting.push_back(waiting),
             }
         }
@@ -146,6 +165,7 @@ impl Scheduler {
     /// End an answer, and keep its session for the next one.
     fn end(&mut self, running: Running, ended: Result<FinishReason, Problem>, listener: &mut dyn Listener) {
         self.is_full = false;
+        self.drafting.iter_mut().for_each(|drafting| drafting.end(running.number));
         let Running {
             id, answer, session, ..
         } = running;

@@ -1,11 +1,12 @@
 //! One step of the model for all answers in progress.
 
+use super::draft::verify;
 use super::{Listener, Running, Scheduler, Waiting};
-use crate::answer::Next;
 use crate::engine::Texts;
 use crate::problem::{from_session, internal};
 use crate::prompt_cache::PromptCache;
 use crate::turns::count;
+use hearth_llm::draft::Drafted;
 use hearth_llm::{CacheError, Output, Session, SessionError, SessionRows, Want, step_sessions};
 use hearth_protocol::{Event, FinishReason, Problem, RequestId};
 use std::ops::{ControlFlow, Range};
@@ -16,11 +17,13 @@ use std::time::Instant;
 const PREFILL_STEPS: usize = 100;
 
 /// The tokens that an answer gets in a step.
-struct Part {
+pub(super) struct Part {
     /// Its index among those running.
-    at: usize,
+    pub at: usize,
     /// Of its tokens, those to append.
-    tokens: Range<usize>,
+    pub tokens: Range<usize>,
+    /// Drafted tokens to append behind its last one.
+    pub draft: Vec<Drafted>,
 }
 
 /// The progress of a prompt that a step reads.
@@ -49,20 +52,28 @@ impl Scheduler {
         // The weights are read once for consecutive rows of one model.
         self.running
             .sort_by_key(|running| (Arc::as_ptr(running.session.model()) as usize, running.number));
-        let parts = self.parts();
+        let mut parts = self.parts();
         if parts.is_empty() {
             return Ok(());
         }
+        let drafting = self.draft(&mut parts)?;
         let began = Instant::now();
-        let outputs = match self.run(&parts, listener) {
+        let mut ran = self.run(&parts, listener);
+        if is_full(&ran) && parts.iter().any(|part| !part.draft.is_empty()) {
+            // A draft takes no pages from anything else.
+            parts.iter_mut().for_each(|part| part.draft.clear());
+            ran = self.run(&parts, listener);
+        }
+        let outputs = match ran {
             Ok(ControlFlow::Continue(outputs)) => outputs,
             // A cancelled answer ends at the beginning of the next step.
             Ok(ControlFlow::Break(())) => return Ok(()),
-            Err(SessionError::Cache(CacheError::CacheFull { .. })) => return self.make_room(listener),
+            ran if is_full(&ran) => return self.make_room(listener),
             Err(error) => return Err(from_session(error)),
         };
+        let plain = self.record_times(&parts, began.elapsed(), drafting);
         self.adapt(&parts, began);
-        self.advance(texts, parts, outputs, listener)
+        self.advance(texts, parts, outputs, plain, listener)
     }
 
     /// The parts of a step: one token for each answer that is being generated, and a chunk for
@@ -89,7 +100,8 @@ impl Scheduler {
             }
             if size > 0 {
                 let tokens = done..done + size;
-                parts.push(Part { at, tokens });
+                let draft = Vec::new();
+                parts.push(Part { at, tokens, draft });
             }
         }
         parts.sort_by_key(|part| part.at);
@@ -102,16 +114,18 @@ impl Scheduler {
         listener: &mut dyn Listener,
     ) -> Result<ControlFlow<(), Vec<Output>>, SessionError> {
         let mut reading: Vec<Reading> = parts.iter().filter_map(|part| self.reading(part)).collect();
-        let (mut rows, mut next) = (Vec::with_capacity(parts.len()), parts.iter().peekable());
+        let with_drafts: Vec<Option<Vec<u32>>> = parts.iter().map(|part| self.with_draft(part)).collect();
+        let (mut rows, mut next) = (Vec::with_capacity(parts.len()), parts.iter().zip(&with_drafts).peekable());
         let mut layers = 1;
         for (at, Running { session, answer, .. }) in self.running.iter_mut().enumerate() {
-            let Some(part) = next.next_if(|part| part.at == at) else {
+            let Some((part, with_draft)) = next.next_if(|(part, _)| part.at == at) else {
                 continue;
             };
             layers = session.model().config().n_layers.max(1);
             rows.push(SessionRows {
                 session,
-                ids: &answer.ids[part.tokens.clone()],
+                ids: with_draft.as_deref().unwrap_or(&answer.ids[part.tokens.clone()]),
+                wanted: part.tokens.len() - 1..part.tokens.len() + part.draft.len(),
                 want: match (part.tokens.end == answer.ids.len(), answer.is_greedy) {
                     (false, _) => Want::Nothing,
                     (true, true) => Want::Argmax,
@@ -132,6 +146,13 @@ impl Scheduler {
             self.running[reading.at].reported = reading.reported;
         }
         ran
+    }
+
+    /// The tokens of a part that has a draft.
+    fn with_draft(&self, part: &Part) -> Option<Vec<u32>> {
+        let tokens = &self.running[part.at].answer.ids[part.tokens.clone()];
+        let drafted = part.draft.iter().map(|drafted| drafted.token);
+        (!part.draft.is_empty()).then(|| tokens.iter().copied().chain(drafted).collect())
     }
 
     fn reading(&self, part: &Part) -> Option<Reading> {
@@ -173,25 +194,22 @@ impl Scheduler {
         texts: &Texts,
         parts: Vec<Part>,
         outputs: Vec<Output>,
+        plain: f64,
         listener: &mut dyn Listener,
     ) -> Result<(), Problem> {
         let mut ended = Vec::new();
         for (part, output) in parts.iter().zip(&outputs) {
-            let Running {
-                id, answer, session, ..
-            } = &mut self.running[part.at];
-            let next = match output {
-                Output::Nothing => continue,
-                Output::Logits(logits) => Next::Logits(logits),
-                Output::Argmax(chosen) => Next::Argmax(chosen.first().copied().flatten()),
-                Output::Hidden(_) => return Err(internal("a step returned hidden states")),
-            };
-            if part.tokens.end == answer.prompt() {
-                answer.prompt_done();
-                // For the next answer to the same prompt.
-                session.take_snapshot();
+            let running = &mut self.running[part.at];
+            if matches!(output, Output::Nothing) {
+                continue;
             }
-            let advanced = answer.advance(texts, next, &mut |event| listener.emit(*id, event));
+            if part.tokens.end == running.answer.prompt() {
+                running.answer.prompt_done();
+                // For the next answer to the same prompt.
+                running.session.take_snapshot();
+            }
+            let id = running.id;
+            let advanced = verify(texts, running, part, output, plain, &mut |event| listener.emit(id, event));
             if let Some(end) = advanced.transpose() {
                 ended.push((part.at, end));
             }
@@ -227,6 +245,11 @@ impl Scheduler {
         });
         Ok(())
     }
+}
+
+/// Whether a step found no page.
+fn is_full<T>(ran: &Result<T, SessionError>) -> bool {
+    matches!(ran, Err(SessionError::Cache(CacheError::CacheFull { .. })))
 }
 
 impl Reading {

@@ -2,18 +2,35 @@
 
 use super::shared::Shared;
 use crate::{Engine, hardware};
-use hearth_protocol::{Event, LoadRequest, Problem, ProblemCode, RequestId};
+use hearth_protocol::{DraftChoice, Event, LoadRequest, Problem, ProblemCode, RequestId};
 use std::ops::ControlFlow;
 
 /// Minimum step of progress that is reported.
 const PROGRESS_STEP: f32 = 0.01;
 
-/// Load a model as requested; if the requested GPU is gone, load it on the CPU with a notice.
+/// Load a model as requested; if its draft cannot be used, load it without one, and if the requested
+/// GPU is gone, on the CPU, each with a notice.
 ///
 /// # Errors
 /// It cannot be loaded, or the load was cancelled.
 pub(super) fn load(id: RequestId, request: &LoadRequest, shared: &Shared) -> Result<Box<Engine>, Problem> {
-    let loaded = load_here(id, request, shared).or_else(|problem| {
+    let loaded = load_on_device(id, request, shared).or_else(|problem| {
+        if problem.code != ProblemCode::DraftInvalid {
+            return Err(problem);
+        }
+        let automatic = LoadRequest {
+            draft: DraftChoice::Auto,
+            ..request.clone()
+        };
+        let mut loaded = load_on_device(id, &automatic, shared)?;
+        loaded.note(&problem.message);
+        Ok(loaded)
+    });
+    loaded.map(Box::new)
+}
+
+fn load_on_device(id: RequestId, request: &LoadRequest, shared: &Shared) -> Result<Engine, Problem> {
+    load_here(id, request, shared).or_else(|problem| {
         let on_gpu = request.device.as_deref().is_some_and(|device| device != hardware::CPU);
         if problem.code != ProblemCode::NoDevice || !on_gpu {
             return Err(problem);
@@ -25,8 +42,7 @@ pub(super) fn load(id: RequestId, request: &LoadRequest, shared: &Shared) -> Res
         let mut loaded = load_here(id, &on_cpu, shared)?;
         loaded.note(&format!("The model runs on the CPU. {problem}"));
         Ok(loaded)
-    });
-    loaded.map(Box::new)
+    })
 }
 
 fn load_here(id: RequestId, request: &LoadRequest, shared: &Shared) -> Result<Engine, Problem> {

@@ -2,11 +2,15 @@
 
 use super::{CacheSize, LayerCells};
 use crate::arch::DecoderSpec;
+use crate::draft;
 use hearth_kernels::attention::{KvFormat, KvLayer, PAGE};
 
 /// Positions that a windowed group retains behind its window, so that the last tokens can be taken
 /// back without a snapshot: those that do not fill a tile are not saved.
 const SLACK: usize = KvLayer::TILE;
+
+/// Pages of a draft that shares the cells of its target: the copy of the last one, and the next.
+const DRAFT_PAGES: usize = 1 + draft::MOST.div_ceil(PAGE);
 
 /// Layers whose KV caches have one shape, and in which a sequence has the same pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +82,7 @@ impl LayerGroup {
     }
 
     fn full_pages(size: &CacheSize) -> usize {
-        size.sequences * size.context.div_ceil(PAGE) + size.snapshots
+        size.sequences * size.context.div_ceil(PAGE) + size.snapshots + size.drafts * DRAFT_PAGES
     }
 
     fn windowed_pages(&self, size: &CacheSize) -> Option<usize> {
@@ -86,7 +90,8 @@ impl LayerGroup {
         let sequences = size
             .sequences
             .saturating_mul(pages_of(positions.saturating_add(size.step)));
-        Some(sequences.saturating_add(size.snapshots.saturating_mul(pages_of(positions))))
+        let snapshots = size.snapshots.saturating_mul(pages_of(positions));
+        Some(sequences.saturating_add(snapshots).saturating_add(size.drafts * DRAFT_PAGES))
     }
 }
 

@@ -18,6 +18,9 @@ pub struct CacheSize {
     pub snapshots: usize,
     /// Tokens that a step appends to a sequence, at most.
     pub step: usize,
+    /// Forks of a draft that shares the cells of its target: each has a copy of a last page, and
+    /// continues it.
+    pub drafts: usize,
 }
 
 impl CacheSize {
@@ -32,6 +35,7 @@ impl CacheSize {
             sequences: 1,
             snapshots: SNAPSHOTS,
             step: STEP.min(context),
+            drafts: 0,
         };
         match groups.iter().any(|group| group.retained(&size).is_some()) {
             true => size,
@@ -42,5 +46,21 @@ impl CacheSize {
                 ..size
             },
         }
+    }
+
+    /// The sizes of a draft model's cache for a target with this context: it is as long as the
+    /// target's, whatever its own model was trained with, and needs no snapshots, since the draft
+    /// reads again what it lacks.
+    pub fn draft(context: usize, groups: &[LayerGroup]) -> Self {
+        Self {
+            snapshots: 0,
+            ..Self::chat(context, groups)
+        }
+    }
+
+    /// The same with room for this many drafts that share its cells.
+    #[must_use]
+    pub fn with_drafts(self, drafts: usize) -> Self {
+        Self { drafts, ..self }
     }
 }

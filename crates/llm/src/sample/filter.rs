@@ -15,6 +15,9 @@ pub(super) trait Filter: std::fmt::Debug + Send {
 
     /// Records a token of the prompt or the answer.
     fn accept(&mut self, _token: u32) {}
+
+    /// A copy.
+    fn boxed(&self) -> Box<dyn Filter>;
 }
 
 /// The filters that these parameters enable, in the order in which they run. Those that change

@@ -5,7 +5,7 @@ use super::filter::Filter;
 use super::params::SamplingParams;
 
 /// Removes candidates less likely than a fraction of the most likely.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct MinP(f32);
 
 impl MinP {
@@ -21,5 +21,9 @@ impl Filter for MinP {
             let least = peak + self.0.ln();
             list.retain(|c| c.logit >= least);
         }
+    }
+
+    fn boxed(&self) -> Box<dyn Filter> {
+        Box::new(self.clone())
     }
 }

@@ -53,6 +53,23 @@ impl Sampler {
         })
     }
 
+    /// A sampler that will draw the same numbers and penalise the same tokens.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self {
+            filters: self.filters.iter().map(|filter| filter.boxed()).collect(),
+            is_greedy: self.is_greedy,
+            draws: self.draws.clone(),
+            candidates: Candidates::default(),
+            distribution: Distribution::default(),
+        }
+    }
+
+    /// The probability of a token in the distribution that was drawn from last.
+    pub fn last_probability(&self, token: u32) -> f64 {
+        self.distribution.probability(token)
+    }
+
     /// Records a token of the prompt or the answer, for filters that depend on them.
     pub fn accept(&mut self, token: u32) {
         self.filters.iter_mut().for_each(|filter| filter.accept(token));

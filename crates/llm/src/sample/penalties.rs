@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 /// Lowers the logits of recent tokens: the repetition penalty divides positive and multiplies
 /// negative ones (<https://arxiv.org/abs/1909.05858>); then the frequency penalty is subtracted for
 /// each occurrence, and the presence penalty once.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Penalties {
     repetition: f32,
     frequency: f32,
@@ -68,6 +68,10 @@ impl Filter for Penalties {
         }
         self.recent.push_back(token);
         *self.counts.entry(token).or_default() += 1;
+    }
+
+    fn boxed(&self) -> Box<dyn Filter> {
+        Box::new(self.clone())
     }
 }
 

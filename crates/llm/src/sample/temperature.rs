@@ -6,7 +6,7 @@ use super::params::SamplingParams;
 
 /// Divides the logits: above 1 the distribution is flatter, below 1 more peaked, and at 0 the first
 /// of the most likely tokens is certain.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Temperature(f32);
 
 impl Temperature {
@@ -18,5 +18,9 @@ impl Temperature {
 impl Filter for Temperature {
     fn apply(&self, _logits: &[f32], candidates: &mut Candidates) {
         candidates.temperature = self.0;
+    }
+
+    fn boxed(&self) -> Box<dyn Filter> {
+        Box::new(self.clone())
     }
 }

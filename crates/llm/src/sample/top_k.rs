@@ -6,7 +6,7 @@ use super::greedy::LANES;
 use super::params::SamplingParams;
 
 /// Keeps the k most likely tokens, in order.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct TopK(usize);
 
 impl TopK {
@@ -24,6 +24,10 @@ impl Filter for TopK {
         } else if self.0 < logits.len() {
             candidates.list_with(logits, |logits, list| select_top_k(logits, self.0, list));
         }
+    }
+
+    fn boxed(&self) -> Box<dyn Filter> {
+        Box::new(self.clone())
     }
 }
 

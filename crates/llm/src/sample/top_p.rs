@@ -5,7 +5,7 @@ use super::filter::Filter;
 use super::params::SamplingParams;
 
 /// Keeps the most likely candidates whose probabilities sum to p, at least one, in order.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct TopP(f32);
 
 impl TopP {
@@ -17,6 +17,10 @@ impl TopP {
 impl Filter for TopP {
     fn apply(&self, logits: &[f32], candidates: &mut Candidates) {
         keep_top_p(candidates.list(logits), self.0);
+    }
+
+    fn boxed(&self) -> Box<dyn Filter> {
+        Box::new(self.clone())
     }
 }
 

@@ -61,6 +61,7 @@ fn cache(model: &Model, format: KvFormat, sequences: usize) -> Arc<Cache> {
         sequences,
         snapshots: 0,
         step: STEP,
+        drafts: 0,
     };
     Cache::new(model.groups(), format, size)
 }

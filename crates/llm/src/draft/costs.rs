@@ -1,0 +1,169 @@
+//! Measured times of steps by their rows, and of drafting a token.
+
+/// Rows whose times are measured apart.
+const ROWS: usize = 64;
+/// Expected time of a further row before it was measured, as a share of a step with one row.
+const PRIOR_SLOPE: f64 = 0.1;
+/// Times after which a new one has the least weight in the average.
+const STEADY: u32 = 5;
+/// A time counts as at most this many times a steady average, and at least its inverse: another
+/// program may have had the processor.
+const OUTLIER: f64 = 1.5;
+/// Steps after which a time must be measured again: a longer context makes all steps slower.
+const STALE: u64 = 64;
+
+/// Times of decode steps on this device, in seconds.
+#[derive(Debug, Clone)]
+pub struct StepCosts {
+    steps: [Average; ROWS],
+    draft: Average,
+    /// Steps that were recorded.
+    recorded: u64,
+    /// Expected time of drafting a token, as a share of a step with one row.
+    relative_draft: f64,
+}
+
+impl StepCosts {
+    /// Nothing measured; drafting a token is expected to take this share of a step with one row.
+    pub fn new(relative_draft: f64) -> Self {
+        Self {
+            steps: [Average::default(); ROWS],
+            draft: Average::default(),
+            recorded: 0,
+            relative_draft,
+        }
+    }
+
+    /// Records a decode step.
+    pub fn record(&mut self, rows: usize, seconds: f64) {
+        self.recorded += 1;
+        let now = self.recorded;
+        if let Some(step) = rows.checked_sub(1).and_then(|at| self.steps.get_mut(at)) {
+            step.add(seconds, now);
+        }
+    }
+
+    /// Records the drafting of tokens.
+    pub fn record_draft(&mut self, tokens: usize, seconds: f64) {
+        if tokens > 0 {
+            self.draft.add(seconds / tokens as f64, self.recorded);
+        }
+    }
+
+    /// Whether a step of this many rows was measured lately.
+    pub fn is_known(&self, rows: usize) -> bool {
+        let step = rows.checked_sub(1).and_then(|at| self.steps.get(at));
+        step.is_some_and(|step| step.count > 0 && self.recorded - step.last <= STALE)
+    }
+
+    /// The expected time of a step: measured, or interpolated between measured ones. Without any, a
+    /// step with one row takes 1.
+    pub fn step(&self, rows: usize) -> f64 {
+        let rows = rows.max(1);
+        let known = || (1..).zip(&self.steps).filter_map(|(rows, step)| Some((rows, step.seconds()?)));
+        let below = known().take_while(|(at, _)| *at <= rows).last();
+        let above = known().find(|(at, _)| *at >= rows);
+        match (below, above) {
+            (None, None) => shape(rows),
+            (None, Some((at, seconds))) => seconds * shape(rows) / shape(at),
+            (Some((at, seconds)), None) => {
+                let first = known().next().unwrap_or((at, seconds));
+                // Rows that were measured tell what further ones take.
+                let slope = match at > first.0 {
+                    true => ((seconds - first.1) / (at - first.0) as f64).max(0.0),
+                    false => PRIOR_SLOPE * seconds / shape(at),
+                };
+                seconds + slope * (rows - at) as f64
+            }
+            (Some((low, least)), Some((high, most))) if high > low => {
+                least + (most - least) * (rows - low) as f64 / (high - low) as f64
+            }
+            (Some((_, seconds)), Some(_)) => seconds,
+        }
+    }
+
+    /// The expected time of drafting a token.
+    pub fn draft(&self) -> f64 {
+        self.draft
+            .seconds()
+            .unwrap_or_else(|| self.relative_draft * self.step(1))
+    }
+}
+
+/// Time of a step of this many rows as a multiple of one with one row, before any was measured.
+fn shape(rows: usize) -> f64 {
+    1.0 + PRIOR_SLOPE * (rows - 1) as f64
+}
+
+/// A moving average of times.
+#[derive(Debug, Clone, Copy, Default)]
+struct Average {
+    seconds: f64,
+    /// Times so far, at most [`STEADY`].
+    count: u32,
+    /// The number of the step that was recorded last.
+    last: u64,
+}
+
+impl Average {
+    fn seconds(self) -> Option<f64> {
+        (self.count > 0).then_some(self.seconds)
+    }
+
+    fn add(&mut self, seconds: f64, now: u64) {
+        let seconds = match self.count {
+            STEADY => seconds.clamp(self.seconds / OUTLIER, self.seconds * OUTLIER),
+            _ => seconds,
+        };
+        self.count = (self.count + 1).min(STEADY);
+        self.seconds += (seconds - self.seconds) / f64::from(self.count);
+        self.last = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(found: f64, expected: f64) {
+        assert!((found - expected).abs() < 1e-9, "{found} instead of {expected}");
+    }
+
+    #[test]
+    fn times_are_measured_or_interpolated() {
+        let mut costs = StepCosts::new(0.2);
+        close(costs.step(1), 1.0);
+        close(costs.step(6), 1.5);
+        close(costs.draft(), 0.2);
+        costs.record(4, 2.6);
+        close(costs.step(1), 2.0);
+        costs.record(2, 2.0);
+        close(costs.step(3), 2.3);
+        close(costs.step(6), 3.2);
+        costs.record(6, 3.0);
+        close(costs.step(5), 2.8);
+        costs.record_draft(4, 2.0);
+        close(costs.draft(), 0.5);
+        costs.record(0, 1.0);
+        costs.record(ROWS + 1, 1.0);
+        assert!(costs.is_known(2) && !costs.is_known(3) && !costs.is_known(0) && !costs.is_known(ROWS + 1));
+        for _ in 0..=STALE {
+            costs.record(4, 2.6);
+        }
+        assert!(costs.is_known(4) && !costs.is_known(2));
+    }
+
+    #[test]
+    fn one_slow_step_moves_the_average_little() {
+        let mut costs = StepCosts::new(0.0);
+        for _ in 0..STEADY {
+            costs.record(1, 1.0);
+        }
+        costs.record(1, 100.0);
+        close(costs.step(1), 1.1);
+        for _ in 0..100 {
+            costs.record(1, 100.0);
+        }
+        assert!(costs.step(1) > 90.0);
+    }
+}

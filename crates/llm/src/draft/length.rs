@@ -1,0 +1,104 @@
+//! The length of a draft: as many tokens as are expected to pay.
+
+use super::acceptance::Acceptance;
+use super::costs::StepCosts;
+
+/// A draft is verified if the step is expected to be this many times as fast as without it.
+const LEAST_GAIN: f64 = 1.02;
+
+/// Decides how many tokens of a draft pay, from measured acceptance and measured times.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget<'a> {
+    /// The share of accepted tokens.
+    pub acceptance: &'a Acceptance,
+    /// The times of steps.
+    pub costs: &'a StepCosts,
+    /// Rows of the step without this draft, the sequence's own one included.
+    pub rows: usize,
+    /// Most tokens.
+    pub most: usize,
+}
+
+impl Budget<'_> {
+    /// The best length of a draft whose tokens are all of one bucket, each of which takes `draft`
+    /// seconds; 0 if no length pays.
+    pub fn length(&self, bucket: usize, draft: f64) -> usize {
+        let share = self.acceptance.share(bucket);
+        let mut best = (0, LEAST_GAIN * self.speed(0, 0.0, 0.0));
+        let (mut reached, mut expected) = (1.0, 0.0);
+        for length in 1..=self.most {
+            // A token counts if all before it are accepted.
+            reached *= share;
+            expected += reached;
+            let speed = self.speed(length, expected, draft * length as f64);
+            if speed > best.1 {
+                best = (length, speed);
+            }
+        }
+        best.0
+    }
+
+    /// Whether verifying one more token pays, which is accepted with probability `reached`, behind
+    /// `before` others. It takes `draft` seconds to draft it first.
+    pub fn pays(&self, before: usize, reached: f64, draft: f64) -> bool {
+        let rows = self.rows + before;
+        let seconds = (self.costs.step(rows + 1) - self.costs.step(rows)).max(0.0) + draft;
+        before < self.most && reached >= seconds * self.speed(0, 0.0, 0.0)
+    }
+
+    /// Tokens per second of a step that verifies `length` drafted tokens, of which `expected` are
+    /// accepted.
+    fn speed(&self, length: usize, expected: f64, drafting: f64) -> f64 {
+        let rows = self.rows.max(1);
+        (rows as f64 + expected) / (self.costs.step(rows + length) + drafting).max(f64::MIN_POSITIVE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::BUCKETS;
+    use super::*;
+
+    fn length(share: f64, further_row: f64, draft: f64, rows: usize) -> usize {
+        let acceptance = Acceptance::new([share; BUCKETS]);
+        let mut costs = StepCosts::new(0.0);
+        costs.record(1, 1.0);
+        costs.record(41, 1.0 + 40.0 * further_row);
+        let budget = Budget {
+            acceptance: &acceptance,
+            costs: &costs,
+            rows,
+            most: 32,
+        };
+        budget.length(0, draft)
+    }
+
+    #[test]
+    fn a_draft_is_as_long_as_it_pays() {
+        assert_eq!(length(1.0, 0.1, 0.0, 1), 32, "always accepted, and rows are cheap");
+        assert_eq!(length(0.0, 0.1, 0.0, 1), 0, "never accepted");
+        assert_eq!(length(0.5, 1.0, 0.0, 1), 0, "a row takes as long as a step");
+        assert_eq!(length(0.5, 0.1, 1.0, 1), 0, "drafting takes as long as a step");
+        let [low, middle, high] = [0.3, 0.6, 0.9].map(|share| length(share, 0.1, 0.0, 1));
+        assert!(0 < low && low < middle && middle < high && high < 32, "{low} {middle} {high}");
+        assert!(length(0.7, 0.1, 0.1, 1) < length(0.7, 0.1, 0.0, 1));
+        assert!(length(0.6, 0.2, 0.0, 8) <= length(0.6, 0.2, 0.0, 1), "a batch is faster per row");
+    }
+
+    #[test]
+    fn a_token_pays_if_its_row_is_cheaper_than_a_step_times_its_chance() {
+        let acceptance = Acceptance::new([0.5; BUCKETS]);
+        let mut costs = StepCosts::new(0.0);
+        costs.record(1, 1.0);
+        costs.record(11, 2.0);
+        let budget = Budget {
+            acceptance: &acceptance,
+            costs: &costs,
+            rows: 1,
+            most: 4,
+        };
+        assert!(budget.pays(0, 0.11, 0.0) && !budget.pays(0, 0.09, 0.0));
+        assert!(budget.pays(3, 0.11, 0.0) && !budget.pays(4, 1.0, 0.0));
+        assert!(!budget.pays(0, 0.2, 0.15));
+    }
+}

@@ -1,0 +1,89 @@
+//! Speculative decoding: a draft proposes tokens, and one step of the model verifies them all
+//! (Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative Decoding",
+//! 2023, <https://arxiv.org/abs/2211.17192>).
+//!
+//! A proposed token is accepted if the sampler draws it from the target's logits, as it would have
+//! without a draft: same random number, same filters, same penalties. So an answer does not depend
+//! on its draft, nor on the lengths of drafts, which follow measured times. A draft draws from its
+//! own logits with the same numbers, so that similar distributions mostly give equal tokens (Daliri,
+//! Musco and Suresh, "Coupling without Communication and Drafter-Invariant Speculative Decoding",
+//! 2024, <https://arxiv.org/abs/2408.07978>).
+//!
+//! A later kind of draft (prediction layers, an assistant) implements [`Drafter`].
+
+mod acceptance;
+mod costs;
+mod length;
+mod model;
+mod ngram;
+mod own;
+mod rounds;
+#[cfg(test)]
+mod tests;
+mod token_map;
+
+pub use acceptance::{Acceptance, BUCKETS};
+pub use costs::StepCosts;
+pub use length::Budget;
+pub use model::ModelDrafter;
+pub use ngram::NgramDrafter;
+pub use own::OwnDrafter;
+pub use rounds::DraftTime;
+pub use token_map::TokenMap;
+
+use crate::error::SessionError;
+use crate::sample::Sampler;
+use crate::session::Session;
+
+/// Most tokens of a draft.
+pub const MOST: usize = 32;
+
+/// Proposes tokens that may follow sequences.
+pub trait Drafter: Send {
+    /// Proposes tokens for each request, in [`DraftRequest::drafted`]; none if it has nothing to
+    /// propose, or its budget says that it would not pay.
+    ///
+    /// # Errors
+    /// If a GPU failed. A draft that runs out of room or context proposes nothing instead.
+    fn propose(&mut self, requests: &mut [DraftRequest]) -> Result<DraftTime, SessionError>;
+
+    /// The answer `id` has ended, so that its state can be dropped or reused.
+    fn end(&mut self, id: u64);
+
+    /// Drops all state.
+    fn clear(&mut self);
+
+    /// The expected share of accepted tokens in each bucket, before anything was measured.
+    fn priors(&self) -> [f64; BUCKETS];
+
+    /// The expected time of drafting a token, as a share of a step of the target with one row.
+    fn relative_cost(&self) -> f64;
+}
+
+/// A sequence that could use a draft.
+pub struct DraftRequest<'a> {
+    /// Id of the answer; its tokens only grow between calls.
+    pub id: u64,
+    /// All tokens; the last one is not in the cache yet.
+    pub ids: &'a [u32],
+    /// The target's session, which has all tokens but the last.
+    pub target: &'a Session,
+    /// A copy of the answer's sampler, which a draft may draw with. `None` means greedy.
+    pub sampler: Option<Sampler>,
+    /// How many tokens pay.
+    pub budget: Budget<'a>,
+    /// The proposed tokens.
+    pub drafted: Vec<Drafted>,
+    /// The bucket of tokens that were there but would not have paid. `None` means that some were
+    /// proposed, or that there was nothing to propose.
+    pub declined: Option<usize>,
+}
+
+/// A proposed token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drafted {
+    /// The token, in the target's vocabulary.
+    pub token: u32,
+    /// How sure the draft is: an index below [`BUCKETS`].
+    pub bucket: usize,
+}

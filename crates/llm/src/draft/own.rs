@@ -1,0 +1,122 @@
+//! The target's own first layers as a draft, with its output layer (Zhang et al., "Draft & Verify",
+//! ACL 2024, without the search for layers). It reads and continues the very pages of those layers
+//! in the target's cache, and needs none of its own but copies of last pages.
+
+use super::rounds::{self, DraftTime, Line, is_full};
+use super::{Acceptance, BUCKETS, DraftRequest, Drafter};
+use crate::cache::{Cache, Sequence};
+use crate::error::{CacheError, SessionError};
+use crate::model::Model;
+use crate::ops::MatmulPrecision;
+use std::sync::Arc;
+
+/// Most sets of adapters whose first layers are kept.
+const MOST_MODELS: usize = 8;
+
+/// Drafts by the first layers of the target.
+pub struct OwnDrafter {
+    layers: usize,
+    relative_cost: f64,
+    /// The cache that borrows the first layers of the target's.
+    cache: Option<(Arc<Cache>, Arc<Cache>)>,
+    /// Targets, which differ in adapters, and their first layers.
+    models: Vec<(Arc<Model>, Arc<Model>)>,
+}
+
+impl OwnDrafter {
+    /// A draft by the first `layers` layers; at least one, and at most all but one. Drafting a token
+    /// is expected to take `relative_cost` of a step of the target.
+    ///
+    /// # Errors
+    /// If the model has no layer to leave out.
+    pub fn new(target: &Model, layers: usize, relative_cost: f64) -> Result<Self, CacheError> {
+        let all = target.decoder().layers().len();
+        if layers == 0 || layers >= all {
+            return Err(CacheError::NoSuchLayer { layer: layers, layers: all });
+        }
+        Ok(Self {
+            layers,
+            relative_cost,
+            cache: None,
+            models: Vec::new(),
+        })
+    }
+
+    /// The cache that borrows the first layers of a target's.
+    fn cache(&mut self, target: &Arc<Cache>) -> Result<Arc<Cache>, CacheError> {
+        if let Some((of, borrowed)) = &self.cache
+            && Arc::ptr_eq(of, target)
+        {
+            return Ok(Arc::clone(borrowed));
+        }
+        let layers: Vec<usize> = (0..self.layers).collect();
+        let borrowed = Cache::borrowing(target, &layers)?;
+        self.cache = Some((Arc::clone(target), Arc::clone(&borrowed)));
+        Ok(borrowed)
+    }
+
+    /// The first layers of a target.
+    fn first_layers(&mut self, target: &Arc<Model>) -> Arc<Model> {
+        if let Some((_, first)) = self.models.iter().find(|(of, _)| Arc::ptr_eq(of, target)) {
+            return Arc::clone(first);
+        }
+        if self.models.len() >= MOST_MODELS {
+            self.models.remove(0);
+        }
+        let first = Arc::new(target.first_layers(self.layers));
+        self.models.push((Arc::clone(target), Arc::clone(&first)));
+        first
+    }
+}
+
+impl Drafter for OwnDrafter {
+    fn propose(&mut self, requests: &mut [DraftRequest]) -> Result<DraftTime, SessionError> {
+        // Forks of the targets' sequences: they read the same cells, and write to copies of the
+        // last pages. Dropping them gives those pages back.
+        let mut forks: Vec<(usize, Sequence, Arc<Model>)> = Vec::with_capacity(requests.len());
+        for (at, request) in requests.iter_mut().enumerate() {
+            let budget = request.budget;
+            if budget.length(Acceptance::ALL, budget.costs.draft()) == 0 {
+                request.declined = (budget.most > 0).then_some(Acceptance::ALL);
+                continue;
+            }
+            if request.ids.len() != request.target.tokens().len() + 1 {
+                continue;
+            }
+            let cache = self.cache(request.target.cache())?;
+            let fork = request.target.sequence.borrowed_by(&cache)?;
+            forks.push((at, fork, self.first_layers(request.target.model())));
+        }
+        let mut forks = forks.iter_mut().peekable();
+        let mut lines = Vec::new();
+        for (at, request) in requests.iter_mut().enumerate() {
+            let Some((_, sequence, model)) = forks.next_if(|(of, ..)| *of == at) else { continue };
+            lines.push(Line {
+                next: request.ids[request.ids.len() - 1..].to_vec(),
+                request,
+                sequence,
+                model,
+                map: None,
+                reached: 1.0,
+            });
+        }
+        match rounds::draft(lines, MatmulPrecision::Int8Activations) {
+            Err(error) if is_full(&error) => Ok(DraftTime::default()),
+            drafted => drafted,
+        }
+    }
+
+    fn end(&mut self, _id: u64) {}
+
+    fn clear(&mut self) {
+        (self.cache, self.models) = (None, Vec::new());
+    }
+
+    fn priors(&self) -> [f64; BUCKETS] {
+        rounds::PRIORS
+    }
+
+    fn relative_cost(&self) -> f64 {
+        self.relative_cost
+    }
+}

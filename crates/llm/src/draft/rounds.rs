@@ -1,0 +1,129 @@
+//! Drafting with a model: rounds of steps, each of which adds a token to every draft that still
+//! pays.
+
+use super::acceptance::{Acceptance, BUCKETS};
+use super::{DraftRequest, Drafted, TokenMap};
+use crate::cache::Sequence;
+use crate::decode::{Output, Rows, Want, step};
+use crate::error::{CacheError, SessionError};
+use crate::model::Model;
+use crate::ops::MatmulPrecision;
+use crate::placement::Place;
+use crate::sample::greedy;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+/// Upper bounds of the probabilities in the buckets but the last.
+const PROBABILITIES: [f64; BUCKETS - 2] = [0.2, 0.4, 0.6, 0.8, 0.95];
+/// Expected acceptance of tokens by the probability that the draft gives them.
+pub(super) const PRIORS: [f64; BUCKETS] = [0.1, 0.25, 0.45, 0.65, 0.8, 0.95, 0.6];
+
+/// A draft in progress.
+pub(super) struct Line<'r, 'a> {
+    pub request: &'r mut DraftRequest<'a>,
+    /// The draft's sequence.
+    pub sequence: &'r mut Sequence,
+    pub model: &'r Model,
+    /// Its tokens to append next.
+    pub next: Vec<u32>,
+    /// `None` means that both have one vocabulary.
+    pub map: Option<&'r TokenMap>,
+    /// The probability that all tokens so far are accepted.
+    pub reached: f64,
+}
+
+/// The time that drafting took.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct DraftTime {
+    /// Tokens that were computed.
+    pub tokens: usize,
+    /// Seconds that they took together.
+    pub took: Duration,
+}
+
+/// Drafts tokens for all lines, until none pays any more.
+///
+/// # Errors
+/// If a GPU failed.
+pub(super) fn draft(mut lines: Vec<Line>, precision: MatmulPrecision) -> Result<DraftTime, SessionError> {
+    let mut time = DraftTime::default();
+    while !lines.is_empty() {
+        let began = Instant::now();
+        let mut rows: Vec<Rows> = Vec::with_capacity(lines.len());
+        for line in &mut lines {
+            let want = match (&line.request.sampler, line.model.placement().output()) {
+                (None, Place::Gpu(_)) => Want::Argmax,
+                _ => Want::Logits,
+            };
+            rows.push(Rows::last(line.sequence, line.model, &line.next, want));
+        }
+        let outputs = match step(&mut rows, precision, &mut |_| ControlFlow::Continue(())) {
+            Ok(ControlFlow::Continue(outputs)) => outputs,
+            Ok(ControlFlow::Break(())) => return Ok(time),
+            Err(error) if is_full(&error) => {
+                // The others may have room.
+                lines.pop();
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        time.tokens += lines.len();
+        time.took += began.elapsed();
+        let mut outputs = outputs.into_iter();
+        lines.retain_mut(|line| outputs.next().is_some_and(|output| line.add(&output)));
+    }
+    Ok(time)
+}
+
+/// Whether a sequence, or its cache, has no room for another token.
+pub(super) fn is_full(error: &SessionError) -> bool {
+    let SessionError::Cache(error) = error else { return false };
+    matches!(error, CacheError::CacheFull { .. } | CacheError::ContextFull { .. })
+}
+
+impl Line<'_, '_> {
+    /// Adds the token that the draft chose; returns whether another one would pay.
+    fn add(&mut self, output: &Output) -> bool {
+        let Some((token, bucket)) = self.choose(output) else {
+            return false;
+        };
+        let Some(target) = self.map.map_or(Some(token), |map| map.target_token(token)) else {
+            return false;
+        };
+        let budget = self.request.budget;
+        let before = self.request.drafted.len();
+        let reached = self.reached * budget.acceptance.share(bucket);
+        if !budget.pays(before, reached, 0.0) {
+            return false;
+        }
+        let drafted = Drafted { token: target, bucket };
+        self.request.drafted.push(drafted);
+        (self.reached, self.next) = (reached, vec![token]);
+        let next = reached * budget.acceptance.share(Acceptance::ALL);
+        budget.pays(before + 1, next, budget.costs.draft())
+    }
+
+    /// The draft's token, and how sure it is.
+    fn choose(&mut self, output: &Output) -> Option<(u32, usize)> {
+        match (output, &mut self.request.sampler) {
+            (Output::Argmax(chosen), _) => Some((chosen.first().copied().flatten()?, Acceptance::ALL)),
+            (Output::Logits(logits), Some(sampler)) => {
+                let token = sampler.sample(logits).ok()?;
+                let probability = sampler.last_probability(token);
+                sampler.accept(token);
+                Some((token, bucket(probability)))
+            }
+            (Output::Logits(logits), None) => {
+                let token = greedy(logits)?;
+                let peak = logits[token as usize];
+                let sum: f32 = logits.iter().map(|logit| (logit - peak).exp()).filter(|x| x.is_finite()).sum();
+                Some((token, bucket(f64::from(1.0 / sum))))
+            }
+            (Output::Nothing | Output::Hidden(_), _) => None,
+        }
+    }
+}
+
+fn bucket(probability: f64) -> usize {
+    PROBABILITIES.iter().filter(|bound| probability > **bound).count()
+}
