@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hearth_engine::training::export_types;
-use hearth_protocol::{AdapterChoice, Checkpointing, GpuLayers, KvType, Precision, Schedule};
+use hearth_protocol::{AdapterChoice, Checkpointing, DraftChoice, GpuLayers, KvType, Precision, Schedule};
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 
@@ -117,6 +117,8 @@ pub struct Plan {
     pub load: Load,
     #[command(flatten)]
     pub context: Context,
+    #[command(flatten)]
+    pub draft: Draft,
     /// Plan for a hypothetical GPU with this many bytes
     #[arg(long, value_name = "BYTES", conflicts_with = "device")]
     pub assume_gpu: Option<u64>,
@@ -138,6 +140,19 @@ pub struct Json {
     /// Print one JSON object as the last line
     #[arg(long)]
     pub json: bool,
+}
+
+/// `--draft`.
+#[derive(Debug, Args)]
+pub struct Draft {
+    /// Draft of speculative decoding, which makes decode faster and changes no answer: a smaller
+    /// model, ngram (n-gram lookup), self or self:LAYERS (the model's own first layers), auto
+    /// (ngram) or none [default: auto; in bench: none]
+    #[arg(long, value_name = "MODEL|ngram|self|auto|none")]
+    pub draft: Option<DraftChoice>,
+    /// Tokens to draft at a time, whatever they cost [default: as many as pay]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub draft_tokens: Option<u32>,
 }
 
 /// Sampling parameters [default: the model's own].
@@ -184,6 +199,8 @@ pub struct Run {
     pub adapters: Adapters,
     #[command(flatten)]
     pub context: Context,
+    #[command(flatten)]
+    pub draft: Draft,
     /// Continue the prompt verbatim, without the chat template
     #[arg(long, conflicts_with = "system")]
     pub raw: bool,
@@ -205,6 +222,8 @@ pub struct Chat {
     pub adapters: Adapters,
     #[command(flatten)]
     pub context: Context,
+    #[command(flatten)]
+    pub draft: Draft,
     /// The system prompt [default: the model's own]
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
@@ -229,6 +248,8 @@ pub struct Bench {
     pub depth: u32,
     #[command(flatten)]
     pub context: Context,
+    #[command(flatten)]
+    pub draft: Draft,
     #[command(flatten)]
     pub output: Json,
 }

@@ -5,6 +5,7 @@
 
 mod args;
 mod commands;
+mod draft_report;
 mod failure;
 mod model;
 mod own_output;

@@ -1,6 +1,6 @@
 //! Resolving and loading MODEL.
 
-use crate::args::{Adapters, LoadOptions};
+use crate::args::{Adapters, Draft, LoadOptions};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::switch_build;
@@ -41,9 +41,52 @@ impl From<library::Model> for Chosen {
     }
 }
 
+/// A draft, and how many tokens it proposes at a time; `None` means as many as pay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChosenDraft {
+    pub choice: DraftChoice,
+    pub tokens: Option<u32>,
+}
+
+impl ChosenDraft {
+    /// Plain decoding.
+    pub const NONE: Self = Self {
+        choice: DraftChoice::None,
+        tokens: None,
+    };
+}
+
+/// The requested draft, or else `default`; a draft model may be named as in `hearth list`.
+///
+/// # Errors
+/// There is no such model.
+pub fn draft(args: &Draft, default: DraftChoice) -> Result<ChosenDraft, Failure> {
+    let choice = match &args.draft {
+        None => default,
+        Some(DraftChoice::Model { path }) if path.as_os_str() == "mtp" => {
+            return Err(Failure::Usage(
+                "--draft mtp: prediction layers cannot draft yet. Use ngram, self, or a smaller model".to_owned(),
+            ));
+        }
+        Some(DraftChoice::Model { path }) => DraftChoice::Model {
+            path: Chosen::find(&path.to_string_lossy())?.path,
+        },
+        Some(choice) => choice.clone(),
+    };
+    Ok(ChosenDraft {
+        choice,
+        tokens: args.draft_tokens,
+    })
+}
+
 /// Load a model with progress, and print its notices.
-pub fn load(chosen: &Chosen, options: &LoadOptions, context: Option<u32>) -> Result<Engine, Failure> {
-    let device = switch_build::choose(&chosen.path, context, options)?;
+pub fn load(
+    chosen: &Chosen,
+    options: &LoadOptions,
+    context: Option<u32>,
+    draft: ChosenDraft,
+) -> Result<Engine, Failure> {
+    let device = switch_build::choose(&chosen.path, context, &draft.choice, options)?;
     let request = LoadRequest {
         path: chosen.path.clone(),
         context,
@@ -52,7 +95,8 @@ pub fn load(chosen: &Chosen, options: &LoadOptions, context: Option<u32>) -> Res
         build: None,
         gpu_layers: options.gpu_layers,
         kv: options.kv,
-        draft: DraftChoice::None,
+        draft: draft.choice,
+        draft_tokens: draft.tokens,
         prompt_cache: None,
     };
     let mut progress = Progress::new();

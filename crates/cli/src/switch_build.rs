@@ -5,7 +5,7 @@ use crate::args::LoadOptions;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use hearth_engine::{hardware, plan};
-use hearth_protocol::{GpuLayers, PlanRequest};
+use hearth_protocol::{DraftChoice, GpuLayers, PlanRequest};
 use std::path::Path;
 use std::process::Command;
 
@@ -20,7 +20,12 @@ const SWITCHED: &str = "HEARTH_BUILD_SWITCHED";
 /// # Errors
 /// The file cannot be read, the requested device or build cannot be used, or the build could not be
 /// started.
-pub fn choose(model: &Path, context: Option<u32>, options: &LoadOptions) -> Result<String, Failure> {
+pub fn choose(
+    model: &Path,
+    context: Option<u32>,
+    draft: &DraftChoice,
+    options: &LoadOptions,
+) -> Result<String, Failure> {
     if options.gpu_layers == GpuLayers::Count(0) || !hardware::needs_drivers(options.device.as_deref()) {
         return Ok(hardware::CPU.to_owned());
     }
@@ -31,6 +36,7 @@ pub fn choose(model: &Path, context: Option<u32>, options: &LoadOptions) -> Resu
         device: options.device.clone(),
         gpu_layers: options.gpu_layers,
         kv: options.kv,
+        draft: draft.clone(),
         build: match is_final {
             true => Some(hardware::own_build().to_owned()),
             false => options.build.clone(),

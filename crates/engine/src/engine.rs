@@ -112,7 +112,7 @@ impl Engine {
             }
             Session::with_size(model, bytes.cache_size(context), plan::format(request.kv)).map_err(from_session)
         })?;
-        let drafting = draft::prepare(&request.draft, draft_file, session.model(), &bytes, &planned)?;
+        let drafting = draft::prepare(request, draft_file, session.model(), &bytes, &planned)?;
         notices.extend(beyond_training(context, &config));
         let mut info = model_info(request, &gguf, config, planned.plan);
         (info.context, info.threads, info.notices) = (context, team, notices);

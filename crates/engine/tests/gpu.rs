@@ -10,8 +10,8 @@ use common::{Worker, failed, finished, generate, load, model, raw};
 use hearth_engine::{Engine, check, hardware, training};
 use hearth_llm::{Place, device, gpus};
 use hearth_protocol::{
-    DataSource, Event, GpuLayers, KvType, LoadRequest, PlanRequest, Precision, ProblemCode, Request, TrainRequest,
-    TrainSettings, TrainingEvent,
+    DataSource, DraftChoice, Event, GenerateRequest, GpuLayers, KvType, LoadRequest, PlanRequest, Precision,
+    ProblemCode, Prompt, Request, TrainRequest, TrainSettings, TrainingEvent,
 };
 use hearth_tests::driver;
 use libtest_mimic::{Arguments, Trial};
@@ -43,6 +43,10 @@ fn main() {
             logits_of_many_tokens_are_computed_in_row_groups,
         ),
         ("a_gpu_holds_what_was_planned", a_gpu_holds_what_was_planned),
+        (
+            "drafts_change_an_answer_only_where_logits_are_close",
+            drafts_change_an_answer_only_where_logits_are_close,
+        ),
         (
             "refused_memory_costs_layers_and_not_the_model",
             refused_memory_costs_layers_and_not_the_model,
@@ -124,6 +128,49 @@ fn layers_are_placed_as_requested() {
     }
     assert_eq!(loaded(&on_gpu(64, GpuLayers::All)).info().gpu_layers, layers);
     assert_eq!(loaded(&on_gpu(64, GpuLayers::Auto)).info().gpu_layers, layers);
+}
+
+/// Rows of a step have the results of single rows to tolerance only, so a greedy answer with a draft
+/// may part from the one without where the two likeliest logits are closer than this.
+fn drafts_change_an_answer_only_where_logits_are_close() {
+    const TOLERANCE: f32 = 0.05;
+    let drafts = [
+        DraftChoice::Ngram,
+        DraftChoice::Own { layers: Some(1) },
+        DraftChoice::Model { path: model() },
+    ];
+    let ids = |draft, tokens, prompt: &[u32]| {
+        let mut engine = loaded(&LoadRequest {
+            draft,
+            draft_tokens: tokens,
+            ..on_gpu(128, GpuLayers::All)
+        });
+        let request = GenerateRequest {
+            ignore_end: true,
+            ..generate(Prompt::Tokens(prompt.to_vec()), 24)
+        };
+        let summary = engine.generate(&request, std::time::Instant::now(), &|| false, &mut |_| {});
+        summary.expect("an answer")
+    };
+    for prompt in [&[5, 6, 7, 5, 6, 7, 5][..], &[9, 8, 100, 20]] {
+        let expected = ids(DraftChoice::None, None, prompt).ids;
+        for draft in &drafts {
+            let summary = ids(draft.clone(), Some(3), prompt);
+            assert!(summary.draft.is_some_and(|draft| draft.drafted > 0) || *draft == DraftChoice::Ngram);
+            let same = summary.ids.iter().zip(&expected).take_while(|(a, b)| a == b).count();
+            if same < expected.len() {
+                let before = [prompt, &expected[..same]].concat();
+                let mut engine = loaded(&load(model(), 128));
+                let session = engine.session_mut();
+                session
+                    .prefill(&before, &mut |_, _| ControlFlow::Continue(()))
+                    .expect("it runs");
+                let mut logits = session.logits().to_vec();
+                logits.sort_by(|a, b| b.total_cmp(a));
+                assert!(logits[0] - logits[1] < TOLERANCE, "{draft} parts at token {same}");
+            }
+        }
+    }
 }
 
 /// As in `hearth devices --check`: the results of the test driver match the CPU's.

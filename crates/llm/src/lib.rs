@@ -15,8 +15,8 @@ mod decode;
 mod decoder;
 mod detokenize;
 pub mod device;
-pub mod draft;
 mod divergence;
+pub mod draft;
 mod error;
 mod free_space;
 #[cfg(feature = "wgpu")]

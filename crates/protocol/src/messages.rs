@@ -145,6 +145,10 @@ pub struct LoadRequest {
     /// The draft of speculative decoding.
     #[serde(default)]
     pub draft: DraftChoice,
+    /// Tokens that the draft proposes at a time, whatever they cost: for tests and measurements.
+    /// `None` means as many as pay.
+    #[serde(default)]
+    pub draft_tokens: Option<u32>,
     /// The prompt cache: where KV cells are saved, so that a conversation continues without
     /// prefill. `None` disables it.
     #[serde(default)]

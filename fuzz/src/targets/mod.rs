@@ -4,6 +4,7 @@ pub mod adapter;
 pub mod chat_template;
 pub mod checkpoint;
 pub mod dataset;
+pub mod draft;
 pub mod gguf;
 pub mod kv_snapshot;
 pub mod model;

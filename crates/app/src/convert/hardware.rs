@@ -46,6 +46,7 @@ impl LoadSettings {
             gpu_layers: self.gpu_layers,
             kv: self.kv,
             draft: protocol::DraftChoice::default(),
+            draft_tokens: None,
             prompt_cache: Some(prompt_cache),
         }
     }

@@ -2,10 +2,12 @@
 
 use super::{peak_rss_mb, print_json};
 use crate::args::Bench;
+use crate::draft_report::{self, DraftReport};
 use crate::failure::Failure;
-use crate::model::{Chosen, load};
+use crate::model::{Chosen, draft, load};
 use hearth_engine::Engine;
 use hearth_llm::{SessionError, greedy};
+use hearth_protocol::{DraftChoice, GenerateRequest, Prompt, SamplingParams, Summary};
 use serde::Serialize;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -19,6 +21,9 @@ struct Report {
     load_s: f64,
     peak_rss_mb: Option<f64>,
     device: String,
+    /// Left out in plain decoding.
+    #[serde(flatten)]
+    draft: Option<DraftReport>,
 }
 
 /// Measure, after one warm-up run.
@@ -31,18 +36,27 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     }
     let context = args.context.ctx.unwrap_or(needed);
     let chosen = Chosen::find(&args.load.model)?;
-    let mut engine = load(&chosen, &args.load.options, Some(context))?;
+    let choice = draft(&args.draft, DraftChoice::None)?;
+    let is_plain = choice.choice == DraftChoice::None;
+    let mut engine = load(&chosen, &args.load.options, Some(context), choice)?;
     let mut tokens = RandomTokens {
         state: 1,
         vocab: engine.model().config().vocab as u64,
     };
 
-    let (mut prompt, mut generation) = (Vec::new(), Vec::new());
+    let (mut prompt, mut generation, mut stats) = (Vec::new(), Vec::new(), None);
     // The same in every run, so that without prefill it is processed only once.
     let before = tokens.fresh(args.depth.max(1), &mut engine);
     for run in 0..=args.runs {
         let read = read(&mut engine, args.prompt, &mut tokens).map_err(Failure::new)?;
-        let written = write(&mut engine, &before, args.depth > 0, args.tokens).map_err(Failure::new)?;
+        let written = match is_plain {
+            true => write(&mut engine, &before, args.depth > 0, args.tokens).map_err(Failure::new)?,
+            false => {
+                let summary = write_with_draft(&mut engine, &before, args.tokens)?;
+                stats = summary.draft;
+                summary.tokens_per_second
+            }
+        };
         if run > 0 {
             prompt.push(read);
             generation.push(written);
@@ -55,6 +69,7 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
         load_s: info.load_seconds,
         peak_rss_mb: peak_rss_mb(),
         device: info.device.clone(),
+        draft: stats.map(DraftReport::from),
     };
     if args.output.json {
         return print_json(&report);
@@ -70,6 +85,9 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     }
     if let Some(speed) = report.gen_tok_s {
         writeln!(out, "decode  {:>5} tokens  {speed:8.1} tokens/s", args.tokens)?;
+    }
+    if let Some(sentence) = stats.and_then(draft_report::sentence) {
+        writeln!(out, "{sentence}")?;
     }
     writeln!(out, "load time             {:8.2} s", report.load_s)?;
     if let Some(peak) = report.peak_rss_mb {
@@ -104,6 +122,23 @@ fn write(engine: &mut Engine, before: &[u32], depth: bool, n: u32) -> Result<f64
         session.push(token)?;
     }
     Ok(f64::from(n) / began.elapsed().as_secs_f64())
+}
+
+/// Decode `n` tokens after those of `before` as an answer is generated, with its draft.
+fn write_with_draft(engine: &mut Engine, before: &[u32], n: u32) -> Result<Summary, Failure> {
+    let request = GenerateRequest {
+        prompt: Prompt::Tokens(before.to_vec()),
+        sampling: SamplingParams {
+            temperature: 0.0,
+            ..SamplingParams::default()
+        },
+        max_tokens: Some(n),
+        stop: Vec::new(),
+        ignore_end: true,
+        adapters: Vec::new(),
+        conversation: None,
+    };
+    Ok(engine.generate(&request, Instant::now(), &|| false, &mut |_| {})?)
 }
 
 /// Random tokens from SplitMix64, the same in every measurement.
@@ -163,6 +198,7 @@ mod tests {
             load_s: 0.5,
             peak_rss_mb: Some(100.0),
             device: "cpu".into(),
+            draft: None,
         };
         let expected = serde_json::json!({
             "prompt_tok_s": 2.0, "gen_tok_s": null, "load_s": 0.5, "peak_rss_mb": 100.0, "device": "cpu",

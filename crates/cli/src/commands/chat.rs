@@ -2,12 +2,14 @@
 
 use super::run::sampling;
 use crate::args::Chat;
+use crate::draft_report;
 use crate::failure::Failure;
-use crate::model::{Chosen, load, set_adapters};
+use crate::model::{Chosen, draft, load, set_adapters};
 use crate::shown::Shown;
 use hearth_engine::Engine;
 use hearth_protocol::{
-    AdapterChoice, Event, FinishReason, GenerateRequest, LeftOut, Message, Prompt, Role, SamplingParams, Summary,
+    AdapterChoice, DraftChoice, Event, FinishReason, GenerateRequest, LeftOut, Message, Prompt, Role, SamplingParams,
+    Summary,
 };
 use rustyline::error::ReadlineError;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -29,7 +31,12 @@ Ctrl-C stops an answer; press it again to quit.";
 /// Chat until the input ends.
 pub fn run(args: &Chat) -> Result<(), Failure> {
     let chosen = Chosen::find(&args.load.model)?;
-    let mut engine = load(&chosen, &args.load.options, args.context.ctx)?;
+    let mut engine = load(
+        &chosen,
+        &args.load.options,
+        args.context.ctx,
+        draft(&args.draft, DraftChoice::Auto)?,
+    )?;
     set_adapters(&mut engine, &args.adapters)?;
     let stop = Stop::install()?;
     let system = args.system.clone().or_else(|| chosen.system_prompt.clone());
@@ -229,7 +236,7 @@ impl Talk {
         let Some((summary, cached)) = &self.last else {
             return "No answer yet.".to_owned();
         };
-        format!(
+        let line = format!(
             "prefill {} tokens ({cached} cached) at {:.0} tokens/s, decode {} at {:.1} tokens/s, first token after \
              {:.2} s; {} of {} tokens of context in use",
             summary.prompt_tokens,
@@ -239,7 +246,9 @@ impl Talk {
             summary.first_token_seconds,
             summary.context_used,
             summary.context,
-        )
+        );
+        let draft = summary.draft.and_then(draft_report::sentence);
+        draft.map_or(line.clone(), |draft| format!("{line}; {draft}"))
     }
 }
 

@@ -4,7 +4,7 @@
 use super::print_json;
 use crate::args::{Doctor, LoadOptions};
 use crate::failure::Failure;
-use crate::model::{Chosen, load};
+use crate::model::{Chosen, ChosenDraft, load};
 use hearth_app::library::{self, Model};
 use hearth_engine::{Engine, hardware};
 use hearth_formats::gguf::Gguf;
@@ -185,7 +185,7 @@ fn check_model(model: &Model) -> Result<String, Failure> {
 
 /// Run the model with one thread and with all, and in both precisions.
 fn measure(report: &mut Report, chosen: &Chosen, options: &LoadOptions) -> Result<(), Failure> {
-    let engine = load(chosen, options, Some(256))?;
+    let engine = load(chosen, options, Some(256), ChosenDraft::NONE)?;
     let vocab = engine.model().config().vocab;
     let ids = engine.tokenizer().encode(TEXT, Special::Text);
     let team = engine.info().threads;

@@ -4,7 +4,7 @@ use super::print_json;
 use super::tokenize::read_text;
 use crate::args::Perplexity;
 use crate::failure::Failure;
-use crate::model::{Chosen, load, set_adapters};
+use crate::model::{Chosen, ChosenDraft, load, set_adapters};
 use crate::progress::Progress;
 use hearth_formats::tokenizer::Special;
 use hearth_llm::ops::MatmulPrecision;
@@ -24,7 +24,12 @@ struct Report {
 /// Score the file, chunk by chunk.
 pub fn run(args: &Perplexity) -> Result<(), Failure> {
     let text = read_text(&args.file)?;
-    let mut engine = load(&Chosen::find(&args.load.model)?, &args.load.options, Some(args.ctx))?;
+    let mut engine = load(
+        &Chosen::find(&args.load.model)?,
+        &args.load.options,
+        Some(args.ctx),
+        ChosenDraft::NONE,
+    )?;
     set_adapters(&mut engine, &args.adapters)?;
     let context = args.ctx as usize;
     let bos = engine.tokenizer().bos().filter(|_| engine.tokenizer().add_bos());

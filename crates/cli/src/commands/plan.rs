@@ -3,10 +3,10 @@
 use super::print_protocol;
 use crate::args::Plan;
 use crate::failure::Failure;
-use crate::model::Chosen;
+use crate::model::{Chosen, draft};
 use hearth_engine::plan;
 use hearth_formats::byte_size;
-use hearth_protocol::PlanRequest;
+use hearth_protocol::{DraftChoice, PlanRequest};
 use std::io::Write;
 
 /// Compute and print the plan.
@@ -20,6 +20,7 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         gpu_layers: args.load.options.gpu_layers,
         assume_gpu: args.assume_gpu,
         kv: args.load.options.kv,
+        draft: draft(&args.draft, DraftChoice::Auto)?.choice,
         ..PlanRequest::default()
     };
     let plan = plan::plan(&request, &mut |_| {})?;
@@ -34,9 +35,13 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         plan.gpu_layers, plan.layers_total, plan.context
     )?;
     for device in &plan.devices {
+        let draft = match device.draft {
+            0 => String::new(),
+            bytes => format!("   draft {:>10}", byte_size(bytes)),
+        };
         writeln!(
             out,
-            "{:<6} weights {:>10}   KV cache {:>10}   compute {:>10}   {}",
+            "{:<6} weights {:>10}   KV cache {:>10}{draft}   compute {:>10}   {}",
             device.id,
             byte_size(device.weights),
             byte_size(device.kv),

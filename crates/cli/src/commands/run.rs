@@ -2,11 +2,13 @@
 
 use super::print_json;
 use crate::args::{Run, SamplingArgs};
+use crate::draft_report::DraftReport;
 use crate::failure::Failure;
-use crate::model::{Chosen, load, set_adapters};
+use crate::model::{Chosen, draft, load, set_adapters};
 use crate::shown::Shown;
 use hearth_protocol::{
-    Event, FinishReason, GenerateRequest, Message, Part, Prompt, Role, SamplingParams, Summary, text_of, thinking_of,
+    DraftChoice, Event, FinishReason, GenerateRequest, Message, Part, Prompt, Role, SamplingParams, Summary, text_of,
+    thinking_of,
 };
 use serde::Serialize;
 use std::io::Write;
@@ -25,6 +27,9 @@ struct Report {
     finish_reason: FinishReason,
     prompt_tok_s: f64,
     tok_s: f64,
+    /// Left out in plain decoding.
+    #[serde(flatten)]
+    draft: Option<DraftReport>,
 }
 
 impl Report {
@@ -37,6 +42,7 @@ impl Report {
             finish_reason: summary.reason,
             prompt_tok_s: summary.prompt_tokens_per_second,
             tok_s: summary.tokens_per_second,
+            draft: summary.draft.map(DraftReport::from),
             ids: summary.ids,
         }
     }
@@ -45,7 +51,12 @@ impl Report {
 /// Stream the answer to standard output.
 pub fn run(args: &Run) -> Result<(), Failure> {
     let chosen = Chosen::find(&args.load.model)?;
-    let mut engine = load(&chosen, &args.load.options, args.context.ctx)?;
+    let mut engine = load(
+        &chosen,
+        &args.load.options,
+        args.context.ctx,
+        draft(&args.draft, DraftChoice::Auto)?,
+    )?;
     set_adapters(&mut engine, &args.adapters)?;
     let request = GenerateRequest {
         prompt: prompt(args, &chosen),
@@ -113,6 +124,7 @@ pub fn sampling(args: &SamplingArgs, own: &SamplingParams) -> SamplingParams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hearth_protocol::{DraftKind, DraftStats};
 
     #[test]
     fn requested_settings_override_the_models_own() {
@@ -169,11 +181,19 @@ mod tests {
             first_token_seconds: 0.1,
             context_used: 4,
             context: 8,
-            draft: None,
+            draft: Some(DraftStats {
+                kind: DraftKind::Ngram,
+                drafted: 4,
+                accepted: 3,
+                gain: 1.25,
+                used: 0.5,
+                stopped: false,
+            }),
         };
         let expected = serde_json::json!({
             "text": "hi", "ids": [7], "tokens": 1, "prompt_tokens": 3, "finish_reason": "context_full",
-            "prompt_tok_s": 1.5, "tok_s": 2.5,
+            "prompt_tok_s": 1.5, "tok_s": 2.5, "drafted": 4, "accepted": 3, "draft_gain": 1.25,
+            "draft_used": 0.5, "draft_stopped": false,
         });
         assert_eq!(
             serde_json::to_value(Report::new(&[Part::Text { text: "hi".into() }], summary)).unwrap(),

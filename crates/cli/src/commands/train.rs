@@ -9,7 +9,8 @@ use crate::switch_build;
 use hearth_engine::training::{self, RunControl};
 use hearth_formats::byte_size;
 use hearth_protocol::{
-    DataSource, EndReason, Outcome, RunCommand, RunPlan, StepReport, TrainRequest, TrainSettings, TrainingEvent,
+    DataSource, DraftChoice, EndReason, Outcome, RunCommand, RunPlan, StepReport, TrainRequest, TrainSettings,
+    TrainingEvent,
 };
 use serde::Serialize;
 use std::io::Write;
@@ -36,7 +37,7 @@ struct Report {
 /// Train, and report progress and the result.
 pub fn run(args: &Train) -> Result<(), Failure> {
     let chosen = Chosen::find(&args.load.model)?;
-    let device = switch_build::choose(&chosen.path, args.seq, &args.load.options)?;
+    let device = switch_build::choose(&chosen.path, args.seq, &DraftChoice::None, &args.load.options)?;
     let request = TrainRequest {
         model: chosen.path,
         data: DataSource {

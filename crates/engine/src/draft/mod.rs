@@ -2,16 +2,16 @@
 
 mod vocabulary;
 
+use crate::packed;
 use crate::plan::{self, ModelBytes, Planned, draft_place};
 use crate::problem::{from_gguf, from_load, from_tokenizer, problem};
 use crate::scheduler::Drafting;
-use crate::packed;
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::draft::{ModelDrafter, NgramDrafter, OwnDrafter, TokenMap};
 use hearth_llm::{Config, LoadOptions, Model, Place, Placement};
-use hearth_protocol::{DraftChoice, DraftKind, Problem, ProblemCode};
+use hearth_protocol::{DraftChoice, DraftKind, LoadRequest, Problem, ProblemCode};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -66,7 +66,10 @@ impl DraftFile {
             refused(path, &format!("{why}. Choose a smaller model of the same family."))
         })?;
         Ok(Some(Self {
-            bytes: ModelBytes::of(&gguf, &config).map_err(from_load).map_err(named)?.as_draft(),
+            bytes: ModelBytes::of(&gguf, &config)
+                .map_err(from_load)
+                .map_err(named)?
+                .as_draft(),
             layers: config.layers(),
             gguf,
             map,
@@ -94,14 +97,15 @@ impl DraftFile {
 /// # Errors
 /// The draft cannot be loaded, or the target has too few layers for it.
 pub(crate) fn prepare(
-    choice: &DraftChoice,
+    request: &LoadRequest,
     file: Option<DraftFile>,
     target: &Model,
     bytes: &ModelBytes,
     planned: &Planned,
 ) -> Result<Option<Drafting>, Problem> {
     let all = bytes.per_token();
-    Ok(match (choice, file) {
+    let tokens = request.draft_tokens.map(|tokens| tokens as usize);
+    Ok(match (&request.draft, file) {
         (DraftChoice::None, _) => None,
         (DraftChoice::Own { layers }, _) => {
             let count = target.config().n_layers;
@@ -113,18 +117,18 @@ pub(crate) fn prepare(
                      another draft.",
                     count.saturating_sub(1)
                 );
-                problem(ProblemCode::BadRequest, message)
+                problem(ProblemCode::DraftInvalid, message)
             })?;
-            Some(Drafting::new(DraftKind::Own, Box::new(drafter)))
+            Some(Drafting::new(DraftKind::Own, Box::new(drafter), tokens))
         }
         (DraftChoice::Model { .. }, Some(file)) => {
             let cost = file.bytes.per_token() as f64 / all.max(1) as f64;
             let (context, format) = (planned.plan.context as usize, plan::format(planned.plan.kv));
             let drafter = file.load(target, context, format, cost)?;
-            Some(Drafting::new(DraftKind::Model, Box::new(drafter)))
+            Some(Drafting::new(DraftKind::Model, Box::new(drafter), tokens))
         }
         (DraftChoice::Auto | DraftChoice::Ngram | DraftChoice::Model { .. }, _) => {
-            Some(Drafting::new(DraftKind::Ngram, Box::new(NgramDrafter::new())))
+            Some(Drafting::new(DraftKind::Ngram, Box::new(NgramDrafter::new()), tokens))
         }
     })
 }

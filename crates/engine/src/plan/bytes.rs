@@ -191,7 +191,10 @@ impl ModelBytes {
 
     /// Bytes of weights that the first `count` layers and the output layer read for a token.
     pub fn per_token_of(&self, count: usize) -> u64 {
-        let (output, layers) = self.layers.split_last().map_or((0, &[][..]), |(output, rest)| (self.output(output), rest));
+        let (output, layers) = self
+            .layers
+            .split_last()
+            .map_or((0, &[][..]), |(output, rest)| (self.output(output), rest));
         let layers: u64 = layers.iter().take(count).map(|layer| layer.cpu).sum();
         layers + output
     }

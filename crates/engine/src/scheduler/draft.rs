@@ -16,11 +16,14 @@ pub(crate) struct Drafting {
     kind: DraftKind,
     drafter: Box<dyn Drafter>,
     costs: StepCosts,
+    /// Tokens to draft, whatever they cost. `None` means as many as pay.
+    tokens: Option<usize>,
 }
 
 impl Drafting {
-    pub fn new(kind: DraftKind, drafter: Box<dyn Drafter>) -> Self {
+    pub fn new(kind: DraftKind, drafter: Box<dyn Drafter>, tokens: Option<usize>) -> Self {
         Self {
+            tokens,
             kind,
             costs: StepCosts::new(drafter.relative_cost()),
             drafter,
@@ -98,7 +101,10 @@ impl Scheduler {
     pub(super) fn draft(&mut self, parts: &mut [Part]) -> Result<Duration, Problem> {
         let began = Instant::now();
         let Self { running, drafting, .. } = self;
-        let Some(Drafting { drafter, costs, .. }) = drafting else {
+        let Some(Drafting {
+            drafter, costs, tokens, ..
+        }) = drafting
+        else {
             return Ok(Duration::ZERO);
         };
         let rows = parts.iter().filter(|part| part.tokens.len() == 1).count();
@@ -106,11 +112,15 @@ impl Scheduler {
         let mut of_parts: Vec<&mut Part> = Vec::with_capacity(rows);
         for part in parts {
             let Running {
-                number, answer, session, ..
+                number,
+                answer,
+                session,
+                ..
             } = &running[part.at];
             let most = most_drafted(answer, part);
             // The time without a draft is measured first.
-            if let Some(draft) = answer.draft.as_ref().filter(|_| most > 0 && costs.is_known(rows)) {
+            let may_draft = most > 0 && (tokens.is_some() || costs.is_known(rows));
+            if let Some(draft) = answer.draft.as_ref().filter(|_| may_draft) {
                 requests.push(DraftRequest {
                     id: *number,
                     ids: &answer.ids,
@@ -120,7 +130,8 @@ impl Scheduler {
                         acceptance: &draft.acceptance,
                         costs,
                         rows,
-                        most,
+                        most: tokens.map_or(most, |tokens| tokens.min(most)),
+                        is_forced: tokens.is_some(),
                     },
                     drafted: Vec::new(),
                     declined: None,

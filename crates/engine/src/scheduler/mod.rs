@@ -16,9 +16,9 @@ mod step;
 use crate::adapters::ActiveAdapters;
 use crate::answer::Answer;
 use crate::prompt_cache::PromptCache;
+pub(crate) use draft::{AnswerDraft, Drafting};
 use hearth_llm::{Chunk, Session};
 use hearth_protocol::{ConversationId, Event, FinishReason, LeftOut, Problem, RequestId};
-pub(crate) use draft::{AnswerDraft, Drafting};
 use idle::IdleSessions;
 use std::collections::VecDeque;
 
@@ -148,7 +148,9 @@ impl Scheduler {
         for waiting in waiting {
             match listener.is_cancelled(waiting.id) {
                 true => {
-                    self.drafting.iter_mut().for_each(|drafting| drafting.end(waiting.number));
+                    self.drafting
+                        .iter_mut()
+                        .for_each(|drafting| drafting.end(waiting.number));
                     finish(waiting.id, waiting.answer, FinishReason::Cancelled, listener);
                 }
                 false => self.waiting.push_back(waiting),
@@ -165,7 +167,9 @@ impl Scheduler {
     /// End an answer, and keep its session for the next one.
     fn end(&mut self, running: Running, ended: Result<FinishReason, Problem>, listener: &mut dyn Listener) {
         self.is_full = false;
-        self.drafting.iter_mut().for_each(|drafting| drafting.end(running.number));
+        self.drafting
+            .iter_mut()
+            .for_each(|drafting| drafting.end(running.number));
         let Running {
             id, answer, session, ..
         } = running;

@@ -115,7 +115,10 @@ impl Scheduler {
     ) -> Result<ControlFlow<(), Vec<Output>>, SessionError> {
         let mut reading: Vec<Reading> = parts.iter().filter_map(|part| self.reading(part)).collect();
         let with_drafts: Vec<Option<Vec<u32>>> = parts.iter().map(|part| self.with_draft(part)).collect();
-        let (mut rows, mut next) = (Vec::with_capacity(parts.len()), parts.iter().zip(&with_drafts).peekable());
+        let (mut rows, mut next) = (
+            Vec::with_capacity(parts.len()),
+            parts.iter().zip(&with_drafts).peekable(),
+        );
         let mut layers = 1;
         for (at, Running { session, answer, .. }) in self.running.iter_mut().enumerate() {
             let Some((part, with_draft)) = next.next_if(|(part, _)| part.at == at) else {
@@ -209,7 +212,9 @@ impl Scheduler {
                 running.session.take_snapshot();
             }
             let id = running.id;
-            let advanced = verify(texts, running, part, output, plain, &mut |event| listener.emit(id, event));
+            let advanced = verify(texts, running, part, output, plain, &mut |event| {
+                listener.emit(id, event)
+            });
             if let Some(end) = advanced.transpose() {
                 ended.push((part.at, end));
             }

@@ -91,7 +91,11 @@ impl LayerGroup {
             .sequences
             .saturating_mul(pages_of(positions.saturating_add(size.step)));
         let snapshots = size.snapshots.saturating_mul(pages_of(positions));
-        Some(sequences.saturating_add(snapshots).saturating_add(size.drafts * DRAFT_PAGES))
+        Some(
+            sequences
+                .saturating_add(snapshots)
+                .saturating_add(size.drafts * DRAFT_PAGES),
+        )
     }
 }
 

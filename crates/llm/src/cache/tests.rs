@@ -27,6 +27,7 @@ fn cache(sequences: usize) -> Arc<Cache> {
         sequences,
         snapshots: 0,
         step: STEP,
+        drafts: 0,
     };
     Cache::new(&groups(), KvFormat::F16, size)
 }

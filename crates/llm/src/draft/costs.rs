@@ -60,7 +60,11 @@ impl StepCosts {
     /// step with one row takes 1.
     pub fn step(&self, rows: usize) -> f64 {
         let rows = rows.max(1);
-        let known = || (1..).zip(&self.steps).filter_map(|(rows, step)| Some((rows, step.seconds()?)));
+        let known = || {
+            (1..)
+                .zip(&self.steps)
+                .filter_map(|(rows, step)| Some((rows, step.seconds()?)))
+        };
         let below = known().take_while(|(at, _)| *at <= rows).last();
         let above = known().find(|(at, _)| *at >= rows);
         match (below, above) {

@@ -17,12 +17,17 @@ pub struct Budget<'a> {
     pub rows: usize,
     /// Most tokens.
     pub most: usize,
+    /// Whether to draft `most` tokens, whatever they cost: for tests and measurements.
+    pub is_forced: bool,
 }
 
 impl Budget<'_> {
     /// The best length of a draft whose tokens are all of one bucket, each of which takes `draft`
     /// seconds; 0 if no length pays.
     pub fn length(&self, bucket: usize, draft: f64) -> usize {
+        if self.is_forced {
+            return self.most;
+        }
         let share = self.acceptance.share(bucket);
         let mut best = (0, LEAST_GAIN * self.speed(0, 0.0, 0.0));
         let (mut reached, mut expected) = (1.0, 0.0);
@@ -43,7 +48,7 @@ impl Budget<'_> {
     pub fn pays(&self, before: usize, reached: f64, draft: f64) -> bool {
         let rows = self.rows + before;
         let seconds = (self.costs.step(rows + 1) - self.costs.step(rows)).max(0.0) + draft;
-        before < self.most && reached >= seconds * self.speed(0, 0.0, 0.0)
+        before < self.most && (self.is_forced || reached >= seconds * self.speed(0, 0.0, 0.0))
     }
 
     /// Tokens per second of a step that verifies `length` drafted tokens, of which `expected` are
@@ -69,6 +74,7 @@ mod tests {
             costs: &costs,
             rows,
             most: 32,
+            is_forced: false,
         };
         budget.length(0, draft)
     }
@@ -80,9 +86,15 @@ mod tests {
         assert_eq!(length(0.5, 1.0, 0.0, 1), 0, "a row takes as long as a step");
         assert_eq!(length(0.5, 0.1, 1.0, 1), 0, "drafting takes as long as a step");
         let [low, middle, high] = [0.3, 0.6, 0.9].map(|share| length(share, 0.1, 0.0, 1));
-        assert!(0 < low && low < middle && middle < high && high < 32, "{low} {middle} {high}");
+        assert!(
+            0 < low && low < middle && middle < high && high < 32,
+            "{low} {middle} {high}"
+        );
         assert!(length(0.7, 0.1, 0.1, 1) < length(0.7, 0.1, 0.0, 1));
-        assert!(length(0.6, 0.2, 0.0, 8) <= length(0.6, 0.2, 0.0, 1), "a batch is faster per row");
+        assert!(
+            length(0.6, 0.2, 0.0, 8) <= length(0.6, 0.2, 0.0, 1),
+            "a batch is faster per row"
+        );
     }
 
     #[test]
@@ -96,9 +108,16 @@ mod tests {
             costs: &costs,
             rows: 1,
             most: 4,
+            is_forced: false,
         };
         assert!(budget.pays(0, 0.11, 0.0) && !budget.pays(0, 0.09, 0.0));
         assert!(budget.pays(3, 0.11, 0.0) && !budget.pays(4, 1.0, 0.0));
         assert!(!budget.pays(0, 0.2, 0.15));
+        let forced = Budget {
+            is_forced: true,
+            ..budget
+        };
+        assert!(forced.pays(3, 0.0, 9.0) && !forced.pays(4, 1.0, 0.0));
+        assert_eq!(forced.length(0, 9.0), 4);
     }
 }

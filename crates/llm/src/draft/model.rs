@@ -45,13 +45,7 @@ impl ModelDrafter {
     /// A draft for contexts of `context` tokens, the target's own. Tokens of another vocabulary
     /// are translated by `map`. Drafting a token is expected to take `relative_cost` of a step of
     /// the target.
-    pub fn new(
-        model: Arc<Model>,
-        format: KvFormat,
-        context: usize,
-        map: Option<TokenMap>,
-        relative_cost: f64,
-    ) -> Self {
+    pub fn new(model: Arc<Model>, format: KvFormat, context: usize, map: Option<TokenMap>, relative_cost: f64) -> Self {
         let size = CacheSize::draft(context, model.groups());
         Self {
             cache: Cache::new(model.groups(), format, size),
@@ -94,8 +88,13 @@ impl ModelDrafter {
     /// is any.
     fn make_room(&mut self) -> bool {
         loop {
-            let Some(held) = self.sequences.last() else { return false };
-            if held.sequence.has_room((held.ids.len() + super::MOST).min(self.cache.context())) {
+            let Some(held) = self.sequences.last() else {
+                return false;
+            };
+            if held
+                .sequence
+                .has_room((held.ids.len() + super::MOST).min(self.cache.context()))
+            {
                 return held.ids.len() <= self.cache.context();
             }
             match self.sequences.iter().position(|held| held.answer.is_none()) {
@@ -107,7 +106,9 @@ impl ModelDrafter {
 
     /// Reads a chunk of what the last sequence lacks; returns whether only a few tokens are left.
     fn read(&mut self, left: &mut usize) -> Result<bool, SessionError> {
-        let Some(held) = self.sequences.last_mut() else { return Ok(false) };
+        let Some(held) = self.sequences.last_mut() else {
+            return Ok(false);
+        };
         let missing = held.ids.len() - held.sequence.len();
         // The last tokens are read with the first drafted one.
         let tokens = missing.saturating_sub(1).min(*left);
@@ -117,7 +118,9 @@ impl ModelDrafter {
         let (began, done) = (Instant::now(), held.sequence.len());
         let ids = &held.ids[done..done + tokens];
         let mut rows = [Rows::last(&mut held.sequence, &self.model, ids, Want::Nothing)];
-        match step(&mut rows, MatmulPrecision::Int8Activations, &mut |_| ControlFlow::Continue(())) {
+        match step(&mut rows, MatmulPrecision::Int8Activations, &mut |_| {
+            ControlFlow::Continue(())
+        }) {
             Ok(_) => {}
             Err(error) if is_full(&error) => return Ok(false),
             Err(error) => return Err(error),
@@ -146,8 +149,12 @@ impl Drafter for ModelDrafter {
         let mut lines = Vec::with_capacity(ready.len());
         let mut sequences: Vec<&mut DraftSequence> = self.sequences.iter_mut().collect();
         for (at, request) in requests.iter_mut().enumerate() {
-            let Some(&(_, id)) = ready.iter().find(|(ready, _)| *ready == at) else { continue };
-            let Some(own) = sequences.iter().position(|held| held.answer == Some(id)) else { continue };
+            let Some(&(_, id)) = ready.iter().find(|(ready, _)| *ready == at) else {
+                continue;
+            };
+            let Some(own) = sequences.iter().position(|held| held.answer == Some(id)) else {
+                continue;
+            };
             let held = sequences.swap_remove(own);
             if self.map.is_some() {
                 // Its logits are of another vocabulary than the sampler's penalties.

@@ -104,9 +104,15 @@ impl NgramIndex {
         let mut best: Option<Match> = None;
         let mut at = self.last.get(&[first, second]).copied();
         for _ in 0..MOST_COMPARED {
-            let Some(position) = at.map(|at| at as usize) else { break };
+            let Some(position) = at.map(|at| at as usize) else {
+                break;
+            };
             let earlier = ids[..=position].iter().rev();
-            let length = earlier.zip(ids.iter().rev()).take(LONGEST).take_while(|(a, b)| a == b).count();
+            let length = earlier
+                .zip(ids.iter().rev())
+                .take(LONGEST)
+                .take_while(|(a, b)| a == b)
+                .count();
             if best.is_none_or(|best| length > best.length) {
                 best = Some(Match {
                     next: position + 1,
@@ -142,8 +148,16 @@ mod tests {
     #[test]
     fn the_longest_and_then_the_latest_match_is_continued() {
         assert_eq!(found(&[1, 2, 3, 4, 1, 2]), Some((2, vec![3, 4, 1, 2])));
-        assert_eq!(found(&[9, 1, 2, 5, 7, 1, 2, 6, 9, 1, 2]), Some((3, vec![5, 7, 1, 2])), "longer");
-        assert_eq!(found(&[3, 1, 2, 5, 4, 1, 2, 6, 7, 1, 2]), Some((2, vec![6, 7, 1, 2])), "later");
+        assert_eq!(
+            found(&[9, 1, 2, 5, 7, 1, 2, 6, 9, 1, 2]),
+            Some((3, vec![5, 7, 1, 2])),
+            "longer"
+        );
+        assert_eq!(
+            found(&[3, 1, 2, 5, 4, 1, 2, 6, 7, 1, 2]),
+            Some((2, vec![6, 7, 1, 2])),
+            "later"
+        );
         assert_eq!(found(&[7, 7, 7]), Some((2, vec![7, 7, 7, 7])), "a period of one");
         assert_eq!(found(&[1, 2, 1, 2]), Some((2, vec![1, 2, 1, 2])), "past the end");
         assert_eq!(found(&[1, 2, 3]), None);

@@ -32,7 +32,10 @@ impl OwnDrafter {
     pub fn new(target: &Model, layers: usize, relative_cost: f64) -> Result<Self, CacheError> {
         let all = target.decoder().layers().len();
         if layers == 0 || layers >= all {
-            return Err(CacheError::NoSuchLayer { layer: layers, layers: all });
+            return Err(CacheError::NoSuchLayer {
+                layer: layers,
+                layers: all,
+            });
         }
         Ok(Self {
             layers,
@@ -90,7 +93,9 @@ impl Drafter for OwnDrafter {
         let mut forks = forks.iter_mut().peekable();
         let mut lines = Vec::new();
         for (at, request) in requests.iter_mut().enumerate() {
-            let Some((_, sequence, model)) = forks.next_if(|(of, ..)| *of == at) else { continue };
+            let Some((_, sequence, model)) = forks.next_if(|(of, ..)| *of == at) else {
+                continue;
+            };
             lines.push(Line {
                 next: request.ids[request.ids.len() - 1..].to_vec(),
                 request,

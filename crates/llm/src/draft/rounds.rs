@@ -77,7 +77,9 @@ pub(super) fn draft(mut lines: Vec<Line>, precision: MatmulPrecision) -> Result<
 
 /// Whether a sequence, or its cache, has no room for another token.
 pub(super) fn is_full(error: &SessionError) -> bool {
-    let SessionError::Cache(error) = error else { return false };
+    let SessionError::Cache(error) = error else {
+        return false;
+    };
     matches!(error, CacheError::CacheFull { .. } | CacheError::ContextFull { .. })
 }
 
@@ -116,7 +118,11 @@ impl Line<'_, '_> {
             (Output::Logits(logits), None) => {
                 let token = greedy(logits)?;
                 let peak = logits[token as usize];
-                let sum: f32 = logits.iter().map(|logit| (logit - peak).exp()).filter(|x| x.is_finite()).sum();
+                let sum: f32 = logits
+                    .iter()
+                    .map(|logit| (logit - peak).exp())
+                    .filter(|x| x.is_finite())
+                    .sum();
                 Some((token, bucket(f64::from(1.0 / sum))))
             }
             (Output::Nothing | Output::Hidden(_), _) => None,
