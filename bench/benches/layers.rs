@@ -12,6 +12,7 @@ use hearth_kernels::attention::{
 use hearth_kernels::fused::{gated, linear_add_in_place, norm_linears};
 use hearth_kernels::glu::Activation;
 use hearth_kernels::rope::{Pairing, Rope};
+use hearth_kernels::scratch::Scratch;
 use hearth_kernels::{Layout, Linear, MatmulPrecision, Matrix, Norm, Quant, ShapeError, matrix, team};
 use std::cell::LazyCell;
 use std::hint::black_box;
@@ -258,7 +259,7 @@ impl Model {
     }
 
     /// Processes tokens starting at position `first`. Returns the logits of the last `rated`.
-    fn pass(&self, layers: &mut [KvLayer], tokens: usize, first: usize, rated: usize) -> Vec<f32> {
+    fn pass(&self, layers: &mut [KvLayer], tokens: usize, first: usize, rated: usize) -> Scratch<f32> {
         let _awake = team::enter();
         let norm = Some(Norm {
             weight: &self.norm,
@@ -294,7 +295,7 @@ impl Model {
             .expect(fit);
             linear_add_in_place(&h, &down.linear(), None, MatmulPrecision::Int8Activations, &mut x).expect(fit);
         }
-        let mut logits = vec![0.0; rated * self.shape.vocab];
+        let mut logits = Scratch::new(rated * self.shape.vocab);
         let last = &x[(tokens - rated) * width..];
         norm_linears(
             last,
