@@ -1,6 +1,6 @@
 //! Parts of a forward pass: products of each format for one token (bytes per second) and for many
 //! (multiply-adds per second), attention, the latency of a dispatch, and whole passes of models,
-//! including the shape of the default model.
+//! including the shape of the default model. `few` compares steps of one to eight tokens.
 //!
 //! `cargo bench -p hearth-bench --bench layers -- decode`. Results are in docs/tried.md.
 
@@ -12,6 +12,7 @@ use hearth_kernels::attention::{
 use hearth_kernels::fused::{gated, linear_add_in_place, norm_linears};
 use hearth_kernels::glu::Activation;
 use hearth_kernels::rope::{Pairing, Rope};
+use hearth_kernels::scratch::Scratch;
 use hearth_kernels::{Layout, Linear, MatmulPrecision, Matrix, Norm, Quant, ShapeError, matrix, team};
 use std::cell::LazyCell;
 use std::hint::black_box;
@@ -257,8 +258,8 @@ impl Model {
         }
     }
 
-    /// Processes tokens starting at position `first`. Returns the logits of the last.
-    fn pass(&self, layers: &mut [KvLayer], tokens: usize, first: usize) -> Vec<f32> {
+    /// Processes tokens starting at position `first`. Returns the logits of the last `rated`.
+    fn pass(&self, layers: &mut [KvLayer], tokens: usize, first: usize, rated: usize) -> Scratch<f32> {
         let _awake = team::enter();
         let norm = Some(Norm {
             weight: &self.norm,
@@ -294,8 +295,8 @@ impl Model {
             .expect(fit);
             linear_add_in_place(&h, &down.linear(), None, MatmulPrecision::Int8Activations, &mut x).expect(fit);
         }
-        let mut logits = vec![0.0; self.shape.vocab];
-        let last = &x[(tokens - 1) * width..];
+        let mut logits = Scratch::new(rated * self.shape.vocab);
+        let last = &x[(tokens - rated) * width..];
         norm_linears(
             last,
             norm,
@@ -308,6 +309,13 @@ impl Model {
     }
 }
 
+/// A KV cache of 1,024 cells per layer.
+fn model_cache(shape: &Shape) -> Vec<KvLayer> {
+    let Heads { kv_heads, head_dim, .. } = shape.heads;
+    let layer = |_| KvLayer::new(KvFormat::F16, 1024, kv_heads, head_dim);
+    (0..shape.layers).map(layer).collect()
+}
+
 /// Elements are tokens.
 fn model(c: &mut Criterion) {
     for (shape, quant) in [
@@ -317,9 +325,7 @@ fn model(c: &mut Criterion) {
         (LARGE, Quant::Q8_0),
     ] {
         let model = LazyCell::new(|| Model::new(shape, quant));
-        let Heads { kv_heads, head_dim, .. } = shape.heads;
-        let layer = |_| KvLayer::new(KvFormat::F16, 1024, kv_heads, head_dim);
-        let mut layers: Vec<KvLayer> = (0..shape.layers).map(layer).collect();
+        let mut layers = model_cache(&shape);
         let mut group = c.benchmark_group(shape.name);
         group.sample_size(10);
         for (name, tokens, first) in [("decode", 1, 64), ("prefill of 512", 512, 0)] {
@@ -327,11 +333,53 @@ fn model(c: &mut Criterion) {
             group.bench_function(BenchmarkId::new(name, quant), |b| {
                 // Created only if the filter selects it.
                 LazyCell::force(&model);
-                b.iter(|| model.pass(&mut layers, tokens, first));
+                b.iter(|| model.pass(&mut layers, tokens, first, 1));
             });
         }
     }
 }
 
-criterion_group!(benches, dispatch, model, one_token, many_tokens, attention);
+/// Token counts of a step that verifies a draft, and some more.
+const FEW: [usize; 7] = [1, 2, 3, 4, 5, 6, 8];
+
+/// A step of few tokens beside one of a single token: products with a weight that is larger than
+/// the caches, then whole passes over rows of one sequence, with the logits of each row, at a depth
+/// of 512 positions. Ratios between token counts are what matters.
+fn few_tokens(c: &mut Criterion) {
+    let mut group = c.benchmark_group("few");
+    let _awake = team::enter();
+    let cols = 1536;
+    for quant in quants() {
+        let rows = (64 << 20) / quant.row_bytes(cols).expect("whole blocks");
+        let weight = LazyCell::new(|| Weight::new(quant, rows, cols));
+        for tokens in FEW {
+            group.throughput(Throughput::Elements(tokens as u64));
+            group.bench_function(BenchmarkId::new(quant.name(), tokens), |b| {
+                let (x, mut y) = (noise(tokens * cols), vec![0.0; tokens * rows]);
+                let linear = [weight.linear()];
+                b.iter(|| norm_linears(black_box(&x), None, &linear, MatmulPrecision::Int8Activations, &mut y));
+            });
+        }
+    }
+    group.sample_size(20);
+    for (shape, quant) in [
+        (SMALL, Quant::Q4_1),
+        (SMALL, Quant::Q8_0),
+        (SMALL, Quant::BF16),
+        (LARGE, Quant::Q4_K),
+        (LARGE, Quant::Q6_K),
+    ] {
+        let model = LazyCell::new(|| Model::new(shape, quant));
+        let mut layers = model_cache(&shape);
+        for tokens in FEW {
+            group.throughput(Throughput::Elements(tokens as u64));
+            group.bench_function(BenchmarkId::new(format!("{} {quant}", shape.name), tokens), |b| {
+                LazyCell::force(&model);
+                b.iter(|| model.pass(&mut layers, tokens, 512, tokens));
+            });
+        }
+    }
+}
+
+criterion_group!(benches, dispatch, model, one_token, few_tokens, many_tokens, attention);
 criterion_main!(benches);

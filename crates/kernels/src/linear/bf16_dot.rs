@@ -7,8 +7,6 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512_bf16;
 
-#[cfg(target_arch = "x86_64")]
-use super::FEW;
 use crate::bf16s::{narrow_all, widen};
 use crate::blocks::Quant;
 use crate::isa::Isa;
@@ -22,6 +20,11 @@ use std::ops::Range;
 
 /// Rows are padded with zeros to a multiple of this many elements.
 const STEP: usize = 2 * WIDTH;
+
+/// Up to this many tokens read stored rows, four at a time: converting rows in advance costs more
+/// than reading them twice.
+#[cfg(target_arch = "x86_64")]
+const STORED_TOKENS: usize = 8;
 
 /// Whether products with weights of this format use bf16 for both factors.
 pub(super) fn takes_bf16(quant: Quant) -> bool {
@@ -98,7 +101,7 @@ pub(super) fn product(
         Some(Bf16Rows::length(matrix.cols())),
     )?;
     #[cfg(target_arch = "x86_64")]
-    if let Some(bf16) = isa.bf16().filter(|_| tokens.len() <= FEW) {
+    if let Some(bf16) = isa.bf16().filter(|_| tokens.len() <= STORED_TOKENS) {
         for first in rows.clone().step_by(ROWS) {
             let count = ROWS.min(rows.end - first);
             let bytes = matrix.plain_rows(first..first + count);

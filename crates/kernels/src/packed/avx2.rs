@@ -171,6 +171,8 @@ avx2! {
         while first < group.tokens {
             first += match group.tokens - first {
                 4.. => tokens::<B, 4>(l, group, first, sink),
+                3.. => tokens::<B, 3>(l, group, first, sink),
+                2.. => tokens::<B, 2>(l, group, first, sink),
                 _ => tokens::<B, 1>(l, group, first, sink),
             };
         }

@@ -9,6 +9,10 @@ use crate::gemv::ActivationChunk;
 use crate::lanes::{Avx512, Avx512Bf16, Token, avx512, load, methods, store};
 use std::arch::x86_64::*;
 
+/// Prefetch distance in bytes: a page, so that the TLB miss is hidden too. The hardware prefetcher
+/// stops at the end of a page, and the instructions of a few tiles fill the reorder buffer.
+const PREFETCH_BYTES: usize = 4096;
+
 /// A tile in registers.
 struct Tile {
     /// Unsigned codes, four columns of sixteen rows each.
@@ -159,27 +163,32 @@ avx512! {
             for at in 0..tiles {
                 let group = index * tiles + at;
                 let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
+                let bytes = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
+                for line in bytes.as_chunks::<64>().0 {
+                    _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().wrapping_add(PREFETCH_BYTES).cast());
+                }
                 let tile = Tile {
-                    codes: codes::<B>(&block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()]),
+                    codes: codes::<B>(bytes),
                     scales: row_scales::<_, B>(l, block, at),
                 };
                 // Unrolled by hand, so that the sums stay in registers: the compiler does not
                 // unroll a loop this long.
                 macro_rules! each {
-                    ($at_once:literal: $($turn:literal)*) => {{
+                    ($at_once:literal: $($turn:literal)*, $($left:literal)*) => {{
                         let (turns, rest) = sums.as_chunks_mut::<$at_once>();
                         $(if let Some(sums) = turns.get_mut($turn) {
                             let chunks = std::array::from_fn(|token| &tokens[$at_once * $turn + token][chunk]);
                             add::<B, $at_once>(&tile, chunks, part, sums);
                         })*
-                        if let [sum] = rest {
-                            add::<B, 1>(&tile, [&tokens[0][chunk]], part, std::array::from_mut(sum));
-                        }
+                        $(if let Ok(sums) = <&mut [_; $left]>::try_from(&mut *rest) {
+                            let chunks = std::array::from_fn(|token| &tokens[N - $left + token][chunk]);
+                            add::<B, $left>(&tile, chunks, part, sums);
+                        })*
                     }};
                 }
                 match B::LAYOUT.halves() {
-                    true => each!(2: 0 1 2 3 4 5),
-                    false => each!(4: 0 1 2),
+                    true => each!(2: 0 1 2 3 4 5, 1),
+                    false => each!(4: 0 1 2, 1 2 3),
                 }
             }
         }
@@ -201,7 +210,11 @@ avx512! {
             first += match group.tokens - first {
                 12.. => tokens::<B, 12>(l, group, first, sink),
                 8.. => tokens::<B, 8>(l, group, first, sink),
+                6.. => tokens::<B, 6>(l, group, first, sink),
+                5.. => tokens::<B, 5>(l, group, first, sink),
                 4.. => tokens::<B, 4>(l, group, first, sink),
+                3.. => tokens::<B, 3>(l, group, first, sink),
+                2.. => tokens::<B, 2>(l, group, first, sink),
                 _ => tokens::<B, 1>(l, group, first, sink),
             };
         }

@@ -130,6 +130,7 @@ avx512_bf16! {
         while first < tokens.end {
             first += match tokens.end - first {
                 4.. => rows_by_tokens::<SOURCE, 4>(weights, count, x, first, sink),
+                3.. => rows_by_tokens::<SOURCE, 3>(weights, count, x, first, sink),
                 2.. => rows_by_tokens::<SOURCE, 2>(weights, count, x, first, sink),
                 _ => rows_by_tokens::<SOURCE, 1>(weights, count, x, first, sink),
             }
