@@ -2,7 +2,7 @@
 //! need.
 
 use super::*;
-use std::{collections::BTreeMap, path::PathBuf};
+use std::path::PathBuf;
 use ts_rs::{Config, TypeVisitor};
 
 /// `ui/src/lib/host/wire.ts`: the interface of all commands, their calls, and the declarations of
