@@ -507,7 +507,8 @@ async fn a_model_whose_gpu_failed_is_loaded_on_the_cpu() {
         bench.snapshot().await.unwrap().model_state,
         ModelState::Ready {
             model: "tiny".into(),
-            info
+            info,
+            draft_problem: None,
         }
     );
 }

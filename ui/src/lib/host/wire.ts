@@ -169,7 +169,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
 export const EVENT_NAME = "hearth";
 
 /** The settings of a new installation. */
-export const defaultSettings: Settings = {"theme":"system","threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","lastModel":null,"promptCacheLimit":2000000000};
+export const defaultSettings: Settings = {"theme":"system","threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"lastModel":null,"promptCacheLimit":2000000000};
 
 export type Adapter = {
 /**
@@ -791,7 +791,7 @@ gpuLayers: GpuLayers,
 /**
  * Type of the KV cache.
  */
-kv: KvType, };
+kv: KvType, draft: DraftSetting, };
 
 export type Measurement = {
 /**
@@ -971,7 +971,7 @@ source: Source,
 /**
  * Why the model cannot be loaded, as a sentence. `None` means it can.
  */
-problem: string | null, };
+problem: string | null, drafts: Array<string>, };
 
 export type ModelInfo = {
 /**
@@ -1041,7 +1041,7 @@ kv: KvType,
 /**
  * The memory plan of the loaded model.
  */
-placement: Array<PlannedDevice>, };
+placement: Array<PlannedDevice>, draft: DraftKind | null, };
 
 export type ModelState = { "type": "none" } | { "type": "loading",
 /**
@@ -1063,7 +1063,7 @@ model: string,
 /**
  * The loaded model.
  */
-info: ModelInfo, } | { "type": "failed",
+info: ModelInfo, draftProblem: DraftProblem | null, } | { "type": "failed",
 /**
  * Its id.
  */
@@ -1313,7 +1313,7 @@ weights: number,
 /**
  * KV cache for the planned context.
  */
-kv: number,
+kv: number, snapshots: number, draft: number,
 /**
  * Activations and other buffers of a pass.
  */
@@ -1705,7 +1705,7 @@ gpuLayers: GpuLayers,
 /**
  * Type of the chat's KV cache.
  */
-kv: KvType,
+kv: KvType, drafts: { [key in string]: DraftSetting },
 /**
  * Id of the last loaded model, which is loaded when a message is sent.
  */
@@ -1787,7 +1787,7 @@ contextUsed: number,
 /**
  * Context length in tokens.
  */
-context: number, };
+context: number, draft: DraftStats | null, };
 
 export type TextKind = "text" | "thinking";
 
@@ -1954,3 +1954,8 @@ tuned: number,
  * For the base model's answer.
  */
 base: number, };
+
+export type DraftKind = "ngram" | "own" | "model";
+export type DraftSetting = { "type": "auto" } | { "type": "none" } | { "type": "own" } | { "type": "model", model: string, };
+export type DraftProblem = { "type": "missing" } | { "type": "unreadable", name: string, } | { "type": "cannotDraft", name: string, };
+export type DraftStats = { kind: DraftKind, drafted: number, accepted: number, gain: number, used: number, stopped: boolean, };
