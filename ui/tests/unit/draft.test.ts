@@ -41,7 +41,7 @@ test.each([
 ])("why a chosen draft model cannot be used: %s", (model, models, problem) => {
   const found = draftProblem(model === "auto" ? { type: "auto" } : { type: "model", model }, { ...target, drafts: [small.id] }, models);
   expect(found).toEqual(problem);
-  if (found) expect(draftProblemText(found)).toMatch(/N-gram lookup is used instead\..*Settings\.$/);
+  if (found) expect(draftProblemText(found)).toMatch(/N-gram lookup is used instead\..*Load settings\.$/);
 });
 
 test("models show their drafts and their targets", () => {

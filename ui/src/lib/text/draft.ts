@@ -40,11 +40,11 @@ export function draftProblemText(problem: DraftProblem): string {
   const instead = "N-gram lookup is used instead.";
   switch (problem.type) {
     case "missing":
-      return `The chosen draft model is no longer in the library. ${instead} Add it again, or choose another draft in Settings.`;
+      return `The chosen draft model is no longer in the library. ${instead} Add it again, or choose another draft under Load settings.`;
     case "unreadable":
-      return `The file of the draft model ${problem.name} cannot be read. ${instead} See Models for the reason, or choose another draft in Settings.`;
+      return `The file of the draft model ${problem.name} cannot be read. ${instead} See Models for the reason, or choose another draft under Load settings.`;
     case "cannotDraft":
-      return `${problem.name} cannot draft for this model: it has another vocabulary or is too large. ${instead} Choose another draft in Settings.`;
+      return `${problem.name} cannot draft for this model: it has another vocabulary or is too large. ${instead} Choose another draft under Load settings.`;
   }
 }
 
