@@ -70,6 +70,7 @@ const pictures = [
   { name: "welcome-fresh", scene: "fresh", act: async () => {} },
   { name: "no-model", scene: "no-model", act: async () => {} },
   { name: "thread", act: (page) => open(page, "Borrow checker") },
+  { name: "drafted", act: async (page) => { await page.evaluate("fakeHost.pace = 0"); await send(page, "Repeat after me: what is the capital of France?"); await answerIs(page, "complete"); } },
   { name: "parts", scene: "parts", act: async (page) => {
     await open(page, "Sales by quarter");
     await page.getByTestId("thought-toggle").first().click();
@@ -157,6 +158,9 @@ const pictures = [
   { name: "settings-waiting", scene: "slow", height: 1720, act: async (page) => { await page.getByTestId("view-settings").click(); await page.getByTestId("plan-waiting").waitFor(); } },
   { name: "settings-no-model", scene: "no-model", height: 1620, act: async (page) => { await page.getByTestId("view-settings").click(); await page.getByTestId("plan-none").waitFor(); } },
   { name: "settings-measured", scene: "two-gpus", height: 2520, act: async (page) => { await machine(page); await page.evaluate("fakeHost.pace = 0"); await page.getByTestId("measure").click(); await page.getByTestId("measurements").waitFor(); await page.getByTestId("threads").fill("4"); await page.getByTestId("layers").fill("12"); await page.getByTestId("reload-model").click(); await page.getByTestId("reload-model").waitFor({ state: "detached" }); await page.waitForTimeout(500); await page.getByTestId("measure").click(); await page.waitForTimeout(500); await page.evaluate("fakeHost.pace = 200"); await page.getByTestId("measure").click(); await page.waitForTimeout(1500); } },
+  { name: "settings-draft", scene: "drafts", height: 1720, act: async (page) => { await machine(page); await page.getByTestId("draft").selectOption("model:qwen3-draft-120m"); await page.locator("[data-part=draft]").waitFor(); } },
+  { name: "settings-draft-lost", scene: "drafts", height: 1720, act: async (page) => { await machine(page); await page.getByTestId("draft").selectOption("model:qwen3-draft-120m"); await page.evaluate("fakeHost.removeModel('qwen3-draft-120m')"); await page.getByTestId("draft-problem").waitFor(); } },
+  { name: "models-drafts", scene: "drafts", height: 1000, act: (page) => page.getByTestId("view-models").click() },
   { name: "settings-clear", act: async (page) => { await machine(page); await page.getByTestId("clear-cache").first().click(); await page.getByTestId("clear-dialog").waitFor(); } },
   { name: "settings-narrow", scene: "two-gpus", width: 720, height: 2600, act: machine },
 ];

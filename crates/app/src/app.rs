@@ -2,6 +2,7 @@
 
 use crate::{
     chat::{self, Command},
+    convert,
     options::Options,
     prompt_cache,
     shared::Shared,
@@ -53,7 +54,7 @@ impl App {
                     settings: shared.settings(),
                     conversations: rows.iter().map(Into::into).collect(),
                     default_model: shared.library.default(&models).map(|model| model.id.clone()),
-                    models: models.iter().map(Into::into).collect(),
+                    models: convert::models(&models),
                     model_state,
                 })
             })

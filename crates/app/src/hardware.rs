@@ -30,7 +30,8 @@ impl App {
     pub async fn plan(&self, model: String, load_settings: LoadSettings) -> Result<Plan, Problem> {
         let request = self.shared.blocking(move |shared| {
             let model = model_lookup::readable(shared, &model)?;
-            Ok(load_settings.plan(model.path))
+            let (draft, _) = model_lookup::draft(shared, &load_settings.draft, &model)?;
+            Ok(load_settings.plan(model.path, draft))
         });
         self.shared.host.plan(request.await?).await
     }

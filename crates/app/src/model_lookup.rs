@@ -1,10 +1,11 @@
-//! Finds models: by id, and for a new answer.
+//! Finds models: by id, for a new answer, and as a draft of another one.
 
 use crate::{
-    library::Model,
+    library::{Model, drafts::drafts_of},
     shared::Shared,
-    wire::{Problem, ProblemCode},
+    wire::{DraftProblem, DraftSetting, Problem, ProblemCode},
 };
+use hearth_protocol::DraftChoice;
 
 /// The last loaded model, or else the default model. `None` means that there are no models.
 pub(crate) fn next(shared: &Shared) -> Result<Option<Model>, Problem> {
@@ -39,4 +40,32 @@ pub(crate) fn find(shared: &Shared, id: &str) -> Result<Model, Problem> {
         code: ProblemCode::NotFound,
         message: "This model no longer exists. Choose another one.".to_owned(),
     })
+}
+
+/// The worker's choice for a setting of this model, and why the chosen draft model is not used:
+/// then the model is loaded all the same, with a draft that needs no file.
+pub(crate) fn draft(
+    shared: &Shared,
+    setting: &DraftSetting,
+    target: &Model,
+) -> Result<(DraftChoice, Option<DraftProblem>), Problem> {
+    let id = match setting {
+        DraftSetting::Auto => return Ok((DraftChoice::Auto, None)),
+        DraftSetting::None => return Ok((DraftChoice::None, None)),
+        DraftSetting::Own => return Ok((DraftChoice::Own { layers: None }, None)),
+        DraftSetting::Model { model } => model,
+    };
+    let models = shared.models()?;
+    if let Some(draft) = drafts_of(target, &models).find(|draft| draft.id == *id) {
+        let path = draft.path.clone();
+        return Ok((DraftChoice::Model { path }, None));
+    }
+    let problem = match models.into_iter().find(|model| model.id == *id) {
+        None => DraftProblem::Missing,
+        Some(Model { name, metadata, .. }) => match metadata {
+            Err(_) => DraftProblem::Unreadable { name },
+            Ok(_) => DraftProblem::CannotDraft { name },
+        },
+    };
+    Ok((DraftChoice::Auto, Some(problem)))
 }

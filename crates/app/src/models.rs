@@ -3,7 +3,7 @@
 use crate::{
     App,
     chat::{Command, Target},
-    library,
+    convert, library,
     model_lookup::find,
     shared::Shared,
     store::{model, now},
@@ -45,7 +45,7 @@ impl App {
                 emit(shared, &models);
                 // A file in one of the app's folders is already listed.
                 let same = |model: &&library::Model| model.id == added.id || model.path == added.path;
-                Ok(models.iter().find(same).unwrap_or(&added).into())
+                Ok(convert::model(models.iter().find(same).unwrap_or(&added), &models))
             })
             .await
     }
@@ -75,6 +75,6 @@ impl App {
 
 fn emit(shared: &Shared, models: &[library::Model]) {
     shared.emit(Event::ModelsChanged {
-        models: models.iter().map(Into::into).collect(),
+        models: convert::models(models),
     });
 }

@@ -27,7 +27,10 @@ impl App {
             }
         };
         let plan = match model {
-            Some(model) => Some(self.plan(model, LoadSettings::from(&settings)).await),
+            Some(model) => {
+                let load_settings = LoadSettings::of(&settings, &model);
+                Some(self.plan(model, load_settings).await)
+            }
             None => None,
         };
         let mut text = String::new();
@@ -137,7 +140,7 @@ fn write_device(text: &mut String, device: &Device) -> std::fmt::Result {
 fn write_model(text: &mut String, info: &ModelInfo) -> std::fmt::Result {
     writeln!(
         text,
-        "- {} ({}, {}, {}), on {} with {} threads, {} of {} layers on GPUs, context {}, KV cache {}",
+        "- {} ({}, {}, {}), on {} with {} threads, {} of {} layers on GPUs, context {}, KV cache {}, draft {}",
         info.name,
         info.architecture,
         info.quantization,
@@ -147,7 +150,8 @@ fn write_model(text: &mut String, info: &ModelInfo) -> std::fmt::Result {
         info.gpu_layers,
         info.layers_total,
         info.context,
-        info.kv
+        info.kv,
+        info.draft.map_or_else(|| "none".to_owned(), |draft| draft.to_string())
     )?;
     info.notices
         .iter()
@@ -158,10 +162,12 @@ fn write_model(text: &mut String, info: &ModelInfo) -> std::fmt::Result {
 fn write_planned(text: &mut String, device: &PlannedDevice) -> std::fmt::Result {
     writeln!(
         text,
-        "- {}: weights {}, KV cache {}, compute {}, margin {}; {} free of {}{}",
+        "- {}: weights {}, KV cache {} ({} of it snapshots), draft {}, compute {}, margin {}; {} free of {}{}",
         device.id,
         byte_size(device.weights),
         byte_size(device.kv),
+        byte_size(device.snapshots),
+        byte_size(device.draft),
         byte_size(device.compute),
         byte_size(device.margin),
         device.free.map_or_else(|| "unknown".to_owned(), byte_size),

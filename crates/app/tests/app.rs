@@ -8,8 +8,8 @@ use hearth_app::{
     App, Options,
     library::catalog,
     wire::{
-        Cache, CacheUsage, Conversation, CutReason, Event, GpuLayers, KvType, LeftOut, LoadSettings, Message,
-        MessageState, ModelState, Problem, ProblemCode, Role, Settings, Theme, Verdict,
+        Cache, CacheUsage, Conversation, CutReason, DraftKind, DraftProblem, DraftSetting, Event, GpuLayers, KvType,
+        LeftOut, LoadSettings, Message, MessageState, ModelState, Problem, ProblemCode, Role, Settings, Theme, Verdict,
     },
 };
 use hearth_protocol::{GenerateRequest, Part, Prompt, TextKind, WorkerCommand};
@@ -64,6 +64,7 @@ async fn first_message_loads_the_model_and_is_answered() {
     assert_eq!(answer.model.as_deref(), Some("A tiny model"));
     let stats = answer.stats.clone().expect("stats");
     assert_eq!((stats.tokens, stats.cached_tokens, stats.context_used), (3, 4, 13));
+    assert_eq!(stats.draft, None);
     states.dedup();
     let order = [
         MessageState::Waiting,
@@ -506,7 +507,8 @@ async fn a_model_whose_gpu_failed_is_loaded_on_the_cpu() {
         bench.snapshot().await.unwrap().model_state,
         ModelState::Ready {
             model: "tiny".into(),
-            info
+            info,
+            draft_problem: None,
         }
     );
 }
@@ -868,6 +870,12 @@ async fn settings_last_and_reload() {
         training_device: Some("cpu".into()),
         gpu_layers: GpuLayers::Count(7),
         kv: KvType::Q8_0,
+        drafts: [
+            ("tiny".into(), DraftSetting::Own),
+            ("other".into(), DraftSetting::None),
+            ("third".into(), DraftSetting::Model { model: "tiny".into() }),
+        ]
+        .into(),
         prompt_cache_limit: 7_000_000_000,
         ..Settings::default()
     };
@@ -876,7 +884,8 @@ async fn settings_last_and_reload() {
         .model_state(|state| matches!(state, ModelState::Ready { .. }))
         .await;
     assert!(matches!(state, ModelState::Ready { info, .. }
-            if (info.threads, info.context, info.gpu_layers, info.kv) == (3, 1024, 7, KvType::Q8_0)));
+            if (info.threads, info.context, info.gpu_layers, info.kv, info.draft)
+                == (3, 1024, 7, KvType::Q8_0, Some(DraftKind::Own))));
     let foolish = Settings {
         threads: Some(0),
         ..settings.clone()
@@ -887,6 +896,150 @@ async fn settings_last_and_reload() {
     );
     let bench = bench.again().await;
     assert_eq!(bench.snapshot().await.unwrap().settings, settings);
+}
+
+/// A library of `large`, `small` with the same vocabulary, and `other` with another one.
+fn models_with_drafts() -> Bench {
+    let folder = tempfile::tempdir().expect("a folder");
+    let models = folder.path().join("bundled");
+    for (file, parameters, token) in [("large", 96, "a"), ("small", 32, "a"), ("other", 8, "b")] {
+        support::model_with_vocabulary(&models, &format!("{file}.gguf"), parameters, &[token]);
+    }
+    Bench::open(folder)
+}
+
+impl Bench {
+    /// Sets the draft of `large`. Returns the kind of draft that it is then loaded with, and why
+    /// the chosen draft model is not used.
+    async fn draft(&mut self, draft: DraftSetting) -> (Option<DraftKind>, Option<DraftProblem>) {
+        let drafts = [("large".to_owned(), draft)].into();
+        let settings = Settings {
+            drafts,
+            ..self.snapshot().await.unwrap().settings
+        };
+        self.set_settings(settings).await.unwrap();
+        self.load_model("large".into()).await.unwrap();
+        let answer = self.answer("say one").await;
+        assert_eq!(
+            (answer.state, answer.model.as_deref()),
+            (MessageState::Complete, Some("A tiny model"))
+        );
+        match self.app.model_state().await.unwrap() {
+            ModelState::Ready {
+                info, draft_problem, ..
+            } => (info.draft, draft_problem),
+            state => panic!("not loaded: {state:?}"),
+        }
+    }
+}
+
+fn draft_model(id: &str) -> DraftSetting {
+    DraftSetting::Model { model: id.to_owned() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_is_loaded_with_its_draft_or_with_a_notice() {
+    let mut bench = models_with_drafts();
+    let models = bench.snapshot().await.unwrap().models;
+    let drafts: Vec<_> = models
+        .iter()
+        .map(|model| (model.id.as_str(), model.drafts.join(" ")))
+        .collect();
+    assert_eq!(
+        drafts,
+        [
+            ("large", "small".to_owned()),
+            ("other", String::new()),
+            ("small", String::new())
+        ]
+    );
+    assert_eq!(bench.draft(DraftSetting::Auto).await, (Some(DraftKind::Ngram), None));
+    assert_eq!(bench.draft(DraftSetting::None).await, (None, None));
+    assert_eq!(bench.draft(DraftSetting::Own).await, (Some(DraftKind::Own), None));
+    assert_eq!(bench.draft(draft_model("small")).await, (Some(DraftKind::Model), None));
+    let name = || "A tiny model".to_owned();
+    let unfit = DraftProblem::CannotDraft { name: name() };
+    assert_eq!(
+        bench.draft(draft_model("other")).await,
+        (Some(DraftKind::Ngram), Some(unfit.clone()))
+    );
+    // The same draft, for another reason: nothing is reloaded, but the reason is shown.
+    assert_eq!(
+        bench.draft(draft_model("never")).await,
+        (Some(DraftKind::Ngram), Some(DraftProblem::Missing))
+    );
+    assert_eq!(
+        bench.draft(draft_model("large")).await,
+        (Some(DraftKind::Ngram), Some(unfit))
+    );
+    let small = bench.folder.path().join("bundled/small.gguf");
+    fs::write(&small, "no model").unwrap();
+    let unreadable = DraftProblem::Unreadable {
+        name: "small".to_owned(),
+    };
+    assert_eq!(
+        bench.draft(draft_model("small")).await,
+        (Some(DraftKind::Ngram), Some(unreadable))
+    );
+    fs::remove_file(&small).unwrap();
+    assert_eq!(
+        bench.draft(draft_model("small")).await,
+        (Some(DraftKind::Ngram), Some(DraftProblem::Missing))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draft_belongs_to_one_model_and_is_planned() {
+    let bench = models_with_drafts();
+    let plan = async |model: &str, draft: DraftSetting| {
+        let load_settings = LoadSettings {
+            draft,
+            ..LoadSettings::default()
+        };
+        let plan = bench.plan(model.into(), load_settings).await.unwrap();
+        plan.devices.iter().map(|device| device.draft).max()
+    };
+    assert_eq!(plan("large", DraftSetting::Auto).await, Some(0));
+    assert_eq!(plan("large", draft_model("small")).await, Some(500));
+    assert_eq!(plan("large", draft_model("other")).await, Some(0), "it cannot draft");
+    assert_eq!(plan("small", draft_model("large")).await, Some(0), "it is larger");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removed_draft_is_no_longer_in_use() {
+    let mut bench = models_with_drafts();
+    let path = support::model_with_vocabulary(bench.folder.path(), "mine.gguf", 8, &["a"]);
+    let mine = bench.add_model(path).await.unwrap();
+    assert_eq!(bench.draft(draft_model(&mine.id)).await, (Some(DraftKind::Model), None));
+    bench.remove_model(mine.id).await.unwrap();
+    assert_eq!(bench.app.model_state().await.unwrap(), ModelState::None);
+    assert_eq!(bench.answer("say two").await.text(), "two");
+    let state = bench.app.model_state().await.unwrap();
+    assert!(
+        matches!(&state, ModelState::Ready { info, draft_problem: Some(DraftProblem::Missing), .. }
+            if info.draft == Some(DraftKind::Ngram)),
+        "{state:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_has_the_figures_of_its_draft() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("draft this").await;
+    let draft = answer.stats.as_ref().and_then(|stats| stats.draft).expect("a draft");
+    assert_eq!(
+        (
+            draft.kind,
+            draft.drafted,
+            draft.accepted,
+            draft.gain,
+            draft.used,
+            draft.stopped
+        ),
+        (DraftKind::Model, 40, 25, 1.75, 0.5, false)
+    );
+    let kept = bench.conversation(answer.conversation).await;
+    assert_eq!(kept.messages.last(), Some(&answer));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,10 +3,13 @@
 mod support;
 
 use hearth_app::{
-    library::{Hub, Library, LibraryError, Progress, Reader, catalog, download},
+    library::{Hub, Library, LibraryError, ModelMetadata, Progress, Reader, catalog, download},
     wire::Source,
 };
-use hearth_formats::hex;
+use hearth_formats::{
+    gguf::{Strings, Value},
+    hex,
+};
 use hearth_protocol::SamplingParams;
 use sha2::{Digest, Sha256};
 use std::{
@@ -75,6 +78,60 @@ fn lists_each_model_once_and_the_default_first() {
         catalog::entries()[0].system_prompt.as_deref()
     );
     assert_eq!(models[3].name, "A tiny model");
+}
+
+#[test]
+fn a_vocabulary_is_told_from_others() {
+    let folder = folder();
+    let vocabulary = |keys: &[(&str, Value)]| {
+        let mut metadata = support::metadata();
+        for (key, value) in keys {
+            metadata.insert(*key, value.clone());
+        }
+        let path = support::write(folder.path(), "model.gguf", &metadata, "weight", 8);
+        ModelMetadata::read(&path).expect("a model").vocabulary
+    };
+    let tokens = |texts: &[&str]| ("tokenizer.ggml.tokens", Value::from(texts.iter().collect::<Strings>()));
+    let (bpe, spm) = (
+        ("tokenizer.ggml.model", "gpt2".into()),
+        ("tokenizer.ggml.model", "llama".into()),
+    );
+    let pre = |name: &str| ("tokenizer.ggml.pre", Value::from(name));
+    let one = vocabulary(&[bpe.clone(), pre("smollm"), tokens(&["a", "bc"])]);
+    let digits = one.clone().expect("a vocabulary");
+    assert!(
+        digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()),
+        "{digits}"
+    );
+    // The order of keys is up to the writer, and the merges and the chat template do not count.
+    let merges = (
+        "tokenizer.ggml.merges",
+        Value::from(["a b"].iter().collect::<Strings>()),
+    );
+    assert_eq!(
+        vocabulary(&[tokens(&["a", "bc"]), merges, pre("smollm"), bpe.clone()]),
+        one
+    );
+    for other in [
+        vec![bpe.clone(), pre("smollm"), tokens(&["ab", "c"])],
+        vec![bpe.clone(), pre("smollm"), tokens(&["bc", "a"])],
+        vec![bpe.clone(), pre("smollm"), tokens(&["a", "bc", "d"])],
+        vec![bpe.clone(), pre("qwen2"), tokens(&["a", "bc"])],
+        vec![bpe.clone(), tokens(&["a", "bc"])],
+        vec![spm, pre("smollm"), tokens(&["a", "bc"])],
+    ] {
+        let found = vocabulary(&other);
+        assert!(found.is_some() && found != one, "{other:?}");
+    }
+    for none in [
+        vec![],
+        vec![tokens(&["a"])],
+        vec![bpe.clone()],
+        vec![bpe.clone(), ("tokenizer.ggml.tokens", vec![7u32].into())],
+        vec![("tokenizer.ggml.model", 7u32.into()), tokens(&["a"])],
+    ] {
+        assert_eq!(vocabulary(&none), None, "{none:?}");
+    }
 }
 
 #[test]

@@ -262,6 +262,33 @@ fn a_corrupt_metadata_cache_is_rebuilt() {
 }
 
 #[test]
+fn a_metadata_cache_of_an_earlier_version_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    support::model_with_vocabulary(&folder.path().join("models"), "a.gguf", 8, &["a"]);
+    let vocabulary = |probe| {
+        let listed = library(folder.path(), probe).list(&[]);
+        of(&listed, "a.gguf")
+            .metadata
+            .clone()
+            .map(|metadata| metadata.vocabulary)
+    };
+    let read = vocabulary(support::probe()).unwrap();
+    assert!(read.is_some());
+    assert_eq!(vocabulary(missing_program()).unwrap(), read, "it is cached");
+    // As written before vocabularies were: without the field, and of version 2.
+    let file = folder.path().join("cache/models.json");
+    let mut cache: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    cache["version"] = 2.into();
+    cache["models"][0]["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("vocabulary");
+    fs::write(&file, cache.to_string()).unwrap();
+    assert!(vocabulary(missing_program()).is_err());
+    assert_eq!(vocabulary(support::probe()).unwrap(), read);
+}
+
+#[test]
 fn a_missing_shard_that_appears_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let models = folder.path().join("models");

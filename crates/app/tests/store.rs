@@ -5,7 +5,7 @@ use hearth_app::store::{
     message::{self, Message, New, State},
     model, run, run_evaluation, run_point, search, setting,
 };
-use hearth_protocol::{LeftOut, Part, Role};
+use hearth_protocol::{DraftKind, DraftStats, LeftOut, Part, Role};
 use proptest::prelude::*;
 use std::{fs, path::Path};
 use tempfile::TempDir;
@@ -84,6 +84,14 @@ fn a_message_is_read_back_unchanged() {
             first_token_seconds: 0.25,
             context_used: 7,
             context: 8,
+            draft: Some(DraftStats {
+                kind: DraftKind::Own,
+                drafted: 9,
+                accepted: 10,
+                gain: 1.5,
+                used: 0.75,
+                stopped: true,
+            }),
         });
         store.write(|t| message::save(t, &message)).unwrap();
         message

@@ -906,7 +906,10 @@ async fn stores_of_every_released_version_are_read() {
         if version >= 2 {
             let answer = &conversation.messages[1];
             assert_eq!((conversation.leaf, answer.parent), (Some(2), Some(1)));
-            assert_eq!(answer.stats.as_ref().map(|stats| stats.tokens), Some(3));
+            assert_eq!(
+                answer.stats.as_ref().map(|stats| (stats.tokens, stats.draft)),
+                Some((3, None))
+            );
             assert_eq!(
                 answer.rating.is_some() && answer.adapters[0].scale == 0.5,
                 version >= 12

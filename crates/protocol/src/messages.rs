@@ -10,7 +10,7 @@ use crate::{
     },
 };
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Version of this protocol. A worker reports its own in [`Event::Ready`]; any other is refused.
 pub const PROTOCOL_VERSION: u32 = 10;
@@ -168,6 +168,11 @@ pub struct PromptCacheFolder {
 impl LoadRequest {
     /// The largest automatic context, in tokens.
     pub const DEFAULT_CONTEXT: u32 = 8192;
+
+    /// Whether it loads this file: the model's or its draft's.
+    pub fn uses(&self, path: &Path) -> bool {
+        self.path == path || self.draft.path().is_some_and(|draft| draft == path)
+    }
 }
 
 /// Sampling parameters. The aliases are the keys in the model catalog.

@@ -18,6 +18,30 @@ describe("an answer", () => {
     expect(errors).toEqual([]);
   });
 
+  test("has the figures of its draft, if something was drafted", async () => {
+    const { page } = await open();
+    await pace(page, 0);
+    const figures = async (question: string) => {
+      const before = await answers(page).count();
+      await send(page, question);
+      await expect.poll(() => answers(page).count()).toBe(before + 1);
+      const answer = await lastAnswer(page, "complete");
+      expect(await answer.getByTestId("stats").textContent()).toContain("231 tokens/s");
+      const draft = answer.getByTestId("draft-stats");
+      return (await draft.count()) === 0 ? null : [await draft.textContent(), await draft.getAttribute("title")];
+    };
+    expect(await figures("Repeat after me: what is the capital of France?")).toEqual([expect.stringMatching(/^drafted (59|60|61) %$/), expect.stringMatching(/tokens drafted, \d+ accepted\. 1\.8 times plain speed\. 40 % of the steps verified a draft\.$/)]);
+    expect(await figures("Surprise me.")).toEqual([expect.stringMatching(/^drafted \d %$/), expect.stringContaining("It switched itself off: it cost more than it gained.")]);
+    expect(await figures("What is the capital of France?")).toBe(null);
+    await page.getByTestId("view-settings").click();
+    await page.getByTestId("draft").selectOption("none");
+    await page.getByTestId("reload-model").click();
+    await page.getByTestId("reload-model").waitFor({ state: "detached" });
+    await page.getByTestId("view-chat").click();
+    await expect.poll(() => page.getByTestId("model-pill").getAttribute("data-state")).toBe("ready");
+    expect(await figures("Repeat after me: what is the capital of France?")).toBe(null);
+  });
+
   test("shows a thought while it grows, then folded", async () => {
     const { page, errors } = await open({ scene: "fresh" });
     await pace(page, 30);

@@ -45,6 +45,52 @@ test("one click reloads the model with the changes and keeps the conversation", 
   expect(await page.getByTestId("message").count()).toBe(4);
 });
 
+test("a draft is chosen for a model, planned, and applied with the reload", async () => {
+  const { page, errors } = await settings("drafts");
+  const draft = page.getByTestId("draft");
+  const hint = () => page.getByTestId("draft-hint").textContent();
+  expect(await draft.locator("option").allTextContents()).toEqual(["Automatic", "Off", "Own first layers", "Qwen3 Draft 120M (120M)"]);
+  expect(await draft.inputValue()).toBe("auto");
+  expect(await hint()).toContain("N-gram lookup drafts the next tokens");
+  await page.getByTestId("plan-verdict").waitFor();
+  expect(await bar(page, "cpu").locator("[data-part=draft]").count()).toBe(0);
+  await draft.selectOption("model:qwen3-draft-120m");
+  await expect.poll(() => bar(page, "cpu").getAttribute("aria-label")).toContain("Draft 127 MB");
+  expect(await hint()).toContain("Qwen3 Draft 120M drafts the next tokens");
+  await page.getByTestId("reload-model").click();
+  await page.getByTestId("reload-model").waitFor({ state: "detached" });
+  await page.getByTestId("view-models").click();
+  const card = (id: string) => page.locator(`[data-testid=model-card][data-id='${id}']`);
+  await expect.poll(() => card("qwen3-0.6b").textContent()).toContain("speculative decoding: draft model.");
+  expect(await card("qwen3-0.6b").getByTestId("card-drafts").textContent()).toContain("Drafts: Qwen3 Draft 120M.");
+  expect(await card("qwen3-draft-120m").getByTestId("card-drafts").textContent()).toContain("Can draft for: Qwen3 0.6B.");
+  expect(await card("smollm2-135m-instruct").getByTestId("card-drafts").count()).toBe(0);
+  // Another model has its own choice.
+  await card("smollm2-135m-instruct").getByTestId("card-load").click();
+  await page.getByTestId("view-settings").click();
+  await expect.poll(() => draft.inputValue()).toBe("auto");
+  await expect.poll(hint).toContain("Saved for SmolLM2 135M Instruct.");
+  expect(errors).toEqual([]);
+});
+
+test("a draft model that was removed is reported, and the model is loaded without it", async () => {
+  const { page, errors } = await settings("drafts");
+  await page.getByTestId("draft").selectOption("model:qwen3-draft-120m");
+  await page.getByTestId("reload-model").click();
+  await page.getByTestId("reload-model").waitFor({ state: "detached" });
+  await page.getByTestId("view-models").click();
+  const card = (id: string) => page.locator(`[data-testid=model-card][data-id='${id}']`);
+  await card("qwen3-draft-120m").getByTestId("card-remove").click();
+  await card("qwen3-0.6b").getByTestId("card-unload").click();
+  await card("qwen3-0.6b").getByTestId("card-load").click();
+  await expect.poll(() => card("qwen3-0.6b").getByTestId("draft-problem").textContent()).toContain("no longer in the library");
+  expect(await card("qwen3-0.6b").textContent()).toContain("speculative decoding: n-gram lookup.");
+  await page.getByTestId("view-settings").click();
+  await expect.poll(() => page.getByTestId("draft-problem").textContent()).toContain("N-gram lookup is used instead.");
+  expect(await page.getByTestId("draft").locator("option:checked").textContent()).toBe("Missing model (not usable)");
+  expect(errors).toEqual([]);
+});
+
 test("a plan that does not fit says so and offers a fix", async () => {
   const { page } = await settings("too-big");
   const verdict = page.getByTestId("plan-verdict");

@@ -13,7 +13,7 @@ async function started(scene: string): Promise<{ app: App; host: FakeHost }> {
   return { app, host };
 }
 
-const device = (change: Partial<PlannedDevice>): PlannedDevice => ({ id: "gpu0", identity: "0000:01:00.0", name: "A GPU", weights: 3e9, kv: 1e9, compute: 5e8, margin: 5e8, total: 8e9, free: 7e9, layers: [], fits: true, ...change });
+const device = (change: Partial<PlannedDevice>): PlannedDevice => ({ id: "gpu0", identity: "0000:01:00.0", name: "A GPU", weights: 3e9, kv: 1e9, snapshots: 0, draft: 0, compute: 5e8, margin: 5e8, total: 8e9, free: 7e9, layers: [], fits: true, ...change });
 
 test("the parts of a bar add up to the device's memory", () => {
   const sum = (d: PlannedDevice) => memoryParts(d).reduce((all, part) => all + part.bytes, 0);
@@ -23,6 +23,11 @@ test("the parts of a bar add up to the device's memory", () => {
   expect(memoryParts(device({ weights: 9e9 })).some((part) => part.kind === "free")).toBe(false);
   expect(sum(device({ total: null, free: null }))).toBe(5e9);
   expect(memoryText(device({ fits: false }))).toBe("A GPU of 8 GB: Other programs 1 GB, Weights 3 GB, KV cache 1 GB, Compute 500 MB, Reserved 500 MB, Free 2 GB. It does not fit.");
+});
+
+test("snapshots are a part of the cache, and a draft is apart from it", () => {
+  const parts = memoryParts(device({ snapshots: 3e8, draft: 5e8 }));
+  expect(parts.map(({ name, bytes }) => [name, bytes])).toEqual([["Other programs", 1e9], ["Weights", 3e9], ["KV cache", 7e8], ["Snapshots", 3e8], ["Draft", 5e8], ["Compute", 5e8], ["Reserved", 5e8], ["Free", 1.5e9]]);
 });
 
 test.each([
@@ -140,4 +145,26 @@ test("the chosen build is part of the plan and is saved", async () => {
   app.planning.change({ threads: 3 });
   await app.planning.apply();
   expect([app.settings.value.build, app.settings.value.threads]).toEqual(["vulkan", 3]);
+});
+
+test("a draft belongs to its model, on trial and saved", async () => {
+  const { app, host } = await started("drafts");
+  const draft = { type: "model" as const, model: "qwen3-draft-120m" };
+  app.planning.change({ draft, threads: 3 });
+  await until(() => !app.planning.busy);
+  expect(host.planned.at(-1)).toMatchObject({ draft, threads: 3 });
+  expect(app.planning.plan?.devices.at(-1)?.draft).toBe(127_401_984);
+  // Another model has its own draft; the other changes stay.
+  await app.models.load("smollm2-135m-instruct");
+  expect([app.planning.loadSettings.draft, app.planning.changes]).toEqual([{ type: "auto" }, { threads: 3 }]);
+  app.planning.change({ draft: { type: "none" } });
+  await app.planning.apply();
+  expect(app.settings.value.drafts).toEqual({ "smollm2-135m-instruct": { type: "none" } });
+  await app.models.load("qwen3-0.6b");
+  app.planning.change({ draft });
+  await app.planning.apply();
+  expect(app.settings.value).toMatchObject({ threads: 3, drafts: { "smollm2-135m-instruct": { type: "none" }, "qwen3-0.6b": draft } });
+  app.planning.change({ draft: { type: "auto" } });
+  await app.planning.apply();
+  expect(app.settings.value.drafts).toEqual({ "smollm2-135m-instruct": { type: "none" } });
 });

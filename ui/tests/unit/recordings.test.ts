@@ -7,7 +7,7 @@ const SMOL = "smollm2-135m-instruct";
 function plan(scene: string, change: Partial<LoadSettings>, model = SMOL): Promise<Plan> {
   const host = new FakeHost(scene);
   host.pace = 0;
-  return host.plan(model, { threads: null, context: null, device: null, build: null, gpuLayers: { type: "auto" }, kv: "f16", ...change });
+  return host.plan(model, { threads: null, context: null, device: null, build: null, gpuLayers: { type: "auto" }, kv: "f16", draft: { type: "auto" }, ...change });
 }
 
 test("the token embedding stays on the CPU, as in the engine", async () => {
@@ -48,7 +48,7 @@ test("an added model has the plans of the recorded one", async () => {
   const host = new FakeHost("too-big");
   host.pace = 0;
   const model = await host.addModel("/models/new.gguf");
-  expect((await host.plan(model.id, { threads: null, context: null, device: null, build: null, gpuLayers: { type: "auto" }, kv: "f16" })).layersTotal).toBe(13);
+  expect((await host.plan(model.id, { threads: null, context: null, device: null, build: null, gpuLayers: { type: "auto" }, kv: "f16", draft: { type: "auto" } })).layersTotal).toBe(13);
 });
 
 test("a model that fits nowhere is recorded where it is shown", async () => {

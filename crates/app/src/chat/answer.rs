@@ -265,6 +265,7 @@ impl Answer {
             first_token_seconds: summary.first_token_seconds,
             context_used: summary.context_used,
             context: summary.context,
+            draft: summary.draft,
         });
         self.shared.emit(Event::ContextUsed {
             conversation: self.message.conversation,

@@ -46,7 +46,8 @@ pub(crate) enum Command {
     Load(Box<Target>),
     /// Unload the selected model, which stops its answers, and all unused ones.
     Unload,
-    /// Unload every model of a file and wait until it is no longer in use; stops its answers.
+    /// Unload every model that uses a file, also as a draft, and wait until it is no longer in use;
+    /// stops their answers.
     Remove { path: PathBuf, done: oneshot::Sender<()> },
     /// Reload the selected model if its settings have changed.
     ApplySettings,
@@ -236,7 +237,11 @@ impl Chat {
 
     fn load_request(&self, target: &Target) -> LoadRequest {
         let settings = target.settings.clone();
-        settings.load(target.path.clone(), prompt_cache::for_worker(&self.shared))
+        settings.load(
+            target.path.clone(),
+            target.draft.clone(),
+            prompt_cache::for_worker(&self.shared),
+        )
     }
 
     /// Unloads the selected model and stops its answers.
@@ -251,17 +256,17 @@ impl Chat {
         model.unload().await;
     }
 
-    /// Unloads every model of a file and stops its answers.
+    /// Unloads every model that uses a file, also as a draft, and stops its answers.
     async fn remove(&mut self, path: &Path) {
         let is_selected = self
             .selection
             .borrow()
             .as_ref()
-            .is_some_and(|selected| selected.target.path == path);
+            .is_some_and(|selected| selected.model.request().uses(path));
         if is_selected {
             self.unload().await;
         }
-        self.stop_answers(|running| running.model.get().is_some_and(|used| used.request().path == path))
+        self.stop_answers(|running| running.model.get().is_some_and(|used| used.request().uses(path)))
             .await;
         self.shared.host.unload(path).await;
     }
@@ -291,19 +296,20 @@ impl Chat {
         let Some(Selection { target, model }) = selected.filter(|selected| selected.model.is_live()) else {
             return;
         };
+        let id = target.id.clone();
         let again = self.shared.blocking(move |shared| {
             let models = shared.models()?;
             models
                 .iter()
-                .find(|model| model.id == target.id)
+                .find(|model| model.id == id)
                 .map(|model| Target::new(model, shared))
                 .transpose()
         });
         // A model whose file is gone stays loaded.
-        if let Ok(Some(target)) = again.await
-            && self.load_request(&target) != *model.request()
+        if let Ok(Some(new)) = again.await
+            && (self.load_request(&new) != *model.request() || new.draft_problem != target.draft_problem)
         {
-            self.select(target).load();
+            self.select(new).load();
         }
     }
 

@@ -4,9 +4,9 @@ use crate::{
     library::Model,
     model_lookup,
     shared::Shared,
-    wire::{LoadSettings, Problem, ProblemCode},
+    wire::{DraftProblem, LoadSettings, Problem, ProblemCode},
 };
-use hearth_protocol::SamplingParams;
+use hearth_protocol::{DraftChoice, SamplingParams};
 use std::path::PathBuf;
 
 /// A model and its load settings.
@@ -16,6 +16,9 @@ pub(crate) struct Target {
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) settings: LoadSettings,
+    pub(super) draft: DraftChoice,
+    /// Why the chosen draft model is not used.
+    pub(super) draft_problem: Option<DraftProblem>,
     pub(super) system_prompt: Option<String>,
     pub(super) sampling: SamplingParams,
 }
@@ -27,11 +30,15 @@ impl Target {
     /// The model's file cannot be read.
     pub(crate) fn new(model: &Model, shared: &Shared) -> Result<Self, Problem> {
         model_lookup::check(model)?;
+        let settings = LoadSettings::of(&shared.settings(), &model.id);
+        let (draft, draft_problem) = model_lookup::draft(shared, &settings.draft, model)?;
         Ok(Self {
             id: model.id.clone(),
             name: model.name.clone(),
             path: model.path.clone(),
-            settings: (&shared.settings()).into(),
+            settings,
+            draft,
+            draft_problem,
             system_prompt: model.system_prompt().map(str::to_owned),
             sampling: model.sampling(),
         })

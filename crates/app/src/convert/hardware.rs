@@ -7,9 +7,9 @@ use crate::{
 use hearth_protocol as protocol;
 use std::path::PathBuf;
 
-impl From<&wire::Settings> for LoadSettings {
-    /// The load settings of the app's settings.
-    fn from(settings: &wire::Settings) -> Self {
+impl LoadSettings {
+    /// The load settings of the app's settings for a model of this id.
+    pub(crate) fn of(settings: &wire::Settings, model: &str) -> Self {
         Self {
             threads: settings.threads,
             context: settings.context,
@@ -17,13 +17,12 @@ impl From<&wire::Settings> for LoadSettings {
             build: settings.build.clone(),
             gpu_layers: settings.gpu_layers,
             kv: settings.kv,
+            draft: settings.drafts.get(model).cloned().unwrap_or_default(),
         }
     }
-}
 
-impl LoadSettings {
-    /// The plan request of a model's file.
-    pub(crate) fn plan(self, path: PathBuf) -> protocol::PlanRequest {
+    /// The plan request of a model's file, with this draft.
+    pub(crate) fn plan(self, path: PathBuf, draft: protocol::DraftChoice) -> protocol::PlanRequest {
         protocol::PlanRequest {
             path,
             context: self.context,
@@ -31,12 +30,18 @@ impl LoadSettings {
             build: self.build,
             gpu_layers: self.gpu_layers,
             kv: self.kv,
+            draft,
             ..protocol::PlanRequest::default()
         }
     }
 
-    /// The load request of a model's file.
-    pub(crate) fn load(self, path: PathBuf, prompt_cache: protocol::PromptCacheFolder) -> protocol::LoadRequest {
+    /// The load request of a model's file, with this draft.
+    pub(crate) fn load(
+        self,
+        path: PathBuf,
+        draft: protocol::DraftChoice,
+        prompt_cache: protocol::PromptCacheFolder,
+    ) -> protocol::LoadRequest {
         protocol::LoadRequest {
             path,
             context: self.context,
@@ -45,7 +50,7 @@ impl LoadSettings {
             build: self.build,
             gpu_layers: self.gpu_layers,
             kv: self.kv,
-            draft: protocol::DraftChoice::default(),
+            draft,
             draft_tokens: None,
             prompt_cache: Some(prompt_cache),
         }

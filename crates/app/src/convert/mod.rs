@@ -1,7 +1,7 @@
 //! Conversions between wire types, the store's rows and the worker's messages.
 
 use crate::{
-    library,
+    library::{self, drafts::drafts_of},
     store::{conversation, message, search},
     wire,
 };
@@ -127,27 +127,32 @@ impl From<search::Hit> for wire::SearchHit {
     }
 }
 
-impl From<&library::Model> for wire::Model {
-    fn from(model: &library::Model) -> Self {
-        let (metadata, problem) = match &model.metadata {
-            Ok(metadata) => (Some(metadata), None),
-            Err(why) => (None, Some(why.clone())),
-        };
-        Self {
-            id: model.id.clone(),
-            name: model.name.clone(),
-            path: model.path.display().to_string(),
-            file_size: metadata.map_or(0, |metadata| metadata.file_size),
-            architecture: metadata.map_or_else(String::new, |metadata| metadata.architecture.clone()),
-            quantization: metadata.map_or_else(String::new, |metadata| metadata.quantization.clone()),
-            parameters: metadata.map_or(0, |metadata| metadata.parameters),
-            context_trained: metadata.map_or(0, |metadata| metadata.context_trained),
-            description: model.entry.map_or_else(String::new, |entry| entry.description.clone()),
-            system_prompt: model.system_prompt().map(str::to_owned),
-            sampling: model.sampling(),
-            source: model.source,
-            problem,
-        }
+/// The models of the library.
+pub(crate) fn models(all: &[library::Model]) -> Vec<wire::Model> {
+    all.iter().map(|one| model(one, all)).collect()
+}
+
+/// A model, with those of the library that can draft for it.
+pub(crate) fn model(model: &library::Model, all: &[library::Model]) -> wire::Model {
+    let (metadata, problem) = match &model.metadata {
+        Ok(metadata) => (Some(metadata), None),
+        Err(why) => (None, Some(why.clone())),
+    };
+    wire::Model {
+        id: model.id.clone(),
+        name: model.name.clone(),
+        path: model.path.display().to_string(),
+        file_size: metadata.map_or(0, |metadata| metadata.file_size),
+        architecture: metadata.map_or_else(String::new, |metadata| metadata.architecture.clone()),
+        quantization: metadata.map_or_else(String::new, |metadata| metadata.quantization.clone()),
+        parameters: metadata.map_or(0, |metadata| metadata.parameters),
+        context_trained: metadata.map_or(0, |metadata| metadata.context_trained),
+        description: model.entry.map_or_else(String::new, |entry| entry.description.clone()),
+        system_prompt: model.system_prompt().map(str::to_owned),
+        sampling: model.sampling(),
+        source: model.source,
+        problem,
+        drafts: drafts_of(model, all).map(|draft| draft.id.clone()).collect(),
     }
 }
 

@@ -1,7 +1,11 @@
 //! The metadata of a model's file.
 
-use hearth_formats::gguf::GgufFile;
+use hearth_formats::{
+    gguf::{GgufFile, GgufHeader},
+    hex,
+};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::path::Path;
 
 /// Most characters of a model's name.
@@ -25,6 +29,9 @@ pub struct ModelMetadata {
     pub file_size: u64,
     /// Training context length in tokens; 0 means unknown.
     pub context_trained: u32,
+    /// Fingerprint of its vocabulary: models that share it have the same tokens under the same ids.
+    /// `None` means that it has no vocabulary.
+    pub vocabulary: Option<String>,
 }
 
 impl ModelMetadata {
@@ -51,9 +58,28 @@ impl ModelMetadata {
             parameters: gguf.parameter_count(),
             file_size: gguf.file_size(),
             context_trained: context.map_or(0, |tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
+            vocabulary: vocabulary_fingerprint(&gguf),
             architecture,
         })
     }
+}
+
+/// The first 16 hexadecimal digits of SHA-256 over the tokenizer's kind, its pre-tokenizer and all
+/// tokens. The header is read already, within the reader's limits; a missing or malformed vocabulary
+/// gives `None`.
+fn vocabulary_fingerprint(gguf: &GgufHeader) -> Option<String> {
+    let text = |key: &str| gguf.str(key).ok().flatten();
+    let tokens = gguf.strings("tokenizer.ggml.tokens").ok().flatten()?;
+    let mut hash = Sha256::new();
+    // Lengths first, so that field boundaries are unambiguous.
+    let mut field = |text: &str| {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    };
+    field(text("tokenizer.ggml.model")?);
+    field(text("tokenizer.ggml.pre").unwrap_or_default());
+    tokens.iter().for_each(field);
+    Some(hex(&hash.finalize()[..8]))
 }
 
 /// A model's name from its metadata, or else its file's.

@@ -2,6 +2,7 @@
 
 pub mod catalog;
 mod download;
+pub mod drafts;
 mod error;
 mod folders;
 mod metadata;

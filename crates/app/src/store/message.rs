@@ -1,7 +1,7 @@
 //! Messages: nodes of trees by their parents' ids.
 
 use super::{changed, message_parts};
-use hearth_protocol::{LeftOut, Part, Role, text_of};
+use hearth_protocol::{DraftStats, LeftOut, Part, Role, text_of};
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use ts_rs::TS;
@@ -93,6 +93,10 @@ pub struct Stats {
     pub context_used: u32,
     /// Context length in tokens.
     pub context: u32,
+    /// What the draft of speculative decoding did. `None` means that there was none, or that the row
+    /// was written by a version without drafts.
+    #[serde(default)]
+    pub draft: Option<DraftStats>,
 }
 
 /// One message.

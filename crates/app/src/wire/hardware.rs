@@ -1,12 +1,50 @@
-//! Wire types of the hardware: load settings and measurements; devices and plans are the
-//! protocol's.
+//! Wire types of the hardware: load settings and measurements; devices, plans and the statistics of
+//! drafts are the protocol's.
 
 pub use hearth_protocol::{
-    AutoSelection, BackendOption, BuildReason, DeviceCheck, DeviceInfo as Device, GpuLayers, KvType, Plan,
-    PlannedDevice, Verdict,
+    AutoSelection, BackendOption, BuildReason, DeviceCheck, DeviceInfo as Device, DraftKind, DraftStats, GpuLayers,
+    KvType, Plan, PlannedDevice, Verdict,
 };
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
+
+/// The draft of speculative decoding for one model. Answers are the same with any of them; only
+/// their speed differs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum DraftSetting {
+    /// What takes no memory: n-gram lookup.
+    #[default]
+    Auto,
+    /// Plain decoding.
+    None,
+    /// The model's own first layers.
+    Own,
+    /// A smaller model of the library. If it cannot be used, the model is loaded with
+    /// [`DraftSetting::Auto`].
+    Model {
+        /// Its id.
+        model: String,
+    },
+}
+
+/// Why the chosen draft model is not used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum DraftProblem {
+    /// It is not in the library any more.
+    Missing,
+    /// Its file cannot be read.
+    Unreadable {
+        /// Its name.
+        name: String,
+    },
+    /// It has another vocabulary, or too many parameters.
+    CannotDraft {
+        /// Its name.
+        name: String,
+    },
+}
 
 /// Settings for loading a model, also to plan for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
@@ -24,6 +62,8 @@ pub struct LoadSettings {
     pub gpu_layers: GpuLayers,
     /// Type of the KV cache.
     pub kv: KvType,
+    /// The draft of speculative decoding.
+    pub draft: DraftSetting,
 }
 
 /// A speed measurement of a model with its load settings.

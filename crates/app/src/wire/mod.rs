@@ -19,6 +19,7 @@ pub use tune::*;
 pub use typescript::typescript;
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use ts_rs::TS;
 
 /// Colour theme.
@@ -54,6 +55,9 @@ pub struct Settings {
     pub gpu_layers: GpuLayers,
     /// Type of the chat's KV cache.
     pub kv: KvType,
+    /// The draft of speculative decoding, by id of the model that it drafts for: a draft model fits
+    /// few others. A model without an entry has [`DraftSetting::Auto`].
+    pub drafts: BTreeMap<String, DraftSetting>,
     /// Id of the last loaded model, which is loaded when a message is sent.
     pub last_model: Option<String>,
     /// Most bytes of the prompt cache on disk; 0 switches it off.
@@ -71,6 +75,7 @@ impl Default for Settings {
             build: None,
             gpu_layers: GpuLayers::default(),
             kv: KvType::default(),
+            drafts: BTreeMap::new(),
             last_model: None,
             prompt_cache_limit: 2_000_000_000,
         }
@@ -141,6 +146,8 @@ pub struct Model {
     pub source: Source,
     /// Why the model cannot be loaded, as a sentence. `None` means it can.
     pub problem: Option<String>,
+    /// Ids of the models that can draft for it.
+    pub drafts: Vec<String>,
 }
 
 /// State of the chat's worker.
@@ -164,6 +171,9 @@ pub enum ModelState {
         model: String,
         /// The loaded model.
         info: ModelInfo,
+        /// Why it does not use the chosen draft model. `None` means that it does, or that none was
+        /// chosen.
+        draft_problem: Option<DraftProblem>,
     },
     /// A model could not be loaded.
     Failed {

@@ -2,7 +2,7 @@
 //! need.
 
 use super::*;
-use std::{collections::BTreeMap, path::PathBuf};
+use std::path::PathBuf;
 use ts_rs::{Config, TypeVisitor};
 
 /// `ui/src/lib/host/wire.ts`: the interface of all commands, their calls, and the declarations of
@@ -102,8 +102,12 @@ impl TypeVisitor for Module {
     /// Declares a type and those that it contains, once. Types of the standard library have no
     /// output path.
     fn visit<T: TS + 'static + ?Sized>(&mut self) {
+        // Maps have no identifier either.
+        if T::output_path().is_none() {
+            return;
+        }
         let name = T::ident(&self.config);
-        if T::output_path().is_none() || self.types.contains_key(&name) {
+        if self.types.contains_key(&name) {
             return;
         }
         let mut declaration = String::from("\nexport ");

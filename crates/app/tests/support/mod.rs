@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use hearth_app::library::probe::ProbeCommand;
-use hearth_formats::gguf::{GgufWriter, Metadata, TensorHeader, TensorType};
+use hearth_formats::gguf::{GgufWriter, Metadata, Strings, TensorHeader, TensorType};
 use hearth_protocol::WorkerCommand;
 use std::{
     fs,
@@ -13,33 +13,47 @@ use std::{
 
 /// Writes a model of one tensor. Returns its path.
 pub fn model(folder: &Path, file: &str) -> PathBuf {
-    write(folder, file, "weight", &[])
+    write(folder, file, &metadata(), "weight", 8)
+}
+
+/// Writes a model of one tensor with this number of parameters, and a vocabulary.
+pub fn model_with_vocabulary(folder: &Path, file: &str, parameters: usize, tokens: &[&str]) -> PathBuf {
+    let mut metadata = metadata();
+    metadata.insert("tokenizer.ggml.model", "gpt2");
+    metadata.insert("tokenizer.ggml.tokens", tokens.iter().collect::<Strings>());
+    write(folder, file, &metadata, "weight", parameters)
 }
 
 /// Writes a model of two shards. Returns their paths.
 pub fn split_model(folder: &Path, name: &str) -> [PathBuf; 2] {
     [0, 1].map(|part: u16| {
         let file = format!("{name}-{:05}-of-00002.gguf", part + 1);
-        let keys = [("split.no", part), ("split.count", 2), ("split.tensors.count", 2)];
-        write(folder, &file, &format!("weight{part}"), &keys)
+        let mut metadata = metadata();
+        for (key, value) in [("split.no", part), ("split.count", 2), ("split.tensors.count", 2)] {
+            metadata.insert(key, value);
+        }
+        write(folder, &file, &metadata, &format!("weight{part}"), 8)
     })
 }
 
-fn write(folder: &Path, file: &str, tensor: &str, keys: &[(&str, u16)]) -> PathBuf {
+/// The metadata of every model here.
+pub fn metadata() -> Metadata {
     let mut metadata = Metadata::new();
     metadata.insert("general.architecture", "llama");
     metadata.insert("general.name", "A tiny model");
     metadata.insert("llama.context_length", 2048u32);
-    for &(key, value) in keys {
-        metadata.insert(key, value);
-    }
+    metadata
+}
+
+/// Writes a model of one tensor. Returns its path.
+pub fn write(folder: &Path, file: &str, metadata: &Metadata, tensor: &str, parameters: usize) -> PathBuf {
     let header = TensorHeader {
         name: tensor.into(),
-        shape: vec![8],
+        shape: vec![parameters as u64],
         kind: TensorType::F32,
     };
-    let mut writer = GgufWriter::begin(Vec::new(), &metadata, &[header]).expect("a header");
-    writer.tensor(&[0; 32]).expect("a tensor");
+    let mut writer = GgufWriter::begin(Vec::new(), metadata, &[header]).expect("a header");
+    writer.tensor(&vec![0; parameters * 4]).expect("a tensor");
     let path = folder.join(file);
     fs::create_dir_all(folder).expect("a folder");
     fs::write(&path, writer.finish().expect("a file")).expect("a written file");

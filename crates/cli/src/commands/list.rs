@@ -1,7 +1,7 @@
 //! `hearth list`: list models.
 
 use crate::failure::Failure;
-use hearth_app::library::{self, catalog};
+use hearth_app::library::{self, catalog, drafts::drafts_of};
 use hearth_engine::plan::estimate_fit;
 use hearth_formats::byte_size;
 use std::io::Write;
@@ -16,6 +16,10 @@ pub fn run() -> Result<(), Failure> {
         match &model.metadata {
             Ok(_) => writeln!(out, "{:<28}  {}", "", model.path.display())?,
             Err(problem) => writeln!(out, "{:<28}  unusable: {problem}", "")?,
+        }
+        let drafts: Vec<&str> = drafts_of(model, &models).map(|draft| draft.id.as_str()).collect();
+        if !drafts.is_empty() {
+            writeln!(out, "{:<28}  drafts: {}", "", drafts.join(" "))?;
         }
     }
     for entry in catalog::entries()

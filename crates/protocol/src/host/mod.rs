@@ -143,11 +143,11 @@ impl ModelHost {
         live.into_iter().map(Model).collect()
     }
 
-    /// Unloads every model of a file at once, and waits until its workers have exited. Requests in
-    /// progress fail.
+    /// Unloads every model that uses a file, also as a draft, at once, and waits until its workers
+    /// have exited. Requests in progress fail.
     pub async fn unload(&self, path: &Path) {
         for entry in self.inner().live() {
-            if entry.request.path == path {
+            if entry.request.uses(path) {
                 entry.end().await;
             }
         }

@@ -2,7 +2,8 @@
 
 use super::{Control, PAUSE, fail, is_cancelled, say, wait_for_kill};
 use hearth_protocol::{
-    Event, FinishReason, GenerateRequest, LeftOut, Message, ProblemCode, Prompt, RequestId, Summary, TextKind,
+    DraftKind, DraftStats, Event, FinishReason, GenerateRequest, LeftOut, Message, ProblemCode, Prompt, RequestId,
+    Summary, TextKind,
 };
 use std::{
     process::{abort, exit},
@@ -14,7 +15,18 @@ use std::{
 struct Generation {
     id: RequestId,
     tokens: u32,
+    draft: Option<DraftStats>,
 }
+
+/// The statistics of the order `draft`.
+const DRAFTED: DraftStats = DraftStats {
+    kind: DraftKind::Model,
+    drafted: 40,
+    accepted: 25,
+    gain: 1.75,
+    used: 0.5,
+    stopped: false,
+};
 
 /// Generates an answer. An unknown order is answered with the rest of the message.
 pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Control>) {
@@ -23,7 +35,7 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
     };
     let last = messages.last().map(Message::text).unwrap_or_default();
     let (order, rest) = last.split_once(' ').unwrap_or((&last, ""));
-    let mut generation = Generation { id, tokens: 0 };
+    let mut generation = Generation::new(id);
     generation.start(order);
     match order {
         "die" | "starve" | "babble" | "fail" | "fault" | "stray" | "huge" => generation.fail(order),
@@ -36,7 +48,7 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
         // An answer that ends twice.
         "twice" => {
             generation.finish(FinishReason::Stop);
-            Generation { id, tokens: 0 }.finish(FinishReason::Stop);
+            Generation::new(id).finish(FinishReason::Stop);
         }
         // No answer, also if it is cancelled.
         "mute" => wait_for_kill(),
@@ -48,6 +60,12 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
             generation.thought("Let me ");
             generation.thought("see.");
             generation.piece(rest);
+            generation.finish(FinishReason::Stop);
+        }
+        // The rest of the message, drafted.
+        "draft" => {
+            generation.piece(rest);
+            generation.draft = Some(DRAFTED);
             generation.finish(FinishReason::Stop);
         }
         // The request itself, for the test to inspect.
@@ -65,6 +83,14 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
 }
 
 impl Generation {
+    fn new(id: RequestId) -> Self {
+        Self {
+            id,
+            tokens: 0,
+            draft: None,
+        }
+    }
+
     fn start(&self, order: &str) {
         let left_out = (order == "long").then_some(LeftOut {
             messages: 2,
@@ -154,7 +180,7 @@ impl Generation {
             first_token_seconds: 0.1,
             context_used: 10 + self.tokens,
             context: 8192,
-            draft: None,
+            draft: self.draft,
         };
         say(self.id, Event::Finished(summary));
     }

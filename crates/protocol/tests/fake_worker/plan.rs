@@ -1,4 +1,4 @@
-//! Plans in which each layer takes 1000 bytes and each token of the context one. A model whose name
+//! Plans in which each layer takes 1000 bytes, each token of the context one, and a draft model 500. A model whose name
 //! contains `big` fits only if nothing else is reserved; a requested build is a copy of this
 //! program.
 
@@ -38,6 +38,8 @@ pub fn plan(request: &PlanRequest) -> Plan {
         name: format!("The {id}"),
         weights: u64::from(layers) * 1000,
         kv: u64::from(context),
+        snapshots: 0,
+        draft: if request.draft.path().is_some() { 500 } else { 0 },
         compute: 10,
         margin: 100,
         total: Some(1 << 30),

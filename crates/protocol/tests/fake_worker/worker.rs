@@ -10,8 +10,8 @@ mod training;
 
 use generate::generate;
 use hearth_protocol::{
-    DeviceInfo, Envelope, Event, KvType, LoadRequest, Measured, ModelInfo, PROTOCOL_VERSION, PlanRequest, Problem,
-    ProblemCode, Request, RequestId, RunCommand,
+    DeviceInfo, DraftChoice, DraftKind, Envelope, Event, KvType, LoadRequest, Measured, ModelInfo, PROTOCOL_VERSION,
+    PlanRequest, Problem, ProblemCode, Request, RequestId, RunCommand,
 };
 use plan::{LAYERS, answer_plan, is_copy, placed, plan};
 use std::{
@@ -158,6 +158,9 @@ fn load(id: RequestId, load: &LoadRequest) {
     if !load.path.exists() {
         return fail(id, ProblemCode::FileUnreadable, "The model's file is gone.");
     }
+    if load.draft.path().is_some_and(|draft| !draft.exists()) {
+        return fail(id, ProblemCode::FileUnreadable, "The draft's file is gone.");
+    }
     if name.contains("refuse") {
         return fail(id, ProblemCode::OutOfMemory, "The model does not fit.");
     }
@@ -174,6 +177,7 @@ fn load(id: RequestId, load: &LoadRequest) {
         context: load.context,
         gpu_layers: load.gpu_layers,
         kv: load.kv,
+        draft: load.draft.clone(),
         ..PlanRequest::default()
     };
     let on_cpu = load.device.as_deref() == Some("cpu");
@@ -195,7 +199,12 @@ fn load(id: RequestId, load: &LoadRequest) {
         layers_total: LAYERS,
         kv: load.kv,
         placement: plan(&request).devices,
-        draft: None,
+        draft: match load.draft {
+            DraftChoice::None => None,
+            DraftChoice::Auto | DraftChoice::Ngram => Some(DraftKind::Ngram),
+            DraftChoice::Own { .. } => Some(DraftKind::Own),
+            DraftChoice::Model { .. } => Some(DraftKind::Model),
+        },
     };
     say(id, Event::Loaded(info));
 }

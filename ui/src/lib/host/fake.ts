@@ -143,7 +143,7 @@ export class FakeHost extends FakeTuning implements Host {
       this.setModelState({ type: "loading", model: id, fraction: step / 10, stage: step < 4 ? "reading the file" : "repacking weights" });
       await this.rest(3);
     }
-    this.setModelState(loadedState(model, this.world.settings, this.world));
+    this.setModelState(loadedState(model, this.world.settings, this.world, this.world.models));
   }
 
   async unloadModel(): Promise<void> {
@@ -168,7 +168,7 @@ export class FakeHost extends FakeTuning implements Host {
     const state = this.world.modelState;
     const model = this.world.models.find((m) => state.type === "ready" && m.id === state.model);
     // Like the app: reloads the model if the settings would load it differently.
-    if (model && JSON.stringify(loadedState(model, settings, this.world)) !== JSON.stringify(state)) void this.loadModel(model.id);
+    if (model && JSON.stringify(loadedState(model, settings, this.world, this.world.models)) !== JSON.stringify(state)) void this.loadModel(model.id);
   }
 
   async devices(): Promise<Device[]> {
@@ -188,7 +188,7 @@ export class FakeHost extends FakeTuning implements Host {
     await this.rest(3);
     const found = this.world.models.find((m) => m.id === model);
     if (!found || found.problem !== null) throw { code: "fileUnreadable", message: found?.problem ?? "This model no longer exists. Choose another one." };
-    return planFor(found, loadSettings, this.world);
+    return planFor(found, loadSettings, this.world, this.world.models);
   }
 
   async measure(): Promise<Measurement> {
@@ -329,8 +329,9 @@ export class FakeHost extends FakeTuning implements Host {
       this.emit({ type: "messageDelta", conversation: home.id, message: answer.id, kind, text, tokens, tokensPerSecond: 228 });
       if (this.pace > 0 || tokens % 8 === 0) await this.rest();
     }
+    const kind = this.world.modelState.type === "ready" ? this.world.modelState.info.draft : null;
     const used = Math.min(CONTEXT, 96 + home.messages.length * 60 + tokens);
-    const stats = { promptTokens: script.promptTokens, cachedTokens: 40, tokens, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: used, context: CONTEXT };
+    const stats = { promptTokens: script.promptTokens, cachedTokens: 40, tokens, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: used, context: CONTEXT, draft: kind && { kind, ...script.draft } };
     if (run.crashed) return this.finish(home, answer, { type: "failed", problem: WORKER_DIED });
     this.emit({ type: "contextUsed", conversation: home.id, used, total: CONTEXT });
     return this.finish(home, answer, run.stopped ? { type: "stopped" } : script.end, stats);

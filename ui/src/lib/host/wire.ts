@@ -169,7 +169,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
 export const EVENT_NAME = "hearth";
 
 /** The settings of a new installation. */
-export const defaultSettings: Settings = {"theme":"system","threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","lastModel":null,"promptCacheLimit":2000000000};
+export const defaultSettings: Settings = {"theme":"system","threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"lastModel":null,"promptCacheLimit":2000000000};
 
 export type Adapter = {
 /**
@@ -514,6 +514,52 @@ kernelsLaunched: number,
  */
 kernelsCompiled: number, };
 
+export type DraftKind = "ngram" | "own" | "model";
+
+export type DraftProblem = { "type": "missing" } | { "type": "unreadable",
+/**
+ * Its name.
+ */
+name: string, } | { "type": "cannotDraft",
+/**
+ * Its name.
+ */
+name: string, };
+
+export type DraftSetting = { "type": "auto" } | { "type": "none" } | { "type": "own" } | { "type": "model",
+/**
+ * Its id.
+ */
+model: string, };
+
+export type DraftStats = {
+/**
+ * The kind of draft.
+ */
+kind: DraftKind,
+/**
+ * Tokens that it proposed.
+ */
+drafted: number,
+/**
+ * Proposed tokens that the model chose too.
+ */
+accepted: number,
+/**
+ * Measured decode speed divided by that of plain decoding, whose steps were measured too; 1
+ * if nothing was drafted.
+ */
+gain: number,
+/**
+ * Share of the decode steps that verified a draft.
+ */
+used: number,
+/**
+ * Whether it had switched itself off when the answer ended, because it cost more than it
+ * gained.
+ */
+stopped: boolean, };
+
 export type EndReason = "completed" | "earlyStop" | "stopped";
 
 export type Event = { "type": "modelState",
@@ -791,7 +837,11 @@ gpuLayers: GpuLayers,
 /**
  * Type of the KV cache.
  */
-kv: KvType, };
+kv: KvType,
+/**
+ * The draft of speculative decoding.
+ */
+draft: DraftSetting, };
 
 export type Measurement = {
 /**
@@ -971,7 +1021,11 @@ source: Source,
 /**
  * Why the model cannot be loaded, as a sentence. `None` means it can.
  */
-problem: string | null, };
+problem: string | null,
+/**
+ * Ids of the models that can draft for it.
+ */
+drafts: Array<string>, };
 
 export type ModelInfo = {
 /**
@@ -1041,7 +1095,11 @@ kv: KvType,
 /**
  * The memory plan of the loaded model.
  */
-placement: Array<PlannedDevice>, };
+placement: Array<PlannedDevice>,
+/**
+ * The draft of speculative decoding. `None` means plain decoding.
+ */
+draft: DraftKind | null, };
 
 export type ModelState = { "type": "none" } | { "type": "loading",
 /**
@@ -1063,7 +1121,12 @@ model: string,
 /**
  * The loaded model.
  */
-info: ModelInfo, } | { "type": "failed",
+info: ModelInfo,
+/**
+ * Why it does not use the chosen draft model. `None` means that it does, or that none was
+ * chosen.
+ */
+draftProblem: DraftProblem | null, } | { "type": "failed",
 /**
  * Its id.
  */
@@ -1314,6 +1377,15 @@ weights: number,
  * KV cache for the planned context.
  */
 kv: number,
+/**
+ * The part of `kv` for snapshots, which make regeneration possible in windowed layers.
+ */
+snapshots: number,
+/**
+ * The draft of speculative decoding: weights, KV cache and buffers of a draft model. Pages that
+ * a draft borrows from its target are part of `kv`.
+ */
+draft: number,
 /**
  * Activations and other buffers of a pass.
  */
@@ -1707,6 +1779,11 @@ gpuLayers: GpuLayers,
  */
 kv: KvType,
 /**
+ * The draft of speculative decoding, by id of the model that it drafts for: a draft model fits
+ * few others. A model without an entry has [`DraftSetting::Auto`].
+ */
+drafts: { [key in string]: DraftSetting },
+/**
  * Id of the last loaded model, which is loaded when a message is sent.
  */
 lastModel: string | null,
@@ -1787,7 +1864,12 @@ contextUsed: number,
 /**
  * Context length in tokens.
  */
-context: number, };
+context: number,
+/**
+ * What the draft of speculative decoding did. `None` means that there was none, or that the row
+ * was written by a version without drafts.
+ */
+draft: DraftStats | null, };
 
 export type TextKind = "text" | "thinking";
 

@@ -2,13 +2,15 @@
 // memory plan. One plan is requested at a time; of the requests made meanwhile, only the newest is
 // planned.
 
-import { asProblem, type Host, type Plan, type Problem, type Settings, type LoadSettings } from "../host";
+import { asProblem, type DraftSetting, type Host, type Plan, type Problem, type Settings, type LoadSettings } from "../host";
 import type { Models } from "./models.svelte";
 import type { SettingsStore } from "./settings.svelte";
 
 export class Planning {
   /** Differences from the saved settings. */
-  changes: Partial<LoadSettings> = $state.raw({});
+  private allChanges: Partial<LoadSettings> = $state.raw({});
+  /** The model of a changed draft, which is a setting of one model. */
+  private draftOf: string | null = $state(null);
   plan: Plan | null = $state.raw(null);
   /** The model of the plan. */
   model: string | null = $state(null);
@@ -17,7 +19,12 @@ export class Planning {
   busy = $state(false);
   private again = false;
 
-  readonly loadSettings: LoadSettings = $derived.by(() => ({ ...asLoaded(this.settings.value), ...this.changes }));
+  /** Differences from the settings of the current model. */
+  readonly changes: Partial<LoadSettings> = $derived.by(() => {
+    const { draft, ...others } = this.allChanges;
+    return draft === undefined || this.draftOf !== this.target ? others : this.allChanges;
+  });
+  readonly loadSettings: LoadSettings = $derived.by(() => ({ ...asLoaded(this.settings.value, this.target), ...this.changes }));
   readonly changed: boolean = $derived(Object.keys(this.changes).length > 0);
 
   constructor(
@@ -28,21 +35,24 @@ export class Planning {
 
   /** Changes the load settings on trial and plans again; loads nothing. */
   change(change: Partial<LoadSettings>): void {
-    const settings = asLoaded(this.settings.value);
+    const settings = asLoaded(this.settings.value, this.target);
     const all = Object.entries({ ...this.changes, ...change }) as [keyof LoadSettings, LoadSettings[keyof LoadSettings]][];
-    this.changes = Object.fromEntries(all.filter(([key, value]) => !same(value, settings[key])));
+    this.allChanges = Object.fromEntries(all.filter(([key, value]) => !same(value, settings[key])));
+    this.draftOf = this.target;
     void this.refresh();
   }
 
   reset(): void {
-    this.changes = {};
+    this.allChanges = {};
     void this.refresh();
   }
 
   /** Saves the load settings on trial. A loaded model is reloaded; the conversation stays. */
   async apply(): Promise<void> {
-    await this.settings.change(this.loadSettings);
-    this.changes = {};
+    const { draft, ...others } = this.loadSettings;
+    const { drafts } = this.settings.value;
+    await this.settings.change({ ...others, drafts: this.target === null ? drafts : withDraft(drafts, this.target, draft) });
+    this.allChanges = {};
     const { state } = this.models;
     if (state.type === "failed") await this.models.load(state.model);
     await this.refresh();
@@ -77,13 +87,24 @@ export class Planning {
 
   /** Plans a model with the saved settings. */
   fit(model: string): Promise<Plan> {
-    return this.host.plan(model, asLoaded(this.settings.value));
+    return this.host.plan(model, asLoaded(this.settings.value, model));
+  }
+
+  /** Id of the model that load settings are for. */
+  private get target(): string | null {
+    return this.models.current?.id ?? null;
   }
 }
 
-/** The load settings of the settings. */
-function asLoaded({ threads, context, device, build, gpuLayers, kv }: Settings): LoadSettings {
-  return { threads, context, device, build, gpuLayers, kv };
+/** The load settings of a model. */
+function asLoaded({ threads, context, device, build, gpuLayers, kv, drafts }: Settings, model: string | null): LoadSettings {
+  return { threads, context, device, build, gpuLayers, kv, draft: (model === null ? undefined : drafts[model]) ?? { type: "auto" } };
+}
+
+/** The drafts of all models, with that of one changed. Automatic needs no entry. */
+function withDraft(drafts: Settings["drafts"], model: string, draft: DraftSetting): Settings["drafts"] {
+  const { [model]: _, ...others } = drafts;
+  return draft.type === "auto" ? others : { ...others, [model]: draft };
 }
 
 function same(a: LoadSettings[keyof LoadSettings], b: LoadSettings[keyof LoadSettings]): boolean {

@@ -43,7 +43,7 @@ export function layersLabel(layers: readonly string[]): string {
 }
 
 export interface MemoryPart {
-  kind: "weights" | "kv" | "compute" | "others" | "margin" | "free";
+  kind: "weights" | "kv" | "snapshots" | "draft" | "compute" | "others" | "margin" | "free";
   name: string;
   bytes: number;
 }
@@ -51,12 +51,15 @@ export interface MemoryPart {
 /** The parts of a device's memory, in the order of its bar. A model that does not fit leaves nothing free. */
 export function memoryParts(device: PlannedDevice): MemoryPart[] {
   const others = device.total === null || device.free === null ? 0 : Math.max(0, device.total - device.free);
-  const ours = device.weights + device.kv + device.compute + device.margin;
+  const ours = device.weights + device.kv + device.draft + device.compute + device.margin;
   const free = device.total === null ? 0 : Math.max(0, device.total - others - ours);
   const all: MemoryPart[] = [
     { kind: "others", name: "Other programs", bytes: others },
     { kind: "weights", name: "Weights", bytes: device.weights },
-    { kind: "kv", name: "KV cache", bytes: device.kv },
+    // Snapshots are a part of the cache.
+    { kind: "kv", name: "KV cache", bytes: Math.max(0, device.kv - device.snapshots) },
+    { kind: "snapshots", name: "Snapshots", bytes: Math.min(device.kv, device.snapshots) },
+    { kind: "draft", name: "Draft", bytes: device.draft },
     { kind: "compute", name: "Compute", bytes: device.compute },
     { kind: "margin", name: "Reserved", bytes: device.margin },
     { kind: "free", name: "Free", bytes: free },

@@ -1,6 +1,6 @@
 // The fake model's answers: one per kind of question, split into pieces like tokens.
 
-import type { LeftOut, MessageState } from "../wire";
+import type { DraftStats, LeftOut, MessageState } from "../wire";
 
 export interface Script {
   /** What is thought first, in pieces. */
@@ -9,7 +9,11 @@ export interface Script {
   end: MessageState;
   promptTokens: number;
   leftOut: LeftOut | null;
+  /** What a draft did, if the model has one. */
+  draft: Omit<DraftStats, "kind">;
 }
+
+const nothingDrafted: Script["draft"] = { drafted: 0, accepted: 0, gain: 1, used: 0, stopped: false };
 
 const vec = `Because the iterator holds a **shared borrow** of the vector, and pushing needs an *exclusive* one. If pushing were allowed, the vector could move its elements and the iterator would point at freed memory.
 
@@ -79,7 +83,7 @@ function pieces(text: string): string[] {
 
 /** Picks the answer by a word in the question. */
 export function scriptedAnswer(question: string): Script {
-  const script: Script = { thought: /think/i.test(question) ? pieces(thought) : [], pieces: [], end: { type: "complete" }, promptTokens: 210, leftOut: null };
+  const script: Script = { thought: /think/i.test(question) ? pieces(thought) : [], pieces: [], end: { type: "complete" }, promptTokens: 210, leftOut: null, draft: nothingDrafted };
   let text = short;
   if (/hostile/i.test(question)) text = hostile;
   else if (/markdown|show me everything/i.test(question)) text = tour;
@@ -94,6 +98,9 @@ export function scriptedAnswer(question: string): Script {
     text = text.slice(0, 60);
   }
   script.pieces = pieces(text);
+  const tokens = script.pieces.length;
+  if (/repeat/i.test(question)) script.draft = { drafted: tokens, accepted: Math.round(tokens * 0.6), gain: 1.8, used: 0.4, stopped: false };
+  if (/surprise/i.test(question)) script.draft = { drafted: tokens, accepted: 1, gain: 0.97, used: 0.12, stopped: true };
   return script;
 }
 

@@ -1,6 +1,7 @@
 // Models of the fake host.
 
-import type { Model, ModelState, Plan, Problem, SamplingParams, Settings } from "../wire";
+import { draftProblem } from "../../text/draft";
+import type { DraftKind, DraftSetting, LoadSettings, Model, ModelState, Plan, Problem, SamplingParams, Settings } from "../wire";
 import type { Machine } from "./devices";
 import { planFor } from "./plans";
 
@@ -20,6 +21,7 @@ export const smol: Model = {
   sampling,
   source: "bundled",
   problem: null,
+  drafts: [],
 };
 
 export const qwen: Model = {
@@ -56,6 +58,9 @@ export function addedModel(path: string): Model {
   return { ...qwen, id: file, name: file.replace(/\.[^.]+\.gguf$/, ""), path, fileSize: 32_112_640, quantization: "Q8_0", parameters: 30_142_848, contextTrained: 1024 };
 }
 
+/** A draft model, with the plans of an added model. */
+export const small: Model = { ...addedModel("/home/you/models/Qwen3-Draft-120M.Q8_0.gguf"), id: "qwen3-draft-120m", name: "Qwen3 Draft 120M", fileSize: 127_401_984, parameters: 119_537_664, contextTrained: 40_960 };
+
 /** A model that fits on no machine here. */
 export const huge: Model = {
   ...qwen,
@@ -69,16 +74,29 @@ export const huge: Model = {
   contextTrained: 131_072,
 };
 
+/** The load settings of a model. */
+function loadSettings({ threads, context, device, build, gpuLayers, kv, drafts }: Settings, { id }: Model): LoadSettings {
+  return { threads, context, device, build, gpuLayers, kv, draft: drafts[id] ?? { type: "auto" } };
+}
+
+/** The draft that is used: like the app's, Automatic in place of a model that cannot draft. */
+export function usedDraft(draft: DraftSetting, model: Model, models: readonly Model[]): DraftSetting {
+  return draftProblem(draft, model, models) === null ? draft : { type: "auto" };
+}
+
+const draftKinds: Record<DraftSetting["type"], DraftKind | null> = { auto: "ngram", none: null, own: "own", model: "model" };
+
 /** The state after a load with these settings: ready, or failed if no plan can be made. */
-export function loadedState(model: Model, settings: Settings, machine: Machine): ModelState {
+export function loadedState(model: Model, settings: Settings, machine: Machine, models: readonly Model[]): ModelState {
+  const load = loadSettings(settings, model);
   try {
-    return readyState(model, settings, planFor(model, settings, machine));
+    return readyState(model, load, planFor(model, load, machine, models), models);
   } catch (problem) {
     return { type: "failed", model: model.id, problem: problem as Problem };
   }
 }
 
-function readyState(model: Model, { threads, kv }: Settings, plan: Plan): ModelState {
+function readyState(model: Model, { threads, kv, draft }: LoadSettings, plan: Plan, models: readonly Model[]): ModelState {
   return {
     type: "ready",
     model: model.id,
@@ -100,6 +118,8 @@ function readyState(model: Model, { threads, kv }: Settings, plan: Plan): ModelS
       layersTotal: plan.layersTotal,
       kv,
       placement: plan.devices,
+      draft: draftKinds[usedDraft(draft, model, models).type],
     },
+    draftProblem: draftProblem(draft, model, models),
   };
 }

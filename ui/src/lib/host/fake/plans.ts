@@ -1,7 +1,8 @@
 // Memory plans of the fake host, recorded from the engine (recordings/plans.json, whose format is
 // documented in crates/cli/tests/recordings/plans.rs). A context that was not recorded is answered
 // with the longest recorded one below it, or else the shortest; more layers than the model has, with
-// all; an added model, with the recorded "added" one.
+// all; an added model, with the recorded "added" one. A draft model's memory is not recorded: the
+// bytes of its file are added to the last device.
 
 import { matchesDevice } from "../../text/devices";
 import type { GpuLayers, KvType, LoadSettings, Model, Plan, PlannedDevice, Problem, Verdict } from "../wire";
@@ -28,7 +29,7 @@ const { devices: recorded, reasons, plans, loads, machines } = JSON.parse(record
  *
  * @throws Problem the engine's, for a device that cannot be used; or if nothing was recorded.
  */
-export function planFor(model: Model, load: LoadSettings, { machine, devices: all }: Machine): Plan {
+export function planFor(model: Model, load: LoadSettings, { machine, devices: all }: Machine, library: readonly Model[]): Plan {
   const missing: Problem = { code: "notFound", message: `No plan of ${model.name} on this machine was recorded.` };
   const device = load.device === null ? "" : (all.find((d) => matchesDevice(load.device ?? "", d))?.identity ?? load.device);
   const known = machines[machine]?.[checkedIds(all)];
@@ -41,6 +42,10 @@ export function planFor(model: Model, load: LoadSettings, { machine, devices: al
   const plan = index === undefined ? undefined : decoded(index);
   if (!plan) throw missing;
   const used = plan.devices.find((d) => d.id !== "cpu");
+  const chosen = load.draft.type === "model" ? load.draft.model : null;
+  const draft = library.find(({ id }) => id === chosen && model.drafts.includes(id));
+  const last = plan.devices.at(-1);
+  if (last && draft) last.draft = draft.fileSize;
   return { ...plan, build: load.build ?? all.find((d) => d.id === used?.id)?.backends[0]?.build ?? "portable" };
 }
 
@@ -68,7 +73,7 @@ function decoded(index: Index): Plan | undefined {
 function decodedDevice([at, weights, kv, compute, fits, layers]: Recording["plans"][number][8][number]): PlannedDevice[] {
   const [id, identity, name, margin, total, free] = recorded[at] ?? [];
   if (id === undefined || identity === undefined || name === undefined || margin === undefined || total === undefined || free === undefined) return [];
-  return [{ id, identity, name, weights, kv, compute, margin, total, free, layers: layers.split(" ").flatMap(names), fits }];
+  return [{ id, identity, name, weights, kv, snapshots: 0, draft: 0, compute, margin, total, free, layers: layers.split(" ").flatMap(names), fits }];
 }
 
 /** `0-2` stands for `blk.0`, `blk.1` and `blk.2`. */

@@ -4,7 +4,7 @@ import { defaultSettings, type CacheUsage, type Conversation, type Measurement, 
 import { plain } from "../../text/parts";
 import { hostile, tour } from "./answers";
 import { machineOf, type Machine } from "./devices";
-import { huge, loadedState, lost, qwen, smol } from "./models";
+import { huge, loadedState, lost, qwen, small, smol } from "./models";
 
 export interface World extends Machine {
   settings: Settings;
@@ -73,7 +73,7 @@ function talk(id: number, title: string, at: number, turns: string[]): Conversat
     state: { type: "complete" },
     createdAt: at,
     model: i % 2 === 0 ? null : smol.name,
-    stats: i % 2 === 0 ? null : { promptTokens: 48, cachedTokens: 0, tokens: 96, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: 696, context: 2048 },
+    stats: i % 2 === 0 ? null : { promptTokens: 48, cachedTokens: 0, tokens: 96, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: 696, context: 2048, draft: null },
     leftOut: null,
     adapters: [],
     comparison: null,
@@ -106,7 +106,8 @@ function many(): Map<number, Conversation> {
 
 export function initialWorld(scene: string | null): World {
   const machine = machineOf(scene);
-  const world: World = { settings, models: [smol, qwen, lost], ...machine, measurements: [], caches: fullCaches, modelState: loadedState(smol, settings, machine), conversations: library(), deleted: new Set() };
+  const models = [smol, qwen, lost];
+  const world: World = { settings, models, ...machine, measurements: [], caches: fullCaches, modelState: loadedState(smol, settings, machine, models), conversations: library(), deleted: new Set() };
   switch (scene) {
     case "fresh":
       return { ...world, models: [smol], modelState: { type: "none" }, conversations: new Map() };
@@ -121,7 +122,13 @@ export function initialWorld(scene: string | null): World {
     case "old-settings": {
       // Written by an older Hearth, before a GPU was removed.
       const old: Settings = { ...settings, device: "gpu0", trainingDevice: "0000:05:00.0", build: "rocm" };
-      return { ...world, settings: old, modelState: loadedState(smol, old, machine) };
+      return { ...world, settings: old, modelState: loadedState(smol, old, machine, models) };
+    }
+    case "drafts": {
+      const target = { ...qwen, drafts: [small.id] };
+      const own = { ...settings, lastModel: target.id };
+      const all = [smol, target, small, lost];
+      return { ...world, settings: own, models: all, modelState: loadedState(target, own, machine, all) };
     }
     case "too-big":
       return { ...world, settings: { ...settings, lastModel: huge.id }, models: [smol, qwen, huge], modelState: { type: "none" } };
