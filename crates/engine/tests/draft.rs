@@ -49,7 +49,7 @@ fn prompt(number: u64) -> GenerateRequest {
         "{}{number} ",
         ["tell ", "a b a b ", "x", "one two three "][number as usize % 4]
     );
-    let tokens = text.repeat([1, 6, 12, 3][number as usize / 4 % 4]);
+    let tokens = text.repeat([1, 3, 4, 2][number as usize / 4 % 4]);
     let mut request = generate(raw(&tokens), [24, 7, 40, 1, 2][number as usize % 5]);
     let sampling = SamplingParams {
         seed: Some(number),
@@ -120,7 +120,7 @@ fn answers_with_a_draft_are_those_without() {
                 number += 36;
                 let load = LoadRequest {
                     kv,
-                    ..request(model, 128, draft.clone(), lengths.next())
+                    ..request(model, 112, draft.clone(), lengths.next())
                 };
                 let (drafted, accepted) = same_answers(&load, &requests);
                 // The same model mostly agrees; a draft that nobody accepts tests little.
@@ -191,7 +191,7 @@ fn a_full_context_ends_an_answer_as_without_a_draft() {
                 let endless = GenerateRequest {
                     max_tokens: None,
                     ignore_end: true,
-                    ..prompt(8)
+                    ..generate(raw("a b a b a"), 0)
                 };
                 let long = GenerateRequest {
                     prompt: raw(&"ab ".repeat(context as usize / 5)),

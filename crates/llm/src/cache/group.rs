@@ -2,15 +2,11 @@
 
 use super::{CacheSize, LayerCells};
 use crate::arch::DecoderSpec;
-use crate::draft;
 use hearth_kernels::attention::{KvFormat, KvLayer, PAGE};
 
 /// Positions that a windowed group retains behind its window, so that the last tokens can be taken
 /// back without a snapshot: those that do not fill a tile are not saved.
 const SLACK: usize = KvLayer::TILE;
-
-/// Pages of a draft that shares the cells of its target: the copy of the last one, and the next.
-const DRAFT_PAGES: usize = 1 + draft::MOST.div_ceil(PAGE);
 
 /// Layers whose KV caches have one shape, and in which a sequence has the same pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +78,7 @@ impl LayerGroup {
     }
 
     fn full_pages(size: &CacheSize) -> usize {
-        size.sequences * size.context.div_ceil(PAGE) + size.snapshots + size.drafts * DRAFT_PAGES
+        size.sequences * size.context.div_ceil(PAGE) + size.snapshots + size.reserved_pages()
     }
 
     fn windowed_pages(&self, size: &CacheSize) -> Option<usize> {
@@ -94,7 +90,7 @@ impl LayerGroup {
         Some(
             sequences
                 .saturating_add(snapshots)
-                .saturating_add(size.drafts * DRAFT_PAGES),
+                .saturating_add(size.reserved_pages()),
         )
     }
 }

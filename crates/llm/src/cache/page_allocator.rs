@@ -33,10 +33,13 @@ impl PageAllocator {
         self.counts().of_page.len()
     }
 
-    /// `count` free pages, now with one owner each; `None` if there are fewer.
-    pub fn take(&self, count: usize) -> Option<Vec<u32>> {
+    /// `count` free pages, now with one owner each; `None` if fewer than `reserved` would be left.
+    pub fn take(&self, count: usize, reserved: usize) -> Option<Vec<u32>> {
         let mut counts = self.counts();
         let rest = counts.free.len().checked_sub(count)?;
+        if count > 0 && rest < reserved {
+            return None;
+        }
         let mut taken = counts.free.split_off(rest);
         taken.reverse();
         taken.iter().for_each(|page| counts.of_page[*page as usize] = 1);

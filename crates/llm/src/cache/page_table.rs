@@ -9,6 +9,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct PageTable {
     allocator: Arc<PageAllocator>,
+    /// Free pages that it leaves to drafts.
+    reserved: usize,
     /// The index among the sequence's pages of the first that is not released.
     first: usize,
     pages: Vec<u32>,
@@ -18,14 +20,27 @@ pub(super) struct PageTable {
 }
 
 impl PageTable {
-    /// No pages yet.
-    pub fn new(allocator: Arc<PageAllocator>) -> Self {
+    /// No pages yet; it leaves `reserved` free ones to drafts.
+    pub fn new(allocator: Arc<PageAllocator>, reserved: usize) -> Self {
         Self {
             allocator,
+            reserved,
             first: 0,
             pages: Vec::new(),
             unwritten: 0,
         }
+    }
+
+    /// A fork of a draft, which may take the pages that others leave.
+    pub fn of_draft(&self) -> Self {
+        let mut draft = self.clone();
+        draft.reserved = 0;
+        draft
+    }
+
+    /// Free pages that it can take.
+    pub fn free(&self) -> usize {
+        self.allocator.free().saturating_sub(self.reserved)
     }
 
     /// The index of the first page.
@@ -77,7 +92,8 @@ impl PageTable {
     ) -> Result<(), CacheError> {
         // Asked once: another owner may release it meanwhile. A needless copy does no harm.
         let shared = self.shared_last(length, end);
-        let taken = self.allocator.take(self.new_pages(end) + usize::from(shared.is_some()));
+        let count = self.new_pages(end) + usize::from(shared.is_some());
+        let taken = self.allocator.take(count, self.reserved);
         let mut taken = taken.ok_or_else(|| self.no_pages(end))?;
         if let (Some(from), Some(last)) = (shared, self.pages.last_mut()) {
             let to = taken.remove(0);
@@ -100,7 +116,7 @@ impl PageTable {
     pub fn check_room(&self, length: usize, end: usize, position: usize) -> Result<(), CacheError> {
         let released = &self.pages[..self.pages_before(position)];
         let own = released.iter().filter(|page| !self.allocator.is_shared(**page));
-        match self.missing(length, end) <= self.allocator.free() + own.count() {
+        match self.missing(length, end) <= self.free() + own.count() {
             true => Ok(()),
             false => Err(self.no_pages(end)),
         }
@@ -157,6 +173,7 @@ impl Clone for PageTable {
         self.allocator.share(&self.pages);
         Self {
             allocator: self.allocator.clone(),
+            reserved: self.reserved,
             first: self.first,
             pages: self.pages.clone(),
             unwritten: self.unwritten,

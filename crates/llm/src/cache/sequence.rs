@@ -20,7 +20,8 @@ pub struct Sequence {
 impl Sequence {
     /// An empty sequence.
     pub fn new(cache: &Arc<Cache>) -> Self {
-        let table = |group: &Group| PageTable::new(group.pages.clone());
+        let reserved = cache.size.reserved_pages();
+        let table = |group: &Group| PageTable::new(group.pages.clone(), reserved);
         Self {
             tables: cache.groups.iter().map(table).collect(),
             cache: cache.clone(),
@@ -60,7 +61,7 @@ impl Sequence {
                 Some(retained) => missing.min(retained.pages.saturating_sub(reused)),
                 None => missing,
             };
-            missing + usize::from(snapshots) <= group.pages.free()
+            missing + usize::from(snapshots) <= table.free()
         };
         length <= self.cache.size.context && self.tables.iter().zip(&self.cache.groups).all(fits)
     }
@@ -156,7 +157,7 @@ impl Sequence {
             .as_ref()
             .filter(|source| Arc::ptr_eq(&source.cache, &self.cache));
         let source = source.ok_or(CacheError::OtherCache)?;
-        let tables = source.groups.iter().map(|group| self.tables[*group].clone());
+        let tables = source.groups.iter().map(|group| self.tables[*group].of_draft());
         Ok(Self {
             tables: tables.collect(),
             cache: cache.clone(),

@@ -1,11 +1,16 @@
 //! The sizes of a cache.
 
 use super::LayerGroup;
+use crate::draft;
+use hearth_kernels::attention::PAGE;
 
 /// The longest step of a chat: a chunk of a prompt.
 const STEP: usize = 512;
 /// Snapshots of a chat whose layers have windows: the beginning and the end of the last prompt.
 const SNAPSHOTS: usize = 2;
+
+/// Pages of a draft that shares the cells of its target: the copy of the last one, and the next.
+const DRAFT_PAGES: usize = 1 + draft::MOST.div_ceil(PAGE);
 
 /// The sizes that a cache is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +61,11 @@ impl CacheSize {
             snapshots: 0,
             ..Self::chat(context, groups)
         }
+    }
+
+    /// Pages of each group that are left to drafts.
+    pub(super) fn reserved_pages(&self) -> usize {
+        self.drafts * DRAFT_PAGES
     }
 
     /// The same with room for this many drafts that share its cells.

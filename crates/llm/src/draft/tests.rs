@@ -105,3 +105,26 @@ fn rows_that_were_not_accepted_are_taken_back_in_windowed_layers() {
         }
     }
 }
+
+/// Sequences leave a draft its pages, however many there are.
+#[test]
+fn other_sequences_leave_a_draft_its_pages() {
+    let source = cache(PAGE * 4, None, KvFormat::F16, 1);
+    let borrower = Cache::borrowing(&source, &[0, 1]).expect("layers of the source");
+    let mut target = Sequence::new(&source);
+    target.append(&[1; 10]).expect("room");
+    let mut others = Vec::new();
+    loop {
+        let mut other = Sequence::new(&source);
+        let has_room = other.has_room(5);
+        assert_eq!(other.append(&[2; 5]).is_ok(), has_room);
+        if !has_room {
+            break;
+        }
+        others.push(other);
+    }
+    assert_eq!(others.len(), 3);
+    let mut draft = target.borrowed_by(&borrower).expect("its source");
+    draft.append(&[3; MOST]).expect("the pages of a draft");
+    assert!(target.append(&[1; PAGE]).is_err(), "they are not the target's");
+}
