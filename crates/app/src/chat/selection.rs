@@ -35,7 +35,7 @@ fn state_of(selected: &Selection, status: &ModelStatus) -> ModelState {
         },
         ModelStatus::Ready(info) => ModelState::Ready {
             model,
-            info: info.as_ref().clone(),
+            info: Box::new(info.as_ref().clone()),
             draft_problem: selected.target.draft_problem.clone(),
         },
         ModelStatus::Failed { problem, has_died } => ModelState::Failed {

@@ -65,8 +65,8 @@ impl ModelMetadata {
 }
 
 /// The first 16 hexadecimal digits of SHA-256 over the tokenizer's kind, its pre-tokenizer and all
-/// tokens. The header is read already, within the reader's limits; a missing or malformed vocabulary
-/// gives `None`.
+/// tokens. The header is read already, within the reader's limits; a missing or malformed
+/// vocabulary gives `None`.
 fn vocabulary_fingerprint(gguf: &GgufHeader) -> Option<String> {
     let text = |key: &str| gguf.str(key).ok().flatten();
     let tokens = gguf.strings("tokenizer.ggml.tokens").ok().flatten()?;

@@ -93,8 +93,8 @@ pub struct Stats {
     pub context_used: u32,
     /// Context length in tokens.
     pub context: u32,
-    /// What the draft of speculative decoding did. `None` means that there was none, or that the row
-    /// was written by a version without drafts.
+    /// What the draft of speculative decoding did. `None` means that there was none, or that the
+    /// row was written by a version without drafts.
     #[serde(default)]
     pub draft: Option<DraftStats>,
 }

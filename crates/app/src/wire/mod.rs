@@ -170,7 +170,7 @@ pub enum ModelState {
         /// Its id.
         model: String,
         /// The loaded model.
-        info: ModelInfo,
+        info: Box<ModelInfo>,
         /// Why it does not use the chosen draft model. `None` means that it does, or that none was
         /// chosen.
         draft_problem: Option<DraftProblem>,

@@ -1,6 +1,6 @@
-//! Plans in which each layer takes 1000 bytes, each token of the context one, and a draft model 500. A model whose name
-//! contains `big` fits only if nothing else is reserved; a requested build is a copy of this
-//! program.
+//! Plans in which each layer takes 1000 bytes, each token of the context one, and a draft model
+//! 500. A model whose name contains `big` fits only if nothing else is reserved; a requested build
+//! is a copy of this program.
 
 use super::{fail, say};
 use hearth_protocol::{

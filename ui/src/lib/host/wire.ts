@@ -1866,8 +1866,8 @@ contextUsed: number,
  */
 context: number,
 /**
- * What the draft of speculative decoding did. `None` means that there was none, or that the row
- * was written by a version without drafts.
+ * What the draft of speculative decoding did. `None` means that there was none, or that the
+ * row was written by a version without drafts.
  */
 draft: DraftStats | null, };
 
