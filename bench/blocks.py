@@ -17,14 +17,14 @@ SCALES6 = 31.5
 SMALLEST_F16 = 2.0**-14
 
 
-def random_rows(rng: np.random.Generator, name: str, rows: int, cols: int) -> Bytes:
-    """A random matrix in the format `name`, as rows of bytes."""
+def random_rows(rng: np.random.Generator, name: str, rows: int, cols: int, magnitude: float = 1.0) -> Bytes:
+    """A random matrix in the format `name`, as rows of bytes; `magnitude` is a multiple of that of trained weights."""
     elements, size = GGML_QUANT_SIZES[GGMLQuantizationType[name]]
     if cols % elements:
         raise ValueError(f"Rows of {cols} cannot be stored as {name}, whose blocks hold {elements}.")
     blocks = rng.integers(0, 256, (rows * cols // elements, size), dtype=np.uint8)
     # So that products with normalised activations have about their magnitude.
-    FILL[name](blocks, 1.0 / np.sqrt(cols))
+    FILL[name](blocks, magnitude / np.sqrt(cols))
     return blocks.reshape(rows, -1)
 
 

@@ -1,4 +1,4 @@
-"""llama.cpp's `llama-bench`, built once, natively for this CPU.
+"""Programs of llama.cpp, built once, natively for this CPU: `llama-bench`, and for drafts `llama-lookup` and `llama-speculative-simple`.
 
 PyPI's source package llama-cpp-python contains the whole source of llama.cpp; a wheel has a generic build, and no tools. CMake and Ninja
 come from PyPI too; the C++ compiler must be installed.
@@ -14,18 +14,21 @@ PACKAGE, VERSION = "llama-cpp-python", "0.3.36"
 COMMIT = "0c1e570"
 # CPU backend only, and nothing that would download anything.
 OPTIONS = """CMAKE_BUILD_TYPE=Release GGML_NATIVE=ON GGML_METAL=OFF GGML_CCACHE=OFF BUILD_SHARED_LIBS=OFF LLAMA_BUILD_TESTS=OFF
-LLAMA_BUILD_EXAMPLES=OFF LLAMA_BUILD_SERVER=OFF LLAMA_BUILD_APP=OFF LLAMA_BUILD_UI=OFF LLAMA_USE_PREBUILT_UI=OFF LLAMA_OPENSSL=OFF""".split()
+LLAMA_BUILD_EXAMPLES=ON LLAMA_BUILD_SERVER=OFF LLAMA_BUILD_APP=OFF LLAMA_BUILD_UI=OFF LLAMA_USE_PREBUILT_UI=OFF LLAMA_OPENSSL=OFF""".split()
 
 
-def find(cache: Path) -> Path:
+BENCH, LOOKUP, SPECULATIVE = "llama-bench", "llama-lookup", "llama-speculative-simple"
+
+
+def find(cache: Path, program: str = BENCH) -> Path:
     """Path of the program; builds it if needed, which takes some minutes."""
     build = cache / f"llama.cpp-{VERSION}"
-    return built(build) or compile_into(build, source(cache))
+    return built(build, program) or compile_into(build, source(cache), program)
 
 
-def built(build: Path) -> Path | None:
+def built(build: Path, program: str) -> Path | None:
     """Path of the built program; Visual Studio has a folder for each configuration."""
-    names = [build / "bin" / folder / f"llama-bench{end}" for folder in ["", "Release"] for end in ["", ".exe"]]
+    names = [build / "bin" / folder / f"{program}{end}" for folder in ["", "Release"] for end in ["", ".exe"]]
     return next((name for name in names if name.is_file()), None)
 
 
@@ -40,16 +43,16 @@ def source(cache: Path) -> Path:
     return unpacked
 
 
-def compile_into(build: Path, source: Path) -> Path:
+def compile_into(build: Path, source: Path, program: str) -> Path:
     import cmake
 
-    program = Path(cmake.CMAKE_BIN_DIR) / "cmake"
+    driver = Path(cmake.CMAKE_BIN_DIR) / "cmake"
     generator = [] if sys.platform == "win32" else ninja()
-    run([program, "-S", source, "-B", build, *generator, *(f"-D{option}" for option in OPTIONS)])
-    run([program, "--build", build, "--config", "Release", "--target", "llama-bench"])
-    if found := built(build):
+    run([driver, "-S", source, "-B", build, *generator, *(f"-D{option}" for option in OPTIONS)])
+    run([driver, "--build", build, "--config", "Release", "--target", program])
+    if found := built(build, program):
         return found
-    sys.exit(f"llama.cpp was built in {build}, but there is no llama-bench in it. Name one with --llama-bench.")
+    sys.exit(f"llama.cpp was built in {build}, but there is no {program} in it.")
 
 
 def ninja() -> list[str]:
@@ -61,8 +64,9 @@ def ninja() -> list[str]:
 def run(command: list[str | Path]) -> None:
     """Runs a build step, with its output on stderr."""
     if code := subprocess.run(command, stdout=sys.stderr).returncode:
-        sys.exit(f"{Path(command[0]).name} failed with exit code {code}. Without a C++ compiler, name a llama-bench with --llama-bench.")
+        sys.exit(f"{Path(command[0]).name} failed with exit code {code}. It needs a C++ compiler; compare.py can use an existing llama-bench instead (--llama-bench).")
 
 
 if __name__ == "__main__":
-    print(find(Path(__file__).parent / "cache"))
+    for name in [BENCH, LOOKUP, SPECULATIVE]:
+        print(find(Path(__file__).parent / "cache", name))
