@@ -75,9 +75,67 @@ fn spell(target: &Tokenizer, id: u32, draft: &Tokenizer) -> Box<[u32]> {
 mod tests {
     use super::*;
     use hearth_formats::gguf::Gguf;
+    use std::path::PathBuf;
+
+    const NAMES: [&str; 8] = [
+        "smollm",
+        "llama-bpe",
+        "qwen2",
+        "qwen35",
+        "gpt-2",
+        "spm",
+        "spm-gemma",
+        "../models/llama",
+    ];
 
     fn tokenizer(name: &str) -> Tokenizer {
-        let path = format!("{}/../../tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
-        Tokenizer::from_gguf(&Gguf::open(path.as_ref()).expect("a fixture")).expect("its tokenizer")
+        let path = format!(
+            "{}/../../tests/fixtures/tokenizer/{name}.gguf",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        Tokenizer::from_gguf(&Gguf::open(&PathBuf::from(path)).expect("a fixture")).expect("its tokenizer")
+    }
+
+    #[test]
+    fn a_vocabulary_needs_no_map_to_itself() {
+        for name in NAMES {
+            assert_eq!(map(&tokenizer(name), &tokenizer(name)), Ok(None), "{name}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_mapped_where_their_texts_agree_and_spelled_elsewhere() {
+        let (mut mapped, mut refused) = (0, 0);
+        for target in NAMES.map(tokenizer) {
+            for draft in NAMES.map(tokenizer) {
+                let map = match map(&target, &draft) {
+                    Ok(Some(map)) => map,
+                    Ok(None) => continue,
+                    Err(shared) => {
+                        assert!((0.0..LEAST_SHARED).contains(&shared));
+                        refused += 1;
+                        continue;
+                    }
+                };
+                mapped += 1;
+                for id in 0..target.vocab_size() as u32 {
+                    let (tokens, text) = (map.draft_tokens(id), target.token_bytes(id).unwrap_or_default());
+                    let spelled: Vec<u8> = tokens
+                        .iter()
+                        .flat_map(|id| draft.token_bytes(*id))
+                        .flatten()
+                        .copied()
+                        .collect();
+                    // SentencePiece spells a text with a space before it.
+                    let is_text = spelled == text || spelled.strip_prefix(b" ") == Some(text);
+                    assert!(tokens.is_empty() || is_text, "{text:?} became {spelled:?}");
+                    if let ([only], true) = (tokens, spelled == text) {
+                        let back = map.target_token(*only);
+                        assert_eq!(back.and_then(|back| target.token_bytes(back)), Some(text));
+                    }
+                }
+            }
+        }
+        assert!(mapped > 0 && refused > 0, "{mapped} mapped, {refused} refused");
     }
 }
