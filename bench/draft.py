@@ -52,7 +52,7 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Task:
-    """A prompt; the name of its file begins with the kind. Prose is asked for in a chat, because raw greedy prose soon repeats itself."""
+    """A prompt; the name of its file begins with the kind. Prose is asked for in a chat, because raw prose repeats itself when decoded greedily."""
 
     name: str
     prompt: str

@@ -8,9 +8,12 @@ from page import markdown, number, percent, plural, times
 
 COMMAND = "python bench/draft.py target/release/hearth --llama --write docs/DRAFTS.md"
 KINDS = {
-    "code": ("Code that is copied", "The prompt has a file of code or settings twice, the second time with one name changed and cut off; the answer goes on copying."),
+    "code": (
+        "Code that is copied",
+        "The prompt has a file of code or settings, and the beginning of a copy in which one name is changed; the answer goes on copying.",
+    ),
     "quote": ("Text that is quoted", "The prompt has a text and the beginning of its copy."),
-    "prose": ("Prose", "The prompt asks for a story or an explanation, in a chat."),
+    "prose": ("Prose", "The prompt asks for a story, in a chat."),
 }
 NAMES = {"grown": "SmolLM2-135M, layers times 4", "noisy": "SmolLM2-135M, layers times 4, noisy"}
 DRAFTS = {"model": f"model ({DEFAULT})"}

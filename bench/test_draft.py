@@ -187,7 +187,7 @@ class Measuring(unittest.TestCase):
     def test_the_prompts_are_of_all_kinds(self) -> None:
         found = tasks()
         self.assertEqual({task.kind for task in found}, set(draft_page.KINDS))
-        self.assertTrue(all(len(task.prompt) > 1000 and task.prompt == task.prompt.rstrip() for task in found))
+        self.assertTrue(all(len(task.prompt) > 900 and task.prompt == task.prompt.rstrip() for task in found))
 
 
 class Growing(unittest.TestCase):
