@@ -83,6 +83,7 @@ fn generations() -> Vec<GenerateRequest> {
             },
             max_tokens: Some([8, 24, 60][(number / 3 % 3) as usize]),
             stop: Vec::new(),
+            ignore_end: false,
             adapters: Vec::new(),
             conversation: None,
         }

@@ -63,7 +63,7 @@ struct Target {
 impl Target {
     /// With a prompt that was drawn until n-grams can draft behind a first token.
     fn new() -> Self {
-        let gguf = Gguf::open(&model()).expect("a fixture");
+        let gguf = Gguf::open(model()).expect("a fixture");
         let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
         let session = Session::new(Arc::new(model.expect("it loads")), 2 * PROMPT).expect("a session");
         let mut target = Self {
@@ -213,7 +213,7 @@ fn the_test_fails_for_wrong_acceptances() {
         !is_drawn_from(&draw(&|_, drafted, _| drafted), &probabilities),
         "always accepted"
     );
-    let one_more_chance = |drawn: u32, drafted: u32, seed: u64| if seed % 10 == 0 { drafted } else { drawn };
+    let one_more_chance = |drawn: u32, drafted: u32, seed: u64| if seed.is_multiple_of(10) { drafted } else { drawn };
     assert!(
         !is_drawn_from(&draw(&one_more_chance), &probabilities),
         "one in ten accepted without a draw"

@@ -93,7 +93,7 @@ mod tests {
             "{}/../../tests/fixtures/tokenizer/{name}.gguf",
             env!("CARGO_MANIFEST_DIR")
         );
-        Tokenizer::from_gguf(&Gguf::open(&PathBuf::from(path)).expect("a fixture")).expect("its tokenizer")
+        Tokenizer::from_gguf(&Gguf::open(PathBuf::from(path)).expect("a fixture")).expect("its tokenizer")
     }
 
     #[test]

@@ -85,6 +85,7 @@ fn sequence(case: &Case, heads: &Heads) -> Sequence {
         sequences: 2,
         snapshots: 0,
         step: context,
+        drafts: 0,
     };
     let cache = Cache::new(&[group], case.format, size);
     if case.coin(4) {
