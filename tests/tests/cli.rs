@@ -204,6 +204,87 @@ fn bench_and_devices_print_json() {
     assert!(ids.into_iter().any(|id| id == "cpu"), "{devices}");
 }
 
+/// Each kind of draft gives the answer of plain decoding, and says what it did.
+#[test]
+fn drafts_are_reported_and_change_no_answer() {
+    let same = model().to_str().expect("test paths are UTF-8").to_owned();
+    let prompt = "one two three four five six, one two three four five six, one two three";
+    for sampling in [["--temp", "0"], ["--seed", "3"]] {
+        let ask = |draft: &str| {
+            let arguments = [
+                prompt,
+                "--raw",
+                "-n",
+                "24",
+                "--draft",
+                draft,
+                "--draft-tokens",
+                "4",
+                "--json",
+            ];
+            on_model("run", &[&arguments[..], &sampling].concat()).json()
+        };
+        let plain = ask("none");
+        assert!(plain["drafted"].is_null(), "{plain}");
+        for draft in ["ngram", "auto", "self", "self:20", &same] {
+            let answer = ask(draft);
+            assert_eq!(
+                (&answer["ids"], &answer["text"]),
+                (&plain["ids"], &plain["text"]),
+                "{draft}"
+            );
+            let [drafted, accepted] = ["drafted", "accepted"].map(|field| answer[field].as_u64().expect("a count"));
+            assert!(drafted > 0 && accepted <= drafted, "{answer}");
+            assert!(
+                draft != same || 2 * accepted > drafted,
+                "a model agrees with itself: {answer}"
+            );
+            for field in ["draft_gain", "draft_used"] {
+                assert!(
+                    answer[field].as_f64().is_some_and(|value| value > 0.0),
+                    "{field}: {answer}"
+                );
+            }
+        }
+    }
+    let bench = on_model(
+        "bench",
+        &["-p", "0", "-n", "32", "-r", "1", "--draft", "ngram", "--json"],
+    )
+    .json();
+    assert!(bench["gen_tok_s"].as_f64().is_some_and(|speed| speed > 0.0), "{bench}");
+    assert!(
+        bench["drafted"].is_u64() && bench["draft_stopped"].is_boolean(),
+        "{bench}"
+    );
+}
+
+#[test]
+fn a_draft_that_cannot_be_used_is_refused() {
+    let refused = on_model("run", &["hello", "--draft", "no-such-model.gguf"]);
+    assert!(refused.error_line().contains("no-such-model.gguf"), "{refused:?}");
+    let refused = on_model("run", &["hello", "--draft", "self:30"]);
+    assert!(refused.error_line().contains("from 1 to 29"), "{refused:?}");
+    assert_eq!(on_model("run", &["hello", "--draft", "mtp"]).code, Some(2));
+}
+
+#[test]
+fn a_plan_counts_the_memory_of_a_draft() {
+    let same = model().to_str().expect("test paths are UTF-8").to_owned();
+    let cpu = |arguments: &[&str]| {
+        let arguments = [&["--ctx", "2048", "--device", "cpu", "--json"], arguments].concat();
+        on_model("plan", &arguments).json()["devices"][0].take()
+    };
+    let bytes = |device: &serde_json::Value, kind: &str| device[kind].as_u64().expect("bytes");
+    let (plain, with) = (cpu(&["--draft", "none"]), cpu(&["--draft", &same]));
+    assert_eq!(bytes(&plain, "draft"), 0);
+    assert_eq!(bytes(&with, "kv"), bytes(&plain, "kv"));
+    assert!(bytes(&with, "draft") >= bytes(&plain, "weights") + bytes(&plain, "kv"));
+    let own = cpu(&["--draft", "self"]);
+    // The copies of last pages.
+    assert!(bytes(&own, "kv") > bytes(&plain, "kv") && bytes(&own, "draft") == 0);
+}
+
 #[test]
 fn a_plan_counts_layers_and_bytes() {
     let plan = |arguments: &[&str]| on_model("plan", &[arguments, &["--json"]].concat()).json();
@@ -214,7 +295,7 @@ fn a_plan_counts_layers_and_bytes() {
         "{all}"
     );
     for device in all["devices"].as_array().expect("a list") {
-        for field in ["id", "weights", "kv", "compute", "total", "free"] {
+        for field in ["id", "weights", "kv", "snapshots", "draft", "compute", "total", "free"] {
             assert!(!device[field].is_null(), "no {field}: {device}");
         }
     }
