@@ -60,6 +60,12 @@ impl DraftFile {
         let gguf = Gguf::open(path).map_err(from_gguf).map_err(named)?;
         let config = Config::from_gguf(&gguf).map_err(from_load).map_err(named)?;
         let tokenizer = Tokenizer::from_gguf(&gguf).map_err(from_tokenizer).map_err(named)?;
+        if config.vocab < tokenizer.vocab_size() {
+            return Err(refused(
+                path,
+                "it has fewer embeddings than tokens, so the file is corrupt.",
+            ));
+        }
         let map = vocabulary::map(target, &tokenizer).map_err(|shared| {
             let percent = (shared * 100.0) as u32;
             let why = format!("only {percent} % of the model's tokens are in its vocabulary");

@@ -147,6 +147,9 @@ impl Scheduler {
         let proposed: Vec<_> = proposed.collect();
         costs.record_draft(time.tokens, time.took.as_secs_f64());
         for (part, (drafted, declined)) in of_parts.into_iter().zip(proposed) {
+            if declined.is_some() {
+                costs.record_declined();
+            }
             if let Some(draft) = &mut running[part.at].answer.draft {
                 draft.note_proposal(&drafted, declined);
             }

@@ -9,6 +9,10 @@ const STEADY: u32 = 5;
 /// A time counts as at most this many times a steady average, and at least its inverse: another
 /// program may have had the processor.
 const OUTLIER: f64 = 1.5;
+/// Weight of the expected time of drafting after a draft was declined.
+const DECLINED_WEIGHT: f64 = 0.1;
+/// Weight of the expected time of drafting, in measured times: the first ones include page faults.
+const EXPECTED_WEIGHT: f64 = 2.0;
 /// Steps after which a time must be measured again: a longer context makes all steps slower.
 const STALE: u64 = 64;
 
@@ -50,6 +54,13 @@ impl StepCosts {
         }
     }
 
+    /// Records that a draft was declined: the measured time of drafting fades, so that one slow
+    /// draft does not decide for ever.
+    pub fn record_declined(&mut self) {
+        let expected = self.expected_draft();
+        self.draft.seconds += DECLINED_WEIGHT * (expected - self.draft.seconds);
+    }
+
     /// Whether a step of this many rows was measured lately.
     pub fn is_known(&self, rows: usize) -> bool {
         let step = rows.checked_sub(1).and_then(|at| self.steps.get(at));
@@ -88,9 +99,13 @@ impl StepCosts {
 
     /// The expected time of drafting a token.
     pub fn draft(&self) -> f64 {
-        self.draft
-            .seconds()
-            .unwrap_or_else(|| self.relative_draft * self.step(1))
+        let (expected, measured) = (self.expected_draft(), f64::from(self.draft.count));
+        (expected * EXPECTED_WEIGHT + self.draft.seconds * measured) / (EXPECTED_WEIGHT + measured)
+    }
+
+    /// The time of drafting a token before any was measured.
+    fn expected_draft(&self) -> f64 {
+        self.relative_draft * self.step(1)
     }
 }
 
@@ -146,8 +161,13 @@ mod tests {
         close(costs.step(6), 3.2);
         costs.record(6, 3.0);
         close(costs.step(5), 2.8);
+        let expected = 0.2 * costs.step(1);
         costs.record_draft(4, 2.0);
-        close(costs.draft(), 0.5);
+        close(costs.draft(), (2.0 * expected + 0.5) / 3.0);
+        for _ in 0..1000 {
+            costs.record_declined();
+        }
+        assert!((costs.draft() - 0.2 * costs.step(1)).abs() < 1e-6);
         costs.record(0, 1.0);
         costs.record(ROWS + 1, 1.0);
         assert!(costs.is_known(2) && !costs.is_known(3) && !costs.is_known(0) && !costs.is_known(ROWS + 1));

@@ -113,7 +113,8 @@ impl ModelDrafter {
         // The last tokens are read with the first drafted one.
         let tokens = missing.saturating_sub(1).min(*left);
         if missing <= FEW || tokens == 0 {
-            return Ok(missing <= FEW);
+            // A text of which the draft has no token gives it nothing to begin with.
+            return Ok((1..=FEW).contains(&missing));
         }
         let (began, done) = (Instant::now(), held.sequence.len());
         let ids = &held.ids[done..done + tokens];

@@ -13,6 +13,9 @@ use crate::sample::greedy;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+/// Most tokens that a draft lacks if all of its last ones were accepted: the last one, and the one
+/// that its target added.
+const FEW: usize = 2;
 /// Upper bounds of the probabilities in the buckets but the last.
 const PROBABILITIES: [f64; BUCKETS - 2] = [0.2, 0.4, 0.6, 0.8, 0.95];
 /// Expected acceptance of tokens by the probability that the draft gives them.
@@ -67,8 +70,11 @@ pub(super) fn draft(mut lines: Vec<Line>, precision: MatmulPrecision) -> Result<
             }
             Err(error) => return Err(error),
         };
-        time.tokens += lines.len();
-        time.took += began.elapsed();
+        // The first round may also read tokens of a prompt.
+        if lines.iter().all(|line| line.next.len() <= FEW) {
+            time.tokens += lines.len();
+            time.took += began.elapsed();
+        }
         let mut outputs = outputs.into_iter();
         lines.retain_mut(|line| outputs.next().is_some_and(|output| line.add(&output)));
     }
@@ -89,7 +95,10 @@ impl Line<'_, '_> {
         let Some((token, bucket)) = self.choose(output) else {
             return false;
         };
-        let Some(target) = self.map.map_or(Some(token), |map| map.target_token(token)) else {
+        let target = self.map.map_or(Some(token), |map| map.target_token(token));
+        // A draft may have more logits than its target has tokens.
+        let vocab = self.request.target.model().config().vocab;
+        let Some(target) = target.filter(|target| (*target as usize) < vocab) else {
             return false;
         };
         let budget = self.request.budget;
