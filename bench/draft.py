@@ -29,8 +29,8 @@ HERE = Path(__file__).parent
 CACHE = HERE / "cache"
 # Of the grown model whose draft is wrong now and then. Of drafts of 4 tokens of copied code, llama.cpp accepts 64 % of the tokens.
 NOISE = 1.4
-# At most so many tokens in a draft of llama.cpp: its default is 3, and 8 is faster on the copied prompts.
-LLAMA_DRAFT = 8
+# Most tokens in a draft of llama.cpp: its default.
+LLAMA_DRAFT = 3
 # What SmolLM2's chat template says where there is no system prompt.
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 

@@ -145,12 +145,12 @@ pub struct Json {
 /// `--draft`.
 #[derive(Debug, Args)]
 pub struct Draft {
-    /// Draft of speculative decoding, which makes decode faster and changes no answer: a smaller
-    /// model, ngram (n-gram lookup), self or self:LAYERS (the model's own first layers), auto
-    /// (ngram) or none [default: auto; in bench: none]
-    #[arg(long, value_name = "MODEL|ngram|self|auto|none")]
+    /// Speculative decoding: draft with a smaller MODEL, ngram (n-gram lookup), self or self:LAYERS
+    /// (the model's own first layers), auto (ngram) or none. Answers on a CPU stay the same
+    /// [default: auto; bench: none]
+    #[arg(long, value_name = "MODEL|ngram|self[:LAYERS]|auto|none")]
     pub draft: Option<DraftChoice>,
-    /// Tokens to draft at a time, whatever they cost [default: as many as pay]
+    /// Fixed draft length in tokens [default: chosen by measured speed]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub draft_tokens: Option<u32>,
 }

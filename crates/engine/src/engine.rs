@@ -281,7 +281,8 @@ fn check_memory(plan: &Plan, notices: &mut Vec<String>) -> Result<(), Problem> {
         bytes => format!(", and its draft model {}", byte_size(bytes)),
     };
     let sizes = format!(
-        "The model's weights take {} and a context of {} tokens {}{draft}; this machine has {} of memory, {} of it free.",
+        "The model's weights take {} and a context of {} tokens {}{draft}; this machine has {} of memory, {} of it \
+         free.",
         byte_size(cpu.weights),
         plan.context,
         byte_size(cpu.kv),

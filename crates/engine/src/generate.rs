@@ -76,7 +76,7 @@ impl Engine {
     }
 }
 
-/// Tokens that fit as they are.
+/// The tokens, if they fit.
 fn within(ids: Vec<u32>, capacity: usize) -> Result<Fitted, FitError<Problem>> {
     match ids.len() > capacity {
         true => Err(FitError::TooLong { needed: ids.len() }),

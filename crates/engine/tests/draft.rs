@@ -123,7 +123,7 @@ fn answers_with_a_draft_are_those_without() {
                     ..request(model, 112, draft.clone(), lengths.next())
                 };
                 let (drafted, accepted) = same_answers(&load, &requests);
-                // The same model mostly agrees; a draft that nobody accepts tests little.
+                // The same model mostly agrees; a draft without accepted tokens tests little.
                 assert!(drafted > 0, "{model} {draft} drafted nothing");
                 let is_same = draft.path() == Some(&file(model));
                 assert!(!is_same || 2 * accepted > drafted, "{model}: {accepted} of {drafted}");

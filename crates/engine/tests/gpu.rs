@@ -130,8 +130,8 @@ fn layers_are_placed_as_requested() {
     assert_eq!(loaded(&on_gpu(64, GpuLayers::Auto)).info().gpu_layers, layers);
 }
 
-/// Rows of a step have the results of single rows to tolerance only, so a greedy answer with a draft
-/// may part from the one without where the two likeliest logits are closer than this.
+/// Rows of a step have the results of single rows to tolerance only, so a greedy answer with a
+/// draft may part from the one without where the two likeliest logits are closer than this.
 fn drafts_change_an_answer_only_where_logits_are_close() {
     const TOLERANCE: f32 = 0.05;
     let drafts = [

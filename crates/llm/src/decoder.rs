@@ -133,7 +133,7 @@ impl Decoder {
     /// The device of the output layer.
     pub fn output_device(&self) -> &Device {
         // A draft has fewer layers than devices.
-        self.devices.last().unwrap_or(&self.devices[0])
+        &self.devices[self.devices.len() - 1]
     }
 
     /// Logits `[rows, vocab]` of hidden states `[rows, D]`.

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
 
-/// The draft of a loaded model. Answers are the same with any of them; only their speed differs.
+/// The draft of a loaded model. On a CPU answers are the same with any of them; only their speed
+/// differs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
 #[serde(tag = "type", rename_all = "camelCase")]
@@ -111,8 +112,7 @@ pub struct DraftStats {
     /// Share of the decode steps that verified a draft.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub used: f64,
-    /// Whether it had switched itself off when the answer ended, because it cost more than it
-    /// gained.
+    /// Whether it had switched itself off when the answer ended, and `gain` is below 1.
     pub stopped: bool,
 }
 

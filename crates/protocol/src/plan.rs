@@ -201,8 +201,8 @@ pub struct PlannedDevice {
     /// The part of `kv` for snapshots, which make regeneration possible in windowed layers.
     #[serde(default)]
     pub snapshots: u64,
-    /// The draft of speculative decoding: weights, KV cache and buffers of a draft model. Pages that
-    /// a draft borrows from its target are part of `kv`.
+    /// The draft of speculative decoding: weights, KV cache and buffers of a draft model. Pages
+    /// that a draft borrows from its target are part of `kv`.
     #[serde(default)]
     pub draft: u64,
     /// Activations and other buffers of a pass.

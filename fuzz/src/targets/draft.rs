@@ -5,7 +5,7 @@ use crate::seeds::{self, Seed};
 use hearth_formats::gguf::Gguf;
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::draft::{
-    Acceptance, BUCKETS, Budget, DraftRequest, Drafter, MOST, ModelDrafter, NgramDrafter, OwnDrafter, StepCosts,
+    Acceptance, BUCKETS, Budget, DraftRequest, Drafter, MAX_DRAFTED, ModelDrafter, NgramDrafter, OwnDrafter, StepCosts,
 };
 use hearth_llm::{
     CacheError, CacheSize, LoadOptions, Model, Output, Session, SessionError, SessionRows, Want, greedy, step_sessions,
@@ -68,7 +68,7 @@ pub fn run(bytes: &[u8]) -> bool {
             }
             _ if !answers.is_empty() => {
                 let answer = &mut answers[at];
-                let most = usize::from(number) % (MOST + 1);
+                let most = usize::from(number) % (MAX_DRAFTED + 1);
                 if !advance(answer, &mut *drafter, most, &mut plain) {
                     let ended = answers.swap_remove(at);
                     drafter.end(ended.id);

@@ -248,7 +248,10 @@ impl Talk {
             summary.context,
         );
         let draft = summary.draft.and_then(draft_report::sentence);
-        draft.map_or(line.clone(), |draft| format!("{line}; {draft}"))
+        match draft {
+            Some(draft) => format!("{line}; {draft}"),
+            None => line,
+        }
     }
 }
 

@@ -16,8 +16,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The share of a model's layers that draft for it if no number was given.
-const OWN_SHARE: usize = 3;
+/// By default a model drafts with its number of layers divided by this.
+const OWN_LAYERS_DIVISOR: usize = 3;
 
 /// The file of a draft model, with what was read of it.
 pub(crate) struct DraftFile {
@@ -115,7 +115,7 @@ pub(crate) fn prepare(
         (DraftChoice::None, _) => None,
         (DraftChoice::Own { layers }, _) => {
             let count = target.config().n_layers;
-            let layers = layers.map_or((count / OWN_SHARE).max(1), |layers| layers as usize);
+            let layers = layers.map_or((count / OWN_LAYERS_DIVISOR).max(1), |layers| layers as usize);
             let cost = bytes.per_token_of(layers) as f64 / all.max(1) as f64;
             let drafter = OwnDrafter::new(target, layers, cost).map_err(|_| {
                 let message = format!(
@@ -127,10 +127,11 @@ pub(crate) fn prepare(
             })?;
             Some(Drafting::new(DraftKind::Own, Box::new(drafter), tokens))
         }
-        (DraftChoice::Model { .. }, Some(file)) => {
+        (DraftChoice::Model { path }, Some(file)) => {
             let cost = file.bytes.per_token() as f64 / all.max(1) as f64;
             let (context, format) = (planned.plan.context as usize, plan::format(planned.plan.kv));
-            let drafter = file.load(target, context, format, cost)?;
+            let drafter = file.load(target, context, format, cost);
+            let drafter = drafter.map_err(|problem| refused(path, &problem.message))?;
             Some(Drafting::new(DraftKind::Model, Box::new(drafter), tokens))
         }
         (DraftChoice::Auto | DraftChoice::Ngram | DraftChoice::Model { .. }, _) => {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 /// The least share of the target's tokens that the draft must have: with fewer, most drafts end at
 /// their first tokens.
-const LEAST_SHARED: f64 = 0.5;
+const MIN_SHARED: f64 = 0.5;
 
 /// A map between the tokens of a target and a draft; `None` if both have the same.
 ///
@@ -29,7 +29,7 @@ pub(super) fn map(target: &Tokenizer, draft: &Tokenizer) -> Result<Option<TokenM
         }
     }
     let share = shared as f64 / texts(target).max(1) as f64;
-    if share < LEAST_SHARED {
+    if share < MIN_SHARED {
         return Err(share);
     }
     let to_draft = all.map(|id| match same(id) {
@@ -112,7 +112,7 @@ mod tests {
                     Ok(Some(map)) => map,
                     Ok(None) => continue,
                     Err(shared) => {
-                        assert!((0.0..LEAST_SHARED).contains(&shared));
+                        assert!((0.0..MIN_SHARED).contains(&shared));
                         refused += 1;
                         continue;
                     }

@@ -28,7 +28,7 @@ pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(&str)) -> Result<Plan,
     let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
     let config = Config::from_gguf(&gguf).map_err(from_load)?;
     let bytes = draft::target_bytes(ModelBytes::of(&gguf, &config).map_err(from_load)?, &request.draft);
-    // A load without it would report why it cannot be read.
+    // An unreadable draft is reported by the load; the plan omits it.
     let draft = draft::model_bytes(&request.draft).ok().flatten();
     request.build.as_deref().map_or(Ok(()), hardware::check_build)?;
     let uses_gpus = request.gpu_layers != GpuLayers::Count(0) && hardware::needs_drivers(request.device.as_deref());

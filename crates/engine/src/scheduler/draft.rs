@@ -6,7 +6,7 @@ use crate::answer::{Answer, Next};
 use crate::engine::Texts;
 use crate::problem::{from_session, internal};
 use crate::turns::count;
-use hearth_llm::draft::{Acceptance, Budget, DraftRequest, Drafted, Drafter, MOST, StepCosts};
+use hearth_llm::draft::{Acceptance, Budget, DraftRequest, Drafted, Drafter, MAX_DRAFTED, StepCosts};
 use hearth_llm::{Output, Session};
 use hearth_protocol::{DraftKind, DraftStats, Event, FinishReason, Problem};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ impl Drafting {
         self.kind
     }
 
-    /// An answer has ended, or waits for pages.
+    /// Ends an answer.
     pub fn end(&mut self, number: u64) {
         self.drafter.end(number);
     }
@@ -51,11 +51,13 @@ pub(crate) struct AnswerDraft {
     acceptance: Acceptance,
     drafted: usize,
     accepted: usize,
-    /// Decode steps, and those that verified a draft.
+    /// Decode steps.
     steps: usize,
+    /// Decode steps that verified a draft.
     drafted_steps: usize,
-    /// Seconds of decode steps, and those that plain steps would have taken.
+    /// Measured time of decode steps and their drafts, in seconds.
     took: f64,
+    /// Estimated time of plain decoding, in seconds.
     plain: f64,
     /// Whether the last draft was declined because it would not have paid.
     is_stopped: bool,
@@ -88,7 +90,7 @@ impl AnswerDraft {
             accepted: count(self.accepted),
             gain,
             used: self.drafted_steps as f64 / self.steps.max(1) as f64,
-            stopped: self.is_stopped,
+            stopped: self.is_stopped && gain < 1.0,
         }
     }
 }
@@ -193,7 +195,7 @@ impl Scheduler {
 fn most_drafted(answer: &Answer, part: &Part) -> usize {
     let is_decoding = part.tokens.len() == 1 && part.tokens.end == answer.ids.len();
     match is_decoding && answer.ids.len() > answer.prompt() {
-        true => MOST.min(answer.most_further().saturating_sub(1)),
+        true => MAX_DRAFTED.min(answer.most_further().saturating_sub(1)),
         false => 0,
     }
 }
@@ -217,8 +219,8 @@ impl AnswerDraft {
 }
 
 /// Adds the tokens that a step gave to an answer: the drafted ones as far as the answer's own
-/// sampler chooses them too, and the one after them. Takes the cells of the others back. Returns the
-/// reason if the answer has ended.
+/// sampler chooses them too, and the one after them. Takes the cells of the others back. Returns
+/// the reason if the answer has ended.
 ///
 /// # Errors
 /// No logit is finite, or the step gave something else.

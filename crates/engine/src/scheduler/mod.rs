@@ -148,9 +148,7 @@ impl Scheduler {
         for waiting in waiting {
             match listener.is_cancelled(waiting.id) {
                 true => {
-                    self.drafting
-                        .iter_mut()
-                        .for_each(|drafting| drafting.end(waiting.number));
+                    self.end_draft(waiting.number);
                     finish(waiting.id, waiting.answer, FinishReason::Cancelled, listener);
                 }
                 false => self.waiting.push_back(waiting),
@@ -164,12 +162,16 @@ impl Scheduler {
         }
     }
 
+    fn end_draft(&mut self, number: u64) {
+        if let Some(drafting) = &mut self.drafting {
+            drafting.end(number);
+        }
+    }
+
     /// End an answer, and keep its session for the next one.
     fn end(&mut self, running: Running, ended: Result<FinishReason, Problem>, listener: &mut dyn Listener) {
         self.is_full = false;
-        self.drafting
-            .iter_mut()
-            .for_each(|drafting| drafting.end(running.number));
+        self.end_draft(running.number);
         let Running {
             id, answer, session, ..
         } = running;

@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 /// Minimum step of progress that is reported.
 const PROGRESS_STEP: f32 = 0.01;
 
-/// Load a model as requested; if its draft cannot be used, load it without one, and if the requested
-/// GPU is gone, on the CPU, each with a notice.
+/// Load a model as requested. If its draft cannot be used, fall back to n-gram lookup; if its GPU
+/// is gone, to the CPU; each adds a notice.
 ///
 /// # Errors
 /// It cannot be loaded, or the load was cancelled.
@@ -23,7 +23,7 @@ pub(super) fn load(id: RequestId, request: &LoadRequest, shared: &Shared) -> Res
             ..request.clone()
         };
         let mut loaded = load_on_device(id, &automatic, shared)?;
-        loaded.note(&problem.message);
+        loaded.note(&format!("{} N-gram lookup is used instead.", problem.message));
         Ok(loaded)
     });
     loaded.map(Box::new)

@@ -10,7 +10,7 @@ const STEP: usize = 512;
 const SNAPSHOTS: usize = 2;
 
 /// Pages of a draft that shares the cells of its target: the copy of the last one, and the next.
-const DRAFT_PAGES: usize = 1 + draft::MOST.div_ceil(PAGE);
+const DRAFT_PAGES: usize = 1 + draft::MAX_DRAFTED.div_ceil(PAGE);
 
 /// The sizes that a cache is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +53,8 @@ impl CacheSize {
         }
     }
 
-    /// The sizes of a draft model's cache for a target with this context: it is as long as the
-    /// target's, whatever its own model was trained with, and needs no snapshots, since the draft
-    /// reads again what it lacks.
+    /// The sizes of a draft model's cache. Its context is the target's, not the one that the draft
+    /// was trained with. No snapshots: the draft prefills again what it lacks.
     pub fn draft(context: usize, groups: &[LayerGroup]) -> Self {
         Self {
             snapshots: 0,

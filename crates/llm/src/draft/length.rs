@@ -4,7 +4,7 @@ use super::acceptance::Acceptance;
 use super::costs::StepCosts;
 
 /// A draft is verified if the step is expected to be this many times as fast as without it.
-const LEAST_GAIN: f64 = 1.02;
+const MIN_GAIN: f64 = 1.02;
 
 /// Decides how many tokens of a draft pay, from measured acceptance and measured times.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,7 @@ impl Budget<'_> {
             return self.most;
         }
         let share = self.acceptance.share(bucket);
-        let mut best = (0, LEAST_GAIN * self.speed(0, 0.0, 0.0));
+        let mut best = (0, MIN_GAIN * self.speed(0, 0.0, 0.0));
         let (mut reached, mut expected) = (1.0, 0.0);
         for length in 1..=self.most {
             // A token counts if all before it are accepted.

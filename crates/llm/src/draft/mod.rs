@@ -5,9 +5,9 @@
 //! A proposed token is accepted if the sampler draws it from the target's logits, as it would have
 //! without a draft: same random number, same filters, same penalties. So an answer does not depend
 //! on its draft, nor on the lengths of drafts, which follow measured times. A draft draws from its
-//! own logits with the same numbers, so that similar distributions mostly give equal tokens (Daliri,
-//! Musco and Suresh, "Coupling without Communication and Drafter-Invariant Speculative Decoding",
-//! 2024, <https://arxiv.org/abs/2408.07978>).
+//! own logits with the same numbers, so that similar distributions mostly give equal tokens
+//! (Daliri, Musco and Suresh, "Coupling without Communication and Drafter-Invariant Speculative
+//! Decoding", 2024, <https://arxiv.org/abs/2408.07978>).
 //!
 //! A later kind of draft (prediction layers, an assistant) implements [`Drafter`].
 
@@ -36,7 +36,7 @@ use crate::sample::Sampler;
 use crate::session::Session;
 
 /// Most tokens of a draft.
-pub const MOST: usize = 32;
+pub const MAX_DRAFTED: usize = 32;
 
 /// Proposes tokens that may follow sequences.
 pub trait Drafter: Send {

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Tokens that are read together with the first drafted one; more are read in chunks first.
-const FEW: usize = 16;
-/// Most sequences of ended answers that are kept for the next message of their conversation.
-const MOST_IDLE: usize = 16;
+const MAX_CATCH_UP: usize = 16;
+/// Most sequences of ended answers that are cached for the next message of their conversation.
+const MAX_IDLE: usize = 16;
 /// The shortest prefix for which the sequence of an ended answer is continued.
-const SHARED: usize = 16;
+const MIN_SHARED_PREFIX: usize = 16;
 
 /// Drafts by a smaller model.
 pub struct ModelDrafter {
@@ -74,7 +74,7 @@ impl ModelDrafter {
             // One of an earlier answer of the same conversation.
             let shared = |(at, idle): (usize, &DraftSequence)| {
                 let shared = common_prefix(idle.sequence.ids(), &held.ids);
-                (idle.answer.is_none() && shared >= SHARED).then_some((shared, at))
+                (idle.answer.is_none() && shared >= MIN_SHARED_PREFIX).then_some((shared, at))
             };
             if let Some((_, at)) = self.sequences.iter().enumerate().filter_map(shared).max() {
                 held.sequence = self.sequences.remove(at).sequence;
@@ -93,7 +93,7 @@ impl ModelDrafter {
             };
             if held
                 .sequence
-                .has_room((held.ids.len() + super::MOST).min(self.cache.context()))
+                .has_room((held.ids.len() + super::MAX_DRAFTED).min(self.cache.context()))
             {
                 return held.ids.len() <= self.cache.context();
             }
@@ -112,9 +112,9 @@ impl ModelDrafter {
         let missing = held.ids.len() - held.sequence.len();
         // The last tokens are read with the first drafted one.
         let tokens = missing.saturating_sub(1).min(*left);
-        if missing <= FEW || tokens == 0 {
+        if missing <= MAX_CATCH_UP || tokens == 0 {
             // A text of which the draft has no token gives it nothing to begin with.
-            return Ok((1..=FEW).contains(&missing));
+            return Ok((1..=MAX_CATCH_UP).contains(&missing));
         }
         let (began, done) = (Instant::now(), held.sequence.len());
         let ids = &held.ids[done..done + tokens];
@@ -128,7 +128,7 @@ impl ModelDrafter {
         }
         self.chunk.adapt(tokens, began.elapsed(), 1);
         *left -= tokens;
-        Ok(missing - tokens <= FEW)
+        Ok(missing - tokens <= MAX_CATCH_UP)
     }
 }
 
@@ -178,7 +178,7 @@ impl Drafter for ModelDrafter {
             held.answer.take_if(|answer| *answer == id);
         }
         let idle = self.sequences.iter().filter(|held| held.answer.is_none()).count();
-        if idle > MOST_IDLE
+        if idle > MAX_IDLE
             && let Some(oldest) = self.sequences.iter().position(|held| held.answer.is_none())
         {
             self.sequences.remove(oldest);

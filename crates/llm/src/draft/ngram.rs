@@ -1,14 +1,14 @@
 //! N-gram lookup: what followed the last tokens where they occurred before, in the prompt or in the
-//! answer (Saxena, "Prompt Lookup Decoding", 2023). It costs no memory and nearly no time.
+//! answer (Saxena, "Prompt Lookup Decoding", 2023). It needs no weights and no KV cells.
 
 use super::{BUCKETS, DraftRequest, DraftTime, Drafted, Drafter};
 use crate::error::SessionError;
 use std::collections::HashMap;
 
 /// Earlier occurrences that are compared, the latest first.
-const MOST_COMPARED: usize = 64;
+const MAX_COMPARED: usize = 64;
 /// The longest match that is looked for.
-const LONGEST: usize = 64;
+const MAX_MATCH: usize = 64;
 /// The shortest matches of the buckets above the first.
 const LENGTHS: [usize; 5] = [3, 4, 6, 9, 16];
 /// Expected acceptance by the length of the match: long ones are mostly copies.
@@ -103,14 +103,14 @@ impl NgramIndex {
         let &[.., first, second] = ids else { return None };
         let mut best: Option<Match> = None;
         let mut at = self.last.get(&[first, second]).copied();
-        for _ in 0..MOST_COMPARED {
+        for _ in 0..MAX_COMPARED {
             let Some(position) = at.map(|at| at as usize) else {
                 break;
             };
             let earlier = ids[..=position].iter().rev();
             let length = earlier
                 .zip(ids.iter().rev())
-                .take(LONGEST)
+                .take(MAX_MATCH)
                 .take_while(|(a, b)| a == b)
                 .count();
             if best.is_none_or(|best| length > best.length) {
@@ -126,7 +126,7 @@ impl NgramIndex {
 }
 
 impl Match {
-    /// The tokens behind it, and at the end of the text those that are drafted from there on.
+    /// The tokens after the match, repeated periodically past the end of the text.
     fn continuation(self, ids: &[u32]) -> impl Iterator<Item = u32> {
         let period = ids.len() - self.next;
         (0..).map(move |at| ids[self.next + at % period])
@@ -168,7 +168,10 @@ mod tests {
     proptest! {
         /// Against a search of all positions.
         #[test]
-        fn the_index_finds_what_a_search_finds(ids in prop::collection::vec(0..4u32, 0..60), cuts in prop::collection::vec(0..60usize, 0..4)) {
+        fn the_index_finds_what_a_search_finds(
+            ids in prop::collection::vec(0..4u32, 0..60),
+            cuts in prop::collection::vec(0..60usize, 0..4),
+        ) {
             let mut index = NgramIndex::default();
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(ids.len())).collect();
             cuts.sort_unstable();
@@ -177,7 +180,7 @@ mod tests {
             }
             index.extend(&ids);
             let length = |next: usize| {
-                ids[..next].iter().rev().zip(ids.iter().rev()).take(LONGEST).take_while(|(a, b)| a == b).count()
+                ids[..next].iter().rev().zip(ids.iter().rev()).take(MAX_MATCH).take_while(|(a, b)| a == b).count()
             };
             let expected = (2..ids.len()).filter(|next| length(*next) >= 2).max_by_key(|next| (length(*next), *next));
             prop_assert_eq!(index.find(&ids).map(|found| found.next), expected);

@@ -1,6 +1,6 @@
 //! The target's own first layers as a draft, with its output layer (Zhang et al., "Draft & Verify",
-//! ACL 2024, without the search for layers). It reads and continues the very pages of those layers
-//! in the target's cache, and needs none of its own but copies of last pages.
+//! ACL 2024, without the search for layers). It shares the target's KV pages of those layers, and
+//! copies only the last page of a sequence.
 
 use super::rounds::{self, DraftTime, Line, is_full};
 use super::{Acceptance, BUCKETS, DraftRequest, Drafter};
@@ -10,8 +10,8 @@ use crate::model::Model;
 use crate::ops::MatmulPrecision;
 use std::sync::Arc;
 
-/// Most sets of adapters whose first layers are kept.
-const MOST_MODELS: usize = 8;
+/// Most sets of adapters whose first layers are cached.
+const MAX_MODELS: usize = 8;
 
 /// Drafts by the first layers of the target.
 pub struct OwnDrafter {
@@ -24,8 +24,8 @@ pub struct OwnDrafter {
 }
 
 impl OwnDrafter {
-    /// A draft by the first `layers` layers; at least one, and at most all but one. Drafting a token
-    /// is expected to take `relative_cost` of a step of the target.
+    /// A draft by the first `layers` layers; at least one, and at most all but one. Drafting a
+    /// token is expected to take `relative_cost` of a step of the target.
     ///
     /// # Errors
     /// If the model has no layer to leave out.
@@ -63,7 +63,7 @@ impl OwnDrafter {
         if let Some((_, first)) = self.models.iter().find(|(of, _)| Arc::ptr_eq(of, target)) {
             return Arc::clone(first);
         }
-        if self.models.len() >= MOST_MODELS {
+        if self.models.len() >= MAX_MODELS {
             self.models.remove(0);
         }
         let first = Arc::new(target.first_layers(self.layers));

@@ -40,7 +40,7 @@ pub(super) struct Line<'r, 'a> {
 pub struct DraftTime {
     /// Tokens that were computed.
     pub tokens: usize,
-    /// Seconds that they took together.
+    /// Time of these steps.
     pub took: Duration,
 }
 

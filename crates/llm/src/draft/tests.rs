@@ -70,7 +70,7 @@ fn the_plan_has_pages_for_a_draft_at_the_end_of_a_context() {
             let borrower = Cache::borrowing(&source, &[0, 1]).expect("layers of the source");
             let mut target = Sequence::new(&source);
             while target.len() < context {
-                let room = MOST.min(context - target.len());
+                let room = MAX_DRAFTED.min(context - target.len());
                 let mut draft = target.borrowed_by(&borrower).expect("its source");
                 for _ in 0..room {
                     draft
@@ -93,9 +93,9 @@ fn rows_that_were_not_accepted_are_taken_back_in_windowed_layers() {
         let cache = Cache::new(&groups, KvFormat::F16, CacheSize::chat(2000, &groups));
         let mut sequence = Sequence::new(&cache);
         let mut state = 1_u32;
-        while sequence.len() + MOST < 2000 {
+        while sequence.len() + MAX_DRAFTED < 2000 {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let (drafted, length) = ((state >> 16) as usize % (MOST + 1), sequence.len());
+            let (drafted, length) = ((state >> 16) as usize % (MAX_DRAFTED + 1), sequence.len());
             sequence.append(&vec![5; 1 + drafted]).expect("room");
             let accepted = (state >> 8) as usize % (drafted + 1);
             assert!(
@@ -125,6 +125,6 @@ fn other_sequences_leave_a_draft_its_pages() {
     }
     assert_eq!(others.len(), 3);
     let mut draft = target.borrowed_by(&borrower).expect("its source");
-    draft.append(&[3; MOST]).expect("the pages of a draft");
+    draft.append(&[3; MAX_DRAFTED]).expect("the pages of a draft");
     assert!(target.append(&[1; PAGE]).is_err(), "they are not the target's");
 }
