@@ -113,8 +113,9 @@ fn same_answers(load: &LoadRequest, requests: &[GenerateRequest]) -> (u32, u32) 
 #[test]
 fn answers_with_a_draft_are_those_without() {
     let (mut number, mut lengths) = (0, [3, 1, 8, 32].into_iter().cycle());
+    let mut sums = [(0, 0); 3];
     for model in MODELS {
-        for draft in drafts(model) {
+        for (draft, sum) in drafts(model).into_iter().zip(&mut sums) {
             for kv in [KvType::F16, KvType::Q8_0] {
                 let requests: Vec<GenerateRequest> = (number..number + 36).map(prompt).collect();
                 number += 36;
@@ -125,12 +126,32 @@ fn answers_with_a_draft_are_those_without() {
                 let (drafted, accepted) = same_answers(&load, &requests);
                 // The same model mostly agrees; a draft without accepted tokens tests little.
                 assert!(drafted > 0, "{model} {draft} drafted nothing");
+                *sum = (sum.0 + drafted, sum.1 + accepted);
                 let is_same = draft.path() == Some(&file(model));
                 assert!(!is_same || 2 * accepted > drafted, "{model}: {accepted} of {drafted}");
             }
         }
     }
     assert!(number > 1000);
+    // Each kind was accepted, and refused.
+    assert!(
+        sums.iter()
+            .all(|(drafted, accepted)| 0 < *accepted && accepted < drafted),
+        "{sums:?}"
+    );
+}
+
+/// The context is so long that layers with a window release pages.
+#[test]
+fn rejected_drafts_are_taken_back_where_windows_release_pages() {
+    for draft in drafts("gemma3") {
+        let long = GenerateRequest {
+            ignore_end: true,
+            ..generate(raw("a b a b a"), 700)
+        };
+        let (drafted, _) = same_answers(&request("gemma3", 2048, draft, Some(32)), &[long]);
+        assert!(drafted > 100, "{drafted}");
+    }
 }
 
 #[test]

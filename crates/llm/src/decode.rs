@@ -223,7 +223,7 @@ impl Head<'_> {
             parts.map(|(_, hidden)| hidden.clone()).collect::<Vec<_>>()
         };
         let vocab = self.model.config().vocab;
-        let (mut logits, mut chosen) = (self.logits(of(Want::Logits))?, self.argmax(of(Want::Argmax))?);
+        let (logits, chosen) = (self.logits(of(Want::Logits))?, self.argmax(of(Want::Argmax))?);
         if logits.is_empty()
             && chosen.is_empty()
             && let Some(hidden) = wanted.first()
@@ -232,10 +232,11 @@ impl Head<'_> {
             // cancelled.
             hidden.device().sync().map_err(failed)?;
         }
+        let (mut logits, mut chosen) = (Parts::of(logits), Parts::of(chosen));
         let output = |(part, hidden): (&Rows, Tensor<2>)| match part.want {
             Want::Nothing => Output::Nothing,
-            Want::Argmax => Output::Argmax(front(&mut chosen, part.wanted.len())),
-            Want::Logits => Output::Logits(front(&mut logits, part.wanted.len() * vocab)),
+            Want::Argmax => Output::Argmax(chosen.next(part.wanted.len())),
+            Want::Logits => Output::Logits(logits.next(part.wanted.len() * vocab)),
             Want::Hidden => Output::Hidden(Box::new(hidden)),
         };
         Ok(rows.iter().zip(wanted).map(output).collect())
@@ -297,10 +298,27 @@ impl Head<'_> {
     }
 }
 
-/// Removes the first `count` elements.
-fn front<T>(all: &mut Vec<T>, count: usize) -> Vec<T> {
-    let rest = all.split_off(count.min(all.len()));
-    std::mem::replace(all, rest)
+/// Consecutive parts of a list.
+struct Parts<T> {
+    all: Vec<T>,
+    done: usize,
+}
+
+impl<T: Copy> Parts<T> {
+    fn of(all: Vec<T>) -> Self {
+        Self { all, done: 0 }
+    }
+
+    /// The next `count` elements; the list itself if they are all.
+    fn next(&mut self, count: usize) -> Vec<T> {
+        if (self.done, count) == (0, self.all.len()) {
+            return std::mem::take(&mut self.all);
+        }
+        let end = (self.done + count).min(self.all.len());
+        let part = self.all[self.done.min(end)..end].to_vec();
+        self.done = end;
+        part
+    }
 }
 
 fn failed(error: impl std::fmt::Debug) -> SessionError {

@@ -127,8 +127,10 @@ fn advance(answer: &mut Answer, drafter: &mut dyn Drafter, most: usize, plain: &
         budget,
         drafted: Vec::new(),
         declined: None,
+        unpaid: None,
     }];
-    drafter.propose(&mut requests).expect("no GPU");
+    let never = &mut |_| ControlFlow::Continue(());
+    drafter.propose(&mut requests, never).expect("no GPU");
     let [request] = requests;
     let drafted: Vec<u32> = request.drafted.iter().map(|drafted| drafted.token).collect();
     assert!(drafted.len() <= budget.most);

@@ -4,7 +4,7 @@ mod vocabulary;
 
 use crate::packed;
 use crate::plan::{self, ModelBytes, Planned, draft_place};
-use crate::problem::{from_gguf, from_load, from_tokenizer, problem};
+use crate::problem::{from_gguf, from_load, from_tokenizer, internal, panic_text, problem};
 use crate::scheduler::Drafting;
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
@@ -13,6 +13,7 @@ use hearth_llm::draft::{ModelDrafter, NgramDrafter, OwnDrafter, TokenMap};
 use hearth_llm::{Config, LoadOptions, Model, Place, Placement};
 use hearth_protocol::{DraftChoice, DraftKind, LoadRequest, Problem, ProblemCode};
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -130,7 +131,9 @@ pub(crate) fn prepare(
         (DraftChoice::Model { path }, Some(file)) => {
             let cost = file.bytes.per_token() as f64 / all.max(1) as f64;
             let (context, format) = (planned.plan.context as usize, plan::format(planned.plan.kv));
-            let drafter = file.load(target, context, format, cost);
+            // A driver may panic for lack of memory.
+            let loaded = catch_unwind(AssertUnwindSafe(|| file.load(target, context, format, cost)));
+            let drafter = loaded.unwrap_or_else(|payload| Err(internal(panic_text(&*payload))));
             let drafter = drafter.map_err(|problem| refused(path, &problem.message))?;
             Some(Drafting::new(DraftKind::Model, Box::new(drafter), tokens))
         }

@@ -8,6 +8,9 @@ use std::collections::HashMap;
 /// their first tokens.
 const MIN_SHARED: f64 = 0.5;
 
+/// Most bytes of a token that is spelled: longer ones are rare, and a file may have huge ones.
+const LONGEST_SPELLED: usize = 64;
+
 /// A map between the tokens of a target and a draft; `None` if both have the same.
 ///
 /// # Errors
@@ -61,13 +64,15 @@ fn is_same(target: &Tokenizer, draft: &Tokenizer) -> bool {
         && (0..target.vocab_size() as u32).all(|id| key(target, id) == key(draft, id))
 }
 
-/// The draft's tokens for the text of a token that it does not have; none if it is not a text.
+/// The draft's tokens for the text of a token that it does not have; none if it is no text, or too
+/// long.
 fn spell(target: &Tokenizer, id: u32, draft: &Tokenizer) -> Box<[u32]> {
     let bytes = match target.is_special(id) {
         true => None,
         false => target.token_bytes(id),
     };
-    let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
+    let text = bytes.filter(|bytes| bytes.len() <= LONGEST_SPELLED);
+    let text = text.and_then(|bytes| std::str::from_utf8(bytes).ok());
     text.map_or_else(Box::default, |text| draft.encode(text, Special::Text).into())
 }
 

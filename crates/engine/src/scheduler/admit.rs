@@ -22,7 +22,10 @@ impl Scheduler {
             match self.session_for(&waiting, empty, cache.as_deref_mut()) {
                 Ok(Some(session)) => self.start(waiting, session, listener),
                 Ok(None) => return self.waiting.push_front(waiting),
-                Err(error) => listener.emit(waiting.id, Event::Failed(from_session(error))),
+                Err(error) => {
+                    self.end_draft(waiting.number);
+                    listener.emit(waiting.id, Event::Failed(from_session(error)));
+                }
             }
         }
     }
@@ -83,7 +86,10 @@ impl Scheduler {
         } = waiting;
         let cached = match session.begin(&answer.ids) {
             Ok(cached) => cached,
-            Err(error) => return listener.emit(id, Event::Failed(from_session(error))),
+            Err(error) => {
+                self.end_draft(number);
+                return listener.emit(id, Event::Failed(from_session(error)));
+            }
         };
         if answer.begin(cached) {
             listener.emit(

@@ -1,7 +1,7 @@
 //! Drafts in the scheduler: proposed before a step, verified by it.
 
 use super::step::Part;
-use super::{Running, Scheduler};
+use super::{Listener, Running, Scheduler};
 use crate::answer::{Answer, Next};
 use crate::engine::Texts;
 use crate::problem::{from_session, internal};
@@ -9,6 +9,7 @@ use crate::turns::count;
 use hearth_llm::draft::{Acceptance, Budget, DraftRequest, Drafted, Drafter, MAX_DRAFTED, StepCosts};
 use hearth_llm::{Output, Session};
 use hearth_protocol::{DraftKind, DraftStats, Event, FinishReason, Problem};
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// The draft of a model, and the measured times of its steps.
@@ -80,7 +81,7 @@ impl AnswerDraft {
 
     /// The figures of an answer that has ended.
     pub fn stats(&self) -> DraftStats {
-        let gain = match self.drafted > 0 && self.took > 0.0 {
+        let gain = match self.took > 0.0 {
             true => self.plain / self.took,
             false => 1.0,
         };
@@ -100,7 +101,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// A GPU failed.
-    pub(super) fn draft(&mut self, parts: &mut [Part]) -> Result<Duration, Problem> {
+    pub(super) fn draft(&mut self, parts: &mut [Part], listener: &dyn Listener) -> Result<Duration, Problem> {
         let began = Instant::now();
         let Self { running, drafting, .. } = self;
         let Some(Drafting {
@@ -127,7 +128,7 @@ impl Scheduler {
                     id: *number,
                     ids: &answer.ids,
                     target: session,
-                    sampler: (!answer.is_greedy).then(|| answer.sampler().fork()),
+                    sampler: (!answer.is_greedy).then(|| answer.sampler()),
                     budget: Budget {
                         acceptance: &draft.acceptance,
                         costs,
@@ -137,6 +138,7 @@ impl Scheduler {
                     },
                     drafted: Vec::new(),
                     declined: None,
+                    unpaid: None,
                 });
                 of_parts.push(part);
             }
@@ -144,18 +146,30 @@ impl Scheduler {
         if requests.is_empty() {
             return Ok(Duration::ZERO);
         }
-        let time = drafter.propose(&mut requests).map_err(from_session)?;
-        let proposed = requests.into_iter().map(|request| (request.drafted, request.declined));
+        // A cancelled answer ends at the beginning of the next step.
+        let mut on_layer = |_| match running.iter().any(|running| listener.is_cancelled(running.id)) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        let time = drafter.propose(&mut requests, &mut on_layer).map_err(from_session)?;
+        let proposed = requests
+            .into_iter()
+            .map(|request| (request.drafted, request.declined, request.unpaid));
         let proposed: Vec<_> = proposed.collect();
+        let is_declined = proposed.iter().all(|(drafted, ..)| drafted.is_empty());
+        if is_declined && time.tokens == 0 && proposed.iter().any(|(_, declined, _)| declined.is_some()) {
+            costs.record_declined();
+        }
         costs.record_draft(time.tokens, time.took.as_secs_f64());
-        for (part, (drafted, declined)) in of_parts.into_iter().zip(proposed) {
-            if declined.is_some() {
-                costs.record_declined();
-            }
+        // The times of larger steps are unknown, and their logits take much memory.
+        let mut rows_left = StepCosts::MAX_ROWS.saturating_sub(rows);
+        for (part, (drafted, declined, unpaid)) in of_parts.into_iter().zip(proposed) {
             if let Some(draft) = &mut running[part.at].answer.draft {
-                draft.note_proposal(&drafted, declined);
+                draft.note_proposal(&drafted, declined, unpaid);
             }
             part.draft = drafted;
+            part.draft.truncate(rows_left);
+            rows_left -= part.draft.len();
         }
         Ok(began.elapsed())
     }
@@ -201,11 +215,16 @@ fn most_drafted(answer: &Answer, part: &Part) -> usize {
 }
 
 impl AnswerDraft {
-    fn note_proposal(&mut self, drafted: &[Drafted], declined: Option<usize>) {
-        if let Some(bucket) = declined {
+    fn note_proposal(&mut self, drafted: &[Drafted], declined: Option<usize>, unpaid: Option<usize>) {
+        if let Some(bucket) = declined.or(unpaid) {
             self.acceptance.record_declined(bucket);
         }
-        self.is_stopped = declined.is_some() || (self.is_stopped && drafted.is_empty());
+        if unpaid.is_some() {
+            // It took time and gave nothing.
+            self.acceptance.record(Acceptance::ALL, false);
+        }
+        let gave_nothing = drafted.is_empty() && (declined.is_some() || unpaid.is_some());
+        self.is_stopped = gave_nothing || (self.is_stopped && drafted.is_empty());
     }
 
     /// Records a verified token.

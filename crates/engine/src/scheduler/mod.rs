@@ -162,7 +162,7 @@ impl Scheduler {
         }
     }
 
-    fn end_draft(&mut self, number: u64) {
+    pub(super) fn end_draft(&mut self, number: u64) {
         if let Some(drafting) = &mut self.drafting {
             drafting.end(number);
         }

@@ -56,7 +56,7 @@ impl Scheduler {
         if parts.is_empty() {
             return Ok(());
         }
-        let drafting = self.draft(&mut parts)?;
+        let drafting = self.draft(&mut parts, listener)?;
         let began = Instant::now();
         let mut ran = self.run(&parts, listener);
         if is_full(&ran) && parts.iter().any(|part| !part.draft.is_empty()) {
@@ -114,6 +114,7 @@ impl Scheduler {
         listener: &mut dyn Listener,
     ) -> Result<ControlFlow<(), Vec<Output>>, SessionError> {
         let mut reading: Vec<Reading> = parts.iter().filter_map(|part| self.reading(part)).collect();
+        let ids: Vec<RequestId> = self.running.iter().map(|running| running.id).collect();
         let with_drafts: Vec<Option<Vec<u32>>> = parts.iter().map(|part| self.with_draft(part)).collect();
         let (mut rows, mut next) = (
             Vec::with_capacity(parts.len()),
@@ -136,7 +137,13 @@ impl Scheduler {
                 },
             });
         }
+        let with_draft = parts.iter().filter(|part| !part.draft.is_empty());
+        let drafted: Vec<RequestId> = with_draft.map(|part| ids[part.at]).collect();
         let ran = step_sessions(&mut rows, &mut |layer| {
+            // A step with many rows may take long.
+            if drafted.iter().any(|id| listener.is_cancelled(*id)) {
+                return ControlFlow::Break(());
+            }
             for reading in &mut reading {
                 if listener.is_cancelled(reading.id) {
                     return ControlFlow::Break(());
@@ -241,6 +248,7 @@ impl Scheduler {
             return Ok(());
         }
         self.is_full = true;
+        self.end_draft(newest.number);
         let Running { id, number, answer, .. } = newest;
         self.waiting.push_front(Waiting {
             id,

@@ -5,12 +5,12 @@ const ROWS: usize = 64;
 /// Expected time of a further row before it was measured, as a share of a step with one row.
 const PRIOR_SLOPE: f64 = 0.1;
 /// Times after which a new one has the least weight in the average.
-const STEADY: u32 = 5;
+const STEADY: f64 = 5.0;
 /// A time counts as at most this many times a steady average, and at least its inverse: another
 /// program may have had the processor.
 const OUTLIER: f64 = 1.5;
-/// Weight of the expected time of drafting after a draft was declined.
-const DECLINED_WEIGHT: f64 = 0.1;
+/// Weight of measured times after a step whose drafts were all declined.
+const DECLINED_DECAY: f64 = 0.95;
 /// Weight of the expected time of drafting, in measured times: the first ones include page faults.
 const EXPECTED_WEIGHT: f64 = 2.0;
 /// Steps after which a time must be measured again: a longer context makes all steps slower.
@@ -28,6 +28,9 @@ pub struct StepCosts {
 }
 
 impl StepCosts {
+    /// Most rows of a step whose time is measured.
+    pub const MAX_ROWS: usize = ROWS;
+
     /// Nothing measured; drafting a token is expected to take this share of a step with one row.
     pub fn new(relative_draft: f64) -> Self {
         Self {
@@ -54,17 +57,23 @@ impl StepCosts {
         }
     }
 
-    /// Records that a draft was declined: the measured time of drafting fades, so that one slow
-    /// draft does not decide for ever.
+    /// Records that all drafts of a step were declined: the measured times of drafting and of steps
+    /// with drafts fade, so that one slow draft does not decide for ever.
     pub fn record_declined(&mut self) {
-        let expected = self.expected_draft();
-        self.draft.seconds += DECLINED_WEIGHT * (expected - self.draft.seconds);
+        self.draft.weight *= DECLINED_DECAY;
+        let (plain, now) = (self.step(1), self.recorded);
+        for (rows, step) in (1..).zip(&mut self.steps).skip(1) {
+            if step.weight > 0.0 && now - step.last > STALE {
+                step.seconds += (1.0 - DECLINED_DECAY) * (plain * shape(rows) - step.seconds);
+                step.weight = step.weight.min(1.0);
+            }
+        }
     }
 
     /// Whether a step of this many rows was measured lately.
     pub fn is_known(&self, rows: usize) -> bool {
         let step = rows.checked_sub(1).and_then(|at| self.steps.get(at));
-        step.is_some_and(|step| step.count > 0 && self.recorded - step.last <= STALE)
+        step.is_some_and(|step| step.weight > 0.0 && self.recorded - step.last <= STALE)
     }
 
     /// The expected time of a step: measured, or interpolated between measured ones. Without any, a
@@ -99,8 +108,9 @@ impl StepCosts {
 
     /// The expected time of drafting a token.
     pub fn draft(&self) -> f64 {
-        let (expected, measured) = (self.expected_draft(), f64::from(self.draft.count));
-        (expected * EXPECTED_WEIGHT + self.draft.seconds * measured) / (EXPECTED_WEIGHT + measured)
+        let measured = self.draft.weight;
+        let expected = EXPECTED_WEIGHT * (1.0 - measured / STEADY);
+        (self.expected_draft() * expected + self.draft.seconds * measured) / (expected + measured)
     }
 
     /// The time of drafting a token before any was measured.
@@ -119,23 +129,27 @@ fn shape(rows: usize) -> f64 {
 struct Average {
     seconds: f64,
     /// Times so far, at most [`STEADY`].
-    count: u32,
+    weight: f64,
     /// The number of the step that was recorded last.
     last: u64,
 }
 
 impl Average {
     fn seconds(self) -> Option<f64> {
-        (self.count > 0).then_some(self.seconds)
+        (self.weight > 0.0).then_some(self.seconds)
     }
 
     fn add(&mut self, seconds: f64, now: u64) {
-        let seconds = match self.count {
-            STEADY => seconds.clamp(self.seconds / OUTLIER, self.seconds * OUTLIER),
-            _ => seconds,
+        if now - self.last > STALE / 2 {
+            // The context may have another length now.
+            self.weight = self.weight.min(1.0);
+        }
+        let seconds = match self.weight == STEADY {
+            true => seconds.clamp(self.seconds / OUTLIER, self.seconds * OUTLIER),
+            false => seconds,
         };
-        self.count = (self.count + 1).min(STEADY);
-        self.seconds += (seconds - self.seconds) / f64::from(self.count);
+        self.weight = (self.weight + 1.0).min(STEADY);
+        self.seconds += (seconds - self.seconds) / self.weight;
         self.last = now;
     }
 }
@@ -163,7 +177,7 @@ mod tests {
         close(costs.step(5), 2.8);
         let expected = 0.2 * costs.step(1);
         costs.record_draft(4, 2.0);
-        close(costs.draft(), (2.0 * expected + 0.5) / 3.0);
+        close(costs.draft(), (1.6 * expected + 0.5) / 2.6);
         for _ in 0..1000 {
             costs.record_declined();
         }
@@ -180,7 +194,7 @@ mod tests {
     #[test]
     fn one_slow_step_moves_the_average_little() {
         let mut costs = StepCosts::new(0.0);
-        for _ in 0..STEADY {
+        for _ in 0..STEADY as usize {
             costs.record(1, 1.0);
         }
         costs.record(1, 100.0);

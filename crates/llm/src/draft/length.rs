@@ -3,8 +3,9 @@
 use super::acceptance::Acceptance;
 use super::costs::StepCosts;
 
-/// A draft is verified if the step is expected to be this many times as fast as without it.
-const MIN_GAIN: f64 = 1.02;
+/// A draft is verified if a step with one answer is expected to be this much faster than without
+/// it, as a share; with several answers, each has its part of that.
+const MIN_GAIN: f64 = 0.02;
 
 /// Decides how many tokens of a draft pay, from measured acceptance and measured times.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +30,7 @@ impl Budget<'_> {
             return self.most;
         }
         let share = self.acceptance.share(bucket);
-        let mut best = (0, MIN_GAIN * self.speed(0, 0.0, 0.0));
+        let mut best = (0, (1.0 + MIN_GAIN / self.rows.max(1) as f64) * self.speed(0, 0.0, 0.0));
         let (mut reached, mut expected) = (1.0, 0.0);
         for length in 1..=self.most {
             // A token counts if all before it are accepted.
@@ -44,11 +45,15 @@ impl Budget<'_> {
     }
 
     /// Whether verifying one more token pays, which is accepted with probability `reached`, behind
-    /// `before` others. It takes `draft` seconds to draft it first.
-    pub fn pays(&self, before: usize, reached: f64, draft: f64) -> bool {
+    /// `before` others, of which `expected` are accepted. It takes `draft` seconds to draft it
+    /// first.
+    pub fn pays(&self, before: usize, expected: f64, reached: f64, draft: f64) -> bool {
         let rows = self.rows + before;
         let seconds = (self.costs.step(rows + 1) - self.costs.step(rows)).max(0.0) + draft;
-        before < self.most && (self.is_forced || reached >= seconds * self.speed(0, 0.0, 0.0))
+        // More tokens must not lower the speed that is reached so far.
+        let so_far = self.speed(before, expected, self.costs.draft() * before as f64);
+        let speed = so_far.max(self.speed(0, 0.0, 0.0));
+        before < self.most && (self.is_forced || reached >= seconds * speed)
     }
 
     /// Tokens per second of a step that verifies `length` drafted tokens, of which `expected` are
@@ -110,14 +115,18 @@ mod tests {
             most: 4,
             is_forced: false,
         };
-        assert!(budget.pays(0, 0.11, 0.0) && !budget.pays(0, 0.09, 0.0));
-        assert!(budget.pays(3, 0.11, 0.0) && !budget.pays(4, 1.0, 0.0));
-        assert!(!budget.pays(0, 0.2, 0.15));
+        assert!(budget.pays(0, 0.0, 0.11, 0.0) && !budget.pays(0, 0.0, 0.09, 0.0));
+        assert!(budget.pays(3, 0.0, 0.11, 0.0) && !budget.pays(4, 0.0, 1.0, 0.0));
+        assert!(
+            !budget.pays(3, 3.0, 0.11, 0.0),
+            "three accepted tokens are faster without it"
+        );
+        assert!(!budget.pays(0, 0.0, 0.2, 0.15));
         let forced = Budget {
             is_forced: true,
             ..budget
         };
-        assert!(forced.pays(3, 0.0, 9.0) && !forced.pays(4, 1.0, 0.0));
+        assert!(forced.pays(3, 0.0, 0.0, 9.0) && !forced.pays(4, 0.0, 1.0, 0.0));
         assert_eq!(forced.length(0, 9.0), 4);
     }
 }

@@ -34,6 +34,10 @@ pub use token_map::TokenMap;
 use crate::error::SessionError;
 use crate::sample::Sampler;
 use crate::session::Session;
+use std::ops::ControlFlow;
+
+/// Called before a layer with its number; breaks to cancel.
+pub type OnLayer<'a> = dyn FnMut(usize) -> ControlFlow<()> + 'a;
 
 /// Most tokens of a draft.
 pub const MAX_DRAFTED: usize = 32;
@@ -45,7 +49,10 @@ pub trait Drafter: Send {
     ///
     /// # Errors
     /// If a GPU failed. A draft that runs out of room or context proposes nothing instead.
-    fn propose(&mut self, requests: &mut [DraftRequest]) -> Result<DraftTime, SessionError>;
+    ///
+    /// `on_layer` is called before each layer of a draft's model; if it breaks, what was drafted so
+    /// far is proposed.
+    fn propose(&mut self, requests: &mut [DraftRequest], on_layer: &mut OnLayer) -> Result<DraftTime, SessionError>;
 
     /// The answer `id` has ended, so that its state can be dropped or reused.
     fn end(&mut self, id: u64);
@@ -68,8 +75,8 @@ pub struct DraftRequest<'a> {
     pub ids: &'a [u32],
     /// The target's session, which has all tokens but the last.
     pub target: &'a Session,
-    /// A copy of the answer's sampler, which a draft may draw with. `None` means greedy.
-    pub sampler: Option<Sampler>,
+    /// The answer's sampler, a fork of which draws for a draft. `None` means greedy.
+    pub sampler: Option<&'a Sampler>,
     /// How many tokens pay.
     pub budget: Budget<'a>,
     /// The proposed tokens.
@@ -77,6 +84,8 @@ pub struct DraftRequest<'a> {
     /// The bucket of tokens that were there but would not have paid. `None` means that some were
     /// proposed, or that there was nothing to propose.
     pub declined: Option<usize>,
+    /// The bucket of a token that was computed, but would not have paid.
+    pub unpaid: Option<usize>,
 }
 
 /// A proposed token.

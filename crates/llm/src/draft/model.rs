@@ -1,13 +1,14 @@
 //! A smaller model as a draft, with a KV cache of its own.
 
-use super::rounds::{self, DraftTime, Line, is_full};
-use super::{Acceptance, BUCKETS, DraftRequest, Drafter, TokenMap};
+use super::rounds::{self, DraftTime, Line};
+use super::{Acceptance, BUCKETS, DraftRequest, Drafter, OnLayer, TokenMap};
 use crate::cache::{Cache, CacheSize, Sequence};
 use crate::chunk::Chunk;
 use crate::decode::{Rows, Want, step};
 use crate::error::SessionError;
 use crate::model::Model;
 use crate::ops::MatmulPrecision;
+use crate::sample::Sampler;
 use hearth_kernels::attention::KvFormat;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,6 +16,9 @@ use std::time::Instant;
 
 /// Tokens that are read together with the first drafted one; more are read in chunks first.
 const MAX_CATCH_UP: usize = 16;
+/// Most tokens of a draft by a model with windows: its cache releases pages with each token, and
+/// can take as many back without reading them again.
+const MAX_WINDOWED: usize = 16;
 /// Most sequences of ended answers that are cached for the next message of their conversation.
 const MAX_IDLE: usize = 16;
 /// The shortest prefix for which the sequence of an ended answer is continued.
@@ -69,7 +73,7 @@ impl ModelDrafter {
             Some(at) => self.sequences.remove(at),
             None => DraftSequence::new(request.id, &self.cache),
         };
-        held.map(request.ids, self.map.as_ref());
+        held.map(request.ids, self.map.as_ref(), self.cache.context());
         if own.is_none() {
             // One of an earlier answer of the same conversation.
             let shared = |(at, idle): (usize, &DraftSequence)| {
@@ -105,7 +109,7 @@ impl ModelDrafter {
     }
 
     /// Reads a chunk of what the last sequence lacks; returns whether only a few tokens are left.
-    fn read(&mut self, left: &mut usize) -> Result<bool, SessionError> {
+    fn read(&mut self, left: &mut usize, on_layer: &mut OnLayer) -> Result<bool, SessionError> {
         let Some(held) = self.sequences.last_mut() else {
             return Ok(false);
         };
@@ -119,11 +123,10 @@ impl ModelDrafter {
         let (began, done) = (Instant::now(), held.sequence.len());
         let ids = &held.ids[done..done + tokens];
         let mut rows = [Rows::last(&mut held.sequence, &self.model, ids, Want::Nothing)];
-        match step(&mut rows, MatmulPrecision::Int8Activations, &mut |_| {
-            ControlFlow::Continue(())
-        }) {
-            Ok(_) => {}
-            Err(error) if is_full(&error) => return Ok(false),
+        match step(&mut rows, MatmulPrecision::Int8Activations, on_layer) {
+            Ok(ControlFlow::Continue(_)) => {}
+            Ok(ControlFlow::Break(())) => return Ok(false),
+            Err(error) if !rounds::is_of_device(&error) => return Ok(false),
             Err(error) => return Err(error),
         }
         self.chunk.adapt(tokens, began.elapsed(), 1);
@@ -133,17 +136,20 @@ impl ModelDrafter {
 }
 
 impl Drafter for ModelDrafter {
-    fn propose(&mut self, requests: &mut [DraftRequest]) -> Result<DraftTime, SessionError> {
+    fn propose(&mut self, requests: &mut [DraftRequest], on_layer: &mut OnLayer) -> Result<DraftTime, SessionError> {
         let mut left = self.chunk.tokens();
         let mut ready = Vec::with_capacity(requests.len());
         for (at, request) in requests.iter_mut().enumerate() {
+            if self.cache.is_windowed() {
+                request.budget.most = request.budget.most.min(MAX_WINDOWED);
+            }
             let budget = request.budget;
             if budget.length(Acceptance::ALL, budget.costs.draft()) == 0 {
                 request.declined = (budget.most > 0).then_some(Acceptance::ALL);
                 continue;
             }
             self.prepare(request);
-            if self.make_room() && self.read(&mut left)? {
+            if self.make_room() && self.read(&mut left, on_layer)? {
                 ready.push((at, request.id));
             }
         }
@@ -157,20 +163,20 @@ impl Drafter for ModelDrafter {
                 continue;
             };
             let held = sequences.swap_remove(own);
-            if self.map.is_some() {
-                // Its logits are of another vocabulary than the sampler's penalties.
-                request.sampler = None;
-            }
+            // The logits of another vocabulary do not fit the sampler's penalties.
+            let sampler = request.sampler.filter(|_| self.map.is_none());
             lines.push(Line {
+                sampler: sampler.map(Sampler::fork),
                 request,
                 next: held.ids[held.sequence.len()..].to_vec(),
                 sequence: &mut held.sequence,
                 model: &self.model,
                 map: self.map.as_ref(),
                 reached: 1.0,
+                expected: 0.0,
             });
         }
-        rounds::draft(lines, MatmulPrecision::Int8Activations)
+        rounds::draft(lines, on_layer)
     }
 
     fn end(&mut self, id: u64) {
@@ -208,9 +214,12 @@ impl DraftSequence {
         }
     }
 
-    /// Adds the answer's new tokens.
-    fn map(&mut self, ids: &[u32], map: Option<&TokenMap>) {
+    /// Adds the answer's new tokens, up to one more than `context`: then the draft has no room.
+    fn map(&mut self, ids: &[u32], map: Option<&TokenMap>, context: usize) {
         for &token in ids.get(self.mapped..).unwrap_or_default() {
+            if self.ids.len() > context {
+                break;
+            }
             match map {
                 None => self.ids.push(token),
                 Some(map) => self.ids.extend_from_slice(map.draft_tokens(token)),

@@ -1,7 +1,7 @@
 //! N-gram lookup: what followed the last tokens where they occurred before, in the prompt or in the
 //! answer (Saxena, "Prompt Lookup Decoding", 2023). It needs no weights and no KV cells.
 
-use super::{BUCKETS, DraftRequest, DraftTime, Drafted, Drafter};
+use super::{BUCKETS, DraftRequest, DraftTime, Drafted, Drafter, OnLayer};
 use crate::error::SessionError;
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ impl NgramDrafter {
 }
 
 impl Drafter for NgramDrafter {
-    fn propose(&mut self, requests: &mut [DraftRequest]) -> Result<DraftTime, SessionError> {
+    fn propose(&mut self, requests: &mut [DraftRequest], _: &mut OnLayer) -> Result<DraftTime, SessionError> {
         for request in requests {
             let index = self.indices.entry(request.id).or_default();
             index.extend(request.ids);

@@ -2,16 +2,13 @@
 //! ACL 2024, without the search for layers). It shares the target's KV pages of those layers, and
 //! copies only the last page of a sequence.
 
-use super::rounds::{self, DraftTime, Line, is_full};
-use super::{Acceptance, BUCKETS, DraftRequest, Drafter};
+use super::rounds::{self, DraftTime, Line};
+use super::{Acceptance, BUCKETS, DraftRequest, Drafter, OnLayer};
 use crate::cache::{Cache, Sequence};
 use crate::error::{CacheError, SessionError};
 use crate::model::Model;
-use crate::ops::MatmulPrecision;
+use crate::sample::Sampler;
 use std::sync::Arc;
-
-/// Most sets of adapters whose first layers are cached.
-const MAX_MODELS: usize = 8;
 
 /// Drafts by the first layers of the target.
 pub struct OwnDrafter {
@@ -63,9 +60,6 @@ impl OwnDrafter {
         if let Some((_, first)) = self.models.iter().find(|(of, _)| Arc::ptr_eq(of, target)) {
             return Arc::clone(first);
         }
-        if self.models.len() >= MAX_MODELS {
-            self.models.remove(0);
-        }
         let first = Arc::new(target.first_layers(self.layers));
         self.models.push((Arc::clone(target), Arc::clone(&first)));
         first
@@ -73,7 +67,10 @@ impl OwnDrafter {
 }
 
 impl Drafter for OwnDrafter {
-    fn propose(&mut self, requests: &mut [DraftRequest]) -> Result<DraftTime, SessionError> {
+    fn propose(&mut self, requests: &mut [DraftRequest], on_layer: &mut OnLayer) -> Result<DraftTime, SessionError> {
+        // Adapters that no answer uses any more are dropped.
+        let is_used = |of: &Arc<Model>| requests.iter().any(|request| Arc::ptr_eq(of, request.target.model()));
+        self.models.retain(|(of, _)| is_used(of));
         // Forks of the targets' sequences: they read the same cells, and write to copies of the
         // last pages. Dropping them gives those pages back.
         let mut forks: Vec<(usize, Sequence, Arc<Model>)> = Vec::with_capacity(requests.len());
@@ -98,17 +95,16 @@ impl Drafter for OwnDrafter {
             };
             lines.push(Line {
                 next: request.ids[request.ids.len() - 1..].to_vec(),
+                sampler: request.sampler.map(Sampler::fork),
                 request,
                 sequence,
                 model,
                 map: None,
                 reached: 1.0,
+                expected: 0.0,
             });
         }
-        match rounds::draft(lines, MatmulPrecision::Int8Activations) {
-            Err(error) if is_full(&error) => Ok(DraftTime::default()),
-            drafted => drafted,
-        }
+        rounds::draft(lines, on_layer)
     }
 
     fn end(&mut self, _id: u64) {}

@@ -2,14 +2,14 @@
 //! pays.
 
 use super::acceptance::{Acceptance, BUCKETS};
-use super::{DraftRequest, Drafted, TokenMap};
+use super::{DraftRequest, Drafted, OnLayer, TokenMap};
 use crate::cache::Sequence;
 use crate::decode::{Output, Rows, Want, step};
-use crate::error::{CacheError, SessionError};
+use crate::error::SessionError;
 use crate::model::Model;
 use crate::ops::MatmulPrecision;
 use crate::placement::Place;
-use crate::sample::greedy;
+use crate::sample::{Sampler, greedy};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -27,12 +27,16 @@ pub(super) struct Line<'r, 'a> {
     /// The draft's sequence.
     pub sequence: &'r mut Sequence,
     pub model: &'r Model,
+    /// Draws the same numbers as the answer's sampler will. `None` means greedy.
+    pub sampler: Option<Sampler>,
     /// Its tokens to append next.
     pub next: Vec<u32>,
     /// `None` means that both have one vocabulary.
     pub map: Option<&'r TokenMap>,
     /// The probability that all tokens so far are accepted.
     pub reached: f64,
+    /// The expected number of accepted tokens.
+    pub expected: f64,
 }
 
 /// The time that drafting took.
@@ -48,45 +52,43 @@ pub struct DraftTime {
 ///
 /// # Errors
 /// If a GPU failed.
-pub(super) fn draft(mut lines: Vec<Line>, precision: MatmulPrecision) -> Result<DraftTime, SessionError> {
+pub(super) fn draft(mut lines: Vec<Line>, on_layer: &mut OnLayer) -> Result<DraftTime, SessionError> {
     let mut time = DraftTime::default();
     while !lines.is_empty() {
         let began = Instant::now();
         let mut rows: Vec<Rows> = Vec::with_capacity(lines.len());
         for line in &mut lines {
-            let want = match (&line.request.sampler, line.model.placement().output()) {
+            let want = match (&line.sampler, line.model.placement().output()) {
                 (None, Place::Gpu(_)) => Want::Argmax,
                 _ => Want::Logits,
             };
             rows.push(Rows::last(line.sequence, line.model, &line.next, want));
         }
-        let outputs = match step(&mut rows, precision, &mut |_| ControlFlow::Continue(())) {
+        let outputs = match step(&mut rows, MatmulPrecision::Int8Activations, on_layer) {
             Ok(ControlFlow::Continue(outputs)) => outputs,
             Ok(ControlFlow::Break(())) => return Ok(time),
-            Err(error) if is_full(&error) => {
-                // The others may have room.
+            Err(error) if !is_of_device(&error) => {
+                // The others may have room, and tokens that the draft's model has.
                 lines.pop();
                 continue;
             }
             Err(error) => return Err(error),
         };
         // The first round may also read tokens of a prompt.
-        if lines.iter().all(|line| line.next.len() <= FEW) {
-            time.tokens += lines.len();
-            time.took += began.elapsed();
-        }
+        let (count, is_pure) = (lines.len(), lines.iter().all(|line| line.next.len() <= FEW));
         let mut outputs = outputs.into_iter();
         lines.retain_mut(|line| outputs.next().is_some_and(|output| line.add(&output)));
+        if is_pure {
+            time.tokens += count;
+            time.took += began.elapsed();
+        }
     }
     Ok(time)
 }
 
-/// Whether a sequence, or its cache, has no room for another token.
-pub(super) fn is_full(error: &SessionError) -> bool {
-    let SessionError::Cache(error) = error else {
-        return false;
-    };
-    matches!(error, CacheError::CacheFull { .. } | CacheError::ContextFull { .. })
+/// Whether a device failed, and not only one draft.
+pub(super) fn is_of_device(error: &SessionError) -> bool {
+    matches!(error, SessionError::Device(_))
 }
 
 impl Line<'_, '_> {
@@ -104,19 +106,20 @@ impl Line<'_, '_> {
         let budget = self.request.budget;
         let before = self.request.drafted.len();
         let reached = self.reached * budget.acceptance.share(bucket);
-        if !budget.pays(before, reached, 0.0) {
+        if !budget.pays(before, self.expected, reached, 0.0) {
+            self.request.unpaid = Some(bucket);
             return false;
         }
         let drafted = Drafted { token: target, bucket };
         self.request.drafted.push(drafted);
-        (self.reached, self.next) = (reached, vec![token]);
+        (self.reached, self.expected, self.next) = (reached, self.expected + reached, vec![token]);
         let next = reached * budget.acceptance.share(Acceptance::ALL);
-        budget.pays(before + 1, next, budget.costs.draft())
+        budget.pays(before + 1, self.expected, next, budget.costs.draft())
     }
 
     /// The draft's token, and how sure it is.
     fn choose(&mut self, output: &Output) -> Option<(u32, usize)> {
-        match (output, &mut self.request.sampler) {
+        match (output, &mut self.sampler) {
             (Output::Argmax(chosen), _) => Some((chosen.first().copied().flatten()?, Acceptance::ALL)),
             (Output::Logits(logits), Some(sampler)) => {
                 let token = sampler.sample(logits).ok()?;
