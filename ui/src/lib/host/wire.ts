@@ -555,8 +555,7 @@ gain: number,
  */
 used: number,
 /**
- * Whether it had switched itself off when the answer ended, because it cost more than it
- * gained.
+ * Whether it had switched itself off when the answer ended, and `gain` is below 1.
  */
 stopped: boolean, };
 
@@ -1382,8 +1381,8 @@ kv: number,
  */
 snapshots: number,
 /**
- * The draft of speculative decoding: weights, KV cache and buffers of a draft model. Pages that
- * a draft borrows from its target are part of `kv`.
+ * The draft of speculative decoding: weights, KV cache and buffers of a draft model. Pages
+ * that a draft borrows from its target are part of `kv`.
  */
 draft: number,
 /**
