@@ -98,7 +98,7 @@ pub const TARGETS: &[Target] = &[
         1 << 13,
         100,
     ),
-    row("draft", targets::draft::run, targets::draft::seeds, 256, 64, 20),
+    row("draft", targets::draft::run, targets::draft::seeds, 512, 64, 20),
 ];
 
 const fn row(
