@@ -41,7 +41,7 @@ impl Acceptance {
         }
     }
 
-    /// Records that a draft of this bucket was not worth verifying.
+    /// Records that a draft of this bucket was declined.
     pub fn record_declined(&mut self, bucket: usize) {
         if bucket < BUCKETS {
             self.accepted[bucket] *= DECLINED_DECAY;

@@ -88,6 +88,19 @@ pub struct DraftRequest<'a> {
     pub unpaid: Option<usize>,
 }
 
+impl DraftRequest<'_> {
+    /// Declines the draft of a model if no length pays at the acceptance of all tokens; returns
+    /// whether it does.
+    fn declines(&mut self) -> bool {
+        let budget = self.budget;
+        let declines = budget.length(Acceptance::ALL, budget.costs.draft()) == 0;
+        if declines {
+            self.declined = (budget.most > 0).then_some(Acceptance::ALL);
+        }
+        declines
+    }
+}
+
 /// A proposed token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drafted {

@@ -1,7 +1,7 @@
 //! A smaller model as a draft, with a KV cache of its own.
 
 use super::rounds::{self, DraftTime, Line};
-use super::{Acceptance, BUCKETS, DraftRequest, Drafter, OnLayer, TokenMap};
+use super::{BUCKETS, DraftRequest, Drafter, OnLayer, TokenMap};
 use crate::cache::{Cache, CacheSize, Sequence};
 use crate::chunk::Chunk;
 use crate::decode::{Rows, Want, step};
@@ -143,9 +143,7 @@ impl Drafter for ModelDrafter {
             if self.cache.is_windowed() {
                 request.budget.most = request.budget.most.min(MAX_WINDOWED);
             }
-            let budget = request.budget;
-            if budget.length(Acceptance::ALL, budget.costs.draft()) == 0 {
-                request.declined = (budget.most > 0).then_some(Acceptance::ALL);
+            if request.declines() {
                 continue;
             }
             self.prepare(request);

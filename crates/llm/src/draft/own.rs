@@ -3,7 +3,7 @@
 //! copies only the last page of a sequence.
 
 use super::rounds::{self, DraftTime, Line};
-use super::{Acceptance, BUCKETS, DraftRequest, Drafter, OnLayer};
+use super::{BUCKETS, DraftRequest, Drafter, OnLayer};
 use crate::cache::{Cache, Sequence};
 use crate::error::{CacheError, SessionError};
 use crate::model::Model;
@@ -75,9 +75,7 @@ impl Drafter for OwnDrafter {
         // last pages. Dropping them gives those pages back.
         let mut forks: Vec<(usize, Sequence, Arc<Model>)> = Vec::with_capacity(requests.len());
         for (at, request) in requests.iter_mut().enumerate() {
-            let budget = request.budget;
-            if budget.length(Acceptance::ALL, budget.costs.draft()) == 0 {
-                request.declined = (budget.most > 0).then_some(Acceptance::ALL);
+            if request.declines() {
                 continue;
             }
             if request.ids.len() != request.target.tokens().len() + 1 {
