@@ -186,7 +186,7 @@ fn assert_full(error: &SessionError) {
 
 pub fn seeds() -> Vec<Seed> {
     let actions: Vec<u8> = (0..ACTIONS as u8)
-        .flat_map(|at| [[0, 2, 6, 2, 3, 10, 2, 1][at as usize % 8], 37 * at])
+        .flat_map(|at| [[0, 2, 6, 2, 3, 10, 2, 1][at as usize % 8], at.wrapping_mul(37)])
         .collect();
     let seed = |flags: u8| Seed::new(format!("draft {flags}"), [&[flags, 90 + flags], &actions[..]].concat());
     (0..16).map(seed).collect()
