@@ -60,6 +60,11 @@ pub async fn choose_model_file(window: AppHandle) -> Result<Option<String>, Prob
     answer(|chosen| dialog.pick_file(chosen)).await
 }
 
+pub async fn choose_model_folder(window: AppHandle) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, "Add a folder of models");
+    answer(|chosen| dialog.pick_folder(chosen)).await
+}
+
 pub async fn choose_data_file(window: AppHandle) -> Result<Option<String>, Problem> {
     let dialog = dialog(&window, "Add a dataset").add_filter("Examples", &DATASET_EXTENSIONS);
     answer(|chosen| dialog.pick_file(chosen)).await

@@ -3,6 +3,8 @@
 use crate::{
     chat::{self, Command},
     convert,
+    library::hub::is_endpoint,
+    models,
     options::Options,
     prompt_cache,
     shared::Shared,
@@ -37,6 +39,7 @@ impl App {
             tracing::warn!(%problem, "the prompt cache of deleted conversations could not be removed");
         }
         back_up_daily(&shared);
+        shared.start_downloads();
         let chat = chat::start(shared.clone());
         let tune = tune::start(shared.clone());
         Ok(Self { shared, chat, tune })
@@ -71,13 +74,30 @@ impl App {
                 message,
             });
         }
+        if settings.hub_endpoint.as_deref().is_some_and(|url| !is_endpoint(url)) {
+            let message = "The address of a mirror begins with https://, or with http:// on this machine.".to_owned();
+            return Err(Problem {
+                code: ProblemCode::BadRequest,
+                message,
+            });
+        }
         self.shared
             .blocking(move |shared| {
+                let before = shared.settings();
+                let is_same = (&before.model_folders, before.list_other_programs)
+                    == (&settings.model_folders, settings.list_other_programs);
                 shared.set_settings(settings)?;
                 prompt_cache::trim(shared);
+                if !is_same {
+                    models::emit(shared, &shared.models()?);
+                }
                 Ok(())
             })
             .await?;
+        match self.shared.settings().offline {
+            true => self.shared.downloads.stop_all(),
+            false => self.shared.start_downloads(),
+        }
         self.send_chat(Command::ApplySettings)
     }
 
@@ -94,6 +114,7 @@ impl App {
             self.request_chat(Command::ShutDown),
             self.request_tune(tune::Command::ShutDown),
         );
+        self.shared.downloads.stop_all();
         self.shared.host.shut_down().await;
         self.shared.save_before_closing().await;
         chat.and(tune)

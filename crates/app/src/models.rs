@@ -50,12 +50,26 @@ impl App {
             .await
     }
 
+    /// Lists the models on this machine again.
+    pub async fn rescan_models(&self) -> Result<Vec<Model>, Problem> {
+        self.shared
+            .blocking(|shared| {
+                shared.library.rescan();
+                let models = shared.models()?;
+                emit(shared, &models);
+                Ok(convert::models(&models))
+            })
+            .await
+    }
+
     /// Removes a model from the list. The file of a downloaded model is deleted; a model added by
     /// its path keeps its file.
     pub async fn remove_model(&self, id: String) -> Result<(), Problem> {
         let model = self.shared.blocking(move |shared| find(shared, &id)).await?;
-        if model.source == Source::Bundled {
-            return Err(library::LibraryError::Bundled { name: model.name }.into());
+        match model.source {
+            Source::Bundled => return Err(library::LibraryError::Bundled { name: model.name }.into()),
+            Source::Catalog | Source::File => {}
+            _ => return Err(library::LibraryError::Foreign(model.path).into()),
         }
         // Windows does not delete a file that is in use.
         let path = model.path.clone();
@@ -73,7 +87,8 @@ impl App {
     }
 }
 
-fn emit(shared: &Shared, models: &[library::Model]) {
+/// Announces the models of the library.
+pub(crate) fn emit(shared: &Shared, models: &[library::Model]) {
     shared.emit(Event::ModelsChanged {
         models: convert::models(models),
     });

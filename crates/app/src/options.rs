@@ -1,7 +1,7 @@
 //! Folders, commands and services of an [`App`](crate::App).
 
 use crate::{
-    library::{self, probe::ProbeCommand},
+    library::{self, Place, probe::ProbeCommand},
     power::{AlwaysOn, Power},
     wire::{Problem, ProblemCode},
 };
@@ -25,6 +25,8 @@ pub struct Options {
     pub packed: Option<PathBuf>,
     /// The cache file of model metadata. `None` switches the cache off.
     pub metadata_file: Option<PathBuf>,
+    /// Folders of other programs whose models are listed, too, unless a setting says otherwise.
+    pub programs: Vec<Place>,
     /// The command that starts a worker.
     pub worker: WorkerCommand,
     /// The command that starts a probe, which reads untrusted files.
@@ -72,6 +74,7 @@ impl Options {
             samples: library::sample_folders(resources),
             packed: library::packed_folder(),
             metadata_file: library::metadata_file(),
+            programs: Place::of_programs(),
             probe: (&worker).into(),
             worker,
             power: Arc::new(AlwaysOn),

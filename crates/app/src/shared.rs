@@ -1,16 +1,16 @@
 //! The state that use cases, chat and fine-tuning share: store, library, settings and event sink.
 
 use crate::{
+    downloads::Downloads,
     foreign_lock::ForeignLock,
-    library::{Library, Model, Reader},
+    library::{self, Library, Model, Place, Reader},
     options::Options,
     power::Power,
-    store::{Store, StoreError, conversation, message, model, setting},
+    settings,
+    store::{Store, StoreError, conversation, message, model},
     wire::{ConversationSummary, Event, Message, Problem, ProblemCode, Run, RunPoint, Settings},
 };
 use hearth_protocol::{HostOptions, ModelHost, TextKind, append_text};
-use rusqlite::Transaction;
-use serde_json::Value;
 use std::{
     collections::HashMap,
     path::PathBuf,
@@ -51,16 +51,21 @@ pub(crate) struct Shared {
     runs: Mutex<HashMap<i64, Run>>,
     /// Held while a run is started: only one is active at a time.
     pub(crate) starting_run: Mutex<()>,
+    pub(crate) downloads: Downloads,
+    /// Folders of other programs.
+    programs: Vec<Place>,
 }
 
 impl Shared {
     pub(crate) fn new(store: Store, options: Options, sink: Sink) -> Result<Self, StoreError> {
-        let settings = store.read(load_settings)?;
+        let settings = store.read(|t| settings::load(t))?;
         // This process parses no model file.
         let reader = Reader::Probe(options.probe);
+        let library = Library::new(options.bundled, &options.data, reader, options.metadata_file);
+        library.set_places(library::places(&settings, options.programs.clone()));
         Ok(Self {
             store,
-            library: Library::new(options.bundled, &options.data, reader, options.metadata_file),
+            library,
             data: options.data,
             samples: options.samples,
             packed: options.packed,
@@ -79,6 +84,8 @@ impl Shared {
             answering: watch::Sender::new(false),
             runs: Mutex::default(),
             starting_run: Mutex::default(),
+            downloads: Downloads::default(),
+            programs: options.programs,
         })
     }
 
@@ -92,7 +99,9 @@ impl Shared {
 
     /// Saves the settings, in the store first.
     pub(crate) fn set_settings(&self, settings: Settings) -> Result<(), StoreError> {
-        self.store.write(|t| save_settings(t, &settings))?;
+        self.store.write(|t| settings::save(t, &settings))?;
+        self.library
+            .set_places(library::places(&settings, self.programs.clone()));
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
         Ok(())
     }
@@ -229,50 +238,4 @@ impl Shared {
 
 pub(crate) fn is_unfinished(message: &Message) -> bool {
     message::State::from(&message.state) == message::State::Unfinished
-}
-
-/// Old keys of renamed settings, each after its present key.
-const OLD_KEYS: [(&str, &str); 1] = [("promptCacheLimit", "keptBytes")];
-
-/// Reads the value of a key, or of its old key.
-fn load_setting(transaction: &Transaction<'_>, key: &str) -> rusqlite::Result<Option<String>> {
-    let old_key = OLD_KEYS.iter().find(|(present, _)| *present == key);
-    match (setting::get(transaction, key)?, old_key) {
-        (None, Some((_, old))) => setting::get(transaction, old),
-        (value, _) => Ok(value),
-    }
-}
-
-/// Reads one row per field, so that an older Hearth leaves unknown settings alone. A value that
-/// cannot be parsed counts as unset.
-fn load_settings(transaction: &Transaction<'_>) -> rusqlite::Result<Settings> {
-    let mut settings = Settings::default();
-    let Ok(Value::Object(fields)) = serde_json::to_value(&settings) else {
-        return Ok(settings);
-    };
-    for key in fields.keys() {
-        let Some(text) = load_setting(transaction, key)? else {
-            continue;
-        };
-        let with = serde_json::from_str::<Value>(&text).and_then(|value| {
-            let mut whole = serde_json::to_value(&settings)?;
-            whole[key] = value;
-            serde_json::from_value(whole)
-        });
-        match with {
-            Ok(with) => settings = with,
-            Err(error) => tracing::warn!(key, %error, "a setting cannot be parsed"),
-        }
-    }
-    Ok(settings)
-}
-
-fn save_settings(transaction: &Transaction<'_>, settings: &Settings) -> rusqlite::Result<()> {
-    let fields =
-        serde_json::to_value(settings).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-    let Value::Object(fields) = fields else { return Ok(()) };
-    for (key, value) in fields {
-        setting::set(transaction, &key, &value.to_string())?;
-    }
-    Ok(())
 }

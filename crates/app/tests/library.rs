@@ -3,7 +3,7 @@
 mod support;
 
 use hearth_app::{
-    library::{Hub, Library, LibraryError, ModelMetadata, Progress, Reader, catalog, download},
+    library::{Library, LibraryError, ModelMetadata, Progress, Reader, catalog, download},
     wire::Source,
 };
 use hearth_formats::{
@@ -14,14 +14,10 @@ use hearth_protocol::SamplingParams;
 use sha2::{Digest, Sha256};
 use std::{
     fs,
-    io::{BufRead, BufReader, Write},
-    net::TcpListener,
     ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
-    thread,
-    time::Duration,
 };
+use support::hub::{FakeHub, Reply};
 use tempfile::TempDir;
 
 fn folder() -> TempDir {
@@ -210,89 +206,6 @@ fn a_corrupt_model_is_listed_with_its_problem() {
     ));
 }
 
-/// A hub's response to one request.
-#[derive(Clone, Copy)]
-enum Reply {
-    /// The requested range.
-    Good,
-    /// This many bytes of it, then the connection breaks.
-    Broken(usize),
-    /// The whole file, ignoring the range.
-    NoRanges,
-    /// Another file of the same length.
-    Other,
-    /// More bytes than expected.
-    Long,
-    /// A status without a body.
-    Status(u16),
-}
-
-/// A hub that sends the next reply to each request (the last one repeatedly), and its log of
-/// requests.
-struct FakeHub {
-    hub: Hub,
-    requests: Arc<Mutex<Vec<String>>>,
-}
-
-impl FakeHub {
-    fn new(file: Vec<u8>, replies: &'static [Reply]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let seen = requests.clone();
-        thread::spawn(move || {
-            for (number, stream) in listener.incoming().enumerate() {
-                let mut stream = stream.unwrap();
-                let mut request = String::new();
-                let mut lines = BufReader::new(stream.try_clone().unwrap());
-                while !request.ends_with("\r\n\r\n") {
-                    lines.read_line(&mut request).unwrap();
-                }
-                let from = request
-                    .lines()
-                    .find_map(|line| line.to_lowercase().strip_prefix("range: bytes=").map(str::to_owned))
-                    .map_or(0, |range| range.trim_end_matches('-').parse().unwrap());
-                seen.lock().unwrap().push(request);
-                // The client may disconnect early.
-                let _ = answer(&mut stream, &file, from, replies[number.min(replies.len() - 1)]);
-            }
-        });
-        Self {
-            hub: Hub {
-                endpoint,
-                token: Some("secret".into()),
-                retry_delay: Duration::from_millis(1),
-            },
-            requests,
-        }
-    }
-
-    fn requests(&self) -> Vec<String> {
-        self.requests.lock().unwrap().clone()
-    }
-}
-
-fn answer(stream: &mut impl Write, file: &[u8], from: usize, reply: Reply) -> std::io::Result<()> {
-    let mut send = |status: &str, body: &[u8], sent: usize| {
-        write!(
-            stream,
-            "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-            body.len()
-        )?;
-        stream.write_all(&body[..sent])
-    };
-    let status = if from > 0 { "206 Partial Content" } else { "200 OK" };
-    let rest = &file[from..];
-    match reply {
-        Reply::Good => send(status, rest, rest.len()),
-        Reply::Broken(bytes) => send(status, rest, bytes.min(rest.len())),
-        Reply::NoRanges => send("200 OK", file, file.len()),
-        Reply::Other => send(status, &vec![7; rest.len()], rest.len()),
-        Reply::Long => send(status, &[rest, b"more"].concat(), rest.len() + 4),
-        Reply::Status(code) => send(&format!("{code} No"), b"", 0),
-    }
-}
-
 fn entry(file: &[u8]) -> catalog::Entry {
     catalog::Entry {
         id: "a".into(),
@@ -303,7 +216,7 @@ fn entry(file: &[u8]) -> catalog::Entry {
         revision: "main".into(),
         file: "a.gguf".into(),
         size: file.len() as u64,
-        sha256: hex(Sha256::digest(file)),
+        sha256: Some(hex(Sha256::digest(file))),
         system_prompt: None,
         sampling: SamplingParams::default(),
     }
@@ -349,17 +262,24 @@ fn a_download_survives_a_bad_connection() {
     for (what, replies, requests) in cases {
         let (folder, file) = (folder(), bytes());
         let hub = FakeHub::new(file.clone(), replies);
-        let mut seen = Vec::new();
-        let path = download(&hub.hub, &entry(&file), folder.path(), &mut |progress| {
-            seen.push(progress);
-            ControlFlow::Continue(())
-        })
+        let mut seen: Vec<Progress> = Vec::new();
+        let path = download(
+            &hub.hub,
+            &entry(&file).remote(&hub.hub).unwrap(),
+            folder.path(),
+            &mut |progress| {
+                if seen.last() != Some(&progress) {
+                    seen.push(progress);
+                }
+                ControlFlow::Continue(())
+            },
+        )
         .unwrap_or_else(|error| panic!("{what}: {error}"));
         assert!(fs::read(&path).unwrap() == file, "{what}");
         assert_eq!(
             fs::read_dir(folder.path()).unwrap().count(),
-            1,
-            "{what}: nothing else is left"
+            2,
+            "{what}: the model and the record of its origin"
         );
         assert_eq!(hub.requests().len(), requests, "{what}");
         let total = file.len() as u64;
@@ -375,13 +295,24 @@ fn a_download_survives_a_bad_connection() {
 fn a_partial_download_is_saved_and_resumed() {
     let (folder, file) = (folder(), bytes());
     let hub = FakeHub::new(file.clone(), &[Reply::Broken(1000), Reply::Status(503)]);
-    let failed = download(&hub.hub, &entry(&file), folder.path(), &mut proceed);
+    let failed = download(
+        &hub.hub,
+        &entry(&file).remote(&hub.hub).unwrap(),
+        folder.path(),
+        &mut proceed,
+    );
     assert!(matches!(failed, Err(LibraryError::Download { .. })));
     assert_eq!(fs::metadata(folder.path().join("a.gguf.partial")).unwrap().len(), 1000);
     assert_eq!(hub.requests().len(), 6, "one request with data, and five without");
 
     let hub = FakeHub::new(file.clone(), &[Reply::Good]);
-    let path = download(&hub.hub, &entry(&file), folder.path(), &mut proceed).unwrap();
+    let path = download(
+        &hub.hub,
+        &entry(&file).remote(&hub.hub).unwrap(),
+        folder.path(),
+        &mut proceed,
+    )
+    .unwrap();
     assert!(fs::read(path).unwrap() == file);
     let request = hub.requests().remove(0).to_lowercase();
     assert!(request.starts_with("get /owner/name/resolve/main/a.gguf "), "{request}");
@@ -394,7 +325,7 @@ fn a_partial_download_is_saved_and_resumed() {
 #[test]
 fn a_download_that_is_not_the_file_is_refused() {
     type Told = fn(&LibraryError) -> bool;
-    let cases: [(&'static [Reply], Told, Option<u64>); 5] = [
+    let cases: [(&'static [Reply], Told, Option<u64>); 9] = [
         (
             &[Reply::Other],
             |error| matches!(error, LibraryError::HashMismatch { .. }),
@@ -406,25 +337,51 @@ fn a_download_that_is_not_the_file_is_refused() {
             None,
         ),
         (
+            &[Reply::Broken(1000), Reply::OtherRange],
+            |error| error.to_string().contains("another part"),
+            Some(1000),
+        ),
+        (
+            &[Reply::Broken(1000), Reply::NoRange],
+            |error| error.to_string().contains("shorter"),
+            Some(1000),
+        ),
+        (
+            &[Reply::Portal],
+            |error| error.to_string().contains("web page"),
+            Some(0),
+        ),
+        (
+            &[Reply::Circle],
+            |error| error.to_string().contains("in circles"),
+            Some(0),
+        ),
+        (
             &[Reply::Long],
-            |error| error.to_string().contains("longer than the catalog says"),
+            |error| error.to_string().contains("another size than it was said to have"),
             Some(0),
         ),
         (
             &[Reply::Status(404)],
-            |error| error.to_string().contains("no longer has this file"),
+            |error| error.to_string().contains("does not have it"),
             Some(0),
         ),
         (
             &[Reply::Status(401)],
-            |error| error.to_string().contains("HF_TOKEN"),
+            |error| error.to_string().contains("login"),
             Some(0),
         ),
     ];
     for (replies, told, at_least) in cases {
         let (folder, file) = (folder(), bytes());
         let hub = FakeHub::new(file.clone(), replies);
-        let error = download(&hub.hub, &entry(&file), folder.path(), &mut proceed).expect_err("not the file");
+        let error = download(
+            &hub.hub,
+            &entry(&file).remote(&hub.hub).unwrap(),
+            folder.path(),
+            &mut proceed,
+        )
+        .expect_err("not the file");
         assert!(told(&error), "{error}");
         assert!(!folder.path().join("a.gguf").exists());
         let kept = fs::metadata(folder.path().join("a.gguf.partial"))
@@ -439,14 +396,24 @@ fn a_download_that_is_not_the_file_is_refused() {
 fn a_download_can_be_cancelled_and_is_locked() {
     let (folder, file) = (folder(), bytes());
     let hub = FakeHub::new(file.clone(), &[Reply::Good]);
-    let stopped = download(&hub.hub, &entry(&file), folder.path(), &mut |progress| match progress {
-        Progress::Loading { done, .. } if done > 0 => {
-            let second = download(&hub.hub, &entry(&file), folder.path(), &mut proceed);
-            assert!(matches!(second, Err(LibraryError::AlreadyDownloading(_))));
-            ControlFlow::Break(())
-        }
-        _ => ControlFlow::Continue(()),
-    });
+    let stopped = download(
+        &hub.hub,
+        &entry(&file).remote(&hub.hub).unwrap(),
+        folder.path(),
+        &mut |progress| match progress {
+            Progress::Loading { done, .. } if done > 0 => {
+                let second = download(
+                    &hub.hub,
+                    &entry(&file).remote(&hub.hub).unwrap(),
+                    folder.path(),
+                    &mut proceed,
+                );
+                assert!(matches!(second, Err(LibraryError::AlreadyDownloading(_))));
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        },
+    );
     assert!(matches!(stopped, Err(LibraryError::Cancelled)));
     assert!(fs::metadata(folder.path().join("a.gguf.partial")).unwrap().len() > 0);
 }
@@ -454,13 +421,8 @@ fn a_download_can_be_cancelled_and_is_locked() {
 #[test]
 fn an_unreachable_hub_is_reported() {
     let (folder, file) = (folder(), bytes());
-    let endpoint = "http://127.0.0.1:1".to_owned();
-    let hub = Hub {
-        endpoint,
-        token: None,
-        retry_delay: Duration::from_millis(1),
-    };
-    let error = download(&hub, &entry(&file), folder.path(), &mut proceed).unwrap_err();
+    let hub = support::hub::unreachable();
+    let error = download(&hub, &entry(&file).remote(&hub).unwrap(), folder.path(), &mut proceed).unwrap_err();
     assert!(error.to_string().contains("http://127.0.0.1:1/owner/name"), "{error}");
 }
 
@@ -468,11 +430,7 @@ fn an_unreachable_hub_is_reported() {
 fn pull_skips_existing_models_and_lists_the_catalog() {
     let folder = folder();
     let (library, _) = library(folder.path());
-    let hub = Hub {
-        endpoint: "http://127.0.0.1:1".into(),
-        token: None,
-        retry_delay: Duration::ZERO,
-    };
+    let hub = support::hub::unreachable();
     let path = library.pull(&hub, "smollm2-135m-instruct", &mut proceed).unwrap();
     assert_eq!(path.file_name(), Some(DEFAULT.as_ref()));
     let error = library.pull(&hub, "nothing", &mut proceed).unwrap_err().to_string();

@@ -3,7 +3,7 @@
 use hearth_app::store::{
     FILE, Store, StoreError, adapter, backups, conversation, dataset,
     message::{self, Message, New, State},
-    model, run, run_evaluation, run_point, search, setting,
+    model, read_only, run, run_evaluation, run_point, search, setting,
 };
 use hearth_protocol::{DraftKind, DraftStats, LeftOut, Part, Role};
 use proptest::prelude::*;
@@ -266,7 +266,7 @@ fn settings_and_models() {
         store.write(|t| model::add(t, path, 1)).unwrap();
     }
     // Also while another process (here, this one) has the store open.
-    let added = hearth_app::store::added_models(folder.path()).unwrap();
+    let added = read_only(folder.path(), model::list).unwrap().unwrap_or_default();
     assert_eq!(added, [Path::new("/a.gguf"), Path::new("/b.gguf")]);
     assert!(store.write(|t| model::remove(t, "/a.gguf")).unwrap());
     assert!(!store.write(|t| model::remove(t, "/a.gguf")).unwrap());
@@ -513,7 +513,7 @@ fn a_store_is_backed_up_before_migrations() {
     let path = folder.path().join(FILE);
     let older = rusqlite::Connection::open(&path).unwrap();
     older
-        .execute_batch("ALTER TABLE message DROP COLUMN parts; DROP TABLE measurement; PRAGMA user_version = 12")
+        .execute_batch("ALTER TABLE message DROP COLUMN parts; DROP TABLE measurement; DROP TABLE download; PRAGMA user_version = 12")
         .unwrap();
     drop(older);
     drop(open(&folder));

@@ -38,7 +38,7 @@ pub enum Command {
     Train(Box<Train>),
     /// Export an adapter for other programs, or merge it into its model
     Export(Export),
-    /// Download a model from the catalog
+    /// Download a model from the catalog, the Hugging Face hub, Ollama's registry or an address
     Pull(Pull),
     /// Check the installation and the numerical accuracy
     Doctor(Doctor),
@@ -440,7 +440,8 @@ pub enum ExportAs {
 /// `hearth pull`.
 #[derive(Debug, Args)]
 pub struct Pull {
-    /// The name of a model in the catalog
+    /// A model of the catalog, hf.co/OWNER/REPO[:QUANT], the address of a file or page of the hub,
+    /// ollama://NAME[:TAG], or any address that ends in .gguf
     pub name: String,
 }
 

@@ -211,7 +211,7 @@ impl PromptCache {
         if there + more > self.max_bytes {
             return Err(io::Error::other("it is larger than the prompt cache's limit"));
         }
-        if hearth_llm::free_space(&self.folder).is_some_and(|free| free < more.saturating_add(RESERVED_DISK)) {
+        if hearth_formats::free_space(&self.folder).is_some_and(|free| free < more.saturating_add(RESERVED_DISK)) {
             return Err(io::Error::other("the disk is nearly full"));
         }
         self.evict(Some(path), there + more);

@@ -10,6 +10,7 @@ mod byte_size;
 pub mod chat_template;
 pub mod dataset;
 pub mod durable;
+mod free_space;
 pub mod gguf;
 mod hex;
 mod regular;
@@ -17,4 +18,5 @@ pub mod tokenizer;
 
 pub use architecture::{Architecture, listed};
 pub use byte_size::byte_size;
+pub use free_space::free_space;
 pub use hex::hex;

@@ -18,7 +18,6 @@ pub mod device;
 mod divergence;
 pub mod draft;
 mod error;
-mod free_space;
 #[cfg(feature = "wgpu")]
 pub mod gpus;
 mod kv_snapshot;
@@ -46,7 +45,6 @@ pub use decoder::Decoder;
 pub use detokenize::Detokenizer;
 pub use divergence::divergence;
 pub use error::{CacheError, LoadError, SessionError};
-pub use free_space::free_space;
 pub use kv_snapshot::{SavedCells, SnapshotError, SnapshotKey};
 pub use layer::Layer;
 pub use model::{LoadOptions, Model};

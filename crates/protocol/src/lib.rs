@@ -8,6 +8,7 @@
 mod client;
 mod device;
 mod draft;
+mod estimate;
 mod hidden_command;
 mod host;
 mod memory_death;
@@ -20,6 +21,7 @@ mod training;
 pub use client::{Responses, StartError, Worker, WorkerCommand};
 pub use device::*;
 pub use draft::*;
+pub use estimate::*;
 pub use hidden_command::hidden_command;
 pub use host::{HostOptions, Lease, LoadError, Model, ModelHost, ModelStatus, Run, RunEvent};
 pub use message::*;

@@ -151,6 +151,9 @@ pub(crate) fn model(model: &library::Model, all: &[library::Model]) -> wire::Mod
         system_prompt: model.system_prompt().map(str::to_owned),
         sampling: model.sampling(),
         source: model.source,
+        licence: model.licence(),
+        downloaded_from: model.origin.as_ref().map(|origin| origin.source.clone()),
+        is_deletable: model.is_deletable(),
         problem,
         drafts: drafts_of(model, all).map(|draft| draft.id.clone()).collect(),
     }

@@ -1,5 +1,7 @@
 //! The catalog: known models with their download, system prompt and sampling parameters.
 
+use super::LibraryError;
+use super::hub::{self, Hub, Origin, Remote, RemoteFile, Repository, Selection};
 use hearth_protocol::SamplingParams;
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -22,15 +24,54 @@ pub struct Entry {
     pub revision: String,
     /// File name, in the repository and on disk.
     pub file: String,
-    /// File size in bytes.
+    /// File size in bytes; approximate without a hash.
     pub size: u64,
-    /// SHA-256 of the file, in lower-case hexadecimal.
-    pub sha256: String,
+    /// SHA-256 of the file, in lower-case hexadecimal. `None` means that the hub's own applies.
+    pub sha256: Option<String>,
     /// Default system prompt. `None` means that the chat template decides.
     pub system_prompt: Option<String>,
     /// Default sampling parameters.
     #[serde(default)]
     pub sampling: SamplingParams,
+}
+
+impl Entry {
+    /// Name of its quantisation, or an empty text.
+    pub fn quantization(&self) -> String {
+        hub::quantization(&self.file).unwrap_or_default()
+    }
+
+    /// Its files to download. Asks the hub if the catalog has no hash.
+    ///
+    /// # Errors
+    /// The hub cannot be asked, or does not have the file any more.
+    pub fn remote(&self, hub: &Hub) -> Result<Remote, LibraryError> {
+        let Some(sha256) = &self.sha256 else {
+            let selection = Selection::File(self.file.clone());
+            return Ok(Remote {
+                name: self.name.clone(),
+                ..Repository::get(hub, &self.repository, &self.revision)?.remote(hub, &selection)?
+            });
+        };
+        Ok(Remote {
+            name: self.name.clone(),
+            files: vec![RemoteFile {
+                name: self.name.clone(),
+                url: format!(
+                    "{}/{}/resolve/{}/{}",
+                    hub.endpoint, self.repository, self.revision, self.file
+                ),
+                path: self.file.clone().into(),
+                size: self.size,
+                sha256: Some(sha256.clone()),
+            }],
+            origin: Origin {
+                source: self.id.clone(),
+                revision: Some(self.revision.clone()),
+                licence: Some(self.licence.clone()),
+            },
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -86,12 +127,10 @@ mod tests {
             );
             assert_eq!(find(&entry.id.to_uppercase()), Some(entry));
             assert_eq!(of_file(&entry.file), Some(entry));
-            assert!(
-                entry.sha256.len() == 64 && entry.sha256.bytes().all(|b| b.is_ascii_hexdigit()),
-                "{}",
-                entry.id
-            );
-            assert_eq!(entry.sha256, entry.sha256.to_lowercase());
+            if let Some(hash) = &entry.sha256 {
+                let is_hash = hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit());
+                assert!(is_hash && *hash == hash.to_lowercase(), "{}", entry.id);
+            }
             assert_eq!(entry.repository.split('/').count(), 2, "{}", entry.id);
             assert!(
                 entry.file.ends_with(".gguf") && !entry.file.contains(['/', '\\']),

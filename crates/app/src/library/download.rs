@@ -1,27 +1,32 @@
-//! Downloads: resumable, verified against the catalog, and moved into place once complete.
+//! Downloads: resumable, verified, and moved into place once complete. A file is complete and right,
+//! or it is not there; what has arrived of it lies beside it as `NAME.partial`.
 
-use super::{LibraryError, catalog::Entry};
-use hearth_formats::{durable::commit_file, hex};
+use super::{
+    LibraryError,
+    hub::{Failure, Hub, Origin, Remote, RemoteFile, Requested},
+};
+use hearth_formats::{
+    durable::{commit_file, write_file},
+    free_space, hex,
+};
 use sha2::{Digest, Sha256};
 use std::{
+    ffi::OsString,
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Seek, SeekFrom, Write},
     ops::ControlFlow,
     path::{Path, PathBuf},
     thread,
-    time::Duration,
 };
-use ureq::{Agent, http::StatusCode};
 
-/// The default hub; `HF_ENDPOINT` overrides it.
-const HUB: &str = "https://huggingface.co";
-
-/// Time limit of one request; the next one resumes. It detects a hanging connection, and a slow one
-/// loses nothing.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// Consecutive requests without data after which the download fails.
+/// Consecutive requests without data after which a download fails.
 const MAX_EMPTY_REQUESTS: u32 = 5;
+
+/// Disk space that a download leaves free.
+const MIN_FREE: u64 = 200 << 20;
+
+/// Most bytes of the record beside a downloaded model.
+const MAX_ORIGIN_BYTES: u64 = 16 << 10;
 
 /// Progress of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,65 +42,107 @@ pub enum Progress {
     Checking,
 }
 
-/// The hub to download from.
-#[derive(Debug, Clone)]
-pub struct Hub {
-    /// Base URL, without a trailing slash.
-    pub endpoint: String,
-    /// Bearer token, sent to the endpoint only, and over HTTPS only.
-    pub token: Option<String>,
-    /// Delay before the first retry; doubles with each.
-    pub retry_delay: Duration,
-}
+/// Receives the progress; `Break` cancels.
+type Report<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
-impl Hub {
-    /// The hub of the environment: `HF_ENDPOINT`, `HF_TOKEN`, and `HF_HUB_OFFLINE`, which disables
-    /// downloads.
-    pub fn from_environment() -> Result<Self, LibraryError> {
-        let set = |key: &str| std::env::var(key).ok().filter(|value| !value.trim().is_empty());
-        if set("HF_HUB_OFFLINE").is_some_and(|value| value != "0") {
-            return Err(LibraryError::Offline);
+/// Downloads the files of a model into a folder, those that are missing. Returns the path of the
+/// first. Blocks until done.
+///
+/// # Errors
+/// What has arrived stays, but for a file whose hash is wrong.
+pub fn download(hub: &Hub, remote: &Remote, folder: &Path, progress: Report) -> Result<PathBuf, LibraryError> {
+    let first = remote.files.first().ok_or_else(|| LibraryError::NoVariant {
+        repository: remote.name.clone(),
+        wanted: None,
+        known: Vec::new(),
+    })?;
+    check_space(remote, folder)?;
+    let total = remote.size();
+    let mut before = 0;
+    for file in &remote.files {
+        let target = folder.join(&file.path);
+        if !is_complete(&target, file) {
+            download_file(hub, file, &target, &mut |now| {
+                progress(match now {
+                    Progress::Loading { done, .. } => Progress::Loading {
+                        done: before + done,
+                        total,
+                    },
+                    Progress::Checking => Progress::Checking,
+                })
+            })?;
         }
-        let endpoint = set("HF_ENDPOINT").unwrap_or_else(|| HUB.to_owned());
-        Ok(Self {
-            endpoint: endpoint.trim().trim_end_matches('/').to_owned(),
-            token: set("HF_TOKEN").map(|token| token.trim().to_owned()),
-            retry_delay: Duration::from_secs(1),
-        })
+        before += file.size;
     }
+    let target = folder.join(&first.path);
+    save_origin(&target, &remote.origin)?;
+    Ok(target)
+}
 
-    /// The token, if the endpoint uses HTTPS.
-    fn token_to_send(&self) -> Option<&str> {
-        let encrypted = self
-            .endpoint
-            .get(..8)
-            .is_some_and(|start| start.eq_ignore_ascii_case("https://"));
-        self.token.as_deref().filter(|_| encrypted)
-    }
+/// Whether a file is in place. Its size alone is compared: it was verified before it was put there.
+fn is_complete(target: &Path, file: &RemoteFile) -> bool {
+    fs::metadata(target).is_ok_and(|about| about.is_file() && about.len() == file.size)
+}
 
-    fn url(&self, entry: &Entry) -> String {
-        format!(
-            "{}/{}/resolve/{}/{}",
-            self.endpoint, entry.repository, entry.revision, entry.file
-        )
+/// Refuses a download for which the disk has no room.
+fn check_space(remote: &Remote, folder: &Path) -> Result<(), LibraryError> {
+    fs::create_dir_all(folder).map_err(|source| LibraryError::Write {
+        path: folder.to_owned(),
+        source,
+    })?;
+    let missing = remote.files.iter().map(|file| {
+        let target = folder.join(&file.path);
+        let size = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
+        let here = size(&target).max(size(&partial(&target)));
+        file.size.saturating_sub(here)
+    });
+    let needed = missing.fold(MIN_FREE, u64::saturating_add);
+    match free_space(folder) {
+        Some(free) if free < needed => Err(LibraryError::NoSpace {
+            name: remote.name.clone(),
+            folder: folder.to_owned(),
+            needed,
+            free,
+        }),
+        _ => Ok(()),
     }
 }
 
-/// Downloads an entry into a folder. Returns the file's path. An incomplete download stays as
-/// `NAME.partial`; `progress` returns `Break` to cancel.
-pub fn download(
-    hub: &Hub,
-    entry: &Entry,
-    folder: &Path,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<PathBuf, LibraryError> {
-    let target = folder.join(&entry.file);
-    let partial = folder.join(format!("{}.partial", entry.file));
+/// Bytes of a model that have arrived.
+pub fn arrived(remote: &Remote, folder: &Path) -> u64 {
+    let size = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
+    let of = |file: &RemoteFile| {
+        let target = folder.join(&file.path);
+        size(&target).max(size(&partial(&target))).min(file.size)
+    };
+    remote.files.iter().map(of).fold(0, u64::saturating_add)
+}
+
+/// Removes what has arrived of an unfinished download. Complete files stay.
+///
+/// # Errors
+/// A file cannot be removed, or another Hearth is downloading it.
+pub fn discard(remote: &Remote, folder: &Path) -> Result<(), LibraryError> {
+    for file in &remote.files {
+        let path = partial(&folder.join(&file.path));
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(LibraryError::Delete { path, source });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Downloads one file to a path.
+fn download_file(hub: &Hub, remote: &RemoteFile, target: &Path, progress: Report) -> Result<(), LibraryError> {
+    let partial = partial(target);
     let failed = |source: io::Error| LibraryError::Write {
         path: partial.clone(),
         source,
     };
-    fs::create_dir_all(folder).map_err(failed)?;
+    fs::create_dir_all(target.parent().unwrap_or(Path::new("."))).map_err(failed)?;
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -105,88 +152,52 @@ pub fn download(
         .map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(LibraryError::AlreadyDownloading(entry.name.clone())),
+        Err(TryLockError::WouldBlock) => return Err(LibraryError::AlreadyDownloading(remote.name.clone())),
         Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
-
-    fetch(hub, entry, &mut file, &partial, progress)?;
+    let whole = Fetch {
+        hub,
+        remote,
+        partial: &partial,
+    }
+    .run(&mut file, progress);
+    whole?;
     report(progress, Progress::Checking)?;
-    let found = sha256(&mut file).map_err(failed)?;
-    if found != entry.sha256 {
+    let found = sha256(&mut file, progress).map_err(failed)?;
+    report(progress, Progress::Checking)?;
+    if remote.sha256.as_ref().is_some_and(|expected| *expected != found) {
         drop(file);
         fs::remove_file(&partial).map_err(failed)?;
         return Err(LibraryError::HashMismatch {
-            name: entry.name.clone(),
-            url: hub.url(entry),
+            name: remote.name.clone(),
+            url: remote.url.clone(),
             found,
         });
     }
     // Windows does not rename an open file.
     drop(file);
-    commit_file(&partial, &target).map_err(|source| LibraryError::Write {
-        path: target.clone(),
+    commit_file(&partial, target).map_err(|source| LibraryError::Write {
+        path: target.to_owned(),
         source,
-    })?;
-    Ok(target)
+    })
 }
 
-/// Requests until the file is as long as the catalog says.
-fn fetch(
-    hub: &Hub,
-    entry: &Entry,
-    file: &mut File,
-    partial: &Path,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<(), LibraryError> {
-    let agent: Agent = Agent::config_builder()
-        .timeout_connect(Some(Duration::from_secs(30)))
-        .timeout_recv_response(Some(Duration::from_secs(60)))
-        .timeout_recv_body(Some(REQUEST_TIMEOUT))
-        .user_agent(concat!("hearth/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .into();
-    let failed = |source: io::Error| LibraryError::Write {
-        path: partial.to_owned(),
-        source,
-    };
-    if file.seek(SeekFrom::End(0)).map_err(failed)? > entry.size {
-        // From another version of the catalog.
-        file.set_len(0).map_err(failed)?;
-    }
-    let mut empty_requests = 0;
-    loop {
-        let start = file.seek(SeekFrom::End(0)).map_err(failed)?;
-        if start == entry.size {
-            return Ok(());
-        }
-        report(
-            progress,
-            Progress::Loading {
-                done: start,
-                total: entry.size,
-            },
-        )?;
-        let why = match request(&agent, hub, entry, start, file, progress) {
-            Ok(()) => "the connection ended early".to_owned(),
-            Err(RequestError::Temporary(why)) => why,
-            Err(RequestError::Final(error)) => return Err(error),
-            Err(RequestError::Disk(error)) => return Err(failed(error)),
-        };
-        if file.seek(SeekFrom::End(0)).map_err(failed)? > start {
-            empty_requests = 0;
-        } else {
-            empty_requests += 1;
-            if empty_requests == MAX_EMPTY_REQUESTS {
-                return Err(LibraryError::Download {
-                    name: entry.name.clone(),
-                    url: hub.url(entry),
-                    why,
-                });
-            }
-            tracing::info!(why, empty_requests, "the download is retried");
-            thread::sleep(hub.retry_delay * (1 << (empty_requests - 1)));
-        }
-    }
+/// Path of an unfinished file.
+fn partial(target: &Path) -> PathBuf {
+    with_suffix(target, ".partial")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
+    name.push(suffix);
+    path.with_file_name(name)
+}
+
+/// The requests for one file.
+struct Fetch<'a> {
+    hub: &'a Hub,
+    remote: &'a RemoteFile,
+    partial: &'a Path,
 }
 
 enum RequestError {
@@ -198,110 +209,146 @@ enum RequestError {
     Final(LibraryError),
 }
 
-/// Requests the missing bytes and appends them to the file.
-fn request(
-    agent: &Agent,
-    hub: &Hub,
-    entry: &Entry,
-    start: u64,
-    file: &mut File,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<(), RequestError> {
-    let url = hub.url(entry);
-    let mut request = agent.get(&url);
-    if let Some(token) = hub.token_to_send() {
-        request = request.header("Authorization", format!("Bearer {token}"));
-    }
-    if start > 0 {
-        request = request.header("Range", format!("bytes={start}-"));
-    }
-    let refused = |why: &str| {
-        RequestError::Final(LibraryError::Download {
-            name: entry.name.clone(),
-            url: url.clone(),
-            why: why.to_owned(),
-        })
-    };
-    let response = match request.call() {
-        Ok(response) => response,
-        Err(ureq::Error::StatusCode(code)) => {
-            return Err(match code {
-                401 | 403 if hub.token.is_some() && hub.token_to_send().is_none() => {
-                    refused("the hub requires a login, and HF_TOKEN is sent only to an HF_ENDPOINT with https://")
-                }
-                401 | 403 => refused("the hub requires a login: accept the model's terms there and set HF_TOKEN"),
-                404 | 410 => refused("the hub no longer has this file"),
-                408 | 429 | 500.. => RequestError::Temporary(format!("the hub responded with {code}")),
-                _ => refused(&format!("the hub responded with {code}")),
-            });
+impl Fetch<'_> {
+    /// Requests until the file has its size.
+    fn run(&self, file: &mut File, progress: Report) -> Result<(), LibraryError> {
+        let size = self.remote.size;
+        let failed = |source: io::Error| LibraryError::Write {
+            path: self.partial.to_owned(),
+            source,
+        };
+        if file.seek(SeekFrom::End(0)).map_err(failed)? > size {
+            // Of another file.
+            file.set_len(0).map_err(failed)?;
         }
-        Err(error) => return Err(RequestError::Temporary(error.to_string())),
-    };
-    let mut done = start;
-    if start > 0 && response.status() != StatusCode::PARTIAL_CONTENT {
-        // The server ignores the range and sends the whole file.
-        file.set_len(0).map_err(RequestError::Disk)?;
-        done = 0;
-    }
-    file.seek(SeekFrom::Start(done)).map_err(RequestError::Disk)?;
-    let mut body = response.into_body().into_reader();
-    let mut buffer = vec![0; 256 << 10];
-    loop {
-        match body.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(count) => {
-                if done + count as u64 > entry.size {
-                    return Err(refused("the file there is longer than the catalog says"));
-                }
-                file.write_all(&buffer[..count]).map_err(RequestError::Disk)?;
-                done += count as u64;
-                report(
-                    progress,
-                    Progress::Loading {
-                        done,
-                        total: entry.size,
-                    },
-                )
-                .map_err(RequestError::Final)?;
+        let mut empty_requests = 0;
+        loop {
+            let start = file.seek(SeekFrom::End(0)).map_err(failed)?;
+            if start == size {
+                return Ok(());
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(RequestError::Temporary(error.to_string())),
+            report(
+                progress,
+                Progress::Loading {
+                    done: start,
+                    total: size,
+                },
+            )?;
+            let why = match self.request(start, file, progress) {
+                Ok(()) => "the connection ended early".to_owned(),
+                Err(RequestError::Temporary(why)) => why,
+                Err(RequestError::Final(error)) => return Err(error),
+                Err(RequestError::Disk(error)) => return Err(failed(error)),
+            };
+            if file.seek(SeekFrom::End(0)).map_err(failed)? > start {
+                empty_requests = 0;
+                continue;
+            }
+            empty_requests += 1;
+            if empty_requests == MAX_EMPTY_REQUESTS {
+                return Err(self.refused(why));
+            }
+            tracing::info!(why, empty_requests, "the download is retried");
+            thread::sleep(self.hub.retry_delay * (1 << (empty_requests - 1)));
+        }
+    }
+
+    fn refused(&self, why: impl Into<String>) -> LibraryError {
+        LibraryError::Download {
+            name: self.remote.name.clone(),
+            url: self.remote.url.clone(),
+            why: why.into(),
+        }
+    }
+
+    /// Requests the missing bytes and appends them to the file.
+    fn request(&self, start: u64, file: &mut File, progress: Report) -> Result<(), RequestError> {
+        let size = self.remote.size;
+        let refused = |why: &str| RequestError::Final(self.refused(why));
+        let failure = |failure| match failure {
+            Failure::Temporary(why) => RequestError::Temporary(why),
+            failure => RequestError::Final(self.refused(failure.why())),
+        };
+        let range = (start > 0).then_some((start, None));
+        let response = self.hub.get(&self.remote.url, range).map_err(failure)?;
+        let sent = Requested::of(&response).map_err(failure)?;
+        if sent.total.is_some_and(|total| total != size) {
+            return Err(refused("the file there has another size than it was said to have"));
+        }
+        if sent.start > start {
+            return Err(RequestError::Temporary(
+                "the server sent another part of the file".to_owned(),
+            ));
+        }
+        // A server without ranges sends the whole file.
+        let mut done = sent.start;
+        file.set_len(done).map_err(RequestError::Disk)?;
+        file.seek(SeekFrom::Start(done)).map_err(RequestError::Disk)?;
+        let mut body = response.into_body().into_reader();
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match body.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(count) if done + count as u64 > size => {
+                    return Err(refused("the file there is longer than it was said to be"));
+                }
+                Ok(count) => {
+                    file.write_all(&buffer[..count]).map_err(RequestError::Disk)?;
+                    done += count as u64;
+                    report(progress, Progress::Loading { done, total: size }).map_err(RequestError::Final)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(RequestError::Temporary(error.to_string())),
+            }
         }
     }
 }
 
-fn report(progress: &mut dyn FnMut(Progress) -> ControlFlow<()>, now: Progress) -> Result<(), LibraryError> {
+fn report(progress: Report, now: Progress) -> Result<(), LibraryError> {
     match progress(now) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(LibraryError::Cancelled),
     }
 }
 
-/// The sha256 of a whole file, in hexadecimal.
-fn sha256(file: &mut File) -> io::Result<String> {
+/// The sha256 of a whole file, in hexadecimal. Ends early if cancelled.
+fn sha256(file: &mut File, progress: Report) -> io::Result<String> {
     file.seek(SeekFrom::Start(0))?;
     let mut digest = Sha256::new();
-    io::copy(file, &mut digest)?;
-    Ok(hex(digest.finalize()))
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 || progress(Progress::Checking).is_break() {
+            return Ok(hex(digest.finalize()));
+        }
+        digest.update(&buffer[..count]);
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The record of a model's origin, beside its first file.
+fn origin_file(model: &Path) -> PathBuf {
+    with_suffix(model, ".origin.json")
+}
 
-    #[test]
-    fn a_token_is_sent_over_https_only() {
-        let sent = |endpoint: &str| {
-            let hub = Hub {
-                endpoint: endpoint.to_owned(),
-                token: Some("secret".to_owned()),
-                retry_delay: Duration::ZERO,
-            };
-            hub.token_to_send().is_some()
-        };
-        assert!(sent(HUB) && sent("HTTPS://mirror.example"));
-        for endpoint in ["http://huggingface.co", "http://localhost:8080", "https:/a", "", "ü"] {
-            assert!(!sent(endpoint), "{endpoint}");
-        }
+fn save_origin(model: &Path, origin: &Origin) -> Result<(), LibraryError> {
+    let path = origin_file(model);
+    let text = serde_json::to_vec_pretty(origin).unwrap_or_default();
+    let written: io::Result<()> = write_file(&path, |out| out.write_all(&text));
+    written.map_err(|source| LibraryError::Write { path, source })
+}
+
+/// Where a model was downloaded from. `None` means that Hearth did not download it.
+pub(super) fn origin(model: &Path) -> Option<Origin> {
+    let path = origin_file(model);
+    let is_small = fs::metadata(&path).is_ok_and(|about| about.is_file() && about.len() <= MAX_ORIGIN_BYTES);
+    let text = fs::read(path).ok().filter(|_| is_small)?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// Removes the record of a deleted model.
+pub(super) fn remove_origin(model: &Path) -> io::Result<()> {
+    match fs::remove_file(origin_file(model)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }

@@ -71,6 +71,7 @@ mod tests {
             path: id.into(),
             source: Source::File,
             entry: None,
+            origin: None,
             metadata,
         };
         let models = [

@@ -1,6 +1,7 @@
 //! Errors of the library.
 
 use crate::wire::{Problem, ProblemCode};
+use hearth_formats::byte_size;
 use std::{io, path::PathBuf};
 
 /// An error of finding, adding, removing or downloading a model.
@@ -81,9 +82,59 @@ pub enum LibraryError {
         /// The download's sha256.
         found: String,
     },
+    /// A request to the hub or another server failed.
+    #[error("{what}: {why}.")]
+    Hub {
+        /// What was requested.
+        what: String,
+        /// Why.
+        why: String,
+    },
+    /// A repository has no such model.
+    #[error("{repository} has no {}{}.", match .wanted { Some(name) => format!("model called {name}"), None => "GGUF \
+        file".to_owned() }, if .known.is_empty() { String::new() } else { format!(". It has: {}", .known.join(", ")) })]
+    NoVariant {
+        /// `owner/name`.
+        repository: String,
+        /// The requested name.
+        wanted: Option<String>,
+        /// The names in it.
+        known: Vec<String>,
+    },
+    /// A name from a server cannot be a file's name on every system.
+    #[error(
+        "The file name \u{201c}{0}\u{201d} cannot be used on every system, so Hearth does not download it. Download \
+        the file yourself under another name, and add it."
+    )]
+    UnsafeName(String),
+    /// Not a name of a model on the network.
+    #[error(
+        "\u{201c}{0}\u{201d} is no model that Hearth can download. Use a name of the catalog, \
+        hf.co/OWNER/REPO[:QUANT], ollama://NAME[:TAG], or an address that ends in .gguf."
+    )]
+    BadReference(String),
+    /// A file over an unencrypted connection could be replaced on its way.
+    #[error("{0} is not encrypted, so the file could be replaced on its way. Use an address with https://.")]
+    Unencrypted(String),
+    /// The disk is too full.
+    #[error("{name} needs {} on the disk of {}, which has {} free. Free some space, and try \
+        again.", byte_size(*.needed), .folder.display(), byte_size(*.free))]
+    NoSpace {
+        /// Display name.
+        name: String,
+        /// Folder of downloads.
+        folder: PathBuf,
+        /// Bytes that are missing, with a margin.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
+    /// The file is another program's.
+    #[error("{} belongs to another program or folder, so Hearth does not delete it.", .0.display())]
+    Foreign(PathBuf),
     /// Downloads are disabled.
-    #[error("Downloads are switched off by HF_HUB_OFFLINE. Unset it to download models.")]
-    Offline,
+    #[error("The network is switched off by {0}. Switch it on to search for and download models.")]
+    Offline(&'static str),
     /// Another process is downloading the model.
     #[error("{0} is already being downloaded by another Hearth.")]
     AlreadyDownloading(String),
@@ -107,17 +158,25 @@ pub enum LibraryError {
 impl From<LibraryError> for Problem {
     fn from(error: LibraryError) -> Self {
         let code = match &error {
-            LibraryError::Unknown { .. } | LibraryError::NotInCatalog { .. } => ProblemCode::NotFound,
+            LibraryError::Unknown { .. } | LibraryError::NotInCatalog { .. } | LibraryError::NoVariant { .. } => {
+                ProblemCode::NotFound
+            }
             LibraryError::Unreadable { found: false, .. } => ProblemCode::FileUnreadable,
             LibraryError::Unreadable { .. } => ProblemCode::FileInvalid,
-            LibraryError::NonUtf8Path(_) | LibraryError::Bundled { .. } | LibraryError::AddedByHand(_) => {
-                ProblemCode::BadRequest
-            }
+            LibraryError::NonUtf8Path(_)
+            | LibraryError::Bundled { .. }
+            | LibraryError::AddedByHand(_)
+            | LibraryError::Foreign(_)
+            | LibraryError::BadReference(_)
+            | LibraryError::Unencrypted(_) => ProblemCode::BadRequest,
+            LibraryError::NoSpace { .. } => ProblemCode::DiskFull,
             LibraryError::Delete { .. } => ProblemCode::FileUnreadable,
             LibraryError::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull => ProblemCode::DiskFull,
             LibraryError::Download { .. }
             | LibraryError::HashMismatch { .. }
-            | LibraryError::Offline
+            | LibraryError::Offline(_)
+            | LibraryError::Hub { .. }
+            | LibraryError::UnsafeName(_)
             | LibraryError::AlreadyDownloading(_)
             | LibraryError::Cancelled
             | LibraryError::Write { .. } => ProblemCode::Download,

@@ -1,7 +1,7 @@
 //! Folders of models, data and caches.
 
 use crate::permissions;
-use directories::ProjectDirs;
+use directories::{ProjectDirs, UserDirs};
 use std::{
     env,
     path::{Path, PathBuf},
@@ -67,6 +67,25 @@ pub fn bundled_folders(resources: Option<&Path>) -> Vec<PathBuf> {
 /// The same for sample datasets, with `HEARTH_DATASETS`.
 pub fn sample_folders(resources: Option<&Path>) -> Vec<PathBuf> {
     shipped_folders("HEARTH_DATASETS", "datasets", "assets/datasets", resources)
+}
+
+/// The folder of the Hugging Face hub's tools: `HF_HOME`, or `huggingface` in the user's cache
+/// folder.
+pub(super) fn hugging_face_home() -> Option<PathBuf> {
+    let set = |variable| {
+        env::var_os(variable)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    set("HF_HOME").or_else(|| {
+        let cache = set("XDG_CACHE_HOME").or_else(|| Some(home()?.join(".cache")));
+        cache.map(|cache| cache.join("huggingface"))
+    })
+}
+
+/// The user's home folder.
+pub(super) fn home() -> Option<PathBuf> {
+    UserDirs::new().map(|dirs| dirs.home_dir().to_owned())
 }
 
 /// Candidates for a shipped folder of this name; `source` is its name in the source tree.

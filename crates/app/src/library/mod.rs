@@ -5,30 +5,46 @@ mod download;
 pub mod drafts;
 mod error;
 mod folders;
+mod foreign;
+pub mod hub;
 mod metadata;
 mod metadata_cache;
 pub mod probe;
 
-pub use download::{Hub, Progress, download};
+pub use download::{Progress, arrived, discard, download};
 pub use error::LibraryError;
 pub use folders::{bundled_folders, cache_folder, data_folder, metadata_file, packed_folder, sample_folders};
+pub use foreign::Place;
+pub use hub::Hub;
 pub use metadata::ModelMetadata;
 pub use metadata_cache::Reader;
 
-use crate::{store, wire::Source};
+use crate::{
+    settings, store,
+    wire::{Settings, Source},
+};
 use catalog::Entry;
 use hearth_formats::{
     gguf::{is_first_part, part_files},
     hex,
 };
 use hearth_protocol::SamplingParams;
+use hub::{Origin, Reference, Remote, RemoteFile, Repository};
 use sha2::{Digest, Sha256};
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fs, io,
     ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
 };
+
+/// How long the search of other programs' folders is valid.
+const PLACES_VALID_FOR: Duration = Duration::from_secs(10);
+
+/// Architecture of projectors, which are no chat models.
+const PROJECTOR: &str = "clip";
 
 /// A model of the library; its file may be missing.
 #[derive(Debug, Clone)]
@@ -43,6 +59,8 @@ pub struct Model {
     pub source: Source,
     /// Its catalog entry.
     pub entry: Option<&'static Entry>,
+    /// Where Hearth downloaded it from, if it did.
+    pub origin: Option<Origin>,
     /// Metadata of its file, or why that cannot be read.
     pub metadata: Result<ModelMetadata, String>,
 }
@@ -58,6 +76,17 @@ impl Model {
         self.entry
             .map_or_else(SamplingParams::default, |entry| entry.sampling.clone())
     }
+
+    /// Licence of the weights, if known.
+    pub fn licence(&self) -> Option<String> {
+        let entry = self.entry.map(|entry| entry.licence.clone());
+        entry.or_else(|| self.origin.as_ref()?.licence.clone())
+    }
+
+    /// Whether [`Library::delete`] deletes its files.
+    pub fn is_deletable(&self) -> bool {
+        self.source == Source::Catalog && (self.entry.is_some() || self.origin.is_some())
+    }
 }
 
 /// The models on this machine.
@@ -66,6 +95,14 @@ pub struct Library {
     bundled: Vec<PathBuf>,
     downloaded: PathBuf,
     metadata: metadata_cache::MetadataCache,
+    places: Mutex<Places>,
+}
+
+/// The folders of other programs, and what was found there.
+#[derive(Debug, Default)]
+struct Places {
+    folders: Vec<Place>,
+    found: Option<(Instant, Vec<foreign::Found>)>,
 }
 
 impl Library {
@@ -77,6 +114,33 @@ impl Library {
             bundled,
             downloaded: data.join("models"),
             metadata: metadata_cache::MetadataCache::new(reader, cache),
+            places: Mutex::default(),
+        }
+    }
+
+    /// Sets the folders of other programs whose models are listed, too.
+    pub fn set_places(&self, folders: Vec<Place>) {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if places.folders != folders {
+            *places = Places { folders, found: None };
+        }
+    }
+
+    /// Makes the next list search the folders of other programs again.
+    pub fn rescan(&self) {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).found = None;
+    }
+
+    /// The models in the folders of other programs.
+    fn found(&self) -> Vec<foreign::Found> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        match &places.found {
+            Some((at, found)) if at.elapsed() < PLACES_VALID_FOR => found.clone(),
+            _ => {
+                let found: Vec<foreign::Found> = places.folders.iter().flat_map(Place::models).collect();
+                places.found = Some((Instant::now(), found.clone()));
+                found
+            }
         }
     }
 
@@ -85,8 +149,8 @@ impl Library {
         &self.downloaded
     }
 
-    /// All models: bundled, downloaded, then added by path. A file is listed once; an unreadable
-    /// one with the reason.
+    /// All models: bundled, downloaded, added by path, then those of other programs. A file is listed
+    /// once; an unreadable one with the reason, unless it is another program's.
     pub fn list(&self, added: &[PathBuf]) -> Vec<Model> {
         let mut seen = HashSet::new();
         let mut files = Vec::new();
@@ -95,20 +159,39 @@ impl Library {
             let new = |path: &PathBuf| seen.insert(known_id(path));
             files.extend(models_in(folder).into_iter().filter(new).map(|path| (path, source)));
         }
-        let here: HashSet<PathBuf> = files
+        let nested = nested_models(&self.downloaded);
+        files.extend(nested.into_iter().map(|path| (path, Source::Catalog)));
+        let mut here: HashSet<PathBuf> = files
             .iter()
             .filter_map(|(path, _)| fs::canonicalize(path).ok())
             .collect();
-        let others = added.iter().filter(|path| !here.contains(*path));
-        files.extend(others.map(|path| (path.clone(), Source::File)));
+        for path in added.iter().filter(|path| !here.contains(*path)) {
+            files.push((path.clone(), Source::File));
+        }
+        here.extend(added.iter().filter_map(|path| fs::canonicalize(path).ok()));
+        let found = self.found();
+        let foreign = found
+            .iter()
+            .filter(|found| fs::canonicalize(&found.path).is_ok_and(|full| here.insert(full)));
+        files.extend(foreign.map(|found| (found.path.clone(), found.source)));
+        let names: HashMap<&Path, &str> = found
+            .iter()
+            .filter_map(|found| Some((found.path.as_path(), found.name.as_deref()?)))
+            .collect();
         let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
         let mut models: Vec<Model> = files
             .into_iter()
             .zip(self.metadata.get(&paths))
             .map(|((path, source), metadata)| match source {
-                Source::File => file_model(path, metadata),
-                _ => known_model(path, source, metadata),
+                Source::Bundled | Source::Catalog if self.is_flat(&path) => known_model(path, source, metadata),
+                _ => {
+                    let name = names.get(path.as_path()).copied();
+                    let model = model(path, source, metadata);
+                    let name = name.map_or_else(|| model.name.clone(), str::to_owned);
+                    Model { name, ..model }
+                }
             })
+            .filter(is_listed)
             .collect();
         // The catalog's first entry is the default model.
         models.sort_by_key(|model| {
@@ -184,25 +267,34 @@ impl Library {
         one.unwrap_or_else(|| Err(format!("{} was not read. Try again.", path.display())))
     }
 
-    /// Downloads a model of the catalog, unless the library has it. Blocks until done.
+    /// Downloads a model, unless the library has it: one of the catalog, or what
+    /// [`Reference::parse`] reads. Blocks until done.
+    ///
+    /// # Errors
+    /// There is no such model, or the download fails.
     pub fn pull(
         &self,
         hub: &Hub,
         name: &str,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<PathBuf, LibraryError> {
-        let entry = catalog::find(name).ok_or_else(|| LibraryError::NotInCatalog {
-            name: name.to_owned(),
-            known: catalog::entries().iter().map(|entry| entry.id.clone()).collect(),
-        })?;
-        let here = self
-            .list(&[])
-            .into_iter()
-            .find(|model| model.entry == Some(entry) && model.metadata.is_ok());
-        match here {
-            Some(model) => Ok(model.path),
-            None => download(hub, entry, &self.downloaded, progress),
+        let reference = Reference::parse(name, hub)?;
+        match self.bundled(&reference) {
+            Some(path) => Ok(path),
+            None => download(hub, &remote(hub, &reference)?, &self.downloaded, progress),
         }
+    }
+
+    /// The file of a model of the catalog, if the library has it.
+    pub fn bundled(&self, reference: &Reference) -> Option<PathBuf> {
+        let Reference::Catalog(entry) = reference else {
+            return None;
+        };
+        let models = self.list(&[]).into_iter();
+        models
+            .filter(|model| model.entry == Some(entry) && model.metadata.is_ok())
+            .map(|model| model.path)
+            .next()
     }
 
     /// Checks that a file is a model. Returns it and the canonical path to store.
@@ -232,13 +324,66 @@ impl Library {
             (Source::Bundled, _) => Err(LibraryError::Bundled {
                 name: model.name.clone(),
             }),
-            (Source::Catalog, Some(_)) => fs::remove_file(&model.path).map_err(|source| LibraryError::Delete {
-                path: model.path.clone(),
-                source,
-            }),
-            (Source::Catalog, None) => Err(LibraryError::AddedByHand(model.path.clone())),
+            (Source::Catalog, _) if model.is_deletable() => self.delete_files(&model.path),
+            (Source::Catalog, _) => Err(LibraryError::AddedByHand(model.path.clone())),
             (Source::File, _) => Ok(()),
+            _ => Err(LibraryError::Foreign(model.path.clone())),
         }
+    }
+
+    /// Deletes the files of a downloaded model, its record, and folders that are empty then.
+    fn delete_files(&self, model: &Path) -> Result<(), LibraryError> {
+        let failed = |path: &Path, source| LibraryError::Delete {
+            path: path.to_owned(),
+            source,
+        };
+        for part in part_files(model) {
+            match fs::remove_file(&part) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&part, error)),
+                _ => {}
+            }
+        }
+        download::remove_origin(model).map_err(|error| failed(model, error))?;
+        for folder in model.ancestors().skip(1) {
+            // A folder with other files stays.
+            if folder == self.downloaded || !folder.starts_with(&self.downloaded) || fs::remove_dir(folder).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a file lies directly in a folder of models, and not in one of its own folders.
+    fn is_flat(&self, path: &Path) -> bool {
+        let folder = path.parent();
+        folder == Some(self.downloaded.as_path()) || self.bundled.iter().any(|it| Some(it.as_path()) == folder)
+    }
+}
+
+/// The files of a model on the network; asks the hub.
+///
+/// # Errors
+/// There is no such model, or the hub cannot be asked.
+pub fn remote(hub: &Hub, reference: &Reference) -> Result<Remote, LibraryError> {
+    match reference {
+        Reference::Catalog(entry) => entry.remote(hub),
+        Reference::Hub {
+            repository,
+            revision,
+            selection,
+        } => Repository::get(hub, repository, revision)?.remote(hub, selection),
+        Reference::Ollama { name, tag } => hub::ollama(hub, name, tag),
+        Reference::Url(url) => RemoteFile::at(hub, url),
+    }
+}
+
+/// Whether a model is shown: what is no chat model, or cannot be read and is another program's, is
+/// not.
+fn is_listed(model: &Model) -> bool {
+    match (&model.metadata, model.source) {
+        (Ok(metadata), source) => source == Source::File || metadata.architecture != PROJECTOR,
+        (Err(_), Source::Bundled | Source::Catalog | Source::File) => true,
+        (Err(_), _) => false,
     }
 }
 
@@ -262,6 +407,16 @@ fn file_model(path: PathBuf, metadata: Result<ModelMetadata, String>) -> Model {
     model(path, Source::File, metadata)
 }
 
+/// The models in folders of the folder of downloads.
+fn nested_models(downloads: &Path) -> Vec<PathBuf> {
+    let place = Place {
+        source: Source::Catalog,
+        folder: downloads.to_owned(),
+    };
+    let models = place.models().into_iter().map(|found| found.path);
+    models.filter(|path| path.parent() != Some(downloads)).collect()
+}
+
 fn model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, String>) -> Model {
     let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
     let id = format!("file-{}", hex(&digest[..6]));
@@ -272,6 +427,7 @@ fn model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, String>)
     Model {
         id,
         name,
+        origin: (source == Source::Catalog).then(|| download::origin(&path)).flatten(),
         path,
         source,
         entry,
@@ -282,11 +438,23 @@ fn model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, String>)
 /// The library of the command line, and the paths of models added in the window.
 pub fn open() -> Result<(Library, Vec<PathBuf>), LibraryError> {
     let data = data_folder().unwrap_or_default();
-    let added = store::added_models(&data)?;
-    Ok((
-        Library::new(bundled_folders(None), &data, Reader::InProcess, None),
-        added,
-    ))
+    let read = store::read_only(&data, |connection| {
+        Ok((store::model::list(connection)?, settings::load(connection)?))
+    });
+    let (added, settings) = read?.unwrap_or_default();
+    let library = Library::new(bundled_folders(None), &data, Reader::InProcess, None);
+    library.set_places(places(&settings, Place::of_programs()));
+    Ok((library, added))
+}
+
+/// The folders that the settings ask for.
+pub(crate) fn places(settings: &Settings, programs: Vec<Place>) -> Vec<Place> {
+    let own = settings.model_folders.iter().map(|folder| Place {
+        source: Source::Folder,
+        folder: folder.into(),
+    });
+    let programs = programs.into_iter().filter(|_| settings.list_other_programs);
+    own.chain(programs).collect()
 }
 
 /// The canonical path of a model, of a split model that of its first part: one model is listed

@@ -2,8 +2,8 @@
 //! migration at the end.
 
 use super::{
-    StoreError, adapter, conversation, dataset, measurement, message, model, run, run_evaluation, run_point, search,
-    setting,
+    StoreError, adapter, conversation, dataset, download, measurement, message, model, run, run_evaluation, run_point,
+    search, setting,
 };
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::Path;
@@ -28,10 +28,11 @@ const MIGRATIONS: &[&str] = &[
     measurement::MIGRATION,
     measurement::BY_THREADS,
     message::PARTS,
+    download::MIGRATION,
 ];
 
 /// The tables. The search index is derived from messages.
-pub(super) const TABLES: [&str; 10] = [
+pub(super) const TABLES: [&str; 11] = [
     "conversation",
     "message",
     "setting",
@@ -42,6 +43,7 @@ pub(super) const TABLES: [&str; 10] = [
     "run_evaluation",
     "adapter",
     "measurement",
+    "download",
 ];
 
 /// Whether a store that is not empty needs migrations.
@@ -115,6 +117,7 @@ mod tests {
             "e79b9a52d6ce56f8",
             "1ac943c5dba39c58",
             "270ce745ff4ea3e9",
+            "d31629e50a6bc8b7",
         ];
         assert_eq!(
             MIGRATIONS.len(),

@@ -10,6 +10,7 @@ mod backup;
 mod clock;
 pub mod conversation;
 pub mod dataset;
+pub mod download;
 mod error;
 pub mod measurement;
 pub mod message;
@@ -255,22 +256,24 @@ impl Drop for Store {
     }
 }
 
-/// Paths of added models, from a store that may be open in another process. Returns an empty list
-/// if there is no store.
-pub fn added_models(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
+/// Reads a store that may be open in another process. `None` means that there is none.
+pub fn read_only<T>(
+    folder: &Path,
+    read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> Result<Option<T>, StoreError> {
     let path = folder.join(FILE);
     if !path.exists() {
-        return Ok(Vec::new());
+        return Ok(None);
     }
-    let read = || -> rusqlite::Result<Vec<PathBuf>> {
+    let open = || -> rusqlite::Result<Option<T>> {
         let connection = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         if migrations::version(&connection)? == 0 {
-            return Ok(Vec::new());
+            return Ok(None);
         }
-        model::list(&connection)
+        read(&connection).map(Some)
     };
-    read().map_err(|error| StoreError::from_sqlite(error, &path))
+    open().map_err(|error| StoreError::from_sqlite(error, &path))
 }
 
 fn prepare(connection: &mut Connection, folder: &Path, path: &Path, clean: bool) -> Result<Clock, StoreError> {

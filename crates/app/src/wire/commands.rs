@@ -35,6 +35,33 @@ macro_rules! commands {
                 fn add_model(path: PathBuf) -> Model;
                 /// Removes a model from the list; a file added by the user stays on disk.
                 fn remove_model(id: String) -> ();
+                /// Lists the models on this machine again: folders and drives come and go.
+                fn rescan_models() -> Vec<Model>;
+
+                /// The models of the catalog, the three that suit this machine best first, and what
+                /// each would be like here. Needs no network.
+                fn catalog() -> Vec<CatalogModel>;
+                /// Searches the hub for repositories with GGUF files.
+                fn search_hub(query: String, sort: HubSort) -> Vec<HubModel>;
+                /// The models in a repository of the hub.
+                fn hub_repository(id: String) -> HubRepository;
+                /// Reads the header of a model that is not on this machine, some megabytes, and
+                /// plans it. `source` is as in `startDownload`.
+                fn inspect_remote(source: String) -> RemoteModel;
+                /// Newest first.
+                fn downloads() -> Vec<Download>;
+                /// Queues a download: `hf.co/OWNER/REPO[:QUANT]`, an address of a file or page of
+                /// the hub, `ollama://NAME[:TAG]`, any address of a GGUF file, or an id of the
+                /// catalog. An equal one that is not done is resumed.
+                fn start_download(source: String) -> Download;
+                fn pause_download(id: i64) -> ();
+                /// Resumes a paused or failed download.
+                fn resume_download(id: i64) -> ();
+                /// Removes a download from the list; an unfinished one loses its bytes.
+                fn remove_download(id: i64) -> ();
+                /// Whether a token for the hub is known: of `HF_TOKEN`, or of a login with the
+                /// hub's own command line. It is never shown.
+                fn has_hub_token() -> bool;
 
                 /// The devices that can run a model, with their current memory and load.
                 fn devices() -> Vec<Device>;
@@ -130,6 +157,8 @@ macro_rules! commands {
                 fn set_settings(settings: Settings) -> ();
                 /// Opens a native dialog; `null` if cancelled.
                 fn choose_model_file() -> Option<String>;
+                /// Opens a native dialog; `null` if cancelled.
+                fn choose_model_folder() -> Option<String>;
                 /// Opens a native dialog; `null` if cancelled.
                 fn choose_data_file() -> Option<String>;
                 /// Opens a native dialog for a GGUF file or a PEFT folder; `null` if cancelled.

@@ -9,12 +9,14 @@
 
 mod commands;
 mod hardware;
+mod models;
 mod tune;
 mod typescript;
 
 pub use crate::store::message::Stats;
 pub use hardware::*;
 pub use hearth_protocol::{LeftOut, ModelInfo, Part, Problem, ProblemCode, Role, SamplingParams, TextKind};
+pub use models::*;
 pub use tune::*;
 pub use typescript::typescript;
 
@@ -62,6 +64,15 @@ pub struct Settings {
     pub last_model: Option<String>,
     /// Most bytes of the prompt cache on disk; 0 switches it off.
     pub prompt_cache_limit: u64,
+    /// Whether searches and downloads are switched off. Nothing else of Hearth uses the network.
+    pub offline: bool,
+    /// Address of the hub or of a mirror. `None` means `HF_ENDPOINT`, or else huggingface.co.
+    pub hub_endpoint: Option<String>,
+    /// Whether models of other programs are listed: the Hugging Face cache, LM Studio, Ollama, Jan
+    /// and llama.cpp.
+    pub list_other_programs: bool,
+    /// More folders with models.
+    pub model_folders: Vec<String>,
 }
 
 impl Default for Settings {
@@ -78,6 +89,10 @@ impl Default for Settings {
             drafts: BTreeMap::new(),
             last_model: None,
             prompt_cache_limit: 2_000_000_000,
+            offline: false,
+            hub_endpoint: None,
+            list_other_programs: true,
+            model_folders: Vec::new(),
         }
     }
 }
@@ -114,6 +129,18 @@ pub enum Source {
     Catalog,
     /// Added by its path; Hearth never deletes the file.
     File,
+    /// In a folder that a person added; Hearth never deletes the file. So with the next ones.
+    Folder,
+    /// In the cache of the Hugging Face hub, which many programs share.
+    HuggingFace,
+    /// A file of LM Studio.
+    LmStudio,
+    /// A file of Ollama.
+    Ollama,
+    /// A file of Jan.
+    Jan,
+    /// In the cache of llama.cpp.
+    LlamaCpp,
 }
 
 /// A model of the library.
@@ -144,6 +171,12 @@ pub struct Model {
     pub sampling: SamplingParams,
     /// Origin.
     pub source: Source,
+    /// Licence of the weights, if known.
+    pub licence: Option<String>,
+    /// Where it was downloaded from, if Hearth downloaded it.
+    pub downloaded_from: Option<String>,
+    /// Whether removing it deletes its files.
+    pub is_deletable: bool,
     /// Why the model cannot be loaded, as a sentence. `None` means it can.
     pub problem: Option<String>,
     /// Ids of the models that can draft for it.
@@ -424,6 +457,22 @@ pub enum Event {
     ModelsChanged {
         /// Models of the library now.
         models: Vec<Model>,
+    },
+    /// A download was added or removed, or changed state.
+    DownloadsChanged {
+        /// All downloads now, newest first.
+        downloads: Vec<Download>,
+    },
+    /// A download got more bytes.
+    DownloadProgress {
+        /// Its id.
+        id: i64,
+        /// Bytes on disk.
+        done: u64,
+        /// Total bytes.
+        total: u64,
+        /// Present speed in bytes per second.
+        bytes_per_second: f64,
     },
     /// The worker ended unexpectedly.
     WorkerDied {

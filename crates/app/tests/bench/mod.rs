@@ -41,6 +41,7 @@ pub fn options(folder: &TempDir) -> Options {
         samples: vec![folder.path().join("samples")],
         packed: Some(folder.path().join("cache/packed")),
         metadata_file: Some(folder.path().join("cache/models.json")),
+        programs: Vec::new(),
         worker: support::worker(),
         probe: support::probe(),
         power: Arc::new(AlwaysOn),

@@ -44,22 +44,24 @@ pub fn download(folder: &Path) -> Result<(), String> {
         revision: "main".into(),
         file: "model.gguf".into(),
         size: body.len() as u64,
-        sha256,
+        sha256: Some(sha256),
         system_prompt: None,
         sampling: SamplingParams::default(),
     };
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let hub = Hub {
-        endpoint: format!("http://{}", listener.local_addr().expect("an address")),
-        token: None,
         retry_delay: Duration::ZERO,
+        ..Hub::at(&format!("http://{}", listener.local_addr().expect("an address")))
     };
     // The thread ends with the process.
     thread::spawn(move || listener.incoming().flatten().for_each(|stream| answer(stream, &body)));
     let target = target(folder);
-    let whole = library::download(&hub, &entry, target.parent().expect("a folder"), &mut |_| {
-        ControlFlow::Continue(())
-    });
+    let whole = library::download(
+        &hub,
+        &entry.remote(&hub).expect("a hash"),
+        target.parent().expect("a folder"),
+        &mut |_| ControlFlow::Continue(()),
+    );
     whole.map(drop).map_err(|error| error.to_string())
 }
 
@@ -81,8 +83,11 @@ fn answer(mut stream: TcpStream, body: &[u8]) {
         Some(from) => ("206 Partial Content", &body[from..]),
         None => ("200 OK", body),
     };
+    let range = from.map_or_else(String::new, |from| {
+        format!("content-range: bytes {from}-{}/{}\r\n", body.len() - 1, body.len())
+    });
     let head = format!(
-        "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\n{range}content-length: {}\r\nconnection: close\r\n\r\n",
         rest.len()
     );
     // The client may have been killed.

@@ -3,6 +3,8 @@
 // Each test uses a part of this module.
 #![allow(dead_code)]
 
+pub mod hub;
+
 use hearth_app::library::probe::ProbeCommand;
 use hearth_formats::gguf::{GgufWriter, Metadata, Strings, TensorHeader, TensorType};
 use hearth_protocol::WorkerCommand;

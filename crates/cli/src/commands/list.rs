@@ -34,7 +34,12 @@ pub fn run() -> Result<(), Failure> {
             entry.id,
             byte_size(entry.size)
         )?;
-        writeln!(out, "{:<28}  {}", "", estimate_fit(entry.size).1)?;
+        let (estimate, why) = estimate_fit(entry.size);
+        let speed = estimate.tokens_per_second.map(|speed| match estimate.is_measured {
+            true => format!(" About {speed:.0} tokens/s."),
+            false => format!(" About {speed:.0} tokens/s, assumed: `hearth devices --check cpu` measures."),
+        });
+        writeln!(out, "{:<28}  {why}{}", "", speed.unwrap_or_default())?;
     }
     Ok(())
 }

@@ -1,29 +1,36 @@
-//! `hearth pull`: download a model from the catalog.
+//! `hearth pull`: download a model from the catalog, the Hugging Face hub, Ollama's registry or an
+//! address.
 
 use crate::args::Pull;
 use crate::failure::Failure;
 use crate::progress::Progress as Line;
-use hearth_app::library::{self, Hub, Progress, catalog};
+use hearth_app::library::{self, Hub, Progress};
 use hearth_engine::plan::estimate_fit;
 use hearth_formats::byte_size;
 use hearth_protocol::Verdict;
 use std::io::Write;
 use std::ops::ControlFlow;
 
+/// Say whether a model of this size fits, if that is not certain.
+fn judge(size: u64) {
+    let (estimate, why) = estimate_fit(size);
+    if estimate.verdict != Verdict::Fits {
+        eprintln!("note: {why}");
+    }
+}
+
 /// Download it and print its path.
 pub fn run(args: &Pull) -> Result<(), Failure> {
     let (library, _) = library::open().map_err(Failure::new)?;
-    let hub = Hub::from_environment().map_err(Failure::new)?;
-    if let Some(entry) = catalog::find(&args.name)
-        && let (verdict, why) = estimate_fit(entry.size)
-        && verdict != Verdict::Fits
-    {
-        eprintln!("note: {why}");
-    }
+    let hub = Hub::from_environment(None).map_err(Failure::new)?;
+    let mut is_judged = false;
     let mut line = Line::new();
     let path = library.pull(&hub, &args.name, &mut |progress| {
         match progress {
             Progress::Loading { done, total } => {
+                if !std::mem::replace(&mut is_judged, true) {
+                    judge(total);
+                }
                 let fraction = done as f32 / total.max(1) as f32;
                 line.show(fraction, &format!("{} of {}", byte_size(done), byte_size(total)));
             }

@@ -6,7 +6,10 @@ use crate::hardware::{self, CPU};
 use crate::problem::{from_gguf, from_load, problem};
 use hearth_formats::gguf::Gguf;
 use hearth_llm::{Config, Place};
-use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo, GpuLayers, Plan, PlanRequest, Problem, ProblemCode};
+use hearth_protocol::{
+    ASSUMED_CPU_BANDWIDTH, ASSUMED_GPU_BANDWIDTH, BackendOption, DeviceCheck, DeviceInfo, GpuLayers, Plan, PlanRequest,
+    Problem, ProblemCode,
+};
 use std::cmp::Ordering;
 
 /// Most GPUs of which every combination is tried; of more, the fastest, the two fastest and so on.
@@ -14,8 +17,8 @@ const MAX_COMBINED: usize = 4;
 
 /// The speeds that are assumed of devices that were not measured: of a CPU with two channels of
 /// memory, and of a GPU with memory of its own.
-const ASSUMED_CPU: (f64, f64) = (20e9, 100e9);
-const ASSUMED_GPU: (f64, f64) = (200e9, 2e12);
+const ASSUMED_CPU: (f64, f64) = (ASSUMED_CPU_BANDWIDTH, 100e9);
+const ASSUMED_GPU: (f64, f64) = (ASSUMED_GPU_BANDWIDTH, 2e12);
 
 /// Plan a load of a file without loading it, in the build and on the devices that are predicted to
 /// answer a typical turn soonest. `report` receives the device checks that this needs, if the

@@ -1,7 +1,6 @@
 //! The cache folder of packed weights: file names and the size limit.
 
-use crate::free_space;
-use hearth_formats::hex;
+use hearth_formats::{free_space, hex};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io;

@@ -24,6 +24,27 @@ export interface Commands {
   addModel(path: string): Promise<Model>;
   /** Removes a model from the list; a file added by the user stays on disk. */
   removeModel(id: string): Promise<void>;
+  /** Lists the models on this machine again: folders and drives come and go. */
+  rescanModels(): Promise<Array<Model>>;
+  /** The models of the catalog, the three that suit this machine best first, and what each would be like here. Needs no network. */
+  catalog(): Promise<Array<CatalogModel>>;
+  /** Searches the hub for repositories with GGUF files. */
+  searchHub(query: string, sort: HubSort): Promise<Array<HubModel>>;
+  /** The models in a repository of the hub. */
+  hubRepository(id: string): Promise<HubRepository>;
+  /** Reads the header of a model that is not on this machine, some megabytes, and plans it. `source` is as in `startDownload`. */
+  inspectRemote(source: string): Promise<RemoteModel>;
+  /** Newest first. */
+  downloads(): Promise<Array<Download>>;
+  /** Queues a download: `hf.co/OWNER/REPO[:QUANT]`, an address of a file or page of the hub, `ollama://NAME[:TAG]`, any address of a GGUF file, or an id of the catalog. An equal one that is not done is resumed. */
+  startDownload(source: string): Promise<Download>;
+  pauseDownload(id: number): Promise<void>;
+  /** Resumes a paused or failed download. */
+  resumeDownload(id: number): Promise<void>;
+  /** Removes a download from the list; an unfinished one loses its bytes. */
+  removeDownload(id: number): Promise<void>;
+  /** Whether a token for the hub is known: of `HF_TOKEN`, or of a login with the hub's own command line. It is never shown. */
+  hasHubToken(): Promise<boolean>;
   /** The devices that can run a model, with their current memory and load. */
   devices(): Promise<Array<Device>>;
   /** Checks a device (compares its results with the CPU's) and measures it, with every build that can use it. May take minutes. Returns all devices. */
@@ -95,6 +116,8 @@ export interface Commands {
   /** Opens a native dialog; `null` if cancelled. */
   chooseModelFile(): Promise<string | null>;
   /** Opens a native dialog; `null` if cancelled. */
+  chooseModelFolder(): Promise<string | null>;
+  /** Opens a native dialog; `null` if cancelled. */
   chooseDataFile(): Promise<string | null>;
   /** Opens a native dialog for a GGUF file or a PEFT folder; `null` if cancelled. */
   chooseAdapter(folder: boolean): Promise<string | null>;
@@ -120,6 +143,17 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   unloadModel: () => invoke("unload_model"),
   addModel: (path) => invoke("add_model", { path }),
   removeModel: (id) => invoke("remove_model", { id }),
+  rescanModels: () => invoke("rescan_models"),
+  catalog: () => invoke("catalog"),
+  searchHub: (query, sort) => invoke("search_hub", { query, sort }),
+  hubRepository: (id) => invoke("hub_repository", { id }),
+  inspectRemote: (source) => invoke("inspect_remote", { source }),
+  downloads: () => invoke("downloads"),
+  startDownload: (source) => invoke("start_download", { source }),
+  pauseDownload: (id) => invoke("pause_download", { id }),
+  resumeDownload: (id) => invoke("resume_download", { id }),
+  removeDownload: (id) => invoke("remove_download", { id }),
+  hasHubToken: () => invoke("has_hub_token"),
   devices: () => invoke("devices"),
   checkDevice: (device) => invoke("check_device", { device }),
   plan: (model, loadSettings) => invoke("plan", { model, loadSettings }),
@@ -160,6 +194,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   datasetFromRatings: (name) => invoke("dataset_from_ratings", { name }),
   setSettings: (settings) => invoke("set_settings", { settings }),
   chooseModelFile: () => invoke("choose_model_file"),
+  chooseModelFolder: () => invoke("choose_model_folder"),
   chooseDataFile: () => invoke("choose_data_file"),
   chooseAdapter: (folder) => invoke("choose_adapter", { folder }),
   chooseExportTarget: (format, name) => invoke("choose_export_target", { format, name }),
@@ -169,7 +204,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
 export const EVENT_NAME = "hearth";
 
 /** The settings of a new installation. */
-export const defaultSettings: Settings = {"theme":"system","threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"lastModel":null,"promptCacheLimit":2000000000};
+export const defaultSettings: Settings = {"theme":"system","threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
 
 export type Adapter = {
 /**
@@ -270,6 +305,48 @@ path: string,
  * Total size of its files, in bytes.
  */
 bytes: number, };
+
+export type CatalogModel = {
+/**
+ * Id in the catalog.
+ */
+id: string,
+/**
+ * Display name.
+ */
+name: string,
+/**
+ * One or two sentences.
+ */
+description: string,
+/**
+ * Licence of the weights.
+ */
+licence: string,
+/**
+ * `owner/name` on the hub.
+ */
+repository: string,
+/**
+ * Name of the quantisation: `Q4_K_M`.
+ */
+quantization: string,
+/**
+ * File size in bytes.
+ */
+fileSize: number,
+/**
+ * Id of the library's model, if it is on this machine.
+ */
+model: string | null,
+/**
+ * What it would be like on this machine.
+ */
+expectation: Expectation,
+/**
+ * Argument for `startDownload`.
+ */
+source: string, };
 
 export type Checkpointing = "auto" | "operations" | "layers";
 
@@ -514,6 +591,46 @@ kernelsLaunched: number,
  */
 kernelsCompiled: number, };
 
+export type Download = {
+/**
+ * Id.
+ */
+id: number,
+/**
+ * Display name.
+ */
+name: string,
+/**
+ * What was asked for: the argument of `startDownload`.
+ */
+source: string,
+/**
+ * Bytes on disk.
+ */
+done: number,
+/**
+ * Total bytes. `None` means that the hub was not asked yet.
+ */
+total: number | null,
+/**
+ * Present speed in bytes per second; 0 if it does not run.
+ */
+bytesPerSecond: number,
+/**
+ * State.
+ */
+state: DownloadState, };
+
+export type DownloadState = { "type": "queued" } | { "type": "running" } | { "type": "checking" } | { "type": "paused" } | { "type": "failed",
+/**
+ * Why.
+ */
+problem: Problem, } | { "type": "done",
+/**
+ * Id of the library's model. `None` means that it is no chat model.
+ */
+model: string | null, };
+
 export type DraftKind = "ngram" | "own" | "model";
 
 export type DraftProblem = { "type": "missing" } | { "type": "unreadable",
@@ -609,7 +726,27 @@ id: number, } | { "type": "modelsChanged",
 /**
  * Models of the library now.
  */
-models: Array<Model>, } | { "type": "workerDied",
+models: Array<Model>, } | { "type": "downloadsChanged",
+/**
+ * All downloads now, newest first.
+ */
+downloads: Array<Download>, } | { "type": "downloadProgress",
+/**
+ * Its id.
+ */
+id: number,
+/**
+ * Bytes on disk.
+ */
+done: number,
+/**
+ * Total bytes.
+ */
+total: number,
+/**
+ * Present speed in bytes per second.
+ */
+bytesPerSecond: number, } | { "type": "workerDied",
 /**
  * What happened.
  */
@@ -679,6 +816,20 @@ run: number, } | { "type": "adaptersChanged",
  */
 adapters: Array<Adapter>, };
 
+export type Expectation = {
+/**
+ * Whether it fits in the memory that is free now.
+ */
+verdict: Verdict,
+/**
+ * Predicted decode speed in tokens per second. `None` means that it does not fit.
+ */
+tokensPerSecond: number | null,
+/**
+ * Whether the speed follows from a measurement of this machine, and not from an assumption.
+ */
+isMeasured: boolean, };
+
 export type ExportFormat = { "type": "ggufLora" } | { "type": "peft" } | { "type": "gguf",
 /**
  * Quantisation of its weights (`Q4_K`, `Q8_0`, `F16`). `None`: as in the base model.
@@ -737,6 +888,106 @@ message: string,
 lines: Array<number>, };
 
 export type GpuLayers = { "type": "auto" } | { "type": "all" } | { "type": "count", "count": number };
+
+export type HubModel = {
+/**
+ * `owner/name`.
+ */
+id: string,
+/**
+ * Downloads in the last month.
+ */
+downloads: number,
+/**
+ * Likes.
+ */
+likes: number,
+/**
+ * Time of the last change, if known.
+ */
+updatedAt: number | null,
+/**
+ * `general.architecture` of its files, if the hub says so.
+ */
+architecture: string | null,
+/**
+ * Whether Hearth supports the architecture. `None` means unknown.
+ */
+isSupported: boolean | null,
+/**
+ * Number of parameters, if the hub says so.
+ */
+parameters: number | null,
+/**
+ * Training context length in tokens, if the hub says so.
+ */
+contextTrained: number | null,
+/**
+ * Whether its terms must be accepted on the hub before a download.
+ */
+isGated: boolean,
+/**
+ * What it would be like on this machine in 4 bits, if the number of parameters is known.
+ */
+expectation: Expectation | null, };
+
+export type HubRepository = {
+/**
+ * `owner/name`.
+ */
+id: string,
+/**
+ * Its page, for a browser.
+ */
+page: string,
+/**
+ * Licence, if the hub says so.
+ */
+licence: string | null,
+/**
+ * Whether its terms must be accepted on the hub before a download.
+ */
+isGated: boolean,
+/**
+ * The models in it, from small to large.
+ */
+variants: Array<HubVariant>, };
+
+export type HubSort = "trending" | "downloads" | "likes" | "updated";
+
+export type HubVariant = {
+/**
+ * Name of the quantisation, or else of the file.
+ */
+name: string,
+/**
+ * The file, of a split model the first.
+ */
+file: string,
+/**
+ * Number of files.
+ */
+files: number,
+/**
+ * Total size of the files in bytes.
+ */
+size: number,
+/**
+ * What it would be like on this machine, from its size.
+ */
+expectation: Expectation,
+/**
+ * Whether it is the best one that runs well on this machine.
+ */
+isRecommended: boolean,
+/**
+ * Id of the library's model, if it was downloaded.
+ */
+model: string | null,
+/**
+ * Argument for `startDownload` and `inspectRemote`.
+ */
+source: string, };
 
 export type Inspection = {
 /**
@@ -1017,6 +1268,18 @@ sampling: SamplingParams,
  * Origin.
  */
 source: Source,
+/**
+ * Licence of the weights, if known.
+ */
+licence: string | null,
+/**
+ * Where it was downloaded from, if Hearth downloaded it.
+ */
+downloadedFrom: string | null,
+/**
+ * Whether removing it deletes its files.
+ */
+isDeletable: boolean,
 /**
  * Why the model cannot be loaded, as a sentence. `None` means it can.
  */
@@ -1446,6 +1709,36 @@ thumb: Thumb,
  */
 correction: string | null, };
 
+export type RemoteModel = {
+/**
+ * Name in the file, or else of the file.
+ */
+name: string,
+/**
+ * `llama`, `qwen2` and so on.
+ */
+architecture: string,
+/**
+ * `Q4_K_M` and so on.
+ */
+quantization: string,
+/**
+ * Number of parameters.
+ */
+parameters: number,
+/**
+ * Training context length in tokens; 0 means unknown.
+ */
+contextTrained: number,
+/**
+ * Size of the files in bytes.
+ */
+fileSize: number,
+/**
+ * Where its bytes would go on this machine.
+ */
+plan: Plan, };
+
 export type Role = "system" | "user" | "assistant";
 
 export type Run = {
@@ -1789,7 +2082,24 @@ lastModel: string | null,
 /**
  * Most bytes of the prompt cache on disk; 0 switches it off.
  */
-promptCacheLimit: number, };
+promptCacheLimit: number,
+/**
+ * Whether searches and downloads are switched off. Nothing else of Hearth uses the network.
+ */
+offline: boolean,
+/**
+ * Address of the hub or of a mirror. `None` means `HF_ENDPOINT`, or else huggingface.co.
+ */
+hubEndpoint: string | null,
+/**
+ * Whether models of other programs are listed: the Hugging Face cache, LM Studio, Ollama, Jan
+ * and llama.cpp.
+ */
+listOtherPrograms: boolean,
+/**
+ * More folders with models.
+ */
+modelFolders: Array<string>, };
 
 export type Severity = "note" | "warning" | "error";
 
@@ -1829,7 +2139,7 @@ text: string,
  */
 hit: boolean, };
 
-export type Source = "bundled" | "catalog" | "file";
+export type Source = "bundled" | "catalog" | "file" | "folder" | "huggingFace" | "lmStudio" | "ollama" | "jan" | "llamaCpp";
 
 export type Stats = {
 /**

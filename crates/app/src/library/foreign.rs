@@ -1,0 +1,297 @@
+//! Models of other programs, read where they lie. Nothing is copied, changed or deleted there.
+
+use super::{
+    folders::{home, hugging_face_home},
+    hub::Manifest,
+};
+use crate::wire::Source;
+use hearth_formats::gguf::is_first_part;
+use std::{
+    collections::HashSet,
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+/// How deep folders are searched: LM Studio and Jan use up to four levels.
+const MAX_DEPTH: usize = 6;
+
+/// Most entries that a search of one folder looks at.
+const MAX_ENTRIES: usize = 20_000;
+
+/// Most models that are listed of one folder.
+const MAX_MODELS: usize = 1000;
+
+/// Most bytes of a manifest of Ollama.
+const MAX_MANIFEST_BYTES: u64 = 256 << 10;
+
+/// A folder with models that other programs may own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The program, or [`Source::Folder`].
+    pub source: Source,
+    /// The folder; it may not exist.
+    pub folder: PathBuf,
+}
+
+/// A model that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub path: PathBuf,
+    pub source: Source,
+    /// Its name there, if the file's says less.
+    pub name: Option<String>,
+}
+
+impl Place {
+    /// The folders of other programs, from the environment variables that those read, or else their
+    /// defaults.
+    pub fn of_programs() -> Vec<Self> {
+        let set = |variable| {
+            env::var_os(variable)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
+        let home = home();
+        let at_home = |path: &str| home.as_ref().map(|home| home.join(path));
+        let data = |name: &str| match () {
+            () if cfg!(windows) => set("APPDATA").map(|folder| folder.join(name)),
+            () if cfg!(target_os = "macos") => at_home("Library/Application Support").map(|folder| folder.join(name)),
+            () => set("XDG_DATA_HOME")
+                .or_else(|| at_home(".local/share"))
+                .map(|folder| folder.join(name)),
+        };
+        let cache = |name: &str| match () {
+            () if cfg!(windows) => set("LOCALAPPDATA").map(|folder| folder.join(name)),
+            () if cfg!(target_os = "macos") => at_home("Library/Caches").map(|folder| folder.join(name)),
+            () => set("XDG_CACHE_HOME")
+                .or_else(|| at_home(".cache"))
+                .map(|folder| folder.join(name)),
+        };
+        let hub = set("HF_HUB_CACHE").or_else(|| hugging_face_home().map(|home| home.join("hub")));
+        let studio = at_home(".lmstudio-home-pointer")
+            .filter(|pointer| fs::metadata(pointer).is_ok_and(|about| about.len() < 4096))
+            .and_then(|pointer| fs::read_to_string(pointer).ok())
+            .map(|path| PathBuf::from(path.trim()))
+            .or_else(|| at_home(".lmstudio"));
+        let ollama = set("OLLAMA_MODELS").or_else(|| at_home(".ollama/models"));
+        [
+            (Source::HuggingFace, hub),
+            (Source::LmStudio, studio.map(|folder| folder.join("models"))),
+            (Source::LmStudio, at_home(".cache/lm-studio/models")),
+            (Source::Ollama, ollama),
+            // Ollama's own user, as its installer for Linux makes it.
+            (
+                Source::Ollama,
+                cfg!(target_os = "linux").then(|| "/usr/share/ollama/.ollama/models".into()),
+            ),
+            (
+                Source::Jan,
+                data("Jan").map(|folder| folder.join("data/llamacpp/models")),
+            ),
+            (Source::LlamaCpp, set("LLAMA_CACHE").or_else(|| cache("llama.cpp"))),
+        ]
+        .into_iter()
+        .filter_map(|(source, folder)| folder.map(|folder| Self { source, folder }))
+        .collect()
+    }
+
+    /// The models in it, sorted by path.
+    pub(super) fn models(&self) -> Vec<Found> {
+        let mut found = match self.source {
+            Source::Ollama => self.ollama(),
+            _ => self.files(),
+        };
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        found.truncate(MAX_MODELS);
+        found
+    }
+
+    fn files(&self) -> Vec<Found> {
+        let mut walk = Walk::default();
+        walk.folder(&self.folder, MAX_DEPTH);
+        let mut seen = HashSet::new();
+        walk.files
+            .into_iter()
+            .filter(|path| is_model(path) && is_first_part(path))
+            // Snapshots of the Hugging Face cache link to the same files.
+            .filter(|path| fs::canonicalize(path).is_ok_and(|full| seen.insert(full)))
+            .map(|path| Found {
+                // Jan calls every file `model.gguf`, and its folder by the model's name.
+                name: (path.file_stem().is_some_and(|stem| stem == "model"))
+                    .then(|| path.parent()?.file_name()?.to_str().map(str::to_owned))
+                    .flatten(),
+                source: self.source,
+                path,
+            })
+            .collect()
+    }
+
+    /// The models of Ollama's manifests: `manifests/HOST/OWNER/NAME/TAG` names blobs by their
+    /// hashes.
+    fn ollama(&self) -> Vec<Found> {
+        let manifests = self.folder.join("manifests");
+        let mut walk = Walk::default();
+        walk.folder(&manifests, MAX_DEPTH);
+        let of = |manifest: PathBuf| {
+            let is_small = fs::metadata(&manifest).is_ok_and(|about| about.len() <= MAX_MANIFEST_BYTES);
+            let text = fs::read(&manifest).ok().filter(|_| is_small)?;
+            let parsed: Manifest = serde_json::from_slice(&text).ok()?;
+            let (_, hash) = parsed.model()?;
+            let path = self.folder.join("blobs").join(format!("sha256-{hash}"));
+            path.is_file().then_some(())?;
+            let names: Vec<&str> = manifest
+                .strip_prefix(&manifests)
+                .ok()?
+                .iter()
+                .filter_map(|it| it.to_str())
+                .collect();
+            let name = match names[..] {
+                [_, "library", name, tag] => format!("{name}:{tag}"),
+                [_, owner, name, tag] => format!("{owner}/{name}:{tag}"),
+                _ => return None,
+            };
+            Some(Found {
+                path,
+                source: Source::Ollama,
+                name: Some(name),
+            })
+        };
+        let mut seen = HashSet::new();
+        let found = walk.files.into_iter().filter_map(of);
+        // Several tags may name one file.
+        found.filter(|found| seen.insert(found.path.clone())).collect()
+    }
+}
+
+/// Whether a file's name is that of a model, not of a projector.
+fn is_model(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    name.ends_with(".gguf") && !name.contains("mmproj")
+}
+
+/// A bounded search; links to folders are not followed, so that it ends.
+#[derive(Default)]
+struct Walk {
+    files: Vec<PathBuf>,
+    entries: usize,
+}
+
+impl Walk {
+    fn folder(&mut self, folder: &Path, depth: usize) {
+        let Ok(entries) = fs::read_dir(folder) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            self.entries += 1;
+            if self.entries > MAX_ENTRIES {
+                return;
+            }
+            match entry.file_type() {
+                // Hidden folders hold unfinished files.
+                Ok(kind) if kind.is_dir() && entry.file_name().as_encoded_bytes().starts_with(b".") => {}
+                Ok(kind) if kind.is_dir() && depth > 1 => self.folder(&entry.path(), depth - 1),
+                Ok(kind) if kind.is_file() || kind.is_symlink() => self.files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    }
+
+    fn names(source: Source, folder: &Path) -> Vec<(String, Option<String>)> {
+        let place = Place {
+            source,
+            folder: folder.to_owned(),
+        };
+        let relative = |path: PathBuf| {
+            path.strip_prefix(folder)
+                .expect("inside")
+                .to_string_lossy()
+                .replace('\\', "/")
+        };
+        place
+            .models()
+            .into_iter()
+            .map(|it| (relative(it.path), it.name))
+            .collect()
+    }
+
+    #[test]
+    fn nested_files_are_found_and_projectors_are_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for path in [
+            "owner/repo/a.Q4.gguf",
+            "owner/repo/mmproj-a.gguf",
+            "owner/repo/b-00001-of-00002.gguf",
+            "owner/repo/b-00002-of-00002.gguf",
+            "owner/repo/notes.txt",
+            "qwen/model.gguf",
+            "1/2/3/4/5/6/deep.gguf",
+        ] {
+            write(folder.path(), path, "");
+        }
+        let expected = [
+            ("owner/repo/a.Q4.gguf".to_owned(), None),
+            ("owner/repo/b-00001-of-00002.gguf".to_owned(), None),
+            ("qwen/model.gguf".to_owned(), Some("qwen".to_owned())),
+        ];
+        assert_eq!(names(Source::Jan, folder.path()), expected);
+        assert_eq!(names(Source::Jan, &folder.path().join("nowhere")), []);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn snapshots_that_link_to_one_blob_are_one_model() {
+        let folder = tempfile::tempdir().expect("a folder");
+        write(folder.path(), "models--o--n/blobs/abc", "");
+        for snapshot in ["1", "2"] {
+            let path = folder.path().join("models--o--n/snapshots").join(snapshot);
+            fs::create_dir_all(&path).expect("a folder");
+            std::os::unix::fs::symlink("../../blobs/abc", path.join("m.gguf")).expect("a link");
+        }
+        // A circle of links.
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("again")).expect("a link");
+        assert_eq!(names(Source::HuggingFace, folder.path()).len(), 1);
+    }
+
+    #[test]
+    fn manifests_of_ollama_name_blobs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let hash = "ab".repeat(32);
+        let manifest = |hash: &str| {
+            format!(
+                r#"{{"schemaVersion": 2, "layers": [
+                    {{"mediaType": "application/vnd.ollama.image.license", "digest": "sha256:00", "size": 1}},
+                    {{"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:{hash}", "size": 4}}]}}"#
+            )
+        };
+        write(folder.path(), &format!("blobs/sha256-{hash}"), "GGUF");
+        let root = "manifests/registry.ollama.ai";
+        write(folder.path(), &format!("{root}/library/tiny/latest"), &manifest(&hash));
+        write(folder.path(), &format!("{root}/library/tiny/1b"), &manifest(&hash));
+        write(
+            folder.path(),
+            &format!("{root}/me/gone/latest"),
+            &manifest(&"cd".repeat(32)),
+        );
+        write(
+            folder.path(),
+            &format!("{root}/me/evil/latest"),
+            &manifest("../../../etc/passwd"),
+        );
+        write(folder.path(), &format!("{root}/me/broken/latest"), "{");
+        let found = names(Source::Ollama, folder.path());
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].0, format!("blobs/sha256-{hash}"));
+        assert!(found[0].1.as_deref().is_some_and(|name| name.starts_with("tiny:")));
+    }
+}

@@ -1,0 +1,32 @@
+//! What a model of a given size would be like on this machine.
+
+use hearth_protocol::{DeviceInfo, Estimate, Verdict, estimate};
+
+/// Bytes of a parameter in Q4_K_M, the usual quantisation.
+const BYTES_PER_PARAMETER: f64 = 0.6;
+
+/// Decode speed in tokens per second below which answers are slower than reading.
+const READING_SPEED: f64 = 6.0;
+
+/// The devices of this machine, to expect something of.
+#[derive(Debug, Clone)]
+pub struct Expected<'a>(pub &'a [DeviceInfo]);
+
+impl Expected<'_> {
+    /// Of a model whose files have this many bytes.
+    pub fn of_size(&self, bytes: u64) -> Estimate {
+        estimate(bytes, self.0)
+    }
+
+    /// Of a model with this many parameters, in 4 bits.
+    pub fn of_parameters(&self, parameters: u64) -> Estimate {
+        self.of_size((parameters as f64 * BYTES_PER_PARAMETER) as u64)
+    }
+
+    /// Whether a model runs well: it fits, and answers come as fast as a person reads.
+    pub fn runs_well(&self, bytes: u64) -> bool {
+        let estimate = self.of_size(bytes);
+        let is_fast = estimate.tokens_per_second.is_none_or(|speed| speed >= READING_SPEED);
+        matches!(estimate.verdict, Verdict::Fits | Verdict::Slow) && is_fast
+    }
+}

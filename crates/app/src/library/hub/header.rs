@@ -1,0 +1,148 @@
+//! The header of a model that is not on this machine, read by range requests into a sparse file:
+//! whatever reads the header of a model's file reads this one.
+
+use super::super::LibraryError;
+use super::client::{Failure, Hub, Requested};
+use super::header_len::{Unfinished, header_len};
+use super::remote::{Remote, RemoteFile};
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    thread,
+};
+
+/// Bytes of the first request. Most vocabularies need one or two more.
+const FIRST: u64 = 2 << 20;
+
+/// Most bytes of a header, as in the reader of files.
+const MAX_HEADER: u64 = 128 << 20;
+
+/// Requests until one brings something.
+const MAX_REQUESTS: u32 = 3;
+
+/// The files of a model with their headers and their sizes, but holes instead of weights. Dropping
+/// it removes them.
+#[derive(Debug)]
+pub struct HeaderFile {
+    folder: PathBuf,
+    first: PathBuf,
+}
+
+impl HeaderFile {
+    /// Reads the headers of a model's files into a new folder in `parent`. Blocks until done.
+    ///
+    /// # Errors
+    /// A file cannot be requested or is not a GGUF file, or cannot be written.
+    pub fn fetch(hub: &Hub, remote: &Remote, parent: &Path) -> Result<Self, LibraryError> {
+        let folder = parent.join(format!(".header-{}-{}", std::process::id(), unique()));
+        let failed = |source: io::Error| LibraryError::Write {
+            path: folder.clone(),
+            source,
+        };
+        fs::create_dir_all(&folder).map_err(failed)?;
+        // From here on the folder is removed.
+        let mut this = Self {
+            first: folder.clone(),
+            folder: folder.clone(),
+        };
+        for (at, file) in remote.files.iter().enumerate() {
+            let header = read(hub, file)?;
+            let path = folder.join(file.path.file_name().unwrap_or_default());
+            let write = || -> io::Result<()> {
+                let mut out = OpenOptions::new().write(true).create_new(true).open(&path)?;
+                out.write_all(&header)?;
+                out.set_len(file.size)
+            };
+            write().map_err(failed)?;
+            if at == 0 {
+                this.first = path;
+            }
+        }
+        Ok(this)
+    }
+
+    /// The first file.
+    pub fn path(&self) -> &Path {
+        &self.first
+    }
+}
+
+impl Drop for HeaderFile {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            tracing::warn!(%error, "the folder of a header could not be removed");
+        }
+    }
+}
+
+/// A number that no other call in this process returns.
+fn unique() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The header of a file.
+fn read(hub: &Hub, file: &RemoteFile) -> Result<Vec<u8>, LibraryError> {
+    let failed = |why: &str| LibraryError::Hub {
+        what: file.name.clone(),
+        why: why.to_owned(),
+    };
+    let mut bytes = Vec::new();
+    let mut wanted = FIRST;
+    loop {
+        let end = wanted.min(file.size).min(MAX_HEADER);
+        append(hub, file, &mut bytes, end).map_err(|failure| failed(&failure.why()))?;
+        match header_len(&bytes) {
+            Ok(len) => {
+                bytes.truncate(len);
+                return Ok(bytes);
+            }
+            Err(Unfinished::Invalid) => return Err(failed("it is not a GGUF file that Hearth can read")),
+            Err(Unfinished::More) if end == file.size => return Err(failed("its header is longer than the file")),
+            Err(Unfinished::More) if end == MAX_HEADER => return Err(failed("its header is too large")),
+            Err(Unfinished::More) => wanted = end * 2,
+        }
+    }
+}
+
+/// Requests the bytes up to `end`, in several requests if the connection breaks.
+fn append(hub: &Hub, file: &RemoteFile, bytes: &mut Vec<u8>, end: u64) -> Result<(), Failure> {
+    let mut empty = 0;
+    while (bytes.len() as u64) < end {
+        let start = bytes.len() as u64;
+        let why = match request(hub, file, bytes, end) {
+            Ok(()) => "the connection ended early".to_owned(),
+            Err(Failure::Temporary(why)) => why,
+            Err(failure) => return Err(failure),
+        };
+        if bytes.len() as u64 == start {
+            empty += 1;
+            if empty == MAX_REQUESTS {
+                return Err(Failure::Temporary(why));
+            }
+            thread::sleep(hub.retry_delay * (1 << (empty - 1)));
+        }
+    }
+    Ok(())
+}
+
+fn request(hub: &Hub, file: &RemoteFile, bytes: &mut Vec<u8>, end: u64) -> Result<(), Failure> {
+    let start = bytes.len() as u64;
+    let response = hub.get(&file.url, Some((start, Some(end - 1))))?;
+    let sent = Requested::of(&response)?;
+    if sent.total.is_some_and(|total| total != file.size) {
+        return Err(Failure::Final("the server has a file of another size".to_owned()));
+    }
+    if sent.start > start {
+        return Err(Failure::Final("the server sent another part of the file".to_owned()));
+    }
+    // A server without ranges sends the file from its start.
+    bytes.truncate(usize::try_from(sent.start).map_err(|_| Failure::Range)?);
+    let mut body = response.into_body().into_reader().take(end - sent.start);
+    match body.read_to_end(bytes) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::Temporary(error.to_string())),
+    }
+}

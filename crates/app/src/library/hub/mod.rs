@@ -1,0 +1,27 @@
+//! The Hugging Face hub and other places on the network that models come from.
+//!
+//! Nothing here runs without a person's request. Every answer is bounded in size and time, and
+//! believed only as far as it can be checked: a file is in place once its size and hash match.
+
+mod client;
+mod expected;
+mod header;
+mod header_len;
+mod ollama;
+mod reference;
+mod remote;
+mod repository;
+mod search;
+mod variants;
+
+pub use client::Hub;
+pub use expected::Expected;
+pub use header::HeaderFile;
+pub use reference::{Reference, Selection, is_endpoint};
+pub use remote::{Origin, Remote, RemoteFile};
+pub use repository::Repository;
+pub use search::{Found, Sort};
+pub use variants::{Variant, quantization};
+
+pub(super) use client::{Failure, Requested};
+pub(super) use ollama::{Manifest, remote as ollama};

@@ -1,0 +1,353 @@
+//! What a person may call a model on the network.
+
+use super::super::{LibraryError, catalog, catalog::Entry};
+use super::client::{Hub, is_https};
+
+/// Most bytes of a reference.
+const MAX_BYTES: usize = 2000;
+
+/// Hosts of the Hugging Face hub.
+const HUB_HOSTS: [&str; 3] = ["huggingface.co", "hf.co", "www.huggingface.co"];
+
+/// Which model of a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// A usual quantisation in 4 bits, or else the smallest file.
+    Automatic,
+    /// A quantisation.
+    Quantization(String),
+    /// A file, by its path in the repository.
+    File(String),
+}
+
+/// A model on the network.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reference {
+    /// An entry of the catalog.
+    Catalog(&'static Entry),
+    /// A repository of the hub.
+    Hub {
+        /// `owner/name`.
+        repository: String,
+        /// Branch, tag or commit.
+        revision: String,
+        /// The model in it.
+        selection: Selection,
+    },
+    /// A model of Ollama's registry.
+    Ollama {
+        /// `owner/name`; `library` owns those without one.
+        name: String,
+        /// The tag.
+        tag: String,
+    },
+    /// A file anywhere.
+    Url(String),
+}
+
+impl Reference {
+    /// Parses a name of the catalog, `hf.co/OWNER/REPO[:QUANT]`, an address of the hub,
+    /// `ollama://NAME[:TAG]`, or the address of a GGUF file.
+    ///
+    /// # Errors
+    /// [`LibraryError::BadReference`] or [`LibraryError::NotInCatalog`].
+    pub fn parse(text: &str, hub: &Hub) -> Result<Self, LibraryError> {
+        let text = text.trim();
+        if text.len() > MAX_BYTES || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(bad(text));
+        }
+        if let Some(entry) = catalog::find(text) {
+            return Ok(Self::Catalog(entry));
+        }
+        let lower = text.to_ascii_lowercase();
+        if let Some(rest) = lower.strip_prefix("ollama://") {
+            return ollama(rest).ok_or_else(|| bad(text));
+        }
+        let Some((scheme, rest)) = text.split_once("://") else {
+            let (first, rest) = text.split_once('/').unwrap_or((text, ""));
+            return match rest {
+                "" => Err(LibraryError::NotInCatalog {
+                    name: text.to_owned(),
+                    known: catalog::entries().iter().map(|entry| entry.id.clone()).collect(),
+                }),
+                rest if is_hub(first) => repository(rest).ok_or_else(|| bad(text)),
+                _ => repository(text).ok_or_else(|| bad(text)),
+            };
+        };
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let under_endpoint = text.strip_prefix(&hub.endpoint).and_then(|rest| rest.strip_prefix('/'));
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        match scheme.to_ascii_lowercase().as_str() {
+            "https" if is_hub(host) => repository(path).ok_or_else(|| bad(text)),
+            "https" if host == "ollama.com" => {
+                let name = path.strip_prefix("library/").unwrap_or(path);
+                ollama(name).ok_or_else(|| bad(text))
+            }
+            _ if under_endpoint.is_some() => {
+                let path = under_endpoint.unwrap_or_default().split(['?', '#']).next();
+                path.and_then(repository).ok_or_else(|| bad(text))
+            }
+            "https" | "http" if !is_gguf(path) => Err(bad(text)),
+            "http" if !is_loopback(host) => Err(LibraryError::Unencrypted(text.to_owned())),
+            "https" | "http" => Ok(Self::Url(text.to_owned())),
+            _ => Err(bad(text)),
+        }
+    }
+
+    /// What [`Reference::parse`] reads as the same, in its shortest form.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Catalog(entry) => entry.id.clone(),
+            Self::Hub {
+                repository,
+                revision,
+                selection,
+            } => match selection {
+                Selection::File(file) => {
+                    format!("https://huggingface.co/{repository}/blob/{revision}/{}", encode(file))
+                }
+                Selection::Quantization(name) if revision == MAIN => format!("hf.co/{repository}:{name}"),
+                Selection::Automatic if revision == MAIN => format!("hf.co/{repository}"),
+                _ => format!("https://huggingface.co/{repository}/tree/{revision}"),
+            },
+            Self::Ollama { name, tag } => {
+                format!("ollama://{}:{tag}", name.strip_prefix("library/").unwrap_or(name))
+            }
+            Self::Url(url) => url.clone(),
+        }
+    }
+}
+
+/// The default branch.
+const MAIN: &str = "main";
+
+fn bad(text: &str) -> LibraryError {
+    LibraryError::BadReference(text.chars().take(200).collect())
+}
+
+fn is_hub(host: &str) -> bool {
+    HUB_HOSTS.iter().any(|hub| host.eq_ignore_ascii_case(hub))
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn is_gguf(path: &str) -> bool {
+    path.to_ascii_lowercase().ends_with(".gguf")
+}
+
+/// Whether the hub could give this name to an owner or a repository.
+fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && name.len() <= 96 && !name.starts_with('.') && name.chars().all(allowed) && !name.contains("..")
+}
+
+/// `OWNER/REPO[:QUANT]`, `OWNER/REPO/FILE.gguf`, or a page of the repository.
+fn repository(path: &str) -> Option<Reference> {
+    let path = path.trim_end_matches('/');
+    let mut parts = path.splitn(3, '/');
+    let (owner, name) = (parts.next()?, parts.next()?);
+    let (name, quantization) = match name.split_once(':') {
+        Some((name, quantization)) => (name, Some(quantization)),
+        None => (name, None),
+    };
+    if !is_name(owner) || !is_name(name) || quantization.is_some_and(|it| !is_name(it)) {
+        return None;
+    }
+    let decoded = parts.next().map(decode);
+    let (revision, selection) = match (quantization, decoded.as_deref()) {
+        (Some(quantization), None) => (MAIN, Selection::Quantization(quantization.to_owned())),
+        (None, None) => (MAIN, Selection::Automatic),
+        (None, Some(rest)) => page(rest)?,
+        _ => return None,
+    };
+    Some(Reference::Hub {
+        repository: format!("{owner}/{name}"),
+        revision: revision.to_owned(),
+        selection,
+    })
+}
+
+/// The rest of the address of a page or file: `tree/REV`, `blob/REV/FILE`, `resolve/REV/FILE`, or
+/// a file.
+fn page(rest: &str) -> Option<(&str, Selection)> {
+    let mut parts = rest.splitn(3, '/');
+    match (parts.next()?, parts.next(), parts.next()) {
+        ("tree", Some(revision), None) if is_name(revision) => Some((revision, Selection::Automatic)),
+        ("blob" | "resolve", Some(revision), Some(file)) if is_name(revision) && is_gguf(file) => {
+            Some((revision, Selection::File(file.to_owned())))
+        }
+        _ if is_gguf(rest) => Some((MAIN, Selection::File(rest.to_owned()))),
+        _ => None,
+    }
+}
+
+/// Encodes a path for an address; slashes stay.
+pub(super) fn encode(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => text.push(char::from(byte)),
+            other => text.push_str(&format!("%{other:02X}")),
+        }
+    }
+    text
+}
+
+/// Decodes `%20` and the like; malformed ones stay.
+pub(super) fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let digits = after.get(..2).filter(|_| *first == b'%');
+        let byte = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// `[OWNER/]NAME[:TAG]`
+fn ollama(path: &str) -> Option<Reference> {
+    let (name, tag) = path.split_once(':').unwrap_or((path, "latest"));
+    let name = match name.split_once('/') {
+        Some((owner, name)) if is_name(owner) && is_name(name) => format!("{owner}/{name}"),
+        None if is_name(name) => format!("library/{name}"),
+        _ => return None,
+    };
+    is_name(tag).then(|| Reference::Ollama {
+        name,
+        tag: tag.to_owned(),
+    })
+}
+
+/// Whether an address for the setting of a mirror is acceptable: encrypted, or on this machine.
+pub fn is_endpoint(text: &str) -> bool {
+    let Some((scheme, rest)) = text.trim().split_once("://") else {
+        return false;
+    };
+    let host = rest.split('/').next().unwrap_or_default();
+    let is_plain = !rest.contains(|c: char| c.is_whitespace() || c.is_control() || "?#@".contains(c));
+    is_plain && !host.is_empty() && (is_https(text.trim()) || scheme.eq_ignore_ascii_case("http") && is_loopback(host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Reference, String> {
+        Reference::parse(text, &Hub::at("https://mirror.example/hub")).map_err(|error| error.to_string())
+    }
+
+    fn hub(repository: &str, revision: &str, selection: Selection) -> Reference {
+        Reference::Hub {
+            repository: repository.to_owned(),
+            revision: revision.to_owned(),
+            selection,
+        }
+    }
+
+    #[test]
+    fn references_are_parsed() {
+        let quantization = |name: &str| Selection::Quantization(name.to_owned());
+        let file = |name: &str| Selection::File(name.to_owned());
+        for (text, expected) in [
+            ("hf.co/o/n", hub("o/n", MAIN, Selection::Automatic)),
+            (" hf.co/o/n:Q8_0\n", hub("o/n", MAIN, quantization("Q8_0"))),
+            ("o/n.1:q4_k_m", hub("o/n.1", MAIN, quantization("q4_k_m"))),
+            ("https://huggingface.co/o/n/", hub("o/n", MAIN, Selection::Automatic)),
+            (
+                "https://huggingface.co/o/n/tree/v1",
+                hub("o/n", "v1", Selection::Automatic),
+            ),
+            (
+                "https://huggingface.co/o/n/blob/main/a/b%20c.gguf?x=1",
+                hub("o/n", MAIN, file("a/b c.gguf")),
+            ),
+            (
+                "https://mirror.example/hub/o/n/resolve/main/a.gguf?download=true",
+                hub("o/n", MAIN, file("a.gguf")),
+            ),
+            ("hf.co/o/n/a.gguf", hub("o/n", MAIN, file("a.gguf"))),
+            (
+                "ollama://llama3.2",
+                Reference::Ollama {
+                    name: "library/llama3.2".into(),
+                    tag: "latest".into(),
+                },
+            ),
+            (
+                "https://ollama.com/library/qwen3:0.6b",
+                Reference::Ollama {
+                    name: "library/qwen3".into(),
+                    tag: "0.6b".into(),
+                },
+            ),
+            (
+                "http://127.0.0.1:80/a.gguf",
+                Reference::Url("http://127.0.0.1:80/a.gguf".into()),
+            ),
+            (
+                "https://example.org/a.GGUF?k=v",
+                Reference::Url("https://example.org/a.GGUF?k=v".into()),
+            ),
+        ] {
+            let found = parsed(text);
+            assert_eq!(found.as_ref(), Ok(&expected), "{text}");
+            assert_eq!(parsed(&expected.text()), Ok(expected), "{text}");
+        }
+        assert!(matches!(parsed("qwen3-0.6b"), Ok(Reference::Catalog(_))));
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        let long = format!("hf.co/o/{}", "n".repeat(3000));
+        for text in [
+            "",
+            "nobody",
+            "hf.co/o",
+            "hf.co/../n",
+            "hf.co/o/n:",
+            "hf.co/o/n/tree/main/x",
+            "hf.co/o/n:Q4/a.gguf",
+            "o//n",
+            "ftp://a/b.gguf",
+            "file:///etc/passwd",
+            "https://example.org/",
+            "http://example.org/a.gguf",
+            "ollama://a/b/c",
+            "ollama://",
+            "o/n\u{0}",
+            "hf.co/o/n a",
+            "https://huggingface.co@evil/o/n",
+            &long,
+        ] {
+            assert!(parsed(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_mirror_is_encrypted_or_on_this_machine() {
+        for good in ["https://hf-mirror.com", "http://localhost:8080/hf", "http://[::1]:9"] {
+            assert!(is_endpoint(good), "{good}");
+        }
+        for bad in [
+            "",
+            "hf-mirror.com",
+            "http://hf-mirror.com",
+            "ftp://localhost",
+            "https://",
+            "https://a b",
+            "https://u@h",
+        ] {
+            assert!(!is_endpoint(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A model that is not on this machine: its files, with their addresses, sizes and hashes.
+
+use super::super::LibraryError;
+use super::client::{Failure, Hub, Requested};
+use super::reference::decode;
+use serde::{Deserialize, Serialize};
+use std::path::{Component, Path, PathBuf};
+
+/// Most bytes of a file or folder name; most file systems allow 255, of which the endings of
+/// unfinished files take some.
+const MAX_NAME_BYTES: usize = 200;
+
+/// Most files of a model.
+pub(super) const MAX_FILES: usize = 500;
+
+/// Names that Windows gives to devices, with any extension.
+const RESERVED: [&str; 22] = [
+    "con", "prn", "aux", "nul", "com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8", "com9", "lpt1", "lpt2",
+    "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
+];
+
+/// A file on the network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteFile {
+    /// Display name for messages.
+    pub name: String,
+    /// Address.
+    pub url: String,
+    /// Where it goes in the folder of downloads: one of [`safe_path`].
+    pub path: PathBuf,
+    /// Size in bytes.
+    pub size: u64,
+    /// SHA-256 in lower-case hexadecimal. `None` means that the source publishes none: then only
+    /// the size is checked.
+    pub sha256: Option<String>,
+}
+
+/// Where a model was downloaded from; saved beside it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// What a person can pull again: `hf.co/OWNER/REPO:QUANT`.
+    pub source: String,
+    /// The commit or digest.
+    pub revision: Option<String>,
+    /// Licence, if the source says so.
+    pub licence: Option<String>,
+}
+
+/// A model that is not on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remote {
+    /// Display name.
+    pub name: String,
+    /// Its files; the first of a split model is first.
+    pub files: Vec<RemoteFile>,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+impl RemoteFile {
+    /// A model of one file at an address; asks the server for its size.
+    ///
+    /// # Errors
+    /// [`LibraryError::Hub`] if the server does not say how large it is, and
+    /// [`LibraryError::UnsafeName`].
+    pub(in super::super) fn at(hub: &Hub, url: &str) -> Result<Remote, LibraryError> {
+        let path = url.split(['?', '#']).next().unwrap_or_default();
+        let name = decode(path.rsplit('/').next().unwrap_or_default());
+        let safe = safe_path(["web", &name]).ok_or_else(|| LibraryError::UnsafeName(name.clone()))?;
+        let failed = |failure: Failure| LibraryError::Hub {
+            what: name.clone(),
+            why: failure.why(),
+        };
+        let response = hub.get(url, Some((0, Some(0)))).map_err(failed)?;
+        let sent = Requested::of(&response).map_err(failed)?;
+        let size = sent
+            .total
+            .ok_or_else(|| failed(Failure::Final("the server does not say how large it is".to_owned())))?;
+        Ok(Remote {
+            files: vec![Self {
+                name: name.clone(),
+                url: url.to_owned(),
+                path: safe,
+                size,
+                sha256: None,
+            }],
+            origin: Origin {
+                source: url.to_owned(),
+                revision: None,
+                licence: None,
+            },
+            name,
+        })
+    }
+}
+
+impl Remote {
+    /// Total size in bytes.
+    pub fn size(&self) -> u64 {
+        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
+    }
+}
+
+/// A relative path of these names, none of which leaves its folder or means something else on any
+/// system; `None` otherwise.
+pub(super) fn safe_path<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<PathBuf> {
+    let mut path = PathBuf::new();
+    for name in names {
+        path.push(name);
+        is_safe(name).then_some(())?;
+    }
+    let is_plain = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
+    (path.components().next().is_some() && is_plain(&path)).then_some(path)
+}
+
+fn is_safe(name: &str) -> bool {
+    let stem = name.split('.').next().unwrap_or_default().trim_end().to_lowercase();
+    let is_odd = |c: char| c.is_control() || r#"<>:"/\|?*"#.contains(c);
+    !name.is_empty()
+        && name.len() <= MAX_NAME_BYTES
+        && !name.starts_with([' ', '.'])
+        && !name.ends_with([' ', '.'])
+        && !name.contains(is_odd)
+        && !RESERVED.contains(&stem.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_in_their_folder_on_every_system() {
+        assert_eq!(
+            safe_path(["owner", "name", "a.Q4_K_M.gguf"]),
+            Some(["owner", "name", "a.Q4_K_M.gguf"].iter().collect())
+        );
+        assert!(safe_path(["🦙 model (2).gguf"]).is_some());
+        let long = "a".repeat(300);
+        for bad in [
+            "", ".", "..", "../x", "a/b", r"a\b", "C:", "con", "CON.gguf", "nul .txt", "a\0b", "a\nb", " a", "a ",
+            "a.", ".hidden", "a?b", "lpt1.x", &long,
+        ] {
+            assert_eq!(safe_path(["owner", bad]), None, "{bad:?}");
+        }
+        assert_eq!(safe_path([]), None);
+    }
+}

@@ -1,0 +1,229 @@
+//! A repository of the hub: its files and what its card says.
+
+use super::super::LibraryError;
+use super::client::Hub;
+use super::reference::{Selection, encode};
+use super::remote::{MAX_FILES, Origin, Remote, RemoteFile, safe_path};
+use super::variants::{self, Listed, Variant};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Most characters of a licence's name.
+const MAX_LICENCE_CHARS: usize = 80;
+
+/// A repository at a commit.
+#[derive(Debug, Clone)]
+pub struct Repository {
+    /// `owner/name`.
+    pub id: String,
+    /// The commit; files are requested from it, so that all parts belong together.
+    pub revision: String,
+    /// Licence, if its card has one.
+    pub licence: Option<String>,
+    /// Whether terms must be accepted before a download.
+    pub is_gated: bool,
+    /// The models in it, from small to large.
+    pub variants: Vec<Variant>,
+}
+
+/// The hub's response, as far as it is used.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Response {
+    #[serde(default)]
+    sha: Option<String>,
+    #[serde(default)]
+    gated: Value,
+    #[serde(default)]
+    tags: Vec<String>,
+    #[serde(default)]
+    card_data: Option<Value>,
+    #[serde(default)]
+    siblings: Vec<Sibling>,
+}
+
+#[derive(Deserialize)]
+struct Sibling {
+    rfilename: String,
+    #[serde(default)]
+    size: Option<u64>,
+    #[serde(default)]
+    lfs: Option<Lfs>,
+}
+
+#[derive(Deserialize)]
+struct Lfs {
+    #[serde(default, alias = "oid")]
+    sha256: Option<String>,
+    #[serde(default)]
+    size: Option<u64>,
+}
+
+impl Repository {
+    /// Asks the hub.
+    ///
+    /// # Errors
+    /// [`LibraryError::Hub`]
+    pub fn get(hub: &Hub, id: &str, revision: &str) -> Result<Self, LibraryError> {
+        let url = format!(
+            "{}/api/models/{id}/revision/{}?blobs=true",
+            hub.endpoint,
+            encode(revision).replace('/', "%2F")
+        );
+        let response: Response = hub.json(&url, id, None)?;
+        Ok(Self::of(id, revision, response))
+    }
+
+    fn of(id: &str, revision: &str, response: Response) -> Self {
+        let licence = licence(&response);
+        let files: Vec<Listed> = response
+            .siblings
+            .into_iter()
+            .filter_map(|file| {
+                let lfs = file.lfs.as_ref();
+                Some(Listed {
+                    size: lfs.and_then(|lfs| lfs.size).or(file.size)?,
+                    sha256: lfs.and_then(|lfs| lfs.sha256.clone()).filter(|hash| is_sha256(hash)),
+                    path: file.rfilename,
+                })
+            })
+            .collect();
+        let commit = response.sha.filter(|sha| is_hex(sha, 40));
+        Self {
+            id: id.to_owned(),
+            revision: commit.unwrap_or_else(|| revision.to_owned()),
+            licence,
+            is_gated: !matches!(response.gated, Value::Null | Value::Bool(false)),
+            variants: variants::variants(&files),
+        }
+    }
+
+    /// The model that a person means, as files to download.
+    ///
+    /// # Errors
+    /// There is no such model, or a file's name cannot be stored.
+    pub fn remote(&self, hub: &Hub, selection: &Selection) -> Result<Remote, LibraryError> {
+        let variant = variants::select(&self.variants, selection, &self.id)?;
+        if variant.files.len() > MAX_FILES {
+            return Err(LibraryError::BadReference(self.id.clone()));
+        }
+        let name = self.id.rsplit('/').next().unwrap_or_default();
+        let files: Result<Vec<RemoteFile>, LibraryError> = variant
+            .files
+            .iter()
+            .map(|file| {
+                let names = self.id.split('/').chain(file.path.split('/'));
+                Ok(RemoteFile {
+                    name: file.path.clone(),
+                    url: format!(
+                        "{}/{}/resolve/{}/{}",
+                        hub.endpoint,
+                        self.id,
+                        encode(&self.revision).replace('/', "%2F"),
+                        encode(&file.path)
+                    ),
+                    path: safe_path(names).ok_or_else(|| LibraryError::UnsafeName(file.path.clone()))?,
+                    size: file.size,
+                    sha256: file.sha256.as_ref().map(|hash| hash.to_lowercase()),
+                })
+            })
+            .collect();
+        Ok(Remote {
+            name: format!("{} {}", name.trim_end_matches("-GGUF"), variant.name),
+            files: files?,
+            origin: Origin {
+                source: self.source(variant),
+                revision: Some(self.revision.clone()),
+                licence: self.licence.clone(),
+            },
+        })
+    }
+
+    /// What a person can pull to get this model.
+    pub fn source(&self, variant: &Variant) -> String {
+        // The name of a file is unambiguous; that of a quantisation is shorter.
+        match variants::quantization(variant.file()).as_deref() == Some(&variant.name) {
+            true => format!("hf.co/{}:{}", self.id, variant.name),
+            false => format!("hf.co/{}/{}", self.id, encode(variant.file())),
+        }
+    }
+
+    /// The model that is chosen if a person names none.
+    pub fn automatic(&self) -> Option<&Variant> {
+        variants::select(&self.variants, &Selection::Automatic, &self.id).ok()
+    }
+}
+
+/// The licence on the card, or in a tag.
+fn licence(response: &Response) -> Option<String> {
+    let card = response.card_data.as_ref();
+    let text = |key: &str| {
+        card.and_then(|card| card.get(key))
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let named = text("license_name").filter(|_| text("license").as_deref() == Some("other"));
+    let tag = || {
+        let tags = response.tags.iter();
+        tags.filter_map(|tag| tag.strip_prefix("license:"))
+            .next()
+            .map(str::to_owned)
+    };
+    let licence = named.or_else(|| text("license")).or_else(tag)?;
+    Some(licence.chars().take(MAX_LICENCE_CHARS).collect())
+}
+
+pub(super) fn is_sha256(text: &str) -> bool {
+    is_hex(text, 64)
+}
+
+fn is_hex(text: &str, len: usize) -> bool {
+    text.len() == len && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A response in the hub's own form, of a gated repository.
+    const RESPONSE: &str = r#"{
+        "_id": "66", "id": "o/Model-GGUF", "modelId": "o/Model-GGUF", "author": "o",
+        "sha": "0123456789abcdef0123456789abcdef01234567", "lastModified": "2026-01-02T03:04:05.000Z",
+        "private": false, "gated": "manual", "disabled": false, "downloads": 7, "likes": 1, "tags": ["gguf", "license:mit"],
+        "cardData": {"license": "other", "license_name": "model-terms", "base_model": ["o/Model"]},
+        "siblings": [
+            {"rfilename": ".gitattributes", "size": 1519, "blobId": "a6"},
+            {"rfilename": "Model-Q4_K_M.gguf", "size": 12, "blobId": "b6",
+             "lfs": {"sha256": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "size": 12, "pointerSize": 135}},
+            {"rfilename": "../../evil-Q8_0.gguf", "size": 13, "lfs": {"oid": "no hash", "size": 13}},
+            {"rfilename": "nameless"}
+        ]
+    }"#;
+
+    #[test]
+    fn a_repository_is_read() {
+        let response = serde_json::from_str(RESPONSE).expect("a response");
+        let repository = Repository::of("o/Model-GGUF", "main", response);
+        assert_eq!(repository.licence.as_deref(), Some("model-terms"));
+        assert!(repository.is_gated);
+        let hub = Hub::at("https://hub.example");
+        let remote = repository.remote(&hub, &Selection::Automatic).expect("a model");
+        assert_eq!((remote.name.as_str(), remote.size()), ("Model Q4_K_M", 12));
+        assert_eq!(
+            remote.files[0].url,
+            "https://hub.example/o/Model-GGUF/resolve/0123456789abcdef0123456789abcdef01234567/Model-Q4_K_M.gguf"
+        );
+        assert_eq!(remote.files[0].sha256, Some("a".repeat(64)));
+        let evil = Selection::Quantization("Q8_0".to_owned());
+        let error = repository.remote(&hub, &evil).unwrap_err().to_string();
+        assert!(error.contains("../../evil-Q8_0.gguf"), "{error}");
+    }
+
+    #[test]
+    fn an_open_repository_with_little_metadata_is_read() {
+        for text in ["{}", r#"{"gated": false, "cardData": null, "siblings": []}"#] {
+            let repository = Repository::of("o/n", "main", serde_json::from_str(text).expect("a response"));
+            assert!(!repository.is_gated && repository.variants.is_empty() && repository.revision == "main");
+        }
+    }
+}

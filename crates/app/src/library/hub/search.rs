@@ -1,0 +1,178 @@
+//! Search of the hub.
+
+use super::super::LibraryError;
+use super::client::Hub;
+use super::reference::encode;
+use hearth_formats::Architecture;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Results of a search.
+const LIMIT: u32 = 40;
+
+/// Most characters of a query.
+const MAX_QUERY_CHARS: usize = 200;
+
+/// Most bytes of an id in a result.
+const MAX_ID_BYTES: usize = 200;
+
+/// The order of results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    /// Recently popular first.
+    Trending,
+    /// Most downloads first.
+    Downloads,
+    /// Most likes first.
+    Likes,
+    /// Last changed first.
+    Updated,
+}
+
+impl Sort {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Trending => "trendingScore",
+            Self::Downloads => "downloads",
+            Self::Likes => "likes",
+            Self::Updated => "lastModified",
+        }
+    }
+}
+
+/// A repository in the hub's list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// `owner/name`.
+    pub id: String,
+    /// Downloads in the last month.
+    pub downloads: u64,
+    /// Likes.
+    pub likes: u64,
+    /// Last change, in milliseconds since 1970.
+    pub updated_at: Option<i64>,
+    /// `general.architecture` of its files.
+    pub architecture: Option<String>,
+    /// Whether Hearth supports it. `None` means unknown.
+    pub is_supported: Option<bool>,
+    /// Number of parameters.
+    pub parameters: Option<u64>,
+    /// Training context length in tokens.
+    pub context_trained: Option<u64>,
+    /// Whether terms must be accepted before a download.
+    pub is_gated: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    id: String,
+    #[serde(default)]
+    downloads: Option<u64>,
+    #[serde(default)]
+    likes: Option<u64>,
+    #[serde(default)]
+    last_modified: Option<String>,
+    #[serde(default)]
+    gated: Value,
+    #[serde(default)]
+    gguf: Option<Gguf>,
+}
+
+#[derive(Deserialize)]
+struct Gguf {
+    #[serde(default)]
+    total: Option<u64>,
+    #[serde(default)]
+    architecture: Option<String>,
+    #[serde(default)]
+    context_length: Option<u64>,
+}
+
+impl Hub {
+    /// Repositories with GGUF files whose names match a query.
+    ///
+    /// # Errors
+    /// [`LibraryError::Hub`]
+    pub fn search(&self, query: &str, sort: Sort) -> Result<Vec<Found>, LibraryError> {
+        let query: String = query.trim().chars().take(MAX_QUERY_CHARS).collect();
+        let fields: String = ["downloads", "likes", "lastModified", "gated", "gguf"]
+            .iter()
+            .map(|field| format!("&expand[]={field}"))
+            .collect();
+        let url = format!(
+            "{}/api/models?search={}&filter=gguf&sort={}&direction=-1&limit={LIMIT}{}",
+            self.endpoint,
+            encode(&query).replace('/', "%2F"),
+            sort.key(),
+            fields.replace("[]", "%5B%5D"),
+        );
+        let rows: Vec<Value> = self.json(&url, "The search", None)?;
+        // A row in another form is left out, not the whole list.
+        let rows = rows
+            .into_iter()
+            .filter_map(|row| serde_json::from_value::<Row>(row).ok());
+        Ok(rows
+            .filter(|row| row.id.len() <= MAX_ID_BYTES && row.id.split('/').count() == 2)
+            .map(Found::from)
+            .collect())
+    }
+}
+
+impl From<Row> for Found {
+    fn from(row: Row) -> Self {
+        let gguf = row.gguf.as_ref();
+        let architecture = gguf
+            .and_then(|gguf| gguf.architecture.as_deref())
+            .filter(|name| name.len() <= 64)
+            .map(str::to_owned);
+        Self {
+            downloads: row.downloads.unwrap_or(0),
+            likes: row.likes.unwrap_or(0),
+            updated_at: row.last_modified.as_deref().and_then(milliseconds),
+            is_supported: architecture.as_deref().map(|name| Architecture::named(name).is_some()),
+            parameters: gguf.and_then(|gguf| gguf.total).filter(|total| *total > 0),
+            context_trained: gguf.and_then(|gguf| gguf.context_length),
+            is_gated: !matches!(row.gated, Value::Null | Value::Bool(false)),
+            architecture,
+            id: row.id,
+        }
+    }
+}
+
+/// Milliseconds since 1970 of a time such as `2026-01-02T03:04:05.000Z`.
+fn milliseconds(text: &str) -> Option<i64> {
+    Some(text.parse::<jiff::Timestamp>().ok()?.as_millisecond())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read() {
+        for (text, expected) in [
+            ("1970-01-01T00:00:00.000Z", Some(0)),
+            ("2000-02-29T12:00:00.000Z", Some(951_825_600_000)),
+            ("2026-11-25T00:20:00Z", Some(1_795_566_000_000)),
+            ("2026-13-25T00:20:00Z", None),
+            ("yesterday", None),
+            ("", None),
+            ("ü", None),
+        ] {
+            assert_eq!(milliseconds(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_row_is_read() {
+        let text = r#"{"_id": "x", "id": "o/n", "downloads": 5, "likes": 2, "gated": "auto",
+            "lastModified": "1970-01-01T00:00:01.000Z",
+            "gguf": {"total": 596049920, "architecture": "qwen3", "context_length": 40960, "chat_template": "{{ x }}"}}"#;
+        let found = Found::from(serde_json::from_str::<Row>(text).expect("a row"));
+        assert_eq!((found.parameters, found.is_supported), (Some(596_049_920), Some(true)));
+        assert_eq!((found.updated_at, found.is_gated), (Some(1000), true));
+        let bare = Found::from(serde_json::from_str::<Row>(r#"{"id": "o/n"}"#).expect("a row"));
+        assert_eq!((bare.is_supported, bare.is_gated), (None, false));
+    }
+}

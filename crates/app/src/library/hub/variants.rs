@@ -1,0 +1,229 @@
+//! The models in a repository: files of one quantisation belong together.
+
+use super::super::LibraryError;
+use super::reference::Selection;
+use hearth_formats::gguf::{is_first_part, part_files};
+use std::{collections::HashMap, path::Path};
+
+/// The quantisations that are chosen if a person names none, the best first: small, and close to
+/// the original.
+const PREFERRED: [&str; 9] = [
+    "Q4_K_M",
+    "UD-Q4_K_XL",
+    "Q4_K_S",
+    "Q4_0",
+    "Q4_1",
+    "IQ4_NL",
+    "IQ4_XS",
+    "MXFP4",
+    "Q5_K_M",
+];
+
+/// A file of a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Path in the repository.
+    pub path: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// SHA-256 in lower-case hexadecimal, if the hub has it.
+    pub sha256: Option<String>,
+}
+
+/// A model of a repository: a file, or the parts of a split one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variant {
+    /// Name of the quantisation, or else of the file.
+    pub name: String,
+    /// Its files in order.
+    pub files: Vec<Listed>,
+}
+
+impl Variant {
+    /// Total size in bytes.
+    pub fn size(&self) -> u64 {
+        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
+    }
+
+    /// Path of its first file in the repository.
+    pub fn file(&self) -> &str {
+        self.files.first().map_or("", |file| &file.path)
+    }
+}
+
+/// The models among a repository's files, from small to large. Projectors, importance matrices and
+/// incomplete split models are left out.
+pub(super) fn variants(files: &[Listed]) -> Vec<Variant> {
+    let by_path: HashMap<&str, &Listed> = files.iter().map(|file| (file.path.as_str(), file)).collect();
+    let mut variants: Vec<Variant> = files
+        .iter()
+        .filter(|file| is_model(&file.path) && is_first_part(Path::new(&file.path)))
+        .filter_map(|first| {
+            let parts = part_files(Path::new(&first.path));
+            let files: Option<Vec<Listed>> = parts
+                .iter()
+                .map(|part| {
+                    by_path
+                        .get(part.to_str()?.replace('\\', "/").as_str())
+                        .copied()
+                        .cloned()
+                })
+                .collect();
+            Some(Variant {
+                name: quantization(&first.path).unwrap_or_else(|| stem(&first.path).to_owned()),
+                files: files?,
+            })
+        })
+        .collect();
+    variants.sort_by_key(|variant| (variant.size(), variant.file().to_owned()));
+    // Two files of one quantisation are told apart by their names.
+    let mut count: HashMap<String, usize> = HashMap::new();
+    variants
+        .iter()
+        .for_each(|it| *count.entry(it.name.clone()).or_default() += 1);
+    for variant in &mut variants {
+        if count[&variant.name] > 1 {
+            variant.name = stem(variant.file()).to_owned();
+        }
+    }
+    variants
+}
+
+fn is_model(path: &str) -> bool {
+    let lower = path.to_lowercase();
+    let name = lower.rsplit('/').next().unwrap_or_default();
+    name.ends_with(".gguf") && !name.contains("mmproj") && !name.contains("imatrix")
+}
+
+fn stem(path: &str) -> &str {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    // Without the number of a part.
+    stem.split_once("-00001-of-").map_or(stem, |(stem, _)| stem)
+}
+
+/// The quantisation in a file's name, in upper case: `Q4_K_M`, `UD-Q4_K_XL`, `BF16`.
+pub fn quantization(path: &str) -> Option<String> {
+    let stem = stem(path).to_uppercase();
+    let words: Vec<&str> = stem.split(['-', '.']).collect();
+    let at = words.iter().rposition(|word| is_quantization(word))?;
+    match at.checked_sub(1).map(|before| words[before]) {
+        Some("UD") => Some(format!("UD-{}", words[at])),
+        _ => Some(words[at].to_owned()),
+    }
+}
+
+fn is_quantization(word: &str) -> bool {
+    let digits = ["IQ", "TQ", "Q"].iter().find_map(|prefix| word.strip_prefix(prefix));
+    let is_block = digits.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) && rest.contains('_'));
+    is_block || word.starts_with("MXFP4") || ["F16", "FP16", "BF16", "F32", "FP32"].contains(&word)
+}
+
+/// The model that a person means.
+///
+/// # Errors
+/// There is none; the error lists the names.
+pub(super) fn select<'a>(
+    variants: &'a [Variant],
+    selection: &Selection,
+    repository: &str,
+) -> Result<&'a Variant, LibraryError> {
+    let same = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
+    let found = match selection {
+        Selection::Automatic => PREFERRED
+            .iter()
+            .find_map(|name| variants.iter().find(|it| it.name == *name))
+            .or_else(|| variants.first()),
+        Selection::Quantization(wanted) => variants
+            .iter()
+            .find(|it| same(&it.name, wanted))
+            .or_else(|| {
+                variants
+                    .iter()
+                    .find(|it| same(it.name.trim_start_matches("UD-"), wanted))
+            })
+            .or_else(|| variants.iter().find(|it| same(stem(it.file()), wanted))),
+        Selection::File(path) => variants
+            .iter()
+            .find(|it| it.files.iter().any(|file| file.path == *path)),
+    };
+    let wanted = match selection {
+        Selection::Automatic => None,
+        Selection::Quantization(name) | Selection::File(name) => Some(name.clone()),
+    };
+    found.ok_or_else(|| LibraryError::NoVariant {
+        repository: repository.to_owned(),
+        wanted,
+        known: variants.iter().map(|it| it.name.clone()).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(path: &str, size: u64) -> Listed {
+        Listed {
+            path: path.to_owned(),
+            size,
+            sha256: None,
+        }
+    }
+
+    #[test]
+    fn the_quantization_is_found_in_a_name() {
+        for (path, expected) in [
+            ("Qwen3-0.6B-Q4_K_M.gguf", Some("Q4_K_M")),
+            ("qwen2.5-0.5b-instruct-q4_k_m.gguf", Some("Q4_K_M")),
+            ("SmolLM2-135M-Instruct.Q4_1.gguf", Some("Q4_1")),
+            ("Qwen3-8B-UD-Q4_K_XL.gguf", Some("UD-Q4_K_XL")),
+            ("BF16/Big-BF16-00001-of-00003.gguf", Some("BF16")),
+            ("gpt-oss-20b-mxfp4.gguf", Some("MXFP4")),
+            ("Model-IQ3_XXS.gguf", Some("IQ3_XXS")),
+            ("Qwen3-Q8.gguf", None),
+            ("model.gguf", None),
+            (".gguf", None),
+        ] {
+            assert_eq!(quantization(path).as_deref(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn files_of_one_model_belong_together() {
+        let files = [
+            listed("README.md", 1),
+            listed("m-Q8_0-00002-of-00002.gguf", 30),
+            listed("m-Q8_0-00001-of-00002.gguf", 40),
+            listed("m-Q4_K_M.gguf", 35),
+            listed("mmproj-m-F16.gguf", 5),
+            listed("m.imatrix.gguf", 5),
+            // Its second part is missing.
+            listed("m-F16-00001-of-00002.gguf", 80),
+            listed("old/m-Q6_K.gguf", 50),
+            listed("new/m2-Q6_K.gguf", 51),
+        ];
+        let found = variants(&files);
+        let of: Vec<_> = found
+            .iter()
+            .map(|it| (it.name.as_str(), it.files.len(), it.size()))
+            .collect();
+        assert_eq!(
+            of,
+            [
+                ("Q4_K_M", 1, 35),
+                ("m-Q6_K", 1, 50),
+                ("m2-Q6_K", 1, 51),
+                ("Q8_0", 2, 70)
+            ]
+        );
+        let select = |selection: Selection| select(&found, &selection, "o/n").map(|it| it.name.clone());
+        assert_eq!(select(Selection::Automatic).unwrap(), "Q4_K_M");
+        assert_eq!(select(Selection::Quantization("q8_0".into())).unwrap(), "Q8_0");
+        assert_eq!(
+            select(Selection::File("m-Q8_0-00002-of-00002.gguf".into())).unwrap(),
+            "Q8_0"
+        );
+        let error = select(Selection::Quantization("Q2_K".into())).unwrap_err().to_string();
+        assert!(error.contains("Q2_K") && error.contains("Q8_0"), "{error}");
+    }
+}

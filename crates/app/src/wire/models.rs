@@ -1,0 +1,187 @@
+//! Wire types of getting models: the catalog, the Hugging Face hub and downloads.
+
+use super::{Problem, Verdict};
+use hearth_protocol::Plan;
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// What a model that is not loaded would be like on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct Expectation {
+    /// Whether it fits in the memory that is free now.
+    pub verdict: Verdict,
+    /// Predicted decode speed in tokens per second. `None` means that it does not fit.
+    pub tokens_per_second: Option<f64>,
+    /// Whether the speed follows from a measurement of this machine, and not from an assumption.
+    pub is_measured: bool,
+}
+
+/// A model of the catalog.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct CatalogModel {
+    /// Id in the catalog.
+    pub id: String,
+    /// Display name.
+    pub name: String,
+    /// One or two sentences.
+    pub description: String,
+    /// Licence of the weights.
+    pub licence: String,
+    /// `owner/name` on the hub.
+    pub repository: String,
+    /// Name of the quantisation: `Q4_K_M`.
+    pub quantization: String,
+    /// File size in bytes.
+    pub file_size: u64,
+    /// Id of the library's model, if it is on this machine.
+    pub model: Option<String>,
+    /// What it would be like on this machine.
+    pub expectation: Expectation,
+    /// Argument for `startDownload`.
+    pub source: String,
+}
+
+/// The order of search results.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub enum HubSort {
+    /// Recently popular first.
+    #[default]
+    Trending,
+    /// Most downloads first.
+    Downloads,
+    /// Most likes first.
+    Likes,
+    /// Last changed first.
+    Updated,
+}
+
+/// A repository with GGUF files in the hub's list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct HubModel {
+    /// `owner/name`.
+    pub id: String,
+    /// Downloads in the last month.
+    pub downloads: u64,
+    /// Likes.
+    pub likes: u64,
+    /// Time of the last change, if known.
+    pub updated_at: Option<i64>,
+    /// `general.architecture` of its files, if the hub says so.
+    pub architecture: Option<String>,
+    /// Whether Hearth supports the architecture. `None` means unknown.
+    pub is_supported: Option<bool>,
+    /// Number of parameters, if the hub says so.
+    pub parameters: Option<u64>,
+    /// Training context length in tokens, if the hub says so.
+    pub context_trained: Option<u64>,
+    /// Whether its terms must be accepted on the hub before a download.
+    pub is_gated: bool,
+    /// What it would be like on this machine in 4 bits, if the number of parameters is known.
+    pub expectation: Option<Expectation>,
+}
+
+/// A repository of the hub.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct HubRepository {
+    /// `owner/name`.
+    pub id: String,
+    /// Its page, for a browser.
+    pub page: String,
+    /// Licence, if the hub says so.
+    pub licence: Option<String>,
+    /// Whether its terms must be accepted on the hub before a download.
+    pub is_gated: bool,
+    /// The models in it, from small to large.
+    pub variants: Vec<HubVariant>,
+}
+
+/// A model of a repository: one quantisation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct HubVariant {
+    /// Name of the quantisation, or else of the file.
+    pub name: String,
+    /// The file, of a split model the first.
+    pub file: String,
+    /// Number of files.
+    pub files: u32,
+    /// Total size of the files in bytes.
+    pub size: u64,
+    /// What it would be like on this machine, from its size.
+    pub expectation: Expectation,
+    /// Whether it is the best one that runs well on this machine.
+    pub is_recommended: bool,
+    /// Id of the library's model, if it was downloaded.
+    pub model: Option<String>,
+    /// Argument for `startDownload` and `inspectRemote`.
+    pub source: String,
+}
+
+/// What the header of a file says that is not on this machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct RemoteModel {
+    /// Name in the file, or else of the file.
+    pub name: String,
+    /// `llama`, `qwen2` and so on.
+    pub architecture: String,
+    /// `Q4_K_M` and so on.
+    pub quantization: String,
+    /// Number of parameters.
+    pub parameters: u64,
+    /// Training context length in tokens; 0 means unknown.
+    pub context_trained: u32,
+    /// Size of the files in bytes.
+    pub file_size: u64,
+    /// Where its bytes would go on this machine.
+    pub plan: Plan,
+}
+
+/// A download.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct Download {
+    /// Id.
+    pub id: i64,
+    /// Display name.
+    pub name: String,
+    /// What was asked for: the argument of `startDownload`.
+    pub source: String,
+    /// Bytes on disk.
+    pub done: u64,
+    /// Total bytes. `None` means that the hub was not asked yet.
+    pub total: Option<u64>,
+    /// Present speed in bytes per second; 0 if it does not run.
+    pub bytes_per_second: f64,
+    /// State.
+    pub state: DownloadState,
+}
+
+/// State of a download.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum DownloadState {
+    /// Waits for others.
+    Queued,
+    /// In progress.
+    Running,
+    /// Complete; its hash is being computed.
+    Checking,
+    /// Paused by a person, or by the end of the app while offline.
+    Paused,
+    /// Failed; it can be resumed.
+    Failed {
+        /// Why.
+        problem: Problem,
+    },
+    /// On this machine.
+    Done {
+        /// Id of the library's model. `None` means that it is no chat model.
+        model: Option<String>,
+    },
+}

@@ -1,0 +1,196 @@
+//! A local hub with the response shapes of the real ones, which misbehaves on demand.
+
+use hearth_app::library::Hub;
+use hearth_formats::hex;
+use sha2::{Digest, Sha256};
+use std::{
+    collections::HashMap,
+    io::{BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+/// A response to one request.
+#[derive(Debug, Clone, Copy)]
+pub enum Reply {
+    /// The requested range.
+    Good,
+    /// This many bytes of it, then the connection breaks.
+    Broken(usize),
+    /// The whole file, ignoring the range.
+    NoRanges,
+    /// Another file of the same length.
+    Other,
+    /// Another range than the requested one.
+    OtherRange,
+    /// The range does not exist.
+    NoRange,
+    /// More bytes than expected.
+    Long,
+    /// A network's login page.
+    Portal,
+    /// A redirect to itself.
+    Circle,
+    /// A redirect to another address.
+    Redirect(&'static str),
+    /// Bytes that are no JSON, in place of JSON.
+    Garbage,
+    /// A status without a body.
+    Status(u16),
+}
+
+/// A hub that sends the next reply to each request (the last one repeatedly), and its log of
+/// requests.
+pub struct FakeHub {
+    pub hub: Hub,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+/// An address at which nothing listens.
+pub fn unreachable() -> Hub {
+    Hub {
+        retry_delay: Duration::from_millis(1),
+        ..Hub::at("http://127.0.0.1:1")
+    }
+}
+
+impl FakeHub {
+    /// A hub with one file at every address.
+    pub fn new(file: Vec<u8>, replies: &'static [Reply]) -> Self {
+        Self::start(move |_| Some(file.clone()), replies)
+    }
+
+    /// A hub with these bodies by path, without the query; the others are missing.
+    pub fn with(bodies: HashMap<String, Vec<u8>>, replies: &'static [Reply]) -> Self {
+        Self::start(move |path| bodies.get(path).cloned(), replies)
+    }
+
+    fn start(body: impl Fn(&str) -> Option<Vec<u8>> + Send + 'static, replies: &'static [Reply]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = requests.clone();
+        // The thread ends with the process.
+        thread::spawn(move || {
+            for (number, stream) in listener.incoming().flatten().enumerate() {
+                let request = read(&stream);
+                let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
+                let range = range(&request);
+                seen.lock().unwrap().push(request);
+                let reply = match body(path.split('?').next().unwrap_or_default()) {
+                    Some(file) => (replies[number.min(replies.len() - 1)], file),
+                    None => (Reply::Status(404), Vec::new()),
+                };
+                // The client may disconnect early.
+                let _ = answer(stream, &reply.1, range, reply.0, &path);
+            }
+        });
+        Self {
+            hub: Hub {
+                token: Some("secret".into()),
+                retry_delay: Duration::from_millis(1),
+                ollama: endpoint.clone(),
+                ..Hub::at(&endpoint)
+            },
+            requests,
+        }
+    }
+
+    pub fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+fn read(stream: &TcpStream) -> String {
+    let mut request = String::new();
+    let mut lines = BufReader::new(stream.try_clone().unwrap());
+    while !request.ends_with("\r\n\r\n") && lines.read_line(&mut request).is_ok_and(|count| count > 0) {}
+    request
+}
+
+/// The first and the last requested byte.
+fn range(request: &str) -> Option<(usize, Option<usize>)> {
+    let lower = request.to_lowercase();
+    let range = lower.lines().find_map(|line| line.strip_prefix("range: bytes="))?;
+    let (from, to) = range.split_once('-')?;
+    Some((from.parse().ok()?, to.trim().parse().ok()))
+}
+
+fn answer(
+    mut stream: TcpStream,
+    file: &[u8],
+    range: Option<(usize, Option<usize>)>,
+    reply: Reply,
+    path: &str,
+) -> std::io::Result<()> {
+    let from = range.map_or(0, |(from, _)| from.min(file.len()));
+    let to = range
+        .and_then(|(_, to)| to)
+        .map_or(file.len(), |to| (to + 1).min(file.len()));
+    let part = &file[from..to.max(from)];
+    let mut send = |status: &str, headers: &str, body: &[u8], sent: usize| {
+        write!(
+            stream,
+            "HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        )?;
+        stream.write_all(&body[..sent])
+    };
+    let mut ranged = |body: &[u8], sent: usize, from: usize| match range {
+        Some(_) => {
+            let last = (from + body.len()).saturating_sub(1);
+            let headers = format!("Content-Range: bytes {from}-{last}/{}\r\n", file.len());
+            send("206 Partial Content", &headers, body, sent)
+        }
+        None => send("200 OK", "", body, sent),
+    };
+    match reply {
+        Reply::Good => ranged(part, part.len(), from),
+        Reply::Broken(bytes) => ranged(part, bytes.min(part.len()), from),
+        Reply::Other => ranged(&vec![7; part.len()], part.len(), from),
+        Reply::OtherRange => ranged(part, part.len(), from + 1),
+        Reply::NoRanges => send("200 OK", "", file, file.len()),
+        Reply::NoRange => send("416 Range Not Satisfiable", "", b"", 0),
+        Reply::Long => {
+            let long = [file, b"more"].concat();
+            send("200 OK", "", &long, long.len())
+        }
+        Reply::Portal => {
+            let page = b"<!doctype html><title>Welcome to the hotel</title>";
+            send("200 OK", "Content-Type: text/html; charset=utf-8\r\n", page, page.len())
+        }
+        Reply::Garbage => send("200 OK", "", b"[{", 2),
+        Reply::Circle => send("302 Found", &format!("Location: {path}\r\n"), b"", 0),
+        Reply::Redirect(to) => send("302 Found", &format!("Location: {to}\r\n"), b"", 0),
+        Reply::Status(code) => send(&format!("{code} No"), "", b"", 0),
+    }
+}
+
+/// The bodies of a repository with these files: its description, and the files themselves.
+pub fn repository(id: &str, files: &[(&str, Vec<u8>)]) -> HashMap<String, Vec<u8>> {
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    let siblings: Vec<String> = files
+        .iter()
+        .map(|(name, bytes)| {
+            let hash = hex(Sha256::digest(bytes));
+            let size = bytes.len();
+            // Xet repositories keep the same fields beside their own.
+            format!(
+                r#"{{"rfilename": "{name}", "size": {size}, "blobId": "b6", "xetHash": "x",
+                "lfs": {{"sha256": "{hash}", "size": {size}, "pointerSize": 135}}}}"#
+            )
+        })
+        .collect();
+    let description = format!(
+        r#"{{"_id": "66", "id": "{id}", "sha": "{commit}", "gated": false, "tags": ["gguf", "license:mit"],
+        "siblings": [{}]}}"#,
+        siblings.join(",")
+    );
+    let mut bodies = HashMap::from([(format!("/api/models/{id}/revision/main"), description.into_bytes())]);
+    for (name, bytes) in files {
+        bodies.insert(format!("/{id}/resolve/{commit}/{name}"), bytes.clone());
+    }
+    bodies
+}
