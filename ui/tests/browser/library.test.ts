@@ -104,6 +104,7 @@ test("models show their problem and can be removed", async () => {
   expect(await gone.getByTestId("card-load").count()).toBe(0);
   expect(await gone.locator("dl").count()).toBe(0);
   await gone.getByTestId("card-remove").click();
+  await page.getByTestId("remove-confirm").click();
   await expect.poll(() => page.getByTestId("model-card").count()).toBe(2);
   await page.locator("[data-testid=model-card][data-id='qwen3-0.6b']").getByTestId("card-load").click();
   await page.getByText("Loaded in").waitFor();

@@ -81,6 +81,7 @@ test("a draft model that was removed is reported, and the model is loaded withou
   await page.getByTestId("view-models").click();
   const card = (id: string) => page.locator(`[data-testid=model-card][data-id='${id}']`);
   await card("qwen3-draft-120m").getByTestId("card-remove").click();
+  await page.getByTestId("remove-confirm").click();
   await card("qwen3-0.6b").getByTestId("card-unload").click();
   await card("qwen3-0.6b").getByTestId("card-load").click();
   await expect.poll(() => card("qwen3-0.6b").getByTestId("draft-problem").textContent()).toContain("no longer in the library");

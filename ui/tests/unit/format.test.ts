@@ -7,6 +7,7 @@ test.each([
   [plural(1200, "token"), "1,200 tokens"],
   [parameters(134_515_008), "135M"],
   [parameters(1_235_814_432), "1.2B"],
+  [parameters(999_885_952), "1B"],
   [speed(231.4), "231 tokens/s"],
   [speed(7.25), "7.3 tokens/s"],
   [seconds(0.041), "0.04 s"],

@@ -6,12 +6,12 @@ import { grown, plain, textOf } from "../text/parts";
 import { scriptedAnswer, tunedAnswer } from "./fake/answers";
 import { afterCheck } from "./fake/checks";
 import { fluctuate } from "./fake/devices";
-import { addedModel, loadedState } from "./fake/models";
+import { FakeGetting } from "./fake/getting";
+import { addedModel, inFolder, loadedState } from "./fake/models";
 import { planFor } from "./fake/plans";
 import { initialWorld, type World } from "./fake/scenes";
-import { FakeTuning } from "./fake/tuning";
 import { matchesDevice } from "../text/devices";
-import type { AdapterChoice, Cache, CacheUsage, Compared, Conversation, ConversationSummary, Dataset, Device, Host, Measurement, Message, ModelState, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, LoadSettings } from "./host";
+import type { AdapterChoice, Cache, CacheUsage, Compared, Conversation, ConversationSummary, Dataset, Device, Host, Measurement, Message, Model, ModelState, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, LoadSettings } from "./host";
 
 /** The problem of a crashed worker. */
 const WORKER_DIED: Problem = {
@@ -26,7 +26,7 @@ interface Generation {
   crashed: boolean;
 }
 
-export class FakeHost extends FakeTuning implements Host {
+export class FakeHost extends FakeGetting implements Host {
   /** Links that were opened, newest last. */
   opened: string[] = [];
   /** Load settings of the requested plans, newest last. */
@@ -37,9 +37,10 @@ export class FakeHost extends FakeTuning implements Host {
   private readonly generating = new Map<number, Generation>();
 
   constructor(scene: string | null) {
-    super(scene === "fresh" || scene === "no-model");
+    super(scene === "fresh" || scene === "no-model" || scene === "first-run");
     this.world = initialWorld(scene);
     if (this.world.pace !== undefined) this.pace = this.world.pace;
+    this.fillDownloads(this.world.downloads);
   }
 
   async snapshot(): Promise<Snapshot> {
@@ -155,6 +156,31 @@ export class FakeHost extends FakeTuning implements Host {
     this.world.models = [...this.world.models, model];
     this.emit({ type: "modelsChanged", models: this.world.models });
     return model;
+  }
+
+  async rescanModels(): Promise<Model[]> {
+    await this.rest(8);
+    const folders = this.world.settings.modelFolders.filter((folder) => !/empty/.test(folder)).map(inFolder);
+    this.world.models = [...this.world.models.filter(({ source }) => source !== "folder"), ...folders];
+    this.emit({ type: "modelsChanged", models: this.world.models });
+    return this.world.models;
+  }
+
+  protected get devicesNow(): readonly Device[] {
+    return this.world.devices;
+  }
+
+  protected get modelsNow(): readonly Model[] {
+    return this.world.models;
+  }
+
+  protected get isOffline(): boolean {
+    return this.world.settings.offline;
+  }
+
+  protected arrived(model: Model): void {
+    this.world.models = [...this.world.models.filter(({ id }) => id !== model.id), model];
+    this.emit({ type: "modelsChanged", models: this.world.models });
   }
 
   async removeModel(id: string): Promise<void> {

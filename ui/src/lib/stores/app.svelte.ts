@@ -5,10 +5,14 @@ import { asProblem, type Device, type Host, type HostEvent, type Problem, type S
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
 import { Caches } from "./caches.svelte";
+import { Catalog } from "./catalog.svelte";
 import { Compare } from "./compare.svelte";
 import { Conversations } from "./conversations.svelte";
 import { Datasets } from "./datasets.svelte";
+import { Downloads } from "./downloads.svelte";
 import { Drafts, type DraftStorage } from "./drafts.svelte";
+import { Gallery } from "./gallery.svelte";
+import { HubStore } from "./hub.svelte";
 import type { Schedule } from "./live.svelte";
 import { Machine } from "./machine.svelte";
 import { Models } from "./models.svelte";
@@ -36,6 +40,10 @@ export class App {
   readonly settings: SettingsStore;
   readonly machine: Machine;
   readonly caches: Caches;
+  readonly catalog: Catalog;
+  readonly downloads: Downloads;
+  readonly hub: HubStore;
+  readonly gallery: Gallery;
   readonly planning: Planning;
   readonly search: Search;
   readonly drafts: Drafts;
@@ -58,6 +66,10 @@ export class App {
     this.settings = new SettingsStore(host);
     this.machine = new Machine(host);
     this.caches = new Caches(host);
+    this.catalog = new Catalog(host);
+    this.downloads = new Downloads(host);
+    this.hub = new HubStore(host, () => this.settings.value.offline);
+    this.gallery = new Gallery(this, parts.storage ?? null);
     this.planning = new Planning(host, this.settings, this.models);
     this.search = new Search(host);
     this.drafts = new Drafts(parts.storage ?? null);
@@ -80,7 +92,7 @@ export class App {
     }
     this.ready = true;
     // Loaded last, since chat does not need it.
-    if (!this.problem) await this.try(() => this.tune.start());
+    if (!this.problem) await Promise.all([this.try(() => this.tune.start()), this.try(() => this.gallery.start())]);
   }
 
   handle(event: HostEvent): void {
@@ -88,6 +100,8 @@ export class App {
     this.thread.handle(event);
     this.models.handle(event);
     this.machine.handle(event);
+    this.downloads.handle(event);
+    this.gallery.handle(event);
     this.datasets.handle(event);
     this.runs.handle(event);
     this.adapters.handle(event);

@@ -33,6 +33,11 @@ export class Models {
     await this.host.unloadModel();
   }
 
+  /** Lists the models again: folders and drives come and go. */
+  async rescan(): Promise<void> {
+    this.all = await this.host.rescanModels();
+  }
+
   async remove(id: string): Promise<void> {
     await this.host.removeModel(id);
     this.all = this.all.filter((m) => m.id !== id);
@@ -41,7 +46,10 @@ export class Models {
   /** Asks for a file and adds it; `null` if the dialog is cancelled. */
   async addFile(): Promise<Model | null> {
     const path = await this.host.chooseModelFile();
-    if (path === null) return null;
+    return path === null ? null : this.addPath(path);
+  }
+
+  async addPath(path: string): Promise<Model> {
     const model = await this.host.addModel(path);
     if (!this.all.some((m) => m.id === model.id)) this.all = [...this.all, model];
     return model;

@@ -4,6 +4,7 @@ import type { Dataset, FileDrop, Host, HostEvent } from "../host";
 import type { Adapters } from "./adapters.svelte";
 import type { Compare } from "./compare.svelte";
 import type { Datasets } from "./datasets.svelte";
+import type { Gallery } from "./gallery.svelte";
 import type { Models } from "./models.svelte";
 import type { Preparation } from "./preparation.svelte";
 import type { Runs } from "./runs.svelte";
@@ -18,6 +19,7 @@ interface Parts {
   readonly adapters: Adapters;
   readonly compare: Compare;
   readonly datasets: Datasets;
+  readonly gallery: Gallery;
   readonly models: Models;
   readonly preparation: Preparation;
   readonly runs: Runs;
@@ -48,16 +50,13 @@ export class Tune {
     if (event.type === "runEnded") this.notifyEnded(event.run, event.message);
   }
 
-  /** Handles dragged files: a GGUF file is added as a model, anything else as a dataset. */
+  /** Handles dragged files: models go to the gallery, anything else is added as a dataset. */
   dropped(drop: FileDrop): void {
     this.dragging = drop.type === "over";
     const path = drop.type === "drop" ? drop.paths[0] : undefined;
-    if (drop.type !== "drop" || path === undefined) return;
+    if (drop.type !== "drop" || path === undefined || this.app.gallery.accept(drop)) return;
     if (drop.paths.length > 1) this.app.toasts.show({ kind: "note", text: `Only the first of ${drop.paths.length} files was added.` });
-    if (/\.gguf$/i.test(path)) {
-      this.app.view = "models";
-      void this.app.try(() => this.app.host.addModel(path));
-    } else void this.addData(path);
+    void this.addData(path);
   }
 
   /** Adds a file of examples and inspects it. */

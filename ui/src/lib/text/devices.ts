@@ -79,7 +79,7 @@ export interface VerdictLabel {
 }
 
 /** The verdict in a few words. */
-export function verdictLabel(plan: Plan): VerdictLabel {
+export function verdictLabel(plan: Pick<Plan, "verdict">): VerdictLabel {
   switch (plan.verdict.type) {
     case "fits":
       return { tone: "good", text: "Fits" };

@@ -45,7 +45,8 @@ export function scaled(n: number): string {
 
 /** Number of parameters: `135M`, `1.2B`. */
 export function parameters(n: number): string {
-  if (n < 1e9) return `${count(n / 1e6)}M`;
+  // The rounded value decides: 999,886,000 are 1B, not 1,000M.
+  if (n < 9.995e8) return `${count(n / 1e6)}M`;
   return `${tenth.format(n / 1e9)}B`;
 }
 

@@ -1,10 +1,10 @@
 // The scenes of the fake host: initial states for screenshots, tests and measurements.
 
-import { defaultSettings, type CacheUsage, type Conversation, type Measurement, type Message, type Model, type ModelState, type Settings } from "../wire";
+import { defaultSettings, type CacheUsage, type Conversation, type Download, type Measurement, type Message, type Model, type ModelState, type Settings } from "../wire";
 import { plain } from "../../text/parts";
 import { hostile, tour } from "./answers";
 import { machineOf, type Machine } from "./devices";
-import { huge, loadedState, lost, qwen, small, smol } from "./models";
+import { huge, loadedState, lost, others, qwen, small, smol } from "./models";
 
 export interface World extends Machine {
   settings: Settings;
@@ -14,6 +14,7 @@ export interface World extends Machine {
   modelState: ModelState;
   conversations: Map<number, Conversation>;
   deleted: Set<number>;
+  downloads: Download[];
   pace?: number;
 }
 
@@ -104,15 +105,36 @@ function many(): Map<number, Conversation> {
   return new Map([[1, talk(1, "Ten thousand messages", Date.now(), turns)]]);
 }
 
+/** A download in every state, newest first. */
+function everyDownload(): Download[] {
+  const one = (id: number, name: string, source: string, done: number, total: number | null, state: Download["state"], bytesPerSecond = 0): Download => ({ id, name, source, done, total, bytesPerSecond, state });
+  return [
+    one(58, "Llama-3.3-70B-Instruct Q4_K_M", "hf.co/bartowski/Llama-3.3-70B-Instruct-GGUF:Q4_K_M", 0, 42_520_395_776, { type: "queued" }),
+    one(57, "Qwen3 4B Instruct 2507", "qwen3-4b-2507", 1_071_334_080, 2_497_281_120, { type: "running" }, 14_200_000),
+    one(56, "stalls-1B Q4_K_M", "hf.co/someone/stalls-1B-GGUF:Q4_K_M", 241_000_000, 766_204_928, { type: "running" }),
+    one(55, "Qwen3-8B Q4_K_M", "hf.co/unsloth/Qwen3-8B-GGUF:Q4_K_M", 5_027_783_488, 5_027_783_488, { type: "checking" }),
+    one(54, "gemma3:4b", "ollama://gemma3:4b", 912_000_000, 3_338_792_448, { type: "paused" }),
+    one(53, "fails-halfway-1B Q4_K_M", "hf.co/someone/fails-halfway-1B-GGUF:Q4_K_M", 306_481_971, 766_204_928, { type: "failed", problem: { code: "diskFull", message: "The disk of /home/you/.local/share/hearth/models has 0.3 GB free, and 0.5 GB are needed. Free some space, then try again." } }),
+    one(52, "Qwen3 0.6B", "qwen3-0.6b", 639_446_688, 639_446_688, { type: "done", model: qwen.id }),
+  ];
+}
+
 export function initialWorld(scene: string | null): World {
   const machine = machineOf(scene);
   const models = [smol, qwen, lost];
-  const world: World = { settings, models, ...machine, measurements: [], caches: fullCaches, modelState: loadedState(smol, settings, machine, models), conversations: library(), deleted: new Set() };
+  const world: World = { settings, models, ...machine, measurements: [], caches: fullCaches, modelState: loadedState(smol, settings, machine, models), conversations: library(), deleted: new Set(), downloads: [] };
   switch (scene) {
+    case "first-run":
     case "fresh":
       return { ...world, models: [smol], modelState: { type: "none" }, conversations: new Map() };
     case "no-model":
       return { ...world, models: [], modelState: { type: "none" }, conversations: new Map() };
+    case "discover":
+      return { ...world, models: [smol, qwen, ...others, lost] };
+    case "downloads":
+      return { ...world, downloads: everyDownload(), pace: 60_000 };
+    case "offline":
+      return { ...world, settings: { ...settings, offline: true }, downloads: everyDownload().filter(({ state }) => state.type === "paused") };
     case "loading":
       return { ...world, modelState: { type: "loading", model: smol.id, fraction: 0.43, stage: "repacking weights" }, pace: 1500 };
     case "failed":

@@ -1,0 +1,203 @@
+// Getting models on the fake host: the catalog, the hub, and downloads that progress with the pace. A download whose
+// source has "fails" fails at 40 % the first time; one with "stalls" receives nothing more after 30 %.
+
+import { fileName } from "../../text/source";
+import type { CatalogModel, Device, Download, HubModel, HubRepository, HubSort, LoadSettings, Model, Plan, Problem, RemoteModel } from "../wire";
+import { catalogOf, entryOf } from "./catalog";
+import { remoteOf, repositoryOf, searchOf, variantOf } from "./hub";
+import { qwen } from "./models";
+import { FakeTuning } from "./tuning";
+
+const STEPS = 40;
+/** Downloads at the same time. */
+const AT_ONCE = 2;
+const BYTES_PER_SECOND = 14_200_000;
+
+const AUTOMATIC: LoadSettings = { threads: null, context: null, device: null, build: null, gpuLayers: { type: "auto" }, kv: "f16", draft: { type: "auto" } };
+
+const OFFLINE: Problem = { code: "offline", message: "Searches and downloads are switched off. Switch Offline off in Settings, then try again." };
+const NO_DOWNLOAD: Problem = { code: "notFound", message: "This download is no longer in the list." };
+const UNREACHABLE: Problem = { code: "network", message: "huggingface.co cannot be reached: the name could not be resolved. Check the connection, then try again." };
+const CUT: Problem = { code: "network", message: "The connection was closed at 40 %, three times. What was received is on disk: try again to continue there." };
+
+export abstract class FakeGetting extends FakeTuning {
+  /** For tests: every request to the hub, newest last. */
+  requests: string[] = [];
+  /** For tests: whether the hub cannot be reached. */
+  unreachable = false;
+  /** For tests: whether a token for the hub is known. */
+  hubToken = false;
+  private downloadList: Download[] = [];
+  private readonly failed = new Set<number>();
+
+  protected abstract get devicesNow(): readonly Device[];
+  protected abstract get modelsNow(): readonly Model[];
+  protected abstract get isOffline(): boolean;
+  protected abstract arrived(model: Model): void;
+  abstract plan(model: string, load: LoadSettings): Promise<Plan>;
+
+  /** The initial downloads of a scene. */
+  protected fillDownloads(downloads: Download[]): void {
+    this.downloadList = downloads;
+    for (const { id, state } of downloads) if (state.type === "running") void this.receive(id);
+  }
+
+  async catalog(): Promise<CatalogModel[]> {
+    return catalogOf(this.devicesNow, this.modelsNow);
+  }
+
+  async searchHub(query: string, sort: HubSort): Promise<HubModel[]> {
+    await this.request(`search ${query} ${sort}`);
+    return searchOf(query, sort, this.devicesNow);
+  }
+
+  async hubRepository(id: string): Promise<HubRepository> {
+    await this.request(`repository ${id}`);
+    return repositoryOf(id, this.devicesNow, this.modelsNow);
+  }
+
+  async inspectRemote(source: string): Promise<RemoteModel> {
+    await this.request(`inspect ${source}`);
+    return remoteOf(source, this.devicesNow, await this.plan(this.modelsNow[0]?.id ?? "", AUTOMATIC));
+  }
+
+  async downloads(): Promise<Download[]> {
+    return this.downloadList;
+  }
+
+  async startDownload(source: string): Promise<Download> {
+    if (this.isOffline) throw OFFLINE;
+    const known = this.downloadList.find((one) => one.source === source && one.state.type !== "done");
+    if (known) {
+      await this.resumeDownload(known.id);
+      return this.download(known.id);
+    }
+    const entry = entryOf(source);
+    const found = variantOf(source, this.devicesNow);
+    if (!entry && !found && !/^ollama:\/\/|\.gguf(?:[?#]|$)/i.test(source)) throw { code: "notFound", message: `There is no model at ${source}. Check the address: it may be a repository of the hub, a GGUF file, or ollama://NAME.` };
+    const name = entry?.name ?? (found ? `${(found.repository.id.split("/")[1] ?? "").replace(/-gguf$/i, "")} ${found.variant.name}` : fileName(source));
+    const download: Download = { id: this.newId(), name, source, done: 0, total: entry?.fileSize ?? found?.variant.size ?? null, bytesPerSecond: 0, state: { type: "queued" } };
+    this.downloadList = [download, ...this.downloadList];
+    this.emitDownloads();
+    this.next();
+    return download;
+  }
+
+  async pauseDownload(id: number): Promise<void> {
+    this.set(id, { state: { type: "paused" }, bytesPerSecond: 0 });
+    this.next();
+  }
+
+  async resumeDownload(id: number): Promise<void> {
+    if (this.isOffline) throw OFFLINE;
+    const { type } = this.download(id).state;
+    if (type !== "paused" && type !== "failed") return;
+    this.set(id, { state: { type: "queued" } });
+    this.next();
+  }
+
+  async removeDownload(id: number): Promise<void> {
+    this.downloadList = this.downloadList.filter((one) => one.id !== id);
+    this.emitDownloads();
+    this.next();
+  }
+
+  async hasHubToken(): Promise<boolean> {
+    return this.hubToken;
+  }
+
+  async chooseModelFolder(): Promise<string | null> {
+    return "/home/you/more-models";
+  }
+
+  private async request(what: string): Promise<void> {
+    if (this.isOffline) throw OFFLINE;
+    this.requests.push(what);
+    await this.rest(12);
+    if (this.unreachable) throw UNREACHABLE;
+  }
+
+  private download(id: number): Download {
+    const found = this.downloadList.find((one) => one.id === id);
+    if (!found) throw NO_DOWNLOAD;
+    return found;
+  }
+
+  private set(id: number, change: Partial<Download>): void {
+    this.download(id);
+    this.downloadList = this.downloadList.map((one) => (one.id === id ? { ...one, ...change } : one));
+    this.emitDownloads();
+  }
+
+  private emitDownloads(): void {
+    this.emit({ type: "downloadsChanged", downloads: this.downloadList });
+  }
+
+  /** Starts the oldest that waits, if there is room. */
+  private next(): void {
+    const running = this.downloadList.filter(({ state }) => state.type === "running").length;
+    const waiting = this.downloadList.findLast(({ state }) => state.type === "queued");
+    if (running >= AT_ONCE || !waiting) return;
+    this.set(waiting.id, { state: { type: "running" } });
+    void this.receive(waiting.id);
+    this.next();
+  }
+
+  private isRunning(id: number): boolean {
+    return this.downloadList.some((one) => one.id === id && one.state.type === "running");
+  }
+
+  private async receive(id: number): Promise<void> {
+    await this.rest(2);
+    if (!this.isRunning(id)) return;
+    const { source, total: known } = this.download(id);
+    const total = known ?? 1_321_082_688;
+    while (this.isRunning(id) && this.download(id).done < total) {
+      await this.rest(4);
+      if (!this.isRunning(id)) return;
+      const { done } = this.download(id);
+      const stalls = /stalls/.test(source) && done >= 0.3 * total;
+      if (/fails/.test(source) && done >= 0.4 * total && !this.failed.has(id)) {
+        this.failed.add(id);
+        this.set(id, { state: { type: "failed", problem: CUT }, bytesPerSecond: 0 });
+        return this.next();
+      }
+      const progress = { done: stalls ? done : Math.min(total, Math.round(done + total / STEPS)), total, bytesPerSecond: stalls ? 0 : BYTES_PER_SECOND };
+      if (!stalls || this.download(id).bytesPerSecond > 0) {
+        this.downloadList = this.downloadList.map((one) => (one.id === id ? { ...one, ...progress } : one));
+        this.emit({ type: "downloadProgress", id, ...progress });
+      }
+      if (stalls) await this.rest(40);
+    }
+    if (!this.isRunning(id)) return;
+    this.set(id, { state: { type: "checking" }, bytesPerSecond: 0 });
+    await this.rest(6);
+    if (!this.downloadList.some((one) => one.id === id)) return;
+    const model = downloaded(this.download(id), this.devicesNow);
+    this.arrived(model);
+    this.set(id, { state: { type: "done", model: model.id } });
+    this.next();
+  }
+}
+
+/** The model of a download. */
+function downloaded({ name, source, total }: Download, devices: readonly Device[]): Model {
+  const entry = entryOf(source);
+  const found = variantOf(source, devices);
+  return {
+    ...qwen,
+    id: entry?.id ?? `file-${name}`,
+    name,
+    path: `/home/you/.local/share/hearth/models/${found?.variant.file ?? `${name.replaceAll(" ", "-")}.gguf`}`,
+    fileSize: total ?? qwen.fileSize,
+    architecture: found?.repository.architecture ?? "llama",
+    quantization: entry?.quantization ?? found?.variant.name ?? "Q4_K_M",
+    parameters: found?.repository.parameters ?? Math.round((total ?? qwen.fileSize) / 0.62),
+    contextTrained: found?.repository.context ?? 32_768,
+    description: entry?.description ?? "",
+    source: "catalog",
+    licence: entry?.licence ?? found?.repository.licence ?? null,
+    downloadedFrom: source,
+    isDeletable: true,
+  };
+}

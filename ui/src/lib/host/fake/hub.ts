@@ -1,0 +1,131 @@
+// The hub of the fake host: a dozen repositories, with every kind of trouble among them.
+
+import type { Device, HubModel, HubRepository, HubSort, HubVariant, Model, Plan, RemoteModel } from "../wire";
+import { expectationOf } from "./expectations";
+
+const DAY = 86_400_000;
+/** Bytes per parameter of a variant. */
+const kinds: [name: string, bytes: number][] = [
+  ["Q2_K", 0.42],
+  ["IQ3_M", 0.47],
+  ["Q3_K_M", 0.51],
+  ["IQ4_XS", 0.56],
+  ["Q4_0", 0.58],
+  ["Q4_K_M", 0.62],
+  ["Q5_K_M", 0.72],
+  ["Q6_K", 0.82],
+  ["Q8_0", 1.06],
+  ["BF16", 2],
+  ["F32", 4],
+];
+/** Size above which a file is split. */
+const PART = 5e9;
+
+interface Repository {
+  id: string;
+  downloads: number;
+  likes: number;
+  days: number | null;
+  architecture: string | null;
+  isSupported: boolean | null;
+  parameters: number | null;
+  context: number | null;
+  licence: string | null;
+  isGated?: boolean;
+}
+
+const repositories: Repository[] = [
+  { id: "unsloth/Qwen3-4B-Instruct-2507-GGUF", downloads: 412_803, likes: 218, days: 12, architecture: "qwen3", isSupported: true, parameters: 4_022_468_096, context: 262_144, licence: "Apache-2.0" },
+  { id: "unsloth/Qwen3-0.6B-GGUF", downloads: 156_220, likes: 91, days: 40, architecture: "qwen3", isSupported: true, parameters: 596_049_920, context: 40_960, licence: "Apache-2.0" },
+  { id: "Qwen/Qwen2.5-0.5B-Instruct-GGUF", downloads: 88_410, likes: 74, days: 420, architecture: "qwen2", isSupported: true, parameters: 494_032_768, context: 32_768, licence: "Apache-2.0" },
+  { id: "ggml-org/gemma-3-1b-it-GGUF", downloads: 97_331, likes: 45, days: 230, architecture: "gemma3", isSupported: true, parameters: 999_885_952, context: 32_768, licence: "Gemma" },
+  { id: "google/gemma-3-4b-it-qat-q4_0-gguf", downloads: 61_992, likes: 312, days: 200, architecture: "gemma3", isSupported: true, parameters: 3_880_263_168, context: 131_072, licence: "Gemma", isGated: true },
+  { id: "bartowski/Llama-3.2-3B-Instruct-GGUF", downloads: 143_007, likes: 180, days: 400, architecture: "llama", isSupported: true, parameters: 3_212_749_888, context: 131_072, licence: "Llama-3.2" },
+  { id: "bartowski/Llama-3.3-70B-Instruct-GGUF", downloads: 54_219, likes: 140, days: 350, architecture: "llama", isSupported: true, parameters: 70_553_706_496, context: 131_072, licence: "Llama-3.3" },
+  { id: "unsloth/Qwen3-30B-A3B-GGUF", downloads: 230_114, likes: 402, days: 60, architecture: "qwen3moe", isSupported: true, parameters: 30_532_122_624, context: 40_960, licence: "Apache-2.0" },
+  { id: "ibm-granite/granite-4.0-h-tiny-GGUF", downloads: 20_551, likes: 33, days: 31, architecture: "granitehybrid", isSupported: false, parameters: 6_939_037_248, context: 131_072, licence: "Apache-2.0" },
+  { id: "campfire/🔥-Spicy-Storyteller-7B-✨-GGUF", downloads: 1_402, likes: 17, days: 3, architecture: "llama", isSupported: true, parameters: 7_241_732_096, context: 32_768, licence: null },
+  { id: `merge-lab/${"very-long-merge-of-".repeat(15)}models`, downloads: 12, likes: 0, days: 1, architecture: "llama", isSupported: true, parameters: 8_030_261_248, context: 8192, licence: "Other" },
+  { id: "someone/mystery-model-gguf", downloads: 301, likes: 2, days: null, architecture: null, isSupported: null, parameters: null, context: null, licence: null },
+  { id: "someone/fails-halfway-1B-GGUF", downloads: 8, likes: 1, days: 90, architecture: "llama", isSupported: true, parameters: 1_235_814_400, context: 131_072, licence: "MIT" },
+  { id: "someone/stalls-1B-GGUF", downloads: 5, likes: 0, days: 91, architecture: "llama", isSupported: true, parameters: 1_235_814_400, context: 131_072, licence: "MIT" },
+];
+
+const orders: Record<HubSort, (a: Repository, b: Repository) => number> = {
+  trending: () => 0,
+  downloads: (a, b) => b.downloads - a.downloads,
+  likes: (a, b) => b.likes - a.likes,
+  updated: (a, b) => (a.days ?? Infinity) - (b.days ?? Infinity),
+};
+
+export function searchOf(query: string, sort: HubSort, devices: readonly Device[]): HubModel[] {
+  const words = query.toLowerCase().split(/\s+/).filter((word) => word !== "");
+  const found = repositories.filter(({ id }) => words.every((word) => id.toLowerCase().includes(word)));
+  return [...found].sort(orders[sort]).map(({ id, downloads, likes, days, architecture, isSupported, parameters, context, isGated }) => ({
+    id,
+    downloads,
+    likes,
+    updatedAt: days === null ? null : Date.now() - days * DAY,
+    architecture,
+    isSupported,
+    parameters,
+    contextTrained: context,
+    isGated: isGated ?? false,
+    expectation: parameters === null ? null : expectationOf(parameters * 0.58, devices),
+  }));
+}
+
+export function repositoryOf(id: string, devices: readonly Device[], models: readonly Model[]): HubRepository {
+  const found = repositories.find((one) => one.id === id);
+  if (!found) throw { code: "notFound", message: `The hub has no repository ${id}. Check its name; it may also be private.` };
+  const variants = found.id.startsWith("google/") ? kinds.filter(([name]) => name === "Q4_0") : kinds;
+  const all = variants.map(([name, bytes]) => variant(found, name, bytes * (found.parameters ?? 1e9), devices, models));
+  const best = all.findLast(({ expectation, name }) => expectation.verdict.type === "fits" && (expectation.tokensPerSecond ?? 0) > 8 && !/16|32/.test(name));
+  return { id, page: `https://huggingface.co/${id}`, licence: found.licence, isGated: found.isGated ?? false, variants: all.map((one) => ({ ...one, isRecommended: one === best })) };
+}
+
+function variant({ id }: Repository, name: string, size: number, devices: readonly Device[], models: readonly Model[]): HubVariant {
+  const files = size > 2 * PART ? Math.ceil(size / PART) : 1;
+  const stem = `${(id.split("/")[1] ?? id).replace(/-gguf$/i, "").slice(0, 60)}-${name}`;
+  const source = `hf.co/${id}:${name}`;
+  return {
+    name,
+    file: files === 1 ? `${stem}.gguf` : `${name}/${stem}-00001-of-${String(files).padStart(5, "0")}.gguf`,
+    files,
+    size: Math.round(size),
+    expectation: expectationOf(size, devices),
+    isRecommended: false,
+    model: models.find(({ downloadedFrom }) => downloadedFrom === source)?.id ?? null,
+    source,
+  };
+}
+
+/** The repository and variant of a source; `null` if the fake hub does not have it. */
+export function variantOf(source: string, devices: readonly Device[]): { repository: Repository; variant: HubVariant } | null {
+  const match = /(?:hf\.co|huggingface\.co)\/([^/\s]+\/[^/:\s]+)(?::(\S+))?/.exec(source);
+  const repository = repositories.find(({ id }) => id === match?.[1]);
+  if (!repository) return null;
+  const { variants } = repositoryOf(repository.id, devices, []);
+  const chosen = variants.find(({ name }) => name === match?.[2]) ?? variants.find(({ isRecommended }) => isRecommended) ?? variants[0];
+  return chosen ? { repository, variant: chosen } : null;
+}
+
+/** What the header of a file on the hub says. `like` gives the plan its devices. */
+export function remoteOf(source: string, devices: readonly Device[], like: Plan): RemoteModel {
+  const found = variantOf(source, devices);
+  if (!found) throw { code: "notFound", message: `There is no model at ${source}. Check the address.` };
+  const { repository, variant: one } = found;
+  if (repository.isGated) throw { code: "gated", message: `${repository.id} is shared only with people who accepted its terms. Accept them on its page, then log in with “hf auth login”.` };
+  if (repository.isSupported === false) throw { code: "unsupported", message: `Hearth does not support the architecture ${repository.architecture ?? ""} yet, so this model cannot run.` };
+  const { verdict } = one.expectation;
+  const why = verdict.type === "wontFit" ? "It needs more memory than is free on this machine. A smaller variant may fit." : `Weights and KV cache fit in the free memory with a context length of ${verdict.type === "fitsWithLessContext" ? "8,192" : "32,768"} tokens.`;
+  return {
+    name: (repository.id.split("/")[1] ?? repository.id).replace(/-gguf$/i, ""),
+    architecture: repository.architecture ?? "llama",
+    quantization: one.name,
+    parameters: repository.parameters ?? 1_100_048_384,
+    contextTrained: repository.context ?? 0,
+    fileSize: one.size,
+    plan: { ...like, fits: verdict.type !== "wontFit", verdict, why },
+  };
+}

@@ -1,0 +1,72 @@
+// Owns the downloads of models.
+
+import type { Download, Host, HostEvent } from "../host";
+import { isUnderWay } from "../text/models";
+
+export class Downloads {
+  /** Newest first. */
+  all: readonly Download[] = $state.raw([]);
+  /** Sources whose start was requested and not answered yet. */
+  private starting: readonly string[] = $state.raw([]);
+
+  /** Those that wait, run or are checked. */
+  readonly active: readonly Download[] = $derived(this.all.filter(isUnderWay));
+  /** How much of the active ones is done, from 0 to 1; `null` if no total is known. */
+  readonly fraction: number | null = $derived.by(() => {
+    const known = this.active.filter(({ total }) => total !== null && total > 0);
+    const total = known.reduce((sum, download) => sum + (download.total ?? 0), 0);
+    return total === 0 ? null : Math.min(1, known.reduce((sum, { done }) => sum + done, 0) / total);
+  });
+  readonly bytesPerSecond: number = $derived(this.active.reduce((sum, download) => sum + download.bytesPerSecond, 0));
+
+  constructor(private readonly host: Host) {}
+
+  async load(): Promise<void> {
+    this.all = await this.host.downloads();
+  }
+
+  get(id: number): Download | null {
+    return this.all.find((download) => download.id === id) ?? null;
+  }
+
+  /** The newest download of a source. */
+  of(source: string): Download | null {
+    return this.all.find((download) => download.source === source) ?? null;
+  }
+
+  isStarting(source: string): boolean {
+    return this.starting.includes(source);
+  }
+
+  /** Queues a download; a second request before the first is answered is ignored. */
+  async start(source: string): Promise<Download | null> {
+    if (this.isStarting(source)) return null;
+    this.starting = [...this.starting, source];
+    try {
+      const download = await this.host.startDownload(source);
+      // Its events may have been faster.
+      if (this.get(download.id) === null) this.all = [download, ...this.all];
+      return download;
+    } finally {
+      this.starting = this.starting.filter((other) => other !== source);
+    }
+  }
+
+  async remove(id: number): Promise<void> {
+    await this.host.removeDownload(id);
+    this.all = this.all.filter((download) => download.id !== id);
+  }
+
+  /** Removes the completed ones from the list; their models stay. */
+  async clear(): Promise<void> {
+    for (const { id, state } of this.all) if (state.type === "done") await this.remove(id);
+  }
+
+  handle(event: HostEvent): void {
+    if (event.type === "downloadsChanged") this.all = event.downloads;
+    else if (event.type === "downloadProgress") {
+      const { id, done, total, bytesPerSecond } = event;
+      this.all = this.all.map((download) => (download.id === id ? { ...download, done, total, bytesPerSecond } : download));
+    }
+  }
+}

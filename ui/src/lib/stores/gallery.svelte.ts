@@ -1,0 +1,165 @@
+// Owns the open part of Models, and the actions there that need several stores.
+
+import type { Download, FileDrop, Host, HostEvent, Settings } from "../host";
+import { fileName } from "../text/source";
+import { plural } from "../text/format";
+import type { Announcements } from "./announcements.svelte";
+import type { Catalog } from "./catalog.svelte";
+import type { Downloads } from "./downloads.svelte";
+import type { DraftStorage } from "./drafts.svelte";
+import type { HubStore } from "./hub.svelte";
+import type { Models } from "./models.svelte";
+import type { SettingsStore } from "./settings.svelte";
+import type { Toasts } from "./toasts.svelte";
+import type { View } from "./view";
+
+/** The parts of the app that the gallery acts on. */
+interface Parts {
+  view: View;
+  readonly host: Host;
+  readonly announcements: Announcements;
+  readonly catalog: Catalog;
+  readonly downloads: Downloads;
+  readonly hub: HubStore;
+  readonly models: Models;
+  readonly settings: SettingsStore;
+  readonly toasts: Toasts;
+  newConversation(): void;
+  try(action: () => Promise<unknown>): Promise<boolean>;
+}
+
+export type GalleryTab = "machine" | "discover" | "downloads";
+
+const NOT_NOW = "hearth.no-first-models";
+
+export class Gallery {
+  tab: GalleryTab = $state("machine");
+  /** An address dropped on the window, until the person decides. */
+  dropped: string | null = $state(null);
+  /** Whether the offer of first models was declined. */
+  declined = $state(false);
+  private states = new Map<number, Download["state"]["type"]>();
+
+  constructor(
+    private readonly app: Parts,
+    private readonly storage: DraftStorage | null,
+  ) {
+    try {
+      this.declined = storage?.getItem(NOT_NOW) === "true";
+    } catch {
+      // Unreadable storage means not declined.
+    }
+  }
+
+  async start(): Promise<void> {
+    const { downloads } = this.app;
+    await downloads.load();
+    this.remember(downloads.all);
+  }
+
+  handle(event: HostEvent): void {
+    if (event.type !== "downloadsChanged") return;
+    for (const download of event.downloads) {
+      const before = this.states.get(download.id);
+      if (before !== undefined && before !== download.state.type) this.notify(download);
+    }
+    this.remember(event.downloads);
+  }
+
+  open(tab: GalleryTab): void {
+    this.app.view = "models";
+    this.tab = tab;
+  }
+
+  async download(source: string): Promise<void> {
+    await this.app.try(async () => {
+      const download = await this.app.downloads.start(source);
+      if (download && !this.states.has(download.id)) this.states.set(download.id, download.state.type);
+      if (download) this.app.announcements.say(`${download.name} is in the downloads.`);
+    });
+  }
+
+  /** Starts a conversation with a model. */
+  async chat(model: string): Promise<void> {
+    const { models } = this.app;
+    const { state } = models;
+    this.app.newConversation();
+    if (state.type === "none" || state.type === "failed" || state.model !== model) await this.app.try(() => models.load(model));
+  }
+
+  decline(): void {
+    this.declined = true;
+    try {
+      this.storage?.setItem(NOT_NOW, "true");
+    } catch {
+      // With a full storage the offer returns at a restart.
+    }
+  }
+
+  /** Asks for a folder of models and adds it. */
+  async chooseFolder(): Promise<void> {
+    await this.app.try(async () => {
+      const folder = await this.app.host.chooseModelFolder();
+      if (folder !== null) await this.addFolder(folder);
+    });
+  }
+
+  /** Adds a folder of models. Returns how many models it brought. */
+  async addFolder(folder: string): Promise<number> {
+    const { settings, models, toasts } = this.app;
+    const before = models.all.length;
+    const known = settings.value.modelFolders.includes(folder);
+    if (!known) await this.change({ modelFolders: [...settings.value.modelFolders, folder] });
+    await models.rescan();
+    const found = Math.max(0, models.all.length - before);
+    const text = found > 0 ? `${plural(found, "model")} found in ${fileName(folder)}` : `No new model in ${fileName(folder)}`;
+    toasts.show({ kind: "note", text, ...(known ? {} : { action: { label: "Undo", run: () => void this.app.try(() => this.removeFolder(folder)) } }) });
+    return found;
+  }
+
+  async removeFolder(folder: string): Promise<void> {
+    await this.change({ modelFolders: this.app.settings.value.modelFolders.filter((other) => other !== folder) });
+    await this.app.models.rescan();
+  }
+
+  /** Adds dropped files of models, and a dropped folder; returns whether they were for it. */
+  accept(drop: FileDrop): boolean {
+    if (drop.type !== "drop" || drop.paths.length === 0) return false;
+    const files = drop.paths.filter((path) => /\.gguf$/i.test(path));
+    const [first = ""] = drop.paths;
+    const folder = files.length === 0 && this.app.view !== "tune" && !isDataFile(first);
+    if (files.length === 0 && !folder) return false;
+    this.open("machine");
+    void this.app.try(async () => {
+      for (const path of files) await this.app.models.addPath(path);
+      if (folder) await this.addFolder(first);
+    });
+    return true;
+  }
+
+  private async change(change: Partial<Settings>): Promise<void> {
+    await this.app.settings.change(change);
+  }
+
+  private remember(downloads: readonly Download[]): void {
+    this.states = new Map(downloads.map(({ id, state }) => [id, state.type]));
+  }
+
+  /** Shows and announces the end of a download. Toasts are a live region of their own. */
+  private notify({ name, state }: Download): void {
+    const { toasts } = this.app;
+    if (state.type === "done") {
+      const model = state.model;
+      if (model === null) toasts.show({ kind: "note", text: `${name} is downloaded` });
+      else toasts.show({ kind: "note", text: `${name} is ready`, action: { label: "Chat", run: () => void this.chat(model) } });
+    } else if (state.type === "failed") {
+      if (this.app.view === "models" && this.tab === "downloads") this.app.announcements.say(`The download of ${name} failed. ${state.problem.message}`);
+      else toasts.show({ kind: "problem", text: `The download of ${name} failed`, action: { label: "View", run: () => this.open("downloads") } });
+    }
+  }
+}
+
+/** Whether a path is a file of examples rather than a folder. */
+function isDataFile(path: string): boolean {
+  return /\.(jsonl?|ndjson|csv|tsv|parquet|txt|text|md|markdown|png|jpe?g|pdf|zip|gz|zst)$/i.test(path);
+}

@@ -1,0 +1,108 @@
+// Owns the search of the hub, the open repository, and the headers that were read of files there. Nothing is requested
+// before a person searches; a newer request replaces an older one, whose answer is ignored.
+
+import { SvelteMap } from "svelte/reactivity";
+import { asProblem, type Host, type HubModel, type HubRepository, type HubSort, type Problem, type RemoteModel } from "../host";
+import { fitsHere } from "../text/models";
+import { asSource } from "../text/source";
+
+/** Pause in typing after which a search begins, in milliseconds. */
+const DEBOUNCE_MS = 400;
+
+/** A request to the hub. */
+export type Asked<T> = { type: "asking" } | { type: "answered"; answer: T } | { type: "failed"; problem: Problem };
+
+export class HubStore {
+  query = $state("");
+  sort: HubSort = $state("trending");
+  onlySupported = $state(true);
+  onlyFitting = $state(false);
+  /** The search; `null` before the first. */
+  found: Asked<readonly HubModel[]> | null = $state.raw(null);
+  /** The query that {@link found} is of. */
+  asked = $state("");
+  /** Id of the open repository. */
+  open: string | null = $state(null);
+  repository: Asked<HubRepository> | null = $state.raw(null);
+  /** Checked variants, by source. */
+  private readonly checks = new SvelteMap<string, Asked<RemoteModel>>();
+  private searches = 0;
+  private opens = 0;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+
+  /** The address that was typed in place of words. */
+  readonly source: string | null = $derived(asSource(this.query));
+  readonly results: readonly HubModel[] = $derived(this.found?.type === "answered" ? this.found.answer : []);
+  /** The results that pass the filters. A model is shown unless the hub says that it is not supported. */
+  readonly shown: readonly HubModel[] = $derived(this.results.filter((model) => (!this.onlySupported || model.isSupported !== false) && (!this.onlyFitting || fitsHere(model.expectation))));
+
+  constructor(
+    private readonly host: Host,
+    private readonly isOffline: () => boolean,
+  ) {}
+
+  /** Searches after a pause in typing. */
+  type(query: string): void {
+    this.query = query;
+    clearTimeout(this.timer);
+    if (query.trim() === "" || this.source !== null) this.forget();
+    else if (query.trim() !== this.asked) this.timer = setTimeout(() => void this.search(), DEBOUNCE_MS);
+  }
+
+  /** Searches now. Without words it lists what is popular. */
+  async search(): Promise<void> {
+    clearTimeout(this.timer);
+    if (this.source !== null || this.isOffline()) return;
+    const search = ++this.searches;
+    this.asked = this.query.trim();
+    this.found = { type: "asking" };
+    const found = await answer(() => this.host.searchHub(this.asked, this.sort));
+    if (search === this.searches) this.found = found;
+  }
+
+  /** Sorts a search that was made. */
+  sortBy(sort: HubSort): void {
+    this.sort = sort;
+    if (this.found !== null) void this.search();
+  }
+
+  async show(id: string): Promise<void> {
+    const opened = ++this.opens;
+    this.open = id;
+    this.repository = { type: "asking" };
+    const repository = await answer(() => this.host.hubRepository(id));
+    if (opened === this.opens) this.repository = repository;
+  }
+
+  close(): void {
+    this.opens += 1;
+    this.open = null;
+    this.repository = null;
+  }
+
+  check(source: string): Asked<RemoteModel> | null {
+    return this.checks.get(source) ?? null;
+  }
+
+  /** Reads the header of a file on the hub. */
+  async inspect(source: string): Promise<void> {
+    if (this.checks.get(source)?.type === "asking") return;
+    this.checks.set(source, { type: "asking" });
+    this.checks.set(source, await answer(() => this.host.inspectRemote(source)));
+  }
+
+  /** Drops the results. */
+  private forget(): void {
+    this.searches += 1;
+    this.found = null;
+    this.asked = "";
+  }
+}
+
+async function answer<T>(request: () => Promise<T>): Promise<Asked<T>> {
+  try {
+    return { type: "answered", answer: await request() };
+  } catch (thrown) {
+    return { type: "failed", problem: asProblem(thrown) };
+  }
+}

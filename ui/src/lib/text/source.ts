@@ -1,0 +1,36 @@
+// Recognises addresses of models that a person types, pastes or drops.
+
+const HUB = /^(?:https?:\/\/)?(?:www\.)?(?:hf\.co|huggingface\.co)\/(?=\S)/i;
+const OLLAMA = /^ollama:\/\/\S+$/i;
+const ADDRESS = /^https?:\/\/\S+$/i;
+/** First parts of the hub's own pages. */
+const PAGES = /^(?:api|blog|chat|collections|datasets|docs|models|papers|settings|spaces|tasks)$/i;
+/** Longest text that is tried as an address. */
+const LONGEST = 2000;
+
+/** A text as an argument of `startDownload`; `null` if it is words to search for. */
+export function asSource(text: string): string | null {
+  const clean = text.trim();
+  if (clean.length > LONGEST || /\s/.test(clean)) return null;
+  return HUB.test(clean) || OLLAMA.test(clean) || ADDRESS.test(clean) ? clean : null;
+}
+
+/** The first address of a model in dropped text: a list of addresses, or one among words. */
+export function droppedSource(text: string): string | null {
+  const words = text.slice(0, 10 * LONGEST).split(/\s+/);
+  return words.find((word) => asSource(word) !== null && (HUB.test(word) || OLLAMA.test(word) || /\.gguf(?:[?#]|$)/i.test(word))) ?? null;
+}
+
+/** The hub's repository `owner/name` that an address is of; `null` if it is none of the hub. */
+export function repositoryOf(source: string): string | null {
+  if (!HUB.test(source)) return null;
+  const path = source.replace(HUB, "").split(/[?#]/)[0] ?? "";
+  const [owner, name] = path.split("/");
+  const clean = name?.replace(/:.*$/, "");
+  return owner && clean && !PAGES.test(owner) ? `${owner}/${clean}` : null;
+}
+
+/** The last part of a path. */
+export function fileName(path: string): string {
+  return path.split(/[/\\]/).filter((part) => part !== "").at(-1) ?? path;
+}

@@ -1,0 +1,168 @@
+import { describe, expect, test } from "vitest";
+import type { Download, HostEvent, HubModel } from "../../src/lib/host";
+import { FakeHost } from "../../src/lib/host/fake";
+import { qwen } from "../../src/lib/host/fake/models";
+import { App } from "../../src/lib/stores/app.svelte";
+import { compact, expectedSpeed, fractionOf, progressText, removalText, shortProgress } from "../../src/lib/text/models";
+import { asSource, droppedSource, fileName, repositoryOf } from "../../src/lib/text/source";
+import { until } from "./until";
+
+const download = (change: Partial<Download> = {}): Download => ({ id: 1, name: "X", source: "x", done: 0, total: null, bytesPerSecond: 0, state: { type: "running" }, ...change });
+
+async function started(scene: string | null = null, storage: Map<string, string> = new Map()): Promise<{ app: App; host: FakeHost }> {
+  const host = new FakeHost(scene);
+  host.pace = 0;
+  const app = new App(host, { storage: { getItem: (key) => storage.get(key) ?? null, setItem: (key, value) => void storage.set(key, value) }, schedule: (callback) => callback() });
+  await app.start();
+  return { app, host };
+}
+
+describe("addresses", () => {
+  test.each(["hf.co/a/b", "hf.co/a/b:Q4_K_M", "https://huggingface.co/a/b/resolve/main/x.gguf", "HuggingFace.co/a/b", "ollama://qwen3", "ollama://qwen3:0.6b", "http://localhost:8080/x.gguf", "  hf.co/a/b  "])("%s is one", (text) => {
+    expect(asSource(text)).toBe(text.trim());
+  });
+
+  test.each(["", "qwen", "qwen 3", "a/b", "hf.co", "hf.co/", "hf.co/ a", "file:///etc/passwd", "javascript:alert(1)", `hf.co/${"x".repeat(3000)}`, "https://a b"])("%s is none", (text) => {
+    expect(asSource(text)).toBeNull();
+  });
+
+  test("of the hub have a repository", () => {
+    expect(repositoryOf("hf.co/a/b:Q4_K_M")).toBe("a/b");
+    expect(repositoryOf("https://huggingface.co/a/b/tree/main?x#y")).toBe("a/b");
+    for (const other of ["hf.co/a", "hf.co/datasets/a", "ollama://a/b", "https://example.com/a/b"]) expect(repositoryOf(other)).toBeNull();
+  });
+
+  test("are found in dropped text", () => {
+    expect(droppedSource("see https://hf.co/a/b and more")).toBe("https://hf.co/a/b");
+    expect(droppedSource("https://example.com/x.gguf?download=true")).toBe("https://example.com/x.gguf?download=true");
+    for (const other of ["https://example.com/page", "a/b", "", "word ".repeat(50_000)]) expect(droppedSource(other)).toBeNull();
+  });
+
+  test("of files have a name", () => {
+    expect([fileName("/a/b.gguf"), fileName("C:\\a\\b"), fileName("/a/b/"), fileName("/")]).toEqual(["b.gguf", "b", "b", "/"]);
+  });
+});
+
+describe("labels", () => {
+  test("of progress say what a download waits for", () => {
+    expect(progressText(download())).toBe("Asking for its size");
+    expect(progressText(download({ done: 1.2e9, total: 2.4e9, bytesPerSecond: 12e6 }))).toBe("1.2 GB of 2.4 GB, 12 MB/s, 1 min 40 s left");
+    expect(progressText(download({ done: 1e6, total: 2e6 }))).toBe("1 MB of 2 MB, waiting for the server");
+    expect(progressText(download({ state: { type: "queued" } }))).toBe("Waiting for other downloads");
+    expect(progressText(download({ total: 0 }))).not.toContain("NaN");
+    expect(shortProgress(download({ done: 1, total: 4 }))).toBe("25 %");
+  });
+
+  test("of a fraction stay between 0 and 1", () => {
+    expect([fractionOf(download({ done: 3, total: 2 })), fractionOf(download({ total: 0 })), fractionOf(download())]).toEqual([1, null, null]);
+  });
+
+  test("of speeds have two digits", () => {
+    const at = (tokensPerSecond: number | null) => expectedSpeed({ verdict: { type: "fits" }, tokensPerSecond, isMeasured: true });
+    expect([at(231.4), at(29.6), at(8.24), at(null), at(0), at(Number.NaN)]).toEqual(["about 230 tokens/s", "about 30 tokens/s", "about 8.2 tokens/s", null, null, null]);
+  });
+
+  test("of a removal say whose the file is", () => {
+    expect(removalText({ ...qwen, isDeletable: true, source: "catalog" })).toContain("Deletes the file, 639 MB");
+    expect(removalText({ ...qwen, source: "ollama" })).toContain("belongs to Ollama");
+    expect(removalText({ ...qwen, source: "folder" })).toContain("stays where it is");
+  });
+
+  test("of numbers are short", () => {
+    expect([compact(0), compact(999), compact(412_803), compact(1_200_000)]).toEqual(["0", "999", "413k", "1.2M"]);
+  });
+});
+
+describe("the search of the hub", () => {
+  const found = (id: string) => ({ id }) as HubModel;
+
+  test("ignores an answer that is late", async () => {
+    const { app, host } = await started();
+    const answers: ((found: HubModel[]) => void)[] = [];
+    host.searchHub = () => new Promise((resolve) => answers.push(resolve));
+    app.hub.query = "old";
+    const old = app.hub.search();
+    app.hub.query = "new";
+    const late = app.hub.search();
+    answers[1]?.([found("new")]);
+    await late;
+    answers[0]?.([found("old")]);
+    await old;
+    expect(app.hub.results.map(({ id }) => id)).toEqual(["new"]);
+  });
+
+  test("asks nothing while offline, nor for an address", async () => {
+    const { app, host } = await started("offline");
+    app.hub.query = "qwen";
+    await app.hub.search();
+    await app.settings.change({ offline: false });
+    app.hub.query = "hf.co/a/b";
+    await app.hub.search();
+    expect(host.requests).toEqual([]);
+  });
+
+  test("closes a repository before its answer", async () => {
+    const { app } = await started();
+    const showing = app.hub.show("unsloth/Qwen3-0.6B-GGUF");
+    app.hub.close();
+    await showing;
+    expect([app.hub.open, app.hub.repository]).toEqual([null, null]);
+  });
+});
+
+describe("downloads", () => {
+  test("are requested once for two clicks", async () => {
+    const { app } = await started();
+    await Promise.all([app.downloads.start("gemma-3-1b-it"), app.downloads.start("gemma-3-1b-it")]);
+    expect(app.downloads.all.length).toBe(1);
+  });
+
+  test("notify of their end once, and not of ends before the start", async () => {
+    const { app, host } = await started("downloads");
+    expect(app.toasts.all.length).toBe(0);
+    await app.gallery.download("gemma-3-1b-it");
+    await until(() => app.downloads.of("gemma-3-1b-it")?.state.type === "done");
+    const ready = () => app.toasts.all.filter(({ text }) => text === "Gemma 3 1B is ready").length;
+    expect(ready()).toBe(1);
+    app.toasts.all = [];
+    const event: HostEvent = { type: "downloadsChanged", downloads: await host.downloads() };
+    app.handle(event);
+    expect(ready()).toBe(0);
+  });
+
+  test("of an unknown id change nothing", async () => {
+    const { app } = await started("downloads");
+    const before = app.downloads.all.map(({ done }) => done);
+    app.handle({ type: "downloadProgress", id: 777, done: 1, total: 2, bytesPerSecond: 3 });
+    expect(app.downloads.all.map(({ done }) => done).length).toBe(before.length);
+  });
+});
+
+describe("the offer of first models", () => {
+  test("is declined for good", async () => {
+    const storage = new Map<string, string>();
+    const { app } = await started("first-run", storage);
+    expect(app.gallery.declined).toBe(false);
+    app.gallery.decline();
+    expect((await started("first-run", storage)).app.gallery.declined).toBe(true);
+  });
+});
+
+describe("dropped files", () => {
+  test("go to Models if they are models, to Tune if they are examples", async () => {
+    const { app } = await started();
+    expect(app.gallery.accept({ type: "drop", paths: ["/x/data.jsonl"] })).toBe(false);
+    expect(app.gallery.accept({ type: "drop", paths: [] })).toBe(false);
+    expect(app.gallery.accept({ type: "drop", paths: ["/x/model.Q8_0.GGUF"] })).toBe(true);
+    expect(app.view).toBe("models");
+    app.view = "tune";
+    expect(app.gallery.accept({ type: "drop", paths: ["/x/folder"] })).toBe(false);
+  });
+
+  test("that are a folder become a folder of models", async () => {
+    const { app } = await started();
+    app.gallery.accept({ type: "drop", paths: ["/x/folder"] });
+    await until(() => app.models.all.some(({ source }) => source === "folder"));
+    expect(app.settings.value.modelFolders).toEqual(["/x/folder"]);
+  });
+});
