@@ -38,6 +38,35 @@ const train = async (page, name) => {
   await page.getByTestId("run-page").waitFor();
 };
 
+/** @param {Page} page */
+const discover = async (page) => {
+  await page.getByTestId("view-models").click();
+  await page.getByTestId("tab-discover").click();
+  await page.getByTestId("catalog-model").first().waitFor();
+};
+
+/** @param {Page} page @param {string} query @param {string} [end] */
+const find = async (page, query, end = "hub-status") => {
+  await page.evaluate("fakeHost.pace = 0");
+  await discover(page);
+  await page.getByTestId("hub-query").fill(query);
+  await page.getByTestId("hub-search").click();
+  await page.getByTestId(end).filter({ hasText: /\S/ }).waitFor();
+};
+
+/** @param {Page} page @param {string} query */
+const repository = async (page, query) => {
+  await find(page, query);
+  await page.getByTestId("hub-result").first().click();
+  await page.getByTestId("variants").waitFor();
+};
+
+/** @param {Page} page */
+const queue = async (page) => {
+  await page.getByTestId("view-models").click();
+  await page.getByTestId("tab-downloads").click();
+};
+
 /** @param {Page} page @param {string} state */
 const runIs = (page, state) => page.locator(`[data-testid=run-page][data-state=${state}]`).waitFor();
 
@@ -140,6 +169,33 @@ const pictures = [
   { name: "rated", act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("thumb-up").last().click(); } },
   { name: "correct", act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("correct").last().click(); } },
   { name: "models", act: (page) => page.getByTestId("view-models").click() },
+  { name: "models-many", scene: "discover", height: 1300, act: async (page) => { await page.getByTestId("view-models").click(); await page.getByTestId("card-details").nth(3).click(); await page.getByTestId("card-fit").nth(5).waitFor(); } },
+  { name: "models-many-narrow", scene: "discover", width: 480, height: 1300, act: async (page) => { await page.getByTestId("view-models").click(); await page.getByTestId("card-fit").nth(5).waitFor(); } },
+  { name: "models-remove", scene: "discover", act: async (page) => { await page.getByTestId("view-models").click(); await page.getByTestId("card-remove").nth(1).click(); await page.getByTestId("remove-dialog").waitFor(); } },
+  { name: "models-none", scene: "no-model", act: (page) => page.getByTestId("view-models").click() },
+  { name: "discover", scene: "discover", height: 1000, act: discover },
+  { name: "discover-measured", scene: "two-gpus", height: 1000, act: discover },
+  { name: "discover-narrow", scene: "discover", width: 480, height: 1500, act: discover },
+  { name: "discover-offline", scene: "offline", act: discover },
+  { name: "discover-results", scene: "discover", height: 1150, act: async (page) => { await find(page, ""); await page.getByTestId("only-supported").uncheck(); } },
+  { name: "discover-results-narrow", scene: "discover", width: 480, height: 1500, act: async (page) => { await find(page, ""); await page.getByTestId("only-supported").uncheck(); } },
+  { name: "discover-searching", scene: "discover", act: async (page) => { await discover(page); await page.evaluate("fakeHost.pace = 60000"); await page.getByTestId("hub-query").fill("gemma"); await page.getByTestId("hub-search").click(); await page.getByTestId("hub-loading").waitFor(); } },
+  { name: "discover-nothing", scene: "discover", act: (page) => find(page, "no such thing") },
+  { name: "discover-failed", scene: "discover", act: async (page) => { await page.evaluate("fakeHost.unreachable = true"); await find(page, "gemma", "hub-failed"); } },
+  { name: "discover-address", scene: "discover", act: async (page) => { await discover(page); await page.getByTestId("hub-query").fill("hf.co/unsloth/Qwen3-8B-GGUF:Q4_K_M"); } },
+  { name: "repository", scene: "discover", height: 1050, act: async (page) => { await repository(page, "qwen3-4b"); await page.getByTestId("check-variant").nth(8).click(); await page.getByTestId("checked-verdict").waitFor(); } },
+  { name: "repository-narrow", scene: "discover", width: 480, height: 1150, act: async (page) => { await repository(page, "qwen3-4b"); await page.getByTestId("check-variant").nth(5).click(); await page.getByTestId("checked-verdict").waitFor(); } },
+  { name: "repository-split", scene: "discover", height: 900, act: (page) => repository(page, "70b") },
+  { name: "repository-gated", scene: "discover", act: async (page) => { await repository(page, "qat"); await page.getByTestId("check-variant").click(); await page.getByTestId("check-variant-failed").waitFor(); } },
+  { name: "repository-long", scene: "discover", width: 720, height: 900, act: (page) => repository(page, "merge-lab") },
+  { name: "downloads", scene: "downloads", height: 900, act: queue },
+  { name: "downloads-narrow", scene: "downloads", width: 480, height: 1150, act: queue },
+  { name: "downloads-none", act: queue },
+  { name: "downloads-ready", act: async (page) => { await page.evaluate("fakeHost.pace = 0"); await page.evaluate("fakeHost.startDownload('gemma-3-1b-it')"); await page.getByTestId("toast").waitFor(); } },
+  { name: "link-dropped", act: async (page) => { await page.evaluate(() => { const data = new DataTransfer(); data.setData("text/plain", "hf.co/unsloth/Qwen3-0.6B-GGUF"); document.querySelector("nav")?.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true })); }); await page.getByTestId("link-dialog").waitFor(); } },
+  { name: "first-run", scene: "first-run", height: 860, act: (page) => page.getByTestId("first-models").waitFor() },
+  { name: "first-run-narrow", scene: "first-run", width: 480, height: 1250, act: (page) => page.getByTestId("first-models").waitFor() },
+  { name: "model-sources", height: 900, act: async (page) => { await page.getByTestId("view-settings").click(); await page.getByTestId("add-folder").click(); await page.getByTestId("model-folder").waitFor(); await page.getByTestId("hub-endpoint").fill("http://example.com"); await page.keyboard.press("Tab"); await page.getByTestId("model-sources").evaluate((e) => e.scrollIntoView({ block: "center" })); } },
   { name: "models-verdicts", scene: "too-big", height: 900, act: async (page) => { await page.getByTestId("view-models").click(); await page.getByTestId("card-fit").nth(2).waitFor(); } },
   { name: "settings", height: 1920, act: machine },
   { name: "settings-no-gpu", scene: "no-gpu", height: 1920, act: machine },

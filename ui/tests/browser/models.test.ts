@@ -1,0 +1,391 @@
+import type { Page } from "playwright-core";
+import { describe, expect, test } from "vitest";
+import { open, pace, useBrowser } from "./window";
+
+useBrowser();
+
+interface Fake {
+  requests: string[];
+  unreachable: boolean;
+  hubToken: boolean;
+  opened: string[];
+  drop(drop: object): void;
+}
+
+/** Runs a function on the fake host. */
+function onHost<T>(page: Page, act: (host: Fake) => T): Promise<T> {
+  return page.evaluate(`(${act.toString()})(window.fakeHost)`) as Promise<T>;
+}
+
+/** Opens a part of Models on a scene. */
+async function models(tab: "machine" | "discover" | "downloads", scene = "", ms = 0): Promise<{ page: Page; errors: string[] }> {
+  const window = await open({ scene, height: 900 });
+  await pace(window.page, ms);
+  await window.page.getByTestId("view-models").click();
+  await window.page.getByTestId(`tab-${tab}`).click();
+  return window;
+}
+
+const focused = (page: Page) => page.evaluate(() => document.activeElement?.getAttribute("data-testid"));
+const card = (page: Page, id: string) => page.locator(`[data-testid=model-card][data-id='${id}']`);
+const result = (page: Page, id: string) => page.locator(`[data-testid=hub-result][data-id='${id}']`);
+const variant = (page: Page, name: string) => page.locator(`[data-testid=variant][data-name='${name}']`);
+const download = (page: Page, name: string) => page.getByTestId("download-row").filter({ hasText: name });
+
+/** Searches the hub and waits for the answer. */
+async function search(page: Page, query: string): Promise<void> {
+  await page.getByTestId("hub-query").fill(query);
+  await page.getByTestId("hub-query").press("Enter");
+  await page.getByTestId("hub-status").filter({ hasText: /\S/ }).waitFor();
+}
+
+describe("on this machine", () => {
+  test("models say where they come from, and many can be filtered and sorted", async () => {
+    const { page, errors } = await models("machine", "discover");
+    expect(await card(page, "file-lm").getByTestId("card-source").textContent()).toBe("LM Studio");
+    expect(await card(page, "smollm2-135m-instruct").getByTestId("card-source").textContent()).toBe("Comes with Hearth");
+    expect(await page.getByTestId("disk-use").textContent()).toBe("7 models, 11.5 GB on disk");
+    await page.getByTestId("filter-models").fill("ollama");
+    await expect.poll(() => page.getByTestId("model-card").count()).toBe(1);
+    await page.getByTestId("filter-models").fill("no such model");
+    await page.getByText("No model matches").waitFor();
+    await page.getByTestId("filter-models").fill("");
+    await page.getByTestId("sort-models").selectOption("size");
+    await expect.poll(() => page.getByTestId("model-card").first().getAttribute("data-id")).toBe("file-ollama");
+    await card(page, "own-download").getByTestId("card-details").click();
+    await expect.poll(() => card(page, "own-download").textContent()).toContain("hf.co/bartowski/SmolLM2-360M-Instruct-GGUF:Q8_0");
+    expect(errors).toEqual([]);
+  });
+
+  test("removing says what it frees, and can be cancelled", async () => {
+    const { page } = await models("machine", "discover");
+    await card(page, "own-download").getByTestId("card-remove").click();
+    expect(await page.getByTestId("remove-dialog").textContent()).toContain("Deletes the file, 386 MB.");
+    await page.keyboard.press("Escape");
+    await expect.poll(() => page.getByTestId("model-card").count()).toBe(8);
+    expect(await focused(page)).toBe("card-remove");
+    await card(page, "file-lm").getByTestId("card-remove").click();
+    expect(await page.getByTestId("remove-dialog").textContent()).toContain("the file stays, as it belongs to LM Studio");
+    await page.getByTestId("remove-confirm").click();
+    await expect.poll(() => page.getByTestId("model-card").count()).toBe(7);
+    expect(await page.getByTestId("announcer").textContent()).toContain("removed from the list");
+    expect(await card(page, "smollm2-135m-instruct").getByTestId("card-remove").count()).toBe(0);
+  });
+
+  test("a folder is added, and its models appear", async () => {
+    const { page } = await models("machine");
+    await page.getByTestId("add-model-folder").click();
+    await page.getByText("1 model found in more-models").waitFor();
+    await expect.poll(() => page.getByTestId("model-card").count()).toBe(4);
+    await page.getByTestId("toast-action").click();
+    await expect.poll(() => page.getByTestId("model-card").count()).toBe(3);
+    await page.getByTestId("rescan").click();
+    await expect.poll(() => page.getByTestId("announcer").textContent()).toBe("3 models on this machine.");
+  });
+
+  test("dropped files are added, also several, and a folder as a folder", async () => {
+    const { page } = await open();
+    await pace(page, 0);
+    await onHost(page, (host) => host.drop({ type: "drop", paths: ["/x/one.Q8_0.gguf", "/x/two.Q8_0.gguf"] }));
+    await expect.poll(() => page.getByTestId("model-card").count()).toBe(5);
+    await onHost(page, (host) => host.drop({ type: "drop", paths: ["/x/Qwen3-0.6B-GGUF"] }));
+    await page.getByText("1 model found in Qwen3-0.6B-GGUF").waitFor();
+  });
+});
+
+describe("discover", () => {
+  test("shows what suits this machine without asking the network", async () => {
+    const { page, errors } = await models("discover");
+    const suited = page.getByTestId("suited").getByTestId("catalog-model");
+    await expect.poll(() => suited.count()).toBe(3);
+    expect(await suited.first().textContent()).toMatch(/Fits.*about 9\.5 tokens\/s, assumed.*2\.5 GB/s);
+    expect(await page.locator("[data-testid=catalog-model][data-id='llama-3.3-70b']").textContent()).toContain("Won't fit");
+    // A model that is here can be chatted with in place of a download.
+    expect(await page.locator("[data-testid=catalog-model][data-id='qwen3-0.6b']").getByTestId("chat-model").count()).toBe(1);
+    expect(await onHost(page, (host) => host.requests)).toEqual([]);
+    expect(errors).toEqual([]);
+  });
+
+  test("searches after a pause in typing, once", async () => {
+    const { page } = await models("discover");
+    await page.getByTestId("hub-query").focus();
+    await page.keyboard.type("qwen3");
+    await page.getByTestId("hub-results").waitFor();
+    expect(await onHost(page, (host) => host.requests)).toEqual(["search qwen3 trending"]);
+    expect(await page.getByTestId("hub-status").textContent()).toBe("3 repositories");
+    await page.getByTestId("hub-sort").selectOption("likes");
+    await expect.poll(() => page.getByTestId("hub-result").first().getAttribute("data-id")).toBe("unsloth/Qwen3-30B-A3B-GGUF");
+    await page.getByTestId("hub-query").fill("");
+    await page.getByTestId("suited").waitFor();
+    expect(await page.getByTestId("hub-results").count()).toBe(0);
+  });
+
+  test("filters what is not supported or does not fit, and says so", async () => {
+    const { page, errors } = await models("discover");
+    await page.getByTestId("hub-popular").click();
+    await page.getByTestId("hub-results").waitFor();
+    expect(await page.getByTestId("hub-status").textContent()).toBe("13 repositories, 1 hidden by the filters");
+    await page.getByTestId("only-supported").uncheck();
+    await expect.poll(() => page.getByTestId("hub-status").textContent()).toBe("14 repositories");
+    expect(await result(page, "ibm-granite/granite-4.0-h-tiny-GGUF").getByTestId("unsupported").count()).toBe(1);
+    await page.getByTestId("only-fitting").check();
+    await expect.poll(() => result(page, "bartowski/Llama-3.3-70B-Instruct-GGUF").count()).toBe(0);
+    // Nothing is wider than the window, whatever the names.
+    expect(await page.evaluate(() => document.querySelector("main")?.scrollWidth === document.querySelector("main")?.clientWidth)).toBe(true);
+    await search(page, "nothing has this name");
+    expect(await page.getByTestId("hub-status").textContent()).toContain("No repository");
+    expect(errors).toEqual([]);
+  });
+
+  test("an error is shown with its sentence, and can be retried", async () => {
+    const { page } = await models("discover");
+    await onHost(page, (host) => (host.unreachable = true));
+    await page.getByTestId("hub-query").fill("gemma");
+    await page.getByTestId("hub-search").click();
+    await expect.poll(() => page.getByTestId("hub-failed").textContent()).toContain("cannot be reached");
+    await onHost(page, (host) => (host.unreachable = false));
+    await page.getByTestId("hub-again").click();
+    await page.getByTestId("hub-results").waitFor();
+  });
+
+  test("a newer search replaces an older one that is still under way", async () => {
+    const { page } = await models("discover");
+    await pace(page, Infinity);
+    const query = page.getByTestId("hub-query");
+    await query.fill("gemma");
+    await query.press("Enter");
+    await page.getByTestId("hub-loading").waitFor();
+    await query.fill("llama");
+    await query.press("Enter");
+    await pace(page, 0);
+    await expect.poll(() => page.getByTestId("hub-status").textContent()).toBe("2 repositories");
+    expect(await page.getByTestId("hub-results").textContent()).not.toContain("gemma");
+    // Gone before its answer.
+    await pace(page, Infinity);
+    await query.fill("qwen");
+    await query.press("Enter");
+    await query.fill("");
+    await pace(page, 0);
+    await page.waitForTimeout(300);
+    expect(await page.getByTestId("hub-results").count()).toBe(0);
+  });
+
+  test("a repository lists its variants, recommends one and checks another", async () => {
+    const { page, errors } = await models("discover");
+    await search(page, "70b");
+    await result(page, "bartowski/Llama-3.3-70B-Instruct-GGUF").click();
+    await expect.poll(() => page.getByTestId("variant").count()).toBe(11);
+    expect(await variant(page, "Q4_K_M").textContent()).toContain("9 files");
+    await page.getByTestId("repository-back").click();
+    expect(await focused(page)).toBe("hub-result");
+    await search(page, "qwen3-4b");
+    await page.getByTestId("hub-result").click();
+    await expect.poll(() => page.getByTestId("recommended").count()).toBe(1);
+    await variant(page, "Q8_0").getByTestId("check-variant").click();
+    await expect.poll(() => page.getByTestId("checked").getAttribute("data-state")).toBe("answered");
+    expect(await page.getByTestId("checked").textContent()).toMatch(/Fits.*qwen3.*4B.*262,144 tokens/s);
+    await page.getByTestId("open-page").click();
+    expect(await onHost(page, (host) => host.opened)).toEqual(["https://huggingface.co/unsloth/Qwen3-4B-Instruct-2507-GGUF"]);
+    expect(errors).toEqual([]);
+  });
+
+  test("a gated repository says what to do, and a check that fails why", async () => {
+    const { page } = await models("discover");
+    await search(page, "qat");
+    await page.getByTestId("hub-result").click();
+    await expect.poll(() => page.getByTestId("gated-note").textContent()).toContain("hf auth login");
+    await page.getByTestId("check-variant").click();
+    await expect.poll(() => page.getByTestId("check-variant-failed").textContent()).toContain("accepted its terms");
+  });
+
+  test("an address is downloaded in place of a search", async () => {
+    const { page } = await models("discover");
+    const query = page.getByTestId("hub-query");
+    await query.fill("hf.co/unsloth/Qwen3-8B-GGUF:Q4_K_M");
+    await page.getByTestId("address-card").waitFor();
+    await query.fill("https://huggingface.co/unsloth/Qwen3-0.6B-GGUF");
+    await page.getByTestId("address-variants").click();
+    await page.getByTestId("variants").waitFor();
+    await page.keyboard.press("Escape");
+    await query.fill("ollama://qwen3:0.6b");
+    await query.press("Enter");
+    await page.getByText("qwen3:0.6b is ready").waitFor();
+    expect(await onHost(page, (host) => host.requests)).toEqual(["repository unsloth/Qwen3-0.6B-GGUF"]);
+    await query.fill("https://example.com/page.html");
+    await query.press("Enter");
+    await expect.poll(() => page.getByTestId("toast").last().textContent()).toContain("There is no model at");
+  });
+
+  test("offline asks nothing, and one click goes online", async () => {
+    const { page } = await models("discover", "offline");
+    await page.getByTestId("suited").waitFor();
+    expect(await page.getByTestId("hub-query").count()).toBe(0);
+    expect(await page.getByTestId("suited").getByTestId("download").first().isDisabled()).toBe(true);
+    await page.getByTestId("offline-settings").click();
+    expect(await page.getByTestId("offline").isChecked()).toBe(true);
+    await page.getByTestId("view-models").click();
+    await page.getByTestId("go-online").click();
+    await search(page, "gemma");
+    expect(await page.getByTestId("hub-result").count()).toBe(2);
+  });
+});
+
+describe("downloads", () => {
+  test("progress in the list and the rail, and end with a chat", async () => {
+    const { page, errors } = await models("discover");
+    await pace(page, Infinity);
+    const chosen = page.locator("[data-testid=catalog-model][data-id='gemma-3-1b-it']");
+    await chosen.getByTestId("download").click();
+    await chosen.getByTestId("downloading").waitFor();
+    await expect.poll(() => page.getByTestId("download-badge").getAttribute("aria-label")).toContain("1 download");
+    await page.getByTestId("view-chat").click();
+    await pace(page, 2);
+    await page.getByText("Gemma 3 1B is ready").waitFor();
+    expect(await page.getByTestId("download-badge").count()).toBe(0);
+    await page.getByTestId("toast-action").click();
+    await expect.poll(() => page.getByTestId("model-pill").textContent()).toContain("Gemma 3 1B");
+    expect(errors).toEqual([]);
+  });
+
+  test("pause, resume and fail; what failed says why and continues", async () => {
+    const { page } = await models("downloads", "downloads", Infinity);
+    const state = (name: string) => download(page, name).getAttribute("data-state");
+    expect(await download(page, "gemma3:4b").textContent()).toContain("912 MB of 3.3 GB, paused");
+    await download(page, "Qwen3 4B").getByTestId("pause-download").click();
+    await expect.poll(() => state("Qwen3 4B")).toBe("paused");
+    expect(await focused(page)).toBe("resume-download");
+    expect(await download(page, "fails-halfway").getByTestId("download-problem").textContent()).toContain("Free some space");
+    await download(page, "fails-halfway").getByTestId("retry-download").click();
+    await pace(page, 1);
+    await expect.poll(() => state("fails-halfway")).toBe("failed");
+    expect(await page.getByTestId("announcer").textContent()).toContain("fails-halfway-1B Q4_K_M failed. The connection was closed");
+    await download(page, "fails-halfway").getByTestId("retry-download").click();
+    await expect.poll(() => state("fails-halfway")).toBe("done");
+    await expect.poll(() => download(page, "stalls-1B").getByTestId("download-progress").textContent()).toContain("waiting for the server");
+    await page.getByTestId("clear-downloads").click();
+    await expect.poll(() => download(page, "fails-halfway").count()).toBe(0);
+  });
+
+  test("an unfinished one is removed after a question", async () => {
+    const { page } = await models("downloads", "downloads");
+    await download(page, "gemma3:4b").getByTestId("remove-download").click();
+    expect(await page.getByTestId("remove-download-dialog").textContent()).toContain("Deletes the 912 MB");
+    await page.getByTestId("remove-download-confirm").click();
+    await expect.poll(() => download(page, "gemma3:4b").count()).toBe(0);
+  });
+
+  test("a failure out of sight is a toast that leads there", async () => {
+    const { page } = await models("discover");
+    await page.getByTestId("hub-query").fill("hf.co/someone/fails-halfway-1B-GGUF:Q8_0");
+    await page.getByTestId("hub-query").press("Enter");
+    await expect.poll(() => page.getByTestId("toast").textContent()).toContain("fails-halfway-1B Q8_0 failed");
+    await page.getByTestId("toast-action").click();
+    await page.getByTestId("download-problem").waitFor();
+  });
+
+  test("a dropped link is offered, never started", async () => {
+    const { page } = await open();
+    await pace(page, 0);
+    const drop = (text: string) =>
+      page.evaluate((dropped) => {
+        const data = new DataTransfer();
+        data.setData("text/plain", dropped);
+        document.querySelector("nav")?.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+      }, text);
+    await drop("just words");
+    expect(await page.getByTestId("link-dialog").count()).toBe(0);
+    await drop("look: https://huggingface.co/unsloth/Qwen3-0.6B-GGUF");
+    await page.getByTestId("link-dialog").waitFor();
+    await page.keyboard.press("Escape");
+    expect(await onHost(page, (host) => host.requests)).toEqual([]);
+    await drop("hf.co/unsloth/Qwen3-0.6B-GGUF:Q8_0");
+    await page.getByTestId("link-download").click();
+    await page.getByText("Qwen3-0.6B Q8_0 is ready").waitFor();
+  });
+});
+
+describe("the first run", () => {
+  test("offers three models and downloads the chosen one", async () => {
+    const { page, errors } = await open({ scene: "first-run" });
+    await pace(page, 0);
+    const offer = page.getByTestId("first-models");
+    await expect.poll(() => offer.getByTestId("catalog-model").count()).toBe(3);
+    expect(await offer.textContent()).toContain("SmolLM2 135M Instruct came with Hearth and answers meanwhile");
+    await offer.getByTestId("download").nth(1).click();
+    await page.getByText("Gemma 3 1B is ready").waitFor();
+    await expect.poll(() => offer.count()).toBe(0);
+    expect(errors).toEqual([]);
+  });
+
+  test("the offer is declined for good", async () => {
+    const { page } = await open({ scene: "first-run" });
+    await page.getByTestId("not-now").click();
+    await expect.poll(() => page.getByTestId("first-models").count()).toBe(0);
+    await page.reload();
+    await page.getByTestId("welcome").waitFor();
+    await page.waitForTimeout(300);
+    expect(await page.getByTestId("first-models").count()).toBe(0);
+    expect(await page.getByTestId("suggestion").count()).toBe(4);
+  });
+});
+
+test("the hub's address, other programs and folders are settings", async () => {
+  const { page, errors } = await open({ height: 1400 });
+  await pace(page, 0);
+  await page.getByTestId("view-settings").click();
+  const endpoint = page.getByTestId("hub-endpoint");
+  const problem = page.getByTestId("hub-endpoint-problem");
+  for (const wrong of ["http://example.com", "ftp://x", "hub", "https://user:secret@example.com", "https://example.com/?a=1"]) {
+    await endpoint.fill(wrong);
+    await endpoint.press("Tab");
+    await expect.poll(() => problem.textContent()).not.toBe("");
+  }
+  await endpoint.fill("http://localhost:8080/");
+  await endpoint.press("Tab");
+  await expect.poll(() => problem.textContent()).toBe("");
+  await expect.poll(() => endpoint.inputValue()).toBe("http://localhost:8080");
+  await page.getByTestId("add-folder").click();
+  await expect.poll(() => page.getByTestId("model-folder").textContent()).toContain("/home/you/more-models");
+  await page.getByTestId("remove-folder").click();
+  await expect.poll(() => page.getByTestId("model-folder").count()).toBe(0);
+  expect(await page.getByTestId("hub-token").textContent()).toContain("hf auth login");
+  await page.getByTestId("list-other-programs").uncheck();
+  await page.getByTestId("view-models").click();
+  await page.getByTestId("tab-discover").click();
+  expect(await page.getByTestId("hub-idle").textContent()).toContain("localhost:8080");
+  expect(errors).toEqual([]);
+});
+
+test("the gallery works by keyboard alone", async () => {
+  const { page } = await open({ height: 900 });
+  await pace(page, 0);
+  await page.getByTestId("view-models").focus();
+  await page.keyboard.press("Enter");
+  await page.getByTestId("tab-machine").focus();
+  await page.keyboard.press("ArrowRight");
+  expect(await focused(page)).toBe("tab-discover");
+  expect(await page.getByTestId("tab-discover").getAttribute("aria-selected")).toBe("true");
+  await page.keyboard.press("Tab");
+  expect(await focused(page)).toBe("hub-query");
+  await page.keyboard.type("0.5b");
+  await page.keyboard.press("Enter");
+  await page.getByTestId("hub-results").waitFor();
+  // The button, the sort and two filters come before the results.
+  for (let i = 0; i < 5; i++) await page.keyboard.press("Tab");
+  expect(await focused(page)).toBe("hub-result");
+  await page.keyboard.press("Enter");
+  await page.getByTestId("variants").waitFor();
+  expect(await page.evaluate(() => document.activeElement?.textContent)).toContain("Qwen2.5-0.5B-Instruct-GGUF");
+  // The page's link, then Check and Download of the first variant.
+  for (let i = 0; i < 3; i++) await page.keyboard.press("Tab");
+  expect(await focused(page)).toBe("download");
+  await page.keyboard.press("Enter");
+  await page.getByText("Q2_K is ready").waitFor();
+  await expect.poll(() => focused(page)).toBe("chat-model");
+  await page.keyboard.press("Escape");
+  await expect.poll(() => focused(page)).toBe("hub-result");
+  await page.getByTestId("tab-discover").focus();
+  await page.keyboard.press("End");
+  expect(await focused(page)).toBe("tab-downloads");
+  await expect.poll(() => page.getByTestId("download-row").getAttribute("data-state")).toBe("done");
+});
