@@ -11,9 +11,14 @@ test("a hostile answer becomes text", async () => {
   await send(page, "Be hostile.");
   const answer = await lastAnswer(page, "complete");
   expect(await page.evaluate("window.pwned")).toBeUndefined();
-  expect(await answer.locator("img, script, iframe, object, embed, form, [onclick], [onerror], [style]").count()).toBe(0);
+  await answer.locator(".maths").first().waitFor();
+  expect(await answer.locator("img, script, iframe, object, embed, form, [onclick], [onerror]").count()).toBe(0);
+  expect(await answer.locator("[style]").evaluateAll((all) => all.filter((element) => !element.closest(".maths")).length)).toBe(0);
+  expect(await answer.locator(".maths *").evaluateAll((all) => all.filter((element) => getComputedStyle(element).position === "fixed").length)).toBe(0);
   expect(await answer.locator("a").evaluateAll((links) => links.map((a) => a.getAttribute("href")))).toEqual(["https://example.com/track.png", "https://example.com/page"]);
-  expect(requests).toEqual([]);
+  // Only the page's own files, which are loaded with the first formula.
+  const origin = new URL(page.url()).origin;
+  expect(requests.filter((url) => !url.startsWith(`${origin}/assets/`))).toEqual([]);
   expect(errors).toEqual([]);
 });
 

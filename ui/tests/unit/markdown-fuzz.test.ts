@@ -2,8 +2,9 @@
 
 import { render } from "svelte/server";
 import { describe, expect, test } from "vitest";
-import { BlockReader, normalised } from "../../src/lib/markdown/blocks";
+import { BlockReader, normalised, type Token } from "../../src/lib/markdown/blocks";
 import Markdown from "../../src/lib/markdown/Markdown.svelte";
+import { codeOf, foundText, plainText, spokenText } from "../../src/lib/text/plain";
 import { randomSource } from "./random";
 
 /** What markdown is made of, and what somebody would write to get out of it. */
@@ -14,6 +15,7 @@ const PIECES = [
   "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<a href='javascript:alert(1)'>", "<svg onload=alert(1)>", "\" onmouseover=\"alert(1)",
   "javascript:alert(1)", "https://example.com/", "http://", "www.example.com", "a@example.com", "data:text/html,x", "file:///etc/passwd",
   "&", "&lt;", "&#60;", "&#x3c;", "&#xd800;", "&#0;", "&amp;lt;", "&quot;", "'", "\"", "{", "}", "{@html x}", "${x}", "$$",
+  "$", "$$\n", "\n$$\n", "\\(", "\\)", "\\[", "\\]\n", "x^2", "\\frac{", "\\href{javascript:alert(1)}{x}", "[^1]: ", "\n[^1]: ", "[^<b>]", "```mermaid\n", "graph TD\nA-->B\n",
 ];
 
 function drawn(seed: number, most: number): string {
@@ -23,8 +25,8 @@ function drawn(seed: number, most: number): string {
   return Array.from({ length: 1 + random(most) }, () => kinds[random(kinds.length)]).join("");
 }
 
-const ELEMENTS = "div p h[1-6] span strong em del code pre br hr a ul ol li blockquote table thead tbody tr th td button svg path g rect circle line polyline";
-const ATTRIBUTES = "class title rel target start role aria-[a-z]+ tabindex style width height viewBox fill stroke stroke-[a-z]+ d data-[a-z]+ cx cy r x y x1 x2 y1 y2 rx points";
+const ELEMENTS = "div sup p h[1-6] span strong em del code pre br hr a ul ol li blockquote table thead tbody tr th td button svg path g rect circle line polyline";
+const ATTRIBUTES = "class id title rel target start role aria-[a-z]+ tabindex style width height viewBox fill stroke stroke-[a-z]+ d data-[a-z]+ cx cy r x y x1 x2 y1 y2 rx points";
 const names = (list: string) => `(?:${list.split(" ").join("|")})`;
 const ATTRIBUTE = `(?: ${names(ATTRIBUTES)}(?:="[^"<>]*")?| href="(?:https?|mailto):[^"<>]*")`;
 const TAG = new RegExp(`<!--[^<>]*-->|</${names(ELEMENTS)}>|<${names(ELEMENTS)}${ATTRIBUTE}*\\s*/?>`, "g");
@@ -58,6 +60,27 @@ describe("a random answer", () => {
         const characters = reader.read(text.slice(0, at)).reduce((sum, block) => sum + block.raw.length, 0);
         expect(characters, `seed ${seed}: ${JSON.stringify(text)}`).toBe(at);
       }
+    }
+  });
+
+  test("has the same formulas and footnotes however it was streamed", () => {
+    for (let seed = 1; seed <= 1000; seed++) {
+      const text = normalised(drawn(seed, 30));
+      const random = randomSource(seed);
+      const reader = new BlockReader();
+      let blocks = reader.read("");
+      for (let at = 0; at < text.length; ) blocks = reader.read(text.slice(0, (at = Math.min(text.length, at + 1 + random(9)))));
+      const whole = new BlockReader().read(text);
+      // A link's definition counts only in the blocks that are read with it, so that their contents may differ.
+      const own = (all: readonly Token[]) => all.flatMap(({ type, raw }) => (type === "maths" || type === "note" ? raw : []));
+      expect(own(blocks), `seed ${seed}: ${JSON.stringify(text)}`).toEqual(own(whole));
+    }
+  });
+
+  test("is copied, spoken and searched", () => {
+    for (let seed = 1; seed <= 500; seed++) {
+      const text = drawn(seed, 40);
+      for (const write of [plainText, foundText, spokenText, codeOf]) expect(typeof write(text), `seed ${seed}: ${JSON.stringify(text)}`).toBe("string");
     }
   });
 

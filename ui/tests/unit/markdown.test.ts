@@ -3,12 +3,21 @@ import { BlockReader, normalised } from "../../src/lib/markdown/blocks";
 import { entities } from "../../src/lib/markdown/entities";
 import { highlight } from "../../src/lib/markdown/highlight";
 import { destination, safeAddress } from "../../src/lib/markdown/link";
-import { hostile, tour } from "../../src/lib/host/fake/answers";
+import { hostile, lecture, tour } from "../../src/lib/host/fake/answers";
 import { randomSource } from "./random";
 
 const texts: Record<string, string> = {
   tour,
   hostile,
+  lecture,
+  "display after text": "text\n$$\nx\n$$\nmore\n\\[ y \\]\n",
+  "display around a heading": "text\n$$\nx\n# title\n- a\n+ b\n$$\n\nend",
+  "display with a list and a quote in it": "$$\na\n- b\n+ c\n> d\n===\n$$\n\nend",
+  "displays left open": "$$\nx\n\n\\[\n# title\n\ntext $$ y\n$$ z",
+  "display in a list": "- a\n  $$\n  x\n  $$\n- b\n\n  \\[ y \\]\n\nend",
+  "notes": "a[^1] b[^2]\n[^1]: one\n  more\n\n    still one\n[^2]: two\nlazy\n\n[^3]:\n- no\n",
+  "a heading's underline after notes": "a\n[^1]: b\nc\n===\n",
+  "a note in a list and in a note": "- [^1]: no\n\n[^2]: [^3]: no\n\n> [^4]: no",
   "list that loosens": "- a\n- b\n\n  still b\n- c\n\nafter\n",
   "setext heading": "Title\n===\ntext\n\nOther\n---\n",
   "open fence": "before\n\n```rust\nfn main() {\n\n\n}\n",

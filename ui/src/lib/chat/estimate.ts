@@ -2,6 +2,7 @@
 // jump.
 
 import type { Message } from "../host";
+import { FOLD_ABOVE, FOLDED_LINES } from "../markdown/fold";
 import { textOf } from "../text/parts";
 
 /** Characters per line, and line height in pixels. */
@@ -17,12 +18,18 @@ export function estimateHeight(message: Message): number {
   let lines = 0;
   let gaps = 0;
   let begin = 0;
+  /** Lines of the piece of code that is being counted, which is folded if it is long. */
+  let code = -1;
   const text = textOf(message.parts);
   while (begin <= text.length) {
     const newline = text.indexOf("\n", begin);
     const end = newline < 0 ? text.length : newline;
-    if (end === begin) gaps++;
-    else lines += Math.ceil((end - begin) / width);
+    if (message.role === "assistant" && text.startsWith("```", begin)) {
+      if (code > FOLD_ABOVE) lines -= code - FOLDED_LINES;
+      code = code < 0 ? 0 : -1;
+    } else if (code >= 0) code++;
+    if (end === begin && code < 0) gaps++;
+    else lines += code >= 0 ? 1 : Math.ceil((end - begin) / width);
     begin = end + 1;
   }
   // Padding and tools of a bubble, or name and tools of an answer, plus the gap below.

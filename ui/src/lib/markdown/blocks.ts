@@ -1,6 +1,9 @@
 // Incremental Markdown parser: while an answer grows, only its last block is parsed again.
 
-import { Lexer, Tokenizer, type Token, type Tokens } from "marked";
+import { Tokenizer, type Token, type Tokens } from "marked";
+import { AnswerLexer } from "./lexer";
+import { displayIn, undecided } from "./maths/delimiters";
+import { noteIn } from "./notes/syntax";
 
 export type { Token };
 
@@ -16,17 +19,21 @@ export class BlockReader {
       this.settledLength = 0;
     }
     this.text = text;
-    const tail = lex(text.slice(this.settledLength));
+    const rest = text.slice(this.settledLength);
+    const tail = lex(rest);
     const blocks = [...this.settled, ...tail];
-    this.settle(tail);
+    this.settle(tail, undecided(rest));
     return blocks;
   }
 
-  /** Settles every block before the last one with text, which may still grow or absorb what follows. */
-  private settle(tail: Token[]): void {
+  /** Settles every block before the last one with text, which may still grow or absorb what follows, within `decided` characters. */
+  private settle(tail: Token[], decided: number): void {
     let last = tail.length - 1;
     while (last > 0 && tail[last]?.type === "space") last--;
+    let end = 0;
     for (const token of tail.slice(0, Math.max(0, last))) {
+      end += token.raw.length;
+      if (end > decided) return;
       this.settled.push(token);
       this.settledLength += token.raw.length;
     }
@@ -34,19 +41,30 @@ export class BlockReader {
 }
 
 /** An HTML tag is shown as text and must not change the lexer's state: marked would treat `<a>` as an open link, in later blocks too. */
-class TagsAsWritten extends Tokenizer {
+class AnswerTokenizer extends Tokenizer {
   override tag(src: string): Tokens.Tag | undefined {
     const { inLink, inRawBlock } = this.lexer.state;
     const tag = super.tag(src);
     Object.assign(this.lexer.state, { inLink, inRawBlock });
     return tag && { ...tag, inLink, inRawBlock };
   }
+
+  /** An underlined heading begins after a display or a footnote, which may have been read before its underline. */
+  override lheading(src: string): Tokens.Heading | undefined {
+    const ends = [displayIn(src), noteIn(src)].filter((end) => end >= 0);
+    return super.lheading(ends.length > 0 ? src.slice(0, Math.min(...ends)) : src);
+  }
+
+  /** A footnote's text is not the address of a link, and is shown wherever it is. */
+  override def(src: string): Tokens.Def | undefined {
+    return /^ {0,3}\[\^/.test(src) ? undefined : super.def(src);
+  }
 }
 
 /** {@link BlockReader} relies on the `raw` of all blocks being as long as the text, so line endings must be normalised before. */
 function lex(text: string): Token[] {
   try {
-    return new Lexer({ gfm: true, tokenizer: new TagsAsWritten() }).lex(text);
+    return new AnswerLexer(new AnswerTokenizer()).lex(text);
   } catch {
     // Nested too deep for the stack: shown as raw text.
     return [{ type: "html", raw: text, text, pre: false, block: true }];

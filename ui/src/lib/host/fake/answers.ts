@@ -64,9 +64,45 @@ export const hostile = `<img src=x onerror="window.pwned=1"><script>window.pwned
 
 [data](data:text/html,hello) ![x](x" onerror="window.pwned=1)
 
+$\\href{javascript:window.pwned=1}{x}$ $\\includegraphics{https://example.com/x.png}$ $\\htmlStyle{position: fixed}{x}$ $\\kern-90em\\rule{900em}{900em}$
+
+A note[^<b>]. [^<b>]: <img src=x onerror="window.pwned=1">
+
 \`\`\`html
 <script>window.pwned=1</script>
 \`\`\``;
+
+/** Formulas, footnotes and long code. */
+export const lecture = `The area under the bell curve is $\\sqrt{\\pi}$, a fact[^gauss] that costs $5 in some books and $10 in others:
+
+$$
+\\int_{-\\infty}^{\\infty} e^{-x^2}\\,dx
+= \\sqrt{\\pi}
+$$
+
+Squared, it is a double integral, which polar coordinates solve:
+
+\\[
+I^2 = \\int_0^{2\\pi}\\!\\int_0^\\infty e^{-r^2} r\\,dr\\,d\\varphi = \\begin{pmatrix} 1 & 0 \\\\ 0 & 1 \\end{pmatrix}_{11} \\cdot \\pi
+\\]
+
+This is not maths: $\\frac{1}{2$, and \`$x$\` is code. *A variable \\(a_1 * b_1\\) in emphasis.*
+
+\`\`\`python
+${Array.from({ length: 40 }, (_, i) => `line_${i + 1} = ${i + 1}`).join("\n")}
+\`\`\`
+
+\`\`\`mermaid
+graph TD
+  A[Write the integral twice] --> B{Polar coordinates?}
+  B -->|yes| C[Solve it]
+  B -->|no| D[Give up]
+\`\`\`
+
+Déjà vu: the last line.[^1]
+
+[^gauss]: Named after *Gauss*, found by Laplace.
+[^1]: A second note, with \`code\`.`;
 
 const short = `The capital of France is **Paris**. It lies on the Seine, and about two million people live in the city itself.`;
 
@@ -85,8 +121,11 @@ function pieces(text: string): string[] {
 export function scriptedAnswer(question: string): Script {
   const script: Script = { thought: /think/i.test(question) ? pieces(thought) : [], pieces: [], end: { type: "complete" }, promptTokens: 210, leftOut: null, draft: nothingDrafted };
   let text = short;
-  if (/hostile/i.test(question)) text = hostile;
+  const said = /^say: ([\s\S]+)$/i.exec(question)?.[1];
+  if (said !== undefined) text = said;
+  else if (/hostile/i.test(question)) text = hostile;
   else if (/markdown|show me everything/i.test(question)) text = tour;
+  else if (/lecture/i.test(question)) text = lecture;
   else if (/vec|borrow/i.test(question)) text = vec;
   else if (/order/i.test(question)) text = order;
   else if (/story|long/i.test(question)) text = long;

@@ -1,0 +1,106 @@
+// marked's lexer with what answers have besides: maths and footnotes.
+
+import { Hooks, Lexer, type MarkedOptions, type Token, type Tokenizer, type TokensList } from "marked";
+import { displayAt, displayIn, formulaAt, masked, type Span } from "./maths/delimiters";
+import { noteAt, noteIn, referenceAt } from "./notes/syntax";
+
+export interface MathsToken {
+  type: "maths";
+  raw: string;
+  text: string;
+  display: boolean;
+}
+
+/** A footnote's text. */
+export interface NoteToken {
+  type: "note";
+  raw: string;
+  label: string;
+  tokens: Token[];
+}
+
+/** The number in the text that refers to a footnote. */
+export interface ReferenceToken {
+  type: "reference";
+  raw: string;
+  label: string;
+}
+
+type Extensions = NonNullable<MarkedOptions["extensions"]>;
+
+class MathsHooks extends Hooks {
+  override emStrongMask(this: { lexer: AnswerLexer }, copy: string): string {
+    return masked(this.lexer.line, copy);
+  }
+}
+
+function maths(text: string, span: Span | null): MathsToken | undefined {
+  return span ? { type: "maths", raw: text.slice(0, span.length), text: span.source, display: span.display } : undefined;
+}
+
+function note(lexer: AnswerLexer, text: string): NoteToken | undefined {
+  // Footnotes have no footnotes, nor do lists and quotes.
+  const found = lexer.depth === 1 ? noteAt(text) : null;
+  return found ? { type: "note", raw: text.slice(0, found.length), label: found.label, tokens: lexer.blockTokens(found.text, []) } : undefined;
+}
+
+function reference(text: string): ReferenceToken | undefined {
+  const label = referenceAt(text);
+  return label === null ? undefined : { type: "reference", raw: `[^${label}]`, label };
+}
+
+const extensions: Extensions = {
+  renderers: {},
+  childTokens: {},
+  block: [
+    function (text) {
+      return maths(text, displayAt(text)) ?? note(this.lexer as AnswerLexer, text);
+    },
+  ],
+  startBlock: [displayIn, noteIn],
+  inline: [
+    (text, tokens) => {
+      const first = text[0];
+      if (first === "[") return reference(text);
+      return first === "$" || first === "\\" ? maths(text, formulaAt(text, 0, tokens.at(-1)?.raw.at(-1) ?? "")) : undefined;
+    },
+  ],
+  startInline: [
+    (text) => {
+      const at = text.search(/\$|\\[([]|\[\^/);
+      return at < 0 ? undefined : at;
+    },
+  ],
+};
+
+export class AnswerLexer extends Lexer {
+  /** The line being lexed, whose copies with masks have the same length. */
+  line = "";
+  /** Nesting of blocks; 1: those of the answer itself. */
+  depth = 0;
+
+  constructor(tokenizer: Tokenizer) {
+    super({ gfm: true, tokenizer, extensions, hooks: new MathsHooks() as Hooks });
+  }
+
+  override blockTokens(text: string, tokens?: Token[], clipped?: boolean): Token[];
+  override blockTokens(text: string, tokens?: TokensList, clipped?: boolean): TokensList;
+  override blockTokens(text: string, tokens: Token[] = [], clipped = false): Token[] {
+    this.depth++;
+    try {
+      return super.blockTokens(text, tokens, clipped);
+    } finally {
+      this.depth--;
+    }
+  }
+
+  override inlineTokens(line: string, tokens?: Token[]): Token[] {
+    const outer = this.line;
+    this.line = line;
+    try {
+      return super.inlineTokens(line, tokens);
+    } finally {
+      this.line = outer;
+    }
+  }
+}

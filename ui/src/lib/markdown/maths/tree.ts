@@ -1,0 +1,124 @@
+// KaTeX's tree of a formula as a tree of our own: only listed elements, attributes and styles.
+
+/** A larger formula is shown as its source. */
+const MAX_NODES = 20_000;
+
+const HTML = "http://www.w3.org/1999/xhtml";
+const SVG = "http://www.w3.org/2000/svg";
+const MATHML = "http://www.w3.org/1998/Math/MathML";
+
+export interface MathsElement {
+  namespace: string;
+  name: string;
+  attributes: Map<string, string>;
+  styles: Map<string, string>;
+  children: (MathsElement | string)[];
+}
+
+/** A node of KaTeX: HTML has classes, MathML has a type, a path has a name, a space has a character. */
+export interface KatexNode {
+  type?: string;
+  text?: string;
+  character?: string | null;
+  width?: number;
+  italic?: number;
+  pathName?: string;
+  classes?: string[];
+  attributes?: Record<string, unknown>;
+  style?: Record<string, unknown>;
+  children?: KatexNode[];
+  toMarkup?: () => string;
+}
+
+const MATHML_ELEMENTS = new Set(
+  "math menclose mfrac mglyph mi mn mo mover mpadded mphantom mroot mrow ms mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder munderover semantics".split(" "),
+);
+const ATTRIBUTES = new Set(
+  (
+    "accent accentunder aria-hidden columnalign columnlines columnspacing depth display displaystyle fence height largeop linebreak linethickness lspace mathbackground " +
+    "mathcolor mathsize mathvariant maxsize minsize notation preserveAspectRatio rowlines rowspacing rspace scriptlevel separator stretchy stroke-width valign viewBox " +
+    "voffset width x1 x2 y1 y2"
+  ).split(" "),
+);
+const STYLES = new Set(
+  (
+    "backgroundColor borderBottomWidth borderColor borderRightStyle borderRightWidth borderStyle borderTopWidth borderWidth bottom color height left margin marginLeft " +
+    "marginRight marginTop minWidth paddingLeft position textShadow top verticalAlign width"
+  ).split(" "),
+);
+/** Numbers, units, colours and words: nothing that could name an address or call a function. */
+const VALUE = /^[\w.,%#+ -]{1,200}$/;
+const PATH = /^[\sMLHVCSQTAZmlhvcsqtaz\d.,+-]{1,40000}$/;
+
+/** The formula's tree. Throws if it is too large. */
+export function convert(root: KatexNode): MathsElement {
+  let count = 0;
+
+  function visit(node: KatexNode): (MathsElement | string)[] {
+    if (++count > MAX_NODES) throw new RangeError("The formula is too large.");
+    const made = element(node);
+    if (typeof made === "string") return [made];
+    const children = (node.children ?? []).flatMap(visit);
+    if (!made) return children;
+    if (made.name !== "path") made.children.push(...children);
+    return [made];
+  }
+
+  const [top] = visit(root);
+  if (!top || typeof top === "string") throw new TypeError("A formula must be an element.");
+  return top;
+}
+
+/** The element of a node without its children; `null`: only the children. */
+function element(node: KatexNode): MathsElement | string | null {
+  if (node.pathName !== undefined) return path(node);
+  if (node.character !== undefined) return node.character ?? plain(MATHML, "mspace", { width: `${(node.width ?? 0).toFixed(4)}em` });
+  if (node.type !== undefined) return mathml(node);
+  if (node.text !== undefined) return symbol(node);
+  if (node.classes === undefined) return plain(SVG, node.children ? "svg" : "line", node.attributes);
+  return node.attributes ? html(node) : null;
+}
+
+function mathml(node: KatexNode): MathsElement | string | null {
+  // The source, which would be read aloud and found twice.
+  if (node.type === "annotation") return "";
+  return MATHML_ELEMENTS.has(node.type ?? "") ? plain(MATHML, node.type ?? "", node.attributes) : null;
+}
+
+function html(node: KatexNode): MathsElement {
+  const made = plain(HTML, "span", node.attributes);
+  const classes = (node.classes ?? []).filter((name) => /^[\w-]+$/.test(name)).join(" ");
+  if (classes !== "") made.attributes.set("class", classes);
+  for (const [name, value] of Object.entries(node.style ?? {})) {
+    if (STYLES.has(name) && VALUE.test(String(value))) made.styles.set(name, String(value));
+  }
+  return made;
+}
+
+function symbol(node: KatexNode): MathsElement | string {
+  const text = node.text ?? "";
+  if (!node.classes) return text;
+  const made = html(node);
+  if (node.italic !== undefined && node.italic > 0) made.styles.set("marginRight", `${node.italic.toFixed(4)}em`);
+  made.children.push(text);
+  return made.attributes.size + made.styles.size > 0 ? made : text;
+}
+
+function path(node: KatexNode): MathsElement {
+  const drawn = /^<path d="([^"<>]*)"\/>$/.exec(node.toMarkup?.() ?? "")?.[1] ?? "";
+  const made = plain(SVG, "path", {});
+  if (PATH.test(drawn)) made.attributes.set("d", drawn);
+  return made;
+}
+
+function plain(namespace: string, name: string, attributes: Record<string, unknown> = {}): MathsElement {
+  const made: MathsElement = { namespace, name, attributes: new Map(), styles: new Map(), children: [] };
+  for (const [key, value] of Object.entries(attributes)) {
+    const text = String(value);
+    if (ATTRIBUTES.has(key) && VALUE.test(text)) made.attributes.set(key, text);
+    // The policy refuses the attribute, not the property.
+    const width = key === "style" ? /^width:([\d.]+em);?$/.exec(text)?.[1] : undefined;
+    if (width) made.styles.set("width", width);
+  }
+  return made;
+}
