@@ -93,6 +93,60 @@ const machine = async (page) => {
   await page.getByTestId("plan-verdict").waitFor();
 };
 
+/** @param {Page} page */
+const lecture = async (page) => {
+  await page.evaluate("fakeHost.pace = 0");
+  await send(page, "Give me the lecture.");
+  await answerIs(page, "complete");
+  await page.getByTestId("diagram").waitFor();
+};
+
+const diagrams = `\`\`\`mermaid
+sequenceDiagram
+  participant W as Window
+  participant E as Engine
+  W->>+E: Load the model
+  E-->>-W: Loaded
+  loop every token
+    E-)W: A token
+    W->>W: Render
+  end
+  Note over W,E: One process each
+\`\`\`
+
+\`\`\`mermaid
+flowchart LR
+  subgraph disk [On the disk]
+    G[(GGUF)] --> P[/Packed/]
+  end
+  subgraph gpu [On the GPU]
+    P -.->|copied| K((KV)) ==> O{{Output}}
+  end
+  O --o R([Reply])
+  O --x X>Nothing]
+\`\`\`
+
+\`\`\`mermaid
+stateDiagram-v2
+  [*] --> Idle
+  Idle --> Loading : load
+  Loading --> Ready
+  state Ready {
+    [*] --> Waiting
+    Waiting --> Answering : message
+    Answering --> Waiting : end
+  }
+  Loading --> [*] : failed
+\`\`\`
+
+\`\`\`mermaid
+graph TD
+  A["A long label that has to be broken into several lines, since it is long"] -- "with a label" --> B(Rounded)
+  A --> A
+  B --> C[[Sub]] & D(((Double)))
+  C & D --> E{Both?}
+\`\`\``;
+
 /** @type {{ name: string, scene?: string, width?: number, height?: number, act: (page: Page) => Promise<unknown> }[]} */
 const pictures = [
   { name: "welcome", act: async () => {} },
@@ -112,6 +166,13 @@ const pictures = [
     await page.evaluate("fakeHost.pace = 60000");
   } },
   { name: "markdown", height: 1240, act: (page) => open(page, "Everything markdown") },
+  { name: "lecture", height: 2100, act: lecture },
+  { name: "lecture-narrow", width: 720, height: 2100, act: lecture },
+  { name: "lecture-folded", height: 1500, act: async (page) => { await lecture(page); await open(page, "Letter"); await open(page, "Give me the lecture"); await page.getByTestId("diagram").waitFor(); } },
+  { name: "diagrams", height: 1900, act: async (page) => { await page.evaluate("fakeHost.pace = 0"); await send(page, `Say: ${diagrams}`); await answerIs(page, "complete"); await page.getByTestId("diagram").nth(3).waitFor(); } },
+  { name: "copy-menu", act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("copy-menu").last().click(); } },
+  { name: "find", act: async (page) => { await open(page, "Borrow checker"); await page.keyboard.press("Control+f"); await page.keyboard.type("borrow"); } },
+  { name: "find-narrow", width: 720, height: 520, act: async (page) => { await open(page, "Borrow checker"); await page.keyboard.press("Control+f"); await page.keyboard.type("borrow"); } },
   { name: "hostile", act: (page) => open(page, "A page that tries") },
   { name: "streaming", scene: "slow", act: async (page) => {
     await page.evaluate("fakeHost.pace = 12");

@@ -21,6 +21,7 @@ import { Preparation } from "./preparation.svelte";
 import { Runs } from "./runs.svelte";
 import { Search } from "./search.svelte";
 import { SettingsStore } from "./settings.svelte";
+import { Speech } from "./speech.svelte";
 import { Thread } from "./thread.svelte";
 import { Toasts } from "./toasts.svelte";
 import { Tune } from "./tune.svelte";
@@ -55,6 +56,7 @@ export class App {
   readonly tune: Tune = new Tune(this);
   readonly announcements = new Announcements();
   readonly toasts = new Toasts();
+  readonly speech = new Speech();
 
   constructor(
     readonly host: Host,
