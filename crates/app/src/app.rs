@@ -2,8 +2,8 @@
 
 use crate::{
     chat::{self, Command},
-    convert,
-    library::hub::is_endpoint,
+    convert, downloads,
+    library::hub::{is_endpoint, sweep_headers},
     models,
     options::Options,
     prompt_cache,
@@ -39,7 +39,9 @@ impl App {
             tracing::warn!(%problem, "the prompt cache of deleted conversations could not be removed");
         }
         back_up_daily(&shared);
-        shared.start_downloads();
+        sweep_headers(shared.library.folder());
+        let downloads = shared.clone();
+        tokio::task::spawn_blocking(move || downloads::start(&downloads));
         let chat = chat::start(shared.clone());
         let tune = tune::start(shared.clone());
         Ok(Self { shared, chat, tune })
@@ -94,10 +96,10 @@ impl App {
                 Ok(())
             })
             .await?;
-        match self.shared.settings().offline {
-            true => self.shared.downloads.stop_all(),
-            false => self.shared.start_downloads(),
+        if self.shared.settings().offline {
+            self.shared.downloads.stop_all();
         }
+        self.start_downloads().await?;
         self.send_chat(Command::ApplySettings)
     }
 
@@ -114,7 +116,7 @@ impl App {
             self.request_chat(Command::ShutDown),
             self.request_tune(tune::Command::ShutDown),
         );
-        self.shared.downloads.stop_all();
+        self.shared.downloads.close();
         self.shared.host.shut_down().await;
         self.shared.save_before_closing().await;
         chat.and(tune)

@@ -2,6 +2,7 @@
 
 use crate::{
     App,
+    convert::to_json,
     library::{self, Hub, LibraryError, Progress, hub::Reference, hub::Remote},
     models,
     shared::Shared,
@@ -12,11 +13,11 @@ use crate::{
     wire::{Download, DownloadState, Event, Problem, ProblemCode},
 };
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ops::ControlFlow,
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -29,13 +30,35 @@ const MAX_RUNNING: usize = 2;
 /// Time between two events of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Time over which the speed is averaged.
+/// Time over which the speed is averaged, in seconds.
 const SPEED_WINDOW: f64 = 4.0;
+
+/// Delays before a download is tried again whose connection failed: a machine sleeps, a router
+/// restarts. After the last one it has failed.
+const RETRY_DELAYS: [Duration; 8] = [
+    Duration::from_secs(15),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+    Duration::from_secs(120),
+    Duration::from_secs(300),
+    Duration::from_secs(600),
+    Duration::from_secs(900),
+    Duration::from_secs(1800),
+];
+
+/// How often a download that waits looks whether it was stopped.
+const STOP_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The downloads in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Downloads {
     running: Mutex<HashMap<i64, Arc<Running>>>,
+    /// Whether the app is closing: nothing is started.
+    is_closing: AtomicBool,
+    /// Downloads whose end could not be saved; they would start again at once.
+    unsaved: Mutex<HashSet<i64>>,
+    /// Held while the list is made and sent, so that the last list sent is the newest.
+    announcing: Mutex<()>,
 }
 
 /// A download in progress.
@@ -44,6 +67,8 @@ struct Running {
     stop: AtomicBool,
     /// Whether it is to be removed once it has stopped.
     discard: AtomicBool,
+    /// Its files, once the hub was asked.
+    remote: Mutex<Option<Remote>>,
     now: Mutex<Now>,
 }
 
@@ -55,12 +80,22 @@ struct Now {
     is_checking: bool,
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Downloads {
     fn lock(&self) -> MutexGuard<'_, HashMap<i64, Arc<Running>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.running)
     }
 
-    /// Stops all; they stay queued, and go on when the app is opened again.
+    /// Stops all for good; they stay queued, and go on when the app is opened again.
+    pub fn close(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
+        self.stop_all();
+    }
+
+    /// Stops all; they stay queued.
     pub fn stop_all(&self) {
         self.lock()
             .values()
@@ -81,11 +116,11 @@ impl Downloads {
 
 impl Running {
     fn now(&self) -> Now {
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.now)
     }
 
     fn set(&self, now: Now) {
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        *lock(&self.now) = now;
     }
 }
 
@@ -111,8 +146,19 @@ impl App {
             Ok(shared.store.write(|t| download::queue(t, &text, &name, now()))?)
         });
         let id = queued.await?;
-        self.shared.start_downloads();
+        self.start_downloads().await?;
         self.shared.blocking(move |shared| one(shared, id)).await
+    }
+
+    /// Starts queued downloads, as many as may run at a time.
+    pub(crate) async fn start_downloads(&self) -> Result<(), Problem> {
+        let shared = self.shared.clone();
+        self.shared
+            .blocking(move |_| {
+                start(&shared);
+                Ok(())
+            })
+            .await
     }
 
     /// Pauses a download; what has arrived stays.
@@ -144,8 +190,7 @@ impl App {
                 Ok(())
             })
             .await?;
-        self.shared.start_downloads();
-        Ok(())
+        self.start_downloads().await
     }
 
     /// Removes a download from the list. What has arrived of an unfinished one is deleted; a
@@ -158,7 +203,8 @@ impl App {
                 };
                 shared.store.write(|t| download::remove(t, id))?;
                 if !shared.downloads.stop(id, true) && !matches!(row.state, State::Done(_)) {
-                    discard(shared, row.remote.as_deref());
+                    let remote = row.remote.and_then(|json| serde_json::from_str(&json).ok());
+                    discard(shared, remote.as_ref());
                 }
                 announce(shared);
                 Ok(())
@@ -179,137 +225,184 @@ impl Shared {
     /// # Errors
     /// The network is switched off.
     pub(crate) fn hub(&self) -> Result<Hub, LibraryError> {
-        let settings = self.settings();
-        if settings.offline {
-            return Err(LibraryError::Offline("the setting Offline"));
-        }
-        Hub::from_environment(settings.hub_endpoint.as_deref())
-    }
-
-    /// Starts queued downloads, as many as may run at a time.
-    pub(crate) fn start_downloads(self: &Arc<Self>) {
-        if self.hub().is_err() {
-            return;
-        }
-        let rows = self.store.read(|t| download::list(t)).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the downloads could not be read");
-            Vec::new()
-        });
-        let mut running = self.downloads.lock();
-        // The oldest first.
-        for row in rows.into_iter().rev().filter(|row| row.state == State::Queued) {
-            if running.len() >= MAX_RUNNING {
-                break;
-            }
-            if running.contains_key(&row.id) {
-                continue;
-            }
-            let this = Arc::new(Running::default());
-            running.insert(row.id, this.clone());
-            let shared = self.clone();
-            // Not a thread of the runtime, whose end would wait for a stalled connection.
-            thread::spawn(move || run(&shared, &row, &this));
-        }
-        drop(running);
-        announce(self);
+        library::hub_of(&self.settings())
     }
 }
 
-/// Runs a download to its end, then the next one.
-fn run(shared: &Arc<Shared>, row: &download::Download, running: &Running) {
-    let ended = fetch(shared, row, running);
-    // Locked until the state is saved, so that no one sees the download as queued and starts it.
-    let mut all = shared.downloads.lock();
-    all.remove(&row.id);
-    let is_discarded = running.discard.load(Ordering::Relaxed);
+/// Starts queued downloads, as many as may run at a time. Blocks.
+pub(crate) fn start(shared: &Arc<Shared>) {
+    if shared.hub().is_ok() {
+        start_queued(shared);
+    }
+    announce(shared);
+}
+
+fn start_queued(shared: &Arc<Shared>) {
+    let mut running = shared.downloads.lock();
+    if shared.downloads.is_closing.load(Ordering::Relaxed) {
+        return;
+    }
+    // Read under the lock: a download that was stopped or ended meanwhile is not started.
+    let rows = shared.store.read(|t| download::list(t)).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the downloads could not be read");
+        Vec::new()
+    });
+    let unsaved = lock(&shared.downloads.unsaved);
+    // The oldest first.
+    for row in rows.into_iter().rev().filter(|row| row.state == State::Queued) {
+        if running.len() >= MAX_RUNNING {
+            break;
+        }
+        if running.contains_key(&row.id) || unsaved.contains(&row.id) {
+            continue;
+        }
+        let this = Arc::new(Running::default());
+        running.insert(row.id, this.clone());
+        let shared = Arc::downgrade(shared);
+        // Not a thread of the runtime, whose end would wait for a stalled connection.
+        thread::spawn(move || {
+            // Also after a panic, or the place would be taken for ever.
+            let ended = Ended { shared, id: row.id };
+            run(&ended.shared, &row, &this);
+        });
+    }
+}
+
+/// Removes a download from those in progress when it is dropped, and starts the next one.
+struct Ended {
+    shared: Weak<Shared>,
+    id: i64,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.downloads.lock().remove(&self.id);
+            start(&shared);
+        }
+    }
+}
+
+/// Runs a download to its end.
+fn run(weak: &Weak<Shared>, row: &download::Download, running: &Running) {
+    let ended = fetch_patiently(weak, row, running);
+    let Some(shared) = weak.upgrade() else { return };
     let state = match ended {
         Ok(path) => Some(State::Done(path.display().to_string())),
-        // Whoever stopped it has set its state.
-        Err(LibraryError::Cancelled) => None,
-        Err(error) => Some(State::Failed(crate::convert::to_json(&Problem::from(error)))),
+        // Whoever stopped it has set its state; offline it stays queued.
+        Err(LibraryError::Cancelled | LibraryError::Offline(_)) => None,
+        Err(error) => Some(State::Failed(to_json(&Problem::from(error)))),
     };
+    let is_done = matches!(state, Some(State::Done(_)));
+    if running.discard.load(Ordering::Relaxed) && !is_done {
+        let remote = lock(&running.remote).take();
+        discard(&shared, remote.as_ref());
+    }
     if let Some(state) = &state
         && let Err(error) = shared.store.write(|t| download::set_state(t, row.id, state))
     {
         tracing::warn!(%error, "the state of a download could not be saved");
+        lock(&shared.downloads.unsaved).insert(row.id);
     }
-    drop(all);
-    if is_discarded && !matches!(state, Some(State::Done(_))) {
-        let saved = shared.store.read(|t| download::get(t, row.id)).ok().flatten();
-        // A download of the same source may have been added since.
-        if saved.is_none() {
-            discard(shared, running_remote(shared, row).as_deref());
-        }
-    }
-    if matches!(state, Some(State::Done(_))) {
+    if is_done {
         match shared.models() {
-            Ok(all) => models::emit(shared, &all),
+            Ok(all) => models::emit(&shared, &all),
             Err(error) => tracing::warn!(%error, "the models could not be listed"),
         }
     }
-    shared.start_downloads();
 }
 
-/// The files of a removed download, as JSON.
-fn running_remote(shared: &Shared, row: &download::Download) -> Option<String> {
-    row.remote.clone().or_else(|| {
-        let hub = shared.hub().ok()?;
-        let reference = Reference::parse(&row.source, &hub).ok()?;
-        Some(crate::convert::to_json(&library::remote(&hub, &reference).ok()?))
-    })
+/// Tries again for an hour while the connection fails.
+fn fetch_patiently(weak: &Weak<Shared>, row: &download::Download, running: &Running) -> Result<PathBuf, LibraryError> {
+    let mut delays = RETRY_DELAYS.into_iter();
+    loop {
+        let error = match fetch(weak, row, running) {
+            Err(error) if error.is_temporary() => error,
+            ended => return ended,
+        };
+        let Some(delay) = delays.next() else {
+            return Err(error);
+        };
+        tracing::info!(%error, "the download is tried again");
+        let until = Instant::now() + delay;
+        while Instant::now() < until {
+            if running.stop.load(Ordering::Relaxed) || weak.strong_count() == 0 {
+                return Err(LibraryError::Cancelled);
+            }
+            thread::sleep(STOP_INTERVAL);
+        }
+    }
 }
 
-fn fetch(shared: &Arc<Shared>, row: &download::Download, running: &Running) -> Result<PathBuf, LibraryError> {
+fn fetch(weak: &Weak<Shared>, row: &download::Download, running: &Running) -> Result<PathBuf, LibraryError> {
+    let shared = weak.upgrade().ok_or(LibraryError::Cancelled)?;
     let hub = shared.hub()?;
     let reference = Reference::parse(&row.source, &hub)?;
     if let Some(path) = shared.library.bundled(&reference) {
         return Ok(path);
     }
     let remote = library::remote(&hub, &reference)?;
-    let json = crate::convert::to_json(&remote);
-    shared
+    let folder = shared.library.folder().to_owned();
+    let json = to_json(&remote);
+    let is_listed = shared
         .store
         .write(|t| download::set_remote(t, row.id, &remote.name, &json))?;
+    if !is_listed || running.stop.load(Ordering::Relaxed) {
+        return Err(LibraryError::Cancelled);
+    }
     running.set(Now {
-        done: library::arrived(&remote, shared.library.folder()),
+        done: library::arrived(&remote, &folder),
         total: Some(remote.size()),
         ..Now::default()
     });
-    announce(shared);
+    *lock(&running.remote) = Some(remote.clone());
+    announce(&shared);
+    drop(shared);
     let mut speed = Speed::default();
-    library::download(&hub, &remote, shared.library.folder(), &mut |progress| {
-        if running.stop.load(Ordering::Relaxed) {
+    library::download(&hub, &remote, &folder, &mut |progress| {
+        let shared = weak.upgrade().filter(|_| !running.stop.load(Ordering::Relaxed));
+        let Some(shared) = shared else {
             return ControlFlow::Break(());
-        }
-        match progress {
-            Progress::Loading { done, total } => {
-                if let Some(bytes_per_second) = speed.after(done) {
-                    running.set(Now {
-                        done,
-                        total: Some(total),
-                        bytes_per_second,
-                        is_checking: false,
-                    });
-                    shared.emit(Event::DownloadProgress {
-                        id: row.id,
-                        done,
-                        total,
-                        bytes_per_second,
-                    });
-                }
-            }
-            Progress::Checking if !running.now().is_checking => {
-                running.set(Now {
-                    is_checking: true,
-                    bytes_per_second: 0.0,
-                    ..running.now()
-                });
-                announce(shared);
-            }
-            Progress::Checking => {}
-        }
+        };
+        tell(&shared, row.id, running, &mut speed, progress);
         ControlFlow::Continue(())
     })
+}
+
+/// Tells the window of the progress, several times a second.
+fn tell(shared: &Shared, id: i64, running: &Running, speed: &mut Speed, progress: Progress) {
+    let was_checking = running.now().is_checking;
+    match progress {
+        Progress::Loading { done, total } => {
+            let Some(bytes_per_second) = speed.after(done) else {
+                return;
+            };
+            running.set(Now {
+                done,
+                total: Some(total),
+                bytes_per_second,
+                is_checking: false,
+            });
+            if was_checking {
+                announce(shared);
+            }
+            shared.emit(Event::DownloadProgress {
+                id,
+                done,
+                total,
+                bytes_per_second,
+            });
+        }
+        Progress::Checking if !was_checking => {
+            running.set(Now {
+                is_checking: true,
+                bytes_per_second: 0.0,
+                ..running.now()
+            });
+            announce(shared);
+        }
+        Progress::Checking => {}
+    }
 }
 
 /// The speed of a download, as an average whose weights fade with time.
@@ -342,16 +435,16 @@ impl Speed {
 }
 
 /// Deletes what has arrived of a removed download.
-fn discard(shared: &Shared, remote: Option<&str>) {
-    let remote: Option<Remote> = remote.and_then(|json| serde_json::from_str(json).ok());
+fn discard(shared: &Shared, remote: Option<&Remote>) {
     if let Some(remote) = remote
-        && let Err(error) = library::discard(&remote, shared.library.folder())
+        && let Err(error) = library::discard(remote, shared.library.folder())
     {
         tracing::warn!(%error, "a removed download could not be deleted");
     }
 }
 
 fn announce(shared: &Shared) {
+    let _announcing = lock(&shared.downloads.announcing);
     match list(shared) {
         Ok(downloads) => shared.emit(Event::DownloadsChanged { downloads }),
         Err(problem) => tracing::warn!(%problem, "the downloads could not be listed"),

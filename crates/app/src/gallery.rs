@@ -205,12 +205,12 @@ fn repository_to_wire(
         .iter()
         .filter_map(|model| Some((model.origin.as_ref()?.source.as_str(), model.id.as_str())))
         .collect();
-    let automatic = found.automatic().filter(|variant| expected.runs_well(variant.size()));
-    let smaller = || {
-        let mut small_first = found.variants.iter().rev();
-        small_first.find(|variant| expected.runs_well(variant.size()))
+    let preferred = found.preferred().filter(|variant| expected.runs_well(variant.size()));
+    let largest = || {
+        let mut large_first = found.variants.iter().rev();
+        large_first.find(|variant| expected.runs_well(variant.size()))
     };
-    let recommended = automatic.or_else(smaller);
+    let recommended = preferred.or_else(largest);
     let variants = found.variants.iter().map(|variant| {
         let source = found.source(variant);
         HubVariant {

@@ -116,7 +116,7 @@ fn a_model_of_ollama_and_one_at_an_address_are_pulled() {
     let path = library
         .pull(&hub.hub, "ollama://tiny:1b", &mut proceed)
         .expect("a model");
-    assert_eq!(path, library.folder().join("ollama.com/tiny-1b.gguf"));
+    assert_eq!(path, library.folder().join("ollama.com/library/tiny/1b/tiny-1b.gguf"));
     let url = hub.hub.endpoint.replace("127.0.0.1", "localhost") + "/files/own.gguf?x=1";
     let path = library.pull(&hub.hub, &url, &mut proceed).expect("a model");
     assert!(fs::read(path).unwrap() == bytes);
@@ -222,4 +222,85 @@ fn a_hub_that_misbehaves_is_reported_in_a_sentence() {
     }
     let error = remote(&support::hub::unreachable(), "o/n").unwrap_err().to_string();
     assert!(error.starts_with("o/n: "), "{error}");
+}
+
+#[test]
+fn files_of_one_name_at_two_addresses_are_two_files() {
+    let (folder, one, two) = (folder(), model(8), model(8 + 8));
+    let library = library_at(folder.path());
+    let bodies = HashMap::from([
+        ("/a/m.gguf".to_owned(), one.clone()),
+        ("/b/m.gguf".to_owned(), two.clone()),
+    ]);
+    let hub = FakeHub::with(bodies, &[Reply::Good]);
+    let other = hub.hub.endpoint.replace("127.0.0.1", "localhost");
+    let pull = |name: &str| {
+        library
+            .pull(&hub.hub, &format!("{other}/{name}/m.gguf"), &mut proceed)
+            .unwrap()
+    };
+    let (first, second) = (pull("a"), pull("b"));
+    assert!(fs::read(first).unwrap() == one && fs::read(second).unwrap() == two);
+}
+
+#[test]
+fn a_model_that_changed_on_the_hub_is_downloaded_again() {
+    let folder = folder();
+    let library = library_at(folder.path());
+    let (old, mut new) = (model(64), model(64));
+    *new.last_mut().unwrap() = 1;
+    let pull = |bytes: &[u8], commit: &str| {
+        let bodies = repository("o/n", &[("n.gguf", bytes.to_vec())]);
+        // The same files at another commit.
+        let moved = bodies.into_iter().map(|(path, body)| {
+            let text = String::from_utf8(body.clone()).map(|text| text.replace("0123456789abcdef", commit));
+            (
+                path.replace("0123456789abcdef", commit),
+                text.map_or(body, String::into_bytes),
+            )
+        });
+        let hub = FakeHub::with(moved.collect(), &[Reply::Good]);
+        let path = library.pull(&hub.hub, "o/n", &mut proceed).unwrap();
+        (fs::read(path).unwrap(), hub.requests().len())
+    };
+    assert!(pull(&old, "0123456789abcdef") == (old.clone(), 2));
+    assert!(
+        pull(&old, "fedcba9876543210") == (old.clone(), 1),
+        "its hash is the same"
+    );
+    assert!(pull(&new, "aaaaaaaaaaaaaaaa") == (new.clone(), 2));
+}
+
+#[test]
+fn what_arrived_of_a_split_model_is_discarded_with_its_complete_parts() {
+    let folder = folder();
+    let parts = support::split_model(folder.path(), "big").map(|path| fs::read(path).unwrap());
+    let [first, second] = parts;
+    let files = [("big-00001-of-00002.gguf", first), ("big-00002-of-00002.gguf", second)];
+    let downloads = folder.path().join("downloads");
+    let hub = FakeHub::with(
+        repository("o/big", &files),
+        &[Reply::Good, Reply::Good, Reply::Broken(10), Reply::Status(404)],
+    );
+    let remote = remote(&hub.hub, "o/big").unwrap();
+    library::download(&hub.hub, &remote, &downloads, &mut proceed).expect_err("it breaks");
+    assert!(library::arrived(&remote, &downloads) > 10);
+    library::discard(&remote, &downloads).unwrap();
+    assert_eq!(library::arrived(&remote, &downloads), 0);
+}
+
+#[test]
+fn another_file_with_a_name_of_the_catalog_is_not_that_model() {
+    let folder = folder();
+    let library = library_at(&folder.path().join("data"));
+    let name = "Qwen3-0.6B-Q4_K_M.gguf";
+    let path = support::model(&folder.path().join("data/models/someone"), name);
+    let models = library.list(&[]);
+    assert_eq!(models.len(), 1);
+    assert!(
+        models[0].entry.is_none() && !models[0].is_deletable(),
+        "{:?}",
+        models[0]
+    );
+    assert!(library.delete(&models[0]).is_err() && path.exists());
 }

@@ -48,9 +48,15 @@ impl Entry {
     pub fn remote(&self, hub: &Hub) -> Result<Remote, LibraryError> {
         let Some(sha256) = &self.sha256 else {
             let selection = Selection::File(self.file.clone());
+            let found = Repository::get(hub, &self.repository, &self.revision)?.remote(hub, &selection)?;
             return Ok(Remote {
                 name: self.name.clone(),
-                ..Repository::get(hub, &self.repository, &self.revision)?.remote(hub, &selection)?
+                origin: Origin {
+                    source: self.id.clone(),
+                    licence: Some(self.licence.clone()),
+                    ..found.origin
+                },
+                ..found
             });
         };
         Ok(Remote {

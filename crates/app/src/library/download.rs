@@ -3,7 +3,7 @@
 
 use super::{
     LibraryError,
-    hub::{Failure, Hub, Origin, Remote, RemoteFile, Requested},
+    hub::{Failure, Hub, Origin, Remote, RemoteFile, Requested, without_query},
 };
 use hearth_formats::{
     durable::{commit_file, write_file},
@@ -56,12 +56,14 @@ pub fn download(hub: &Hub, remote: &Remote, folder: &Path, progress: Report) -> 
         wanted: None,
         known: Vec::new(),
     })?;
-    check_space(remote, folder)?;
+    let target = folder.join(&first.path);
+    let is_same = origin(&target).is_some_and(|saved| saved.revision == remote.origin.revision);
+    check_space(remote, folder, is_same)?;
     let total = remote.size();
     let mut before = 0;
     for file in &remote.files {
         let target = folder.join(&file.path);
-        if !is_complete(&target, file) {
+        if !is_complete(&target, file, is_same, progress)? {
             download_file(hub, file, &target, &mut |now| {
                 progress(match now {
                     Progress::Loading { done, .. } => Progress::Loading {
@@ -74,31 +76,47 @@ pub fn download(hub: &Hub, remote: &Remote, folder: &Path, progress: Report) -> 
         }
         before += file.size;
     }
-    let target = folder.join(&first.path);
     save_origin(&target, &remote.origin)?;
     Ok(target)
 }
 
-/// Whether a file is in place. Its size alone is compared: it was verified before it was put there.
-fn is_complete(target: &Path, file: &RemoteFile) -> bool {
+/// Whether a file is in place. If the model beside it has the same revision, it was verified before
+/// it was put there; otherwise its hash is.
+fn is_complete(target: &Path, file: &RemoteFile, is_same: bool, progress: Report) -> Result<bool, LibraryError> {
+    if !has_size(target, file) {
+        return Ok(false);
+    }
+    let Some(expected) = file.sha256.as_ref().filter(|_| !is_same) else {
+        return Ok(is_same);
+    };
+    report(progress, Progress::Checking)?;
+    let found = File::open(target).and_then(|mut file| sha256(&mut file, progress));
+    report(progress, Progress::Checking)?;
+    // What cannot be read is downloaded again.
+    Ok(found.is_ok_and(|found| found == *expected))
+}
+
+fn has_size(target: &Path, file: &RemoteFile) -> bool {
     fs::metadata(target).is_ok_and(|about| about.is_file() && about.len() == file.size)
 }
 
 /// Refuses a download for which the disk has no room.
-fn check_space(remote: &Remote, folder: &Path) -> Result<(), LibraryError> {
+fn check_space(remote: &Remote, folder: &Path, is_same: bool) -> Result<(), LibraryError> {
     fs::create_dir_all(folder).map_err(|source| LibraryError::Write {
         path: folder.to_owned(),
         source,
     })?;
     let missing = remote.files.iter().map(|file| {
         let target = folder.join(&file.path);
-        let size = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
-        let here = size(&target).max(size(&partial(&target)));
-        file.size.saturating_sub(here)
+        match is_same && has_size(&target, file) {
+            true => 0,
+            false => file.size.saturating_sub(size_of(&partial(&target))),
+        }
     });
-    let needed = missing.fold(MIN_FREE, u64::saturating_add);
+    let missing = missing.fold(0, u64::saturating_add);
+    let needed = missing.saturating_add(MIN_FREE);
     match free_space(folder) {
-        Some(free) if free < needed => Err(LibraryError::NoSpace {
+        Some(free) if missing > 0 && free < needed => Err(LibraryError::NoSpace {
             name: remote.name.clone(),
             folder: folder.to_owned(),
             needed,
@@ -110,29 +128,57 @@ fn check_space(remote: &Remote, folder: &Path) -> Result<(), LibraryError> {
 
 /// Bytes of a model that have arrived.
 pub fn arrived(remote: &Remote, folder: &Path) -> u64 {
-    let size = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
     let of = |file: &RemoteFile| {
         let target = folder.join(&file.path);
-        size(&target).max(size(&partial(&target))).min(file.size)
+        match has_size(&target, file) {
+            true => file.size,
+            false => size_of(&partial(&target)).min(file.size),
+        }
     };
     remote.files.iter().map(of).fold(0, u64::saturating_add)
 }
 
-/// Removes what has arrived of an unfinished download. Complete files stay.
+fn size_of(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |about| about.len())
+}
+
+/// Removes what has arrived of an unfinished download. A complete model stays.
 ///
 /// # Errors
-/// A file cannot be removed, or another Hearth is downloading it.
+/// A file cannot be removed, or is being downloaded.
 pub fn discard(remote: &Remote, folder: &Path) -> Result<(), LibraryError> {
+    let is_model = remote
+        .files
+        .first()
+        .is_some_and(|first| origin(&folder.join(&first.path)).is_some());
     for file in &remote.files {
-        let path = partial(&folder.join(&file.path));
-        match fs::remove_file(&path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(LibraryError::Delete { path, source });
-            }
-            _ => {}
+        let target = folder.join(&file.path);
+        remove_unlocked(&partial(&target), &file.name)?;
+        // Parts of a model that never became complete.
+        if remote.files.len() > 1 && !is_model {
+            remove_unlocked(&target, &file.name)?;
         }
     }
     Ok(())
+}
+
+/// Removes a file unless a download holds its lock.
+fn remove_unlocked(path: &Path, name: &str) -> Result<(), LibraryError> {
+    let failed = |source| LibraryError::Delete {
+        path: path.to_owned(),
+        source,
+    };
+    let file = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    if let Err(TryLockError::WouldBlock) = file.try_lock() {
+        return Err(LibraryError::AlreadyDownloading(name.to_owned()));
+    }
+    // Windows does not delete an open file.
+    drop(file);
+    fs::remove_file(path).map_err(failed)
 }
 
 /// Downloads one file to a path.
@@ -155,22 +201,29 @@ fn download_file(hub: &Hub, remote: &RemoteFile, target: &Path, progress: Report
         Err(TryLockError::WouldBlock) => return Err(LibraryError::AlreadyDownloading(remote.name.clone())),
         Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
-    let whole = Fetch {
+    if remote.sha256.is_none() {
+        // Nothing could tell that the rest comes from the same file.
+        file.set_len(0).map_err(failed)?;
+    }
+    let fetch = Fetch {
         hub,
         remote,
         partial: &partial,
-    }
-    .run(&mut file, progress);
-    whole?;
+    };
+    fetch.run(&mut file, progress)?;
     report(progress, Progress::Checking)?;
     let found = sha256(&mut file, progress).map_err(failed)?;
     report(progress, Progress::Checking)?;
-    if remote.sha256.as_ref().is_some_and(|expected| *expected != found) {
+    let is_right = match &remote.sha256 {
+        Some(expected) => *expected == found,
+        None => has_magic(&mut file).map_err(failed)?,
+    };
+    if !is_right {
         drop(file);
         fs::remove_file(&partial).map_err(failed)?;
         return Err(LibraryError::HashMismatch {
             name: remote.name.clone(),
-            url: remote.url.clone(),
+            url: without_query(&remote.url).to_owned(),
             found,
         });
     }
@@ -180,6 +233,13 @@ fn download_file(hub: &Hub, remote: &RemoteFile, target: &Path, progress: Report
         path: target.to_owned(),
         source,
     })
+}
+
+/// Whether a file begins as a GGUF file does.
+fn has_magic(file: &mut File) -> io::Result<bool> {
+    let mut magic = [0; 4];
+    file.seek(SeekFrom::Start(0))?;
+    Ok(file.read_exact(&mut magic).is_ok() && magic == *b"GGUF")
 }
 
 /// Path of an unfinished file.
@@ -222,11 +282,13 @@ impl Fetch<'_> {
             file.set_len(0).map_err(failed)?;
         }
         let mut empty_requests = 0;
+        let mut furthest = 0;
         loop {
             let start = file.seek(SeekFrom::End(0)).map_err(failed)?;
             if start == size {
                 return Ok(());
             }
+            furthest = furthest.max(start);
             report(
                 progress,
                 Progress::Loading {
@@ -240,23 +302,25 @@ impl Fetch<'_> {
                 Err(RequestError::Final(error)) => return Err(error),
                 Err(RequestError::Disk(error)) => return Err(failed(error)),
             };
-            if file.seek(SeekFrom::End(0)).map_err(failed)? > start {
+            // A server without ranges begins anew each time, and must get further than before.
+            if file.seek(SeekFrom::End(0)).map_err(failed)? > furthest {
                 empty_requests = 0;
                 continue;
             }
             empty_requests += 1;
             if empty_requests == MAX_EMPTY_REQUESTS {
-                return Err(self.refused(why));
+                return Err(self.refused(why, true));
             }
             tracing::info!(why, empty_requests, "the download is retried");
             thread::sleep(self.hub.retry_delay * (1 << (empty_requests - 1)));
         }
     }
 
-    fn refused(&self, why: impl Into<String>) -> LibraryError {
+    fn refused(&self, why: impl Into<String>, is_temporary: bool) -> LibraryError {
         LibraryError::Download {
             name: self.remote.name.clone(),
-            url: self.remote.url.clone(),
+            url: without_query(&self.remote.url).to_owned(),
+            is_temporary,
             why: why.into(),
         }
     }
@@ -264,10 +328,10 @@ impl Fetch<'_> {
     /// Requests the missing bytes and appends them to the file.
     fn request(&self, start: u64, file: &mut File, progress: Report) -> Result<(), RequestError> {
         let size = self.remote.size;
-        let refused = |why: &str| RequestError::Final(self.refused(why));
+        let refused = |why: &str| RequestError::Final(self.refused(why, false));
         let failure = |failure| match failure {
             Failure::Temporary(why) => RequestError::Temporary(why),
-            failure => RequestError::Final(self.refused(failure.why())),
+            failure => RequestError::Final(self.refused(failure.why(), false)),
         };
         let range = (start > 0).then_some((start, None));
         let response = self.hub.get(&self.remote.url, range).map_err(failure)?;
@@ -298,7 +362,7 @@ impl Fetch<'_> {
                     report(progress, Progress::Loading { done, total: size }).map_err(RequestError::Final)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(RequestError::Temporary(error.to_string())),
+                Err(error) => return Err(RequestError::Temporary(format!("the connection broke ({error})"))),
             }
         }
     }

@@ -72,6 +72,7 @@ mod tests {
             source: Source::File,
             entry: None,
             origin: None,
+            is_flat_entry: false,
             metadata,
         };
         let models = [

@@ -66,13 +66,15 @@ pub enum LibraryError {
         name: String,
         /// Source.
         url: String,
+        /// Whether it may succeed later.
+        is_temporary: bool,
         /// Why.
         why: String,
     },
-    /// The download's digest is not the catalog's.
+    /// The download's digest is not the expected one.
     #[error(
-        "The download of {name} from {url} does not match the catalog (its sha256 is {found}) and was deleted. Try \
-         again; if it happens again, the file on the server has changed and a newer Hearth is needed."
+        "The download of {name} from {url} is not the expected file (its sha256 is {found}) and was deleted. Try again; \
+         if it happens again, the file on the server was changed or damaged: choose another source."
     )]
     HashMismatch {
         /// Its name.
@@ -87,6 +89,8 @@ pub enum LibraryError {
     Hub {
         /// What was requested.
         what: String,
+        /// Whether it may succeed later.
+        is_temporary: bool,
         /// Why.
         why: String,
     },
@@ -136,7 +140,7 @@ pub enum LibraryError {
     #[error("The network is switched off by {0}. Switch it on to search for and download models.")]
     Offline(&'static str),
     /// Another process is downloading the model.
-    #[error("{0} is already being downloaded by another Hearth.")]
+    #[error("{0} is already being downloaded.")]
     AlreadyDownloading(String),
     /// Cancelled by a person.
     #[error("The download was cancelled. The partial download is saved; start it again to resume.")]
@@ -153,6 +157,16 @@ pub enum LibraryError {
     /// The list of added models could not be read.
     #[error(transparent)]
     Store(#[from] crate::store::StoreError),
+}
+
+impl LibraryError {
+    /// Whether the same request may succeed later, without a person doing anything.
+    pub fn is_temporary(&self) -> bool {
+        matches!(
+            self,
+            Self::Hub { is_temporary: true, .. } | Self::Download { is_temporary: true, .. }
+        )
+    }
 }
 
 impl From<LibraryError> for Problem {

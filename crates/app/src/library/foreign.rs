@@ -37,6 +37,8 @@ pub struct Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub path: PathBuf,
+    /// The same without links.
+    pub full: PathBuf,
     pub source: Source,
     /// Its name there, if the file's says less.
     pub name: Option<String>,
@@ -107,15 +109,17 @@ impl Place {
     }
 
     fn files(&self) -> Vec<Found> {
-        let mut walk = Walk::default();
+        let mut walk = Walk::of(is_model);
         walk.folder(&self.folder, MAX_DEPTH);
         let mut seen = HashSet::new();
         walk.files
             .into_iter()
-            .filter(|path| is_model(path) && is_first_part(path))
+            .filter(|path| is_first_part(path))
+            .filter_map(|path| Some((fs::canonicalize(&path).ok()?, path)))
             // Snapshots of the Hugging Face cache link to the same files.
-            .filter(|path| fs::canonicalize(path).is_ok_and(|full| seen.insert(full)))
-            .map(|path| Found {
+            .filter(|(full, _)| seen.insert(full.clone()))
+            .map(|(full, path)| Found {
+                full,
                 // Jan calls every file `model.gguf`, and its folder by the model's name.
                 name: (path.file_stem().is_some_and(|stem| stem == "model"))
                     .then(|| path.parent()?.file_name()?.to_str().map(str::to_owned))
@@ -130,7 +134,7 @@ impl Place {
     /// hashes.
     fn ollama(&self) -> Vec<Found> {
         let manifests = self.folder.join("manifests");
-        let mut walk = Walk::default();
+        let mut walk = Walk::of(|_| true);
         walk.folder(&manifests, MAX_DEPTH);
         let of = |manifest: PathBuf| {
             let is_small = fs::metadata(&manifest).is_ok_and(|about| about.len() <= MAX_MANIFEST_BYTES);
@@ -138,7 +142,7 @@ impl Place {
             let parsed: Manifest = serde_json::from_slice(&text).ok()?;
             let (_, hash) = parsed.model()?;
             let path = self.folder.join("blobs").join(format!("sha256-{hash}"));
-            path.is_file().then_some(())?;
+            let full = fs::canonicalize(&path).ok().filter(|full| full.is_file())?;
             let names: Vec<&str> = manifest
                 .strip_prefix(&manifests)
                 .ok()?
@@ -152,6 +156,7 @@ impl Place {
             };
             Some(Found {
                 path,
+                full,
                 source: Source::Ollama,
                 name: Some(name),
             })
@@ -170,13 +175,27 @@ fn is_model(path: &Path) -> bool {
 }
 
 /// A bounded search; links to folders are not followed, so that it ends.
-#[derive(Default)]
 struct Walk {
+    is_wanted: fn(&Path) -> bool,
     files: Vec<PathBuf>,
     entries: usize,
 }
 
+/// Whether a folder has no models: a hidden one, with unfinished files, or one of the Hugging Face
+/// cache for data sets, spaces, or the files that snapshots link to.
+fn is_skipped(name: &str) -> bool {
+    name.starts_with('.') || name.starts_with("datasets--") || name.starts_with("spaces--") || name == "blobs"
+}
+
 impl Walk {
+    fn of(is_wanted: fn(&Path) -> bool) -> Self {
+        Self {
+            is_wanted,
+            files: Vec::new(),
+            entries: 0,
+        }
+    }
+
     fn folder(&mut self, folder: &Path, depth: usize) {
         let Ok(entries) = fs::read_dir(folder) else {
             return;
@@ -187,10 +206,12 @@ impl Walk {
                 return;
             }
             match entry.file_type() {
-                // Hidden folders hold unfinished files.
-                Ok(kind) if kind.is_dir() && entry.file_name().as_encoded_bytes().starts_with(b".") => {}
+                Ok(kind) if kind.is_dir() && is_skipped(&entry.file_name().to_string_lossy()) => {}
                 Ok(kind) if kind.is_dir() && depth > 1 => self.folder(&entry.path(), depth - 1),
-                Ok(kind) if kind.is_file() || kind.is_symlink() => self.files.push(entry.path()),
+                Ok(kind) if kind.is_file() || kind.is_symlink() => {
+                    self.files
+                        .extend(Some(entry.path()).filter(|path| (self.is_wanted)(path)));
+                }
                 _ => {}
             }
         }

@@ -41,7 +41,7 @@ use std::{
 };
 
 /// How long the search of other programs' folders is valid.
-const PLACES_VALID_FOR: Duration = Duration::from_secs(10);
+const PLACES_VALID_FOR: Duration = Duration::from_secs(60);
 
 /// Architecture of projectors, which are no chat models.
 const PROJECTOR: &str = "clip";
@@ -61,6 +61,9 @@ pub struct Model {
     pub entry: Option<&'static Entry>,
     /// Where Hearth downloaded it from, if it did.
     pub origin: Option<Origin>,
+    /// Whether its file lies in a folder of the app under the name of its catalog entry, as earlier
+    /// versions downloaded it without a record of its origin.
+    pub is_flat_entry: bool,
     /// Metadata of its file, or why that cannot be read.
     pub metadata: Result<ModelMetadata, String>,
 }
@@ -85,7 +88,7 @@ impl Model {
 
     /// Whether [`Library::delete`] deletes its files.
     pub fn is_deletable(&self) -> bool {
-        self.source == Source::Catalog && (self.entry.is_some() || self.origin.is_some())
+        self.source == Source::Catalog && (self.is_flat_entry || self.origin.is_some())
     }
 }
 
@@ -133,15 +136,21 @@ impl Library {
 
     /// The models in the folders of other programs.
     fn found(&self) -> Vec<foreign::Found> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        match &places.found {
-            Some((at, found)) if at.elapsed() < PLACES_VALID_FOR => found.clone(),
-            _ => {
-                let found: Vec<foreign::Found> = places.folders.iter().flat_map(Place::models).collect();
-                places.found = Some((Instant::now(), found.clone()));
-                found
+        let lock = || self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let folders = {
+            let places = lock();
+            match &places.found {
+                Some((at, found)) if at.elapsed() < PLACES_VALID_FOR => return found.clone(),
+                _ => places.folders.clone(),
             }
+        };
+        // Without the lock: a drive may be slow.
+        let found: Vec<foreign::Found> = folders.iter().flat_map(Place::models).collect();
+        let mut places = lock();
+        if places.folders == folders {
+            places.found = Some((Instant::now(), found.clone()));
         }
+        found
     }
 
     /// The folder of downloads.
@@ -170,9 +179,7 @@ impl Library {
         }
         here.extend(added.iter().filter_map(|path| fs::canonicalize(path).ok()));
         let found = self.found();
-        let foreign = found
-            .iter()
-            .filter(|found| fs::canonicalize(&found.path).is_ok_and(|full| here.insert(full)));
+        let foreign = found.iter().filter(|found| here.insert(found.full.clone()));
         files.extend(foreign.map(|found| (found.path.clone(), found.source)));
         let names: HashMap<&Path, &str> = found
             .iter()
@@ -285,7 +292,7 @@ impl Library {
         }
     }
 
-    /// The file of a model of the catalog, if the library has it.
+    /// The file of a model of the catalog, if it is bundled or was downloaded.
     pub fn bundled(&self, reference: &Reference) -> Option<PathBuf> {
         let Reference::Catalog(entry) = reference else {
             return None;
@@ -293,6 +300,7 @@ impl Library {
         let models = self.list(&[]).into_iter();
         models
             .filter(|model| model.entry == Some(entry) && model.metadata.is_ok())
+            .filter(|model| matches!(model.source, Source::Bundled | Source::Catalog))
             .map(|model| model.path)
             .next()
     }
@@ -394,11 +402,16 @@ fn known_id(path: &Path) -> String {
     catalog::of_file(&file).map_or_else(stem, |entry| entry.id.clone())
 }
 
-/// A model in one of the app's folders.
+/// A model in one of the app's folders, where names are those of the catalog.
 fn known_model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, String>) -> Model {
+    let entry = catalog::of_file(&path.file_name().unwrap_or_default().to_string_lossy());
+    let found = model(path.clone(), source, metadata);
     Model {
         id: known_id(&path),
-        ..model(path, source, metadata)
+        name: entry.map_or(found.name, |entry| entry.name.clone()),
+        entry,
+        is_flat_entry: entry.is_some(),
+        ..found
     }
 }
 
@@ -421,17 +434,47 @@ fn model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, String>)
     let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
     let id = format!("file-{}", hex(&digest[..6]));
     let file = path.file_name().unwrap_or_default().to_string_lossy();
-    let entry = catalog::of_file(&file);
+    let origin = (source == Source::Catalog).then(|| download::origin(&path)).flatten();
+    let entry = catalog::of_file(&file).filter(|entry| is_entry(entry, origin.as_ref(), &metadata));
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let name = entry.map_or_else(|| metadata::name(&metadata, stem), |entry| entry.name.clone());
     Model {
         id,
         name,
-        origin: (source == Source::Catalog).then(|| download::origin(&path)).flatten(),
+        origin,
+        is_flat_entry: false,
         path,
         source,
         entry,
         metadata,
+    }
+}
+
+/// Whether a file with an entry's name is that model: it was downloaded as such, or has the size of
+/// the file whose hash the catalog has.
+fn is_entry(entry: &Entry, origin: Option<&Origin>, metadata: &Result<ModelMetadata, String>) -> bool {
+    let is_size = || metadata.as_ref().is_ok_and(|it| it.file_size == entry.size);
+    origin.is_some_and(|origin| origin.source == entry.id) || entry.sha256.is_some() && is_size()
+}
+
+/// The hub of the settings and the environment, for the command line.
+///
+/// # Errors
+/// The network is switched off, or the store cannot be read.
+pub fn hub_of_settings() -> Result<Hub, LibraryError> {
+    let data = data_folder().unwrap_or_default();
+    let settings = store::read_only(&data, settings::load)?.unwrap_or_default();
+    hub_of(&settings)
+}
+
+/// The hub of the settings and the environment.
+///
+/// # Errors
+/// [`LibraryError::Offline`]
+pub(crate) fn hub_of(settings: &Settings) -> Result<Hub, LibraryError> {
+    match settings.offline {
+        true => Err(LibraryError::Offline("the setting Offline")),
+        false => Hub::from_environment(settings.hub_endpoint.as_deref()),
     }
 }
 

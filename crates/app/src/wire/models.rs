@@ -172,7 +172,7 @@ pub enum DownloadState {
     Running,
     /// Complete; its hash is being computed.
     Checking,
-    /// Paused by a person, or by the end of the app while offline.
+    /// Paused by a person.
     Paused,
     /// Failed; it can be resumed.
     Failed {
@@ -181,7 +181,7 @@ pub enum DownloadState {
     },
     /// On this machine.
     Done {
-        /// Id of the library's model. `None` means that it is no chat model.
+        /// Id of the library's model. `None` means that it is no chat model, or was deleted since.
         model: Option<String>,
     },
 }

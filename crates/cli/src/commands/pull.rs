@@ -4,7 +4,7 @@
 use crate::args::Pull;
 use crate::failure::Failure;
 use crate::progress::Progress as Line;
-use hearth_app::library::{self, Hub, Progress};
+use hearth_app::library::{self, Progress};
 use hearth_engine::plan::estimate_fit;
 use hearth_formats::byte_size;
 use hearth_protocol::Verdict;
@@ -22,7 +22,7 @@ fn judge(size: u64) {
 /// Download it and print its path.
 pub fn run(args: &Pull) -> Result<(), Failure> {
     let (library, _) = library::open().map_err(Failure::new)?;
-    let hub = Hub::from_environment(None).map_err(Failure::new)?;
+    let hub = library::hub_of_settings().map_err(Failure::new)?;
     let mut is_judged = false;
     let mut line = Line::new();
     let path = library.pull(&hub, &args.name, &mut |progress| {

@@ -627,7 +627,7 @@ export type DownloadState = { "type": "queued" } | { "type": "running" } | { "ty
  */
 problem: Problem, } | { "type": "done",
 /**
- * Id of the library's model. `None` means that it is no chat model.
+ * Id of the library's model. `None` means that it is no chat model, or was deleted since.
  */
 model: string | null, };
 

@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use std::{env, fs, path::PathBuf, thread, time::Duration};
 use ureq::{
     Agent, Body,
+    config::RedirectAuthHeaders,
     http::{Response, StatusCode, header},
 };
 
@@ -14,8 +15,8 @@ const HUB: &str = "https://huggingface.co";
 /// Ollama's registry.
 const OLLAMA: &str = "https://registry.ollama.ai";
 
-/// Time limit of one request; a download resumes with the next one.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
+/// Time limit of a response in JSON. The body of a file has none, but must not be silent.
+const JSON_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a connection may be silent.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -57,18 +58,25 @@ impl Hub {
     }
 
     /// The hub of a setting, or else of the environment: `HF_ENDPOINT`, and a token as the hub's
-    /// own tools find it. `HF_HUB_OFFLINE` disables it.
+    /// own tools find it, which the mirror of a setting does not get. `HF_HUB_OFFLINE` disables it.
     ///
     /// # Errors
     /// [`LibraryError::Offline`]
     pub fn from_environment(endpoint: Option<&str>) -> Result<Self, LibraryError> {
-        if set("HF_HUB_OFFLINE").is_some_and(|value| value != "0") {
+        let is_on = |value: String| ["1", "on", "yes", "true"].contains(&value.trim().to_lowercase().as_str());
+        if set("HF_HUB_OFFLINE").is_some_and(is_on) {
             return Err(LibraryError::Offline("HF_HUB_OFFLINE"));
         }
-        let endpoint = endpoint.map(str::to_owned).or_else(|| set("HF_ENDPOINT"));
-        Ok(Self {
-            token: token(),
-            ..Self::at(endpoint.as_deref().unwrap_or(HUB))
+        Ok(match endpoint {
+            // A mirror is not given the login of the hub.
+            Some(mirror) => Self {
+                token: token().filter(|_| Self::at(mirror).endpoint == HUB),
+                ..Self::at(mirror)
+            },
+            None => Self {
+                token: token(),
+                ..Self::at(set("HF_ENDPOINT").as_deref().unwrap_or(HUB))
+            },
         })
     }
 
@@ -91,7 +99,7 @@ impl Hub {
         url: &str,
         range: Option<(u64, Option<u64>)>,
     ) -> Result<Response<Body>, Failure> {
-        self.send(url, range, None)
+        self.send(url, range, None, None)
     }
 
     fn send(
@@ -99,16 +107,18 @@ impl Hub {
         url: &str,
         range: Option<(u64, Option<u64>)>,
         accept: Option<&str>,
+        timeout: Option<Duration>,
     ) -> Result<Response<Body>, Failure> {
         // An HTTPS address never redirects to one without.
         let agent: Agent = Agent::config_builder()
             .https_only(is_https(url))
             .max_redirects(MAX_REDIRECTS)
+            .redirect_auth_headers(RedirectAuthHeaders::SameHost)
             .http_status_as_error(false)
             .timeout_connect(Some(SILENCE_TIMEOUT))
             .timeout_recv_response(Some(SILENCE_TIMEOUT))
             .timeout_per_read(Some(SILENCE_TIMEOUT))
-            .timeout_recv_body(Some(REQUEST_TIMEOUT))
+            .timeout_recv_body(timeout)
             .user_agent(concat!("hearth/", env!("CARGO_PKG_VERSION")))
             .build()
             .into();
@@ -126,29 +136,34 @@ impl Hub {
         let response = request.call().map_err(Failure::of)?;
         match response.status() {
             StatusCode::OK | StatusCode::PARTIAL_CONTENT => Ok(response),
-            status => Err(self.refusal(status)),
+            status => Err(self.refusal(url, status)),
         }
     }
 
     /// Why a response with another status than success is of no use.
-    fn refusal(&self, status: StatusCode) -> Failure {
+    fn refusal(&self, url: &str, status: StatusCode) -> Failure {
+        let is_hub = url.starts_with(&self.endpoint);
         let unsent = self.token.is_some() && !is_https(&self.endpoint);
         match status.as_u16() {
+            401 | 403 if !is_hub => Failure::Final(format!("the server refuses access (it responded with {status})")),
             401 | 403 if unsent => Failure::Final(
                 "the hub requires a login, and the token is sent only to an address with https://".to_owned(),
             ),
-            401 | 403 if self.token.is_some() => Failure::Final(
-                "the hub refuses this login: accept the model's terms on its page there, or renew the token".to_owned(),
-            ),
-            401 | 403 => Failure::Final(
-                "the hub requires a login: accept the model's terms on its page there, and log in with `hf auth login` \
-                 or set HF_TOKEN"
+            401 | 403 if self.token_for(url).is_some() => Failure::Final(
+                "the hub refuses this login: check the name, accept the model's terms on its page there, or renew the \
+                 token"
                     .to_owned(),
             ),
-            404 | 410 => Failure::Final("the hub does not have it (any more); check the name".to_owned()),
+            // The hub hides private and missing repositories behind one status.
+            401 | 403 => Failure::Final(
+                "the hub does not have it, or requires a login: check the name, accept the model's terms on its page \
+                 there, and log in with `hf auth login` or set HF_TOKEN"
+                    .to_owned(),
+            ),
+            404 | 410 => Failure::Final("the server does not have it (any more); check the name".to_owned()),
             416 => Failure::Range,
-            408 | 429 | 500.. => Failure::Temporary(format!("the hub responded with {status}")),
-            _ => Failure::Final(format!("the hub responded with {status}")),
+            408 | 429 | 500.. => Failure::Temporary(format!("the server responded with {status}")),
+            _ => Failure::Final(format!("the server responded with {status}")),
         }
     }
 
@@ -159,10 +174,6 @@ impl Hub {
         what: &str,
         accept: Option<&str>,
     ) -> Result<T, LibraryError> {
-        let failed = |why: String| LibraryError::Hub {
-            what: what.to_owned(),
-            why,
-        };
         let mut count = 0;
         loop {
             count += 1;
@@ -172,15 +183,15 @@ impl Hub {
                     tracing::info!(why, url, "the request is retried");
                     thread::sleep(self.retry_delay * (1 << (count - 1)));
                 }
-                Err(failure) => return Err(failed(failure.why())),
+                Err(failure) => return Err(failure.error(what)),
             }
         }
     }
 
     fn json_once<T: DeserializeOwned>(&self, url: &str, accept: Option<&str>) -> Result<T, Failure> {
-        let response = self.send(url, None, accept)?;
+        let response = self.send(url, None, accept, Some(JSON_TIMEOUT))?;
         let body = response.into_body().into_with_config().limit(MAX_JSON_BYTES);
-        let text = body.read_to_string().map_err(Failure::of)?;
+        let text = body.lossy_utf8(true).read_to_string().map_err(Failure::of)?;
         serde_json::from_str(&text).map_err(|error| {
             if text.trim_start().starts_with('<') {
                 return Failure::web_page();
@@ -203,6 +214,15 @@ pub(in super::super) enum Failure {
 }
 
 impl Failure {
+    /// The error of a request for this.
+    pub fn error(self, what: &str) -> LibraryError {
+        LibraryError::Hub {
+            what: what.to_owned(),
+            is_temporary: matches!(self, Self::Temporary(_)),
+            why: self.why(),
+        }
+    }
+
     pub fn why(self) -> String {
         match self {
             Self::Temporary(why) | Self::Final(why) => why,

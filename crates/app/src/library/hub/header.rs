@@ -15,6 +15,15 @@ use std::{
 /// Bytes of the first request. Most vocabularies need one or two more.
 const FIRST: u64 = 2 << 20;
 
+/// The same of later parts of a split model, which have no vocabulary.
+const FIRST_OF_PART: u64 = 64 << 10;
+
+/// Most bytes of the headers of all parts.
+const MAX_HEADERS: u64 = 256 << 20;
+
+/// Prefix of the folders of headers.
+const PREFIX: &str = ".header-";
+
 /// Most bytes of a header, as in the reader of files.
 const MAX_HEADER: u64 = 128 << 20;
 
@@ -35,19 +44,25 @@ impl HeaderFile {
     /// # Errors
     /// A file cannot be requested or is not a GGUF file, or cannot be written.
     pub fn fetch(hub: &Hub, remote: &Remote, parent: &Path) -> Result<Self, LibraryError> {
-        let folder = parent.join(format!(".header-{}-{}", std::process::id(), unique()));
+        let folder = new_folder(parent).map_err(|source| LibraryError::Write {
+            path: parent.to_owned(),
+            source,
+        })?;
         let failed = |source: io::Error| LibraryError::Write {
             path: folder.clone(),
             source,
         };
-        fs::create_dir_all(&folder).map_err(failed)?;
         // From here on the folder is removed.
         let mut this = Self {
             first: folder.clone(),
             folder: folder.clone(),
         };
+        let mut left = MAX_HEADERS;
         for (at, file) in remote.files.iter().enumerate() {
-            let header = read(hub, file)?;
+            let header = read(hub, file, if at == 0 { FIRST } else { FIRST_OF_PART })?;
+            left = left
+                .checked_sub(header.len() as u64)
+                .ok_or_else(|| Failure::Final("the headers of its parts are too large".to_owned()).error(&file.name))?;
             let path = folder.join(file.path.file_name().unwrap_or_default());
             let write = || -> io::Result<()> {
                 let mut out = OpenOptions::new().write(true).create_new(true).open(&path)?;
@@ -76,24 +91,40 @@ impl Drop for HeaderFile {
     }
 }
 
-/// A number that no other call in this process returns.
-fn unique() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+/// A new folder for headers.
+fn new_folder(parent: &Path) -> io::Result<PathBuf> {
+    fs::create_dir_all(parent)?;
+    let mut number = 0_u32;
+    loop {
+        let folder = parent.join(format!("{PREFIX}{number}"));
+        match fs::create_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            made => return made.map(|()| folder),
+        }
+    }
+}
+
+/// Removes the folders that a crash has left. Call it while no header is in use.
+pub fn sweep_headers(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    let headers = entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    for entry in headers {
+        if let Err(error) = fs::remove_dir_all(entry.path()) {
+            tracing::warn!(%error, "the folder of a header could not be removed");
+        }
+    }
 }
 
 /// The header of a file.
-fn read(hub: &Hub, file: &RemoteFile) -> Result<Vec<u8>, LibraryError> {
-    let failed = |why: &str| LibraryError::Hub {
-        what: file.name.clone(),
-        why: why.to_owned(),
-    };
+fn read(hub: &Hub, file: &RemoteFile, first: u64) -> Result<Vec<u8>, LibraryError> {
+    let failed = |why: &str| Failure::Final(why.to_owned()).error(&file.name);
     let mut bytes = Vec::new();
-    let mut wanted = FIRST;
+    let mut wanted = first;
     loop {
         let end = wanted.min(file.size).min(MAX_HEADER);
-        append(hub, file, &mut bytes, end).map_err(|failure| failed(&failure.why()))?;
+        append(hub, file, &mut bytes, end).map_err(|failure| failure.error(&file.name))?;
         match header_len(&bytes) {
             Ok(len) => {
                 bytes.truncate(len);

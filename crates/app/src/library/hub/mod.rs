@@ -16,7 +16,7 @@ mod variants;
 
 pub use client::Hub;
 pub use expected::Expected;
-pub use header::HeaderFile;
+pub use header::{HeaderFile, sweep_headers};
 pub use reference::{Reference, Selection, is_endpoint};
 pub use remote::{Origin, Remote, RemoteFile};
 pub use repository::Repository;
@@ -25,3 +25,4 @@ pub use variants::{Variant, quantization};
 
 pub(super) use client::{Failure, Requested};
 pub(super) use ollama::{Manifest, remote as ollama};
+pub(super) use remote::without_query;

@@ -42,10 +42,12 @@ pub(in super::super) fn remote(hub: &Hub, name: &str, tag: &str) -> Result<Remot
     let manifest: Manifest = hub.json(&url, &shown, Some(MANIFEST))?;
     let (layer, hash) = manifest.model().ok_or_else(|| LibraryError::Hub {
         what: shown.clone(),
+        is_temporary: false,
         why: "the registry has it in another form than GGUF".to_owned(),
     })?;
-    let file = format!("{}-{tag}.gguf", short.replace('/', "-"));
-    let path = safe_path(["ollama.com", &file]).ok_or_else(|| LibraryError::UnsafeName(file.clone()))?;
+    let file = format!("{}-{tag}.gguf", short.rsplit('/').next().unwrap_or_default());
+    let names = ["ollama.com"].into_iter().chain(name.split('/')).chain([tag, &file]);
+    let path = safe_path(names).ok_or_else(|| LibraryError::UnsafeName(file.clone()))?;
     Ok(Remote {
         files: vec![RemoteFile {
             name: shown.clone(),

@@ -59,10 +59,6 @@ impl Reference {
         if let Some(entry) = catalog::find(text) {
             return Ok(Self::Catalog(entry));
         }
-        let lower = text.to_ascii_lowercase();
-        if let Some(rest) = lower.strip_prefix("ollama://") {
-            return ollama(rest).ok_or_else(|| bad(text));
-        }
         let Some((scheme, rest)) = text.split_once("://") else {
             let (first, rest) = text.split_once('/').unwrap_or((text, ""));
             return match rest {
@@ -78,6 +74,7 @@ impl Reference {
         let under_endpoint = text.strip_prefix(&hub.endpoint).and_then(|rest| rest.strip_prefix('/'));
         let path = path.split(['?', '#']).next().unwrap_or_default();
         match scheme.to_ascii_lowercase().as_str() {
+            "ollama" => ollama(rest).ok_or_else(|| bad(text)),
             "https" if is_hub(host) => repository(path).ok_or_else(|| bad(text)),
             "https" if host == "ollama.com" => {
                 let name = path.strip_prefix("library/").unwrap_or(path);
@@ -87,7 +84,7 @@ impl Reference {
                 let path = under_endpoint.unwrap_or_default().split(['?', '#']).next();
                 path.and_then(repository).ok_or_else(|| bad(text))
             }
-            "https" | "http" if !is_gguf(path) => Err(bad(text)),
+            "https" | "http" if !is_gguf(path) || host.contains('@') => Err(bad(text)),
             "http" if !is_loopback(host) => Err(LibraryError::Unencrypted(text.to_owned())),
             "https" | "http" => Ok(Self::Url(text.to_owned())),
             _ => Err(bad(text)),
@@ -119,7 +116,7 @@ impl Reference {
 }
 
 /// The default branch.
-const MAIN: &str = "main";
+pub(super) const MAIN: &str = "main";
 
 fn bad(text: &str) -> LibraryError {
     LibraryError::BadReference(text.chars().take(200).collect())
@@ -327,6 +324,7 @@ mod tests {
             "o/n\u{0}",
             "hf.co/o/n a",
             "https://huggingface.co@evil/o/n",
+            "http://127.0.0.1:80@evil.example/a.gguf",
             &long,
         ] {
             assert!(parsed(text).is_err(), "{text}");

@@ -3,7 +3,9 @@
 use super::super::LibraryError;
 use super::client::{Failure, Hub, Requested};
 use super::reference::decode;
+use hearth_formats::hex;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::path::{Component, Path, PathBuf};
 
 /// Most bytes of a file or folder name; most file systems allow 255, of which the endings of
@@ -64,13 +66,12 @@ impl RemoteFile {
     /// [`LibraryError::Hub`] if the server does not say how large it is, and
     /// [`LibraryError::UnsafeName`].
     pub(in super::super) fn at(hub: &Hub, url: &str) -> Result<Remote, LibraryError> {
-        let path = url.split(['?', '#']).next().unwrap_or_default();
+        let path = without_query(url);
         let name = decode(path.rsplit('/').next().unwrap_or_default());
-        let safe = safe_path(["web", &name]).ok_or_else(|| LibraryError::UnsafeName(name.clone()))?;
-        let failed = |failure: Failure| LibraryError::Hub {
-            what: name.clone(),
-            why: failure.why(),
-        };
+        // Files of one name at several addresses are different files.
+        let digest = hex(&Sha256::digest(url)[..6]);
+        let safe = safe_path(["web", &digest, &name]).ok_or_else(|| LibraryError::UnsafeName(name.clone()))?;
+        let failed = |failure: Failure| failure.error(&name);
         let response = hub.get(url, Some((0, Some(0)))).map_err(failed)?;
         let sent = Requested::of(&response).map_err(failed)?;
         let size = sent
@@ -85,13 +86,19 @@ impl RemoteFile {
                 sha256: None,
             }],
             origin: Origin {
-                source: url.to_owned(),
+                // A query may hold a password.
+                source: path.to_owned(),
                 revision: None,
                 licence: None,
             },
             name,
         })
     }
+}
+
+/// An address without its query.
+pub(in super::super) fn without_query(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or_default()
 }
 
 impl Remote {

@@ -2,7 +2,7 @@
 
 use super::super::LibraryError;
 use super::client::Hub;
-use super::reference::{Selection, encode};
+use super::reference::{MAIN, Reference, Selection, encode};
 use super::remote::{MAX_FILES, Origin, Remote, RemoteFile, safe_path};
 use super::variants::{self, Listed, Variant};
 use serde::Deserialize;
@@ -16,6 +16,8 @@ const MAX_LICENCE_CHARS: usize = 80;
 pub struct Repository {
     /// `owner/name`.
     pub id: String,
+    /// The branch, tag or commit that was asked for.
+    pub asked: String,
     /// The commit; files are requested from it, so that all parts belong together.
     pub revision: String,
     /// Licence, if its card has one.
@@ -91,6 +93,7 @@ impl Repository {
         let commit = response.sha.filter(|sha| is_hex(sha, 40));
         Self {
             id: id.to_owned(),
+            asked: revision.to_owned(),
             revision: commit.unwrap_or_else(|| revision.to_owned()),
             licence,
             is_gated: !matches!(response.gated, Value::Null | Value::Bool(false)),
@@ -142,15 +145,22 @@ impl Repository {
     /// What a person can pull to get this model.
     pub fn source(&self, variant: &Variant) -> String {
         // The name of a file is unambiguous; that of a quantisation is shorter.
-        match variants::quantization(variant.file()).as_deref() == Some(&variant.name) {
-            true => format!("hf.co/{}:{}", self.id, variant.name),
-            false => format!("hf.co/{}/{}", self.id, encode(variant.file())),
-        }
+        let is_unambiguous = variants::quantization(variant.file()).as_deref() == Some(&variant.name);
+        let selection = match is_unambiguous && self.asked == MAIN {
+            true => Selection::Quantization(variant.name.clone()),
+            false => Selection::File(variant.file().to_owned()),
+        };
+        let reference = Reference::Hub {
+            repository: self.id.clone(),
+            revision: self.asked.clone(),
+            selection,
+        };
+        reference.text()
     }
 
-    /// The model that is chosen if a person names none.
-    pub fn automatic(&self) -> Option<&Variant> {
-        variants::select(&self.variants, &Selection::Automatic, &self.id).ok()
+    /// The model in a usual quantisation, if there is one.
+    pub fn preferred(&self) -> Option<&Variant> {
+        variants::preferred(&self.variants)
     }
 }
 

@@ -115,8 +115,15 @@ pub fn quantization(path: &str) -> Option<String> {
 
 fn is_quantization(word: &str) -> bool {
     let digits = ["IQ", "TQ", "Q"].iter().find_map(|prefix| word.strip_prefix(prefix));
+    let is_name = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let is_block = digits.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) && rest.contains('_'));
-    is_block || word.starts_with("MXFP4") || ["F16", "FP16", "BF16", "F32", "FP32"].contains(&word)
+    is_name && (is_block || word.starts_with("MXFP4") || ["F16", "FP16", "BF16", "F32", "FP32"].contains(&word))
+}
+
+/// The model in a usual quantisation.
+pub(super) fn preferred(variants: &[Variant]) -> Option<&Variant> {
+    let mut names = PREFERRED.iter();
+    names.find_map(|name| variants.iter().find(|it| it.name == *name))
 }
 
 /// The model that a person means.
@@ -130,10 +137,7 @@ pub(super) fn select<'a>(
 ) -> Result<&'a Variant, LibraryError> {
     let same = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
     let found = match selection {
-        Selection::Automatic => PREFERRED
-            .iter()
-            .find_map(|name| variants.iter().find(|it| it.name == *name))
-            .or_else(|| variants.first()),
+        Selection::Automatic => preferred(variants).or_else(|| variants.first()),
         Selection::Quantization(wanted) => variants
             .iter()
             .find(|it| same(&it.name, wanted))
@@ -181,6 +185,7 @@ mod tests {
             ("gpt-oss-20b-mxfp4.gguf", Some("MXFP4")),
             ("Model-IQ3_XXS.gguf", Some("IQ3_XXS")),
             ("Qwen3-Q8.gguf", None),
+            ("Model-Q4_K_M (2).gguf", None),
             ("model.gguf", None),
             (".gguf", None),
         ] {
