@@ -356,6 +356,30 @@ test("the hub's address, other programs and folders are settings", async () => {
   expect(errors).toEqual([]);
 });
 
+test("nothing is wider than a narrow window, whatever its name", async () => {
+  const { page, errors } = await open({ scene: "discover", width: 480, height: 900 });
+  await pace(page, 0);
+  const overflow = () => page.evaluate(() => (document.querySelector("main")?.scrollWidth ?? 0) - (document.querySelector("main")?.clientWidth ?? 0));
+  await page.getByTestId("view-models").click();
+  await page.getByTestId("model-card").first().waitFor();
+  expect(await overflow()).toBe(0);
+  await page.getByTestId("tab-discover").click();
+  await page.getByTestId("suited").waitFor();
+  expect(await overflow()).toBe(0);
+  await search(page, "merge-lab");
+  expect(await overflow()).toBe(0);
+  await page.getByTestId("hub-result").click();
+  await variant(page, "Q4_K_M").getByTestId("check-variant").click();
+  await page.getByTestId("checked-verdict").waitFor();
+  expect(await overflow()).toBe(0);
+  await variant(page, "Q4_K_M").getByTestId("download").click();
+  await variant(page, "Q4_K_M").getByTestId("chat-model").waitFor();
+  await page.getByTestId("tab-downloads").click();
+  await page.getByTestId("download-row").waitFor();
+  expect(await overflow()).toBe(0);
+  expect(errors).toEqual([]);
+});
+
 test("the gallery works by keyboard alone", async () => {
   const { page } = await open({ height: 900 });
   await pace(page, 0);

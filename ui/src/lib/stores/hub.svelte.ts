@@ -56,7 +56,7 @@ export class HubStore {
     const search = ++this.searches;
     this.asked = this.query.trim();
     this.found = { type: "asking" };
-    const found = await answer(() => this.host.searchHub(this.asked, this.sort));
+    const found = await answer(async () => distinct(await this.host.searchHub(this.asked, this.sort)));
     if (search === this.searches) this.found = found;
   }
 
@@ -97,6 +97,11 @@ export class HubStore {
     this.found = null;
     this.asked = "";
   }
+}
+
+/** A hub may list a repository twice. */
+function distinct(models: readonly HubModel[]): HubModel[] {
+  return [...new Map(models.map((model) => [model.id, model])).values()];
 }
 
 async function answer<T>(request: () => Promise<T>): Promise<Asked<T>> {
