@@ -11,7 +11,8 @@ test("a hostile answer becomes text", async () => {
   await send(page, "Be hostile.");
   const answer = await lastAnswer(page, "complete");
   expect(await page.evaluate("window.pwned")).toBeUndefined();
-  await answer.locator(".maths").first().waitFor();
+  await answer.locator(".maths").first().waitFor({ state: "attached" });
+  expect((await answer.locator(".tex").allTextContents()).length).toBe(3);
   expect(await answer.locator("img, script, iframe, object, embed, form, [onclick], [onerror]").count()).toBe(0);
   expect(await answer.locator("[style]").evaluateAll((all) => all.filter((element) => !element.closest(".maths")).length)).toBe(0);
   expect(await answer.locator(".maths *").evaluateAll((all) => all.filter((element) => getComputedStyle(element).position === "fixed").length)).toBe(0);

@@ -113,6 +113,10 @@ describe("a formula", () => {
     }
   });
 
+  test.each(["\\href{https://example.com}{x}", "\\url{https://example.com}", "\\includegraphics{x}", "\\htmlId{a}{x}", "a + \\text{\\href{x}{y}}"])("%s is shown as it was written, since nothing of it may be lost", (source) => {
+    expect(formula(source, false)).toBeNull();
+  });
+
   test("of any kind takes little time", () => {
     const sources = ["\\frac{1}{".repeat(300) + "x" + "}".repeat(300), "x^{".repeat(400) + "y" + "}".repeat(400), "\\left(".repeat(300) + "\\right)".repeat(300), "x+".repeat(1_990) + "x", "\\begin{matrix}" + "x&".repeat(1500) + "\\end{matrix}", "\\text{" + "word ".repeat(1500) + "}"];
     for (const source of sources) {

@@ -52,12 +52,13 @@ export function drawFlow(flow: Flow, measure: Measure): Drawing {
   }
   layout(graph);
 
-  const groups = groupBoxes(flow, placed, measure);
-  const routes = flow.edges.map((edge, i) => {
+  const found = flow.edges.map((edge, i): Route => {
     const [from, to] = ends(flow, edge);
     const { points = [], x, y } = graph.edge(nodeKey(from), nodeKey(to), String(i)) as Partial<Route>;
-    return { points: trimmed(points, placed.get(from), groups.get(edge.from), placed.get(to), groups.get(edge.to)), x, y };
+    return { points, x, y };
   });
+  const groups = groupBoxes(flow, placed, found.map((route, i) => labelBoxes(route, labels[i] ?? [], measure)), measure);
+  const routes = found.map((route, i) => ({ ...route, points: trimmed(flow, flow.edges[i], route.points, placed, groups) }));
   const marks: Mark[] = [
     ...[...groups].flatMap(([id, box]) => groupMarks(box, flow.groups.get(id)?.label ?? [])),
     ...flow.edges.flatMap((edge, i) => edgeMarks(edge, routes[i]?.points ?? [], labels[i] ?? [], routes[i] ?? NOWHERE, measure)),
@@ -74,9 +75,13 @@ function boxOf({ x, y, width, height }: Placed): Box {
 
 function routeBoxes({ points, x, y }: Route, lines: readonly string[], measure: Measure): Box[] {
   const corners = points.map((point) => ({ left: point.x, top: point.y, right: point.x, bottom: point.y }));
-  if (lines.length === 0 || x === undefined || y === undefined) return corners;
+  return [...corners, ...labelBoxes({ x, y }, lines, measure)];
+}
+
+function labelBoxes({ x, y }: Pick<Route, "x" | "y">, lines: readonly string[], measure: Measure): Box[] {
+  if (lines.length === 0 || x === undefined || y === undefined) return [];
   const { width, height } = sizeOf(lines, measure);
-  return [...corners, { left: x - width / 2, top: y - height / 2, right: x + width / 2, bottom: y + height / 2 }];
+  return [{ left: x - width / 2, top: y - height / 2, right: x + width / 2, bottom: y + height / 2 }];
 }
 
 function around(boxes: readonly Box[]): Box {
@@ -147,7 +152,7 @@ function nodeMarks({ x, y, width, height, lines, node }: Placed): Mark[] {
     case "rounded":
       return [box(9), ...label];
     case "subroutine":
-      return [box(2), { kind: "path", role: "edge", d: line([{ x: left + 9, y: top }, { x: left + 9, y: bottom }]) + line([{ x: right - 9, y: top }, { x: right - 9, y: bottom }]) }, ...label];
+      return [box(2), { kind: "path", role: "frame", d: line([{ x: left + 9, y: top }, { x: left + 9, y: bottom }]) + line([{ x: right - 9, y: top }, { x: right - 9, y: bottom }]) }, ...label];
     case "cylinder":
       return [cylinder(left, top + 9, right, bottom - 9, width / 2), ...texts(lines, x, y + 7, "label")];
     case "start":
@@ -180,22 +185,44 @@ function edgeMarks(edge: FlowEdge, points: readonly Point[], lines: readonly str
 
 /** The nodes that an edge joins: of a group, its first one. */
 function ends(flow: Flow, { from, to }: FlowEdge): [string, string] {
-  const within = (id: string, group: string | null): boolean => group !== null && (group === id || within(id, flow.groups.get(group)?.parent ?? null));
   const node = (id: string) => {
     if (!flow.groups.has(id)) return id;
-    const first = [...flow.nodes.values()].find(({ group }) => within(id, group));
+    const first = [...flow.nodes.values()].find(({ group }) => within(flow, id, group));
     if (!first) throw new NotDrawable("An edge to an empty group.");
     return first.id;
   };
   return [node(from), node(to)];
 }
 
+/** Whether a group is another one or in it. */
+function within(flow: Flow, id: string, group: string | null | undefined): boolean {
+  for (let at = group ?? null; at !== null; at = flow.groups.get(at)?.parent ?? null) if (at === id) return true;
+  return false;
+}
+
 /** An edge's points from the border of one node or group to that of the other. */
-function trimmed(points: readonly Point[], from: Placed | undefined, fromGroup: Box | undefined, to: Placed | undefined, toGroup: Box | undefined): Point[] {
-  if (!from || !to || points.length < 2) return [];
-  const begun = fromGroup && !inside(fromGroup, to) ? leaving(points, fromGroup) : [border(from, points[1] ?? to), ...points.slice(1)];
-  const back = begun.toReversed();
-  return (toGroup && !inside(toGroup, from) ? leaving(back, toGroup) : [border(to, back[1] ?? from), ...back.slice(1)]).toReversed();
+function trimmed(flow: Flow, edge: FlowEdge | undefined, points: readonly Point[], placed: ReadonlyMap<string, Placed>, groups: ReadonlyMap<string, Box>): Point[] {
+  if (!edge || points.length < 2) return [];
+  const [from, to] = ends(flow, edge).map((id) => placed.get(id));
+  if (!from || !to) return [];
+  if (from === to) return loop(from, flow.direction === "LR" || flow.direction === "RL");
+  const begun = cut(points, from, groups.get(edge.from), to);
+  return cut(begun.toReversed(), to, groups.get(edge.to), from).toReversed();
+}
+
+/** A line from the border of the node or the group in which it begins. */
+function cut(points: readonly Point[], node: Placed, group: Box | undefined, other: Point): Point[] {
+  return group && !inside(group, other) ? leaving(points, group) : [border(node, points[1] ?? other), ...points.slice(1)];
+}
+
+/** From a node to itself, beside it or below it. */
+function loop({ x, y, width, height }: Placed, below: boolean): Point[] {
+  const away = 26;
+  const side = x + width / 2;
+  const bottom = y + height / 2;
+  return below
+    ? [{ x: x - 12, y: bottom }, { x: x - 12, y: bottom + away }, { x: x + 12, y: bottom + away }, { x: x + 12, y: bottom }]
+    : [{ x: side, y: y - 9 }, { x: side + away, y: y - 9 }, { x: side + away, y: y + 9 }, { x: side, y: y + 9 }];
 }
 
 function inside({ left, top, right, bottom }: Box, { x, y }: Point): boolean {
@@ -234,14 +261,16 @@ function border({ x, y, width, height, node }: Placed, to: Point): Point {
 }
 
 /** The boxes of groups around what is in them, outer ones first. */
-function groupBoxes(flow: Flow, placed: ReadonlyMap<string, Placed>, measure: Measure): Map<string, Box> {
+function groupBoxes(flow: Flow, placed: ReadonlyMap<string, Placed>, labels: readonly Box[][], measure: Measure): Map<string, Box> {
   const boxes = new Map<string, Box>();
   // A group is declared after the one around it.
   for (const { id, label } of [...flow.groups.values()].reverse()) {
     const nodes = [...placed.values()].filter(({ node }) => node.group === id).map(boxOf);
     const inner = [...flow.groups.values()].flatMap((group) => (group.parent === id ? (boxes.get(group.id) ?? []) : []));
-    const all = [...nodes, ...inner];
-    if (all.length === 0) continue;
+    const inGroup = (end: string) => within(flow, id, flow.nodes.get(end)?.group);
+    const texts = flow.edges.flatMap(({ from, to }, i) => (inGroup(from) && inGroup(to) ? (labels[i] ?? []) : []));
+    const all = [...nodes, ...inner, ...texts];
+    if (nodes.length + inner.length === 0) continue;
     const { left, top, right, bottom } = around(all);
     const title = sizeOf([label.join(" ")], measure).width + 20;
     boxes.set(id, { left: left - GROUP, top: top - (label.length > 0 ? GROUP_TITLE : GROUP), right: Math.max(right + GROUP, left - GROUP + title), bottom: bottom + GROUP });

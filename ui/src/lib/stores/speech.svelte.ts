@@ -51,7 +51,8 @@ export class Speech {
 
   /** The system's own voice for its language. */
   private voice(): SpeechSynthesisVoice | null {
-    const local = this.voices?.getVoices().filter((voice) => voice.localService) ?? [];
+    if (!this.voices) return null;
+    const local = this.voices.getVoices().filter((voice) => voice.localService);
     const language = navigator.language.slice(0, 2).toLowerCase();
     const fitting = local.filter((voice) => voice.lang.toLowerCase().startsWith(language));
     return fitting.find((voice) => voice.default) ?? fitting[0] ?? local.find((voice) => voice.default) ?? local[0] ?? null;

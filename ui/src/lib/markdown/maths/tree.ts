@@ -46,16 +46,20 @@ const STYLES = new Set(
     "marginRight marginTop minWidth paddingLeft position textShadow top verticalAlign width"
   ).split(" "),
 );
+/** The colour that KaTeX gives to a command that it does not carry out. */
+export const UNSUPPORTED = "unsupported";
+
 /** Numbers, units, colours and words: nothing that could name an address or call a function. */
 const VALUE = /^[\w.,%#+ -]{1,200}$/;
 const PATH = /^[\sMLHVCSQTAZmlhvcsqtaz\d.,+-]{1,40000}$/;
 
-/** The formula's tree. Throws if it is too large. */
+/** The formula's tree. Throws if it is too large, or has a command that is not carried out. */
 export function convert(root: KatexNode): MathsElement {
   let count = 0;
 
   function visit(node: KatexNode): (MathsElement | string)[] {
     if (++count > MAX_NODES) throw new RangeError("The formula is too large.");
+    if (node.style?.color === UNSUPPORTED || node.attributes?.mathcolor === UNSUPPORTED) throw new TypeError("A command is not allowed.");
     const made = element(node);
     if (typeof made === "string") return [made];
     const children = (node.children ?? []).flatMap(visit);
