@@ -3,10 +3,11 @@
 use crate::adapters::Adapted;
 use crate::engine::Texts;
 use crate::problem::from_sampling;
+use crate::sampling::{sampler, shown};
 use crate::scheduler::AnswerDraft;
 use crate::thinking::{Markers, Piece, Splitter};
 use crate::turns::count;
-use hearth_llm::{Detokenizer, Sampler, SamplingParams, StopTexts};
+use hearth_llm::{Detokenizer, Sampler, StopTexts};
 use hearth_protocol::{Event, FinishReason, GenerateRequest, Problem, Prompt, Summary};
 use std::time::Instant;
 
@@ -77,10 +78,10 @@ impl Answer {
         };
         let end = &ids[ids.len().saturating_sub(MARKER_TOKENS)..];
         let is_open = markers.is_some_and(|markers| markers.are_open_after(&texts.tokenizer.decode(end)));
-        let params = sampling(&request);
-        let is_greedy = params.is_greedy();
-        let mut sampler = Sampler::new(params).map_err(from_sampling)?;
+        let mut sampler = sampler(&request, &texts.tokenizer, markers)?;
+        let is_greedy = sampler.takes_argmax();
         ids.iter().for_each(|&token| sampler.accept(token));
+        sampler.begin_answer();
         Ok(Self {
             adapted,
             prompt: ids.len(),
@@ -179,25 +180,10 @@ impl Answer {
 
     /// Emit a token's text. Returns `true` at a stop string.
     fn say(&mut self, texts: &Texts, token: u32, emit: &mut dyn FnMut(Event)) -> bool {
-        let text = match texts.tokenizer.is_special(token) {
-            true => self.marker(texts, token).to_owned(),
-            false => {
-                let bytes = texts.tokenizer.token_bytes(token).unwrap_or_default();
-                self.detokenizer.push(bytes)
-            }
-        };
+        let text = self.detokenizer.push(shown(&texts.tokenizer, self.markers, token));
         let passed = self.stop.push(&text);
         self.emit_text(&passed.text, emit);
         passed.stopped
-    }
-
-    /// The text of a special token if it begins or ends a thought, else nothing.
-    fn marker<'a>(&self, texts: &'a Texts, token: u32) -> &'a str {
-        let text = texts.tokenizer.token_text(token).unwrap_or_default();
-        match self.markers.is_some_and(|markers| markers.include(text)) {
-            true => text,
-            false => "",
-        }
     }
 
     fn emit_text(&mut self, text: &str, emit: &mut dyn FnMut(Event)) {
@@ -260,28 +246,6 @@ pub(crate) fn cancelled() -> Summary {
         context: 0,
         draft: None,
     }
-}
-
-/// The protocol's sampling parameters for the sampler; without a seed, a random one.
-fn sampling(request: &GenerateRequest) -> SamplingParams {
-    let given = &request.sampling;
-    SamplingParams {
-        temperature: given.temperature,
-        top_k: given.top_k as usize,
-        top_p: given.top_p,
-        min_p: given.min_p,
-        repetition_penalty: given.repetition_penalty,
-        frequency_penalty: given.frequency_penalty,
-        presence_penalty: given.presence_penalty,
-        repeat_last_n: given.repeat_last_n as usize,
-        seed: given.seed.unwrap_or_else(random_seed),
-    }
-}
-
-/// A random seed, from the keys of the standard library's hash maps.
-fn random_seed() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
 }
 
 /// A rate per second; 0 if there was nothing to measure.

@@ -41,7 +41,7 @@ pub struct Engine {
 
 /// What turns messages into tokens, and tokens into text.
 pub(crate) struct Texts {
-    pub tokenizer: Tokenizer,
+    pub tokenizer: Arc<Tokenizer>,
     pub template: ChatTemplate,
 }
 
@@ -119,7 +119,10 @@ impl Engine {
         info.draft = drafting.as_ref().map(Drafting::kind);
         info.load_seconds = began.elapsed().as_secs_f64();
         Ok(Self {
-            texts: Texts { tokenizer, template },
+            texts: Texts {
+                tokenizer: Arc::new(tokenizer),
+                template,
+            },
             adapted: AdaptedModels::new(&request.path, Arc::clone(session.model())),
             session,
             scheduler: Scheduler::new(drafting),

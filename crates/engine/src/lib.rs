@@ -17,6 +17,7 @@ pub mod packed;
 pub mod plan;
 mod problem;
 mod prompt_cache;
+mod sampling;
 mod scheduler;
 mod thinking;
 pub mod training;

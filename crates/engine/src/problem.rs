@@ -86,7 +86,17 @@ pub(crate) fn from_session(error: SessionError) -> Problem {
 
 pub(crate) fn from_sampling(error: SamplingError) -> Problem {
     match error {
-        SamplingError::Setting { .. } => problem(ProblemCode::BadRequest, format!("A setting is invalid: {error}.")),
+        SamplingError::Setting { .. }
+        | SamplingError::TooManyTexts { .. }
+        | SamplingError::LongText { .. }
+        | SamplingError::ReplacementCharacter => {
+            problem(ProblemCode::BadRequest, format!("A setting is invalid: {error}."))
+        }
+        SamplingError::NothingLeft => {
+            let message = "The sampling parameters leave no token to go on with. Remove a banned string or a logit \
+                           bias, or lower a penalty.";
+            problem(ProblemCode::BadRequest, message)
+        }
         SamplingError::NoLogits => {
             let message = "The model's logits are NaN or infinite, so its file is probably corrupt. Download it again.";
             problem(ProblemCode::FileInvalid, message)

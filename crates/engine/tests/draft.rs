@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use hearth_protocol::{
     AdapterChoice, DraftChoice, DraftKind, DraftStats, Event, FinishReason, GenerateRequest, KvType, LoadRequest,
-    ModelInfo, Prompt, Request, RequestId, SamplingParams,
+    LogitBias, ModelInfo, Prompt, Request, RequestId, SamplingParams,
 };
 use std::path::PathBuf;
 
@@ -139,6 +139,47 @@ fn answers_with_a_draft_are_those_without() {
             .all(|(drafted, accepted)| 0 < *accepted && accepted < drafted),
         "{sums:?}"
     );
+}
+
+/// The samplers that draw numbers, have a state, or depend on several tokens.
+#[test]
+fn answers_with_every_sampler_and_a_draft_are_those_without() {
+    let changes: [fn(&mut SamplingParams); 10] = [
+        |s| (s.dry_multiplier, s.dry_allowed_length, s.dry_last_n) = (0.8, 1, 256),
+        |s| (s.temperature, s.dry_multiplier, s.dry_breakers) = (0.0, 2.0, vec!["b".to_owned(), "ne t".to_owned()]),
+        |s| (s.xtc_probability, s.xtc_threshold) = (0.5, 0.05),
+        |s| (s.mirostat, s.mirostat_tau, s.mirostat_eta) = (true, 3.0, 0.3),
+        |s| (s.dynatemp_range, s.dynatemp_exponent) = (0.6, 1.5),
+        |s| (s.typical_p, s.top_n_sigma, s.top_k) = (0.7, 2.0, 0),
+        |s| s.banned_strings = ["e", "t ", "ab", "\u{e9}"].map(String::from).into(),
+        |s| (s.temperature, s.banned_strings) = (0.0, ["a", "  "].map(String::from).into()),
+        |s| {
+            s.logit_bias = vec![
+                LogitBias::Id {
+                    id: 70,
+                    bias: Some(2.0),
+                },
+                LogitBias::Id { id: 71, bias: None },
+            ]
+        },
+        |s| (s.mirostat, s.dry_multiplier, s.banned_strings) = (true, 0.8, vec!["a".to_owned()]),
+    ];
+    let requests: Vec<GenerateRequest> = (0..40)
+        .map(|number| {
+            let mut request = prompt(number);
+            request.sampling = SamplingParams {
+                temperature: [0.7, 0.2, 1.5][number as usize % 3],
+                seed: Some(number),
+                ..SamplingParams::default()
+            };
+            changes[number as usize % changes.len()](&mut request.sampling);
+            request
+        })
+        .collect();
+    for draft in drafts("llama") {
+        let (drafted, accepted) = same_answers(&request("llama", 112, draft, Some(4)), &requests);
+        assert!(0 < accepted && accepted < drafted, "{accepted} of {drafted}");
+    }
 }
 
 /// The context is so long that layers with a window release pages.

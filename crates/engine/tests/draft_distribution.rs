@@ -5,7 +5,8 @@ mod common;
 
 use common::*;
 use hearth_formats::gguf::Gguf;
-use hearth_llm::{LoadOptions, Model, Sampler, SamplingParams, Session};
+use hearth_formats::tokenizer::Tokenizer;
+use hearth_llm::{LoadOptions, Model, Sampler, SamplingParams, Session, TextParams, TokenTexts};
 use hearth_protocol::{DraftChoice, Event, GenerateRequest, LoadRequest, Prompt, Request};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -32,25 +33,56 @@ fn params(seed: u64) -> SamplingParams {
         presence_penalty: 0.2,
         repeat_last_n: 8,
         seed,
+        ..SamplingParams::greedy()
     }
 }
 
-fn request(prompt: &[u32], seed: u64) -> GenerateRequest {
-    let params = params(seed);
-    GenerateRequest {
-        sampling: hearth_protocol::SamplingParams {
-            temperature: params.temperature,
-            top_k: params.top_k as u32,
-            top_p: params.top_p,
-            min_p: params.min_p,
-            repetition_penalty: params.repetition_penalty,
-            frequency_penalty: params.frequency_penalty,
-            presence_penalty: params.presence_penalty,
-            repeat_last_n: params.repeat_last_n as u32,
-            seed: Some(seed),
-        },
-        ignore_end: true,
-        ..generate(Prompt::Tokens(prompt.to_vec()), 3)
+/// The worker's parameters for a sampler's.
+fn wire(params: &SamplingParams, banned: &[String]) -> hearth_protocol::SamplingParams {
+    hearth_protocol::SamplingParams {
+        temperature: params.temperature,
+        top_k: params.top_k as u32,
+        top_p: params.top_p,
+        min_p: params.min_p,
+        repetition_penalty: params.repetition_penalty,
+        frequency_penalty: params.frequency_penalty,
+        presence_penalty: params.presence_penalty,
+        repeat_last_n: params.repeat_last_n as u32,
+        typical_p: params.typical_p,
+        top_n_sigma: params.top_n_sigma,
+        xtc_probability: params.xtc_probability,
+        xtc_threshold: params.xtc_threshold,
+        dry_multiplier: params.dry_multiplier,
+        dry_base: params.dry_base,
+        dry_allowed_length: params.dry_allowed_length as u32,
+        dry_last_n: params.dry_last_n as u32,
+        dry_breakers: Vec::new(),
+        mirostat: params.mirostat,
+        mirostat_tau: params.mirostat_tau,
+        mirostat_eta: params.mirostat_eta,
+        dynatemp_range: params.dynatemp_range,
+        dynatemp_exponent: params.dynatemp_exponent,
+        logit_bias: Vec::new(),
+        banned_strings: banned.to_vec(),
+        seed: Some(params.seed),
+    }
+}
+
+/// The tokens of the fixture.
+#[derive(Debug)]
+struct Texts(Vec<Vec<u8>>);
+
+impl TokenTexts for Texts {
+    fn vocab(&self) -> usize {
+        self.0.len()
+    }
+
+    fn text(&self, token: u32) -> &[u8] {
+        &self.0[token as usize]
+    }
+
+    fn shown(&self, token: u32) -> &[u8] {
+        self.text(token)
     }
 }
 
@@ -58,17 +90,32 @@ fn request(prompt: &[u32], seed: u64) -> GenerateRequest {
 struct Target {
     session: Session,
     prompt: Vec<u32>,
+    params: SamplingParams,
+    texts: TextParams,
 }
 
 impl Target {
     /// With a prompt that was drawn until n-grams can draft behind a first token.
     fn new() -> Self {
         let gguf = Gguf::open(model()).expect("a fixture");
+        let tokenizer = Tokenizer::from_gguf(&gguf).expect("its tokenizer");
+        // Special tokens have no text in an answer.
+        let text = |id| match tokenizer.is_special(id) {
+            true => Vec::new(),
+            false => tokenizer.token_bytes(id).unwrap_or_default().to_vec(),
+        };
+        let texts = Texts((0..tokenizer.vocab_size() as u32).map(text).collect());
         let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
         let session = Session::new(Arc::new(model.expect("it loads")), 2 * PROMPT).expect("a session");
         let mut target = Self {
             session,
             prompt: vec![5, 6, 7],
+            params: params(0),
+            texts: TextParams {
+                vocabulary: Arc::new(texts),
+                dry_breakers: Vec::new(),
+                banned: Vec::new(),
+            },
         };
         while target.matches() < 2 {
             assert!(target.prompt.len() < PROMPT);
@@ -76,6 +123,19 @@ impl Target {
             target.prompt.push(sampler.sample(&logits).expect("finite"));
         }
         target
+    }
+
+    /// The request of an answer of three tokens.
+    fn request(&self, seed: u64) -> GenerateRequest {
+        let params = SamplingParams {
+            seed,
+            ..self.params.clone()
+        };
+        GenerateRequest {
+            sampling: wire(&params, &self.texts.banned),
+            ignore_end: true,
+            ..generate(Prompt::Tokens(self.prompt.clone()), 3)
+        }
     }
 
     /// First tokens that form a pair of the prompt with its last one.
@@ -86,20 +146,64 @@ impl Target {
         first.iter().filter(is_pair).count()
     }
 
-    /// A sampler that has the prompt and these tokens, and the logits behind them.
-    fn after(&mut self, tokens: &[u32], seed: u64) -> (Sampler, Vec<f32>) {
+    /// The logits behind the prompt and these tokens.
+    fn logits(&mut self, tokens: &[u32]) -> Vec<f32> {
         let ids: Vec<u32> = self.prompt.iter().chain(tokens).copied().collect();
         self.session
             .prefill(&ids, &mut |_, _| ControlFlow::Continue(()))
             .expect("it runs");
-        let mut sampler = Sampler::new(params(seed)).expect("valid");
-        ids.iter().for_each(|token| sampler.accept(*token));
-        (sampler, self.session.logits().to_vec())
+        self.session.logits().to_vec()
     }
 
+    fn sampler(&self, params: SamplingParams) -> Sampler {
+        let mut sampler = Sampler::with_texts(params, &self.texts).expect("valid");
+        self.prompt.iter().for_each(|token| sampler.accept(*token));
+        sampler.begin_answer();
+        sampler
+    }
+
+    /// A sampler that has the prompt and these tokens, and the logits behind them.
+    fn after(&mut self, tokens: &[u32], seed: u64) -> (Sampler, Vec<f32>) {
+        let mut sampler = self.sampler(SamplingParams {
+            seed,
+            ..self.params.clone()
+        });
+        tokens.iter().for_each(|token| sampler.accept(*token));
+        (sampler, self.logits(tokens))
+    }
+
+    /// The distribution of the token behind at most one, which the sampler has drawn; with XTC, the
+    /// mean of those with and without exclusion.
     fn distribution(&mut self, tokens: &[u32]) -> Vec<(u32, f64)> {
-        let (mut sampler, logits) = self.after(tokens, 0);
-        sampler.distribution(&logits).expect("finite").probabilities().collect()
+        let before = self.logits(&[]);
+        let logits = self.logits(tokens);
+        let chance = f64::from(self.params.xtc_probability);
+        let mut mixed: BTreeMap<u32, f64> = BTreeMap::new();
+        for (xtc_probability, share) in [(0.0, 1.0 - chance), (1.0, chance)] {
+            // Mirostat follows what was drawn, which depends on the seed.
+            let drawn = (0..10_000).find_map(|seed| {
+                let params = SamplingParams {
+                    seed,
+                    xtc_probability,
+                    ..self.params.clone()
+                };
+                let mut sampler = self.sampler(params);
+                for token in tokens {
+                    // Other filters do not: the token may be excluded, but not in the answer.
+                    if self.params.mirostat && sampler.sample(&before) != Ok(*token) {
+                        return None;
+                    }
+                    sampler.accept(*token);
+                }
+                Some(sampler)
+            });
+            let mut sampler = drawn.expect("a seed that draws these");
+            let distribution = sampler.distribution(&logits).expect("finite");
+            for (token, probability) in distribution.probabilities().filter(|_| share > 0.0) {
+                *mixed.entry(token).or_default() += probability * share;
+            }
+        }
+        mixed.into_iter().collect()
     }
 
     /// The exact probabilities of all pairs.
@@ -151,33 +255,75 @@ fn counted(pairs: impl Iterator<Item = Pair>) -> BTreeMap<Pair, u64> {
     counts
 }
 
-#[test]
-fn drawn_answers_with_a_draft_have_the_filtered_distribution() {
-    let mut target = Target::new();
+/// Asserts that answers with each of these drafts are drawn from the target's distribution.
+fn check(target: &mut Target, drafts: &[DraftChoice], answers: u64) {
     let probabilities = target.pairs();
     assert!((4..40).contains(&probabilities.len()), "{}", probabilities.len());
-    let path = model();
-    for draft in [
-        DraftChoice::Ngram,
-        DraftChoice::Own { layers: Some(1) },
-        DraftChoice::Model { path },
-    ] {
+    for draft in drafts {
         let mut worker = Worker::start();
         let loaded = worker.call(Request::Load(LoadRequest {
-            draft,
+            draft: draft.clone(),
             draft_tokens: Some(2),
             ..load(model(), 2 * PROMPT as u32)
         }));
         assert!(matches!(loaded, Event::Loaded(_)));
         let (mut pairs, mut drafted) = (Vec::new(), 0);
-        for seed in 0..ANSWERS {
-            let events = worker.answer(request(&target.prompt, seed));
+        for seed in 0..answers {
+            let events = worker.answer(target.request(seed));
             let summary = finished(&events);
             drafted += summary.draft.expect("a draft").drafted;
             pairs.push([summary.ids[0], summary.ids[1]]);
         }
-        assert!(u64::from(drafted) > ANSWERS / 10, "{drafted}");
-        assert!(is_drawn_from(&counted(pairs.into_iter()), &probabilities));
+        assert!(u64::from(drafted) > answers / 10, "{drafted}");
+        assert!(
+            is_drawn_from(&counted(pairs.into_iter()), &probabilities),
+            "{:?}",
+            target.params
+        );
+    }
+}
+
+#[test]
+fn drawn_answers_with_a_draft_have_the_filtered_distribution() {
+    let drafts = [
+        DraftChoice::Ngram,
+        DraftChoice::Own { layers: Some(1) },
+        DraftChoice::Model { path: model() },
+    ];
+    check(&mut Target::new(), &drafts, ANSWERS);
+}
+
+/// The filters that draw numbers, have a state, or depend on several tokens.
+#[test]
+fn drawn_answers_with_a_draft_have_the_distribution_of_each_sampler() {
+    let mut target = Target::new();
+    let likely = target.pairs();
+    let drafts = [DraftChoice::Ngram, DraftChoice::Model { path: model() }];
+    let changes: [fn(&mut SamplingParams); 5] = [
+        |s| (s.dry_multiplier, s.dry_allowed_length, s.dry_last_n) = (1.0, 1, 64),
+        |s| (s.xtc_probability, s.xtc_threshold) = (0.5, 0.2),
+        |s| (s.mirostat, s.mirostat_tau, s.mirostat_eta, s.temperature) = (true, 1.2, 1.0, 1.0),
+        |s| (s.dynatemp_range, s.typical_p, s.top_n_sigma) = (1.5, 0.95, 5.0),
+        // With a banned string, below.
+        |_| (),
+    ];
+    for (at, change) in changes.iter().enumerate() {
+        target.params = params(0);
+        change(&mut target.params);
+        if at + 1 == changes.len() {
+            // The likeliest pair that is text.
+            let text = |pair: &Pair| {
+                let bytes = pair.map(|token| target.texts.vocabulary.shown(token)).concat();
+                String::from_utf8(bytes).ok().filter(|text| !text.is_empty())
+            };
+            let texts = likely.iter().filter_map(|(pair, p)| Some((text(pair)?, *pair, *p)));
+            let (text, pair, _) = texts.max_by(|a, b| a.2.total_cmp(&b.2)).expect("a pair of text");
+            target.texts.banned = vec![text];
+            assert!(!target.pairs().contains_key(&pair));
+        } else {
+            assert_ne!(target.pairs(), likely, "{:?}", target.params);
+        }
+        check(&mut target, &drafts, ANSWERS);
     }
 }
 

@@ -49,6 +49,8 @@ pub use kv_snapshot::{SavedCells, SnapshotError, SnapshotKey};
 pub use layer::Layer;
 pub use model::{LoadOptions, Model};
 pub use placement::{Place, Placement, Share};
-pub use sample::{Distribution, Sampler, SamplingError, SamplingParams, greedy};
+pub use sample::{
+    Distribution, MAX_TEXT_BYTES, MAX_TEXTS, Sampler, SamplingError, SamplingParams, TextParams, TokenTexts, greedy,
+};
 pub use session::{Prefilled, Session, SessionRows, step_sessions};
 pub use stop::{Passed, StopTexts};

@@ -29,7 +29,7 @@ fn params() -> Vec<SamplingParams> {
         temperature: 0.8,
         ..SamplingParams::greedy()
     };
-    let changes: [fn(&mut SamplingParams); 12] = [
+    let changes: [fn(&mut SamplingParams); 22] = [
         |_| (),
         |s| s.top_k = 40,
         |s| s.top_k = 1,
@@ -42,6 +42,23 @@ fn params() -> Vec<SamplingParams> {
         |s| (s.frequency_penalty, s.presence_penalty, s.repeat_last_n, s.top_k) = (0.7, 0.4, 20, 50),
         |s| (s.temperature, s.presence_penalty, s.repeat_last_n) = (0.0, 3.0, 5),
         |s| (s.temperature, s.top_k, s.min_p) = (0.0, 3, 0.5),
+        |s| s.typical_p = 0.6,
+        |s| s.top_n_sigma = 1.2,
+        |s| (s.xtc_probability, s.xtc_threshold) = (0.5, 0.05),
+        |s| (s.dry_multiplier, s.dry_allowed_length, s.dry_last_n, s.top_k) = (0.8, 1, 64, 3),
+        |s| (s.temperature, s.dry_multiplier, s.dry_allowed_length, s.dry_last_n) = (0.0, 2.0, 1, 30),
+        |s| (s.mirostat, s.mirostat_tau, s.mirostat_eta) = (true, 3.0, 0.2),
+        |s| (s.dynatemp_range, s.dynatemp_exponent, s.top_k) = (0.7, 1.3, 50),
+        |s| s.logit_bias = vec![(3, 12.5), (4, f32::NEG_INFINITY), (1 << 30, 1.0)],
+        |s| {
+            (s.top_n_sigma, s.top_k, s.typical_p, s.top_p, s.min_p) = (3.0, 60, 0.95, 0.97, 0.01);
+            (s.xtc_probability, s.dynatemp_range, s.dry_multiplier, s.dry_last_n) = (0.3, 0.2, 0.5, 20);
+        },
+        // Neutral: as without them.
+        |s| {
+            (s.top_n_sigma, s.xtc_threshold, s.dry_last_n, s.dry_base) = (-1.0, 0.0, 99, 3.0);
+            (s.mirostat_tau, s.mirostat_eta, s.dynatemp_exponent) = (1.0, 1.0, 2.0);
+        },
     ];
     let changed = |change: &fn(&mut SamplingParams)| {
         let mut params = plain.clone();
@@ -71,10 +88,11 @@ fn drawn(params: &SamplingParams, logits: &[f32]) -> u64 {
     hash
 }
 
-/// The hash of each set of parameters, for each of the logits. Made by the sampler of commit
-/// 90e1749, one file without filters; `HEARTH_UPDATE_SAMPLER=1` prints those of today.
+/// The hash of each set of parameters, for each of the logits. The first twelve were made by the
+/// sampler of commit 90e1749, one file without filters, the others when their filters were added;
+/// `HEARTH_UPDATE_SAMPLER=1` prints those of today.
 #[rustfmt::skip]
-const EXPECTED: [[u64; 4]; 12] = [
+const EXPECTED: [[u64; 4]; 22] = [
     [0x201d_e281_d536_4148, 0x4ee0_6c41_f4eb_3115, 0xe203_71b3_744b_4e71, 0x9add_87f2_c07c_0ac5],
     [0xe2f2_bd56_4a2d_6fee, 0x4ee0_6c41_f4eb_3115, 0x0fa9_a053_c833_39c5, 0x9add_87f2_c07c_0ac5],
     [0x62be_04cd_573d_bc25, 0xa1fc_053d_9a73_fc25, 0xaf7a_72ab_a206_4325, 0x9add_87f2_c07c_0ac5],
@@ -87,6 +105,16 @@ const EXPECTED: [[u64; 4]; 12] = [
     [0xb50c_85b4_3b4e_6ec1, 0xaee4_83b2_95bf_55d8, 0x06b7_ca87_62b8_972a, 0x9add_87f2_c07c_0ac5],
     [0xdd39_c940_3a58_8d5d, 0x4b04_5a93_06e9_7365, 0xe588_f7e5_2c27_ed85, 0x9add_87f2_c07c_0ac5],
     [0x62be_04cd_573d_bc25, 0xa1fc_053d_9a73_fc25, 0xaf7a_72ab_a206_4325, 0x9add_87f2_c07c_0ac5],
+    [0x12ba_6a40_c88a_26e2, 0xa1fc_053d_9a73_fc25, 0x5bc0_2bf1_b948_e929, 0x9add_87f2_c07c_0ac5],
+    [0x201d_e281_d536_4148, 0x4ee0_6c41_f4eb_3115, 0x1b3b_9a0d_808a_0fba, 0x9add_87f2_c07c_0ac5],
+    [0x02c7_e7c3_d578_4d5f, 0x2e3a_c986_9907_e83f, 0xb7b1_c9f4_8b97_6b3b, 0x9add_87f2_c07c_0ac5],
+    [0x612d_bf83_e3c7_d28f, 0xffc2_25d7_1cd0_7159, 0x0c80_8ccb_e192_9f9a, 0x9add_87f2_c07c_0ac5],
+    [0x303c_1be5_acf9_54a5, 0xf22d_e2e9_2a48_08c5, 0x3a4a_aa93_baec_1429, 0x9add_87f2_c07c_0ac5],
+    [0x1db3_b043_f1d9_b4d0, 0x4ee0_6c41_f4eb_3115, 0xc5fb_ff47_73df_f015, 0x9add_87f2_c07c_0ac5],
+    [0x913c_a49d_ea61_14b1, 0xa1fc_053d_9a73_fc25, 0x3a2a_d689_f7be_7d99, 0x9add_87f2_c07c_0ac5],
+    [0x4f7c_d4ff_0bf2_da65, 0x4f7c_d4ff_0bf2_da65, 0xe203_71b3_744b_4e71, 0x9add_87f2_c07c_0ac5],
+    [0xafbb_b7bc_40b9_f69b, 0x5858_e223_ff53_9ac2, 0x3ce6_950d_7511_d4f9, 0x9add_87f2_c07c_0ac5],
+    [0x201d_e281_d536_4148, 0x4ee0_6c41_f4eb_3115, 0xe203_71b3_744b_4e71, 0x9add_87f2_c07c_0ac5],
 ];
 
 #[test]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// Version of this protocol. A worker reports its own in [`Event::Ready`]; any other is refused.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;
 
 /// Id of a request: chosen by the client, from 1 up, each greater than those before.
 pub type RequestId = u64;
@@ -175,7 +175,8 @@ impl LoadRequest {
     }
 }
 
-/// Sampling parameters. The aliases are the keys in the model catalog.
+/// Sampling parameters. The aliases are the keys in the model catalog. Temperature 0 is greedy: of
+/// the others only the penalties, DRY, the logit bias and the banned strings then have an effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
 #[serde(default, rename_all = "camelCase")]
@@ -206,6 +207,58 @@ pub struct SamplingParams {
     /// Window of the penalties, in tokens.
     #[serde(alias = "repeat_last_n")]
     pub repeat_last_n: u32,
+    /// Locally typical sampling: keep the tokens whose surprise is closest to the expected one,
+    /// until their probabilities add up to p; 1 disables it.
+    #[serde(alias = "typical_p", deserialize_with = "crate::number::or_nan")]
+    pub typical_p: f32,
+    /// Top-nσ: keep tokens within this many standard deviations of the highest logit; 0 or less
+    /// disables it.
+    #[serde(alias = "top_n_sigma", deserialize_with = "crate::number::or_nan")]
+    pub top_n_sigma: f32,
+    /// XTC: the chance, per token, that the most likely tokens are excluded; 0 disables it.
+    #[serde(alias = "xtc_probability", deserialize_with = "crate::number::or_nan")]
+    pub xtc_probability: f32,
+    /// XTC excludes all tokens at least this likely but the least likely of them; more than 0.5
+    /// disables it.
+    #[serde(alias = "xtc_threshold", deserialize_with = "crate::number::or_nan")]
+    pub xtc_threshold: f32,
+    /// DRY: scale of the penalty for tokens that would continue a repetition; 0 disables it.
+    #[serde(alias = "dry_multiplier", deserialize_with = "crate::number::or_nan")]
+    pub dry_multiplier: f32,
+    /// DRY: growth of the penalty with each further repeated token.
+    #[serde(alias = "dry_base", deserialize_with = "crate::number::or_nan")]
+    pub dry_base: f32,
+    /// DRY: length in tokens from which a repetition is penalised.
+    #[serde(alias = "dry_allowed_length")]
+    pub dry_allowed_length: u32,
+    /// DRY: window in tokens; 0 disables it.
+    #[serde(alias = "dry_last_n")]
+    pub dry_last_n: u32,
+    /// DRY: texts at which a repetition ends.
+    #[serde(alias = "dry_breakers")]
+    pub dry_breakers: Vec<String>,
+    /// Mirostat 2: keeps the surprise of the tokens near a target, in place of all filters but the
+    /// temperature.
+    pub mirostat: bool,
+    /// Mirostat: target surprise, in bits.
+    #[serde(alias = "mirostat_tau", deserialize_with = "crate::number::or_nan")]
+    pub mirostat_tau: f32,
+    /// Mirostat: learning rate.
+    #[serde(alias = "mirostat_eta", deserialize_with = "crate::number::or_nan")]
+    pub mirostat_eta: f32,
+    /// Dynamic temperature: the temperature varies by this much up and down, with the entropy of
+    /// the tokens; 0 disables it.
+    #[serde(alias = "dynatemp_range", deserialize_with = "crate::number::or_nan")]
+    pub dynatemp_range: f32,
+    /// Dynamic temperature: exponent of the normalised entropy.
+    #[serde(alias = "dynatemp_exponent", deserialize_with = "crate::number::or_nan")]
+    pub dynatemp_exponent: f32,
+    /// Added to the logits of tokens.
+    #[serde(alias = "logit_bias")]
+    pub logit_bias: Vec<LogitBias>,
+    /// Texts that the answer never contains; case matters.
+    #[serde(alias = "banned_strings")]
+    pub banned_strings: Vec<String>,
     /// The same seed gives the same answer on a CPU. `None` draws a random one.
     pub seed: Option<u64>,
 }
@@ -221,9 +274,46 @@ impl Default for SamplingParams {
             frequency_penalty: 0.0,
             presence_penalty: 0.0,
             repeat_last_n: 64,
+            typical_p: 1.0,
+            top_n_sigma: 0.0,
+            xtc_probability: 0.0,
+            xtc_threshold: 0.1,
+            dry_multiplier: 0.0,
+            dry_base: 1.75,
+            dry_allowed_length: 2,
+            dry_last_n: 64,
+            dry_breakers: ["\n", ":", "\"", "*"].map(String::from).into(),
+            mirostat: false,
+            mirostat_tau: 5.0,
+            mirostat_eta: 0.1,
+            dynatemp_range: 0.0,
+            dynatemp_exponent: 1.0,
+            logit_bias: Vec::new(),
+            banned_strings: Vec::new(),
             seed: None,
         }
     }
+}
+
+/// A bias on the logits of a token, or of the tokens of a text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(untagged, deny_unknown_fields)]
+pub enum LogitBias {
+    /// All tokens of a text; a special token if the text is its name, such as `<|im_end|>`.
+    Text {
+        /// The text.
+        text: String,
+        /// Added to their logits. `None` bans them.
+        bias: Option<f32>,
+    },
+    /// One token.
+    Id {
+        /// Its id.
+        id: u32,
+        /// Added to its logit. `None` bans it.
+        bias: Option<f32>,
+    },
 }
 
 /// A generation to run.

@@ -162,9 +162,20 @@ mod tests {
             repetition_penalty: 0.5,
             frequency_penalty: 0.5,
             presence_penalty: 0.5,
+            typical_p: 0.5,
+            top_n_sigma: 0.5,
+            xtc_probability: 0.5,
+            xtc_threshold: 0.5,
+            dry_multiplier: 0.5,
+            dry_base: 0.5,
+            mirostat_tau: 0.5,
+            mirostat_eta: 0.5,
+            dynatemp_range: 0.5,
+            dynatemp_exponent: 0.5,
+            logit_bias: vec![LogitBias::Id { id: 1, bias: Some(0.5) }],
             ..SamplingParams::default()
         };
-        survives(&sampling, 6);
+        survives(&sampling, 17);
         survives(
             &AdapterChoice {
                 path: "adapter".into(),

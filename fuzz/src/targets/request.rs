@@ -72,6 +72,7 @@ pub fn seeds() -> Vec<Seed> {
     // Requests with settings, as written by the window.
     let others = [
         r#"{"id":1,"type":"generate","prompt":{"chat":[{"role":"system","parts":[{"type":"text","text":"Be brief."}]},{"role":"user","parts":[{"type":"file","name":"a","mediaType":"text/plain","text":"A"},{"type":"toolResult","id":"1","name":"f","text":"2"}]}]},"sampling":{"temperature":0.7,"topK":40,"topP":0.9,"minP":null},"max_tokens":16,"stop":["\n"],"conversation":-3}"#,
+        r#"{"id":1,"type":"generate","prompt":{"raw":"Once"},"sampling":{"xtcProbability":0.5,"dryMultiplier":null,"dryBreakers":["\n"],"mirostat":true,"logitBias":[{"text":"a","bias":null},{"id":3,"bias":-1.5}],"bannedStrings":["é"]},"max_tokens":16,"stop":[]}"#,
         r#"{"id":1,"type":"generate","prompt":{"raw":"Once"},"sampling":{},"max_tokens":null,"stop":[]}"#,
         r#"{"id":2,"type":"plan","path":"m.gguf","context":4096,"device":"gpu0,gpu1","assume_gpu":8589934592}"#,
         r#"{"id":4,"type":"inspect","model":"m.gguf","data":{"path":"d.jsonl","mapping":{"prompt":"q","answer":"a"},"skip_broken":true},"sequence":null,"previews":3}"#,

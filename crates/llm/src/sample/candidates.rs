@@ -1,5 +1,7 @@
 //! The tokens that filters have left.
 
+use std::cmp::Ordering;
+
 /// A token that may be drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Candidate {
@@ -9,11 +11,11 @@ pub(super) struct Candidate {
 
 impl Candidate {
     /// Orders by descending logit, then ascending id. Only finite logits become candidates.
-    pub fn order(&self, other: &Self) -> std::cmp::Ordering {
+    pub fn order(&self, other: &Self) -> Ordering {
         other
             .logit
             .partial_cmp(&self.logit)
-            .unwrap_or(std::cmp::Ordering::Equal)
+            .unwrap_or(Ordering::Equal)
             .then(self.id.cmp(&other.id))
     }
 }
@@ -74,5 +76,34 @@ impl Candidates {
             });
         }
         &mut self.list
+    }
+}
+
+/// Keeps the first candidates in this order until their weights sum to enough, at least one, in
+/// order.
+pub(super) fn keep_mass(
+    candidates: &mut Vec<Candidate>,
+    order: impl Fn(&Candidate, &Candidate) -> Ordering,
+    weight: impl Fn(&Candidate) -> f64,
+    is_enough: impl Fn(f64) -> bool,
+) {
+    // Usually few are needed: sorts a growing prefix instead of the whole vocabulary.
+    let mut sorted = 64;
+    loop {
+        if sorted < candidates.len() {
+            candidates.select_nth_unstable_by(sorted, &order);
+        }
+        sorted = sorted.min(candidates.len());
+        candidates[..sorted].sort_unstable_by(&order);
+        let mut reached = 0.0;
+        let cut = candidates[..sorted].iter().position(|c| {
+            reached += weight(c);
+            is_enough(reached)
+        });
+        match cut {
+            Some(last) => return candidates.truncate(last + 1),
+            None if sorted == candidates.len() => return,
+            None => sorted *= 8,
+        }
     }
 }

@@ -43,8 +43,11 @@ impl Distribution {
         self.tokens.clear();
         let temperature = f64::from(candidates.temperature);
         if temperature == 0.0 {
-            self.tokens
-                .extend(greedy(candidates.logits(logits)).map(|id| (id, 1.0)));
+            let first = match candidates.is_listed() {
+                true => candidates.list(logits).iter().min_by(|a, b| a.order(b)).map(|c| c.id),
+                false => greedy(candidates.logits(logits)),
+            };
+            self.tokens.extend(first.map(|id| (id, 1.0)));
         } else {
             let list = candidates.list(logits);
             let peak = list.iter().map(|c| c.logit).reduce(f32::max).unwrap_or(0.0);

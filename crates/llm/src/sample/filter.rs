@@ -1,20 +1,37 @@
 //! The filters, in their order.
 
+use super::banned::Banned;
 use super::candidates::Candidates;
+use super::distribution::Distribution;
+use super::draws::Draws;
+use super::dry::Dry;
+use super::dynamic_temperature::DynamicTemperature;
+use super::logit_bias::LogitBias;
 use super::min_p::MinP;
-use super::params::SamplingParams;
+use super::mirostat::Mirostat;
+use super::params::{SamplingError, SamplingParams};
 use super::penalties::Penalties;
 use super::temperature::Temperature;
+use super::texts::TextParams;
 use super::top_k::TopK;
+use super::top_n_sigma::TopNSigma;
 use super::top_p::TopP;
+use super::typical_p::TypicalP;
+use super::xtc::Xtc;
 
 /// A step from the logits to the distribution that is drawn from.
 pub(super) trait Filter: std::fmt::Debug + Send {
     /// Changes logits, or removes candidates; `logits` are those of the model.
-    fn apply(&self, logits: &[f32], candidates: &mut Candidates);
+    fn apply(&mut self, logits: &[f32], candidates: &mut Candidates, draws: &mut Draws);
 
     /// Records a token of the prompt or the answer.
     fn accept(&mut self, _token: u32) {}
+
+    /// The tokens so far were the prompt.
+    fn begin_answer(&mut self) {}
+
+    /// Records that a token was drawn from a distribution.
+    fn drawn(&mut self, _token: u32, _from: &Distribution) {}
 
     /// A copy.
     fn boxed(&self) -> Box<dyn Filter>;
@@ -22,16 +39,28 @@ pub(super) trait Filter: std::fmt::Debug + Send {
 
 /// The filters that these parameters enable, in the order in which they run. Those that change
 /// logits come before those that remove candidates.
-pub(super) fn all(params: &SamplingParams) -> Vec<Box<dyn Filter>> {
+///
+/// # Errors
+/// If there are too many texts, or one is too long.
+pub(super) fn all(params: &SamplingParams, texts: Option<&TextParams>) -> Result<Vec<Box<dyn Filter>>, SamplingError> {
     let mut filters: Vec<Box<dyn Filter>> = Vec::new();
     let mut add = |filter: Option<Box<dyn Filter>>| filters.extend(filter);
+    add(LogitBias::of(params));
+    if let Some(texts) = texts {
+        add(Banned::of(texts)?);
+    }
     add(Penalties::of(params));
-    // Greedy: nothing but the most likely token matters.
-    if params.temperature > 0.0 {
+    add(Dry::of(params, texts)?);
+    // Greedy: nothing but the most likely token matters. Mirostat: it replaces the others.
+    if params.temperature > 0.0 && !params.mirostat {
+        add(TopNSigma::of(params));
         add(TopK::of(params));
+        add(TypicalP::of(params));
         add(TopP::of(params));
         add(MinP::of(params));
+        add(Xtc::of(params));
     }
-    add(Temperature::of(params));
-    filters
+    add(DynamicTemperature::of(params).or_else(|| Temperature::of(params)));
+    add(Mirostat::of(params));
+    Ok(filters)
 }

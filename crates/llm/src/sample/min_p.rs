@@ -1,6 +1,7 @@
 //! Min-p: <https://arxiv.org/abs/2407.01082>.
 
 use super::candidates::Candidates;
+use super::draws::Draws;
 use super::filter::Filter;
 use super::params::SamplingParams;
 
@@ -15,7 +16,7 @@ impl MinP {
 }
 
 impl Filter for MinP {
-    fn apply(&self, logits: &[f32], candidates: &mut Candidates) {
+    fn apply(&mut self, logits: &[f32], candidates: &mut Candidates, _draws: &mut Draws) {
         let list = candidates.list(logits);
         if let Some(peak) = list.iter().map(|c| c.logit).reduce(f32::max) {
             let least = peak + self.0.ln();

@@ -1,27 +1,41 @@
 //! The sampler: chooses the next token from the logits.
 //!
-//! Filters run in the order of [`filter::all`], which is llama.cpp's: penalties, top-k, top-p,
-//! min-p, temperature. What they leave is a [`Distribution`], from which a token is drawn. Top-p
-//! and min-p use the probabilities before the temperature, so a higher temperature never admits a
-//! token that they removed.
+//! Filters run in the order of [`filter::all`], which is llama.cpp's: logit bias, banned strings,
+//! penalties, DRY, top-nσ, top-k, typical-p, top-p, min-p, XTC, temperature (dynamic or not). What
+//! they leave is a [`Distribution`], from which a token is drawn. All that remove tokens use the
+//! probabilities before the temperature, so a higher temperature never admits a token that they
+//! removed.
+//!
+//! Mirostat 2 runs after the temperature and replaces top-nσ to XTC and the dynamic temperature.
+//! Temperature 0 is greedy: only the filters that change logits run, up to DRY.
 
+mod banned;
 mod candidates;
 mod distribution;
 mod draws;
+mod dry;
+mod dynamic_temperature;
 mod filter;
 mod greedy;
+mod logit_bias;
 mod min_p;
+mod mirostat;
 mod params;
 mod penalties;
 mod temperature;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod top_k;
+mod top_n_sigma;
 mod top_p;
+mod typical_p;
+mod xtc;
 
 pub use distribution::Distribution;
 pub use greedy::greedy;
 pub use params::{SamplingError, SamplingParams};
+pub use texts::{MAX_TEXT_BYTES, MAX_TEXTS, TextParams, TokenTexts};
 
 use candidates::Candidates;
 use draws::Draws;
@@ -32,25 +46,45 @@ use filter::Filter;
 pub struct Sampler {
     filters: Vec<Box<dyn Filter>>,
     is_greedy: bool,
+    takes_argmax: bool,
     draws: Draws,
     candidates: Candidates,
     distribution: Distribution,
 }
 
 impl Sampler {
-    /// A new sampler.
+    /// A new sampler, without DRY's breakers or banned strings.
     ///
     /// # Errors
     /// [`SamplingError::Setting`] if a parameter is outside its range.
     pub fn new(params: SamplingParams) -> Result<Self, SamplingError> {
+        Self::build(&params, None)
+    }
+
+    /// A new sampler with DRY's breakers and banned strings.
+    ///
+    /// # Errors
+    /// If a parameter is outside its range, or there are too many texts, or one is too long.
+    pub fn with_texts(params: SamplingParams, texts: &TextParams) -> Result<Self, SamplingError> {
+        Self::build(&params, Some(texts))
+    }
+
+    fn build(params: &SamplingParams, texts: Option<&TextParams>) -> Result<Self, SamplingError> {
         params.check()?;
+        let bans = texts.is_some_and(|texts| texts.banned.iter().any(|text| !text.is_empty()));
         Ok(Self {
-            filters: filter::all(&params),
+            filters: filter::all(params, texts)?,
             is_greedy: params.temperature == 0.0,
+            takes_argmax: params.is_greedy() && !bans,
             draws: Draws::new(params.seed),
             candidates: Candidates::default(),
             distribution: Distribution::default(),
         })
+    }
+
+    /// Whether it always chooses the argmax of the logits.
+    pub fn takes_argmax(&self) -> bool {
+        self.takes_argmax
     }
 
     /// A sampler that will draw the same numbers and penalise the same tokens.
@@ -59,6 +93,7 @@ impl Sampler {
         Self {
             filters: self.filters.iter().map(|filter| filter.boxed()).collect(),
             is_greedy: self.is_greedy,
+            takes_argmax: self.takes_argmax,
             draws: self.draws.clone(),
             candidates: Candidates::default(),
             distribution: Distribution::default(),
@@ -75,32 +110,52 @@ impl Sampler {
         self.filters.iter_mut().for_each(|filter| filter.accept(token));
     }
 
+    /// Ends the prompt: banned strings are searched for in the tokens accepted from here on.
+    pub fn begin_answer(&mut self) {
+        self.filters.iter_mut().for_each(|filter| filter.begin_answer());
+    }
+
     /// Samples the next token from one logit per token of the vocabulary. Tokens without a finite
     /// logit are never chosen.
     ///
     /// # Errors
-    /// [`SamplingError::NoLogits`] if none is finite.
+    /// [`SamplingError::NoLogits`] if none is finite, [`SamplingError::NothingLeft`] if the filters
+    /// leave none.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32, SamplingError> {
-        self.distribution(logits)?;
-        match self.is_greedy {
+        // Filters draw before the token.
+        let mut draws = self.draws.clone();
+        self.filter(logits, &mut draws)?;
+        let unit = match self.is_greedy {
             // No number is drawn.
-            true => self.distribution.draw(0.0),
-            false => self.distribution.draw(self.draws.unit()),
+            true => 0.0,
+            false => draws.unit(),
+        };
+        self.draws = draws;
+        let token = self.distribution.draw(unit).ok_or(SamplingError::NoLogits)?;
+        for filter in &mut self.filters {
+            filter.drawn(token, &self.distribution);
         }
-        .ok_or(SamplingError::NoLogits)
+        Ok(token)
     }
 
-    /// The distribution that [`Sampler::sample`] draws from.
+    /// The distribution that the next [`Sampler::sample`] draws from.
     ///
     /// # Errors
     /// As [`Sampler::sample`].
     pub fn distribution(&mut self, logits: &[f32]) -> Result<&Distribution, SamplingError> {
+        let mut draws = self.draws.clone();
+        self.filter(logits, &mut draws)?;
+        Ok(&self.distribution)
+    }
+
+    fn filter(&mut self, logits: &[f32], draws: &mut Draws) -> Result<(), SamplingError> {
         self.candidates.begin();
-        for filter in &self.filters {
-            filter.apply(logits, &mut self.candidates);
+        for filter in &mut self.filters {
+            filter.apply(logits, &mut self.candidates, draws);
         }
         match self.distribution.set(&mut self.candidates, logits) {
-            true => Ok(&self.distribution),
+            true => Ok(()),
+            false if logits.iter().any(|logit| logit.is_finite()) => Err(SamplingError::NothingLeft),
             false => Err(SamplingError::NoLogits),
         }
     }

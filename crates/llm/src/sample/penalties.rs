@@ -1,6 +1,7 @@
 //! Repetition, frequency and presence penalties.
 
 use super::candidates::Candidates;
+use super::draws::Draws;
 use super::filter::Filter;
 use super::params::SamplingParams;
 use std::collections::{HashMap, VecDeque};
@@ -39,7 +40,7 @@ impl Penalties {
 }
 
 impl Filter for Penalties {
-    fn apply(&self, logits: &[f32], candidates: &mut Candidates) {
+    fn apply(&mut self, logits: &[f32], candidates: &mut Candidates, _draws: &mut Draws) {
         if self.counts.is_empty() {
             return;
         }
@@ -92,7 +93,7 @@ mod tests {
             let mut candidates = Candidates::default();
             candidates.begin();
             let logits = [2.0, -2.0, 3.0];
-            penalties.apply(&logits, &mut candidates);
+            penalties.apply(&logits, &mut candidates, &mut Draws::new(0));
             assert_eq!(candidates.logits(&logits), expected);
         };
         check(|s| s.repetition_penalty = 2.0, [1.0, -4.0, 3.0]);

@@ -1,6 +1,7 @@
 //! Temperature.
 
 use super::candidates::Candidates;
+use super::draws::Draws;
 use super::filter::Filter;
 use super::params::SamplingParams;
 
@@ -16,7 +17,7 @@ impl Temperature {
 }
 
 impl Filter for Temperature {
-    fn apply(&self, _logits: &[f32], candidates: &mut Candidates) {
+    fn apply(&mut self, _logits: &[f32], candidates: &mut Candidates, _draws: &mut Draws) {
         candidates.temperature = self.0;
     }
 

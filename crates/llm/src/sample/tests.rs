@@ -21,8 +21,26 @@ fn drawn(sampler: &mut Sampler, logits: &[f32]) -> Vec<u32> {
     ids
 }
 
-fn logits_of(probabilities: &[f32]) -> Vec<f32> {
+pub(super) fn logits_of(probabilities: &[f32]) -> Vec<f32> {
     probabilities.iter().map(|p| p.ln()).collect()
+}
+
+/// A vocabulary of these texts.
+#[derive(Debug)]
+pub(super) struct Words(pub Vec<Vec<u8>>);
+
+impl TokenTexts for Words {
+    fn vocab(&self) -> usize {
+        self.0.len()
+    }
+
+    fn text(&self, token: u32) -> &[u8] {
+        self.0.get(token as usize).map_or(&[], Vec::as_slice)
+    }
+
+    fn shown(&self, token: u32) -> &[u8] {
+        self.text(token)
+    }
 }
 
 /// Logits with many ties and some NaN.
@@ -122,6 +140,169 @@ proptest! {
             prop_assert!((sum - 1.0).abs() < 1e-9);
             let most = found.probabilities().map(|(_, probability)| probability).fold(0.0, f64::max);
             prop_assert_eq!(found.probability(first.id), most);
+        }
+    }
+}
+
+/// All filters at once; the temperature is above 0.
+fn everything() -> impl Strategy<Value = SamplingParams> {
+    let fractions = [
+        0.0_f32..=1.0,
+        0.0_f32..=1.0,
+        0.0_f32..=1.0,
+        0.0_f32..=1.0,
+        0.0_f32..=1.0,
+    ];
+    let numbers = [
+        0.01_f32..3.0,
+        -1.0_f32..5.0,
+        0.0_f32..100.0,
+        1.0_f32..100.0,
+        0.0_f32..20.0,
+        0.0_f32..2.0,
+        0.0_f32..3.0,
+    ];
+    (
+        fractions,
+        numbers,
+        any::<u64>(),
+        any::<bool>(),
+        0_usize..20,
+        0_usize..4,
+        0_usize..40,
+    )
+        .prop_map(
+            |(fractions, numbers, seed, mirostat, top_k, dry_allowed_length, dry_last_n)| {
+                let [top_p, min_p, typical_p, xtc_probability, mirostat_eta] = fractions;
+                let [
+                    temperature,
+                    top_n_sigma,
+                    dry_multiplier,
+                    dry_base,
+                    mirostat_tau,
+                    dynatemp_range,
+                    dynatemp_exponent,
+                ] = numbers;
+                SamplingParams {
+                    temperature,
+                    top_k,
+                    top_p,
+                    min_p,
+                    repetition_penalty: 1.2,
+                    frequency_penalty: 0.1,
+                    presence_penalty: -0.1,
+                    repeat_last_n: 9,
+                    typical_p,
+                    top_n_sigma,
+                    xtc_probability,
+                    xtc_threshold: 0.05,
+                    dry_multiplier,
+                    dry_base,
+                    dry_allowed_length,
+                    dry_last_n,
+                    mirostat,
+                    mirostat_tau,
+                    mirostat_eta,
+                    dynatemp_range,
+                    dynatemp_exponent,
+                    logit_bias: vec![(0, 1.5), (1, -2.0), (1000, f32::NEG_INFINITY)],
+                    seed,
+                }
+            },
+        )
+}
+
+#[test]
+fn extreme_logits_are_sampled_by_every_filter() {
+    let params = SamplingParams {
+        temperature: 0.7,
+        top_k: 5,
+        top_p: 0.5,
+        min_p: 1.0,
+        typical_p: 0.0,
+        top_n_sigma: 0.001,
+        xtc_probability: 1.0,
+        xtc_threshold: 0.0,
+        dry_multiplier: 100.0,
+        dry_base: 100.0,
+        dry_allowed_length: 0,
+        dry_last_n: 1000,
+        dynatemp_range: 100.0,
+        ..SamplingParams::greedy()
+    };
+    let infinite = [f32::NEG_INFINITY; 5];
+    for logits in [
+        vec![1.0],
+        vec![-f32::MAX],
+        vec![f32::MAX, -f32::MAX],
+        vec![f32::NAN, 3.0, f32::INFINITY],
+        [&infinite[..], &[2.0], &infinite].concat(),
+        vec![0.0; 3],
+    ] {
+        for mirostat in [false, true] {
+            let params = SamplingParams {
+                mirostat,
+                ..params.clone()
+            };
+            let mut sampler = Sampler::new(params).unwrap();
+            for _ in 0..50 {
+                let token = sampler.sample(&logits).unwrap();
+                assert!(logits[token as usize].is_finite());
+                sampler.accept(token);
+            }
+        }
+    }
+    let mut sampler = Sampler::new(params).unwrap();
+    assert_eq!(sampler.sample(&[]), Err(SamplingError::NoLogits));
+    assert_eq!(sampler.sample(&infinite), Err(SamplingError::NoLogits));
+}
+
+#[test]
+fn tokens_that_are_all_banned_are_not_a_corrupt_file() {
+    let mut sampler = sampler(|s| s.logit_bias = vec![(0, f32::NEG_INFINITY)]);
+    assert_eq!(sampler.sample(&[1.0]), Err(SamplingError::NothingLeft));
+    assert_eq!(sampler.sample(&[1.0, 2.0]), Ok(1));
+}
+
+/// Only penalties, DRY and biases change the argmax.
+#[test]
+fn greedy_sampling_heeds_only_filters_of_logits() {
+    let logits = logits_of(&[0.4, 0.3, 0.2, 0.1]);
+    let greedy = |change: fn(&mut SamplingParams)| {
+        let mut sampler = sampler(|s| {
+            s.temperature = 0.0;
+            change(s);
+        });
+        (sampler.takes_argmax(), sampler.sample(&logits).unwrap())
+    };
+    assert_eq!(greedy(|s| (s.xtc_probability, s.typical_p) = (1.0, 0.0)), (true, 0));
+    assert_eq!(greedy(|s| (s.mirostat, s.dynatemp_range) = (true, 5.0)), (true, 0));
+    assert_eq!(greedy(|s| s.logit_bias = vec![(0, -1.0)]), (false, 1));
+    assert_eq!(greedy(|s| (s.dry_multiplier, s.dry_last_n) = (1.0, 9)), (false, 0));
+}
+
+proptest! {
+    /// A fork draws the same, and the distribution is that of the next draw.
+    #[test]
+    fn every_combination_draws_from_its_distribution(params in everything(), logits in logits()) {
+        let mut sampler = Sampler::new(params).unwrap();
+        let tokens = ranked(&logits).len();
+        for step in 0..12 {
+            let mut fork = sampler.fork();
+            let Ok(distribution) = sampler.distribution(&logits) else {
+                prop_assert!(tokens == 0);
+                return Ok(());
+            };
+            let distribution = distribution.clone();
+            let sum: f64 = distribution.probabilities().map(|(_, probability)| probability).sum();
+            prop_assert!((sum - 1.0).abs() < 1e-9);
+            let token = sampler.sample(&logits).unwrap();
+            prop_assert!(distribution.probability(token) > 0.0 && logits[token as usize].is_finite());
+            prop_assert_eq!(fork.sample(&logits), Ok(token));
+            if step % 2 == 0 {
+                sampler.begin_answer();
+            }
+            sampler.accept(token);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Top-k.
 
 use super::candidates::{Candidate, Candidates};
+use super::draws::Draws;
 use super::filter::Filter;
 use super::greedy::LANES;
 use super::params::SamplingParams;
@@ -16,7 +17,7 @@ impl TopK {
 }
 
 impl Filter for TopK {
-    fn apply(&self, logits: &[f32], candidates: &mut Candidates) {
+    fn apply(&mut self, logits: &[f32], candidates: &mut Candidates, _draws: &mut Draws) {
         if candidates.is_listed() {
             let list = candidates.list(logits);
             list.sort_unstable_by(Candidate::order);

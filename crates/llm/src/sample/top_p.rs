@@ -1,6 +1,7 @@
 //! Top-p, or nucleus sampling: <https://arxiv.org/abs/1904.09751>.
 
-use super::candidates::{Candidate, Candidates};
+use super::candidates::{Candidate, Candidates, keep_mass};
+use super::draws::Draws;
 use super::filter::Filter;
 use super::params::SamplingParams;
 
@@ -15,7 +16,7 @@ impl TopP {
 }
 
 impl Filter for TopP {
-    fn apply(&self, logits: &[f32], candidates: &mut Candidates) {
+    fn apply(&mut self, logits: &[f32], candidates: &mut Candidates, _draws: &mut Draws) {
         keep_top_p(candidates.list(logits), self.0);
     }
 
@@ -30,25 +31,7 @@ fn keep_top_p(candidates: &mut Vec<Candidate>, p: f32) {
     };
     let weight = |c: &Candidate| f64::from(c.logit - peak).exp();
     let enough = candidates.iter().map(weight).sum::<f64>() * f64::from(p);
-    // Usually few are needed: sorts a growing prefix instead of the whole vocabulary.
-    let mut sorted = 64;
-    loop {
-        if sorted < candidates.len() {
-            candidates.select_nth_unstable_by(sorted, Candidate::order);
-        }
-        sorted = sorted.min(candidates.len());
-        candidates[..sorted].sort_unstable_by(Candidate::order);
-        let mut reached = 0.0;
-        let cut = candidates[..sorted].iter().position(|c| {
-            reached += weight(c);
-            reached >= enough
-        });
-        match cut {
-            Some(last) => return candidates.truncate(last + 1),
-            None if sorted == candidates.len() => return,
-            None => sorted *= 8,
-        }
-    }
+    keep_mass(candidates, Candidate::order, weight, |reached| reached >= enough);
 }
 
 #[cfg(test)]

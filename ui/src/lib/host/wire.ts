@@ -1093,6 +1093,24 @@ kv: KvType,
  */
 draft: DraftSetting, };
 
+export type LogitBias = {
+/**
+ * The text.
+ */
+text: string,
+/**
+ * Added to their logits. `None` bans them.
+ */
+bias: number | null, } | {
+/**
+ * Its id.
+ */
+id: number,
+/**
+ * Added to its logit. `None` bans it.
+ */
+bias: number | null, };
+
 export type Measurement = {
 /**
  * Id of the model in the library.
@@ -1994,6 +2012,75 @@ presencePenalty: number,
  * Window of the penalties, in tokens.
  */
 repeatLastN: number,
+/**
+ * Locally typical sampling: keep the tokens whose surprise is closest to the expected one,
+ * until their probabilities add up to p; 1 disables it.
+ */
+typicalP: number,
+/**
+ * Top-nσ: keep tokens within this many standard deviations of the highest logit; 0 or less
+ * disables it.
+ */
+topNSigma: number,
+/**
+ * XTC: the chance, per token, that the most likely tokens are excluded; 0 disables it.
+ */
+xtcProbability: number,
+/**
+ * XTC excludes all tokens at least this likely but the least likely of them; more than 0.5
+ * disables it.
+ */
+xtcThreshold: number,
+/**
+ * DRY: scale of the penalty for tokens that would continue a repetition; 0 disables it.
+ */
+dryMultiplier: number,
+/**
+ * DRY: growth of the penalty with each further repeated token.
+ */
+dryBase: number,
+/**
+ * DRY: length in tokens from which a repetition is penalised.
+ */
+dryAllowedLength: number,
+/**
+ * DRY: window in tokens; 0 disables it.
+ */
+dryLastN: number,
+/**
+ * DRY: texts at which a repetition ends.
+ */
+dryBreakers: Array<string>,
+/**
+ * Mirostat 2: keeps the surprise of the tokens near a target, in place of all filters but the
+ * temperature.
+ */
+mirostat: boolean,
+/**
+ * Mirostat: target surprise, in bits.
+ */
+mirostatTau: number,
+/**
+ * Mirostat: learning rate.
+ */
+mirostatEta: number,
+/**
+ * Dynamic temperature: the temperature varies by this much up and down, with the entropy of
+ * the tokens; 0 disables it.
+ */
+dynatempRange: number,
+/**
+ * Dynamic temperature: exponent of the normalised entropy.
+ */
+dynatempExponent: number,
+/**
+ * Added to the logits of tokens.
+ */
+logitBias: Array<LogitBias>,
+/**
+ * Texts that the answer never contains; case matters.
+ */
+bannedStrings: Array<string>,
 /**
  * The same seed gives the same answer on a CPU. `None` draws a random one.
  */

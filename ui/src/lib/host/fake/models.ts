@@ -5,7 +5,7 @@ import type { DraftKind, DraftSetting, LoadSettings, Model, ModelState, Plan, Pr
 import type { Machine } from "./devices";
 import { planFor } from "./plans";
 
-const sampling: SamplingParams = { temperature: 0.2, topK: 40, topP: 0.9, minP: 0.05, repetitionPenalty: 1.1, frequencyPenalty: 0, presencePenalty: 0, repeatLastN: 64, seed: null };
+const sampling: SamplingParams = { temperature: 0.2, topK: 40, topP: 0.9, minP: 0.05, repetitionPenalty: 1.1, frequencyPenalty: 0, presencePenalty: 0, repeatLastN: 64, typicalP: 1, topNSigma: 0, xtcProbability: 0, xtcThreshold: 0.1, dryMultiplier: 0, dryBase: 1.75, dryAllowedLength: 2, dryLastN: 64, dryBreakers: ["\n", ":", '"', "*"], mirostat: false, mirostatTau: 5, mirostatEta: 0.1, dynatempRange: 0, dynatempExponent: 1, logitBias: [], bannedStrings: [], seed: null };
 
 export const smol: Model = {
   id: "smollm2-135m-instruct",
