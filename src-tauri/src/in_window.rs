@@ -2,8 +2,8 @@
 //! also the frame's.
 
 use crate::window;
-use hearth_app::wire::{ExportFormat, Problem, ProblemCode, Settings};
-use hearth_app::{App, DATASET_EXTENSIONS, path_text};
+use hearth_app::wire::{ChatFormat, ExportFormat, Problem, ProblemCode, Settings};
+use hearth_app::{App, DATASET_EXTENSIONS, file_name, path_text};
 use tauri::{AppHandle, Manager, Wry};
 use tauri_plugin_dialog::{DialogExt, FileDialogBuilder, FilePath};
 use tokio::sync::oneshot;
@@ -77,6 +77,31 @@ pub async fn choose_adapter(window: AppHandle, folder: bool) -> Result<Option<St
     }
     let dialog = dialog.add_filter("GGUF adapter", &["gguf"]);
     answer(|chosen| dialog.pick_file(chosen)).await
+}
+
+pub async fn choose_import(window: AppHandle, folder: bool) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, "Import conversations");
+    if folder {
+        return answer(|chosen| dialog.pick_folder(chosen)).await;
+    }
+    let dialog = dialog.add_filter("Export of conversations", &["zip", "json", "jsonl"]);
+    answer(|chosen| dialog.pick_file(chosen)).await
+}
+
+pub async fn choose_chat_export(
+    window: AppHandle,
+    format: ChatFormat,
+    title: String,
+) -> Result<Option<String>, Problem> {
+    let (kind, extension) = match format {
+        ChatFormat::Markdown => ("Markdown", "md"),
+        ChatFormat::Html => ("HTML", "html"),
+        ChatFormat::Json => ("JSON", "json"),
+    };
+    let dialog = dialog(&window, "Export conversations")
+        .add_filter(kind, &[extension])
+        .set_file_name(format!("{}.{extension}", file_name(&title)));
+    answer(|chosen| dialog.save_file(chosen)).await
 }
 
 pub async fn choose_export_target(

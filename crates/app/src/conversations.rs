@@ -382,7 +382,7 @@ fn with_text(mut parts: Vec<Part>, text: String) -> Vec<Part> {
     parts
 }
 
-fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
+pub(crate) fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
     shared.save_deferred();
     let read = |t: &Transaction<'_>| match conversation::get(t, id)? {
         Some(row) => Ok(Some((row, message::of_conversation(t, id)?))),
@@ -423,7 +423,7 @@ fn busy() -> Problem {
     }
 }
 
-fn no_conversation() -> Problem {
+pub(crate) fn no_conversation() -> Problem {
     Problem {
         code: ProblemCode::NotFound,
         message: "This conversation no longer exists.".to_owned(),

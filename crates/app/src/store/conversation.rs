@@ -22,6 +22,11 @@ pub(super) const ADAPTERS: &str = "
 ALTER TABLE conversation ADD COLUMN adapters TEXT;
 ";
 
+pub(super) const ORIGIN: &str = "
+ALTER TABLE conversation ADD COLUMN origin TEXT;
+CREATE INDEX conversation_by_origin ON conversation (origin) WHERE origin IS NOT NULL;
+";
+
 /// One conversation, without its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
@@ -84,6 +89,87 @@ pub fn create(connection: &Connection, title: &str, now: i64) -> rusqlite::Resul
         .prepare_cached("INSERT INTO conversation (title, created_at, updated_at) VALUES (?1, ?2, ?2)")?
         .execute(params![title, now])?;
     Ok(connection.last_insert_rowid())
+}
+
+/// A conversation of an import.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported<'a> {
+    /// Display name.
+    pub title: &'a str,
+    /// Milliseconds since 1970.
+    pub created_at: i64,
+    /// Milliseconds since 1970.
+    pub updated_at: i64,
+    /// Name of the last model that answered.
+    pub model: Option<&'a str>,
+    /// System prompt.
+    pub system_prompt: Option<&'a str>,
+    /// What identifies it in every import.
+    pub origin: &'a str,
+}
+
+/// Creates a conversation of an import. Returns its id.
+pub fn import(connection: &Connection, new: &Imported<'_>) -> rusqlite::Result<i64> {
+    connection
+        .prepare_cached(
+            "INSERT INTO conversation (title, created_at, updated_at, model, system_prompt, origin)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            new.title,
+            new.created_at,
+            new.updated_at,
+            new.model,
+            new.system_prompt,
+            new.origin
+        ])?;
+    Ok(connection.last_insert_rowid())
+}
+
+/// Sets the time of the last message of an import, unless the conversation continued since.
+pub fn touch_imported(connection: &Connection, id: i64, time: i64) -> rusqlite::Result<bool> {
+    let sql = "UPDATE conversation SET updated_at = max(updated_at, ?2) WHERE id = ?1";
+    changed(connection, sql, params![id, time])
+}
+
+/// A conversation that was imported or exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// Id.
+    pub id: i64,
+    /// Id of the last message of the selected branch.
+    pub leaf: Option<i64>,
+    /// Whether it is deleted.
+    pub deleted: bool,
+}
+
+/// The conversation with an origin; of several, one that is not deleted.
+pub fn by_origin(connection: &Connection, origin: &str) -> rusqlite::Result<Option<Known>> {
+    connection
+        .prepare_cached(
+            "SELECT id, leaf, deleted_at IS NOT NULL FROM conversation WHERE origin = ?1
+             ORDER BY deleted_at IS NOT NULL, id LIMIT 1",
+        )?
+        .query_row(params![origin], |row| {
+            Ok(Known {
+                id: row.get(0)?,
+                leaf: row.get(1)?,
+                deleted: row.get(2)?,
+            })
+        })
+        .optional()
+}
+
+/// What identifies a conversation in every import. One that was not imported gets it here. `None`
+/// if it does not exist.
+pub fn origin(connection: &Connection, id: i64) -> rusqlite::Result<Option<String>> {
+    connection
+        .prepare_cached(
+            "UPDATE conversation SET origin = coalesce(origin, 'hearth:' || lower(hex(randomblob(16))))
+             WHERE id = ?1 AND deleted_at IS NULL RETURNING origin",
+        )?
+        .query_row(params![id], |row| row.get(0))
+        .optional()
 }
 
 /// Renames a row. Returns `false` if it does not exist.

@@ -290,6 +290,34 @@ pub fn create(connection: &Connection, new: New<'_>) -> rusqlite::Result<Message
     })
 }
 
+/// Adds a complete message; its id is ignored, and so is its comparison. Returns its id.
+pub fn import(connection: &Connection, message: &Message) -> rusqlite::Result<i64> {
+    let (state, detail) = message.state.columns();
+    connection
+        .prepare_cached(
+            "INSERT INTO message (conversation, parent, role, content, state, detail, created_at, model, stats,
+                left_out, adapters, better, rating, parts)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+        )?
+        .execute(params![
+            message.conversation,
+            message.parent,
+            message.role.name(),
+            message_parts::content(&message.parts),
+            state,
+            detail,
+            message.created_at,
+            message.model,
+            to_json(message.stats.as_ref())?,
+            to_json(message.left_out.as_ref())?,
+            message.adapters,
+            message.better,
+            message.rating,
+            message_parts::column(&message.parts)
+        ])?;
+    Ok(connection.last_insert_rowid())
+}
+
 /// Saves a message's parts, state, model, stats and left-out turns.
 pub fn save(connection: &Connection, message: &Message) -> rusqlite::Result<()> {
     let (state, detail) = message.state.columns();

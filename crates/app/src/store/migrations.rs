@@ -29,6 +29,7 @@ const MIGRATIONS: &[&str] = &[
     measurement::BY_THREADS,
     message::PARTS,
     download::MIGRATION,
+    conversation::ORIGIN,
 ];
 
 /// The tables. The search index is derived from messages.
@@ -118,6 +119,7 @@ mod tests {
             "1ac943c5dba39c58",
             "270ce745ff4ea3e9",
             "d31629e50a6bc8b7",
+            "08b9ad85611ed689",
         ];
         assert_eq!(
             MIGRATIONS.len(),

@@ -29,6 +29,15 @@ macro_rules! commands {
                 fn restore_conversation(id: i64) -> ();
                 fn set_system_prompt(conversation: i64, text: Option<String>) -> ();
                 fn search(query: String) -> Vec<SearchHit>;
+                /// Imports the conversations of an export of another program; a file, a ZIP archive
+                /// or a folder. Reports progress through events.
+                fn import_conversations(path: PathBuf) -> ImportReport;
+                /// Writes a conversation, or all if it is `null`, to a file.
+                fn export_conversations(
+                    conversation: Option<i64>,
+                    format: ChatFormat,
+                    path: PathBuf
+                ) -> ExportedChats;
 
                 fn load_model(id: String) -> ();
                 fn unload_model() -> ();
@@ -163,6 +172,11 @@ macro_rules! commands {
                 fn choose_data_file() -> Option<String>;
                 /// Opens a native dialog for a GGUF file or a PEFT folder; `null` if cancelled.
                 fn choose_adapter(folder: bool) -> Option<String>;
+                /// Opens a native dialog for an export of another program; `null` if cancelled.
+                fn choose_import(folder: bool) -> Option<String>;
+                /// Opens a native dialog for a file of conversations with this title; `null` if
+                /// cancelled.
+                fn choose_chat_export(format: ChatFormat, title: String) -> Option<String>;
                 /// Opens a native dialog for the format; `null` if cancelled.
                 fn choose_export_target(format: ExportFormat, name: String) -> Option<String>;
             }

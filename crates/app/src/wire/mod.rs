@@ -10,6 +10,7 @@
 mod commands;
 mod hardware;
 mod models;
+mod keeping;
 mod tune;
 mod typescript;
 
@@ -17,6 +18,7 @@ pub use crate::store::message::Stats;
 pub use hardware::*;
 pub use hearth_protocol::{LeftOut, ModelInfo, Part, Problem, ProblemCode, Role, SamplingParams, TextKind};
 pub use models::*;
+pub use keeping::*;
 pub use tune::*;
 pub use typescript::typescript;
 
@@ -452,6 +454,16 @@ pub enum Event {
     ConversationRemoved {
         /// Its id.
         id: i64,
+    },
+    /// Many conversations were created or changed.
+    ConversationsChanged {
+        /// All conversations now, newest first.
+        conversations: Vec<ConversationSummary>,
+    },
+    /// Progress of an import.
+    ImportProgress {
+        /// From 0 to 1.
+        fraction: f32,
     },
     /// A model was added or removed.
     ModelsChanged {

@@ -11,7 +11,7 @@ import { addedModel, inFolder, loadedState } from "./fake/models";
 import { planFor } from "./fake/plans";
 import { initialWorld, type World } from "./fake/scenes";
 import { matchesDevice } from "../text/devices";
-import type { AdapterChoice, Cache, CacheUsage, Compared, Conversation, ConversationSummary, Dataset, Device, Host, Measurement, Message, Model, ModelState, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, LoadSettings } from "./host";
+import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Conversation, ConversationSummary, Dataset, Device, ExportedChats, Host, ImportReport, Measurement, Message, Model, ModelState, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, LoadSettings } from "./host";
 
 /** The problem of a crashed worker. */
 const WORKER_DIED: Problem = {
@@ -31,6 +31,8 @@ export class FakeHost extends FakeGetting implements Host {
   opened: string[] = [];
   /** Load settings of the requested plans, newest last. */
   planned: LoadSettings[] = [];
+  /** Exports of conversations, newest last. */
+  exports: { conversation: number | null; format: ChatFormat; path: string }[] = [];
   private readonly world: World;
   private polls = 0;
   private measuring = false;
@@ -131,6 +133,54 @@ export class FakeHost extends FakeGetting implements Host {
       hits.push({ conversation: c.id, title: c.title, message: found?.id ?? null, snippet: snippet(found ? textOf(found.parts) : c.title, needle), updatedAt: c.updatedAt });
     }
     return hits;
+  }
+
+  async importConversations(path: string): Promise<ImportReport> {
+    for (let step = 1; step <= 10; step++) {
+      this.emit({ type: "importProgress", fraction: step / 10 });
+      await this.rest(2);
+    }
+    if (/photo|broken/i.test(path)) throw { code: "dataInvalid", message: `Hearth found no conversations in ${path}. Choose an export of ChatGPT, Claude, LM Studio, Jan, Open WebUI, llama.cpp or Hearth, or a file of ShareGPT or OpenAI messages: the ZIP archive, the JSON file or the folder.` };
+    const known = this.world.imported.has(path);
+    this.world.imported.add(path);
+    const titles = ["Plan a week in Lisbon", "Regex for dates", "Which fern survives a dark hall?"];
+    if (!known) for (const title of titles) this.addImported(title);
+    this.emit({ type: "conversationsChanged", conversations: (await this.snapshot()).conversations });
+    return {
+      formats: ["chatGpt"],
+      found: 5,
+      imported: known ? 0 : 3,
+      extended: 0,
+      known: known ? 3 : 0,
+      messages: known ? 0 : 6,
+      skipped: [
+        { reason: "empty", count: 1, example: "New chat" },
+        { reason: "malformed", count: 1, example: null },
+      ],
+    };
+  }
+
+  private addImported(title: string): void {
+    const home = this.begin(title);
+    home.createdAt = home.updatedAt = Date.now() - 400 * 86_400_000;
+    const question = this.message(home, null, "user", `${title}?`);
+    this.message(home, question.id, "assistant", "Here is a start.");
+  }
+
+  async exportConversations(conversation: number | null, format: ChatFormat, path: string): Promise<ExportedChats> {
+    await this.rest(5);
+    const { conversations } = await this.snapshot();
+    const conversationsWritten = conversation === null ? conversations.length : 1;
+    this.exports.push({ conversation, format, path });
+    return { path, conversations: conversationsWritten, bytes: conversationsWritten * 4200 };
+  }
+
+  async chooseImport(folder: boolean): Promise<string | null> {
+    return folder ? "/home/you/.lmstudio/conversations" : "/home/you/Downloads/chatgpt-export.zip";
+  }
+
+  async chooseChatExport(format: ChatFormat, title: string): Promise<string | null> {
+    return `/home/you/${title}.${{ markdown: "md", html: "html", json: "json" }[format]}`;
   }
 
   async loadModel(id: string): Promise<void> {

@@ -40,6 +40,7 @@ export const icons = {
   outside: "M13.5 5H19v5.5M18.5 5.5 11 13M10 6H7a2 2 0 0 0-2 2v9a2 2 0 0 0 2 2h9a2 2 0 0 0 2-2v-3",
   diagram: "M4.5 5h5.5v4.5H4.5zM14 14.5h5.5V19H14zM7.2 9.5v7.2H14",
   code: "M8.5 7.5 4 12l4.5 4.5M15.5 7.5 20 12l-4.5 4.5",
+  more: "M6 12h.1M12 12h.1M18 12h.1",
   note: "M6 4.5h12v10.2l-4.8 4.8H6zM13.2 19.3v-4.6h4.7M9 8.5h6M9 11.8h3.5",
 } as const;
 

@@ -1,7 +1,7 @@
 // Owns the stores: creates them, dispatches events, and runs actions that need several of them.
 
 import { getContext, setContext } from "svelte";
-import { asProblem, type Device, type Host, type HostEvent, type Problem, type Settings } from "../host";
+import { asProblem, type ChatFormat, type Device, type Host, type HostEvent, type Problem, type Settings } from "../host";
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
 import { Caches } from "./caches.svelte";
@@ -13,6 +13,8 @@ import { Downloads } from "./downloads.svelte";
 import { Drafts, type DraftStorage } from "./drafts.svelte";
 import { Gallery } from "./gallery.svelte";
 import { HubStore } from "./hub.svelte";
+import { importSentences } from "../text/keeping";
+import { Keeping } from "./keeping.svelte";
 import type { Schedule } from "./live.svelte";
 import { Machine } from "./machine.svelte";
 import { Models } from "./models.svelte";
@@ -47,6 +49,7 @@ export class App {
   readonly gallery: Gallery;
   readonly planning: Planning;
   readonly search: Search;
+  readonly keeping: Keeping;
   readonly drafts: Drafts;
   readonly datasets: Datasets;
   readonly preparation: Preparation;
@@ -74,6 +77,7 @@ export class App {
     this.gallery = new Gallery(this, parts.storage ?? null);
     this.planning = new Planning(host, this.settings, this.models);
     this.search = new Search(host);
+    this.keeping = new Keeping(host);
     this.drafts = new Drafts(parts.storage ?? null);
     this.datasets = new Datasets(host);
     this.preparation = new Preparation(host);
@@ -99,6 +103,7 @@ export class App {
 
   handle(event: HostEvent): void {
     this.conversations.handle(event);
+    this.keeping.handle(event);
     this.thread.handle(event);
     this.models.handle(event);
     this.machine.handle(event);
@@ -159,6 +164,22 @@ export class App {
       await this.host.restoreConversation(id);
       this.conversations.fill((await this.host.snapshot()).conversations);
       await this.open(id);
+    });
+  }
+
+  /** Imports an export that was dropped on the window. */
+  async importDropped(path: string): Promise<void> {
+    await this.try(async () => {
+      this.toasts.show({ kind: "note", text: "Importing conversations…" });
+      const report = await this.keeping.import(path);
+      if (report) this.toasts.show({ kind: "note", text: importSentences(report).join(" ") });
+    });
+  }
+
+  async exportConversation(id: number, format: ChatFormat): Promise<void> {
+    await this.try(async () => {
+      const exported = await this.keeping.export(id, format, this.conversations.title(id) ?? "Conversation");
+      if (exported) this.toasts.show({ kind: "note", text: `Written to ${exported.path}` });
     });
   }
 

@@ -41,6 +41,7 @@ export class Conversations {
 
   handle(event: HostEvent): void {
     if (event.type === "conversationChanged") this.put(event.conversation);
+    else if (event.type === "conversationsChanged") this.fill(event.conversations);
     else if (event.type === "conversationRemoved") this.all = this.all.filter((c) => c.id !== event.id);
   }
 }

@@ -26,6 +26,7 @@ interface Parts {
   readonly thread: Thread;
   readonly toasts: Toasts;
   newConversation(): void;
+  importDropped(path: string): Promise<void>;
   /** Runs an action and shows its error. Returns whether it succeeded. */
   try(action: () => Promise<unknown>): Promise<boolean>;
 }
@@ -50,13 +51,14 @@ export class Tune {
     if (event.type === "runEnded") this.notifyEnded(event.run, event.message);
   }
 
-  /** Handles dragged files: models go to the gallery, anything else is added as a dataset. */
+  /** Handles dragged files: models go to the gallery, an export of conversations is imported, anything else is added as a dataset. */
   dropped(drop: FileDrop): void {
     this.dragging = drop.type === "over";
     const path = drop.type === "drop" ? drop.paths[0] : undefined;
     if (drop.type !== "drop" || path === undefined || this.app.gallery.accept(drop)) return;
     if (drop.paths.length > 1) this.app.toasts.show({ kind: "note", text: `Only the first of ${drop.paths.length} files was added.` });
-    void this.addData(path);
+    if (isExport(path)) void this.app.importDropped(path);
+    else void this.addData(path);
   }
 
   /** Adds a file of examples and inspects it. */
@@ -148,4 +150,9 @@ export class Tune {
     if (this.app.view === "tune" && this.page.at === "run" && this.page.id === id) return;
     this.app.toasts.show({ kind: "note", text: message, action: { label: "View", run: () => this.openRun(id) } });
   }
+}
+
+/** Whether a file is named like an export of conversations: an archive, or a JSON file that only such exports have. */
+export function isExport(path: string): boolean {
+  return /\.zip$|\.conversation\.json$|(^|[/\\])(conversations(-\d+)?|thread)\.json$|(^|[/\\])chat-export-[^/\\]*\.json$/i.test(path);
 }

@@ -1,0 +1,66 @@
+//! Markdown: a heading for each conversation and each message. Texts are written as they are.
+
+use super::branch::{author, branch, time};
+use crate::{fence, wire::Conversation};
+use hearth_protocol::Part;
+use std::io::{self, Write};
+
+pub(super) fn write(out: &mut impl Write, conversation: &Conversation, is_first: bool) -> io::Result<()> {
+    if !is_first {
+        writeln!(out, "\n---\n")?;
+    }
+    writeln!(out, "# {}\n", one_line(&conversation.title))?;
+    writeln!(out, "*{}*", time(conversation.created_at))?;
+    if let Some(prompt) = conversation
+        .system_prompt
+        .as_deref()
+        .filter(|prompt| !prompt.is_empty())
+    {
+        writeln!(out, "\nSystem prompt:\n")?;
+        quote(out, prompt)?;
+    }
+    for message in branch(conversation) {
+        writeln!(out, "\n## {}", one_line(author(message)))?;
+        for part in &message.parts {
+            writeln!(out)?;
+            write_part(out, part)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_part(out: &mut impl Write, part: &Part) -> io::Result<()> {
+    match part {
+        Part::Text { text } => writeln!(out, "{text}"),
+        Part::Thinking { text } => {
+            writeln!(out, "> Thought:\n>")?;
+            quote(out, text)
+        }
+        Part::ToolCall { name, arguments, .. } => {
+            writeln!(out, "Call of `{}`:\n", one_line(name))?;
+            code(out, "json", &format!("{arguments:#}"))
+        }
+        Part::ToolResult { name, text, .. } => {
+            writeln!(out, "Result of `{}`:\n", one_line(name))?;
+            code(out, "", text)
+        }
+        Part::Image { name, .. } => writeln!(out, "[Image: {}]", one_line(name)),
+        Part::File { name, text, .. } => {
+            writeln!(out, "File `{}`:\n", one_line(name))?;
+            code(out, "", text)
+        }
+    }
+}
+
+fn quote(out: &mut impl Write, text: &str) -> io::Result<()> {
+    text.lines().try_for_each(|line| writeln!(out, "> {line}"))
+}
+
+fn code(out: &mut impl Write, language: &str, text: &str) -> io::Result<()> {
+    let fence = fence::around(text);
+    writeln!(out, "{fence}{language}\n{text}\n{fence}")
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

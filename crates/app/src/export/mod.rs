@@ -1,0 +1,212 @@
+//! Exports conversations as one file: Markdown or HTML with the selected branch of each, or JSON
+//! with everything, which [`crate::import`] reads.
+
+mod branch;
+mod html;
+mod json;
+mod markdown;
+
+use crate::{
+    App, conversations,
+    shared::Shared,
+    store::conversation,
+    wire::{ChatFormat, ExportedChats, Problem, ProblemCode},
+};
+use hearth_formats::durable;
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+impl App {
+    /// Writes a conversation to a file, which is replaced atomically. `conversation`: `None` means
+    /// all.
+    pub async fn export_conversations(
+        &self,
+        conversation: Option<i64>,
+        format: ChatFormat,
+        path: PathBuf,
+    ) -> Result<ExportedChats, Problem> {
+        self.shared
+            .blocking(move |shared| export(shared, conversation, format, &path))
+            .await
+    }
+}
+
+fn export(shared: &Shared, one: Option<i64>, format: ChatFormat, path: &Path) -> Result<ExportedChats, Problem> {
+    let ids: Vec<i64> = match one {
+        Some(id) => vec![id],
+        None => {
+            let rows = shared.store.read(|t| conversation::list(t))?;
+            rows.iter().map(|row| row.id).collect()
+        }
+    };
+    if ids.is_empty() {
+        return Err(Problem {
+            code: ProblemCode::NotFound,
+            message: "There are no conversations to export yet.".to_owned(),
+        });
+    }
+    let mut written = 0;
+    durable::write_file(path, |out| {
+        written = write_all(shared, &ids, one.is_some(), format, out)?;
+        Ok::<(), Failure>(())
+    })
+    .map_err(|failure| failure.into_problem(path))?;
+    Ok(ExportedChats {
+        path: path.display().to_string(),
+        conversations: written,
+        bytes: fs::metadata(path).map_or(0, |about| about.len()),
+    })
+}
+
+/// Writes conversations one at a time. Returns their number: one that is deleted meanwhile is left
+/// out, unless it is the only one.
+fn write_all(
+    shared: &Shared,
+    ids: &[i64],
+    is_one: bool,
+    format: ChatFormat,
+    out: &mut BufWriter<File>,
+) -> Result<u32, Failure> {
+    let mut written = 0;
+    let mut begun = false;
+    for id in ids {
+        let conversation = match conversations::open(shared, *id) {
+            Err(problem) if problem.code == ProblemCode::NotFound && !is_one => continue,
+            opened => opened?,
+        };
+        if !begun {
+            let title = if is_one {
+                conversation.title.as_str()
+            } else {
+                "Conversations"
+            };
+            begin(format, title, out)?;
+            begun = true;
+        }
+        match format {
+            ChatFormat::Json => json::write(out, &origin(shared, *id)?, &conversation, written == 0)?,
+            ChatFormat::Markdown => markdown::write(out, &conversation, written == 0)?,
+            ChatFormat::Html => html::write(out, &conversation)?,
+        }
+        written += 1;
+    }
+    match format {
+        ChatFormat::Json => json::end(out)?,
+        ChatFormat::Html => html::end(out)?,
+        ChatFormat::Markdown => {}
+    }
+    out.flush()?;
+    Ok(written)
+}
+
+fn begin(format: ChatFormat, title: &str, out: &mut impl Write) -> io::Result<()> {
+    match format {
+        ChatFormat::Json => json::begin(out),
+        ChatFormat::Html => html::begin(out, title),
+        ChatFormat::Markdown => Ok(()),
+    }
+}
+
+/// What identifies a conversation in every import. A conversation gets it with its first export.
+fn origin(shared: &Shared, id: i64) -> Result<String, Problem> {
+    let origin = shared.store.write(|t| conversation::origin(t, id))?;
+    origin.ok_or_else(conversations::no_conversation)
+}
+
+/// The name that is suggested for the file of an export: of a title, without what file systems
+/// refuse.
+pub fn file_name(title: &str) -> String {
+    /// Most characters, so that any file system takes it with an extension.
+    const LONGEST: usize = 60;
+    let mapped = title.chars().map(|c| match c {
+        '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' => ' ',
+        c if c.is_control() => ' ',
+        c => c,
+    });
+    let name: String = mapped.collect();
+    let words: Vec<&str> = name.split_whitespace().collect();
+    let name: String = words.join(" ").chars().take(LONGEST).collect();
+    let name = name.trim_matches(['.', ' ']);
+    let stem = name.split('.').next().unwrap_or_default().to_ascii_uppercase();
+    let is_device = matches!(stem.as_str(), "CON" | "PRN" | "AUX" | "NUL")
+        || (stem.len() == 4 && (stem.starts_with("COM") || stem.starts_with("LPT")));
+    match name.is_empty() || is_device {
+        true => "Conversation".to_owned(),
+        false => name.to_owned(),
+    }
+}
+
+/// Why an export failed.
+enum Failure {
+    Problem(Problem),
+    Io(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+impl Failure {
+    fn into_problem(self, path: &Path) -> Problem {
+        match self {
+            Self::Problem(problem) => problem,
+            Self::Io(error) => unwritable(path, &error),
+        }
+    }
+}
+
+/// The problem of a file that cannot be written.
+pub(crate) fn unwritable(path: &Path, error: &io::Error) -> Problem {
+    Problem {
+        code: match error.kind() {
+            io::ErrorKind::StorageFull => ProblemCode::DiskFull,
+            _ => ProblemCode::FileUnreadable,
+        },
+        message: format!(
+            "{} could not be written: {error}. Choose another folder, or free some space. A file that was there \
+             before is unchanged.",
+            path.display()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::file_name;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_title_becomes_a_file_name() {
+        for (title, name) in [
+            ("Plans: A/B", "Plans A B"),
+            ("../../x", "x"),
+            ("CON", "Conversation"),
+            ("lpt1.txt", "Conversation"),
+            ("...", "Conversation"),
+            ("\u{1f642} a\tb", "\u{1f642} a b"),
+        ] {
+            assert_eq!(file_name(title), name);
+        }
+        assert_eq!(file_name(&"x".repeat(300)).len(), 60);
+    }
+
+    proptest! {
+        #[test]
+        fn a_file_name_is_one_component(title in "\\PC*|[./\\\\ a\u{0}]*") {
+            let name = file_name(&title);
+            let path = std::path::Path::new(&name);
+            prop_assert!(path.components().count() == 1 && path.file_name().is_some());
+        }
+    }
+}

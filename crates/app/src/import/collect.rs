@@ -1,0 +1,226 @@
+//! Collects conversations from the elements of documents: most are an element each, those of Jan
+//! and lists of messages several.
+
+use super::{
+    chatgpt, claude,
+    elements::{Content, Elements},
+    hearth, jan,
+    json::{Json, ParseError},
+    llama_cpp, lm_studio, open_webui, openai, sharegpt,
+    source::{self, Document},
+    tree::{ImportedConversation, MAX_MESSAGES},
+};
+use crate::wire::{ImportFormat, Problem, ProblemCode, SkipReason};
+use std::path::Path;
+
+/// Most elements of an export.
+const MAX_ELEMENTS: usize = 2_000_000;
+
+/// Most bytes of the messages of one conversation that are elements of their own.
+const MAX_PENDING: usize = 256 << 20;
+
+/// A conversation, or why it was left out, with its title if that could be read.
+pub(super) enum Found {
+    Conversation(ImportFormat, Box<ImportedConversation>),
+    Skipped(SkipReason, Option<String>),
+}
+
+/// Receives what was found.
+pub(super) type Take<'a> = &'a mut dyn FnMut(Found) -> Result<(), Problem>;
+
+/// Collects conversations of one export.
+pub(super) struct Collector<'a> {
+    /// The data folder.
+    data: &'a Path,
+    pending: Option<Pending>,
+    elements: usize,
+    /// Whether a format was recognised.
+    pub recognised: bool,
+}
+
+/// Messages of one conversation.
+struct Pending {
+    source: Source,
+    thread: Json,
+    messages: Vec<Json>,
+    bytes: usize,
+}
+
+#[derive(PartialEq, Eq)]
+enum Source {
+    /// A thread of Jan in a folder.
+    Jan(String),
+    /// A list of messages: its number in its document. Messages of JSON Lines are one list.
+    List(Option<usize>),
+}
+
+impl<'a> Collector<'a> {
+    pub fn new(data: &'a Path) -> Self {
+        Self {
+            data,
+            pending: None,
+            elements: 0,
+            recognised: false,
+        }
+    }
+
+    /// Reads a document. Of several documents those whose first element is not recognised are
+    /// ignored: exports hold other files.
+    pub fn document(&mut self, document: Document<'_>, take: Take<'_>) -> Result<(), Problem> {
+        let mut elements = Elements::new(document.stream);
+        let mut is_first = true;
+        while let Some(element) = elements.next().map_err(|error| source::failed(&error))? {
+            self.elements += 1;
+            if self.elements > MAX_ELEMENTS {
+                return Err(too_many());
+            }
+            let mut bytes = match element.content {
+                Content::Bytes(bytes) => bytes,
+                Content::TooLarge => {
+                    take(Found::Skipped(SkipReason::TooLarge, None))?;
+                    continue;
+                }
+                Content::Broken if is_first && element.group == 0 => break,
+                Content::Broken => {
+                    take(Found::Skipped(SkipReason::Malformed, None))?;
+                    continue;
+                }
+            };
+            let value = match Json::parse(&mut bytes) {
+                Ok(value) => value,
+                Err(error) => {
+                    let reason = match error {
+                        ParseError::Malformed => SkipReason::Malformed,
+                        ParseError::TooLarge => SkipReason::TooLarge,
+                    };
+                    take(Found::Skipped(reason, None))?;
+                    continue;
+                }
+            };
+            let group = element.in_list.then_some(element.group);
+            let found = self.element(value, bytes.len(), group, document.name, document.folder, take)?;
+            self.recognised |= found;
+            if !found && is_first && document.is_one_of_many {
+                break;
+            }
+            if !found {
+                take(Found::Skipped(SkipReason::UnknownFormat, None))?;
+            }
+            is_first = false;
+        }
+        match &self.pending {
+            Some(Pending {
+                source: Source::List(_),
+                ..
+            }) => self.flush(take),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes one element. Returns whether it was recognised.
+    fn element(
+        &mut self,
+        value: Json,
+        bytes: usize,
+        group: Option<usize>,
+        name: &str,
+        folder: &str,
+        take: Take<'_>,
+    ) -> Result<bool, Problem> {
+        let is_thread = jan::is_thread(&value);
+        let pending = match () {
+            () if is_thread || jan::is_message(&value) => Some(Source::Jan(folder.to_owned())),
+            () if openai::is_message(&value) => Some(Source::List(group)),
+            () => None,
+        };
+        let Some(source) = pending else {
+            if let Some(found) = whole(&value, name, self.data) {
+                take(found)?;
+                return Ok(true);
+            }
+            return self.wrapped(&value, name, take);
+        };
+        if self.pending.as_ref().is_some_and(|pending| pending.source != source) {
+            self.flush(take)?;
+        }
+        let pending = self.pending.get_or_insert(Pending {
+            source,
+            thread: Json::Null,
+            messages: Vec::new(),
+            bytes: 0,
+        });
+        pending.bytes += bytes;
+        match is_thread {
+            true => pending.thread = value,
+            // Counted still, so that the conversation is skipped as too large.
+            false if pending.bytes > MAX_PENDING || pending.messages.len() > MAX_MESSAGES => {}
+            false => pending.messages.push(value),
+        }
+        Ok(true)
+    }
+
+    /// Takes the conversations of a list inside an object.
+    fn wrapped(&mut self, value: &Json, name: &str, take: Take<'_>) -> Result<bool, Problem> {
+        let lists = value.entries().iter().map(|(_, value)| value.items());
+        for list in lists {
+            if list.first().is_some_and(|item| whole(item, name, self.data).is_some()) {
+                for item in list {
+                    take(whole(item, name, self.data).unwrap_or(Found::Skipped(SkipReason::UnknownFormat, None)))?;
+                }
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Ends the conversation whose messages were collected.
+    pub fn flush(&mut self, take: Take<'_>) -> Result<(), Problem> {
+        let Some(pending) = self.pending.take() else {
+            return Ok(());
+        };
+        if pending.bytes > MAX_PENDING {
+            return take(Found::Skipped(
+                SkipReason::TooLarge,
+                pending.thread.text("title").map(str::to_owned),
+            ));
+        }
+        let (format, conversation) = match pending.source {
+            Source::Jan(_) => (ImportFormat::Jan, jan::read(&pending.thread, &pending.messages)),
+            Source::List(_) => (ImportFormat::OpenAi, openai::read_list(&pending.messages)),
+        };
+        take(Found::Conversation(format, Box::new(conversation)))
+    }
+}
+
+/// Recognises an element that is a whole conversation.
+fn whole(value: &Json, name: &str, data: &Path) -> Option<Found> {
+    let (format, conversation) = match () {
+        () if hearth::is(value) => match hearth::read(value, data) {
+            Some(conversation) => (ImportFormat::Hearth, conversation),
+            None => {
+                return Some(Found::Skipped(
+                    SkipReason::Malformed,
+                    value.text("title").map(str::to_owned),
+                ));
+            }
+        },
+        () if chatgpt::is(value) => (ImportFormat::ChatGpt, chatgpt::read(value)),
+        () if claude::is(value) => (ImportFormat::Claude, claude::read(value)),
+        () if llama_cpp::is(value) => (ImportFormat::LlamaCpp, llama_cpp::read(value)),
+        () if open_webui::is(value) => (ImportFormat::OpenWebUi, open_webui::read(value)),
+        () if lm_studio::is(value) => (ImportFormat::LmStudio, lm_studio::read(value, name)),
+        () if openai::is(value) => (ImportFormat::OpenAi, openai::read(value)),
+        () if openai::is_list(value) => (ImportFormat::OpenAi, openai::read_list(value.items())),
+        () if sharegpt::is(value) => (ImportFormat::ShareGpt, sharegpt::read(value)),
+        () => return None,
+    };
+    Some(Found::Conversation(format, Box::new(conversation)))
+}
+
+fn too_many() -> Problem {
+    Problem {
+        code: ProblemCode::DataInvalid,
+        message: "The export has more than 2 million entries, which is more than Hearth imports at once. Split it."
+            .to_owned(),
+    }
+}

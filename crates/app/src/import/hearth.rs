@@ -1,0 +1,93 @@
+//! Hearth's own export, see [`crate::export`].
+
+use super::{
+    json::Json,
+    text::placeholder,
+    time::time,
+    tree::{ImportedConversation, ImportedMessage},
+};
+use crate::wire;
+use hearth_protocol::{Part, Role};
+use std::path::{Component, Path};
+
+/// The key that marks a conversation; its value is the version.
+pub(crate) const MARK: &str = "hearthConversation";
+
+/// The version that is written.
+pub(crate) const VERSION: u32 = 1;
+
+pub(super) fn is(value: &Json) -> bool {
+    value.get(MARK).as_number().is_some()
+}
+
+/// `data`: the data folder. Returns `None` if the version is newer or a message is malformed.
+pub(super) fn read(value: &Json, data: &Path) -> Option<ImportedConversation> {
+    if value.get(MARK).as_number()? > f64::from(VERSION) {
+        return None;
+    }
+    let mut conversation = ImportedConversation {
+        id: value.text("id").unwrap_or_default().to_owned(),
+        title: value.text("title").map(str::to_owned),
+        created_at: time(value.get("createdAt")),
+        updated_at: time(value.get("updatedAt")),
+        model: value.text("model").map(str::to_owned),
+        system_prompt: value.text("systemPrompt").map(str::to_owned),
+        current: value.id("leaf").map(|id| id.into_owned()),
+        ..ImportedConversation::default()
+    };
+    for message in value.list("messages") {
+        let mut whole = whole(message)?;
+        whole.parts = whole.parts.into_iter().map(|part| without_path(part, data)).collect();
+        conversation.messages.push(ImportedMessage {
+            created_at: time(message.get("createdAt")),
+            model: whole.model.clone(),
+            whole: Some(Box::new(whole.clone())),
+            ..ImportedMessage::new(
+                whole.id.to_string(),
+                whole.parent.map(|id| id.to_string()),
+                whole.role,
+                whole.parts,
+            )
+        });
+    }
+    Some(conversation)
+}
+
+/// A message; what an older Hearth did not write has its default.
+fn whole(message: &Json) -> Option<wire::Message> {
+    let default = wire::Message {
+        id: 0,
+        conversation: 0,
+        parent: None,
+        role: Role::User,
+        parts: Vec::new(),
+        state: wire::MessageState::Complete,
+        created_at: 0,
+        model: None,
+        stats: None,
+        left_out: None,
+        adapters: Vec::new(),
+        comparison: None,
+        better: false,
+        rating: None,
+    };
+    let mut fields = serde_json::to_value(default).ok()?;
+    for (key, value) in message.entries().iter().rev() {
+        fields[key] = value.to_value();
+    }
+    serde_json::from_value(fields).ok()
+}
+
+/// Replaces a picture by a text unless its file is in the data folder: a file from elsewhere must
+/// not choose which files are read.
+fn without_path(part: Part, data: &Path) -> Part {
+    match part {
+        Part::Image { name, path, .. } if !is_inside(&path, data) => placeholder("Image", &name),
+        part => part,
+    }
+}
+
+fn is_inside(path: &Path, data: &Path) -> bool {
+    let mut components = path.components();
+    path.starts_with(data) && !components.any(|component| component == Component::ParentDir)
+}

@@ -1,0 +1,202 @@
+//! Imports conversations from the exports of other programs, and from Hearth's own.
+//!
+//! The format is detected from the content. A file for each format turns it into an
+//! [`ImportedConversation`](tree::ImportedConversation), which `tree` makes a tree and `save` writes
+//! in one transaction. Files are untrusted: elements are read one at a time and are bounded; texts
+//! stay texts, and nothing that they link to is opened.
+
+mod chatgpt;
+mod claude;
+mod collect;
+mod elements;
+pub(crate) mod hearth;
+mod jan;
+mod json;
+mod llama_cpp;
+mod lm_studio;
+mod open_webui;
+mod openai;
+mod save;
+mod sharegpt;
+mod source;
+mod text;
+mod time;
+mod tree;
+
+use crate::{
+    App,
+    shared::Shared,
+    store::conversation,
+    wire::{Event, ImportFormat, ImportReport, Problem, ProblemCode, SkipReason, Skipped},
+};
+use collect::{Collector, Found};
+use save::Saved;
+use source::Meter;
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+use tree::{ImportedConversation, MAX_MESSAGES};
+
+/// The name of Hearth's format in origins.
+const HEARTH: &str = "hearth";
+
+/// The interval of progress events.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+
+impl App {
+    /// Imports the conversations of an export: a file, a ZIP archive or a folder. What was imported
+    /// before is not imported again; known conversations get new messages. Progress arrives as
+    /// events. On an error the conversations up to there stay.
+    pub async fn import_conversations(&self, path: PathBuf) -> Result<ImportReport, Problem> {
+        self.shared
+            .blocking(move |shared| {
+                let mut import = Import {
+                    shared,
+                    report: ImportReport::default(),
+                    meter: &Meter::new(),
+                    reported: Instant::now(),
+                };
+                let done = import.run(&path);
+                let report = import.report;
+                if report.imported + report.extended > 0 {
+                    let rows = shared.store.read(|t| conversation::list(t))?;
+                    shared.emit(Event::ConversationsChanged {
+                        conversations: rows.iter().map(Into::into).collect(),
+                    });
+                }
+                done.map_err(|problem| with_count(problem, report.imported))?;
+                Ok(report)
+            })
+            .await
+    }
+}
+
+/// An import in progress.
+struct Import<'a> {
+    shared: &'a Shared,
+    report: ImportReport,
+    meter: &'a Meter,
+    reported: Instant,
+}
+
+impl Import<'_> {
+    fn run(&mut self, path: &Path) -> Result<(), Problem> {
+        let mut collector = Collector::new(&self.shared.data);
+        let meter = self.meter;
+        let visited = source::visit(path, meter, &mut |document| {
+            collector.document(document, &mut |found| self.take(found))
+        })?;
+        collector.flush(&mut |found| self.take(found))?;
+        for _ in 0..visited.unreadable {
+            self.skip(SkipReason::Unreadable, None);
+        }
+        let says_why =
+            |skipped: &Skipped| !matches!(skipped.reason, SkipReason::UnknownFormat | SkipReason::Unreadable);
+        match collector.recognised || self.report.skipped.iter().any(says_why) {
+            true => Ok(()),
+            false => Err(not_an_export(path)),
+        }
+    }
+
+    fn take(&mut self, found: Found) -> Result<(), Problem> {
+        if self.reported.elapsed() >= PROGRESS_INTERVAL {
+            self.reported = Instant::now();
+            self.shared.emit(Event::ImportProgress {
+                fraction: self.meter.fraction(),
+            });
+        }
+        match found {
+            Found::Skipped(reason, title) => self.skip(reason, title),
+            Found::Conversation(format, conversation) => self.save(format, *conversation)?,
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, reason: SkipReason, title: Option<String>) {
+        self.report.found += 1;
+        let skipped = &mut self.report.skipped;
+        match skipped.iter_mut().find(|skipped| skipped.reason == reason) {
+            Some(same) => {
+                same.count += 1;
+                same.example = same.example.take().or(title);
+            }
+            None => skipped.push(Skipped {
+                reason,
+                count: 1,
+                example: title,
+            }),
+        }
+    }
+
+    fn save(&mut self, format: ImportFormat, mut conversation: ImportedConversation) -> Result<(), Problem> {
+        if !self.report.formats.contains(&format) {
+            self.report.formats.push(format);
+        }
+        if conversation.messages.len() > MAX_MESSAGES {
+            self.skip(SkipReason::TooManyMessages, conversation.title);
+            return Ok(());
+        }
+        let tree = conversation.take_tree();
+        if tree.nodes.is_empty() {
+            self.skip(SkipReason::Empty, conversation.title);
+            return Ok(());
+        }
+        let name = name(format);
+        let saved = self.shared.store.write(|t| save::save(t, name, &conversation, &tree))?;
+        let report = &mut self.report;
+        report.found += 1;
+        match saved {
+            Saved::New { messages } => {
+                report.imported += 1;
+                report.messages += messages as u32;
+            }
+            Saved::Extended { messages } => {
+                report.extended += 1;
+                report.messages += messages as u32;
+            }
+            Saved::Known => report.known += 1,
+        }
+        Ok(())
+    }
+}
+
+/// The name of a format in origins, which are saved: never change one.
+fn name(format: ImportFormat) -> &'static str {
+    match format {
+        ImportFormat::Hearth => HEARTH,
+        ImportFormat::ChatGpt => "chatgpt",
+        ImportFormat::Claude => "claude",
+        ImportFormat::LmStudio => "lmstudio",
+        ImportFormat::Jan => "jan",
+        ImportFormat::OpenWebUi => "openwebui",
+        ImportFormat::LlamaCpp => "llamacpp",
+        ImportFormat::ShareGpt => "sharegpt",
+        ImportFormat::OpenAi => "openai",
+    }
+}
+
+fn not_an_export(path: &Path) -> Problem {
+    Problem {
+        code: ProblemCode::DataInvalid,
+        message: format!(
+            "Hearth found no conversations in {}. Choose an export of ChatGPT, Claude, LM Studio, Jan, Open WebUI, \
+             llama.cpp or Hearth, or a file of ShareGPT or OpenAI messages: the ZIP archive, the JSON file or the folder.",
+            path.display()
+        ),
+    }
+}
+
+/// A problem, with the number of conversations that were imported before it.
+fn with_count(problem: Problem, imported: u32) -> Problem {
+    match imported {
+        0 => problem,
+        count => Problem {
+            message: format!(
+                "{} {count} conversations were imported before; importing again continues there.",
+                problem.message
+            ),
+            ..problem
+        },
+    }
+}

@@ -1,0 +1,221 @@
+//! Saves an imported conversation: a new one, or the messages that a known one lacks.
+
+use super::tree::{ImportedConversation, Node, Tree};
+use crate::{
+    convert::to_json,
+    store::{
+        conversation::{self, Imported},
+        message::{self, Message, State},
+        now,
+    },
+    title,
+    wire::Rating,
+};
+use hearth_protocol::{Part, Role, text_of};
+use rusqlite::Connection;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+
+/// What an import did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Saved {
+    /// A new conversation.
+    New { messages: usize },
+    /// A known conversation got messages.
+    Extended { messages: usize },
+    /// Every message was there.
+    Known,
+}
+
+/// Digest of a role and parts.
+type Key = [u8; 16];
+
+/// Saves a conversation from a program (`format`). Call it in one transaction.
+pub(super) fn save(
+    t: &Connection,
+    format: &str,
+    conversation: &ImportedConversation,
+    tree: &Tree,
+) -> rusqlite::Result<Saved> {
+    let keys: Vec<Key> = tree
+        .nodes
+        .iter()
+        .map(|node| key(node.message.role, &node.message.parts))
+        .collect();
+    let origin = origin(format, conversation, &keys);
+    let known = conversation::by_origin(t, &origin)?;
+    let (id, mut existing) = match &known {
+        Some(known) => (known.id, existing(t, known.id)?),
+        None => (create(t, &origin, conversation, tree)?, HashMap::new()),
+    };
+    let mut ids: Vec<i64> = Vec::with_capacity(tree.nodes.len());
+    let mut added = Vec::new();
+    for (node, key) in tree.nodes.iter().zip(keys) {
+        let parent = node.parent.map(|at| ids[at]);
+        let same = existing.get_mut(&(parent, key)).and_then(Vec::pop);
+        // A conversation in the bin stays as it was deleted.
+        let same = same.or_else(|| known.as_ref().filter(|known| known.deleted).map(|_| 0));
+        ids.push(match same {
+            Some(same) => same,
+            None => {
+                let new = message::import(t, &row(id, parent, node, conversation))?;
+                added.push(new);
+                new
+            }
+        });
+    }
+    link_comparisons(t, tree, &ids, &added)?;
+    select(t, id, known.as_ref().and_then(|known| known.leaf), tree, &ids, &added)?;
+    if known.is_some()
+        && !added.is_empty()
+        && let Some(last) = last_time(conversation, tree)
+    {
+        conversation::touch_imported(t, id, last)?;
+    }
+    Ok(match (known, added.len()) {
+        (None, messages) => Saved::New { messages },
+        (Some(_), 0) => Saved::Known,
+        (Some(_), messages) => Saved::Extended { messages },
+    })
+}
+
+/// What identifies a conversation in every import: its id in its program, else its contents. An
+/// export of Hearth names the origin itself.
+fn origin(format: &str, conversation: &ImportedConversation, keys: &[Key]) -> String {
+    match (format, conversation.id.as_str()) {
+        (super::HEARTH, id) if !id.is_empty() => id.to_owned(),
+        (format, "") => {
+            let mut digest = Sha256::new();
+            keys.iter().for_each(|key| digest.update(key));
+            format!("{format}:sha256-{}", &hearth_formats::hex(digest.finalize())[..32])
+        }
+        (format, id) => format!("{format}:{id}"),
+    }
+}
+
+fn key(role: Role, parts: &[Part]) -> Key {
+    let mut digest = Sha256::new();
+    digest.update(role.name());
+    digest.update(to_json(&parts));
+    let mut key = Key::default();
+    key.copy_from_slice(&digest.finalize()[..16]);
+    key
+}
+
+/// The messages of a known conversation by parent and digest; several may be equal.
+fn existing(t: &Connection, conversation: i64) -> rusqlite::Result<HashMap<(Option<i64>, Key), Vec<i64>>> {
+    let mut existing: HashMap<_, Vec<i64>> = HashMap::new();
+    for row in message::of_conversation(t, conversation)?.into_iter().rev() {
+        existing
+            .entry((row.parent, key(row.role, &row.parts)))
+            .or_default()
+            .push(row.id);
+    }
+    Ok(existing)
+}
+
+fn create(t: &Connection, origin: &str, conversation: &ImportedConversation, tree: &Tree) -> rusqlite::Result<i64> {
+    let first = tree.nodes.iter().filter_map(|node| node.message.created_at).min();
+    let last = last_time(conversation, tree);
+    let created_at = conversation.created_at.or(first).or(last).unwrap_or_else(now);
+    let updated_at = last.unwrap_or(created_at).max(created_at);
+    let first_text = tree.nodes.iter().find(|node| node.message.role == Role::User);
+    let named = conversation.title.as_deref().and_then(title::normalised);
+    let title = named
+        .unwrap_or_else(|| title::from_text(&first_text.map_or_else(String::new, |node| text_of(&node.message.parts))));
+    let models = tree.nodes.iter().rev().find_map(|node| node.message.model.as_deref());
+    conversation::import(
+        t,
+        &Imported {
+            title: &title,
+            created_at,
+            updated_at,
+            model: conversation.model.as_deref().or(models),
+            system_prompt: conversation.system_prompt.as_deref(),
+            origin,
+        },
+    )
+}
+
+/// The time of the last message.
+fn last_time(conversation: &ImportedConversation, tree: &Tree) -> Option<i64> {
+    let newest = tree.nodes.iter().filter_map(|node| node.message.created_at).max();
+    conversation.updated_at.or(newest)
+}
+
+fn row(conversation: i64, parent: Option<i64>, node: &Node, imported: &ImportedConversation) -> Message {
+    let message = &node.message;
+    let created_at = message.created_at.or(imported.created_at).or(imported.updated_at);
+    let created_at = created_at.unwrap_or_else(now);
+    if let Some(whole) = &message.whole {
+        let row = Message::from(&**whole);
+        return Message {
+            id: 0,
+            conversation,
+            parent,
+            created_at,
+            comparison: None,
+            state: match row.state {
+                State::Unfinished => State::Stopped,
+                state => state,
+            },
+            ..row
+        };
+    }
+    let rating = message.thumb.map(|thumb| Rating {
+        thumb,
+        correction: None,
+    });
+    Message {
+        id: 0,
+        conversation,
+        parent,
+        role: message.role,
+        parts: message.parts.clone(),
+        state: State::Complete,
+        created_at,
+        model: message.model.clone(),
+        stats: None,
+        left_out: None,
+        adapters: None,
+        comparison: None,
+        better: false,
+        rating: rating.map(|rating| to_json(&rating)),
+    }
+}
+
+/// Links the new answers that were compared, of an export of Hearth.
+fn link_comparisons(t: &Connection, tree: &Tree, ids: &[i64], added: &[i64]) -> rusqlite::Result<()> {
+    let whole = |at: usize| tree.nodes[at].message.whole.as_deref();
+    let by_id: HashMap<i64, usize> = (0..ids.len()).filter_map(|at| Some((whole(at)?.id, at))).collect();
+    for (id, at) in &by_id {
+        let other = whole(*at).and_then(|message| message.comparison);
+        let Some(other) = other.and_then(|other| by_id.get(&other)) else {
+            continue;
+        };
+        let is_new = added.binary_search(&ids[*at]).is_ok() && added.binary_search(&ids[*other]).is_ok();
+        // Each pair once, if both name each other.
+        let is_pair = whole(*other).is_some_and(|message| message.comparison == Some(*id));
+        if is_new && is_pair && at < other {
+            message::set_compared(t, ids[*at], ids[*other])?;
+        }
+    }
+    Ok(())
+}
+
+/// Selects the branch: of a new conversation that of the export, else its newest; of a known one
+/// that of the export if it continues the selected one.
+fn select(t: &Connection, id: i64, leaf: Option<i64>, tree: &Tree, ids: &[i64], added: &[i64]) -> rusqlite::Result<()> {
+    let Some(at) = tree.current.or(ids.len().checked_sub(1)) else {
+        return Ok(());
+    };
+    if added.binary_search(&ids[at]).is_err() {
+        return Ok(());
+    }
+    let mut branch = std::iter::successors(Some(at), |at| tree.nodes[*at].parent);
+    if leaf.is_none_or(|leaf| branch.any(|at| ids[at] == leaf)) {
+        let leaf = message::newest_leaf(t, ids[at])?;
+        conversation::set_leaf(t, id, Some(leaf))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,389 @@
+//! The common form of an imported conversation, and its tree: parents before children, without
+//! cycles, missing parents and empty messages.
+
+use super::text;
+use crate::wire;
+use hearth_protocol::{Part, Role};
+use std::collections::HashMap;
+
+/// Most messages of one conversation.
+pub(super) const MAX_MESSAGES: usize = 200_000;
+
+/// A conversation as its format has it.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct ImportedConversation {
+    /// Its id in its program; empty if the format has none.
+    pub id: String,
+    pub title: Option<String>,
+    /// Milliseconds since 1970.
+    pub created_at: Option<i64>,
+    /// Milliseconds since 1970.
+    pub updated_at: Option<i64>,
+    /// The last model.
+    pub model: Option<String>,
+    pub system_prompt: Option<String>,
+    /// Id of the last message of the selected branch.
+    pub current: Option<String>,
+    /// Any order; parents by id.
+    pub messages: Vec<ImportedMessage>,
+}
+
+/// A message as its format has it.
+#[derive(Debug, PartialEq)]
+pub(super) struct ImportedMessage {
+    /// Unique in its conversation; of repeated ids the first counts.
+    pub id: String,
+    pub parent: Option<String>,
+    pub role: Role,
+    /// Empty: the message is left out, and its children follow its parent.
+    pub parts: Vec<Part>,
+    /// Milliseconds since 1970.
+    pub created_at: Option<i64>,
+    pub model: Option<String>,
+    pub thumb: Option<wire::Thumb>,
+    /// The whole message, of an export of Hearth.
+    pub whole: Option<Box<wire::Message>>,
+}
+
+impl ImportedMessage {
+    pub fn new(id: impl Into<String>, parent: Option<String>, role: Role, parts: Vec<Part>) -> Self {
+        Self {
+            id: id.into(),
+            parent,
+            role,
+            parts,
+            created_at: None,
+            model: None,
+            thumb: None,
+            whole: None,
+        }
+    }
+}
+
+/// A message with its parent by index.
+#[derive(Debug, PartialEq)]
+pub(super) struct Node {
+    /// Index of its parent, which comes before it.
+    pub parent: Option<usize>,
+    pub message: ImportedMessage,
+}
+
+/// The nodes of a conversation, and the index of the last one of its selected branch.
+#[derive(Debug, PartialEq)]
+pub(super) struct Tree {
+    pub nodes: Vec<Node>,
+    pub current: Option<usize>,
+}
+
+impl ImportedConversation {
+    /// Appends a message after the last one, for formats that are lists.
+    pub fn push(&mut self, role: Role, parts: Vec<Part>) -> &mut ImportedMessage {
+        let at = self.messages.len();
+        let parent = at.checked_sub(1).map(|before| before.to_string());
+        let message = ImportedMessage::new(at.to_string(), parent, role, parts);
+        self.messages.push(message);
+        &mut self.messages[at]
+    }
+
+    /// Adds a text to the system prompt, unless it has it.
+    pub fn add_system(&mut self, text: &str) {
+        let text = text.trim();
+        match &mut self.system_prompt {
+            _ if text.is_empty() => {}
+            Some(prompt) if prompt.contains(text) => {}
+            Some(prompt) => {
+                prompt.push_str("\n\n");
+                prompt.push_str(text);
+            }
+            None => self.system_prompt = Some(text.to_owned()),
+        }
+    }
+
+    /// Moves system messages into the system prompt, separates thoughts and results of tools, and
+    /// takes the tree out.
+    pub fn take_tree(&mut self) -> Tree {
+        let mut messages = std::mem::take(&mut self.messages);
+        for message in &mut messages {
+            if message.whole.is_some() {
+                continue;
+            }
+            match message.role {
+                Role::System => {
+                    let parts = std::mem::take(&mut message.parts);
+                    self.add_system(&hearth_protocol::text_of(&parts));
+                }
+                Role::Assistant => message.parts = text::with_thoughts(std::mem::take(&mut message.parts)),
+                Role::User => {}
+            }
+        }
+        let tree = tree(messages, self.current.as_deref());
+        split_tools(join_answers(tree))
+    }
+}
+
+/// Sorts parents before children, in the order of the format as far as possible.
+fn tree(messages: Vec<ImportedMessage>, current: Option<&str>) -> Tree {
+    let mut by_id: HashMap<String, usize> = HashMap::with_capacity(messages.len());
+    for (at, message) in messages.iter().enumerate() {
+        by_id.entry(message.id.clone()).or_insert(at);
+    }
+    let parents: Vec<Option<usize>> = messages
+        .iter()
+        .enumerate()
+        .map(|(at, message)| {
+            by_id
+                .get(message.parent.as_deref()?)
+                .copied()
+                .filter(|parent| *parent != at)
+        })
+        .collect();
+    let parents = without_cycles(parents);
+    let is_empty = |at: usize| messages[at].parts.is_empty() && messages[at].whole.is_none();
+    // The nearest message with content, up from a message that has none.
+    let mut nearest: Vec<Option<Option<usize>>> = vec![None; messages.len()];
+    let mut nearest_from = |from: Option<usize>| {
+        let (mut at, mut path) = (from, Vec::new());
+        let found = loop {
+            match at {
+                Some(here) if !is_empty(here) => break Some(here),
+                Some(here) => match nearest[here] {
+                    Some(known) => break known,
+                    None => {
+                        path.push(here);
+                        at = parents[here];
+                    }
+                },
+                None => break None,
+            }
+        };
+        path.into_iter().for_each(|here| nearest[here] = Some(found));
+        found
+    };
+    let parents_with_content: Vec<Option<usize>> = (0..messages.len()).map(|at| nearest_from(parents[at])).collect();
+    let current = current.and_then(|id| nearest_from(by_id.get(id).copied()));
+
+    let mut places: Vec<Option<usize>> = vec![None; messages.len()];
+    let mut order = Vec::new();
+    for at in 0..messages.len() {
+        if is_empty(at) {
+            continue;
+        }
+        let (mut up, mut chain) = (Some(at), Vec::new());
+        while let Some(here) = up.filter(|here| places[*here].is_none()) {
+            chain.push(here);
+            up = parents_with_content[here];
+        }
+        for here in chain.into_iter().rev() {
+            places[here] = Some(order.len());
+            order.push(here);
+        }
+    }
+    let mut messages: Vec<Option<ImportedMessage>> = messages.into_iter().map(Some).collect();
+    let nodes = order.into_iter().filter_map(|at| {
+        Some(Node {
+            parent: parents_with_content[at].and_then(|parent| places[parent]),
+            message: messages[at].take()?,
+        })
+    });
+    Tree {
+        nodes: nodes.collect(),
+        current: current.and_then(|at| places[at]),
+    }
+}
+
+/// Makes a root of one message of every cycle.
+fn without_cycles(mut parents: Vec<Option<usize>>) -> Vec<Option<usize>> {
+    // 0: not seen; n: seen on the walk that began at message n - 1.
+    let mut seen = vec![0; parents.len()];
+    for start in 0..parents.len() {
+        let mut at = start;
+        while seen[at] == 0 {
+            seen[at] = start + 1;
+            match parents[at] {
+                Some(parent) if seen[parent] == start + 1 => parents[at] = None,
+                Some(parent) => at = parent,
+                None => break,
+            }
+        }
+    }
+    parents
+}
+
+/// Joins an answer with the answer that is its only child: a thought or a call of a tool and what
+/// follows it, which some programs store as messages of their own.
+fn join_answers(tree: Tree) -> Tree {
+    let mut children = vec![0; tree.nodes.len()];
+    for node in &tree.nodes {
+        if let Some(parent) = node.parent {
+            children[parent] += 1;
+        }
+    }
+    let mut places: Vec<usize> = Vec::with_capacity(tree.nodes.len());
+    let mut nodes: Vec<Node> = Vec::new();
+    for node in tree.nodes {
+        let into = node.parent.map(|parent| places[parent]);
+        let joins = |at: &usize| {
+            let before = &nodes[*at].message;
+            before.role == Role::Assistant && before.whole.is_none()
+        };
+        let only_child = node.parent.is_some_and(|parent| children[parent] == 1);
+        let joined = node.message.role == Role::Assistant && node.message.whole.is_none() && only_child;
+        match into.filter(|at| joined && joins(at)) {
+            Some(at) => {
+                let before = &mut nodes[at].message;
+                before.parts.extend(node.message.parts);
+                before.model = node.message.model.or(before.model.take());
+                before.thumb = node.message.thumb.or(before.thumb);
+                places.push(at);
+            }
+            None => {
+                places.push(nodes.len());
+                nodes.push(Node {
+                    parent: into,
+                    message: node.message,
+                });
+            }
+        }
+    }
+    Tree {
+        nodes,
+        current: tree.current.map(|at| places[at]),
+    }
+}
+
+/// Splits answers at the results of tools, which are messages of the user.
+fn split_tools(tree: Tree) -> Tree {
+    let mut places: Vec<usize> = Vec::with_capacity(tree.nodes.len());
+    let mut nodes: Vec<Node> = Vec::new();
+    for node in tree.nodes {
+        let mut parent = node.parent.map(|parent| places[parent]);
+        let mut message = node.message;
+        if message.role == Role::Assistant && message.whole.is_none() {
+            for (role, parts) in by_role(std::mem::take(&mut message.parts)) {
+                let piece = ImportedMessage {
+                    role,
+                    parts,
+                    id: String::new(),
+                    parent: None,
+                    created_at: message.created_at,
+                    model: message.model.clone().filter(|_| role == Role::Assistant),
+                    thumb: None,
+                    whole: None,
+                };
+                nodes.push(Node { parent, message: piece });
+                parent = Some(nodes.len() - 1);
+            }
+            if let Some(last) = nodes.last_mut() {
+                last.message.thumb = message.thumb.filter(|_| last.message.role == Role::Assistant);
+            }
+        } else {
+            nodes.push(Node { parent, message });
+        }
+        places.push(nodes.len() - 1);
+    }
+    Tree {
+        nodes,
+        current: tree.current.map(|at| places[at]),
+    }
+}
+
+/// Runs of parts that belong to one role.
+fn by_role(parts: Vec<Part>) -> Vec<(Role, Vec<Part>)> {
+    let mut runs: Vec<(Role, Vec<Part>)> = Vec::new();
+    for part in parts {
+        let role = match part {
+            Part::ToolResult { .. } => Role::User,
+            _ => Role::Assistant,
+        };
+        match runs.last_mut() {
+            Some((last, run)) if *last == role => run.push(part),
+            _ => runs.push((role, vec![part])),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(text: &str) -> Vec<Part> {
+        vec![Part::Text { text: text.to_owned() }]
+    }
+
+    fn message(id: &str, parent: Option<&str>, role: Role, said: &str) -> ImportedMessage {
+        let parts = if said.is_empty() { Vec::new() } else { text(said) };
+        ImportedMessage::new(id, parent.map(str::to_owned), role, parts)
+    }
+
+    fn shape(tree: &Tree) -> Vec<(Option<usize>, String)> {
+        let nodes = tree.nodes.iter();
+        nodes
+            .map(|node| (node.parent, hearth_protocol::text_of(&node.message.parts)))
+            .collect()
+    }
+
+    #[test]
+    fn a_tree_without_its_empty_messages() {
+        use Role::{Assistant, System, User};
+        let mut conversation = ImportedConversation {
+            current: Some("e".to_owned()),
+            messages: vec![
+                message("d", Some("c"), Assistant, "two"),
+                message("root", None, System, ""),
+                message("s", Some("root"), System, "Be brief."),
+                message("c", Some("s"), User, "one"),
+                message("e", Some("d"), Assistant, ""),
+                message("other", Some("c"), Assistant, "2"),
+                message("lost", Some("nowhere"), User, "alone"),
+                message("d", Some("c"), Assistant, "the same id"),
+            ],
+            ..ImportedConversation::default()
+        };
+        let tree = conversation.take_tree();
+        let expected = [
+            (None, "one"),
+            (Some(0), "two"),
+            (Some(0), "2"),
+            (None, "alone"),
+            (Some(0), "the same id"),
+        ];
+        assert_eq!(shape(&tree), expected.map(|(parent, text)| (parent, text.to_owned())));
+        assert_eq!(tree.current, Some(1));
+        assert_eq!(conversation.system_prompt.as_deref(), Some("Be brief."));
+    }
+
+    #[test]
+    fn answers_in_a_row_are_joined_and_results_of_tools_split() {
+        let mut conversation = ImportedConversation::default();
+        conversation.push(Role::User, text("what?"));
+        conversation.push(Role::Assistant, vec![Part::Thinking { text: "Hm.".to_owned() }]);
+        let result = Part::ToolResult {
+            id: "1".to_owned(),
+            name: "sum".to_owned(),
+            text: "3".to_owned(),
+        };
+        conversation.push(Role::Assistant, vec![result, text("so").remove(0)]);
+        let tree = conversation.take_tree();
+        let roles: Vec<Role> = tree.nodes.iter().map(|node| node.message.role).collect();
+        assert_eq!(roles, [Role::User, Role::Assistant, Role::User, Role::Assistant]);
+        assert_eq!(tree.nodes[3].parent, Some(2));
+    }
+
+    proptest! {
+        #[test]
+        fn any_parents_make_a_forest(parents in prop::collection::vec((0..30usize, any::<bool>()), 0..30)) {
+            let messages = parents.iter().enumerate().map(|(at, (parent, empty))| {
+                let said = if *empty { "" } else { "text" };
+                message(&at.to_string(), Some(&parent.to_string()), Role::User, said)
+            });
+            let mut conversation = ImportedConversation { messages: messages.collect(), ..ImportedConversation::default() };
+            let tree = conversation.take_tree();
+            prop_assert_eq!(tree.nodes.len(), parents.iter().filter(|(_, empty)| !empty).count());
+            for (at, node) in tree.nodes.iter().enumerate() {
+                prop_assert!(node.parent.is_none_or(|parent| parent < at));
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Import, export and backup of conversations on the wire.
+
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// The format of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub enum ImportFormat {
+    /// Hearth.
+    Hearth,
+    /// ChatGPT.
+    ChatGpt,
+    /// Claude.
+    Claude,
+    /// LM Studio.
+    LmStudio,
+    /// Jan.
+    Jan,
+    /// Open WebUI.
+    OpenWebUi,
+    /// llama.cpp's UI.
+    LlamaCpp,
+    /// ShareGPT.
+    ShareGpt,
+    /// `messages` of OpenAI's API.
+    OpenAi,
+}
+
+/// Why a conversation of an export was not imported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub enum SkipReason {
+    /// It has no messages with content.
+    Empty,
+    /// It is not JSON, or nested too deeply, or from a newer Hearth.
+    Malformed,
+    /// It has more than 256 MiB or 8 million values.
+    TooLarge,
+    /// It has more than 200,000 messages.
+    TooManyMessages,
+    /// It is of another format than the rest.
+    UnknownFormat,
+    /// Its file in the archive is encrypted or compressed in an unknown way.
+    Unreadable,
+}
+
+/// Conversations that were not imported, for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct Skipped {
+    /// Why.
+    pub reason: SkipReason,
+    /// How many.
+    pub count: u32,
+    /// The title of one of them.
+    pub example: Option<String>,
+}
+
+/// The result of an import.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct ImportReport {
+    /// The formats that were found.
+    pub formats: Vec<ImportFormat>,
+    /// Conversations in the export.
+    pub found: u32,
+    /// New conversations.
+    pub imported: u32,
+    /// Conversations that were imported before and got new messages.
+    pub extended: u32,
+    /// Conversations that were imported before, without new messages.
+    pub known: u32,
+    /// New messages.
+    pub messages: u32,
+    /// Conversations that were not imported.
+    pub skipped: Vec<Skipped>,
+}
+
+/// The format of exported conversations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub enum ChatFormat {
+    /// Markdown, with the selected branch of each conversation.
+    Markdown,
+    /// One HTML page, with the selected branch of each conversation.
+    Html,
+    /// JSON, with every branch, rating and part; Hearth imports it.
+    Json,
+}
+
+/// The result of exporting conversations.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportedChats {
+    /// The file.
+    pub path: String,
+    /// Number of conversations.
+    pub conversations: u32,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// A backup that was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct WrittenBackup {
+    /// The file.
+    pub path: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Number of files in it.
+    pub files: u32,
+}
+
+/// A backup that replaces the present data at the next start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingRestore {
+    /// When it was made.
+    pub made_at: i64,
+    /// Number of its conversations.
+    pub conversations: u32,
+    /// Number of files in it.
+    pub files: u32,
+    /// The folder to which the present data is moved.
+    pub aside: String,
+}
+
+/// Where the data is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct DataPlace {
+    /// The data folder.
+    pub path: String,
+    /// The backup that replaces it at the next start.
+    pub pending: Option<PendingRestore>,
+}

@@ -1,0 +1,107 @@
+//! An app over a temporary data folder, without models.
+
+// Each test uses a part of this module.
+#![allow(dead_code)]
+
+use crate::support;
+use hearth_app::{
+    App, Options,
+    power::AlwaysOn,
+    wire::{Conversation, Event, ImportReport, Problem},
+};
+use hearth_protocol::WorkerCommand;
+use serde_json::Value;
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tempfile::TempDir;
+
+/// An app without models, its folder and its events.
+pub struct Bench {
+    pub app: App,
+    pub folder: TempDir,
+    pub events: Arc<Mutex<Vec<Event>>>,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self::open(tempfile::tempdir().expect("a folder"))
+    }
+
+    /// Opens the data in a folder.
+    pub fn open(folder: TempDir) -> Self {
+        Self::try_open(folder).expect("an app")
+    }
+
+    pub fn try_open(folder: TempDir) -> Result<Self, Problem> {
+        let options = Options {
+            data: folder.path().join("data"),
+            bundled: Vec::new(),
+            samples: Vec::new(),
+            packed: None,
+            metadata_file: None,
+            worker: WorkerCommand::new("no worker"),
+            probe: support::probe(),
+            power: Arc::new(AlwaysOn),
+            idle_unload: None,
+            chat_idle_delay: Duration::ZERO,
+            shutdown_timeout: Duration::from_secs(1),
+        };
+        let events = Arc::new(Mutex::default());
+        let sink = events.clone();
+        let app = App::open(options, move |event| Mutex::lock(&sink).expect("events").push(event))?;
+        Ok(Self { app, folder, events })
+    }
+
+    /// Ends the app. Returns its folder.
+    pub async fn close(self) -> TempDir {
+        let Self { app, folder, events } = self;
+        app.shut_down().await.expect("an end");
+        drop(app);
+        // The last clone of the app drops the sink.
+        while Arc::strong_count(&events) > 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        folder
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub async fn import(&self, path: impl Into<PathBuf>) -> Result<ImportReport, Problem> {
+        self.app.import_conversations(path.into()).await
+    }
+
+    /// Imports a text as a file of this name.
+    pub async fn import_text(&self, name: &str, text: impl AsRef<[u8]>) -> Result<ImportReport, Problem> {
+        let path = self.path(name);
+        fs::write(&path, text).expect("a file");
+        self.import(path).await
+    }
+
+    pub async fn import_json(&self, value: &Value) -> ImportReport {
+        self.import_text("export.json", value.to_string())
+            .await
+            .expect("an import")
+    }
+
+    /// All conversations, newest first.
+    pub async fn all(&self) -> Vec<Conversation> {
+        let listed = self.app.snapshot().await.expect("a snapshot").conversations;
+        let mut all = Vec::new();
+        for row in listed {
+            all.push(self.app.open_conversation(row.id).await.expect("a conversation"));
+        }
+        all
+    }
+
+    pub async fn only(&self) -> Conversation {
+        let mut all = self.all().await;
+        assert_eq!(all.len(), 1);
+        all.remove(0)
+    }
+}

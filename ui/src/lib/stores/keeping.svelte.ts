@@ -1,0 +1,45 @@
+// Owns imports and exports of conversations: the one in progress, and the result of the last.
+
+import type { ChatFormat, ExportedChats, Host, HostEvent, ImportReport } from "../host";
+
+export class Keeping {
+  /** What is in progress. */
+  busy: "import" | "export" | null = $state(null);
+  /** Of the import, from 0 to 1. */
+  fraction = $state(0);
+  report: ImportReport | null = $state.raw(null);
+  exported: ExportedChats | null = $state.raw(null);
+
+  constructor(private readonly host: Host) {}
+
+  /** Imports the export at a path. One at a time: returns `null` if another is in progress. */
+  async import(path: string): Promise<ImportReport | null> {
+    this.report = null;
+    this.fraction = 0;
+    return this.while("import", async () => (this.report = await this.host.importConversations(path)));
+  }
+
+  /** Asks for a file and writes conversations to it; `null` means all. Returns `null` if cancelled. */
+  async export(conversation: number | null, format: ChatFormat, title: string): Promise<ExportedChats | null> {
+    const path = await this.host.chooseChatExport(format, title);
+    if (path === null) return null;
+    this.exported = null;
+    const exported = await this.while("export", () => this.host.exportConversations(conversation, format, path));
+    if (conversation === null) this.exported = exported;
+    return exported;
+  }
+
+  handle(event: HostEvent): void {
+    if (event.type === "importProgress") this.fraction = event.fraction;
+  }
+
+  private async while<T>(what: "import" | "export", work: () => Promise<T>): Promise<T | null> {
+    if (this.busy !== null) return null;
+    this.busy = what;
+    try {
+      return await work();
+    } finally {
+      this.busy = null;
+    }
+  }
+}

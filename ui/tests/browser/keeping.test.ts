@@ -1,0 +1,55 @@
+import type { Page } from "playwright-core";
+import { expect, test } from "vitest";
+import { open, pace, settings, useBrowser } from "./window";
+
+useBrowser();
+
+const item = (page: Page, title: string) => page.getByTestId("conversation").filter({ hasText: title });
+const drop = (page: Page, path: string) => page.evaluate((dropped) => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: [dropped] }), path);
+
+test("an export is imported once, and what was skipped is said", async () => {
+  const { page, errors } = await settings("two-gpus");
+  await page.getByTestId("import-file").click();
+  const report = page.getByTestId("import-report");
+  await report.waitFor();
+  expect(await report.locator("li").allTextContents()).toEqual(["3 conversations were imported from ChatGPT.", "2 of 5 conversations were skipped: 1 is empty (“New chat”), 1 cannot be read."]);
+  await page.getByTestId("import-file").click();
+  await expect.poll(() => report.locator("li").first().textContent()).toBe("No new conversations were imported from ChatGPT.");
+  await page.getByTestId("view-chat").click();
+  expect(await item(page, "Regex for dates").count()).toBe(1);
+  expect(errors).toEqual([]);
+});
+
+test("an archive that is dropped is imported, and a file that is no export is explained", async () => {
+  const { page } = await open();
+  await pace(page, 0);
+  await drop(page, "/home/you/Downloads/claude-export.zip");
+  await item(page, "Regex for dates").waitFor();
+  await page.getByTestId("toast").filter({ hasText: "3 conversations were imported" }).waitFor();
+  await drop(page, "/home/you/photos.zip");
+  await page.getByTestId("toast").filter({ hasText: "Hearth found no conversations in /home/you/photos.zip." }).waitFor();
+});
+
+test("one conversation is exported from its menu by keyboard, and all from Data", async () => {
+  const { page, errors } = await open();
+  await pace(page, 0);
+  await item(page, "Rye bread").getByTestId("open-conversation").focus();
+  const menu = item(page, "Rye bread").getByTestId("conversation-menu");
+  await menu.focus();
+  await page.keyboard.press("Enter");
+  await item(page, "Rye bread").getByTestId("export-markdown").waitFor();
+  expect(await menu.getAttribute("aria-expanded")).toBe("true");
+  while (!(await item(page, "Rye bread").getByTestId("export-html").evaluate((e) => e === document.activeElement))) await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await page.getByTestId("toast").filter({ hasText: "Written to /home/you/Rye bread, 80 % hydration.html" }).waitFor();
+  await page.getByTestId("view-settings").click();
+  await page.getByTestId("chat-format-json").check();
+  await page.getByTestId("export-all").click();
+  await expect.poll(() => page.getByTestId("export-result").textContent()).toBe("8 conversations were written to /home/you/Conversations.json (34 kB).");
+  const exports = await page.evaluate(() => (window as unknown as { fakeHost: { exports: object[] } }).fakeHost.exports);
+  expect(exports).toEqual([
+    { conversation: 4, format: "html", path: "/home/you/Rye bread, 80 % hydration.html" },
+    { conversation: null, format: "json", path: "/home/you/Conversations.json" },
+  ]);
+  expect(errors).toEqual([]);
+});
