@@ -6,6 +6,7 @@ use hearth_app::wire::{ChatFormat, ExportFormat, Problem, ProblemCode, Settings}
 use hearth_app::{App, DATASET_EXTENSIONS, file_name, path_text};
 use tauri::{AppHandle, Manager, Wry};
 use tauri_plugin_dialog::{DialogExt, FileDialogBuilder, FilePath};
+use tauri_plugin_opener::OpenerExt;
 use tokio::sync::oneshot;
 
 /// A file dialog of the window, which stays in front of it.
@@ -102,6 +103,24 @@ pub async fn choose_chat_export(
         .add_filter(kind, &[extension])
         .set_file_name(format!("{}.{extension}", file_name(&title)));
     answer(|chosen| dialog.save_file(chosen)).await
+}
+
+pub async fn choose_backup_target(window: AppHandle) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, "Back up everything")
+        .add_filter("Backup of Hearth", &["hearthbackup"])
+        .set_file_name("Hearth.hearthbackup");
+    answer(|chosen| dialog.save_file(chosen)).await
+}
+
+pub async fn choose_backup(window: AppHandle) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, "Restore a backup").add_filter("Backup of Hearth", &["hearthbackup", "zip"]);
+    answer(|chosen| dialog.pick_file(chosen)).await
+}
+
+pub async fn open_data_folder(window: AppHandle) -> Result<(), Problem> {
+    let folder = path_text(window.state::<App>().data_folder().to_owned())?;
+    let opened = window.opener().open_path(folder, None::<&str>);
+    opened.map_err(|error| internal(&format!("The folder could not be opened: {error}.")))
 }
 
 pub async fn choose_export_target(

@@ -1,6 +1,7 @@
 //! [`App`], the interface for a window, a server or a test.
 
 use crate::{
+    archive,
     chat::{self, Command},
     convert, downloads,
     library::hub::{is_endpoint, sweep_headers},
@@ -8,7 +9,7 @@ use crate::{
     options::Options,
     prompt_cache,
     shared::Shared,
-    store::{Store, conversation},
+    store::{self, Store, conversation},
     tune,
     wire::{Event, ModelState, Problem, ProblemCode, Settings, Snapshot},
 };
@@ -25,10 +26,11 @@ pub struct App {
 }
 
 impl App {
-    /// Opens the store, removes what was deleted before, and starts the chat and fine-tuning tasks.
+    /// Completes the restoration of a backup, opens the store, removes what was deleted before, and starts the chat and fine-tuning tasks.
     /// `sink` receives every event in order, from any thread, and must not block. Call it inside a
     /// tokio runtime with time and IO. Workers start on demand.
     pub fn open(options: Options, sink: impl Fn(Event) + Send + Sync + 'static) -> Result<Self, Problem> {
+        store::while_closed(&options.data, || archive::complete(&options.data))?;
         let store = Store::open(&options.data)?;
         let shared = Arc::new(Shared::new(store, options, Box::new(sink))?);
         if let Err(problem) = tune::purge(&shared, i64::MAX) {

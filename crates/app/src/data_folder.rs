@@ -9,7 +9,7 @@ pub(crate) const PROMPT_CACHE: &str = "prompt-cache";
 pub(crate) const OLD_PROMPT_CACHE: &str = "kept";
 
 /// Hearth's entries in its data folder, and the system's in any folder.
-const HEARTH_ENTRIES: [&str; 11] = [
+const HEARTH_ENTRIES: [&str; 13] = [
     "models",
     "datasets",
     "runs",
@@ -18,6 +18,8 @@ const HEARTH_ENTRIES: [&str; 11] = [
     "cache",
     "window.json",
     "hearth-coming",
+    "hearth-restore",
+    "hearth-restore.json",
     // Created by systems in any folder.
     ".DS_Store",
     "desktop.ini",

@@ -5,6 +5,7 @@
 
 mod adapters;
 mod app;
+mod archive;
 mod cache_files;
 mod caches;
 mod chat;

@@ -53,3 +53,22 @@ test("one conversation is exported from its menu by keyboard, and all from Data"
   ]);
   expect(errors).toEqual([]);
 });
+
+test("everything is backed up, and a restoration is confirmed, announced and can be cancelled", async () => {
+  const { page, errors } = await settings("two-gpus");
+  await page.getByTestId("back-up").click();
+  await expect.poll(() => page.getByTestId("backup-result").textContent()).toBe("27 files were backed up to /media/you/disk/Hearth.hearthbackup (48 MB).");
+  await page.getByTestId("restore-backup").click();
+  await page.getByTestId("restore-confirm").click();
+  await page.getByTestId("restore-pending").waitFor();
+  expect(await page.getByTestId("restore-pending").textContent()).toContain("with 212 conversations is checked. It is put in place when Hearth starts the next time");
+  await page.getByTestId("cancel-restore").click();
+  await page.getByTestId("restore-pending").waitFor({ state: "detached" });
+  await page.evaluate(() => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { backup: "/media/you/damaged.hearthbackup" }));
+  await page.getByTestId("restore-backup").click();
+  await page.getByTestId("restore-confirm").click();
+  await page.getByTestId("toast").filter({ hasText: "is damaged" }).waitFor();
+  expect(await page.getByTestId("data-place").textContent()).toBe("/home/you/.local/share/hearth");
+  await page.getByTestId("open-data-folder").click();
+  expect(errors).toEqual([]);
+});

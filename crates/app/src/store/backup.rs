@@ -97,7 +97,7 @@ pub(super) fn make(connection: &Connection, folder: &Path) -> Result<(), StoreEr
 }
 
 /// Copies the store in one transaction; others may read and write meanwhile.
-fn copy(connection: &Connection, to: &Path) -> rusqlite::Result<()> {
+pub(super) fn copy(connection: &Connection, to: &Path) -> rusqlite::Result<()> {
     connection.execute("VACUUM INTO ?1", [SqlPath(to)]).map(|_| ())
 }
 

@@ -18,6 +18,7 @@ mod message_parts;
 mod migrations;
 pub mod model;
 mod recovery;
+mod restored;
 pub mod run;
 pub mod run_evaluation;
 pub mod run_point;
@@ -26,6 +27,7 @@ pub mod setting;
 
 pub use backup::{Backup, backups};
 pub use error::StoreError;
+pub(crate) use restored::{prepare_restored, while_closed};
 
 use crate::permissions;
 use clock::Clock;

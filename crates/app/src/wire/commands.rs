@@ -38,6 +38,15 @@ macro_rules! commands {
                     format: ChatFormat,
                     path: PathBuf
                 ) -> ExportedChats;
+                /// Writes conversations, runs, adapters and datasets to one file. Rejects with
+                /// `busy` during a run.
+                fn back_up(path: PathBuf) -> WrittenBackup;
+                /// Checks a backup, which replaces the present data at the next start. That data is
+                /// moved aside.
+                fn restore_backup(path: PathBuf) -> PendingRestore;
+                /// Cancels a restoration before the next start.
+                fn cancel_restore() -> ();
+                fn data_place() -> DataPlace;
 
                 fn load_model(id: String) -> ();
                 fn unload_model() -> ();
@@ -174,6 +183,12 @@ macro_rules! commands {
                 fn choose_adapter(folder: bool) -> Option<String>;
                 /// Opens a native dialog for an export of another program; `null` if cancelled.
                 fn choose_import(folder: bool) -> Option<String>;
+                /// Opens a native dialog for a new backup; `null` if cancelled.
+                fn choose_backup_target() -> Option<String>;
+                /// Opens a native dialog for a backup; `null` if cancelled.
+                fn choose_backup() -> Option<String>;
+                /// Opens the data folder in the system's file manager.
+                fn open_data_folder() -> ();
                 /// Opens a native dialog for a file of conversations with this title; `null` if
                 /// cancelled.
                 fn choose_chat_export(format: ChatFormat, title: String) -> Option<String>;

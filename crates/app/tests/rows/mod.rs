@@ -1,6 +1,7 @@
 //! The operations under test.
 
 mod adapters;
+mod archives;
 mod downloads;
 mod stores;
 
@@ -48,5 +49,17 @@ pub const ALL: &[Row] = &[
         prepare: adapters::prepare,
         work: adapters::import,
         check: adapters::check,
+    },
+    Row {
+        name: "a backup of everything",
+        prepare: archives::put_data,
+        work: archives::back_up,
+        check: archives::check_backup,
+    },
+    Row {
+        name: "the restoration of a backup of everything",
+        prepare: archives::put_newer,
+        work: archives::restore,
+        check: archives::check_restored,
     },
 ];

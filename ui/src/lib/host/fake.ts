@@ -11,7 +11,7 @@ import { addedModel, inFolder, loadedState } from "./fake/models";
 import { planFor } from "./fake/plans";
 import { initialWorld, type World } from "./fake/scenes";
 import { matchesDevice } from "../text/devices";
-import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Conversation, ConversationSummary, Dataset, Device, ExportedChats, Host, ImportReport, Measurement, Message, Model, ModelState, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, LoadSettings } from "./host";
+import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Conversation, ConversationSummary, DataPlace, Dataset, Device, ExportedChats, Host, ImportReport, LoadSettings, Measurement, Message, Model, ModelState, PendingRestore, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, WrittenBackup } from "./host";
 
 /** The problem of a crashed worker. */
 const WORKER_DIED: Problem = {
@@ -33,6 +33,9 @@ export class FakeHost extends FakeGetting implements Host {
   planned: LoadSettings[] = [];
   /** Exports of conversations, newest last. */
   exports: { conversation: number | null; format: ChatFormat; path: string }[] = [];
+  /** The backup that is chosen. */
+  backup = "/media/you/disk/Hearth.hearthbackup";
+  private pendingRestore: PendingRestore | null = null;
   private readonly world: World;
   private polls = 0;
   private measuring = false;
@@ -173,6 +176,38 @@ export class FakeHost extends FakeGetting implements Host {
     const conversationsWritten = conversation === null ? conversations.length : 1;
     this.exports.push({ conversation, format, path });
     return { path, conversations: conversationsWritten, bytes: conversationsWritten * 4200 };
+  }
+
+  async backUp(path: string): Promise<WrittenBackup> {
+    await this.rest(5);
+    return { path, bytes: 48_300_000, files: 27 };
+  }
+
+  async restoreBackup(path: string): Promise<PendingRestore> {
+    await this.rest(5);
+    if (/damaged/.test(path)) throw { code: "dataInvalid", message: `The backup ${path} is damaged: hearth.db has another hash than its list of files says. Nothing was changed. Use another copy of it.` };
+    this.pendingRestore = { madeAt: Date.now() - 86_400_000, conversations: 212, files: 27, aside: "/home/you/.local/share/hearth/hearth-set-aside-1764000000000" };
+    return this.pendingRestore;
+  }
+
+  async cancelRestore(): Promise<void> {
+    this.pendingRestore = null;
+  }
+
+  async dataPlace(): Promise<DataPlace> {
+    return { path: "/home/you/.local/share/hearth", pending: this.pendingRestore };
+  }
+
+  async chooseBackupTarget(): Promise<string | null> {
+    return "/media/you/disk/Hearth.hearthbackup";
+  }
+
+  async chooseBackup(): Promise<string | null> {
+    return this.backup;
+  }
+
+  async openDataFolder(): Promise<void> {
+    this.opened.push("/home/you/.local/share/hearth");
   }
 
   async chooseImport(folder: boolean): Promise<string | null> {

@@ -1,16 +1,41 @@
-// Owns imports and exports of conversations: the one in progress, and the result of the last.
+// Owns imports, exports and backups: the one in progress, the result of the last, and the data folder.
 
-import type { ChatFormat, ExportedChats, Host, HostEvent, ImportReport } from "../host";
+import type { ChatFormat, DataPlace, ExportedChats, Host, HostEvent, ImportReport, WrittenBackup } from "../host";
 
 export class Keeping {
   /** What is in progress. */
-  busy: "import" | "export" | null = $state(null);
+  busy: "import" | "export" | "backup" | "restore" | null = $state(null);
   /** Of the import, from 0 to 1. */
   fraction = $state(0);
   report: ImportReport | null = $state.raw(null);
   exported: ExportedChats | null = $state.raw(null);
 
+  written: WrittenBackup | null = $state.raw(null);
+  place: DataPlace | null = $state.raw(null);
+
   constructor(private readonly host: Host) {}
+
+  async look(): Promise<void> {
+    this.place = await this.host.dataPlace();
+  }
+
+  async backUp(): Promise<void> {
+    const path = await this.host.chooseBackupTarget();
+    if (path === null) return;
+    this.written = null;
+    this.written = await this.while("backup", () => this.host.backUp(path));
+  }
+
+  /** Prepares a backup to replace everything at the next start. */
+  async restore(path: string): Promise<void> {
+    await this.while("restore", () => this.host.restoreBackup(path));
+    await this.look();
+  }
+
+  async cancelRestore(): Promise<void> {
+    await this.host.cancelRestore();
+    await this.look();
+  }
 
   /** Imports the export at a path. One at a time: returns `null` if another is in progress. */
   async import(path: string): Promise<ImportReport | null> {
@@ -33,7 +58,7 @@ export class Keeping {
     if (event.type === "importProgress") this.fraction = event.fraction;
   }
 
-  private async while<T>(what: "import" | "export", work: () => Promise<T>): Promise<T | null> {
+  private async while<T>(what: "import" | "export" | "backup" | "restore", work: () => Promise<T>): Promise<T | null> {
     if (this.busy !== null) return null;
     this.busy = what;
     try {

@@ -1,7 +1,7 @@
 // Sentences about imports, exports and backups.
 
-import type { ChatFormat, ExportedChats, ImportFormat, ImportReport, SkipReason } from "../host";
-import { count, fileSize, plural } from "./format";
+import type { ChatFormat, ExportedChats, ImportFormat, ImportReport, PendingRestore, SkipReason, WrittenBackup } from "../host";
+import { count, fileSize, moment, plural } from "./format";
 
 const formats: Record<ImportFormat, string> = {
   hearth: "Hearth",
@@ -49,4 +49,13 @@ function skippedSentence({ skipped, found }: ImportReport): string {
 
 export function exportSentence({ conversations, bytes, path }: ExportedChats): string {
   return `${plural(conversations, "conversation was", "conversations were")} written to ${path} (${fileSize(bytes)}).`;
+}
+
+export function backupSentence({ path, bytes, files }: WrittenBackup): string {
+  return `${plural(files, "file was", "files were")} backed up to ${path} (${fileSize(bytes)}).`;
+}
+
+/** What the next start does. */
+export function restoreSentence({ madeAt, conversations, aside }: PendingRestore, now: number): string {
+  return `The backup of ${moment(madeAt, now)} with ${plural(conversations, "conversation")} is checked. It is put in place when Hearth starts the next time: close Hearth and open it again. What is here now, and what you write until then, is moved to ${aside}.`;
 }

@@ -1,0 +1,103 @@
+//! Backup and restoration of everything that a person made, as one file: a ZIP archive of the
+//! store, the runs with their adapters, the datasets made here, and a manifest with their hashes.
+//! Models, caches and files outside the data folder are not in it.
+//!
+//! A restoration is checked and extracted beside the present data, and completed when the app is
+//! started the next time, before the store is opened ([`complete`]).
+
+mod complete;
+mod extract;
+mod manifest;
+mod write;
+
+pub(crate) use complete::complete;
+
+use crate::{
+    App,
+    shared::Shared,
+    wire::{DataPlace, PendingRestore, Problem, ProblemCode, WrittenBackup},
+};
+use std::path::{Path, PathBuf};
+
+/// The folders of the data folder that a backup holds.
+const FOLDERS: [&str; 2] = ["runs", "datasets"];
+
+/// The folder of an extracted backup, until it is in place.
+const STAGING: &str = "hearth-restore";
+
+/// The file that says that an extracted backup is complete and shall be put in place.
+const PENDING: &str = "hearth-restore.json";
+
+impl App {
+    /// The data folder, and the restoration that is completed at the next start.
+    pub async fn data_place(&self) -> Result<DataPlace, Problem> {
+        self.shared
+            .blocking(|shared| {
+                Ok(DataPlace {
+                    path: shared.data.display().to_string(),
+                    pending: complete::pending(&shared.data).map(|pending| pending.about),
+                })
+            })
+            .await
+    }
+
+    /// The data folder.
+    pub fn data_folder(&self) -> &Path {
+        &self.shared.data
+    }
+
+    /// Writes a backup of everything to a file, which is replaced atomically.
+    pub async fn back_up(&self, path: PathBuf) -> Result<WrittenBackup, Problem> {
+        self.shared
+            .blocking(move |shared| {
+                refuse_during_run(shared)?;
+                shared.save_deferred();
+                write::write(shared, &path)
+            })
+            .await
+    }
+
+    /// Checks and extracts a backup. It replaces the present data at the next start; until then
+    /// nothing changes.
+    pub async fn restore_backup(&self, path: PathBuf) -> Result<PendingRestore, Problem> {
+        self.shared
+            .blocking(move |shared| {
+                refuse_during_run(shared)?;
+                extract::extract(&path, &shared.data)
+            })
+            .await
+    }
+
+    /// Cancels a restoration before the next start.
+    pub async fn cancel_restore(&self) -> Result<(), Problem> {
+        self.shared.blocking(|shared| complete::cancel(&shared.data)).await
+    }
+}
+
+/// The files of an active run change while they would be copied.
+fn refuse_during_run(shared: &Shared) -> Result<(), Problem> {
+    match shared.active_run() {
+        None => Ok(()),
+        Some(run) => Err(Problem {
+            code: ProblemCode::Busy,
+            message: format!(
+                "The run “{}” is active. Stop it or wait until it is done, then try again.",
+                run.name
+            ),
+        }),
+    }
+}
+
+/// The problem of a file or folder at which a backup or a restoration failed.
+fn failed(path: &Path, error: &std::io::Error) -> Problem {
+    Problem {
+        code: match error.kind() {
+            std::io::ErrorKind::StorageFull => ProblemCode::DiskFull,
+            _ => ProblemCode::FileUnreadable,
+        },
+        message: format!(
+            "{} could not be read or written: {error}. Nothing was changed.",
+            path.display()
+        ),
+    }
+}

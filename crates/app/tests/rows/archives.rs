@@ -1,0 +1,118 @@
+//! A backup of everything, and its restoration.
+
+use crate::support;
+use hearth_app::{App, Options, power::AlwaysOn};
+use hearth_protocol::WorkerCommand;
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+/// A file of a run.
+const FILE: &str = "runs/1/run.json";
+
+fn with_app<T>(folder: &Path, act: impl AsyncFnOnce(&App) -> Result<T, String>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let options = Options {
+            data: folder.join("work/data"),
+            bundled: Vec::new(),
+            samples: Vec::new(),
+            packed: None,
+            metadata_file: None,
+            worker: WorkerCommand::new("no worker"),
+            probe: support::probe(),
+            power: Arc::new(AlwaysOn),
+            idle_unload: None,
+            chat_idle_delay: Duration::ZERO,
+            shutdown_timeout: Duration::from_secs(1),
+        };
+        let app = App::open(options, |_| {}).map_err(|problem| problem.message)?;
+        let done = act(&app).await;
+        app.shut_down().await.map_err(|problem| problem.message)?;
+        done
+    })
+}
+
+fn import(folder: &Path, text: &str) {
+    let export = folder.join("export.json");
+    fs::write(&export, format!("[{{\"role\":\"user\",\"content\":\"{text}\"}}]")).expect("a file");
+    with_app(folder, async |app| {
+        let imported = app.import_conversations(export).await;
+        imported.map(drop).map_err(|problem| problem.message)
+    })
+    .expect("an import");
+}
+
+fn titles(folder: &Path) -> Vec<String> {
+    let listed = with_app(folder, async |app| {
+        let snapshot = app.snapshot().await.map_err(|problem| problem.message)?;
+        Ok(snapshot.conversations.into_iter().map(|row| row.title).collect())
+    });
+    listed.expect("the app opens")
+}
+
+fn put_run(folder: &Path, text: &str) {
+    let file = folder.join("work/data").join(FILE);
+    fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+    fs::write(file, text).expect("a file");
+}
+
+fn run(folder: &Path) -> String {
+    fs::read_to_string(folder.join("work/data").join(FILE)).expect("a file")
+}
+
+/// Data of before, and a backup of it.
+pub fn put_data(folder: &Path) {
+    fs::create_dir_all(folder.join("work/out")).expect("a folder");
+    put_run(folder, "old");
+    import(folder, "old");
+    back_up(folder).expect("a backup");
+}
+
+pub fn back_up(folder: &Path) -> Result<(), String> {
+    let path = folder.join("work/out/all.hearthbackup");
+    with_app(folder, async |app| {
+        app.back_up(path).await.map(drop).map_err(|problem| problem.message)
+    })
+}
+
+/// The backup that was there, or the new one, is complete.
+pub fn check_backup(folder: &Path, _: bool) {
+    assert_eq!((titles(folder), run(folder).as_str()), (vec!["old".to_owned()], "old"));
+    restore(folder).expect("a valid backup");
+    assert_eq!((titles(folder), run(folder).as_str()), (vec!["old".to_owned()], "old"));
+}
+
+/// Newer data than the backup.
+pub fn put_newer(folder: &Path) {
+    put_data(folder);
+    import(folder, "new");
+    put_run(folder, "new");
+}
+
+/// Extracts the backup, and completes the restoration by a start.
+pub fn restore(folder: &Path) -> Result<(), String> {
+    let path = folder.join("work/out/all.hearthbackup");
+    with_app(folder, async |app| {
+        app.restore_backup(path)
+            .await
+            .map(drop)
+            .map_err(|problem| problem.message)
+    })?;
+    with_app(folder, async |_| Ok(()))
+}
+
+/// The next start has all of the old data or all of the new; the latter exists in any case.
+pub fn check_restored(folder: &Path, done: bool) {
+    let (titles, run) = (titles(folder), run(folder));
+    let is_new = titles.len() == 2;
+    assert_eq!(run, if is_new { "new" } else { "old" });
+    assert!(!(done && is_new));
+    if !is_new {
+        assert_eq!(titles, ["old"]);
+        let entries = fs::read_dir(folder.join("work/data")).expect("a folder").flatten();
+        let mut aside = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("hearth-set-aside-"));
+        assert!(aside.any(|entry| {
+            let file = fs::read_to_string(entry.path().join(FILE));
+            file.is_ok_and(|text| text == "new") && entry.path().join("hearth.db").exists()
+        }));
+    }
+}
