@@ -19,6 +19,17 @@ export interface Commands {
   restoreConversation(id: number): Promise<void>;
   setSystemPrompt(conversation: number, text: string | null): Promise<void>;
   search(query: string): Promise<Array<SearchHit>>;
+  /** Imports the conversations of an export of another program; a file, a ZIP archive or a folder. Reports progress through events. */
+  importConversations(path: string): Promise<ImportReport>;
+  /** Writes a conversation, or all if it is `null`, to a file. */
+  exportConversations(conversation: number | null, format: ChatFormat, path: string): Promise<ExportedChats>;
+  /** Writes conversations, runs, adapters and datasets to one file. Rejects with `busy` during a run. */
+  backUp(path: string): Promise<WrittenBackup>;
+  /** Checks a backup, which replaces the present data at the next start. That data is moved aside. */
+  restoreBackup(path: string): Promise<PendingRestore>;
+  /** Cancels a restoration before the next start. */
+  cancelRestore(): Promise<void>;
+  dataPlace(): Promise<DataPlace>;
   loadModel(id: string): Promise<void>;
   unloadModel(): Promise<void>;
   addModel(path: string): Promise<Model>;
@@ -121,6 +132,16 @@ export interface Commands {
   chooseDataFile(): Promise<string | null>;
   /** Opens a native dialog for a GGUF file or a PEFT folder; `null` if cancelled. */
   chooseAdapter(folder: boolean): Promise<string | null>;
+  /** Opens a native dialog for an export of another program; `null` if cancelled. */
+  chooseImport(folder: boolean): Promise<string | null>;
+  /** Opens a native dialog for a new backup; `null` if cancelled. */
+  chooseBackupTarget(): Promise<string | null>;
+  /** Opens a native dialog for a backup; `null` if cancelled. */
+  chooseBackup(): Promise<string | null>;
+  /** Opens the data folder in the system's file manager. */
+  openDataFolder(): Promise<void>;
+  /** Opens a native dialog for a file of conversations with this title; `null` if cancelled. */
+  chooseChatExport(format: ChatFormat, title: string): Promise<string | null>;
   /** Opens a native dialog for the format; `null` if cancelled. */
   chooseExportTarget(format: ExportFormat, name: string): Promise<string | null>;
 }
@@ -139,6 +160,12 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   restoreConversation: (id) => invoke("restore_conversation", { id }),
   setSystemPrompt: (conversation, text) => invoke("set_system_prompt", { conversation, text }),
   search: (query) => invoke("search", { query }),
+  importConversations: (path) => invoke("import_conversations", { path }),
+  exportConversations: (conversation, format, path) => invoke("export_conversations", { conversation, format, path }),
+  backUp: (path) => invoke("back_up", { path }),
+  restoreBackup: (path) => invoke("restore_backup", { path }),
+  cancelRestore: () => invoke("cancel_restore"),
+  dataPlace: () => invoke("data_place"),
   loadModel: (id) => invoke("load_model", { id }),
   unloadModel: () => invoke("unload_model"),
   addModel: (path) => invoke("add_model", { path }),
@@ -197,6 +224,11 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   chooseModelFolder: () => invoke("choose_model_folder"),
   chooseDataFile: () => invoke("choose_data_file"),
   chooseAdapter: (folder) => invoke("choose_adapter", { folder }),
+  chooseImport: (folder) => invoke("choose_import", { folder }),
+  chooseBackupTarget: () => invoke("choose_backup_target"),
+  chooseBackup: () => invoke("choose_backup"),
+  openDataFolder: () => invoke("open_data_folder"),
+  chooseChatExport: (format, title) => invoke("choose_chat_export", { format, title }),
   chooseExportTarget: (format, name) => invoke("choose_export_target", { format, name }),
 });
 
@@ -348,6 +380,8 @@ expectation: Expectation,
  */
 source: string, };
 
+export type ChatFormat = "markdown" | "html" | "json";
+
 export type Checkpointing = "auto" | "operations" | "layers";
 
 export type ColumnMapping = {
@@ -455,6 +489,16 @@ updatedAt: number,
 model: string | null, };
 
 export type CutReason = "length" | "contextFull";
+
+export type DataPlace = {
+/**
+ * The data folder.
+ */
+path: string,
+/**
+ * The backup that replaces it at the next start.
+ */
+pending: PendingRestore | null, };
 
 export type Dataset = {
 /**
@@ -722,7 +766,15 @@ leaf: number | null, } | { "type": "conversationRemoved",
 /**
  * Its id.
  */
-id: number, } | { "type": "modelsChanged",
+id: number, } | { "type": "conversationsChanged",
+/**
+ * All conversations now, newest first.
+ */
+conversations: Array<ConversationSummary>, } | { "type": "importProgress",
+/**
+ * From 0 to 1.
+ */
+fraction: number, } | { "type": "modelsChanged",
 /**
  * Models of the library now.
  */
@@ -868,6 +920,20 @@ bytes: number,
  */
 verification: Verification | null, };
 
+export type ExportedChats = {
+/**
+ * The file.
+ */
+path: string,
+/**
+ * Number of conversations.
+ */
+conversations: number,
+/**
+ * Its size in bytes.
+ */
+bytes: number, };
+
 export type Finding = {
 /**
  * For programs: `duplicates`, `near_duplicates`, `truncated`, `empty_answers`, `secrets`,
@@ -988,6 +1054,38 @@ model: string | null,
  * Argument for `startDownload` and `inspectRemote`.
  */
 source: string, };
+
+export type ImportFormat = "hearth" | "chatGpt" | "claude" | "lmStudio" | "jan" | "openWebUi" | "llamaCpp" | "shareGpt" | "openAi";
+
+export type ImportReport = {
+/**
+ * The formats that were found.
+ */
+formats: Array<ImportFormat>,
+/**
+ * Conversations in the export.
+ */
+found: number,
+/**
+ * New conversations.
+ */
+imported: number,
+/**
+ * Conversations that were imported before and got new messages.
+ */
+extended: number,
+/**
+ * Conversations that were imported before, without new messages.
+ */
+known: number,
+/**
+ * New messages.
+ */
+messages: number,
+/**
+ * Conversations that were not imported.
+ */
+skipped: Array<Skipped>, };
 
 export type Inspection = {
 /**
@@ -1555,6 +1653,24 @@ mediaType: string,
 text: string, };
 
 export type PauseReason = "person" | "chat" | "battery";
+
+export type PendingRestore = {
+/**
+ * When it was made.
+ */
+madeAt: number,
+/**
+ * Number of its conversations.
+ */
+conversations: number,
+/**
+ * Number of files in it.
+ */
+files: number,
+/**
+ * The folder to which the present data is moved.
+ */
+aside: string, };
 
 export type Piece = {
 /**
@@ -2190,6 +2306,22 @@ modelFolders: Array<string>, };
 
 export type Severity = "note" | "warning" | "error";
 
+export type SkipReason = "empty" | "malformed" | "tooLarge" | "tooManyMessages" | "unknownFormat" | "unreadable";
+
+export type Skipped = {
+/**
+ * Why.
+ */
+reason: SkipReason,
+/**
+ * How many.
+ */
+count: number,
+/**
+ * The title of one of them.
+ */
+example: string | null, };
+
 export type Snapshot = {
 /**
  * Hearth's version.
@@ -2432,3 +2564,17 @@ tuned: number,
  * For the base model's answer.
  */
 base: number, };
+
+export type WrittenBackup = {
+/**
+ * The file.
+ */
+path: string,
+/**
+ * Its size in bytes.
+ */
+bytes: number,
+/**
+ * Number of files in it.
+ */
+files: number, };
