@@ -103,7 +103,10 @@ fn key(role: Role, parts: &[Part]) -> Key {
 }
 
 /// The messages of a known conversation by parent and digest; several may be equal.
-fn existing(t: &Connection, conversation: i64) -> rusqlite::Result<HashMap<(Option<i64>, Key), Vec<i64>>> {
+/// Ids of messages by their parent and content.
+type Existing = HashMap<(Option<i64>, Key), Vec<i64>>;
+
+fn existing(t: &Connection, conversation: i64) -> rusqlite::Result<Existing> {
     let mut existing: HashMap<_, Vec<i64>> = HashMap::new();
     for row in message::of_conversation(t, conversation)?.into_iter().rev() {
         existing

@@ -9,16 +9,16 @@
 
 mod commands;
 mod hardware;
-mod models;
 mod keeping;
+mod models;
 mod tune;
 mod typescript;
 
 pub use crate::store::message::Stats;
 pub use hardware::*;
 pub use hearth_protocol::{LeftOut, ModelInfo, Part, Problem, ProblemCode, Role, SamplingParams, TextKind};
-pub use models::*;
 pub use keeping::*;
+pub use models::*;
 pub use tune::*;
 pub use typescript::typescript;
 

@@ -43,6 +43,7 @@ impl Bench {
             samples: Vec::new(),
             packed: None,
             metadata_file: None,
+            programs: Vec::new(),
             worker: WorkerCommand::new("no worker"),
             probe: support::probe(),
             power: Arc::new(AlwaysOn),

@@ -17,6 +17,7 @@ fn with_app<T>(folder: &Path, act: impl AsyncFnOnce(&App) -> Result<T, String>) 
             samples: Vec::new(),
             packed: None,
             metadata_file: None,
+            programs: Vec::new(),
             worker: WorkerCommand::new("no worker"),
             probe: support::probe(),
             power: Arc::new(AlwaysOn),
