@@ -94,6 +94,12 @@ impl Window {
         self.session.click(&self.session.one(&id(name)));
     }
 
+    /// Opens a page of Settings: `hardware`, `models` and so on.
+    pub fn open_settings(&self, page: &str) {
+        self.click("view-settings");
+        self.click(&format!("settings-page-{page}"));
+    }
+
     /// The newest answer's state.
     pub fn state(&self) -> Option<String> {
         self.session.attribute(&self.answer()?, "data-state")

@@ -168,8 +168,9 @@ fn screenshots_of_every_view_in_light_and_dark() {
     window.until_ended(1);
     window.click("view-chat");
     for theme in ["light", "dark"] {
-        window.click("view-settings");
+        window.open_settings("general");
         window.click(&format!("theme-{theme}"));
+        window.open_settings("hardware");
         window.session.until(PATIENCE, "the devices", || {
             (!window.session.all(&id("device-row")).is_empty()).then_some(())
         });

@@ -1,5 +1,5 @@
-//! The Settings page, end to end: devices, a plan that follows the slider, a reload with other
-//! layers, a measurement.
+//! Settings, end to end: devices, a plan that follows the slider, a reload with other layers, a
+//! measurement.
 //!
 //! Linux only, see `window.rs`. The GPU is a software driver unless the environment names another.
 #![cfg(target_os = "linux")]
@@ -54,11 +54,6 @@ fn show(window: &Window, name: &str) {
     window.session.script(&scroll).expect("the page scrolls");
 }
 
-fn open_settings(window: &Window) {
-    window.click("view-settings");
-    window.session.one(&id("plan-verdict"));
-}
-
 #[test]
 fn layers_are_planned_placed_and_measured_in_the_window() {
     if driver::is_disabled() {
@@ -70,13 +65,17 @@ fn layers_are_planned_placed_and_measured_in_the_window() {
     window.send("What is the capital of France?");
     window.until_ended(1);
 
-    open_settings(&window);
+    window.open_settings("models");
+    window.session.one(&id("plan-verdict"));
     assert!(
         window.session.all(&id("layers")).is_empty(),
         "a software GPU was selected automatically"
     );
+    window.open_settings("hardware");
+    window.session.one(&id("device-row"));
     window.screenshot("settings-software");
     click_on(&window, "gpu0", "use-for-chat");
+    window.open_settings("models");
     window.session.one(&id("layers"));
     until_loaded(&window);
     for layers in [5, 2, 1] {

@@ -86,10 +86,22 @@ const pair = async (page) => {
   await page.getByTestId("vote").nth(1).waitFor();
 };
 
+/** @param {Page} page @param {string} name */
+const settingsPage = async (page, name) => {
+  await page.getByTestId("view-settings").click();
+  await page.getByTestId(`settings-page-${name}`).click();
+};
+
 /** @param {Page} page */
 const machine = async (page) => {
-  await page.getByTestId("view-settings").click();
+  await settingsPage(page, "hardware");
   await page.getByTestId("device-row").first().waitFor();
+};
+
+/** @param {Page} page */
+const plan = async (page) => {
+  await machine(page);
+  await settingsPage(page, "models");
   await page.getByTestId("plan-verdict").waitFor();
 };
 
@@ -258,28 +270,33 @@ const pictures = [
   { name: "first-run-narrow", scene: "first-run", width: 480, height: 1250, act: (page) => page.getByTestId("first-models").waitFor() },
   { name: "model-sources", height: 900, act: async (page) => { await page.getByTestId("view-settings").click(); await page.getByTestId("add-folder").click(); await page.getByTestId("model-folder").waitFor(); await page.getByTestId("hub-endpoint").fill("http://example.com"); await page.keyboard.press("Tab"); await page.getByTestId("model-sources").evaluate((e) => e.scrollIntoView({ block: "center" })); } },
   { name: "models-verdicts", scene: "too-big", height: 900, act: async (page) => { await page.getByTestId("view-models").click(); await page.getByTestId("card-fit").nth(2).waitFor(); } },
-  { name: "settings", height: 1920, act: machine },
-  { name: "settings-no-gpu", scene: "no-gpu", height: 1920, act: machine },
-  { name: "settings-software-gpu", scene: "software-gpu", height: 1920, act: machine },
-  { name: "settings-two-gpus", scene: "two-gpus", height: 2320, act: machine },
-  { name: "settings-slider", scene: "two-gpus", height: 2320, act: async (page) => { await machine(page); await page.getByTestId("layers").fill("12"); await page.getByTestId("context").selectOption("32768"); await page.getByTestId("use-for-training").first().click(); await page.getByTestId("reload-model").waitFor(); } },
-  { name: "settings-too-big", scene: "too-big", height: 2220, act: async (page) => { await machine(page); await page.getByTestId("layers").fill("20"); } },
-  { name: "settings-driver-crashed", scene: "driver-crashed", height: 1920, act: machine },
-  { name: "settings-wrong-gpu", scene: "wrong-gpu", height: 1920, act: machine },
-  { name: "settings-unchecked-gpu", scene: "unchecked-gpu", height: 2320, act: machine },
-  { name: "settings-checking", scene: "unchecked-gpu", height: 2320, act: async (page) => { await machine(page); await page.evaluate("fakeHost.pace = 60000"); await page.getByTestId("check-device").nth(1).click(); } },
-  { name: "settings-checked", scene: "unchecked-gpu", height: 2320, act: async (page) => { await machine(page); await page.evaluate("fakeHost.pace = 0"); await page.getByTestId("check-device").nth(1).click(); await page.getByTestId("backend-mismatch").waitFor(); } },
-  { name: "settings-build", scene: "two-gpus", height: 2320, act: async (page) => { await machine(page); await page.getByTestId("build-vulkan").check(); } },
-  { name: "settings-check-failed", scene: "software-gpu", height: 2320, act: async (page) => { await machine(page); await page.getByTestId("use-for-chat").nth(1).click(); await page.evaluate("fakeHost.checkDevice = () => Promise.reject({ code: 'workerDied', message: 'The driver of the GPU crashed.' })"); await page.getByTestId("check-device").nth(1).click(); await page.getByTestId("check-failed").waitFor(); } },
-  { name: "settings-old", scene: "old-settings", height: 2320, act: machine },
-  { name: "settings-waiting", scene: "slow", height: 1720, act: async (page) => { await page.getByTestId("view-settings").click(); await page.getByTestId("plan-waiting").waitFor(); } },
-  { name: "settings-no-model", scene: "no-model", height: 1620, act: async (page) => { await page.getByTestId("view-settings").click(); await page.getByTestId("plan-none").waitFor(); } },
-  { name: "settings-measured", scene: "two-gpus", height: 2520, act: async (page) => { await machine(page); await page.evaluate("fakeHost.pace = 0"); await page.getByTestId("measure").click(); await page.getByTestId("measurements").waitFor(); await page.getByTestId("threads").fill("4"); await page.getByTestId("layers").fill("12"); await page.getByTestId("reload-model").click(); await page.getByTestId("reload-model").waitFor({ state: "detached" }); await page.waitForTimeout(500); await page.getByTestId("measure").click(); await page.waitForTimeout(500); await page.evaluate("fakeHost.pace = 200"); await page.getByTestId("measure").click(); await page.waitForTimeout(1500); } },
-  { name: "settings-draft", scene: "drafts", height: 1720, act: async (page) => { await machine(page); await page.getByTestId("draft").selectOption("model:qwen3-draft-120m"); await page.locator("[data-part=draft]").waitFor(); } },
-  { name: "settings-draft-lost", scene: "drafts", height: 1720, act: async (page) => { await machine(page); await page.getByTestId("draft").selectOption("model:qwen3-draft-120m"); await page.evaluate("fakeHost.removeModel('qwen3-draft-120m')"); await page.getByTestId("draft-problem").waitFor(); } },
+  { name: "settings", act: (page) => settingsPage(page, "general") },
+  ...["chat", "data", "shortcuts", "about"].map((name) => ({ name: `settings-${name}`, act: (/** @type {Page} */ page) => settingsPage(page, name) })),
+  { name: "settings-models", height: 1000, act: plan },
+  { name: "settings-hardware", height: 900, act: machine },
+  { name: "settings-no-gpu", scene: "no-gpu", height: 1240, act: machine },
+  { name: "settings-software-gpu", scene: "software-gpu", height: 1240, act: machine },
+  { name: "settings-two-gpus", scene: "two-gpus", height: 1240, act: machine },
+  { name: "settings-slider", scene: "two-gpus", height: 1100, act: async (page) => { await plan(page); await page.getByTestId("layers").fill("12"); await page.getByTestId("context").selectOption("32768"); await page.getByTestId("reload-model").waitFor(); } },
+  { name: "settings-too-big", scene: "too-big", height: 1100, act: async (page) => { await plan(page); await page.getByTestId("layers").fill("20"); } },
+  { name: "settings-driver-crashed", scene: "driver-crashed", height: 1240, act: machine },
+  { name: "settings-wrong-gpu", scene: "wrong-gpu", height: 1240, act: machine },
+  { name: "settings-unchecked-gpu", scene: "unchecked-gpu", height: 1240, act: machine },
+  { name: "settings-checking", scene: "unchecked-gpu", height: 1240, act: async (page) => { await machine(page); await page.evaluate("fakeHost.pace = 60000"); await page.getByTestId("check-device").nth(1).click(); } },
+  { name: "settings-checked", scene: "unchecked-gpu", height: 1240, act: async (page) => { await machine(page); await page.evaluate("fakeHost.pace = 0"); await page.getByTestId("check-device").nth(1).click(); await page.getByTestId("backend-mismatch").waitFor(); } },
+  { name: "settings-build", scene: "two-gpus", height: 1240, act: async (page) => { await machine(page); await page.getByTestId("build-vulkan").check(); } },
+  { name: "settings-check-failed", scene: "software-gpu", height: 1240, act: async (page) => { await machine(page); await page.getByTestId("use-for-chat").nth(1).click(); await page.evaluate("fakeHost.checkDevice = () => Promise.reject({ code: 'workerDied', message: 'The driver of the GPU crashed.' })"); await page.getByTestId("check-device").nth(1).click(); await page.getByTestId("check-failed").waitFor(); } },
+  { name: "settings-old", scene: "old-settings", height: 1240, act: machine },
+  { name: "settings-waiting", scene: "slow", height: 760, act: async (page) => { await settingsPage(page, "models"); await page.getByTestId("plan-waiting").waitFor(); } },
+  { name: "settings-no-model", scene: "no-model", height: 760, act: async (page) => { await settingsPage(page, "models"); await page.getByTestId("plan-none").waitFor(); } },
+  { name: "settings-measured", scene: "two-gpus", height: 1100, act: async (page) => { await plan(page); await page.evaluate("fakeHost.pace = 0"); await page.getByTestId("measure").click(); await page.getByTestId("measurements").waitFor(); await page.getByTestId("threads").fill("4"); await page.getByTestId("layers").fill("12"); await page.getByTestId("reload-model").click(); await page.getByTestId("reload-model").waitFor({ state: "detached" }); await page.waitForTimeout(500); await page.getByTestId("measure").click(); await page.waitForTimeout(500); await page.evaluate("fakeHost.pace = 200"); await page.getByTestId("measure").click(); await page.waitForTimeout(1500); } },
+  { name: "settings-draft", scene: "drafts", height: 1100, act: async (page) => { await plan(page); await page.getByTestId("draft").selectOption("model:qwen3-draft-120m"); await page.locator("[data-part=draft]").waitFor(); } },
+  { name: "settings-draft-lost", scene: "drafts", height: 1100, act: async (page) => { await plan(page); await page.getByTestId("draft").selectOption("model:qwen3-draft-120m"); await page.evaluate("fakeHost.removeModel('qwen3-draft-120m')"); await page.getByTestId("draft-problem").waitFor(); } },
   { name: "models-drafts", scene: "drafts", height: 1000, act: (page) => page.getByTestId("view-models").click() },
-  { name: "settings-clear", act: async (page) => { await machine(page); await page.getByTestId("clear-cache").first().click(); await page.getByTestId("clear-dialog").waitFor(); } },
-  { name: "settings-narrow", scene: "two-gpus", width: 720, height: 2600, act: machine },
+  { name: "settings-clear", act: async (page) => { await settingsPage(page, "data"); await page.getByTestId("clear-cache").first().click(); await page.getByTestId("clear-dialog").waitFor(); } },
+  { name: "settings-narrow", width: 640, height: 760, act: (page) => settingsPage(page, "general") },
+  { name: "settings-hardware-narrow", scene: "two-gpus", width: 640, height: 1700, act: machine },
+  { name: "settings-models-narrow", scene: "two-gpus", width: 640, height: 1300, act: plan },
 ];
 
 const folder = process.argv[2];

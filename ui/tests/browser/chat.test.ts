@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { answers, drawn, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+import { answers, drawn, lastAnswer, open, openConversation, openSettings, pace, send, useBrowser } from "./window";
 
 useBrowser();
 
@@ -33,7 +33,7 @@ describe("an answer", () => {
     expect(await figures("Repeat after me: what is the capital of France?")).toEqual([expect.stringMatching(/^drafted (59|60|61) %$/), expect.stringMatching(/tokens drafted, \d+ accepted\. 1\.8 times plain speed\. 40 % of the steps verified a draft\.$/)]);
     expect(await figures("Surprise me.")).toEqual([expect.stringMatching(/^drafted \d %$/), expect.stringContaining("It switched itself off: it cost more than it gained.")]);
     expect(await figures("What is the capital of France?")).toBe(null);
-    await page.getByTestId("view-settings").click();
+    await openSettings(page, "models");
     await page.getByTestId("draft").selectOption("none");
     await page.getByTestId("reload-model").click();
     await page.getByTestId("reload-model").waitFor({ state: "detached" });

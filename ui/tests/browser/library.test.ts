@@ -133,7 +133,7 @@ test("the theme follows the system until the user chooses one", async () => {
 test("settings are saved, and the model can be reloaded with them", async () => {
   const { page } = await open();
   await pace(page, 0);
-  await page.getByTestId("view-settings").click();
+  await openSettings(page, "models");
   await page.getByTestId("threads").fill("7");
   await page.getByTestId("threads").press("Enter");
   await page.getByTestId("reload-model").click();

@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { lastAnswer, open, openConversation, pace, row, send, settings, useBrowser } from "./window";
+import { lastAnswer, open, openConversation, openSettings, pace, row, send, settings, useBrowser } from "./window";
 
 useBrowser();
 
@@ -10,7 +10,7 @@ const bar = (page: Page, id: string) => page.locator(`[data-testid=plan-device][
 const width = (page: Page, id: string, part: string) => bar(page, id).locator(`[data-part=${part}]`).evaluate((e) => e.getBoundingClientRect().width);
 
 test("moving the slider redraws the bars and loads nothing", async () => {
-  const { page, errors } = await settings("two-gpus");
+  const { page, errors } = await settings("two-gpus", "models");
   const slider = page.getByTestId("layers");
   await slider.focus();
   const all = await width(page, "gpu0", "weights");
@@ -23,7 +23,11 @@ test("moving the slider redraws the bars and loads nothing", async () => {
   await expect.poll(() => width(page, "gpu0", "weights")).toBeLessThan(all * 0.8);
   await page.keyboard.press("Home");
   await expect.poll(() => page.getByTestId("plan-device").count()).toBe(1);
+  await openSettings(page, "hardware");
   expect(await page.getByTestId("choice-device").textContent()).toContain("31 of 31 layers");
+  // What was not applied is marked in the list of pages.
+  await page.getByTestId("settings-page-models").getByLabel("not applied").waitFor();
+  await openSettings(page, "models");
   await page.getByTestId("layers-auto").check();
   await expect.poll(() => page.getByTestId("reload-model").count()).toBe(0);
   expect(errors).toEqual([]);
@@ -33,7 +37,7 @@ test("one click reloads the model with the changes and keeps the conversation", 
   const { page } = await open({ scene: "two-gpus" });
   await pace(page, 0);
   await openConversation(page, "Rye bread");
-  await page.getByTestId("view-settings").click();
+  await openSettings(page, "models");
   await page.getByTestId("layers").fill("12");
   await page.getByTestId("kv-q8_0").check();
   await page.getByTestId("reload-model").click();
@@ -46,7 +50,7 @@ test("one click reloads the model with the changes and keeps the conversation", 
 });
 
 test("a draft is chosen for a model, planned, and applied with the reload", async () => {
-  const { page, errors } = await settings("drafts");
+  const { page, errors } = await settings("drafts", "models");
   const draft = page.getByTestId("draft");
   const hint = () => page.getByTestId("draft-hint").textContent();
   expect(await draft.locator("option").allTextContents()).toEqual(["Automatic", "Off", "Own first layers", "Qwen3 Draft 120M (120M)"]);
@@ -74,7 +78,7 @@ test("a draft is chosen for a model, planned, and applied with the reload", asyn
 });
 
 test("a draft model that was removed is reported, and the model is loaded without it", async () => {
-  const { page, errors } = await settings("drafts");
+  const { page, errors } = await settings("drafts", "models");
   await page.getByTestId("draft").selectOption("model:qwen3-draft-120m");
   await page.getByTestId("reload-model").click();
   await page.getByTestId("reload-model").waitFor({ state: "detached" });
@@ -93,7 +97,7 @@ test("a draft model that was removed is reported, and the model is loaded withou
 });
 
 test("a plan that does not fit says so and offers a fix", async () => {
-  const { page } = await settings("too-big");
+  const { page } = await settings("too-big", "models");
   const verdict = page.getByTestId("plan-verdict");
   await page.getByTestId("layers").fill("31");
   await expect.poll(() => verdict.getAttribute("data-verdict")).toBe("wontFit");
@@ -105,7 +109,7 @@ test("a plan that does not fit says so and offers a fix", async () => {
 });
 
 test.each(["less-context", "fewer-layers"])("one click makes an almost fitting plan fit: %s", async (offer) => {
-  const { page } = await settings("too-big");
+  const { page } = await settings("too-big", "models");
   await page.getByTestId("view-models").click();
   await page.locator("[data-testid=model-card][data-id='qwen3-0.6b']").getByTestId("card-load").click();
   await page.getByTestId("view-settings").click();
@@ -123,7 +127,9 @@ test("one click chooses a device, and another returns to Automatic", async () =>
   expect(await chat.textContent()).toContain("NVIDIA GeForce RTX 4070 (CUDA)");
   await row(page, "cpu").getByTestId("use-for-chat").click();
   await expect.poll(() => chat.textContent()).toMatch(/Intel Core i7-13700K\s*Chosen by you/);
+  await openSettings(page, "models");
   await expect.poll(() => page.getByTestId("layers").count()).toBe(0);
+  await openSettings(page, "hardware");
   await row(page, "gpu1").getByTestId("use-for-training").click();
   await expect.poll(() => page.getByTestId("choice-trainingDevice").textContent()).toContain("Intel UHD Graphics 770");
   await chat.getByTestId("choose-auto").click();
@@ -139,7 +145,7 @@ test("memory and load are live", async () => {
 });
 
 test("a measurement shows progress, is saved and can be stopped", async () => {
-  const { page } = await settings("two-gpus");
+  const { page } = await settings("two-gpus", "models");
   await pace(page, Number.POSITIVE_INFINITY);
   await page.getByTestId("measure").click();
   await page.getByTestId("stop-measuring").click();
@@ -161,7 +167,7 @@ test("a measurement shows progress, is saved and can be stopped", async () => {
 });
 
 test("clearing a cache asks for confirmation, and the prompt cache respects its limit", async () => {
-  const { page, errors } = await settings("two-gpus");
+  const { page, errors } = await settings("two-gpus", "data");
   const cache = (id: string) => page.locator(`[data-testid=cache][data-cache=${id}]`);
   const size = (id: string) => cache(id).getByTestId("cache-size").textContent();
   await expect.poll(() => size("prompts")).toBe("1.3 GB used");
@@ -186,7 +192,7 @@ test("clearing a cache asks for confirmation, and the prompt cache respects its 
 });
 
 test("copies the report", async () => {
-  const { page } = await settings("software-gpu");
+  const { page } = await settings("software-gpu", "about");
   await page.getByTestId("copy-report").click();
   await expect.poll(() => page.getByTestId("copy-report").textContent()).toBe("Copied");
   expect(await page.evaluate(() => navigator.clipboard.readText())).toContain("llvmpipe");
@@ -201,6 +207,7 @@ test.each([
   expect(await page.getByTestId(id).textContent()).toContain(text);
   expect(await page.getByTestId("choice-device").textContent()).toContain("AMD Ryzen 7 7840U");
   expect(await page.getByTestId("choice-trainingDevice").textContent()).toContain("AMD Ryzen 7 7840U");
+  await openSettings(page, "models");
   expect(await page.getByTestId("layers").count()).toBe(0);
   await expect.poll(() => page.getByTestId("plan-verdict").getAttribute("data-verdict")).toBe("fits");
 });
@@ -208,18 +215,57 @@ test.each([
 test("a software renderer is used only when chosen", async () => {
   const { page } = await settings("software-gpu");
   await row(page, "gpu0").getByTestId("use-for-chat").click();
+  await openSettings(page, "models");
   await page.getByTestId("layers").waitFor();
+  await openSettings(page, "hardware");
   await expect.poll(() => page.getByTestId("choice-device").textContent()).toMatch(/llvmpipe.*Chosen by you/);
 });
 
 test("shows a slow plan, a worker that does not answer, and a missing model", async () => {
   const { page } = await open({ scene: "slow" });
-  await page.getByTestId("view-settings").click();
+  await openSettings(page, "models");
   expect(await page.getByTestId("plan-waiting").textContent()).toContain("SmolLM2");
   await page.getByTestId("plan-verdict").waitFor();
-  const none = await settings("no-model");
+  const none = await settings("no-model", "models");
   await none.page.getByTestId("plan-none").waitFor();
   expect(await none.page.getByTestId("measure").isDisabled()).toBe(true);
+  await openSettings(none.page, "hardware");
   await none.page.evaluate(() => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { devices: () => Promise.reject({ code: "workerDied", message: "The driver of the GPU crashed." }) }));
   await expect.poll(() => none.page.getByTestId("devices-failed").textContent()).toContain("The driver of the GPU crashed.");
+});
+
+test("the pages open by click and by arrow keys, and the last one opens again", async () => {
+  const { page, errors } = await open();
+  await page.getByTestId("view-settings").click();
+  const on = () => page.getByTestId("settings-panel").getAttribute("data-page");
+  expect(await on()).toBe("general");
+  // What costs nothing to know: no device is detected for this page.
+  expect(await page.getByTestId("devices").count()).toBe(0);
+  await page.getByRole("tab", { name: "General" }).focus();
+  const seen = [];
+  for (const key of ["ArrowUp", "Home", "ArrowDown", "ArrowRight", "ArrowLeft", "End"]) {
+    await page.keyboard.press(key);
+    const focused = await page.evaluate(() => document.activeElement?.textContent?.trim());
+    expect(focused).toBe(await page.getByRole("tab", { selected: true }).innerText());
+    seen.push(await on());
+  }
+  expect(seen).toEqual(["about", "general", "chat", "models", "chat", "about"]);
+  // One stop of Tab for the list, then the page.
+  await page.keyboard.press("Tab");
+  expect(await page.evaluate(() => document.activeElement?.getAttribute("role"))).toBe("tabpanel");
+  expect(await page.getByRole("tabpanel", { name: "About" }).getByTestId("version").textContent()).toBe("Hearth 0.1.0");
+  await page.getByTestId("view-chat").click();
+  await page.getByTestId("view-settings").click();
+  expect(await on()).toBe("about");
+  expect(errors).toEqual([]);
+});
+
+test("on a narrow window the pages are a row of tabs above the page", async () => {
+  const { page } = await open({ width: 600 });
+  await openSettings(page, "shortcuts");
+  const list = page.getByTestId("settings-pages");
+  expect(await list.getAttribute("aria-orientation")).toBe("horizontal");
+  const [tabs, panel] = [await list.boundingBox(), await page.getByTestId("settings-panel").boundingBox()];
+  expect((tabs?.y ?? 0) + (tabs?.height ?? 0)).toBeLessThanOrEqual(panel?.y ?? 0);
+  expect(await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)).toBe(0);
 });

@@ -3,6 +3,7 @@
 import type { Browser, Locator, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, inject } from "vitest";
 import { openPage, startBrowser } from "../../scripts/browser.mjs";
+import type { SettingsPage } from "../../src/lib/stores/view";
 
 let browser: Browser;
 let closing: (() => Promise<void>)[] = [];
@@ -56,12 +57,19 @@ export async function drawn(page: Page): Promise<void> {
   await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
 }
 
-/** Opens Settings on a scene and waits for the devices. */
-export async function settings(scene: string): Promise<{ page: Page; errors: string[] }> {
+/** Opens a page of Settings. */
+export async function openSettings(page: Page, name: SettingsPage): Promise<void> {
+  await page.getByTestId("view-settings").click();
+  await page.getByTestId(`settings-page-${name}`).click();
+}
+
+/** Opens a page of Settings on a scene, after Hardware has found the devices. */
+export async function settings(scene: string, name: SettingsPage = "hardware"): Promise<{ page: Page; errors: string[] }> {
   const window = await open({ scene, height: 1400 });
   await pace(window.page, 0);
-  await window.page.getByTestId("view-settings").click();
+  await openSettings(window.page, "hardware");
   await window.page.getByTestId("device-row").first().waitFor();
+  if (name !== "hardware") await openSettings(window.page, name);
   return window;
 }
 

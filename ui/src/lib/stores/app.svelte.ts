@@ -27,10 +27,12 @@ import { Speech } from "./speech.svelte";
 import { Thread } from "./thread.svelte";
 import { Toasts } from "./toasts.svelte";
 import { Tune } from "./tune.svelte";
-import type { View } from "./view";
+import type { SettingsPage, View } from "./view";
 
 export class App {
   view: View = $state("chat");
+  /** The page of Settings that is open, or that opens next. */
+  settingsPage: SettingsPage = $state("general");
   ready = $state(false);
   /** Why the window could not start. */
   problem: Problem | null = $state.raw(null);
@@ -118,6 +120,12 @@ export class App {
       const text = event.locked ? "Another program is using the file of your conversations. Answers continue and are saved as soon as it is free." : "Everything is saved again.";
       this.toasts.show({ kind: event.locked ? "problem" : "note", text });
     }
+  }
+
+  /** Opens Settings on a page, or on the last one. */
+  openSettings(page: SettingsPage = this.settingsPage): void {
+    this.view = "settings";
+    this.settingsPage = page;
   }
 
   newConversation(): void {
