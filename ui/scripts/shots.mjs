@@ -294,6 +294,26 @@ const pictures = [
   { name: "settings-draft-lost", scene: "drafts", height: 1100, act: async (page) => { await plan(page); await page.getByTestId("draft").selectOption("model:qwen3-draft-120m"); await page.evaluate("fakeHost.removeModel('qwen3-draft-120m')"); await page.getByTestId("draft-problem").waitFor(); } },
   { name: "models-drafts", scene: "drafts", height: 1000, act: (page) => page.getByTestId("view-models").click() },
   { name: "settings-clear", act: async (page) => { await settingsPage(page, "data"); await page.getByTestId("clear-cache").first().click(); await page.getByTestId("clear-dialog").waitFor(); } },
+  { name: "palette", act: async (page) => { await open(page, "Borrow checker"); await page.keyboard.press("Control+k"); await page.getByTestId("palette").waitFor(); } },
+  { name: "palette-found", act: async (page) => { await page.keyboard.press("Control+k"); await page.keyboard.type("mo"); } },
+  { name: "palette-none", act: async (page) => { await page.keyboard.press("Control+k"); await page.keyboard.type("no such thing"); } },
+  { name: "shortcut-conflict", act: async (page) => {
+    await settingsPage(page, "shortcuts");
+    const row = page.locator("[data-testid=shortcut][data-id=search]");
+    await row.getByTestId("change-key").click();
+    await page.keyboard.press("Control+n");
+    await row.getByTestId("key-conflict").waitFor();
+    await page.locator("[data-testid=shortcut][data-id=write]").getByTestId("change-key").click();
+  } },
+  ...["thread", "settings"].map((name) => ({ name: `contrast-${name}`, act: async (/** @type {Page} */ page) => {
+    await settingsPage(page, "general");
+    await page.getByTestId("contrast-more").check();
+    if (name === "thread") { await page.getByTestId("view-chat").click(); await open(page, "Borrow checker"); }
+  } })),
+  { name: "large-thread", width: 590, height: 380, act: async (page) => { await page.getByTestId("toggle-list").click(); await open(page, "Borrow checker"); } },
+  { name: "large-list", width: 590, height: 380, act: (page) => page.getByTestId("toggle-list").click() },
+  { name: "large-settings", width: 590, height: 380, act: (page) => settingsPage(page, "general") },
+  { name: "largest-thread", width: 360, height: 260, act: async (page) => { await page.getByTestId("toggle-list").click(); await open(page, "Borrow checker"); } },
   { name: "settings-narrow", width: 640, height: 760, act: (page) => settingsPage(page, "general") },
   { name: "settings-hardware-narrow", scene: "two-gpus", width: 640, height: 1700, act: machine },
   { name: "settings-models-narrow", scene: "two-gpus", width: 640, height: 1300, act: plan },

@@ -1,6 +1,7 @@
 // Entry point: mounts the app on the available host.
 
 import "./styles/tokens.css";
+import "./styles/contrast.css";
 import "./styles/base.css";
 import { mount } from "svelte";
 import App from "./App.svelte";

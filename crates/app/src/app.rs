@@ -71,11 +71,10 @@ impl App {
     /// Saves the settings. A loaded model is reloaded if its load settings change; answers in
     /// progress are given by the old one.
     pub async fn set_settings(&self, settings: Settings) -> Result<(), Problem> {
-        if settings.threads == Some(0) || settings.context.is_some_and(|tokens| tokens < 128) {
-            let message = "Settings need at least 1 thread and a context of 128 tokens.".to_owned();
+        if let Some(message) = settings.mistake() {
             return Err(Problem {
                 code: ProblemCode::BadRequest,
-                message,
+                message: message.to_owned(),
             });
         }
         if settings.hub_endpoint.as_deref().is_some_and(|url| !is_endpoint(url)) {

@@ -8,8 +8,9 @@ use hearth_app::{
     App, Options,
     library::catalog,
     wire::{
-        Cache, CacheUsage, Conversation, CutReason, DraftKind, DraftProblem, DraftSetting, Event, GpuLayers, KvType,
-        LeftOut, LoadSettings, Message, MessageState, ModelState, Problem, ProblemCode, Role, Settings, Theme, Verdict,
+        Cache, CacheUsage, Contrast, Conversation, CutReason, DraftKind, DraftProblem, DraftSetting, Event, GpuLayers,
+        KvType, LeftOut, LoadSettings, Message, MessageState, ModelState, Motion, Problem, ProblemCode, Role, Settings,
+        Theme, Verdict,
     },
 };
 use hearth_protocol::{GenerateRequest, Part, Prompt, TextKind, WorkerCommand};
@@ -864,6 +865,15 @@ async fn settings_last_and_reload() {
     bench.answer("say one").await;
     let settings = Settings {
         theme: Theme::Dark,
+        contrast: Contrast::More,
+        motion: Motion::Reduce,
+        text_size: 150,
+        enter_sends: false,
+        shortcuts: [
+            ("search".into(), "Mod+J".into()),
+            ("of-another-version".into(), String::new()),
+        ]
+        .into(),
         threads: Some(3),
         context: Some(1024),
         device: Some("gpu0".into()),
@@ -886,14 +896,24 @@ async fn settings_last_and_reload() {
     assert!(matches!(state, ModelState::Ready { info, .. }
             if (info.threads, info.context, info.gpu_layers, info.kv, info.draft)
                 == (3, 1024, 7, KvType::Q8_0, Some(DraftKind::Own))));
-    let foolish = Settings {
-        threads: Some(0),
-        ..settings.clone()
-    };
-    assert_eq!(
-        bench.set_settings(foolish).await.unwrap_err().code,
-        ProblemCode::BadRequest
-    );
+    let foolish: [fn(&mut Settings); 4] = [
+        |settings| settings.threads = Some(0),
+        |settings| settings.text_size = 0,
+        |settings| drop(settings.shortcuts.insert("search".into(), "x".repeat(101))),
+        |settings| {
+            settings
+                .shortcuts
+                .extend((0..500).map(|n| (n.to_string(), String::new())));
+        },
+    ];
+    for change in foolish {
+        let mut settings = settings.clone();
+        change(&mut settings);
+        assert_eq!(
+            bench.set_settings(settings).await.unwrap_err().code,
+            ProblemCode::BadRequest
+        );
+    }
     let bench = bench.again().await;
     assert_eq!(bench.snapshot().await.unwrap().settings, settings);
 }

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
-import { answers, lastAnswer, open, openConversation, pace, useBrowser } from "./window";
+import { answers, lastAnswer, open, openConversation, openSettings, pace, useBrowser } from "./window";
 
 useBrowser();
 
 test("search finds words in messages, marks them and opens the message", async () => {
   const { page } = await open();
-  await page.keyboard.press("Control+k");
+  await page.keyboard.press("Control+Shift+f");
   expect(await page.evaluate(() => document.activeElement?.getAttribute("data-testid"))).toBe("search");
   await page.keyboard.type("heating");
   const hit = page.getByTestId("search-hit").first();
@@ -60,7 +60,7 @@ test("everything works by keyboard alone", async () => {
   await page.keyboard.type("What is the capital of France?");
   await page.keyboard.press("Enter");
   await lastAnswer(page, "complete");
-  await page.keyboard.press("Control+k");
+  await page.keyboard.press("Control+Shift+f");
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");

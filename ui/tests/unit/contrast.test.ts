@@ -1,8 +1,14 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 
-const css = readFileSync(new URL("../../src/styles/tokens.css", import.meta.url), "utf8");
-const sets = [...css.matchAll(/\{([^{}]*--paper[^{}]*)\}/g)].map((match) => new Map([...(match[1] ?? "").matchAll(/--([\w-]+):\s*(#[\da-f]{6})/g)].map((m) => [m[1] ?? "", m[2] ?? ""])));
+/** The colours of a style sheet: light, dark by choice, dark by the system. */
+function themes(file: string): Map<string, string>[] {
+  const css = readFileSync(new URL(`../../src/styles/${file}`, import.meta.url), "utf8");
+  return [...css.matchAll(/\{([^{}]*--paper[^{}]*)\}/g)].map((match) => new Map([...(match[1] ?? "").matchAll(/--([\w-]+):\s*(#[\da-f]{6})\b/g)].map((m) => [m[1] ?? "", m[2] ?? ""])));
+}
+
+const sets = themes("tokens.css");
+const high = themes("contrast.css");
 
 /** Relative luminance as WCAG 2 defines it. */
 function luminance(colour: string): number {
@@ -35,12 +41,30 @@ const pairs: [front: string, grounds: string[], least: number][] = [
   ["ember", ["paper", "raised", "sunk", "side"], 3],
 ];
 
-test("the dark theme is the same by system and by choice", () => {
-  expect(sets.length).toBe(3);
-  expect(sets[2]).toEqual(sets[1]);
+test.each([["normal", sets], ["high contrast", high]] as const)("%s: the dark theme is the same by system and by choice", (_, all) => {
+  expect(all.length).toBe(3);
+  expect(all[2]).toEqual(all[1]);
+  expect([...(all[1] ?? [])].length).toBe([...(all[0] ?? [])].length);
 });
 
-test.each(pairs.flatMap(([front, grounds, least]) => grounds.flatMap((ground) => [0, 1].map((set) => [["light", "dark"][set], front, ground, least, set] as const))))("%s: %s on %s has a contrast of at least %s to 1", (_, front, ground, least, set) => {
+test("high contrast replaces every colour", () => {
+  for (const set of [0, 1]) expect([...(high[set]?.keys() ?? [])]).toEqual([...(sets[set]?.keys() ?? [])]);
+});
+
+/** Every pair with its least contrast, in light and dark. */
+const cases = (least: (normal: number) => number) => pairs.flatMap(([front, grounds, normal]) => grounds.flatMap((ground) => [0, 1].map((set) => [["light", "dark"][set], front, ground, least(normal), set] as const)));
+
+test.each(cases((normal) => normal))("%s: %s on %s has a contrast of at least %s to 1", (_, front, ground, least, set) => {
   const colours = sets[set];
   expect(contrast(colours?.get(front) ?? "", colours?.get(ground) ?? "")).toBeGreaterThanOrEqual(least);
+});
+
+// WCAG AAA for text; edges of controls as AA asks of text.
+test.each(cases((normal) => (normal >= 4.5 ? 7 : 4.5)))("high contrast, %s: %s on %s has a contrast of at least %s to 1", (_, front, ground, least, set) => {
+  const colours = high[set];
+  expect(contrast(colours?.get(front) ?? "", colours?.get(ground) ?? "")).toBeGreaterThanOrEqual(least);
+});
+
+test.each([0, 1])("high contrast: borders are visible", (set) => {
+  for (const ground of ["paper", "raised", "sunk"]) expect(contrast(high[set]?.get("line") ?? "", high[set]?.get(ground) ?? "")).toBeGreaterThanOrEqual(4.5);
 });

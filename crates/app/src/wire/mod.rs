@@ -39,12 +39,46 @@ pub enum Theme {
     Dark,
 }
 
+/// Contrast of the window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub enum Contrast {
+    /// As the system prefers.
+    #[default]
+    System,
+    /// At least 7 to 1 for text.
+    More,
+}
+
+/// Motion in the window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub enum Motion {
+    /// As the system prefers.
+    #[default]
+    System,
+    /// No animations.
+    Reduce,
+}
+
 /// The app's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
     /// Colour theme.
     pub theme: Theme,
+    /// Contrast.
+    pub contrast: Contrast,
+    /// Motion.
+    pub motion: Motion,
+    /// Text size in percent.
+    pub text_size: u16,
+    /// Whether Enter sends a message. Otherwise it begins a new line, and Ctrl or Command with
+    /// Enter sends.
+    pub enter_sends: bool,
+    /// Changed keyboard shortcuts: the key of an action (`Mod+Shift+K`; empty means none) by its
+    /// id. Unknown ids are ignored.
+    pub shortcuts: BTreeMap<String, String>,
     /// CPU threads. `None` means the number of physical cores.
     pub threads: Option<u32>,
     /// Context length in tokens. `None` means automatic.
@@ -81,6 +115,11 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             theme: Theme::default(),
+            contrast: Contrast::default(),
+            motion: Motion::default(),
+            text_size: 100,
+            enter_sends: true,
+            shortcuts: BTreeMap::new(),
             threads: None,
             context: None,
             device: None,
@@ -96,6 +135,30 @@ impl Default for Settings {
             list_other_programs: true,
             model_folders: Vec::new(),
         }
+    }
+}
+
+/// The most changed shortcuts that are saved: more than there are actions.
+const MOST_SHORTCUTS: usize = 500;
+
+/// The most bytes of an action's id, and of a key.
+const LONGEST_SHORTCUT: usize = 100;
+
+impl Settings {
+    /// Why these settings cannot be saved, as a sentence. `None` means they can.
+    pub(crate) fn mistake(&self) -> Option<&'static str> {
+        if self.threads == Some(0) || self.context.is_some_and(|tokens| tokens < 128) {
+            return Some("Settings need at least 1 thread and a context of 128 tokens.");
+        }
+        if !(50..=400).contains(&self.text_size) {
+            return Some("The text size is between 50 % and 400 %.");
+        }
+        let too_long = |text: &String| text.len() > LONGEST_SHORTCUT;
+        let shortcuts = &self.shortcuts;
+        if shortcuts.len() > MOST_SHORTCUTS || shortcuts.iter().any(|(id, key)| too_long(id) || too_long(key)) {
+            return Some("These are too many keyboard shortcuts. Reset them under Settings, Shortcuts.");
+        }
+        None
     }
 }
 

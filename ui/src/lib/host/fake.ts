@@ -282,6 +282,10 @@ export class FakeHost extends FakeGetting implements Host {
     if (model && JSON.stringify(loadedState(model, settings, this.world, this.world.models)) !== JSON.stringify(state)) void this.loadModel(model.id);
   }
 
+  async setZoom(factor: number): Promise<void> {
+    if (typeof document !== "undefined") document.documentElement.style.setProperty("zoom", String(factor));
+  }
+
   async devices(): Promise<Device[]> {
     this.polls += 1;
     return fluctuate(this.world.devices, this.polls);

@@ -12,6 +12,8 @@ export type FileDrop = { type: "over" | "drop"; paths: string[] } | { type: "lea
 export interface Host extends Commands {
   /** Listens to dragged files; returns a function that stops listening. */
   onDrop(listener: (drop: FileDrop) => void): Promise<() => void>;
+  /** Scales the page, text and controls alike: 1 is normal. */
+  setZoom(factor: number): Promise<void>;
   /** Opens an address in the default browser. */
   openLink(address: string): Promise<void>;
   /** Listens to events; returns a function that stops listening. */

@@ -15,6 +15,7 @@ export const tauriHost: Host = {
       else if (payload.type === "drop") listener({ type: "drop", paths: payload.paths });
       else if (payload.type === "enter") listener({ type: "over", paths: payload.paths });
     }),
+  setZoom: (factor) => getCurrentWebview().setZoom(factor),
   openLink: (address) => openUrl(address),
   onEvent: (listener) => listen<HostEvent>(EVENT_NAME, (event) => listener(event.payload)),
 };

@@ -236,7 +236,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
 export const EVENT_NAME = "hearth";
 
 /** The settings of a new installation. */
-export const defaultSettings: Settings = {"theme":"system","threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
+export const defaultSettings: Settings = {"theme":"system","contrast":"system","motion":"system","textSize":100,"enterSends":true,"shortcuts":{},"threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
 
 export type Adapter = {
 /**
@@ -427,6 +427,8 @@ base: Message,
  * The answer with adapters, still empty; generated second.
  */
 tuned: Message, };
+
+export type Contrast = "system" | "more";
 
 export type Conversation = {
 /**
@@ -1514,6 +1516,8 @@ model: string,
  */
 problem: Problem, };
 
+export type Motion = "system" | "reduce";
+
 export type NewRun = {
 /**
  * Display name. `None` means made from those of dataset and model.
@@ -2245,6 +2249,28 @@ export type Settings = {
  * Colour theme.
  */
 theme: Theme,
+/**
+ * Contrast.
+ */
+contrast: Contrast,
+/**
+ * Motion.
+ */
+motion: Motion,
+/**
+ * Text size in percent.
+ */
+textSize: number,
+/**
+ * Whether Enter sends a message. Otherwise it begins a new line, and Ctrl or Command with
+ * Enter sends.
+ */
+enterSends: boolean,
+/**
+ * Changed keyboard shortcuts: the key of an action (`Mod+Shift+K`; empty means none) by its
+ * id. Unknown ids are ignored.
+ */
+shortcuts: { [key in string]: string },
 /**
  * CPU threads. `None` means the number of physical cores.
  */

@@ -1,6 +1,7 @@
 // Owns the stores: creates them, dispatches events, and runs actions that need several of them.
 
-import { getContext, setContext } from "svelte";
+import { getContext, setContext, tick } from "svelte";
+import { actions, type Action } from "../actions";
 import { asProblem, type ChatFormat, type Device, type Host, type HostEvent, type Problem, type Settings } from "../host";
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
@@ -18,11 +19,13 @@ import { Keeping } from "./keeping.svelte";
 import type { Schedule } from "./live.svelte";
 import { Machine } from "./machine.svelte";
 import { Models } from "./models.svelte";
+import { Palette } from "./palette.svelte";
 import { Planning } from "./planning.svelte";
 import { Preparation } from "./preparation.svelte";
 import { Runs } from "./runs.svelte";
 import { Search } from "./search.svelte";
 import { SettingsStore } from "./settings.svelte";
+import { Shortcuts } from "./shortcuts.svelte";
 import { Speech } from "./speech.svelte";
 import { Thread } from "./thread.svelte";
 import { Toasts } from "./toasts.svelte";
@@ -33,6 +36,8 @@ export class App {
   view: View = $state("chat");
   /** The page of Settings that is open, or that opens next. */
   settingsPage: SettingsPage = $state("general");
+  /** Whether the list of conversations is open in a window too narrow to show it always. */
+  listOpen = $state(false);
   ready = $state(false);
   /** Why the window could not start. */
   problem: Problem | null = $state.raw(null);
@@ -53,6 +58,8 @@ export class App {
   readonly search: Search;
   readonly keeping: Keeping;
   readonly drafts: Drafts;
+  readonly shortcuts: Shortcuts;
+  readonly palette: Palette;
   readonly datasets: Datasets;
   readonly preparation: Preparation;
   readonly runs: Runs;
@@ -62,6 +69,8 @@ export class App {
   readonly announcements = new Announcements();
   readonly toasts = new Toasts();
   readonly speech = new Speech();
+  /** Fields that actions focus, while they are on the page. */
+  readonly fields: { search?: HTMLInputElement | undefined; composer?: HTMLTextAreaElement | undefined } = {};
 
   constructor(
     readonly host: Host,
@@ -81,6 +90,8 @@ export class App {
     this.search = new Search(host);
     this.keeping = new Keeping(host);
     this.drafts = new Drafts(parts.storage ?? null);
+    this.shortcuts = new Shortcuts(this.settings, actions);
+    this.palette = new Palette(parts.storage ?? null);
     this.datasets = new Datasets(host);
     this.preparation = new Preparation(host);
     this.runs = new Runs(host, parts.schedule);
@@ -95,6 +106,7 @@ export class App {
       this.settings.fill(snapshot.settings, snapshot.version);
       this.models.fill(snapshot);
       this.conversations.fill(snapshot.conversations);
+      await this.try(() => this.settings.zoom());
     } catch (thrown) {
       this.problem = asProblem(thrown);
     }
@@ -126,6 +138,27 @@ export class App {
   openSettings(page: SettingsPage = this.settingsPage): void {
     this.view = "settings";
     this.settingsPage = page;
+  }
+
+  /** Runs an action of the table; one that cannot be done now does nothing. */
+  async act(action: Action): Promise<void> {
+    if (action.enabled?.(this) ?? true) await this.try(async () => action.run(this));
+  }
+
+  async focusSearch(): Promise<void> {
+    this.view = "chat";
+    // A list that is mounted closes itself first.
+    await tick();
+    this.listOpen = true;
+    await tick();
+    this.fields.search?.focus();
+    this.fields.search?.select();
+  }
+
+  async focusComposer(): Promise<void> {
+    this.view = "chat";
+    await tick();
+    this.fields.composer?.focus();
   }
 
   newConversation(): void {

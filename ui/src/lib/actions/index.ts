@@ -1,0 +1,15 @@
+// The table of actions: what keys, the command palette and the page Shortcuts know.
+
+import type { Action } from "./action";
+import { chatActions } from "./chat";
+import { goToActions } from "./goto";
+import { modelActions } from "./models";
+import { tuneActions } from "./tune";
+import { windowActions } from "./window";
+
+export { groups, type Action, type Group } from "./action";
+
+export const actions: readonly Action[] = [...chatActions, ...goToActions, ...modelActions, ...tuneActions, ...windowActions];
+
+/** The id of an action of the table. */
+export const action = (id: string): Action | null => actions.find((one) => one.id === id) ?? null;
