@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { Download, HostEvent, HubModel } from "../../src/lib/host";
 import { FakeHost } from "../../src/lib/host/fake";
 import { qwen } from "../../src/lib/host/fake/models";
@@ -112,9 +112,10 @@ describe("the search of the hub", () => {
 
 describe("downloads", () => {
   test("are requested once for two clicks", async () => {
-    const { app } = await started();
+    const { app, host } = await started();
+    const start = vi.spyOn(host, "startDownload");
     await Promise.all([app.downloads.start("gemma-3-1b-it"), app.downloads.start("gemma-3-1b-it")]);
-    expect(app.downloads.all.length).toBe(1);
+    expect([start.mock.calls.length, app.downloads.all.length]).toEqual([1, 1]);
   });
 
   test("notify of their end once, and not of ends before the start", async () => {
@@ -128,6 +129,17 @@ describe("downloads", () => {
     const event: HostEvent = { type: "downloadsChanged", downloads: await host.downloads() };
     app.handle(event);
     expect(ready()).toBe(0);
+    // One that is new and done at once is news.
+    app.handle({ type: "downloadsChanged", downloads: [...event.downloads, download({ id: 777, name: "New", state: { type: "done", model: "x" } })] });
+    expect(app.toasts.all.map(({ text }) => text)).toEqual(["New is ready"]);
+  });
+
+  test("that ended before the list is loaded are no news", async () => {
+    const host = new FakeHost("downloads");
+    const app = new App(host, { schedule: (callback) => callback() });
+    app.handle({ type: "downloadsChanged", downloads: await host.downloads() });
+    await app.start();
+    expect(app.toasts.all).toEqual([]);
   });
 
   test("of an unknown id change nothing", async () => {

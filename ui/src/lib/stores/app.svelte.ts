@@ -69,8 +69,8 @@ export class App {
   readonly announcements = new Announcements();
   readonly toasts = new Toasts();
   readonly speech = new Speech();
-  /** Fields that actions focus, while they are on the page. */
-  readonly fields: { search?: HTMLInputElement | undefined; composer?: HTMLTextAreaElement | undefined } = {};
+  /** Fields that actions focus, and what opens the search in a conversation, while they are on the page. */
+  readonly fields: { search?: HTMLInputElement | undefined; composer?: HTMLTextAreaElement | undefined; find?: (() => Promise<void>) | undefined } = {};
 
   constructor(
     readonly host: Host,
@@ -153,6 +153,12 @@ export class App {
     await tick();
     this.fields.search?.focus();
     this.fields.search?.select();
+  }
+
+  async findInConversation(): Promise<void> {
+    this.view = "chat";
+    await tick();
+    await this.fields.find?.();
   }
 
   async focusComposer(): Promise<void> {

@@ -38,7 +38,8 @@ export class Gallery {
   dropped: string | null = $state(null);
   /** Whether the offer of first models was declined. */
   declined = $state(false);
-  private states = new Map<number, Download["state"]["type"]>();
+  /** The last state of each download; `null` until the list is loaded, since what ended before is no news. */
+  private states: Map<number, Download["state"]["type"]> | null = null;
 
   constructor(
     private readonly app: Parts,
@@ -53,16 +54,17 @@ export class Gallery {
 
   async start(): Promise<void> {
     const { downloads } = this.app;
-    await downloads.load();
-    this.remember(downloads.all);
+    try {
+      await downloads.load();
+    } finally {
+      this.remember(downloads.all);
+    }
   }
 
   handle(event: HostEvent): void {
-    if (event.type !== "downloadsChanged") return;
-    for (const download of event.downloads) {
-      const before = this.states.get(download.id);
-      if (before !== undefined && before !== download.state.type) this.notify(download);
-    }
+    const { states } = this;
+    if (event.type !== "downloadsChanged" || states === null) return;
+    for (const download of event.downloads) if (states.get(download.id) !== download.state.type) this.notify(download);
     this.remember(event.downloads);
   }
 
@@ -74,8 +76,11 @@ export class Gallery {
   async download(source: string): Promise<void> {
     await this.app.try(async () => {
       const download = await this.app.downloads.start(source);
-      if (download && !this.states.has(download.id)) this.states.set(download.id, download.state.type);
-      if (download) this.app.announcements.say(`${download.name} is in the downloads.`);
+      if (!download) return;
+      this.app.announcements.say(`${download.name} is in the downloads.`);
+      if (this.states === null || this.states.has(download.id)) return;
+      this.states.set(download.id, download.state.type);
+      this.notify(download);
     });
   }
 
