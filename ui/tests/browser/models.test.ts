@@ -176,11 +176,13 @@ describe("discover", () => {
     await result(page, "bartowski/Llama-3.3-70B-Instruct-GGUF").click();
     await expect.poll(() => page.getByTestId("variant").count()).toBe(11);
     expect(await variant(page, "Q4_K_M").textContent()).toContain("9 files");
+    expect(await page.getByTestId("none-fits").count()).toBe(1);
     await page.getByTestId("repository-back").click();
     expect(await focused(page)).toBe("hub-result");
     await search(page, "qwen3-4b");
     await page.getByTestId("hub-result").click();
     await expect.poll(() => page.getByTestId("recommended").count()).toBe(1);
+    expect(await page.getByTestId("none-fits").count()).toBe(0);
     await variant(page, "Q8_0").getByTestId("check-variant").click();
     await expect.poll(() => page.getByTestId("checked").getAttribute("data-state")).toBe("answered");
     expect(await page.getByTestId("checked").textContent()).toMatch(/Fits.*qwen3.*4B.*262,144 tokens/s);
