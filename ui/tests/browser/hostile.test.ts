@@ -14,7 +14,10 @@ test("a hostile answer becomes text", async () => {
   await answer.locator(".maths").first().waitFor({ state: "attached" });
   expect((await answer.locator(".tex").allTextContents()).length).toBe(3);
   expect(await answer.locator("img, script, iframe, object, embed, form, [onclick], [onerror]").count()).toBe(0);
-  expect(await answer.locator("[style]").evaluateAll((all) => all.filter((element) => !element.closest(".maths")).length)).toBe(0);
+  expect(await answer.locator("[style]").evaluateAll((all) => all.filter((element) => !element.closest(".maths, svg[data-testid=diagram]")).length)).toBe(0);
+  await answer.getByTestId("diagram").waitFor();
+  expect((await answer.getByTestId("diagram").locator("text").allTextContents()).join(" ")).toBe("<img src=x onerror='window.pwned=1'> B");
+  expect(await answer.getByTestId("footnote").textContent()).toContain('<svg onload="window.pwned=1">');
   expect(await answer.locator(".maths *").evaluateAll((all) => all.filter((element) => getComputedStyle(element).position === "fixed").length)).toBe(0);
   expect(await answer.locator("a").evaluateAll((links) => links.map((a) => a.getAttribute("href")))).toEqual(["https://example.com/track.png", "https://example.com/page"]);
   // Only the page's own files, which are loaded with the first formula.

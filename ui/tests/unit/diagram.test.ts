@@ -108,6 +108,12 @@ describe("a drawing", () => {
     expect(drawn).toBeGreaterThan(100);
   });
 
+  test("has the tags of a label as text, and no styles or links", () => {
+    const { marks } = draw("graph TD\nA[\"<img src=x onerror='y'>\"] --> B\nclick A \"javascript:x\"\nstyle A fill:url(x)\nlinkStyle 0 stroke:red", measure);
+    expect(marks.flatMap((mark) => (mark.kind === "text" ? mark.text : []))).toEqual(["<img src=x onerror='y'>", "B"]);
+    expect(JSON.stringify(marks)).not.toMatch(/javascript|url|red/);
+  });
+
   test("of the largest kinds takes limited time", () => {
     const node = (random: (n: number) => number) => `n${random(100)}`;
     const random = randomSource(7);

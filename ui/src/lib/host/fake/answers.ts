@@ -66,7 +66,16 @@ export const hostile = `<img src=x onerror="window.pwned=1"><script>window.pwned
 
 $\\href{javascript:window.pwned=1}{x}$ $\\includegraphics{https://example.com/x.png}$ $\\htmlStyle{position: fixed}{x}$ $\\kern-90em\\rule{900em}{900em}$
 
-A note[^<b>]. [^<b>]: <img src=x onerror="window.pwned=1">
+A note[^<b>]. [^<b>]: <img src=x onerror="window.pwned=1"> And another[^x].
+
+[^x]: <svg onload="window.pwned=1"> [a note](javascript:window.pwned=1)
+
+\`\`\`mermaid
+graph TD
+A["<img src=x onerror='window.pwned=1'>"] --> B
+click A "javascript:window.pwned=1"
+style A fill:url(https://example.com/x.png)
+\`\`\`
 
 \`\`\`html
 <script>window.pwned=1</script>
