@@ -96,6 +96,14 @@ await measure("streaming and scrolling", async () => {
   await scroll(160, 40);
   await ended();
 });
+await send("Give me the lecture.");
+await measure("streaming formulas, code and a diagram", ended);
+await page.keyboard.press("Control+f");
+await measure("finding in 10,000 messages", async () => {
+  await page.getByTestId("find-text").fill("heating");
+  await page.waitForFunction(() => /^[\d,]+ of [\d,]+$/.test(document.querySelector("[data-testid=find-count]")?.textContent ?? ""), undefined, { timeout: 120_000 });
+});
+await page.keyboard.press("Escape");
 await page.evaluate("fakeHost.pace = 0");
 await page.evaluate("fakeHost.drop({ type: 'drop', paths: ['/home/you/endless.jsonl'] })");
 await page.getByTestId("train").click();
