@@ -19,11 +19,6 @@ function step(app: App, by: number): unknown {
   return next && app.open(next.id);
 }
 
-async function copy(app: App, text: string, said: string): Promise<void> {
-  await navigator.clipboard.writeText(text);
-  app.toasts.show({ kind: "note", text: said });
-}
-
 export const chatActions: readonly Action[] = [
   { id: "new-conversation", title: "New conversation", group: "Chat", icon: "compose", keys: ["Mod+N"], words: "chat start", run: (app) => app.newConversation() },
   { id: "search", title: "Search conversations", group: "Chat", icon: "search", keys: ["Mod+Shift+F"], words: "find messages text", run: (app) => app.focusSearch() },
@@ -52,7 +47,10 @@ export const chatActions: readonly Action[] = [
     keys: ["Mod+Shift+C"],
     words: "clipboard",
     enabled: (app) => textOf(lastAnswer(app)?.parts ?? []) !== "",
-    run: (app) => copy(app, textOf(lastAnswer(app)?.parts ?? []), "The answer was copied."),
+    run: async (app) => {
+      await navigator.clipboard.writeText(textOf(lastAnswer(app)?.parts ?? []));
+      app.toasts.show({ kind: "note", text: "The answer was copied." });
+    },
   },
   { id: "previous-conversation", title: "Previous conversation", group: "Chat", icon: "left", keys: ["Alt+Shift+ArrowUp"], appleKeys: ["Mod+Alt+ArrowUp"], words: "newer up", enabled: (app) => app.conversations.all.length > 0, run: (app) => step(app, -1) },
   { id: "next-conversation", title: "Next conversation", group: "Chat", icon: "right", keys: ["Alt+Shift+ArrowDown"], appleKeys: ["Mod+Alt+ArrowDown"], words: "older down", enabled: (app) => app.conversations.all.length > 0, run: (app) => step(app, 1) },
@@ -64,13 +62,5 @@ export const chatActions: readonly Action[] = [
     words: "remove bin",
     enabled: (app) => app.thread.id !== null,
     run: (app) => app.thread.id !== null && app.remove(app.thread.id),
-  },
-  {
-    id: "copy-report",
-    title: "Copy the report for a bug",
-    group: "Window",
-    icon: "copy",
-    words: "problem debug information",
-    run: async (app) => copy(app, await app.host.report(), "The report was copied. Read it before you send it."),
   },
 ];

@@ -27,6 +27,17 @@ export const windowActions: readonly Action[] = [
   { id: "text-larger", title: "Larger text", group: "Window", icon: "add", keys: ["Mod+=", "Mod+Plus"], words: "zoom in size bigger", enabled: (app) => app.settings.value.textSize < (TEXT_SIZES.at(-1) ?? 100), run: (app) => resize(app, 1) },
   { id: "text-smaller", title: "Smaller text", group: "Window", icon: "down", keys: ["Mod+-"], words: "zoom out size", enabled: (app) => app.settings.value.textSize > (TEXT_SIZES[0] ?? 100), run: (app) => resize(app, -1) },
   { id: "text-normal", title: "Normal text size", group: "Window", icon: "again", keys: ["Mod+0"], words: "zoom reset 100", enabled: (app) => app.settings.value.textSize !== 100, run: (app) => setSize(app, 100) },
+  {
+    id: "copy-report",
+    title: "Copy the report for a bug",
+    group: "Window",
+    icon: "copy",
+    words: "problem debug information",
+    run: async (app) => {
+      await navigator.clipboard.writeText(await app.host.report());
+      app.toasts.show({ kind: "note", text: "The report was copied. Read it before you send it." });
+    },
+  },
   { id: "switch-contrast", title: "Switch high contrast", group: "Window", icon: "eye", words: "accessibility colours", run: (app) => app.settings.change({ contrast: app.settings.value.contrast === "more" ? "system" : "more" }) },
   { id: "switch-motion", title: "Switch reduced motion", group: "Window", icon: "eye", words: "accessibility animations", run: (app) => app.settings.change({ motion: app.settings.value.motion === "reduce" ? "system" : "reduce" }) },
 ];
