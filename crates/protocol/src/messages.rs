@@ -617,3 +617,44 @@ pub enum ProblemCode {
     /// A bug in Hearth.
     Internal,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_logit_bias_is_a_text_or_an_id() {
+        let text = |bias| LogitBias::Text {
+            text: "a".to_owned(),
+            bias,
+        };
+        for (json, expected) in [
+            (r#"{"text":"a","bias":-1.5}"#, text(Some(-1.5))),
+            (r#"{"text":"a","bias":null}"#, text(None)),
+            (r#"{"id":7,"bias":2.0}"#, LogitBias::Id { id: 7, bias: Some(2.0) }),
+        ] {
+            assert_eq!(serde_json::from_str::<LogitBias>(json).expect("valid"), expected);
+            assert_eq!(serde_json::to_string(&expected).expect("it is written"), json);
+        }
+        for json in [
+            r#"{"bias":1}"#,
+            r#"{"id":-1,"bias":1}"#,
+            r#"{"id":7,"text":"a","bias":1}"#,
+            "7",
+        ] {
+            assert!(serde_json::from_str::<LogitBias>(json).is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn parameters_that_are_absent_are_neutral() {
+        let old = r#"{"temperature":0.5,"topK":20,"dry_multiplier":0.8}"#;
+        let expected = SamplingParams {
+            temperature: 0.5,
+            top_k: 20,
+            dry_multiplier: 0.8,
+            ..SamplingParams::default()
+        };
+        assert_eq!(serde_json::from_str::<SamplingParams>(old).expect("valid"), expected);
+    }
+}

@@ -300,7 +300,8 @@ mod tests {
             last_n in 1_usize..70,
             breaker in prop::option::of(0_usize..4),
         ) {
-            let texts = words(&["a", "b", "c", "d"], &breaker.map(|at| ["a", "b", "c", "d"][at]).into_iter().collect::<Vec<_>>());
+            let letters = ["a", "b", "c", "d"];
+            let texts = words(&letters, breaker.map(|at| &letters[at..=at]).unwrap_or_default());
             let window = &tokens[tokens.len().saturating_sub(last_n)..];
             let breaker = breaker.map(|at| at as u32);
             let mut longest: BTreeMap<u32, i32> = BTreeMap::new();

@@ -135,7 +135,9 @@ mod tests {
     proptest! {
         /// The specification sorts, and truncates at the first that is too surprising.
         #[test]
-        fn it_is_a_prefix_of_the_sorted_candidates(logits in logits(), mu in -1.0_f64..20.0, temperature in 0.2_f32..3.0) {
+        fn it_is_a_prefix_of_the_sorted_candidates(
+            logits in logits(), mu in -1.0_f64..20.0, temperature in 0.2_f32..3.0,
+        ) {
             let all = ranked(&logits);
             let weight = |c: &Candidate| (f64::from(c.logit) / f64::from(temperature)).exp();
             let total: f64 = all.iter().map(weight).sum();
