@@ -7,7 +7,7 @@ use hearth_app::{
     wire::Source,
 };
 use hearth_formats::{
-    gguf::{Strings, Value},
+    gguf::{Metadata, Strings, Value},
     hex,
 };
 use hearth_protocol::SamplingParams;
@@ -128,6 +128,32 @@ fn a_vocabulary_is_told_from_others() {
     ] {
         assert_eq!(vocabulary(&none), None, "{none:?}");
     }
+}
+
+#[test]
+fn sampling_is_the_catalogs_then_the_files_then_the_default() {
+    let folder = folder();
+    let mut metadata = support::metadata();
+    let library = |metadata: &Metadata| {
+        for name in [DEFAULT, "own.gguf"] {
+            support::write(&folder.path().join("data/models"), name, metadata, "weight", 8);
+        }
+        let library = Library::new(Vec::new(), &folder.path().join("data"), Reader::InProcess, None);
+        let models = library.list(&[]);
+        assert_eq!(models.len(), 2);
+        [models[0].sampling(), models[1].sampling()]
+    };
+    let catalog = catalog::entries()[0].sampling.clone();
+    assert_eq!(library(&metadata), [catalog.clone(), SamplingParams::default()]);
+    metadata.insert("general.sampling.temp", Value::F32(0.35));
+    metadata.insert("general.sampling.top_k", Value::I32(-1));
+    metadata.insert("general.sampling.top_p", Value::F32(7.0));
+    let own = SamplingParams {
+        temperature: 0.35,
+        top_k: 0,
+        ..SamplingParams::default()
+    };
+    assert_eq!(library(&metadata), [catalog, own]);
 }
 
 #[test]

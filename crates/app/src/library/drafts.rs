@@ -27,6 +27,7 @@ pub fn drafts_of<'a>(target: &'a Model, models: &'a [Model]) -> impl Iterator<It
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::library::FileSampling;
     use crate::wire::Source;
 
     fn metadata(vocabulary: Option<&str>, parameters: u64) -> ModelMetadata {
@@ -38,6 +39,7 @@ mod tests {
             file_size: 1,
             context_trained: 2048,
             vocabulary: vocabulary.map(str::to_owned),
+            sampling: FileSampling::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The metadata of a model's file.
 
+use super::file_sampling::FileSampling;
 use hearth_formats::{
     gguf::{GgufFile, GgufHeader},
     hex,
@@ -15,7 +16,7 @@ const MAX_NAME_CHARS: usize = 200;
 const MAX_ARCHITECTURE_BYTES: usize = 64;
 
 /// Metadata of a GGUF file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelMetadata {
     /// `general.name`.
     pub name: Option<String>,
@@ -32,6 +33,8 @@ pub struct ModelMetadata {
     /// Fingerprint of its vocabulary: models that share it have the same tokens under the same ids.
     /// `None` means that it has no vocabulary.
     pub vocabulary: Option<String>,
+    /// `general.sampling.*`: the sampling parameters that the file recommends.
+    pub sampling: FileSampling,
 }
 
 impl ModelMetadata {
@@ -59,6 +62,7 @@ impl ModelMetadata {
             file_size: gguf.file_size(),
             context_trained: context.map_or(0, |tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
             vocabulary: vocabulary_fingerprint(&gguf),
+            sampling: FileSampling::read(gguf.metadata()),
             architecture,
         })
     }

@@ -17,7 +17,7 @@ use std::{
 };
 
 /// Version of the cache file's format.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// Most bytes of the cache file.
 const MAX_FILE_BYTES: u64 = 16 << 20;

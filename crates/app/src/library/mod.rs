@@ -4,6 +4,7 @@ pub mod catalog;
 mod download;
 pub mod drafts;
 mod error;
+mod file_sampling;
 mod folders;
 mod foreign;
 pub mod hub;
@@ -13,6 +14,7 @@ pub mod probe;
 
 pub use download::{Progress, arrived, discard, download};
 pub use error::LibraryError;
+pub use file_sampling::FileSampling;
 pub use folders::{bundled_folders, cache_folder, data_folder, metadata_file, packed_folder, sample_folders};
 pub use foreign::Place;
 pub use hub::Hub;
@@ -74,10 +76,14 @@ impl Model {
         self.entry.and_then(|entry| entry.system_prompt.as_deref())
     }
 
-    /// Default sampling parameters.
+    /// Default sampling parameters: the catalog's, or those that the file recommends over
+    /// Hearth's.
     pub fn sampling(&self) -> SamplingParams {
-        self.entry
-            .map_or_else(SamplingParams::default, |entry| entry.sampling.clone())
+        match (self.entry, &self.metadata) {
+            (Some(entry), _) => entry.sampling.clone(),
+            (None, Ok(metadata)) => metadata.sampling.over(SamplingParams::default()),
+            (None, Err(_)) => SamplingParams::default(),
+        }
     }
 
     /// Licence of the weights, if known.

@@ -66,7 +66,7 @@ pub enum ProbeRequest {
 }
 
 /// The response to a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeResponse {
     /// The metadata of a model.
