@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hearth_engine::training::export_types;
-use hearth_protocol::{AdapterChoice, Checkpointing, DraftChoice, GpuLayers, KvType, Precision, Schedule};
+use hearth_protocol::{AdapterChoice, Checkpointing, DraftChoice, GpuLayers, KvType, LogitBias, Precision, Schedule};
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 
@@ -156,7 +156,7 @@ pub struct Draft {
 }
 
 /// Sampling parameters [default: the model's own].
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct SamplingArgs {
     /// Temperature; 0 is greedy
     #[arg(long, value_name = "T", value_parser = not_negative)]
@@ -173,6 +173,86 @@ pub struct SamplingArgs {
     /// Random seed; the same seed gives the same answer [default: random]
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
+    #[command(flatten)]
+    pub penalties: PenaltyArgs,
+    #[command(flatten)]
+    pub more: MoreSamplingArgs,
+}
+
+/// Penalties of repetitions.
+#[derive(Debug, Default, Args)]
+pub struct PenaltyArgs {
+    /// Repetition penalty: divide the logits of recent tokens by X; 1 disables it
+    #[arg(long, value_name = "X", value_parser = positive)]
+    pub repeat_penalty: Option<f32>,
+    /// Window of the penalties, in tokens
+    #[arg(long, value_name = "N")]
+    pub repeat_last_n: Option<u32>,
+    /// Presence penalty: subtract X from the logits of recent tokens
+    #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = finite)]
+    pub presence_penalty: Option<f32>,
+    /// Frequency penalty: subtract X for each recent occurrence
+    #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = finite)]
+    pub frequency_penalty: Option<f32>,
+    /// DRY: scale of the penalty for tokens that would continue a repetition; 0 disables it
+    #[arg(long, value_name = "X", value_parser = up_to_100)]
+    pub dry_multiplier: Option<f32>,
+    /// DRY: growth of the penalty with each further repeated token, 1 or more
+    #[arg(long, value_name = "X", value_parser = up_to_100)]
+    pub dry_base: Option<f32>,
+    /// DRY: length in tokens from which a repetition is penalised
+    #[arg(long, value_name = "N")]
+    pub dry_allowed_length: Option<u32>,
+    /// DRY: window in tokens; 0 disables it
+    #[arg(long, value_name = "N")]
+    pub dry_penalty_last_n: Option<u32>,
+    /// DRY: a text at which a repetition ends, in place of the default ones; \n is a line break, none
+    /// means no breakers; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    pub dry_sequence_breaker: Vec<String>,
+}
+
+/// Further sampling parameters.
+#[derive(Debug, Default, Args)]
+pub struct MoreSamplingArgs {
+    /// Typical-p sampling: keep the tokens whose surprise is closest to the expected one, until
+    /// their probabilities add up to P; 1 disables it
+    #[arg(long, value_name = "P", value_parser = share)]
+    pub typical: Option<f32>,
+    /// Top-nσ sampling: keep tokens within N standard deviations of the highest logit; 0 or less
+    /// disables it
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = finite)]
+    pub top_nsigma: Option<f32>,
+    /// XTC: the chance, per token, that the most likely ones are excluded; 0 disables it
+    #[arg(long, value_name = "P", value_parser = share)]
+    pub xtc_probability: Option<f32>,
+    /// XTC: exclude all tokens at least this likely but the least likely of them
+    #[arg(long, value_name = "P", value_parser = share)]
+    pub xtc_threshold: Option<f32>,
+    /// Mirostat: 2 keeps the surprise of the tokens near a target, in place of the other filters; 0
+    /// disables it
+    #[arg(long, value_name = "0|2", value_parser = mirostat)]
+    pub mirostat: Option<bool>,
+    /// Mirostat: learning rate eta
+    #[arg(long, value_name = "X", value_parser = share)]
+    pub mirostat_lr: Option<f32>,
+    /// Mirostat: target surprise tau, in bits
+    #[arg(long, value_name = "X", value_parser = up_to_100)]
+    pub mirostat_ent: Option<f32>,
+    /// Dynamic temperature: vary the temperature by up to X with the entropy of the tokens; 0
+    /// disables it
+    #[arg(long, value_name = "X", value_parser = up_to_100)]
+    pub dynatemp_range: Option<f32>,
+    /// Dynamic temperature: exponent of the normalised entropy
+    #[arg(long, value_name = "X", value_parser = up_to_100)]
+    pub dynatemp_exp: Option<f32>,
+    /// Logit bias: add to the logits of a token, by its id or its text; -inf bans it; may be
+    /// repeated
+    #[arg(long, value_name = "ID+BIAS|ID-BIAS|TEXT=BIAS", value_parser = logit_bias)]
+    pub logit_bias: Vec<LogitBias>,
+    /// A text that the answer never contains; case matters; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    pub ban: Vec<String>,
 }
 
 /// Adapters to apply to a model.
@@ -468,6 +548,62 @@ fn not_negative(text: &str) -> Result<f32, String> {
     }
 }
 
+fn finite(text: &str) -> Result<f32, String> {
+    let value: f32 = text.parse().map_err(|_| "not a number".to_owned())?;
+    match value.is_finite() {
+        true => Ok(value),
+        false => Err("must be finite".to_owned()),
+    }
+}
+
+fn positive(text: &str) -> Result<f32, String> {
+    match finite(text)? {
+        value if value > 0.0 => Ok(value),
+        _ => Err("must be more than 0".to_owned()),
+    }
+}
+
+fn up_to_100(text: &str) -> Result<f32, String> {
+    match finite(text)? {
+        value if (0.0..=100.0).contains(&value) => Ok(value),
+        _ => Err("must be from 0 to 100".to_owned()),
+    }
+}
+
+fn mirostat(text: &str) -> Result<bool, String> {
+    match text {
+        "0" => Ok(false),
+        "2" => Ok(true),
+        "1" => Err("version 1 is not supported; use 2".to_owned()),
+        _ => Err("must be 0 or 2".to_owned()),
+    }
+}
+
+/// ID+BIAS, ID-BIAS or TEXT=BIAS. A text may contain `=`: the bias is after the last one.
+fn logit_bias(text: &str) -> Result<LogitBias, String> {
+    let bias = |text: &str| match text.parse::<f32>() {
+        Ok(f32::NEG_INFINITY) => Ok(None),
+        Ok(bias) if bias.abs() <= 1000.0 => Ok(Some(bias)),
+        _ => Err("the bias must be -inf or from -1000 to 1000".to_owned()),
+    };
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (id, signed) = text.split_at(digits);
+    if digits > 0 && signed.starts_with(['+', '-']) {
+        let id = id.parse().map_err(|_| "the id is too large".to_owned())?;
+        return Ok(LogitBias::Id {
+            id,
+            bias: bias(signed)?,
+        });
+    }
+    match text.rsplit_once('=') {
+        Some((named, value)) if !named.is_empty() => Ok(LogitBias::Text {
+            text: named.to_owned(),
+            bias: bias(value)?,
+        }),
+        _ => Err("must be ID+BIAS, ID-BIAS or TEXT=BIAS".to_owned()),
+    }
+}
+
 fn share(text: &str) -> Result<f32, String> {
     let value: f32 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.0..=1.0).contains(&value) {
@@ -532,6 +668,13 @@ mod tests {
     fn documented_command_lines_parse() {
         for line in [
             "run m p -n 5 --temp 0 --top-k 40 --top-p 0.9 --min-p 0.05 --seed 1 --json",
+            "run m p --repeat-penalty 1.1 --repeat-last-n 64 --presence-penalty -0.5 --frequency-penalty 0.5",
+            "run m p --typical 0.9 --top-nsigma -1 --xtc-probability 0.5 --xtc-threshold 0.1",
+            "run m p --dry-multiplier 0.8 --dry-base 1.75 --dry-allowed-length 2 --dry-penalty-last-n 1024",
+            "run m p --dry-sequence-breaker \\n --dry-sequence-breaker : --ban never --ban ever",
+            "run m p --mirostat 2 --mirostat-lr 0.1 --mirostat-ent 5 --dynatemp-range 0.5 --dynatemp-exp 1",
+            "run m p --logit-bias 15043+1 --logit-bias 15043-inf --logit-bias a=b=-1.5",
+            "chat m --dry-multiplier 0.8 --ban never",
             "run m p --raw --threads 2 --device cpu --ctx 512",
             "run m p --system s",
             "run m p --draft small.gguf --draft-tokens 4",
@@ -571,6 +714,23 @@ mod tests {
     }
 
     #[test]
+    fn a_logit_bias_names_a_token_or_a_text() {
+        let id = |id, bias| Ok(LogitBias::Id { id, bias });
+        let of_text = |text: &str, bias| {
+            Ok(LogitBias::Text {
+                text: text.to_owned(),
+                bias,
+            })
+        };
+        assert_eq!(logit_bias("15043+1"), id(15043, Some(1.0)));
+        assert_eq!(logit_bias("15043-1.5"), id(15043, Some(-1.5)));
+        assert_eq!(logit_bias("0-inf"), id(0, None));
+        assert_eq!(logit_bias(" Hello=-inf"), of_text(" Hello", None));
+        assert_eq!(logit_bias("12=3"), of_text("12", Some(3.0)));
+        assert_eq!(logit_bias("a=b=2"), of_text("a=b", Some(2.0)));
+    }
+
+    #[test]
     fn invalid_usage_is_refused() {
         let check = |line, expected| assert_eq!(parse(line).err(), Some(expected), "{line}");
         check("", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
@@ -581,6 +741,16 @@ mod tests {
         check("run m p --temp=-1", ErrorKind::ValueValidation);
         check("run m p --temp warm", ErrorKind::ValueValidation);
         check("run m p --top-p 1.5", ErrorKind::ValueValidation);
+        check("run m p --typical 1.5", ErrorKind::ValueValidation);
+        check("run m p --top-nsigma inf", ErrorKind::ValueValidation);
+        check("run m p --repeat-penalty 0", ErrorKind::ValueValidation);
+        check("run m p --mirostat 1", ErrorKind::ValueValidation);
+        check("run m p --dry-multiplier 101", ErrorKind::ValueValidation);
+        check("run m p --logit-bias 5", ErrorKind::ValueValidation);
+        check("run m p --logit-bias 5+inf", ErrorKind::ValueValidation);
+        check("run m p --logit-bias 5+nan", ErrorKind::ValueValidation);
+        check("run m p --logit-bias =1", ErrorKind::ValueValidation);
+        check("run m p --logit-bias 99999999999+1", ErrorKind::ValueValidation);
         check("run m p --threads 0", ErrorKind::ValueValidation);
         check("perplexity m f --ctx 3", ErrorKind::ValueValidation);
         check("bench m -r 0", ErrorKind::ValueValidation);

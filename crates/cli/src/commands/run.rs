@@ -103,28 +103,80 @@ fn prompt(args: &Run, chosen: &Chosen) -> Prompt {
 
 /// The requested sampling parameters, with the model's own as defaults.
 ///
-/// With --temp 0 the model's penalties are dropped, since they would change the argmax.
+/// With --temp 0 the model's own penalties are dropped, since they would change the argmax.
 pub fn sampling(args: &SamplingArgs, own: &SamplingParams) -> SamplingParams {
-    let mut sampling = SamplingParams {
+    let SamplingArgs { penalties, more, .. } = args;
+    let mut own = own.clone();
+    if args.temp == Some(0.0) {
+        own.repetition_penalty = 1.0;
+        own.frequency_penalty = 0.0;
+        own.presence_penalty = 0.0;
+        own.dry_multiplier = 0.0;
+    }
+    SamplingParams {
         temperature: args.temp.unwrap_or(own.temperature),
         top_k: args.top_k.unwrap_or(own.top_k),
         top_p: args.top_p.unwrap_or(own.top_p),
         min_p: args.min_p.unwrap_or(own.min_p),
+        repetition_penalty: penalties.repeat_penalty.unwrap_or(own.repetition_penalty),
+        frequency_penalty: penalties.frequency_penalty.unwrap_or(own.frequency_penalty),
+        presence_penalty: penalties.presence_penalty.unwrap_or(own.presence_penalty),
+        repeat_last_n: penalties.repeat_last_n.unwrap_or(own.repeat_last_n),
+        typical_p: more.typical.unwrap_or(own.typical_p),
+        top_n_sigma: more.top_nsigma.unwrap_or(own.top_n_sigma),
+        xtc_probability: more.xtc_probability.unwrap_or(own.xtc_probability),
+        xtc_threshold: more.xtc_threshold.unwrap_or(own.xtc_threshold),
+        dry_multiplier: penalties.dry_multiplier.unwrap_or(own.dry_multiplier),
+        dry_base: penalties.dry_base.unwrap_or(own.dry_base),
+        dry_allowed_length: penalties.dry_allowed_length.unwrap_or(own.dry_allowed_length),
+        dry_last_n: penalties.dry_penalty_last_n.unwrap_or(own.dry_last_n),
+        dry_breakers: breakers(&penalties.dry_sequence_breaker).unwrap_or(own.dry_breakers),
+        mirostat: more.mirostat.unwrap_or(own.mirostat),
+        mirostat_tau: more.mirostat_ent.unwrap_or(own.mirostat_tau),
+        mirostat_eta: more.mirostat_lr.unwrap_or(own.mirostat_eta),
+        dynatemp_range: more.dynatemp_range.unwrap_or(own.dynatemp_range),
+        dynatemp_exponent: more.dynatemp_exp.unwrap_or(own.dynatemp_exponent),
+        logit_bias: own
+            .logit_bias
+            .into_iter()
+            .chain(more.logit_bias.iter().cloned())
+            .collect(),
+        banned_strings: own.banned_strings.into_iter().chain(more.ban.iter().cloned()).collect(),
         seed: args.seed.or(own.seed),
-        ..own.clone()
-    };
-    if args.temp == Some(0.0) {
-        sampling.repetition_penalty = 1.0;
-        sampling.frequency_penalty = 0.0;
-        sampling.presence_penalty = 0.0;
     }
-    sampling
+}
+
+/// The requested breakers; `None` means the model's own.
+fn breakers(given: &[String]) -> Option<Vec<String>> {
+    let texts = given.iter().filter(|text| *text != "none");
+    (!given.is_empty()).then(|| texts.map(|text| unescaped(text)).collect())
+}
+
+/// The text with `\n`, `\t` and `\\` replaced by their characters.
+fn unescaped(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        let escaped = match (character, characters.as_str().chars().next()) {
+            ('\\', Some('n')) => '\n',
+            ('\\', Some('t')) => '\t',
+            ('\\', Some('\\')) => '\\',
+            _ => {
+                plain.push(character);
+                continue;
+            }
+        };
+        plain.push(escaped);
+        characters.next();
+    }
+    plain
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hearth_protocol::{DraftKind, DraftStats};
+    use crate::args::{MoreSamplingArgs, PenaltyArgs};
+    use hearth_protocol::{DraftKind, DraftStats, LogitBias};
 
     #[test]
     fn requested_settings_override_the_models_own() {
@@ -134,13 +186,7 @@ mod tests {
             repetition_penalty: 1.1,
             ..SamplingParams::default()
         };
-        let nothing = SamplingArgs {
-            temp: None,
-            top_k: None,
-            top_p: None,
-            min_p: None,
-            seed: None,
-        };
+        let nothing = SamplingArgs::default();
         assert_eq!(sampling(&nothing, &own), own);
         let args = SamplingArgs {
             temp: Some(0.7),
@@ -167,6 +213,67 @@ mod tests {
             ..own.clone()
         };
         assert_eq!(sampling(&greedy, &own), expected);
+    }
+
+    #[test]
+    fn every_parameter_can_be_requested() {
+        let args = SamplingArgs {
+            penalties: PenaltyArgs {
+                repeat_penalty: Some(1.2),
+                repeat_last_n: Some(7),
+                presence_penalty: Some(0.1),
+                frequency_penalty: Some(0.2),
+                dry_multiplier: Some(0.8),
+                dry_base: Some(2.0),
+                dry_allowed_length: Some(3),
+                dry_penalty_last_n: Some(99),
+                dry_sequence_breaker: vec!["\\n".to_owned(), "a\\\\t".to_owned()],
+            },
+            more: MoreSamplingArgs {
+                typical: Some(0.3),
+                top_nsigma: Some(1.5),
+                xtc_probability: Some(0.4),
+                xtc_threshold: Some(0.2),
+                mirostat: Some(true),
+                mirostat_lr: Some(0.6),
+                mirostat_ent: Some(4.0),
+                dynatemp_range: Some(0.7),
+                dynatemp_exp: Some(0.9),
+                logit_bias: vec![LogitBias::Id { id: 5, bias: None }],
+                ban: vec!["never".to_owned()],
+            },
+            ..SamplingArgs::default()
+        };
+        let own = SamplingParams {
+            banned_strings: vec!["ever".to_owned()],
+            ..SamplingParams::default()
+        };
+        let expected = SamplingParams {
+            repetition_penalty: 1.2,
+            repeat_last_n: 7,
+            presence_penalty: 0.1,
+            frequency_penalty: 0.2,
+            dry_multiplier: 0.8,
+            dry_base: 2.0,
+            dry_allowed_length: 3,
+            dry_last_n: 99,
+            dry_breakers: vec!["\n".to_owned(), "a\\t".to_owned()],
+            typical_p: 0.3,
+            top_n_sigma: 1.5,
+            xtc_probability: 0.4,
+            xtc_threshold: 0.2,
+            mirostat: true,
+            mirostat_eta: 0.6,
+            mirostat_tau: 4.0,
+            dynatemp_range: 0.7,
+            dynatemp_exponent: 0.9,
+            logit_bias: vec![LogitBias::Id { id: 5, bias: None }],
+            banned_strings: vec!["ever".to_owned(), "never".to_owned()],
+            ..own.clone()
+        };
+        assert_eq!(sampling(&args, &own), expected);
+        assert_eq!(breakers(&["none".to_owned()]), Some(Vec::new()));
+        assert_eq!(breakers(&[]), None);
     }
 
     #[test]
