@@ -7,14 +7,14 @@ use crate::{
     prompt_cache,
     shared::Shared,
     store::{
-        conversation,
+        RESTORABLE_FOR, conversation,
         message::{self, New, State},
         now, search,
     },
     title,
     wire::{
-        AdapterChoice, Compared, Conversation, ConversationSummary, Event, Message, Problem, ProblemCode, SearchHit,
-        Sent,
+        AdapterChoice, Compared, Conversation, ConversationSummary, DeletedConversation, Event, Message, Problem,
+        ProblemCode, SearchHit, Sent,
     },
 };
 use hearth_protocol::{Part, Role};
@@ -188,6 +188,44 @@ impl App {
     /// Undoes a deletion.
     pub async fn restore_conversation(&self, id: i64) -> Result<(), Problem> {
         self.change(id, move |t| conversation::restore(t, id)).await
+    }
+
+    /// The deleted conversations, last deleted first.
+    pub async fn deleted_conversations(&self) -> Result<Vec<DeletedConversation>, Problem> {
+        self.shared
+            .blocking(|shared| {
+                const DAY: i64 = 24 * 60 * 60 * 1000;
+                let now = shared.store.time();
+                let rows = shared.store.read(|t| conversation::deleted(t))?;
+                let listed = rows.into_iter().map(|row| {
+                    let left = row.deleted_at + RESTORABLE_FOR.as_millis() as i64 - now;
+                    DeletedConversation {
+                        id: row.id,
+                        title: row.title,
+                        days_left: u32::try_from(left.max(0) / DAY).unwrap_or(0),
+                    }
+                });
+                Ok(listed.collect())
+            })
+            .await
+    }
+
+    /// Removes deleted conversations for good; others stay.
+    pub async fn purge_conversations(&self, ids: Vec<i64>) -> Result<(), Problem> {
+        self.shared
+            .blocking(move |shared| {
+                // A conversation each, so that a large bin does not hold the store for long.
+                for id in ids {
+                    shared.store.write(|t| conversation::remove(t, id))?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    /// Pins a conversation to the top of the list, or unpins it.
+    pub async fn pin_conversation(&self, id: i64, pinned: bool) -> Result<(), Problem> {
+        self.change(id, move |t| conversation::set_pinned(t, id, pinned)).await
     }
 
     /// Sets a conversation's system prompt. `None` means the model's default.

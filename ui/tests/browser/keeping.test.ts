@@ -72,3 +72,39 @@ test("everything is backed up, and a restoration is confirmed, announced and can
   await page.getByTestId("open-data-folder").click();
   expect(errors).toEqual([]);
 });
+
+test("a conversation is pinned to the top", async () => {
+  const { page } = await open();
+  const act = async (title: string) => {
+    await item(page, title).hover();
+    await item(page, title).getByTestId("conversation-menu").click();
+    await item(page, title).getByTestId("pin").click();
+  };
+  await act("Haiku about a kettle");
+  const titles = () => page.getByTestId("open-conversation").allTextContents().then((all) => all.map((title) => title.trim()));
+  await expect.poll(async () => (await titles())[0]).toBe("Haiku about a kettle");
+  expect(await page.getByTestId("conversations").locator("h2").first().textContent()).toBe("Pinned");
+  await act("Haiku about a kettle");
+  await expect.poll(async () => (await titles()).at(-1)).toBe("Haiku about a kettle");
+});
+
+test("a deleted conversation is restored from the bin, or deleted for good", async () => {
+  const { page, errors } = await open();
+  for (const title of ["Rye bread", "Letter to the landlord"]) {
+    await item(page, title).hover();
+    await item(page, title).getByTestId("delete").click();
+    await item(page, title).waitFor({ state: "detached" });
+  }
+  await page.getByTestId("open-bin").click();
+  const binned = page.getByTestId("binned");
+  await expect.poll(() => binned.locator(".title").allTextContents()).toEqual(["Letter to the landlord", "Rye bread, 80 % hydration"]);
+  await binned.first().getByTestId("bin-restore").click();
+  await expect.poll(() => binned.count()).toBe(1);
+  await page.getByTestId("bin-empty").click();
+  await page.getByTestId("bin-empty-confirm").click();
+  await expect.poll(() => binned.count()).toBe(0);
+  await page.keyboard.press("Escape");
+  expect(await item(page, "Letter").count()).toBe(1);
+  expect(await item(page, "Rye bread").count()).toBe(0);
+  expect(errors).toEqual([]);
+});

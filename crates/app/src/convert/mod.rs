@@ -19,6 +19,7 @@ impl From<&conversation::Conversation> for wire::ConversationSummary {
             created_at: row.created_at,
             updated_at: row.updated_at,
             model: row.model.clone(),
+            pinned: row.pinned,
         }
     }
 }

@@ -207,8 +207,14 @@ fn link_comparisons(t: &Connection, tree: &Tree, ids: &[i64], added: &[i64]) -> 
 }
 
 /// Selects the branch: of a new conversation that of the export, else its newest; of a known one
-/// that of the export if it continues the selected one.
+/// that of the export if it continues the selected one, or the continuation of the selected one if
+/// the export selects none.
 fn select(t: &Connection, id: i64, leaf: Option<i64>, tree: &Tree, ids: &[i64], added: &[i64]) -> rusqlite::Result<()> {
+    if let (Some(leaf), None) = (leaf, tree.current) {
+        let leaf = message::newest_leaf(t, leaf)?;
+        conversation::set_leaf(t, id, Some(leaf))?;
+        return Ok(());
+    }
     let Some(at) = tree.current.or(ids.len().checked_sub(1)) else {
         return Ok(());
     };

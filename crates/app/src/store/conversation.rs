@@ -27,6 +27,10 @@ ALTER TABLE conversation ADD COLUMN origin TEXT;
 CREATE INDEX conversation_by_origin ON conversation (origin) WHERE origin IS NOT NULL;
 ";
 
+pub(super) const PINNED: &str = "
+ALTER TABLE conversation ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+";
+
 /// One conversation, without its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
@@ -46,9 +50,11 @@ pub struct Conversation {
     pub leaf: Option<i64>,
     /// Adapters for new answers, as the caller's JSON.
     pub adapters: Option<String>,
+    /// Whether it is at the top of the list.
+    pub pinned: bool,
 }
 
-const COLUMNS: &str = "id, title, created_at, updated_at, model, system_prompt, leaf, adapters";
+const COLUMNS: &str = "id, title, created_at, updated_at, model, system_prompt, leaf, adapters, pinned";
 
 fn row(row: &Row<'_>) -> rusqlite::Result<Conversation> {
     Ok(Conversation {
@@ -60,6 +66,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Conversation> {
         system_prompt: row.get(5)?,
         leaf: row.get(6)?,
         adapters: row.get(7)?,
+        pinned: row.get(8)?,
     })
 }
 
@@ -193,6 +200,12 @@ pub fn set_adapters(connection: &Connection, id: i64, adapters: Option<&str>) ->
     changed(connection, sql, params![id, adapters])
 }
 
+/// Pins or unpins a row. Returns `false` if it does not exist.
+pub fn set_pinned(connection: &Connection, id: i64, pinned: bool) -> rusqlite::Result<bool> {
+    let sql = "UPDATE conversation SET pinned = ?2 WHERE id = ?1 AND deleted_at IS NULL";
+    changed(connection, sql, params![id, pinned])
+}
+
 /// Selects the branch that ends with a message. Returns `false` if it does not exist.
 pub fn set_leaf(connection: &Connection, id: i64, leaf: Option<i64>) -> rusqlite::Result<bool> {
     changed(
@@ -220,6 +233,40 @@ pub fn delete(connection: &Connection, id: i64, now: i64) -> rusqlite::Result<bo
 /// Undoes a deletion. Returns `false` if it was not deleted.
 pub fn restore(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
     let sql = "UPDATE conversation SET deleted_at = NULL WHERE id = ?1 AND deleted_at IS NOT NULL";
+    changed(connection, sql, params![id])
+}
+
+/// A deleted conversation, until it is purged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deleted {
+    /// Id.
+    pub id: i64,
+    /// Display name.
+    pub title: String,
+    /// By the store's clock, in milliseconds since 1970.
+    pub deleted_at: i64,
+}
+
+/// The deleted rows, last deleted first.
+pub fn deleted(connection: &Connection) -> rusqlite::Result<Vec<Deleted>> {
+    connection
+        .prepare_cached(
+            "SELECT id, title, deleted_at FROM conversation WHERE deleted_at IS NOT NULL
+             ORDER BY deleted_at DESC, id DESC",
+        )?
+        .query_map([], |row| {
+            Ok(Deleted {
+                id: row.get(0)?,
+                title: row.get(1)?,
+                deleted_at: row.get(2)?,
+            })
+        })?
+        .collect()
+}
+
+/// Removes a deleted conversation with its messages. Returns `false` if it was not deleted.
+pub fn remove(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
+    let sql = "DELETE FROM conversation WHERE id = ?1 AND deleted_at IS NOT NULL";
     changed(connection, sql, params![id])
 }
 

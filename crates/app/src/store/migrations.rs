@@ -30,6 +30,7 @@ const MIGRATIONS: &[&str] = &[
     message::PARTS,
     download::MIGRATION,
     conversation::ORIGIN,
+    conversation::PINNED,
 ];
 
 /// The tables. The search index is derived from messages.
@@ -120,6 +121,7 @@ mod tests {
             "270ce745ff4ea3e9",
             "d31629e50a6bc8b7",
             "08b9ad85611ed689",
+            "6e14b468dbb5d7d9",
         ];
         assert_eq!(
             MIGRATIONS.len(),

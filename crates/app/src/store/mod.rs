@@ -52,7 +52,7 @@ pub const FILE: &str = "hearth.db";
 const LOCK: &str = "hearth.lock";
 
 /// How long a deleted conversation or dataset can be restored.
-const RESTORABLE_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+pub(crate) const RESTORABLE_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// How long a transaction waits for a lock of another process (a backup, a person's `sqlite3`).
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -27,6 +27,11 @@ macro_rules! commands {
                 fn rename_conversation(id: i64, title: String) -> ();
                 fn delete_conversation(id: i64) -> ();
                 fn restore_conversation(id: i64) -> ();
+                /// Last deleted first.
+                fn deleted_conversations() -> Vec<DeletedConversation>;
+                /// Removes deleted conversations for good.
+                fn purge_conversations(ids: Vec<i64>) -> ();
+                fn pin_conversation(id: i64, pinned: bool) -> ();
                 fn set_system_prompt(conversation: i64, text: Option<String>) -> ();
                 fn search(query: String) -> Vec<SearchHit>;
                 /// Imports the conversations of an export of another program; a file, a ZIP archive

@@ -136,3 +136,15 @@ pub struct DataPlace {
     /// The backup that replaces it at the next start.
     pub pending: Option<PendingRestore>,
 }
+
+/// A deleted conversation, which can be restored for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct DeletedConversation {
+    /// Id.
+    pub id: i64,
+    /// Title.
+    pub title: String,
+    /// Whole days until it is purged, at the first start after them.
+    pub days_left: u32,
+}

@@ -378,6 +378,8 @@ pub struct ConversationSummary {
     pub updated_at: i64,
     /// Name of the last model that answered.
     pub model: Option<String>,
+    /// Whether it is at the top of the list.
+    pub pinned: bool,
 }
 
 /// A conversation and its messages.

@@ -51,9 +51,9 @@ impl Bench {
             chat_idle_delay: Duration::ZERO,
             shutdown_timeout: Duration::from_secs(1),
         };
-        let events = Arc::new(Mutex::default());
+        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let sink = events.clone();
-        let app = App::open(options, move |event| Mutex::lock(&sink).expect("events").push(event))?;
+        let app = App::open(options, move |event| sink.lock().expect("events").push(event))?;
         Ok(Self { app, folder, events })
     }
 

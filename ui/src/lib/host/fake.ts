@@ -11,7 +11,7 @@ import { addedModel, inFolder, loadedState } from "./fake/models";
 import { planFor } from "./fake/plans";
 import { initialWorld, type World } from "./fake/scenes";
 import { matchesDevice } from "../text/devices";
-import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Conversation, ConversationSummary, DataPlace, Dataset, Device, ExportedChats, Host, ImportReport, LoadSettings, Measurement, Message, Model, ModelState, PendingRestore, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, WrittenBackup } from "./host";
+import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Conversation, ConversationSummary, DataPlace, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, LoadSettings, Measurement, Message, Model, ModelState, PendingRestore, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, WrittenBackup } from "./host";
 
 /** The problem of a crashed worker. */
 const WORKER_DIED: Problem = {
@@ -54,7 +54,7 @@ export class FakeHost extends FakeGetting implements Host {
     return {
       version: "0.1.0",
       settings,
-      conversations: shown.map(summary),
+      conversations: shown.map((c) => this.summary(c)),
       models,
       modelState,
       defaultModel: models.find((m) => m.problem === null)?.id ?? null,
@@ -108,7 +108,7 @@ export class FakeHost extends FakeGetting implements Host {
   async renameConversation(id: number, title: string): Promise<void> {
     const conversation = this.conversation(id);
     conversation.title = title;
-    this.emit({ type: "conversationChanged", conversation: summary(conversation), leaf: conversation.leaf });
+    this.emit({ type: "conversationChanged", conversation: this.summary(conversation), leaf: conversation.leaf });
   }
 
   async deleteConversation(id: number): Promise<void> {
@@ -119,7 +119,22 @@ export class FakeHost extends FakeGetting implements Host {
   async restoreConversation(id: number): Promise<void> {
     this.world.deleted.delete(id);
     const conversation = this.conversation(id);
-    this.emit({ type: "conversationChanged", conversation: summary(conversation), leaf: conversation.leaf });
+    this.emit({ type: "conversationChanged", conversation: this.summary(conversation), leaf: conversation.leaf });
+  }
+
+  async deletedConversations(): Promise<DeletedConversation[]> {
+    return [...this.world.deleted].reverse().map((id) => ({ id, title: this.conversation(id).title, daysLeft: 29 }));
+  }
+
+  async purgeConversations(ids: number[]): Promise<void> {
+    for (const id of ids) if (this.world.deleted.delete(id)) this.world.conversations.delete(id);
+  }
+
+  async pinConversation(id: number, pinned: boolean): Promise<void> {
+    const conversation = this.conversation(id);
+    if (pinned) this.world.pinned.add(id);
+    else this.world.pinned.delete(id);
+    this.emit({ type: "conversationChanged", conversation: this.summary(conversation), leaf: conversation.leaf });
   }
 
   async setSystemPrompt(conversation: number, text: string | null): Promise<void> {
@@ -370,7 +385,7 @@ export class FakeHost extends FakeGetting implements Host {
     base.comparison = tuned.id;
     tuned.comparison = base.id;
     void this.write(home, base, text).then((stopped) => (stopped ? this.finish(home, tuned, { type: "stopped" }) : this.write(home, tuned, text)));
-    return { conversation: summary(home), user: { ...user }, base: { ...base }, tuned: { ...tuned } };
+    return { conversation: this.summary(home), user: { ...user }, base: { ...base }, tuned: { ...tuned } };
   }
 
   async voteAnswer(message: number, better: boolean): Promise<void> {
@@ -384,7 +399,7 @@ export class FakeHost extends FakeGetting implements Host {
     this.change(home, answer, { better });
     this.change(home, other, { better: false });
     if (better) home.leaf = answer.id;
-    this.emit({ type: "conversationChanged", conversation: summary(home), leaf: home.leaf });
+    this.emit({ type: "conversationChanged", conversation: this.summary(home), leaf: home.leaf });
   }
 
   async rateAnswer(message: number, thumb: Thumb | null, correction: string | null): Promise<void> {
@@ -456,13 +471,13 @@ export class FakeHost extends FakeGetting implements Host {
     this.generating.delete(home.id);
     this.setChatBusy(false);
     this.change(home, answer, { state, stats });
-    this.emit({ type: "conversationChanged", conversation: summary(home), leaf: home.leaf });
+    this.emit({ type: "conversationChanged", conversation: this.summary(home), leaf: home.leaf });
     return state.type === "stopped";
   }
 
   private answer(home: Conversation, user: Message, added: Message | null): Sent {
     const answer = this.waitingAnswer(home, user, home.adapters);
-    const sent: Sent = { conversation: summary(home), user: added && { ...added }, answer: { ...answer } };
+    const sent: Sent = { conversation: this.summary(home), user: added && { ...added }, answer: { ...answer } };
     void this.write(home, answer, textOf(user.parts));
     return sent;
   }
@@ -501,6 +516,10 @@ export class FakeHost extends FakeGetting implements Host {
     this.emit({ type: "modelState", state });
   }
 
+  private summary(c: Conversation): ConversationSummary {
+    return { id: c.id, title: c.title, createdAt: c.createdAt, updatedAt: c.updatedAt, model: c.model, pinned: this.world.pinned.has(c.id) };
+  }
+
   private conversation(id: number): Conversation {
     const found = this.world.conversations.get(id);
     if (!found) throw { code: "notFound", message: "This conversation no longer exists." };
@@ -514,10 +533,6 @@ export class FakeHost extends FakeGetting implements Host {
     }
     throw { code: "notFound", message: "This message no longer exists." };
   }
-}
-
-function summary(c: Conversation): ConversationSummary {
-  return { id: c.id, title: c.title, createdAt: c.createdAt, updatedAt: c.updatedAt, model: c.model };
 }
 
 function snippet(text: string, needle: string): SearchHit["snippet"] {

@@ -17,6 +17,11 @@ export interface Commands {
   renameConversation(id: number, title: string): Promise<void>;
   deleteConversation(id: number): Promise<void>;
   restoreConversation(id: number): Promise<void>;
+  /** Last deleted first. */
+  deletedConversations(): Promise<Array<DeletedConversation>>;
+  /** Removes deleted conversations for good. */
+  purgeConversations(ids: Array<number>): Promise<void>;
+  pinConversation(id: number, pinned: boolean): Promise<void>;
   setSystemPrompt(conversation: number, text: string | null): Promise<void>;
   search(query: string): Promise<Array<SearchHit>>;
   /** Imports the conversations of an export of another program; a file, a ZIP archive or a folder. Reports progress through events. */
@@ -158,6 +163,9 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   renameConversation: (id, title) => invoke("rename_conversation", { id, title }),
   deleteConversation: (id) => invoke("delete_conversation", { id }),
   restoreConversation: (id) => invoke("restore_conversation", { id }),
+  deletedConversations: () => invoke("deleted_conversations"),
+  purgeConversations: (ids) => invoke("purge_conversations", { ids }),
+  pinConversation: (id, pinned) => invoke("pin_conversation", { id, pinned }),
   setSystemPrompt: (conversation, text) => invoke("set_system_prompt", { conversation, text }),
   search: (query) => invoke("search", { query }),
   importConversations: (path) => invoke("import_conversations", { path }),
@@ -488,7 +496,11 @@ updatedAt: number,
 /**
  * Name of the last model that answered.
  */
-model: string | null, };
+model: string | null,
+/**
+ * Whether it is at the top of the list.
+ */
+pinned: boolean, };
 
 export type CutReason = "length" | "contextFull";
 
@@ -527,6 +539,20 @@ examples: number | null,
  * Why it cannot be used, as a sentence. `None` means it can.
  */
 problem: string | null, };
+
+export type DeletedConversation = {
+/**
+ * Id.
+ */
+id: number,
+/**
+ * Title.
+ */
+title: string,
+/**
+ * Whole days until it is purged, at the first start after them.
+ */
+daysLeft: number, };
 
 export type Device = {
 /**

@@ -1,6 +1,6 @@
 // Owns the list of conversations, newest first.
 
-import type { ConversationSummary, Host, HostEvent } from "../host";
+import type { ConversationSummary, DeletedConversation, Host, HostEvent } from "../host";
 import { dayGroup } from "../text/format";
 
 export interface Group {
@@ -11,7 +11,10 @@ export interface Group {
 export class Conversations {
   all: readonly ConversationSummary[] = $state.raw([]);
 
+  /** The pinned ones, then the others by day. */
   readonly groups: readonly Group[] = $derived(grouped(this.all, Date.now()));
+  /** The deleted ones, once they were asked for. */
+  bin: readonly DeletedConversation[] = $state.raw([]);
 
   constructor(private readonly host: Host) {}
 
@@ -35,6 +38,26 @@ export class Conversations {
     this.all = this.all.filter((c) => c.id !== id);
   }
 
+  async pin(id: number, pinned: boolean): Promise<void> {
+    await this.host.pinConversation(id, pinned);
+    this.all = this.all.map((c) => (c.id === id ? { ...c, pinned } : c));
+  }
+
+  async openBin(): Promise<void> {
+    this.bin = await this.host.deletedConversations();
+  }
+
+  async restore(id: number): Promise<void> {
+    await this.host.restoreConversation(id);
+    await this.openBin();
+  }
+
+  /** Deletes for good. */
+  async purge(ids: number[]): Promise<void> {
+    await this.host.purgeConversations(ids);
+    await this.openBin();
+  }
+
   put(conversation: ConversationSummary): void {
     this.fill([conversation, ...this.all.filter((c) => c.id !== conversation.id)]);
   }
@@ -50,10 +73,12 @@ function newestFirst(a: ConversationSummary, b: ConversationSummary): number {
   return b.updatedAt - a.updatedAt || b.id - a.id;
 }
 
-/** Groups neighbours of the same day; preserves the order. */
+/** Groups the pinned ones, then neighbours of the same day; preserves the order. */
 export function grouped(conversations: readonly ConversationSummary[], now: number): Group[] {
-  const groups: Group[] = [];
+  const pinned = conversations.filter((c) => c.pinned);
+  const groups: Group[] = pinned.length > 0 ? [{ name: "Pinned", conversations: pinned }] : [];
   for (const conversation of conversations) {
+    if (conversation.pinned) continue;
     const name = dayGroup(conversation.updatedAt, now);
     const last = groups.at(-1);
     if (last?.name === name) last.conversations.push(conversation);

@@ -15,6 +15,7 @@ export interface World extends Machine {
   conversations: Map<number, Conversation>;
   deleted: Set<number>;
   downloads: Download[];
+  pinned: Set<number>;
   /** Paths of the exports that were imported. */
   imported: Set<string>;
   pace?: number;
@@ -124,7 +125,7 @@ function everyDownload(): Download[] {
 export function initialWorld(scene: string | null): World {
   const machine = machineOf(scene);
   const models = [smol, qwen, lost];
-  const world: World = { settings, models, ...machine, measurements: [], caches: fullCaches, modelState: loadedState(smol, settings, machine, models), conversations: library(), deleted: new Set(), downloads: [], imported: new Set() };
+  const world: World = { settings, models, ...machine, measurements: [], caches: fullCaches, modelState: loadedState(smol, settings, machine, models), conversations: library(), deleted: new Set(), pinned: new Set(), downloads: [], imported: new Set() };
   switch (scene) {
     case "first-run":
     case "fresh":

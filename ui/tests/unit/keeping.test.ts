@@ -1,0 +1,32 @@
+import { expect, test } from "vitest";
+import type { ImportReport } from "../../src/lib/host";
+import { grouped } from "../../src/lib/stores/conversations.svelte";
+import { isExport } from "../../src/lib/stores/tune.svelte";
+import { importSentences } from "../../src/lib/text/keeping";
+
+const report: ImportReport = { formats: ["claude"], found: 120, imported: 117, extended: 0, known: 0, messages: 2000, skipped: [] };
+
+test("a report says what was imported, known and skipped", () => {
+  expect(importSentences({ ...report, found: 117 })).toEqual(["117 conversations were imported from Claude."]);
+  const skipped: ImportReport["skipped"] = [
+    { reason: "tooLarge", count: 1, example: "A novel" },
+    { reason: "empty", count: 2, example: null },
+  ];
+  expect(importSentences({ ...report, skipped })[1]).toBe("3 of 120 conversations were skipped: 1 is larger than 256 MB (“A novel”), 2 are empty.");
+  expect(importSentences({ ...report, imported: 0, extended: 1, known: 1, formats: [] })).toEqual(["No new conversations were imported.", "1 conversation that was imported before has new messages.", "1 conversation was imported before."]);
+});
+
+test("files that only exports have are told from datasets", () => {
+  for (const name of ["x/conversations.json", "conversations-003.json", "C:\\a\\thread.json", "1735.conversation.json", "all.zip", "chat-export-17.json"]) expect(isExport(name), name).toBe(true);
+  for (const name of ["data.json", "my-conversations.json", "replies.jsonl", "messages.json", "zip", "x.csv"]) expect(isExport(name), name).toBe(false);
+});
+
+test("pinned conversations come first, in their own group", () => {
+  const now = Date.now();
+  const one = (id: number, pinned: boolean) => ({ id, title: "", createdAt: 0, updatedAt: now, model: null, pinned });
+  const groups = grouped([one(1, false), one(2, true), one(3, false)], now);
+  expect(groups.map(({ name, conversations }) => [name, conversations.map(({ id }) => id)])).toEqual([
+    ["Pinned", [2]],
+    ["Today", [1, 3]],
+  ]);
+});
