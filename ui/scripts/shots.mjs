@@ -317,6 +317,12 @@ const pictures = [
   { name: "settings-narrow", width: 640, height: 760, act: (page) => settingsPage(page, "general") },
   { name: "settings-hardware-narrow", scene: "two-gpus", width: 640, height: 1700, act: machine },
   { name: "settings-models-narrow", scene: "two-gpus", width: 640, height: 1300, act: plan },
+  { name: "settings-clear", act: async (page) => { await machine(page); await page.getByTestId("clear-cache").first().click(); await page.getByTestId("clear-dialog").waitFor(); } },
+  { name: "data", act: async (page) => { await machine(page); await page.evaluate("fakeHost.pace = 0"); await page.getByTestId("import-file").click(); await page.getByTestId("import-report").waitFor(); await page.getByTestId("restore-backup").click(); await page.getByTestId("restore-confirm").click(); await page.getByTestId("restore-pending").scrollIntoViewIfNeeded(); } },
+  { name: "data-narrow", width: 720, height: 520, act: async (page) => { await machine(page); await page.getByTestId("data-settings").scrollIntoViewIfNeeded(); } },
+  { name: "conversation-menu", act: async (page) => { const item = page.getByTestId("conversation").nth(2); await item.hover(); await item.getByTestId("conversation-menu").click(); await page.getByTestId("pin").first().waitFor(); } },
+  { name: "bin", act: async (page) => { const item = page.getByTestId("conversation").nth(2); await item.hover(); await item.getByTestId("delete").click(); await page.getByTestId("open-bin").click(); await page.getByTestId("binned").waitFor(); } },
+  { name: "settings-narrow", scene: "two-gpus", width: 720, height: 2600, act: machine },
 ];
 
 const folder = process.argv[2];
