@@ -513,7 +513,12 @@ fn a_store_is_backed_up_before_migrations() {
     let path = folder.path().join(FILE);
     let older = rusqlite::Connection::open(&path).unwrap();
     older
-        .execute_batch("ALTER TABLE message DROP COLUMN parts; DROP TABLE measurement; DROP TABLE download; PRAGMA user_version = 12")
+        .execute_batch(
+            "ALTER TABLE message DROP COLUMN parts; DROP TABLE measurement; DROP TABLE download;
+             DROP INDEX conversation_by_origin;
+             ALTER TABLE conversation DROP COLUMN origin; ALTER TABLE conversation DROP COLUMN pinned;
+             PRAGMA user_version = 12",
+        )
         .unwrap();
     drop(older);
     drop(open(&folder));
