@@ -6,8 +6,8 @@
 
 use hearth_protocol::{
     DataSource, Event, FinishReason, GenerateRequest, GpuLayers, HostOptions, Lease, LoadRequest, Model, ModelHost,
-    Precision, ProblemCode, Prompt, Request, RunEvent, SamplingParams, TrainRequest, TrainSettings, TrainingEvent,
-    WorkerCommand,
+    Precision, ProblemCode, Prompt, Request, RunEvent, SamplingParams, Thinking, TrainRequest, TrainSettings,
+    TrainingEvent, WorkerCommand,
 };
 use hearth_tests::paths;
 use std::{
@@ -86,6 +86,7 @@ fn generations() -> Vec<GenerateRequest> {
             ignore_end: false,
             adapters: Vec::new(),
             conversation: None,
+            thinking: Thinking::default(),
         }
     };
     (0..8).map(generation).collect()

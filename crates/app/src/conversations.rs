@@ -3,9 +3,9 @@
 use crate::{
     App, adapters,
     chat::Command,
-    convert::{from_json, to_json_unless_empty},
+    convert::{from_json, to_json, to_json_unless_empty},
     prompt_cache,
-    shared::Shared,
+    shared::{Shared, is_unfinished},
     store::{
         RESTORABLE_FOR, conversation,
         message::{self, New, State},
@@ -13,8 +13,8 @@ use crate::{
     },
     title,
     wire::{
-        AdapterChoice, Compared, Conversation, ConversationSummary, DeletedConversation, Event, Message, Problem,
-        ProblemCode, SearchHit, Sent,
+        AdapterChoice, Compared, Conversation, ConversationSettings, ConversationSummary, DeletedConversation, Event,
+        Message, MessageState, NewConversation, Problem, ProblemCode, SearchHit, Sent,
     },
 };
 use hearth_protocol::{Part, Role};
@@ -24,7 +24,7 @@ use std::{iter, sync::PoisonError};
 /// The position of a new answer in the tree.
 enum Position {
     /// The first message of a new conversation.
-    New { text: String },
+    New { text: String, fresh: NewConversation },
     /// A new message at the end of the selected branch.
     AtEnd { conversation: i64, text: String },
     /// A new message after a given one, or a first one.
@@ -37,6 +37,14 @@ enum Position {
     },
     /// An existing user message.
     Existing { conversation: i64, user: i64 },
+    /// Another version of an answer, which a person wrote.
+    Edited {
+        /// The answer.
+        answer: Box<message::Message>,
+        text: String,
+        /// Whether the model continues it.
+        go_on: bool,
+    },
 }
 
 impl App {
@@ -46,10 +54,18 @@ impl App {
     }
 
     /// Sends a message and generates an answer, whose text arrives as events. `conversation`:
-    /// `None` means a new one; `parent`: `None` means the end of the selected branch.
-    pub async fn send(&self, conversation: Option<i64>, parent: Option<i64>, text: String) -> Result<Sent, Problem> {
+    /// `None` means a new one, which begins with `fresh`; `parent`: `None` means the end of the
+    /// selected branch.
+    pub async fn send(
+        &self,
+        conversation: Option<i64>,
+        parent: Option<i64>,
+        text: String,
+        fresh: NewConversation,
+    ) -> Result<Sent, Problem> {
         not_empty(&text)?;
-        self.answer(position(conversation, parent, text)).await
+        fresh.settings.check()?;
+        self.answer(position(conversation, parent, text, fresh)).await
     }
 
     /// Like [`App::send`], with two answers side by side: the base model's first, then one with
@@ -68,7 +84,7 @@ impl App {
                 message: "Choose an adapter to compare the model with.".to_owned(),
             });
         }
-        let position = position(conversation, parent, text);
+        let position = position(conversation, parent, text, NewConversation::default());
         let added = self
             .shared
             .blocking(move |shared| add(shared, position, Some(adapters)))
@@ -117,7 +133,7 @@ impl App {
             .blocking(move |shared| shared.store.read(|t| message::get(t, message))?.ok_or_else(no_message))
             .await?;
         if row.role != Role::User {
-            let message = "Only your own messages can be edited. Regenerate the answer instead.".to_owned();
+            let message = "Only your own messages can be edited in this way.".to_owned();
             return Err(Problem {
                 code: ProblemCode::BadRequest,
                 message,
@@ -130,6 +146,52 @@ impl App {
             edited: row.parts,
         })
         .await
+    }
+
+    /// Goes on with the last answer of a branch: with the same message, token for token.
+    pub async fn continue_answer(&self, message: i64) -> Result<Sent, Problem> {
+        let (sent, before) = self.shared.blocking(move |shared| reopen(shared, message)).await?;
+        self.send_chat(Command::Continue {
+            message: Box::new(sent.answer.clone()),
+            before,
+        })?;
+        Ok(sent)
+    }
+
+    /// Adds another version of an answer, with this text. With `go_on`, the model continues it; so
+    /// a person can write the beginning of an answer.
+    pub async fn edit_answer(&self, message: i64, text: String, go_on: bool) -> Result<Sent, Problem> {
+        if text.trim().is_empty() {
+            return refuse("An answer needs some text. Write its beginning, or regenerate it.");
+        }
+        let find = move |shared: &Shared| {
+            let row = shared
+                .store
+                .read(|t| message::get(t, message))?
+                .ok_or_else(no_message)?;
+            let mut rows = [row];
+            shared.complete(&mut rows);
+            let [row] = rows;
+            Ok(row)
+        };
+        let row = self.shared.blocking(find).await?;
+        if row.role != Role::Assistant {
+            return refuse("This is not an answer.");
+        }
+        let position = Position::Edited {
+            answer: Box::new(row),
+            text,
+            go_on,
+        };
+        if go_on {
+            return self.answer(position).await;
+        }
+        let added = self.shared.blocking(move |shared| add(shared, position, None)).await?;
+        Ok(Sent {
+            conversation: added.conversation,
+            user: added.user,
+            answer: added.answer,
+        })
     }
 
     /// Stops a conversation's answer; its text up to now is saved.
@@ -236,6 +298,20 @@ impl App {
         .await
     }
 
+    /// Sets the settings of a conversation's new answers.
+    pub async fn set_conversation_settings(
+        &self,
+        conversation: i64,
+        settings: ConversationSettings,
+    ) -> Result<(), Problem> {
+        settings.check()?;
+        let settings = settings_column(&settings);
+        self.change(conversation, move |t| {
+            conversation::set_settings(t, conversation, settings.as_deref())
+        })
+        .await
+    }
+
     /// Searches titles and messages.
     pub async fn search(&self, query: String) -> Result<Vec<SearchHit>, Problem> {
         self.shared
@@ -275,9 +351,9 @@ impl App {
     }
 }
 
-fn position(conversation: Option<i64>, parent: Option<i64>, text: String) -> Position {
+fn position(conversation: Option<i64>, parent: Option<i64>, text: String, fresh: NewConversation) -> Position {
     match (conversation, parent) {
-        (None, _) => Position::New { text },
+        (None, _) => Position::New { text, fresh },
         (Some(conversation), None) => Position::AtEnd { conversation, text },
         (Some(conversation), parent) => Position::After {
             conversation,
@@ -308,6 +384,7 @@ fn add(shared: &Shared, position: Position, compared: Option<Vec<AdapterChoice>>
         Position::AtEnd { conversation, .. }
         | Position::After { conversation, .. }
         | Position::Existing { conversation, .. } => Some(*conversation),
+        Position::Edited { answer, .. } => Some(answer.conversation),
     };
     if let Some(conversation) = answered.filter(|conversation| shared.is_answering(*conversation)) {
         // A deleted conversation may still have an unfinished answer.
@@ -317,7 +394,7 @@ fn add(shared: &Shared, position: Position, compared: Option<Vec<AdapterChoice>>
     let added = shared.store.write(|t| write(t, position, compared.as_deref()))?;
     let (row, user, answer, tuned) = added.ok_or_else(no_message)?;
     let (user, answer, tuned) = (user.map(Message::from), Message::from(answer), tuned.map(Message::from));
-    for answer in iter::once(&answer).chain(&tuned) {
+    for answer in iter::once(&answer).chain(&tuned).filter(|answer| is_unfinished(answer)) {
         shared.set_live(answer.clone());
     }
     // Events arrive in order: the conversation, then its messages.
@@ -352,11 +429,13 @@ fn write(
 ) -> rusqlite::Result<Option<Written>> {
     let now = now();
     let (conversation, parent, parts) = match position {
-        Position::New { text } => (
-            conversation::create(t, &title::from_text(&text), now)?,
-            None,
-            Some(vec![Part::Text { text }]),
-        ),
+        Position::New { text, fresh } => {
+            let id = conversation::create(t, &title::from_text(&text), now)?;
+            conversation::set_settings(t, id, settings_column(&fresh.settings).as_deref())?;
+            conversation::set_system_prompt(t, id, fresh.system_prompt.as_deref())?;
+            (id, None, Some(vec![Part::Text { text }]))
+        }
+        Position::Edited { answer, text, go_on } => return write_edited(t, &answer, text, go_on, now),
         Position::AtEnd { conversation, text } => (
             conversation,
             conversation::get(t, conversation)?.and_then(|row| row.leaf),
@@ -390,6 +469,8 @@ fn write(
                 parts,
                 state,
                 adapters: adapters.as_deref(),
+                model: None,
+                edited: false,
                 created_at: now,
             },
         )
@@ -409,6 +490,84 @@ fn write(
     conversation::set_leaf(t, conversation, Some(leaf))?;
     conversation::touch(t, conversation, None, now)?;
     Ok(conversation::get(t, conversation)?.map(|row| (row, user, first, second)))
+}
+
+/// Writes another version of an answer. Returns `None` if its conversation does not exist.
+fn write_edited(
+    t: &Transaction<'_>,
+    answer: &message::Message,
+    text: String,
+    go_on: bool,
+    now: i64,
+) -> rusqlite::Result<Option<Written>> {
+    let conversation = answer.conversation;
+    if conversation::get(t, conversation)?.is_none() {
+        return Ok(None);
+    }
+    let edited = message::create(
+        t,
+        New {
+            conversation,
+            parent: answer.parent,
+            role: Role::Assistant,
+            parts: with_text(answer.parts.clone(), text),
+            state: if go_on { State::Unfinished } else { State::Complete },
+            adapters: answer.adapters.as_deref(),
+            model: answer.model.as_deref(),
+            edited: true,
+            created_at: now,
+        },
+    )?;
+    conversation::set_leaf(t, conversation, Some(edited.id))?;
+    conversation::touch(t, conversation, None, now)?;
+    Ok(conversation::get(t, conversation)?.map(|row| (row, None, edited, None)))
+}
+
+/// Marks the last answer of a branch as unfinished again, and selects its branch. Returns its state
+/// before.
+fn reopen(shared: &Shared, id: i64) -> Result<(Sent, MessageState), Problem> {
+    shared.save_deferred();
+    let _one_at_a_time = shared.adding.lock().unwrap_or_else(PoisonError::into_inner);
+    let row = shared.store.read(|t| message::get(t, id))?.ok_or_else(no_message)?;
+    if row.role != Role::Assistant {
+        return refuse("Only an answer can be continued.");
+    }
+    if shared.is_answering(row.conversation) {
+        return Err(busy());
+    }
+    // A full disk may keep a part of it out of the store.
+    let mut answer = shared.live().remove(&id).unwrap_or_else(|| row.into());
+    let before = std::mem::replace(&mut answer.state, MessageState::Waiting);
+    let row = message::Message::from(&answer);
+    let written = shared.store.write(|t| {
+        let Some(_) = conversation::get(t, row.conversation)? else {
+            return Ok(Err(no_conversation()));
+        };
+        if message::has_replies(t, id)? {
+            return Ok(Err(has_replies()));
+        }
+        message::save(t, &row)?;
+        conversation::set_leaf(t, row.conversation, Some(id))?;
+        conversation::touch(t, row.conversation, None, now())?;
+        Ok(conversation::get(t, row.conversation)?.ok_or_else(no_conversation))
+    })?;
+    let conversation = written?;
+    shared.set_live(answer.clone());
+    shared.emit_conversation(&conversation);
+    shared.emit(Event::MessageChanged {
+        message: answer.clone(),
+    });
+    let sent = Sent {
+        conversation: (&conversation).into(),
+        user: None,
+        answer,
+    };
+    Ok((sent, before))
+}
+
+/// The settings in their column. `None` if nothing is set.
+fn settings_column(settings: &ConversationSettings) -> Option<String> {
+    (*settings != ConversationSettings::default()).then(|| to_json(settings))
 }
 
 /// The parts of a message with its text replaced: files and images stay.
@@ -436,12 +595,28 @@ pub(crate) fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
         model: row.model,
         system_prompt: row.system_prompt,
         adapters: from_json(row.adapters.as_deref()).unwrap_or_default(),
+        settings: from_json(row.settings.as_deref()).unwrap_or_default(),
         leaf: row.leaf,
         messages: rows
             .into_iter()
             .map(|row| live.remove(&row.id).unwrap_or_else(|| row.into()))
             .collect(),
     })
+}
+
+fn refuse<T>(message: &str) -> Result<T, Problem> {
+    Err(Problem {
+        code: ProblemCode::BadRequest,
+        message: message.to_owned(),
+    })
+}
+
+fn has_replies() -> Problem {
+    Problem {
+        code: ProblemCode::BadRequest,
+        message: "This answer has replies, so it stays as it is. Edit it or regenerate it for another version."
+            .to_owned(),
+    }
 }
 
 fn not_empty(text: &str) -> Result<(), Problem> {

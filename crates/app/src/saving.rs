@@ -4,7 +4,7 @@
 use crate::{
     shared::{Shared, is_unfinished},
     store::{
-        self, StoreError,
+        self, StoreError, answer_tokens,
         conversation::{self, Conversation},
         message,
     },
@@ -54,11 +54,19 @@ impl Shared {
         saved
     }
 
-    /// Saves an answer that has ended. Returns its conversation, `None` if that is deleted.
-    pub(crate) fn save_ended(&self, last: &Message) -> Result<Saved<Option<Conversation>>, StoreError> {
+    /// Saves an answer that has ended, with its tokens if they are known. Returns its conversation,
+    /// `None` if that is deleted.
+    pub(crate) fn save_ended(
+        &self,
+        last: &Message,
+        tokens: Option<&[u32]>,
+    ) -> Result<Saved<Option<Conversation>>, StoreError> {
         let row = message::Message::from(last);
         let saved = self.save(|t| {
             message::save(t, &row)?;
+            if let Some(tokens) = tokens {
+                answer_tokens::set(t, row.id, tokens)?;
+            }
             conversation::touch(t, row.conversation, row.model.as_deref(), store::now())?;
             conversation::get(t, row.conversation)
         })?;
@@ -83,7 +91,7 @@ impl Shared {
                             self.clear_live(message.id);
                         }
                     }),
-                _ => self.save_ended(&message),
+                _ => self.save_ended(&message, None),
             };
             match saved {
                 Ok(Saved::Done(Some(row))) => self.emit_conversation(&row),

@@ -9,8 +9,8 @@ use hearth_app::{
     library::catalog,
     wire::{
         Cache, CacheUsage, Contrast, Conversation, CutReason, DraftKind, DraftProblem, DraftSetting, Event, GpuLayers,
-        KvType, LeftOut, LoadSettings, Message, MessageState, ModelState, Motion, Problem, ProblemCode, Role, Settings,
-        Theme, Verdict,
+        KvType, LeftOut, LoadSettings, Message, MessageState, ModelState, Motion, NewConversation, Problem,
+        ProblemCode, Role, Settings, Theme, Verdict,
     },
 };
 use hearth_protocol::{GenerateRequest, Part, Prompt, TextKind, WorkerCommand};
@@ -372,7 +372,7 @@ async fn the_model_sees_the_branch_and_its_system_prompt() {
         .expect("the default model has a prompt");
     assert_eq!(turns, [default, "say one", "one", "show"]);
     assert_eq!(request.sampling.top_p, 0.9);
-    assert!(request.max_tokens.is_some());
+    assert_eq!(request.max_tokens, None, "an answer ends where the model ends it");
     assert_eq!(request.conversation, Some(id));
 
     bench.set_system_prompt(id, Some("Be a pirate.".into())).await.unwrap();
@@ -397,7 +397,14 @@ async fn the_model_sees_the_branch_and_its_system_prompt() {
 async fn one_answer_at_a_time_in_a_conversation() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "slow").await;
-    let busy = bench.send(Some(sent.conversation.id), None, "say two".into()).await;
+    let busy = bench
+        .send(
+            Some(sent.conversation.id),
+            None,
+            "say two".into(),
+            NewConversation::default(),
+        )
+        .await;
     assert_eq!(busy.unwrap_err().code, ProblemCode::Busy);
     assert_eq!(
         bench.regenerate(sent.answer.id).await.unwrap_err().code,
@@ -599,7 +606,11 @@ async fn delete_and_restore() {
         ProblemCode::NotFound
     );
     assert_eq!(
-        bench.send(Some(id), None, "say".into()).await.unwrap_err().code,
+        bench
+            .send(Some(id), None, "say".into(), NewConversation::default())
+            .await
+            .unwrap_err()
+            .code,
         ProblemCode::NotFound
     );
     bench.restore_conversation(id).await.unwrap();
@@ -1158,7 +1169,12 @@ async fn other_gpu_layers_reload_the_model_and_the_conversation_continues() {
         .unwrap();
     assert_eq!(info.placement, placed.devices, "the placement is the plan's");
     let again = bench
-        .send(Some(before.conversation), Some(before.id), "say two".into())
+        .send(
+            Some(before.conversation),
+            Some(before.id),
+            "say two".into(),
+            NewConversation::default(),
+        )
         .await
         .unwrap();
     assert_eq!(bench.ended(again.answer.id).await.text(), "two");
@@ -1286,7 +1302,9 @@ async fn a_full_disk_fails_the_answer_but_not_the_text() {
         shown.text().starts_with(&answer.text()),
         "the text in memory is complete"
     );
-    let refused = bench.send(None, None, "x".repeat(1 << 16)).await;
+    let refused = bench
+        .send(None, None, "x".repeat(1 << 16), NewConversation::default())
+        .await;
     assert_eq!(refused.unwrap_err().code, ProblemCode::DiskFull);
 
     bench.store().limit_size(None).unwrap();
@@ -1382,7 +1400,10 @@ async fn missing_rows_are_reported() {
         Err(ProblemCode::NotFound)
     );
     assert_eq!(
-        bench.send(Some(99), None, "x".into()).await.map_err(code),
+        bench
+            .send(Some(99), None, "x".into(), NewConversation::default())
+            .await
+            .map_err(code),
         Err(ProblemCode::NotFound)
     );
     assert_eq!(bench.regenerate(99).await.map_err(code), Err(ProblemCode::NotFound));
@@ -1399,7 +1420,10 @@ async fn missing_rows_are_reported() {
         Err(ProblemCode::NotFound)
     );
     assert_eq!(
-        bench.send(None, None, " \n".into()).await.map_err(code),
+        bench
+            .send(None, None, " \n".into(), NewConversation::default())
+            .await
+            .map_err(code),
         Err(ProblemCode::BadRequest)
     );
     assert_eq!(

@@ -35,6 +35,8 @@ fn say(store: &Store, conversation: i64, parent: Option<i64>, content: &str, sta
                     parts: parts(content),
                     state,
                     adapters: None,
+                    model: None,
+                    edited: false,
                     created_at: 5,
                 },
             )
@@ -399,6 +401,8 @@ fn a_full_disk_is_reported_and_loses_nothing() {
         parts: parts(&big),
         state: State::Complete,
         adapters: None,
+        model: None,
+        edited: false,
         created_at: 1,
     };
     assert!(matches!(
@@ -514,7 +518,9 @@ fn a_store_is_backed_up_before_migrations() {
     let older = rusqlite::Connection::open(&path).unwrap();
     older
         .execute_batch(
-            "ALTER TABLE message DROP COLUMN parts; DROP TABLE measurement; DROP TABLE download;
+            "ALTER TABLE message DROP COLUMN parts; ALTER TABLE message DROP COLUMN settings;
+             ALTER TABLE message DROP COLUMN tokens; ALTER TABLE message DROP COLUMN edited;
+             ALTER TABLE conversation DROP COLUMN settings; DROP TABLE measurement; DROP TABLE download;
              DROP INDEX conversation_by_origin;
              ALTER TABLE conversation DROP COLUMN origin; ALTER TABLE conversation DROP COLUMN pinned;
              PRAGMA user_version = 12",

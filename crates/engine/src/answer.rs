@@ -3,16 +3,14 @@
 use crate::adapters::Adapted;
 use crate::engine::Texts;
 use crate::problem::from_sampling;
-use crate::sampling::{sampler, shown};
+use crate::sampling::sampler;
 use crate::scheduler::AnswerDraft;
-use crate::thinking::{Markers, Piece, Splitter};
+use crate::speech::{Said, Speech};
+use crate::thinking::Piece;
 use crate::turns::count;
-use hearth_llm::{Detokenizer, Sampler, StopTexts};
-use hearth_protocol::{Event, FinishReason, GenerateRequest, Problem, Prompt, Summary};
+use hearth_llm::Sampler;
+use hearth_protocol::{Event, FinishReason, GenerateRequest, Part, Problem, Summary};
 use std::time::Instant;
-
-/// Most tokens of a thought's opening marker and the white space after it.
-const MARKER_TOKENS: usize = 16;
 
 /// An answer, with everything but its KV cells.
 pub(crate) struct Answer {
@@ -23,15 +21,26 @@ pub(crate) struct Answer {
     pub is_greedy: bool,
     /// What a draft did. `None` means that the model has none.
     pub draft: Option<AnswerDraft>,
+    /// Tokens of the prompt, with those of a continued answer.
     prompt: usize,
+    /// How many of these are the continued answer's.
+    begun: usize,
+    so_far: Option<Vec<Part>>,
     context: usize,
     max_tokens: Option<usize>,
     sampler: Sampler,
-    detokenizer: Detokenizer,
-    stop: StopTexts,
-    markers: Option<Markers>,
-    splitter: Splitter,
+    speech: Speech,
     times: Times,
+}
+
+/// The tokens of a prompt, and the state of the answer's text after them.
+pub(crate) struct PromptTokens {
+    pub ids: Vec<u32>,
+    /// How many of them, at the end, are a continued answer's.
+    pub begun: usize,
+    pub speech: Speech,
+    /// See [`Event::Started`].
+    pub so_far: Option<Vec<Part>>,
 }
 
 /// When things happened.
@@ -56,7 +65,7 @@ pub(crate) enum Next<'a> {
 }
 
 impl Answer {
-    /// An answer to a prompt of these tokens. The request arrived at `received`.
+    /// An answer to a prompt. The request arrived at `received`.
     ///
     /// # Errors
     /// A sampling parameter is invalid.
@@ -64,37 +73,34 @@ impl Answer {
         texts: &Texts,
         request: GenerateRequest,
         received: Instant,
-        ids: Vec<u32>,
+        prompt: PromptTokens,
         adapted: Adapted,
         context: usize,
     ) -> Result<Self, Problem> {
-        let of_template: &[String] = match request.prompt {
-            Prompt::Chat(_) => texts.template.stop_strings(),
-            Prompt::Raw(_) | Prompt::Tokens(_) => &[],
-        };
-        let markers = match request.prompt {
-            Prompt::Chat(_) => Markers::of_template(texts.template.source()),
-            Prompt::Raw(_) | Prompt::Tokens(_) => None,
-        };
-        let end = &ids[ids.len().saturating_sub(MARKER_TOKENS)..];
-        let is_open = markers.is_some_and(|markers| markers.are_open_after(&texts.tokenizer.decode(end)));
-        let mut sampler = sampler(&request, &texts.tokenizer, markers)?;
+        let PromptTokens {
+            ids,
+            begun,
+            speech,
+            so_far,
+        } = prompt;
+        let mut sampler = sampler(&request, &texts.tokenizer, speech.markers())?;
         let is_greedy = sampler.takes_argmax();
-        ids.iter().for_each(|&token| sampler.accept(token));
+        let (prompt, answer) = ids.split_at(ids.len() - begun);
+        prompt.iter().for_each(|&token| sampler.accept(token));
         sampler.begin_answer();
+        answer.iter().for_each(|&token| sampler.accept(token));
         Ok(Self {
             adapted,
             prompt: ids.len(),
+            begun,
+            so_far,
             ids,
             is_greedy,
             draft: None,
             context,
             max_tokens: request.max_tokens.map(|max| max as usize),
             sampler,
-            detokenizer: Detokenizer::new(),
-            stop: StopTexts::new(request.stop.iter().chain(of_template).cloned()),
-            markers,
-            splitter: Splitter::new(markers, is_open),
+            speech,
             times: Times {
                 received,
                 began: None,
@@ -107,7 +113,12 @@ impl Answer {
         })
     }
 
-    /// Tokens of the prompt.
+    /// The parts of a continued answer, for [`Event::Started`].
+    pub fn take_so_far(&mut self) -> Option<Vec<Part>> {
+        self.so_far.take()
+    }
+
+    /// Tokens of the prompt, with those of a continued answer.
     pub fn prompt(&self) -> usize {
         self.prompt
     }
@@ -164,7 +175,9 @@ impl Answer {
         }
         self.sampler.accept(token);
         self.ids.push(token);
-        if self.say(texts, token, emit) {
+        let Said { pieces, stopped } = self.speech.push(texts, token);
+        self.emit(pieces, emit);
+        if stopped {
             return Ok(Some(FinishReason::Stop));
         }
         Ok(match self.is_long_enough() {
@@ -178,37 +191,21 @@ impl Answer {
         self.max_tokens.is_some_and(|max| self.ids.len() - self.prompt >= max)
     }
 
-    /// Emit a token's text. Returns `true` at a stop string.
-    fn say(&mut self, texts: &Texts, token: u32, emit: &mut dyn FnMut(Event)) -> bool {
-        let text = self.detokenizer.push(shown(&texts.tokenizer, self.markers, token));
-        let passed = self.stop.push(&text);
-        self.emit_text(&passed.text, emit);
-        passed.stopped
-    }
-
-    fn emit_text(&mut self, text: &str, emit: &mut dyn FnMut(Event)) {
-        for piece in self.splitter.push(text) {
-            self.emit_piece(piece, emit);
+    fn emit(&self, pieces: Vec<Piece>, emit: &mut dyn FnMut(Event)) {
+        for (kind, text) in pieces {
+            emit(Event::Text {
+                kind,
+                text,
+                tokens: count(self.ids.len() - self.prompt),
+            });
         }
-    }
-
-    fn emit_piece(&self, (kind, text): Piece, emit: &mut dyn FnMut(Event)) {
-        emit(Event::Text {
-            kind,
-            text,
-            tokens: count(self.ids.len() - self.prompt),
-        });
     }
 
     /// Emit the text held back, and return the summary.
     pub fn finish(mut self, reason: FinishReason, emit: &mut dyn FnMut(Event)) -> Summary {
-        let passed = self.stop.push(&self.detokenizer.finish());
-        let text = passed.text + &self.stop.finish();
-        self.emit_text(&text, emit);
-        if let Some(piece) = self.splitter.finish() {
-            self.emit_piece(piece, emit);
-        }
-        let reason = if passed.stopped { FinishReason::Stop } else { reason };
+        let Said { pieces, stopped } = self.speech.finish();
+        self.emit(pieces, emit);
+        let reason = if stopped { FinishReason::Stop } else { reason };
         let Times {
             received,
             last,
@@ -227,7 +224,7 @@ impl Answer {
             context_used: count(self.ids.len().min(self.context)),
             context: count(self.context),
             draft: self.draft.as_ref().map(AnswerDraft::stats),
-            ids: self.ids.split_off(self.prompt),
+            ids: self.ids.split_off(self.prompt - self.begun),
         }
     }
 }

@@ -10,11 +10,14 @@ use crate::scheduler::{Drafting, Scheduler};
 use crate::turns::count;
 use crate::{hardware, packed};
 use hearth_formats::byte_size;
-use hearth_formats::chat_template::{ChatTemplate, GenerationPrompt};
+use hearth_formats::chat_template::{self, ChatTemplate, GenerationPrompt};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::{Config, LoadOptions, Model, Session, threads};
-use hearth_protocol::{ConversationId, GpuLayers, LoadRequest, Message, ModelInfo, Plan, Problem, ProblemCode};
+use hearth_protocol::{
+    ConversationId, Effort, GpuLayers, LoadRequest, Message, ModelInfo, Plan, Problem, ProblemCode, Thinking,
+    ThinkingSupport,
+};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -117,6 +120,8 @@ impl Engine {
         let mut info = model_info(request, &gguf, config, planned.plan);
         (info.context, info.threads, info.notices) = (context, team, notices);
         info.draft = drafting.as_ref().map(Drafting::kind);
+        let chat_template::ThinkingSupport { switch, effort } = template.thinking();
+        info.thinking = ThinkingSupport { switch, effort };
         info.load_seconds = began.elapsed().as_secs_f64();
         Ok(Self {
             texts: Texts {
@@ -173,7 +178,7 @@ impl Engine {
     /// # Errors
     /// The template fails.
     pub fn count(&self, messages: &[Message]) -> Result<u32, Problem> {
-        Ok(count(self.texts.encode(messages)?.len()))
+        Ok(count(self.texts.encode(messages, Thinking::default())?.len()))
     }
 
     /// Save the KV cells of ended answers to the prompt cache, if it is enabled. `give_up` is
@@ -214,8 +219,11 @@ impl Engine {
 
 impl Texts {
     /// The tokens of a conversation, up to the start of the answer.
-    pub fn encode(&self, messages: &[Message]) -> Result<Vec<u32>, Problem> {
-        let chat = chat::of_messages(messages)?;
+    pub fn encode(&self, messages: &[Message], thinking: Thinking) -> Result<Vec<u32>, Problem> {
+        let chat = chat::of_messages(messages)?.with_thinking(chat_template::Thinking {
+            enabled: thinking.enabled,
+            effort: thinking.effort.map(Effort::name),
+        });
         self.template
             .encode_chat(&self.tokenizer, &chat, GenerationPrompt::Add)
             .map_err(from_template)
@@ -267,6 +275,7 @@ fn model_info(request: &LoadRequest, gguf: &Gguf, config: Config, plan: Plan) ->
         kv: plan.kv,
         placement: plan.devices,
         draft: None,
+        thinking: ThinkingSupport::default(),
     }
 }
 

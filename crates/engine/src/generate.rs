@@ -1,12 +1,15 @@
 //! Generation: requests become answers, which the scheduler advances together.
 
 use crate::Engine;
-use crate::answer::Answer;
+use crate::answer::{Answer, PromptTokens};
+use crate::continued::{self, Beginning};
+use crate::engine::Texts;
 use crate::problem::{internal, problem};
 use crate::scheduler::Listener;
+use crate::speech::Speech;
 use crate::turns::{FitError, Fitted, fit};
 use hearth_formats::tokenizer::Special;
-use hearth_protocol::{Event, GenerateRequest, Problem, ProblemCode, Prompt, RequestId, Summary};
+use hearth_protocol::{Event, GenerateRequest, LeftOut, Message, Problem, ProblemCode, Prompt, RequestId, Summary};
 use std::time::Instant;
 
 /// Tokens of the context reserved for the answer, at most a quarter of it.
@@ -55,8 +58,8 @@ impl Engine {
     pub(crate) fn begin(&mut self, id: RequestId, request: GenerateRequest, received: Instant) -> Result<(), Problem> {
         let context = self.session.context();
         let adapted = self.adapted.get(&request.adapters)?;
-        let Fitted { ids, left_out } = self.texts.prompt(&request, context)?;
-        let answer = Answer::new(&self.texts, request, received, ids, adapted, context)?;
+        let (prompt, left_out) = self.texts.prompt(&request, context)?;
+        let answer = Answer::new(&self.texts, request, received, prompt, adapted, context)?;
         self.scheduler.add(id, answer, left_out);
         Ok(())
     }
@@ -105,45 +108,123 @@ impl Listener for Alone<'_> {
     }
 }
 
-impl crate::engine::Texts {
+impl Texts {
     /// The prompt's tokens, after dropping turns that do not fit the context.
-    fn prompt(&self, request: &GenerateRequest, context: usize) -> Result<Fitted, Problem> {
-        let reserved = ANSWER.min(context / 4).max(1);
-        let reserved = request
-            .max_tokens
-            .map_or(reserved, |max| reserved.min(max.max(1) as usize));
-        let capacity = context.saturating_sub(reserved);
-        let too_long = |needed: usize| {
-            let message = format!(
-                "The message has {needed} tokens, but the context fits {capacity} ({context}, less {reserved} for the \
-                 answer). Shorten it, or load the model with a larger context."
-            );
-            problem(ProblemCode::PromptTooLong, message)
-        };
+    fn prompt(&self, request: &GenerateRequest, context: usize) -> Result<(PromptTokens, Option<LeftOut>), Problem> {
+        let capacity = Capacity::new(request, context);
+        let encode = |messages: &[Message]| self.encode(messages, request.thinking);
         let fitted = match &request.prompt {
+            Prompt::Continue { messages, ids } => return self.continued(request, messages, ids, &capacity),
             Prompt::Chat(messages) if messages.is_empty() => Ok(Fitted {
                 ids: Vec::new(),
                 left_out: None,
             }),
-            Prompt::Chat(messages) => fit(messages, capacity, |messages| self.encode(messages)),
+            Prompt::Chat(messages) => fit(messages, capacity.prompt, encode),
             Prompt::Raw(text) => {
                 let bos = self.tokenizer.bos().filter(|_| self.tokenizer.add_bos());
                 let ids: Vec<u32> = bos
                     .into_iter()
                     .chain(self.tokenizer.encode(text, Special::Text))
                     .collect();
-                within(ids, capacity)
+                within(ids, capacity.prompt)
             }
-            Prompt::Tokens(ids) => within(ids.clone(), capacity),
+            Prompt::Tokens(ids) => within(ids.clone(), capacity.prompt),
         };
-        match fitted {
-            Ok(fitted) if fitted.ids.is_empty() => Err(problem(
-                ProblemCode::BadRequest,
-                "The message is empty. Write a message first.",
-            )),
-            Ok(fitted) => Ok(fitted),
-            Err(FitError::TooLong { needed }) => Err(too_long(needed)),
-            Err(FitError::Encode(problem)) => Err(problem),
+        let Fitted { ids, left_out } = fitted.map_err(|error| capacity.refuse(error))?;
+        if ids.is_empty() {
+            let why = "The message is empty. Write a message first.";
+            return Err(problem(ProblemCode::BadRequest, why));
+        }
+        let speech = Speech::new(self, request, &ids);
+        let prompt = PromptTokens {
+            ids,
+            begun: 0,
+            speech,
+            so_far: None,
+        };
+        Ok((prompt, left_out))
+    }
+
+    /// The prompt of a continued answer: as when it began, and its tokens so far. If they leave no
+    /// room, more turns are dropped.
+    fn continued(
+        &self,
+        request: &GenerateRequest,
+        messages: &[Message],
+        known: &[u32],
+        capacity: &Capacity,
+    ) -> Result<(PromptTokens, Option<LeftOut>), Problem> {
+        let (before, parts) = continued::split(messages)?;
+        let encode = |messages: &[Message]| self.encode(messages, request.thinking);
+        let mut fitted = fit(before, capacity.prompt, encode).map_err(|error| capacity.refuse(error))?;
+        let speech = Speech::new(self, request, &fitted.ids);
+        let Beginning { ids, speech, so_far } = Beginning::new(self, &fitted.ids, parts, known, &speech);
+        let begun = ids.len();
+        if fitted.ids.len() + begun < capacity.context {
+            fitted.ids.extend(ids);
+        } else {
+            let encode = |messages: &[Message]| Ok::<_, Problem>([encode(messages)?, ids.clone()].concat());
+            fitted = fit(before, capacity.prompt, encode).map_err(|error| capacity.refuse_continued(error, begun))?;
+        }
+        let prompt = PromptTokens {
+            ids: fitted.ids,
+            begun,
+            speech,
+            so_far,
+        };
+        Ok((prompt, fitted.left_out))
+    }
+}
+
+/// The tokens that a context has for a prompt.
+struct Capacity {
+    context: usize,
+    reserved: usize,
+    prompt: usize,
+}
+
+impl Capacity {
+    fn new(request: &GenerateRequest, context: usize) -> Self {
+        let reserved = ANSWER.min(context / 4).max(1);
+        let reserved = request
+            .max_tokens
+            .map_or(reserved, |max| reserved.min(max.max(1) as usize));
+        Self {
+            context,
+            reserved,
+            prompt: context.saturating_sub(reserved),
+        }
+    }
+
+    fn refuse(&self, error: FitError<Problem>) -> Problem {
+        let Self {
+            context,
+            reserved,
+            prompt,
+        } = self;
+        match error {
+            FitError::Encode(problem) => problem,
+            FitError::TooLong { needed } => problem(
+                ProblemCode::PromptTooLong,
+                format!(
+                    "The message has {needed} tokens, but the context fits {prompt} ({context}, less {reserved} for \
+                     the answer). Shorten it, or load the model with a larger context."
+                ),
+            ),
+        }
+    }
+
+    fn refuse_continued(&self, error: FitError<Problem>, begun: usize) -> Problem {
+        match error {
+            FitError::Encode(problem) => problem,
+            FitError::TooLong { needed } => problem(
+                ProblemCode::PromptTooLong,
+                format!(
+                    "The answer has {begun} tokens, {needed} with the message before it, and fills the context of {}. \
+                     Load the model with a larger context to continue it.",
+                    self.context
+                ),
+            ),
         }
     }
 }

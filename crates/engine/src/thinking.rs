@@ -50,7 +50,7 @@ impl Markers {
 
 /// A splitter of one answer. A thought is looked for only before the first text: a model may write
 /// about the markers later.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Splitter {
     markers: Option<Markers>,
     state: State,
@@ -80,6 +80,19 @@ impl Splitter {
             (None, _) => State::Saying,
             (Some(_), true) => State::Opened,
             (Some(_), false) => State::Beginning,
+        };
+        Self {
+            markers,
+            state,
+            held: String::new(),
+        }
+    }
+
+    /// A splitter in the middle of a thought or a text.
+    pub fn inside(markers: Option<Markers>, kind: TextKind) -> Self {
+        let state = match (markers, kind) {
+            (Some(_), TextKind::Thinking) => State::Thinking,
+            _ => State::Saying,
         };
         Self {
             markers,

@@ -3,30 +3,7 @@
 mod common;
 
 use common::*;
-use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader};
 use hearth_protocol::{Event, Prompt, Role, TextKind};
-use std::fs::File;
-use std::path::Path;
-
-/// The fixture `llama` with a chat template.
-fn write_model(path: &Path, template: &str) {
-    let gguf = Gguf::open(model()).expect("the fixture opens");
-    let header = |info: &hearth_formats::gguf::TensorInfo| TensorHeader {
-        name: info.name.clone(),
-        shape: info.shape.clone(),
-        kind: info.kind,
-    };
-    let headers: Vec<_> = gguf.tensors().map(header).collect();
-    let mut metadata = gguf.metadata().clone();
-    metadata.insert("tokenizer.chat_template", template);
-    let file = File::create(path).expect("a file");
-    let mut writer = GgufWriter::begin(file, &metadata, &headers).expect("a header");
-    for header in &headers {
-        let bytes = gguf.tensor(&header.name).expect("it is there").bytes().to_vec();
-        writer.tensor(&bytes).expect("it is written");
-    }
-    writer.finish().expect("it is whole");
-}
 
 /// The kinds of an answer's texts, without repetitions.
 fn kinds(events: &[Event]) -> Vec<TextKind> {

@@ -16,6 +16,7 @@ mod message;
 mod messages;
 pub mod number;
 mod plan;
+mod thinking;
 mod training;
 
 pub use client::{Responses, StartError, Worker, WorkerCommand};
@@ -27,4 +28,5 @@ pub use host::{HostOptions, Lease, LoadError, Model, ModelHost, ModelStatus, Run
 pub use message::*;
 pub use messages::*;
 pub use plan::*;
+pub use thinking::*;
 pub use training::*;

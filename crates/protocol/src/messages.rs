@@ -3,8 +3,9 @@
 use crate::{
     device::DeviceInfo,
     draft::{DraftChoice, DraftKind, DraftStats},
-    message::{Message, TextKind},
+    message::{Message, Part, TextKind},
     plan::{GpuLayers, KvType, Measured, Plan, PlanRequest, PlannedDevice},
+    thinking::{Thinking, ThinkingSupport},
     training::{
         AdapterChoice, ExportRequest, Exported, InspectRequest, Inspection, RunCommand, TrainRequest, TrainingEvent,
     },
@@ -336,6 +337,9 @@ pub struct GenerateRequest {
     /// The conversation it belongs to. `None`: nothing goes into the prompt cache.
     #[serde(default)]
     pub conversation: Option<ConversationId>,
+    /// Thinking, for [`Prompt::Chat`] and [`Prompt::Continue`].
+    #[serde(default)]
+    pub thinking: Thinking,
 }
 
 /// A prompt.
@@ -344,6 +348,15 @@ pub struct GenerateRequest {
 pub enum Prompt {
     /// Messages, rendered with the model's chat template.
     Chat(Vec<Message>),
+    /// Messages whose last, an answer, is continued: its turn is left open.
+    Continue {
+        /// The messages.
+        messages: Vec<Message>,
+        /// The tokens of the answer so far ([`Summary::ids`]), with which it continues token for
+        /// token. If they do not decode to its parts, the text is tokenised instead.
+        #[serde(default)]
+        ids: Vec<u32>,
+    },
     /// Text, used verbatim.
     Raw(String),
     /// Tokens, used verbatim.
@@ -379,6 +392,11 @@ pub enum Event {
         cached_tokens: u32,
         /// Turns dropped because the context is too short.
         left_out: Option<LeftOut>,
+        /// The parts of a continued answer, to which its next text is appended: without the text
+        /// that was held back when it ended, which is emitted again. `None` means that they are
+        /// those of the request.
+        #[serde(default)]
+        so_far: Option<Vec<Part>>,
     },
     /// Progress of prefill.
     Prefill {
@@ -460,9 +478,9 @@ pub struct Summary {
     pub reason: FinishReason,
     /// Tokens of the prompt.
     pub prompt_tokens: u32,
-    /// Tokens generated.
+    /// Tokens generated, without those that a continued answer had.
     pub tokens: u32,
-    /// Ids of the generated tokens.
+    /// Ids of the answer's tokens, with those that a continued answer had.
     pub ids: Vec<u32>,
     /// Prefill speed in tokens per second, without cached tokens.
     #[serde(deserialize_with = "crate::number::or_nan")]
@@ -543,6 +561,9 @@ pub struct ModelInfo {
     /// The draft of speculative decoding. `None` means plain decoding.
     #[serde(default)]
     pub draft: Option<DraftKind>,
+    /// The thinking that its chat template can switch.
+    #[serde(default)]
+    pub thinking: ThinkingSupport,
 }
 
 /// An error for a person to act on and a program to match.

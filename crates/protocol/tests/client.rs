@@ -2,7 +2,7 @@
 
 use hearth_protocol::{
     Event, FinishReason, GenerateRequest, LoadRequest, Message, Problem, ProblemCode, Prompt, Request, Responses, Role,
-    SamplingParams, StartError, Summary, Worker, WorkerCommand,
+    SamplingParams, StartError, Summary, Thinking, Worker, WorkerCommand,
 };
 use std::{path::PathBuf, time::Duration};
 
@@ -34,6 +34,7 @@ fn chat(worker: &Worker, text: &str) -> Responses {
         ignore_end: false,
         adapters: Vec::new(),
         conversation: None,
+        thinking: Thinking::default(),
     }))
 }
 

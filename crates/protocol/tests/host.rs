@@ -3,7 +3,7 @@
 
 use hearth_protocol::{
     Event, GenerateRequest, GpuLayers, HostOptions, Lease, LoadError, LoadRequest, Message, Model, ModelHost,
-    ModelStatus, PlanRequest, ProblemCode, Prompt, Request, Role, SamplingParams, WorkerCommand,
+    ModelStatus, PlanRequest, ProblemCode, Prompt, Request, Role, SamplingParams, Thinking, WorkerCommand,
 };
 use std::{fs, path::PathBuf, time::Duration};
 use tempfile::TempDir;
@@ -91,6 +91,7 @@ fn generation(text: &str) -> Request {
         ignore_end: false,
         adapters: Vec::new(),
         conversation: None,
+        thinking: Thinking::default(),
     })
 }
 

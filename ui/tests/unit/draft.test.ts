@@ -4,7 +4,7 @@ import { lost, qwen, small, smol } from "../../src/lib/host/fake/models";
 import { draftedLabel, draftedTitle, draftHint, draftProblem, draftProblemText, draftRelations } from "../../src/lib/text/draft";
 
 const drafted: DraftStats = { kind: "ngram", drafted: 1024, accepted: 614, gain: 1.83, used: 0.4, stopped: false };
-const stats = (draft: DraftStats | null, tokens = 1000): Stats => ({ promptTokens: 1, cachedTokens: 0, tokens, tokensPerSecond: 9, promptTokensPerSecond: 9, firstTokenSeconds: 1, contextUsed: 9, context: 99, draft });
+const stats = (draft: DraftStats | null, tokens = 1000): Stats => ({ promptTokens: 1, cachedTokens: 0, tokens, tokensPerSecond: 9, promptTokensPerSecond: 9, firstTokenSeconds: 1, contextUsed: 9, context: 99, draft, thinkingSeconds: null });
 
 test.each([
   ["a draft", drafted, 1000, "drafted 61 %"],

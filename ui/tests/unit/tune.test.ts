@@ -106,7 +106,7 @@ test("both orders of a pair are about equally frequent", () => {
 
 test("a conversation is busy until both of two answers have ended", () => {
   const live = new Live(() => {}, (frame) => frame());
-  const answer = (id: number, type: "waiting" | "complete") => ({ id, conversation: 7, parent: 1, role: "assistant" as const, parts: [], state: { type }, createdAt: 0, model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null });
+  const answer = (id: number, type: "waiting" | "complete") => ({ id, conversation: 7, parent: 1, role: "assistant" as const, parts: [], state: { type }, createdAt: 0, model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, settings: null, edited: false });
   live.merge(answer(1, "waiting"));
   live.merge(answer(2, "waiting"));
   live.grow(1, [], { conversation: 7, kind: "text", text: "a", tokens: 1, tokensPerSecond: 1 });

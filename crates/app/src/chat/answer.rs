@@ -6,14 +6,17 @@ use super::{
     selection::{Selection, died, not_ready},
 };
 use crate::{
+    chat::stats::{self, ThoughtClock},
     convert,
     saving::{SAVE_RETRY_INTERVAL, Saved},
     shared::Shared,
     store::message,
     task::at,
-    wire::{CutReason, Event, Message, MessageState, Problem, Stats},
+    wire::{CutReason, Event, Message, MessageState, Problem},
 };
-use hearth_protocol::{self as protocol, Lease, Model, Request, Responses, Summary, TextKind, append_text};
+use hearth_protocol::{
+    self as protocol, Lease, Model, Part, Request, Responses, Summary, TextKind, append_text, text_of, thinking_of,
+};
 use std::{
     future::pending,
     sync::{Arc, OnceLock},
@@ -54,6 +57,14 @@ pub(super) struct Answer {
     shared: Arc<Shared>,
     /// The message up to now.
     message: Message,
+    /// The state in which it is left if it is stopped before it has grown: that before it was
+    /// continued.
+    before: MessageState,
+    /// Its tokens before it was continued.
+    tokens_before: u32,
+    /// The parts to which its first text is appended, if not those of the message.
+    so_far: Option<Vec<Part>>,
+    thought: ThoughtClock,
     /// Bytes of its text.
     length: u32,
     cached: u32,
@@ -67,11 +78,17 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn new(shared: Arc<Shared>, message: Message) -> Self {
+    /// `before` is the state of an answer that is continued.
+    pub(super) fn new(shared: Arc<Shared>, message: Message, before: Option<MessageState>) -> Self {
+        let length = text_of(&message.parts).len() + thinking_of(&message.parts).len();
         Self {
             shared,
+            before: before.unwrap_or(MessageState::Stopped),
+            tokens_before: message.stats.as_ref().map_or(0, |stats| stats.tokens),
+            so_far: None,
+            thought: ThoughtClock::default(),
             message,
-            length: 0,
+            length: u32::try_from(length).unwrap_or(u32::MAX),
             cached: 0,
             first_text: None,
             save_at: None,
@@ -90,7 +107,19 @@ impl Answer {
         };
         match begun {
             Ok((lease, events)) => self.follow(lease, events, stop).await,
-            Err(state) => self.end(state).await,
+            Err(MessageState::Stopped) => {
+                let state = self.stopped();
+                self.end(state, None).await;
+            }
+            Err(state) => self.end(state, None).await,
+        }
+    }
+
+    /// The state of an answer that was stopped.
+    fn stopped(&self) -> MessageState {
+        match self.first_text {
+            Some(_) => MessageState::Stopped,
+            None => self.before.clone(),
         }
     }
 
@@ -125,7 +154,8 @@ impl Answer {
         let request = self
             .shared
             .blocking(move |shared| request::of(shared, &target, &message));
-        let request = request.await.map_err(|problem| MessageState::Failed { problem })?;
+        let (request, settings) = request.await.map_err(|problem| MessageState::Failed { problem })?;
+        self.message.settings = Some(settings);
         let events = lease.request(Request::Generate(request));
         Ok((lease, events))
     }
@@ -158,7 +188,10 @@ impl Answer {
         match end {
             Some(protocol::Event::Finished(summary)) => self.finish(summary).await,
             Some(protocol::Event::Failed(problem)) => self.fail(problem, is_alive).await,
-            _ => self.end(MessageState::Stopped).await,
+            _ => {
+                let state = self.stopped();
+                self.end(state, None).await;
+            }
         }
     }
 
@@ -173,7 +206,9 @@ impl Answer {
                 prompt_tokens,
                 cached_tokens,
                 left_out,
+                so_far,
             } => {
+                self.so_far = so_far;
                 self.cached = cached_tokens;
                 self.message.left_out = left_out;
                 self.change(MessageState::Prefill {
@@ -196,10 +231,14 @@ impl Answer {
         let first = match self.first_text {
             Some(first) => first,
             None => {
+                if let Some(parts) = self.so_far.take() {
+                    self.message.parts = parts;
+                }
                 self.change(MessageState::Streaming);
                 *self.first_text.insert(Instant::now())
             }
         };
+        self.thought.text(kind);
         append_text(&mut self.message.parts, kind, &text);
         self.length = self
             .length
@@ -216,7 +255,7 @@ impl Answer {
             message: self.message.id,
             kind,
             text,
-            tokens,
+            tokens: self.tokens_before.saturating_add(tokens),
             tokens_per_second,
         });
         let interval = SAVE_INTERVAL + SAVE_INTERVAL_PER_CHARACTER * self.length;
@@ -256,17 +295,8 @@ impl Answer {
     }
 
     async fn finish(mut self, summary: Summary) {
-        self.message.stats = Some(Stats {
-            prompt_tokens: summary.prompt_tokens,
-            cached_tokens: self.cached,
-            tokens: summary.tokens,
-            tokens_per_second: summary.tokens_per_second,
-            prompt_tokens_per_second: summary.prompt_tokens_per_second,
-            first_token_seconds: summary.first_token_seconds,
-            context_used: summary.context_used,
-            context: summary.context,
-            draft: summary.draft,
-        });
+        let thinking = self.thought.seconds();
+        self.message.stats = Some(stats::of(&summary, self.cached, thinking, self.message.stats.take()));
         self.shared.emit(Event::ContextUsed {
             conversation: self.message.conversation,
             used: summary.context_used,
@@ -276,10 +306,13 @@ impl Answer {
             // The context may be full before the worker sees the cancellation.
             MessageState::Cut {
                 reason: CutReason::ContextFull,
-            } if self.is_cancelled => MessageState::Stopped,
+            } if self.is_cancelled => self.stopped(),
+            MessageState::Stopped => self.stopped(),
             state => state,
         };
-        self.end(state).await;
+        // A request that was cancelled while it waited has no tokens.
+        let tokens = (summary.context > 0).then_some(summary.ids);
+        self.end(state, tokens).await;
     }
 
     async fn fail(self, problem: protocol::Problem, is_worker_alive: bool) {
@@ -289,14 +322,14 @@ impl Answer {
         };
         // A requested cancellation counts as stopped, however the answer ended.
         let state = if self.is_cancelled {
-            MessageState::Stopped
+            self.stopped()
         } else {
             MessageState::Failed { problem }
         };
-        self.end(state).await;
+        self.end(state, None).await;
     }
 
-    async fn end(mut self, state: MessageState) {
+    async fn end(mut self, state: MessageState, tokens: Option<Vec<u32>>) {
         // The last save must be the last.
         if let Some(saving) = &mut self.saving {
             let _ = saving.await;
@@ -304,7 +337,7 @@ impl Answer {
         if !self.has_failed {
             self.message.state = state;
         }
-        end(&self.shared, self.message).await;
+        end(&self.shared, self.message, tokens).await;
     }
 
     fn change(&mut self, state: MessageState) {
@@ -339,11 +372,11 @@ async fn saved(saving: &mut Option<JoinHandle<Result<Saved<()>, Problem>>>) -> R
 /// Saves a message in its final state and emits it. If another process locks the store, it is saved
 /// later. A message that cannot be saved is shown as failed, in full, while the app runs, and is
 /// saved once there is space.
-pub(super) async fn end(shared: &Arc<Shared>, mut last: Message) {
+pub(super) async fn end(shared: &Arc<Shared>, mut last: Message, tokens: Option<Vec<u32>>) {
     let message = last.clone();
     let saved = shared
         .blocking(move |shared| {
-            let saved = shared.save_ended(&message)?;
+            let saved = shared.save_ended(&message, tokens.as_deref())?;
             if saved == Saved::Locked {
                 shared.set_live(message);
             }

@@ -9,6 +9,7 @@ mod measuring;
 mod prompt;
 mod request;
 mod selection;
+mod stats;
 mod target;
 
 pub(crate) use target::Target;
@@ -35,6 +36,12 @@ use tokio::{
 pub(crate) enum Command {
     /// Generate this answer, which is in the store already.
     Answer(Box<Message>),
+    /// Continue this answer.
+    Continue {
+        message: Box<Message>,
+        /// Its state before.
+        before: MessageState,
+    },
     /// Stop the answers of a conversation.
     Stop {
         conversation: i64,
@@ -131,7 +138,8 @@ impl Chat {
     // Here and below, the receiver of a reply may have been dropped.
     async fn handle_command(&mut self, command: Command) {
         match command {
-            Command::Answer(message) => self.answer(*message).await,
+            Command::Answer(message) => self.answer(*message, None).await,
+            Command::Continue { message, before } => self.answer(*message, Some(before)).await,
             Command::Stop { conversation, done } => {
                 for running in self.answers.values().filter(|it| it.conversation == conversation) {
                     running.stop.send_replace(Stop::Cancel);
@@ -172,22 +180,13 @@ impl Chat {
         }
     }
 
-    /// Begins an answer, by the selected model, or by the one of the last answer.
-    async fn answer(&mut self, mut message: Message) {
+    /// Begins an answer, by the model of its conversation, or else by the selected one, or by that
+    /// of the last answer. `before` is the state of an answer that is continued.
+    async fn answer(&mut self, mut message: Message, before: Option<MessageState>) {
         self.stop_measuring();
-        let is_selected = self
-            .selection
-            .borrow()
-            .as_ref()
-            .is_some_and(|selected| selected.model.is_live());
-        if !is_selected {
-            match self.shared.blocking(Target::choose).await {
-                Ok(target) => drop(self.select(target)),
-                Err(problem) => {
-                    message.state = MessageState::Failed { problem };
-                    return answer::end(&self.shared, message).await;
-                }
-            }
+        if let Err(problem) = self.select_for(message.conversation).await {
+            message.state = MessageState::Failed { problem };
+            return answer::end(&self.shared, message, None).await;
         }
         let (stop, stopped) = watch::channel(Stop::No);
         let model = Arc::<OnceLock<Model>>::default();
@@ -199,7 +198,7 @@ impl Chat {
         };
         let (shared, ended) = (self.shared.clone(), self.ended.clone());
         let task = tokio::spawn(async move {
-            Answer::new(shared, message).give(wait, stopped).await;
+            Answer::new(shared, message, before).give(wait, stopped).await;
             // The receiver ends with the runtime.
             let _ = ended.send(Ended::Answer(id));
         });
@@ -210,6 +209,27 @@ impl Chat {
             task,
         };
         self.answers.insert(id, running);
+    }
+
+    /// Selects the model that answers in a conversation, unless it is selected.
+    async fn select_for(&mut self, conversation: i64) -> Result<(), Problem> {
+        let own = self
+            .shared
+            .blocking(move |shared| Target::of_conversation(shared, conversation))
+            .await?;
+        let selected = self
+            .selection
+            .borrow()
+            .clone()
+            .filter(|selected| selected.model.is_live());
+        let target = match (own, selected) {
+            (Some(own), Some(selected)) if selected.target.id == own.id => return Ok(()),
+            (Some(own), _) => own,
+            (None, Some(_)) => return Ok(()),
+            (None, None) => self.shared.blocking(Target::choose).await?,
+        };
+        self.select(target);
+        Ok(())
     }
 
     /// Selects a model for new answers, and those that wait for a model.

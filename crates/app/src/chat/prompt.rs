@@ -57,6 +57,8 @@ mod tests {
             comparison: None,
             better: false,
             rating: None,
+            settings: None,
+            edited: false,
         }
     }
 

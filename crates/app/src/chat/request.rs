@@ -1,36 +1,75 @@
-//! The request of an answer: the branch of its conversation, its system prompt and its adapters.
+//! The request of an answer: the branch of its conversation, its system prompt, its settings and
+//! its adapters.
 
 use super::{Target, prompt};
 use crate::{
     adapters,
+    convert::from_json,
     shared::Shared,
-    store::{conversation, message as rows},
-    wire::{Message, Problem},
+    store::{answer_tokens, conversation, message as rows},
+    wire::{AnswerSettings, ConversationSettings, Message, Problem},
 };
-use hearth_protocol::{GenerateRequest, Prompt};
+use hearth_protocol::{self as protocol, GenerateRequest, Prompt, Role, SamplingParams};
+use std::hash::{BuildHasher, RandomState};
 
-/// Most tokens of one answer: ends the loop of a small model that repeats itself; a person can ask
-/// for more.
-const MAX_ANSWER_TOKENS: u32 = 2048;
-
-/// The request of an answer by this model.
-pub(super) fn of(shared: &Shared, target: &Target, message: &Message) -> Result<GenerateRequest, Problem> {
+/// The request of an answer by this model, and the settings that make it. A message with text is
+/// continued.
+pub(super) fn of(
+    shared: &Shared,
+    target: &Target,
+    message: &Message,
+) -> Result<(GenerateRequest, AnswerSettings), Problem> {
     let adapters = adapters::for_worker(shared, &target.id, &message.adapters)?;
-    let (own, mut branch) = shared.store.read(|t| {
-        let own = conversation::get(t, message.conversation)?.and_then(|row| row.system_prompt);
+    let (row, mut branch, ids) = shared.store.read(|t| {
+        let row = conversation::get(t, message.conversation)?;
         let branch = message.parent.map(|parent| rows::branch(t, parent)).transpose()?;
-        Ok((own, branch.unwrap_or_default()))
+        Ok((row, branch.unwrap_or_default(), answer_tokens::get(t, message.id)?))
     })?;
     // Messages that a full disk kept out of the store are part of the conversation, too.
     shared.complete(&mut branch);
-    let system = own.as_deref().or(target.system_prompt.as_deref());
-    Ok(GenerateRequest {
-        prompt: Prompt::Chat(prompt::prompt(system, &branch)),
-        sampling: target.sampling.clone(),
-        max_tokens: Some(MAX_ANSWER_TOKENS),
-        stop: Vec::new(),
+    let system = row.as_ref().and_then(|row| row.system_prompt.as_deref());
+    let system = system.or(target.system_prompt.as_deref());
+    let settings: ConversationSettings = row
+        .as_ref()
+        .and_then(|row| from_json(row.settings.as_deref()))
+        .unwrap_or_default();
+    let made_with = AnswerSettings {
+        sampling: with_seed(settings.sampling.apply(target.sampling.clone())),
+        max_tokens: settings.max_tokens,
+        stop: settings.stop.unwrap_or_default(),
+        thinking: settings.thinking.enabled,
+        effort: settings.thinking.effort,
+    };
+    let request = GenerateRequest {
+        prompt: with_beginning(prompt::prompt(system, &branch), message, ids),
+        sampling: made_with.sampling.clone(),
+        max_tokens: made_with.max_tokens,
+        stop: made_with.stop.clone(),
         ignore_end: false,
         adapters,
         conversation: Some(message.conversation),
-    })
+        thinking: settings.thinking,
+    };
+    Ok((request, made_with))
+}
+
+/// The prompt of an answer, or of its continuation.
+fn with_beginning(mut messages: Vec<protocol::Message>, message: &Message, ids: Vec<u32>) -> Prompt {
+    if message.parts.is_empty() {
+        return Prompt::Chat(messages);
+    }
+    messages.push(protocol::Message {
+        role: Role::Assistant,
+        parts: message.parts.clone(),
+    });
+    Prompt::Continue { messages, ids }
+}
+
+/// The parameters with a seed, so that the answer can be made again. Greedy decoding needs none.
+fn with_seed(mut sampling: SamplingParams) -> SamplingParams {
+    if sampling.temperature > 0.0 && sampling.seed.is_none() {
+        // Random keys of the standard library's hash maps; 53 bits, for the window.
+        sampling.seed = Some(RandomState::new().hash_one(0) >> 11);
+    }
+    sampling
 }

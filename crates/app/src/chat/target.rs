@@ -1,10 +1,12 @@
 //! A model to load, and its load settings.
 
 use crate::{
+    convert::from_json,
     library::Model,
     model_lookup,
     shared::Shared,
-    wire::{DraftProblem, LoadSettings, Problem, ProblemCode},
+    store::conversation,
+    wire::{ConversationSettings, DraftProblem, LoadSettings, Problem, ProblemCode},
 };
 use hearth_protocol::{DraftChoice, SamplingParams};
 use std::path::PathBuf;
@@ -42,6 +44,28 @@ impl Target {
             system_prompt: model.system_prompt().map(str::to_owned),
             sampling: model.sampling(),
         })
+    }
+
+    /// The model that a conversation has of its own. `None` means that it has none.
+    ///
+    /// # Errors
+    /// The model is no longer in the library, or its file cannot be read.
+    pub(super) fn of_conversation(shared: &Shared, id: i64) -> Result<Option<Self>, Problem> {
+        let row = shared.store.read(|t| conversation::get(t, id))?;
+        let settings = row.and_then(|row| from_json::<ConversationSettings>(row.settings.as_deref()));
+        let Some(model) = settings.and_then(|settings| settings.model) else {
+            return Ok(None);
+        };
+        let models = shared.models()?;
+        let Some(model) = models.iter().find(|one| one.id == model) else {
+            return Err(Problem {
+                code: ProblemCode::NotFound,
+                message: "The model of this conversation is no longer in the library. Choose another one in the \
+                          conversation's settings."
+                    .to_owned(),
+            });
+        };
+        Self::new(model, shared).map(Some)
     }
 
     /// The last loaded model, or else the default model.

@@ -1,7 +1,7 @@
 //! Conversions between wire types, the store's rows and the worker's messages.
 
 use crate::{
-    library::{self, drafts::drafts_of},
+    library::{self, FileSampling, drafts::drafts_of},
     store::{conversation, message, search},
     wire,
 };
@@ -41,6 +41,8 @@ impl From<message::Message> for wire::Message {
             comparison: row.comparison,
             better: row.better,
             rating: from_json(row.rating.as_deref()),
+            settings: from_json(row.settings.as_deref()),
+            edited: row.edited,
         }
     }
 }
@@ -62,6 +64,8 @@ impl From<&wire::Message> for message::Message {
             comparison: message.comparison,
             better: message.better,
             rating: message.rating.as_ref().map(to_json),
+            settings: message.settings.as_ref().map(to_json),
+            edited: message.edited,
         }
     }
 }
@@ -151,6 +155,11 @@ pub(crate) fn model(model: &library::Model, all: &[library::Model]) -> wire::Mod
         description: model.entry.map_or_else(String::new, |entry| entry.description.clone()),
         system_prompt: model.system_prompt().map(str::to_owned),
         sampling: model.sampling(),
+        sampling_source: match (model.entry, metadata) {
+            (Some(_), _) => wire::SamplingSource::Catalog,
+            (None, Some(metadata)) if metadata.sampling != FileSampling::default() => wire::SamplingSource::File,
+            (None, _) => wire::SamplingSource::BuiltIn,
+        },
         source: model.source,
         licence: model.licence(),
         downloaded_from: model.origin.as_ref().map(|origin| origin.source.clone()),

@@ -70,6 +70,8 @@ fn whole(message: &Json) -> Option<wire::Message> {
         comparison: None,
         better: false,
         rating: None,
+        settings: None,
+        edited: false,
     };
     let mut fields = serde_json::to_value(default).ok()?;
     for (key, value) in message.entries().iter().rev() {

@@ -184,6 +184,8 @@ fn row(conversation: i64, parent: Option<i64>, node: &Node, imported: &ImportedC
         comparison: None,
         better: false,
         rating: rating.map(|rating| to_json(&rating)),
+        settings: None,
+        edited: false,
     }
 }
 

@@ -31,6 +31,15 @@ pub(super) const PINNED: &str = "
 ALTER TABLE conversation ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
 ";
 
+/// Settings of a conversation; of an answer, those that made it, its tokens, and whether a person
+/// wrote it or its beginning.
+pub(super) const SETTINGS: &str = "
+ALTER TABLE conversation ADD COLUMN settings TEXT;
+ALTER TABLE message ADD COLUMN settings TEXT;
+ALTER TABLE message ADD COLUMN tokens BLOB;
+ALTER TABLE message ADD COLUMN edited INTEGER NOT NULL DEFAULT 0;
+";
+
 /// One conversation, without its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
@@ -52,9 +61,11 @@ pub struct Conversation {
     pub adapters: Option<String>,
     /// Whether it is at the top of the list.
     pub pinned: bool,
+    /// Settings for new answers, as the caller's JSON.
+    pub settings: Option<String>,
 }
 
-const COLUMNS: &str = "id, title, created_at, updated_at, model, system_prompt, leaf, adapters, pinned";
+const COLUMNS: &str = "id, title, created_at, updated_at, model, system_prompt, leaf, adapters, pinned, settings";
 
 fn row(row: &Row<'_>) -> rusqlite::Result<Conversation> {
     Ok(Conversation {
@@ -67,6 +78,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Conversation> {
         leaf: row.get(6)?,
         adapters: row.get(7)?,
         pinned: row.get(8)?,
+        settings: row.get(9)?,
     })
 }
 
@@ -204,6 +216,12 @@ pub fn set_adapters(connection: &Connection, id: i64, adapters: Option<&str>) ->
 pub fn set_pinned(connection: &Connection, id: i64, pinned: bool) -> rusqlite::Result<bool> {
     let sql = "UPDATE conversation SET pinned = ?2 WHERE id = ?1 AND deleted_at IS NULL";
     changed(connection, sql, params![id, pinned])
+}
+
+/// Sets the settings for new answers, as the caller's JSON. Returns `false` if it does not exist.
+pub fn set_settings(connection: &Connection, id: i64, settings: Option<&str>) -> rusqlite::Result<bool> {
+    let sql = "UPDATE conversation SET settings = ?2 WHERE id = ?1 AND deleted_at IS NULL";
+    changed(connection, sql, params![id, settings])
 }
 
 /// Selects the branch that ends with a message. Returns `false` if it does not exist.

@@ -97,6 +97,10 @@ pub struct Stats {
     /// row was written by a version without drafts.
     #[serde(default)]
     pub draft: Option<DraftStats>,
+    /// Time from the first token of its thought to the first of its text, in seconds. `None` means
+    /// that it did not think, or that the row was written by a version that did not measure it.
+    #[serde(default)]
+    pub thinking_seconds: Option<f64>,
 }
 
 /// One message.
@@ -130,6 +134,10 @@ pub struct Message {
     pub better: bool,
     /// A person's rating, as the caller's JSON.
     pub rating: Option<String>,
+    /// The settings that made it, as the caller's JSON.
+    pub settings: Option<String>,
+    /// Whether a person wrote it, or its beginning.
+    pub edited: bool,
 }
 
 impl Message {
@@ -140,7 +148,7 @@ impl Message {
 }
 
 const COLUMNS: &str = "id, conversation, parent, role, content, state, detail, created_at, model, stats, left_out, \
-    adapters, comparison, better, rating, parts";
+    adapters, comparison, better, rating, parts, settings, edited";
 
 fn row(row: &Row<'_>) -> rusqlite::Result<Message> {
     let detail: Option<String> = row.get(6)?;
@@ -170,6 +178,8 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Message> {
         comparison: row.get(12)?,
         better: row.get(13)?,
         rating: row.get(14)?,
+        settings: row.get(16)?,
+        edited: row.get(17)?,
     })
 }
 
@@ -249,6 +259,10 @@ pub struct New<'a> {
     pub state: State,
     /// Applied adapters, as the caller's JSON.
     pub adapters: Option<&'a str>,
+    /// Name of the model that answered.
+    pub model: Option<&'a str>,
+    /// Whether a person wrote it, although it is an answer.
+    pub edited: bool,
     /// Milliseconds since 1970.
     pub created_at: i64,
 }
@@ -258,8 +272,9 @@ pub fn create(connection: &Connection, new: New<'_>) -> rusqlite::Result<Message
     let (state, detail) = new.state.columns();
     connection
         .prepare_cached(
-            "INSERT INTO message (conversation, parent, role, content, state, detail, adapters, created_at, parts)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            "INSERT INTO message (conversation, parent, role, content, state, detail, adapters, created_at, parts,
+                model, edited)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?
         .execute(params![
             new.conversation,
@@ -270,7 +285,9 @@ pub fn create(connection: &Connection, new: New<'_>) -> rusqlite::Result<Message
             detail,
             new.adapters,
             new.created_at,
-            message_parts::column(&new.parts)
+            message_parts::column(&new.parts),
+            new.model,
+            new.edited
         ])?;
     Ok(Message {
         id: connection.last_insert_rowid(),
@@ -280,13 +297,15 @@ pub fn create(connection: &Connection, new: New<'_>) -> rusqlite::Result<Message
         parts: new.parts,
         state: new.state,
         created_at: new.created_at,
-        model: None,
+        model: new.model.map(str::to_owned),
         stats: None,
         left_out: None,
         adapters: new.adapters.map(str::to_owned),
         comparison: None,
         better: false,
         rating: None,
+        settings: None,
+        edited: new.edited,
     })
 }
 
@@ -296,8 +315,8 @@ pub fn import(connection: &Connection, message: &Message) -> rusqlite::Result<i6
     connection
         .prepare_cached(
             "INSERT INTO message (conversation, parent, role, content, state, detail, created_at, model, stats,
-                left_out, adapters, better, rating, parts)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+                left_out, adapters, better, rating, parts, settings, edited)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
         )?
         .execute(params![
             message.conversation,
@@ -313,17 +332,27 @@ pub fn import(connection: &Connection, message: &Message) -> rusqlite::Result<i6
             message.adapters,
             message.better,
             message.rating,
-            message_parts::column(&message.parts)
+            message_parts::column(&message.parts),
+            message.settings,
+            message.edited
         ])?;
     Ok(connection.last_insert_rowid())
 }
 
-/// Saves a message's parts, state, model, stats and left-out turns.
+/// Whether a message has replies.
+pub fn has_replies(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM message WHERE parent = ?1)")?
+        .query_row(params![id], |row| row.get(0))
+}
+
+/// Saves a message's parts, state, model, stats, left-out turns and settings.
 pub fn save(connection: &Connection, message: &Message) -> rusqlite::Result<()> {
     let (state, detail) = message.state.columns();
     connection
         .prepare_cached(
-            "UPDATE message SET content = ?2, state = ?3, detail = ?4, model = ?5, stats = ?6, left_out = ?7, parts = ?8
+            "UPDATE message SET content = ?2, state = ?3, detail = ?4, model = ?5, stats = ?6, left_out = ?7, parts = ?8,
+                settings = ?9
              WHERE id = ?1",
         )?
         .execute(params![
@@ -334,7 +363,8 @@ pub fn save(connection: &Connection, message: &Message) -> rusqlite::Result<()> 
             message.model,
             to_json(message.stats.as_ref())?,
             to_json(message.left_out.as_ref())?,
-            message_parts::column(&message.parts)
+            message_parts::column(&message.parts),
+            message.settings
         ])?;
     Ok(())
 }

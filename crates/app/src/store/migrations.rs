@@ -31,6 +31,7 @@ const MIGRATIONS: &[&str] = &[
     download::MIGRATION,
     conversation::ORIGIN,
     conversation::PINNED,
+    conversation::SETTINGS,
 ];
 
 /// The tables. The search index is derived from messages.
@@ -122,6 +123,7 @@ mod tests {
             "d31629e50a6bc8b7",
             "08b9ad85611ed689",
             "6e14b468dbb5d7d9",
+            "549e3b7e4ab31ae4",
         ];
         assert_eq!(
             MIGRATIONS.len(),

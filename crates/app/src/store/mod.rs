@@ -6,6 +6,7 @@
 //! one.
 
 pub mod adapter;
+pub mod answer_tokens;
 mod backup;
 mod clock;
 pub mod conversation;

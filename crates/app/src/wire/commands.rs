@@ -15,12 +15,23 @@ macro_rules! commands {
                 fn snapshot() -> Snapshot;
 
                 fn open_conversation(id: i64) -> Conversation;
-                /// Starts a new conversation if `conversation` is `null`.
-                fn send(conversation: Option<i64>, parent: Option<i64>, text: String) -> Sent;
+                /// Starts a new conversation if `conversation` is `null`; `fresh` is what that
+                /// begins with.
+                fn send(
+                    conversation: Option<i64>,
+                    parent: Option<i64>,
+                    text: String,
+                    fresh: NewConversation
+                ) -> Sent;
                 /// Generates a sibling of this answer.
                 fn regenerate(message: i64) -> Sent;
                 /// Adds a sibling of this user message and generates its answer.
                 fn edit(message: i64, text: String) -> Sent;
+                /// Goes on with the last answer of a branch.
+                fn continue_answer(message: i64) -> Sent;
+                /// Adds a sibling of this answer with another text. `go_on` lets the model
+                /// continue it.
+                fn edit_answer(message: i64, text: String, go_on: bool) -> Sent;
                 fn stop(conversation: i64) -> ();
                 /// Switches to the branch through this message.
                 fn select_leaf(conversation: i64, message: i64) -> Conversation;
@@ -33,6 +44,7 @@ macro_rules! commands {
                 fn purge_conversations(ids: Vec<i64>) -> ();
                 fn pin_conversation(id: i64, pinned: bool) -> ();
                 fn set_system_prompt(conversation: i64, text: Option<String>) -> ();
+                fn set_conversation_settings(conversation: i64, chosen: ConversationSettings) -> ();
                 fn search(query: String) -> Vec<SearchHit>;
                 /// Imports the conversations of an export of another program; a file, a ZIP archive
                 /// or a folder. Reports progress through events.

@@ -7,6 +7,7 @@
 //! worker (`hearth_protocol`) to which the app adds nothing are part of the wire as they are. The
 //! store's rows are separate types; [`crate::convert`] converts between them.
 
+mod chat;
 mod commands;
 mod hardware;
 mod keeping;
@@ -15,8 +16,11 @@ mod tune;
 mod typescript;
 
 pub use crate::store::message::Stats;
+pub use chat::*;
 pub use hardware::*;
-pub use hearth_protocol::{LeftOut, ModelInfo, Part, Problem, ProblemCode, Role, SamplingParams, TextKind};
+pub use hearth_protocol::{
+    Effort, LeftOut, ModelInfo, Part, Problem, ProblemCode, Role, SamplingParams, TextKind, Thinking, ThinkingSupport,
+};
 pub use keeping::*;
 pub use models::*;
 pub use tune::*;
@@ -234,6 +238,8 @@ pub struct Model {
     pub system_prompt: Option<String>,
     /// Default sampling parameters.
     pub sampling: SamplingParams,
+    /// Where these come from.
+    pub sampling_source: SamplingSource,
     /// Origin.
     pub source: Source,
     /// Licence of the weights, if known.
@@ -355,6 +361,10 @@ pub struct Message {
     pub better: bool,
     /// A person's rating.
     pub rating: Option<Rating>,
+    /// The settings that made it. `None` means that it is no answer, or older than they are.
+    pub settings: Option<AnswerSettings>,
+    /// Whether a person wrote it, or its beginning, although it is an answer.
+    pub edited: bool,
 }
 
 impl Message {
@@ -400,6 +410,8 @@ pub struct Conversation {
     pub system_prompt: Option<String>,
     /// The adapters for new answers. Empty means the base model.
     pub adapters: Vec<AdapterChoice>,
+    /// The settings for new answers.
+    pub settings: ConversationSettings,
     /// Id of the last message of the selected branch.
     pub leaf: Option<i64>,
     /// All nodes of the tree, in creation order.

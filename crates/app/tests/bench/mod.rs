@@ -7,7 +7,7 @@ use crate::support;
 use hearth_app::{
     App, Options,
     power::AlwaysOn,
-    wire::{Conversation, Event, Message, MessageState, ModelState, Problem, Sent},
+    wire::{Conversation, Event, Message, MessageState, ModelState, NewConversation, Problem, Sent},
 };
 use std::{sync::Arc, time::Duration};
 use tempfile::TempDir;
@@ -142,7 +142,7 @@ impl Bench {
 
     pub async fn say(&self, conversation: Option<i64>, text: &str) -> Sent {
         self.app
-            .send(conversation, None, text.to_owned())
+            .send(conversation, None, text.to_owned(), NewConversation::default())
             .await
             .expect("a message that is taken")
     }

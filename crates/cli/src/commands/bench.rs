@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::model::{Chosen, draft, load};
 use hearth_engine::Engine;
 use hearth_llm::{SessionError, greedy};
-use hearth_protocol::{DraftChoice, GenerateRequest, Prompt, SamplingParams, Summary};
+use hearth_protocol::{DraftChoice, GenerateRequest, Prompt, SamplingParams, Summary, Thinking};
 use serde::Serialize;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -137,6 +137,7 @@ fn write_with_draft(engine: &mut Engine, before: &[u32], n: u32) -> Result<Summa
         ignore_end: true,
         adapters: Vec::new(),
         conversation: None,
+        thinking: Thinking::default(),
     };
     Ok(engine.generate(&request, Instant::now(), &|| false, &mut |_| {})?)
 }

@@ -9,7 +9,7 @@ use crate::shown::Shown;
 use hearth_engine::Engine;
 use hearth_protocol::{
     AdapterChoice, DraftChoice, Event, FinishReason, GenerateRequest, LeftOut, Message, Prompt, Role, SamplingParams,
-    Summary,
+    Summary, Thinking,
 };
 use rustyline::error::ReadlineError;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -181,6 +181,7 @@ impl Talk {
             ignore_end: false,
             adapters: self.adapters.clone(),
             conversation: None,
+            thinking: Thinking::default(),
         };
         let mut out = io::stdout();
         let (mut shown, mut cached, mut written) = (Shown::new(&out), 0, Ok(()));

@@ -158,7 +158,8 @@ fn check_model(model: &Model) -> Result<String, Failure> {
     let gguf = Gguf::open(&model.path).map_err(Failure::new)?;
     Tokenizer::from_gguf(&gguf).map_err(Failure::new)?;
     let size = byte_size(metadata.file_size);
-    let Some(entry) = model.entry else {
+    let known = model.entry.and_then(|entry| Some((entry, entry.sha256.as_ref()?)));
+    let Some((entry, expected)) = known else {
         return Ok(format!("{}, {}, {size}", metadata.architecture, metadata.quantization));
     };
     let mut file = std::fs::File::open(&model.path)?;
@@ -170,7 +171,7 @@ fn check_model(model: &Model) -> Result<String, Failure> {
         }
     }
     let found: String = hex(digest.finalize());
-    if found == entry.sha256 {
+    if found == *expected {
         return Ok(format!(
             "{}, {}, {size}, as in the catalog",
             metadata.architecture, metadata.quantization

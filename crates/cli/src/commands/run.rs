@@ -7,8 +7,8 @@ use crate::failure::Failure;
 use crate::model::{Chosen, draft, load, set_adapters};
 use crate::shown::Shown;
 use hearth_protocol::{
-    DraftChoice, Event, FinishReason, GenerateRequest, Message, Part, Prompt, Role, SamplingParams, Summary, text_of,
-    thinking_of,
+    DraftChoice, Event, FinishReason, GenerateRequest, Message, Part, Prompt, Role, SamplingParams, Summary, Thinking,
+    text_of, thinking_of,
 };
 use serde::Serialize;
 use std::io::Write;
@@ -66,6 +66,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         ignore_end: false,
         adapters: args.adapters.adapters.clone(),
         conversation: None,
+        thinking: Thinking::default(),
     };
     let mut out = std::io::stdout().lock();
     let (mut shown, mut written) = (Shown::new(&out), Ok(()));

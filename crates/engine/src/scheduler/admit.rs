@@ -92,12 +92,14 @@ impl Scheduler {
             }
         };
         if answer.begin(cached) {
+            let so_far = answer.take_so_far();
             listener.emit(
                 id,
                 Event::Started {
                     prompt_tokens: count(answer.prompt()),
                     cached_tokens: count(cached),
                     left_out,
+                    so_far,
                 },
             );
         }

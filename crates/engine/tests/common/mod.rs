@@ -5,13 +5,15 @@
 #![allow(dead_code)]
 
 use hearth_engine::worker::serve;
+use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader};
 use hearth_protocol::{
     Envelope, Event, GenerateRequest, LoadRequest, Message, ProblemCode, Prompt, Request, RequestId, Role,
-    SamplingParams, Summary,
+    SamplingParams, Summary, Thinking,
 };
 use std::collections::{HashMap, VecDeque};
+use std::fs::File;
 use std::io::{BufRead, BufReader, PipeWriter, Write, pipe};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -147,6 +149,26 @@ pub fn fixture(path: &str) -> PathBuf {
         .join(path)
 }
 
+/// The fixture `llama` with a chat template.
+pub fn write_model(path: &Path, template: &str) {
+    let gguf = Gguf::open(model()).expect("the fixture opens");
+    let header = |info: &hearth_formats::gguf::TensorInfo| TensorHeader {
+        name: info.name.clone(),
+        shape: info.shape.clone(),
+        kind: info.kind,
+    };
+    let headers: Vec<_> = gguf.tensors().map(header).collect();
+    let mut metadata = gguf.metadata().clone();
+    metadata.insert("tokenizer.chat_template", template);
+    let file = File::create(path).expect("a file");
+    let mut writer = GgufWriter::begin(file, &metadata, &headers).expect("a header");
+    for header in &headers {
+        let bytes = gguf.tensor(&header.name).expect("it is there").bytes().to_vec();
+        writer.tensor(&bytes).expect("it is written");
+    }
+    writer.finish().expect("it is whole");
+}
+
 pub fn load(path: PathBuf, context: u32) -> LoadRequest {
     LoadRequest {
         path,
@@ -169,6 +191,7 @@ pub fn generate(prompt: Prompt, max_tokens: u32) -> GenerateRequest {
         ignore_end: false,
         adapters: Vec::new(),
         conversation: None,
+        thinking: Thinking::default(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::table::Row;
 use hearth_engine::{Engine, packed};
-use hearth_protocol::{GenerateRequest, LoadRequest, Prompt, PromptCacheFolder, SamplingParams};
+use hearth_protocol::{GenerateRequest, LoadRequest, Prompt, PromptCacheFolder, SamplingParams, Thinking};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -65,6 +65,7 @@ fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
         ignore_end: false,
         adapters: Vec::new(),
         conversation: Some(1),
+        thinking: Thinking::default(),
     };
     let summary = engine.generate(&request, Instant::now(), &|| false, &mut |_| {});
     let summary = summary.map_err(|problem| problem.message)?;

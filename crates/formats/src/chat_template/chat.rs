@@ -2,7 +2,7 @@
 
 use super::jinja::budget::VALUE_BYTES;
 use super::jinja::build::input_list;
-use super::{Message, Role, TemplateError};
+use super::{Message, Role, TemplateError, Thinking};
 use minijinja::Value;
 use minijinja::value::ValueKind;
 use serde::Deserialize;
@@ -16,6 +16,7 @@ const MAX_MESSAGES: usize = 100_000;
 pub struct Chat {
     messages: Vec<Value>,
     tools: Option<Vec<Value>>,
+    thinking: Thinking,
 }
 
 impl Chat {
@@ -51,7 +52,23 @@ impl Chat {
             }
             None => None,
         };
-        Ok(Self { messages, tools })
+        Ok(Self {
+            messages,
+            tools,
+            thinking: Thinking::default(),
+        })
+    }
+
+    /// The conversation with a choice of thinking.
+    #[must_use]
+    pub fn with_thinking(mut self, thinking: Thinking) -> Self {
+        self.thinking = thinking;
+        self
+    }
+
+    /// The choice of thinking.
+    pub(super) fn thinking(&self) -> Thinking {
+        self.thinking
     }
 
     /// The messages as a template value.
@@ -116,6 +133,7 @@ impl Chat {
         Self {
             messages: rest,
             tools: self.tools.clone(),
+            thinking: self.thinking,
         }
     }
 
@@ -135,6 +153,7 @@ impl Chat {
         Self {
             messages: map(&self.messages),
             tools: self.tools.as_deref().map(map),
+            thinking: self.thinking,
         }
     }
 }
@@ -149,6 +168,7 @@ impl From<&[Message]> for Chat {
         Self {
             messages: messages.iter().map(|m| message(name(m.role), &m.content)).collect(),
             tools: None,
+            thinking: Thinking::default(),
         }
     }
 }

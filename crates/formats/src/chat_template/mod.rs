@@ -9,9 +9,13 @@ mod error;
 mod jinja;
 mod json;
 mod stack;
+mod thinking;
+mod turn;
 
 pub use chat::Chat;
 pub use error::TemplateError;
+pub use thinking::{Thinking, ThinkingSupport};
+pub use turn::{TurnPiece, encode_turn};
 
 use crate::gguf::Gguf;
 use crate::tokenizer::{NONCHARACTERS, Tokenizer};
@@ -358,6 +362,7 @@ impl ChatTemplate {
             add_generation_prompt => prompt == GenerationPrompt::Add,
             bos_token => self.bos.as_str(),
             eos_token => self.eos.as_str(),
+            ..chat.thinking().variables()
         };
         // Sources known to make minijinja panic are refused before this.
         let rendered = catch_unwind(AssertUnwindSafe(|| {
@@ -407,9 +412,14 @@ fn render_error(error: minijinja::Error) -> TemplateError {
 
 /// A noncharacter that does not occur in the conversation, to be its marker.
 fn unused_noncharacter(chat: &Chat) -> char {
-    // If the conversation contains all 32 of them, the last one is removed from its text.
+    unused_among(&|marker| chat.contains(marker))
+}
+
+/// A noncharacter that a text does not contain.
+fn unused_among(contains: &dyn Fn(char) -> bool) -> char {
+    // If it contains all 32 of them, the last one is removed from it.
     let mut markers = NONCHARACTERS;
     markers
-        .find(|&marker| !chat.contains(marker))
+        .find(|&marker| !contains(marker))
         .unwrap_or(*NONCHARACTERS.end())
 }

@@ -7,4 +7,5 @@ mod gguf_files;
 mod hostile_gguf;
 mod jinja;
 mod round_trips;
+mod thinking;
 mod tokenizer_fixtures;

@@ -2,8 +2,8 @@
 
 use super::{Control, PAUSE, fail, is_cancelled, say, wait_for_kill};
 use hearth_protocol::{
-    DraftKind, DraftStats, Event, FinishReason, GenerateRequest, LeftOut, Message, ProblemCode, Prompt, RequestId,
-    Summary, TextKind,
+    DraftKind, DraftStats, Event, FinishReason, GenerateRequest, LeftOut, Message, Part, ProblemCode, Prompt,
+    RequestId, Summary, TextKind, text_of,
 };
 use std::{
     process::{abort, exit},
@@ -15,6 +15,8 @@ use std::{
 struct Generation {
     id: RequestId,
     tokens: u32,
+    /// Tokens of a continued answer.
+    begun: usize,
     draft: Option<DraftStats>,
 }
 
@@ -28,16 +30,42 @@ const DRAFTED: DraftStats = DraftStats {
     stopped: false,
 };
 
+/// The parts without the last character of their text.
+fn without_last_character(parts: &[Part]) -> Vec<Part> {
+    let mut parts = parts.to_vec();
+    if let Some(Part::Text { text }) = parts.last_mut() {
+        text.pop();
+    }
+    parts
+}
+
 /// Generates an answer. An unknown order is answered with the rest of the message.
 pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Control>) {
-    let Prompt::Chat(messages) = &request.prompt else {
-        panic!("only chats here")
+    let (messages, begun) = match &request.prompt {
+        Prompt::Chat(messages) => (messages.as_slice(), None),
+        Prompt::Continue { messages, ids } => {
+            let (answer, before) = messages.split_last().expect("an answer");
+            (before, Some((answer, ids)))
+        }
+        _ => panic!("only chats here"),
     };
     let last = messages.last().map(Message::text).unwrap_or_default();
     let (order, rest) = last.split_once(' ').unwrap_or((&last, ""));
     let mut generation = Generation::new(id);
-    generation.start(order);
+    generation.begun = begun.map_or(0, |(_, ids)| ids.len());
+    // The last character of an answer with known tokens counts as held back.
+    let so_far = begun.and_then(|(answer, ids)| (!ids.is_empty()).then(|| without_last_character(&answer.parts)));
+    generation.start(order, so_far.clone());
     match order {
+        // The other half.
+        "cut" | "slow" | "die" if begun.is_some() => {
+            if let (Some((answer, _)), Some(so_far)) = (begun, &so_far) {
+                let held = answer.text().split_off(text_of(so_far).len());
+                generation.piece(&held);
+            }
+            generation.piece(", and its end");
+            generation.finish(FinishReason::Stop);
+        }
         "die" | "starve" | "babble" | "fail" | "fault" | "stray" | "huge" => generation.fail(order),
         "slow" => generation.repeat("word ", controls),
         "flood" => generation.repeat(&"word ".repeat(400), controls),
@@ -87,11 +115,12 @@ impl Generation {
         Self {
             id,
             tokens: 0,
+            begun: 0,
             draft: None,
         }
     }
 
-    fn start(&self, order: &str) {
+    fn start(&self, order: &str, so_far: Option<Vec<Part>>) {
         let left_out = (order == "long").then_some(LeftOut {
             messages: 2,
             tokens: 300,
@@ -102,6 +131,7 @@ impl Generation {
                 prompt_tokens: 10,
                 cached_tokens: 4,
                 left_out,
+                so_far,
             },
         );
         say(self.id, Event::Prefill { done: 10, total: 10 });
@@ -174,7 +204,7 @@ impl Generation {
             reason,
             prompt_tokens: 10,
             tokens: self.tokens,
-            ids: vec![1; self.tokens as usize],
+            ids: vec![1; self.begun + self.tokens as usize],
             prompt_tokens_per_second: 100.0,
             tokens_per_second: 50.0,
             first_token_seconds: 0.1,

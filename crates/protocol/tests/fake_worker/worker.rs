@@ -11,7 +11,7 @@ mod training;
 use generate::generate;
 use hearth_protocol::{
     DeviceInfo, DraftChoice, DraftKind, Envelope, Event, KvType, LoadRequest, Measured, ModelInfo, PROTOCOL_VERSION,
-    PlanRequest, Problem, ProblemCode, Request, RequestId, RunCommand,
+    PlanRequest, Problem, ProblemCode, Request, RequestId, RunCommand, ThinkingSupport,
 };
 use plan::{LAYERS, answer_plan, is_copy, placed, plan};
 use std::{
@@ -204,6 +204,10 @@ fn load(id: RequestId, load: &LoadRequest) {
             DraftChoice::Auto | DraftChoice::Ngram => Some(DraftKind::Ngram),
             DraftChoice::Own { .. } => Some(DraftKind::Own),
             DraftChoice::Model { .. } => Some(DraftKind::Model),
+        },
+        thinking: ThinkingSupport {
+            switch: Some(true),
+            effort: true,
         },
     };
     say(id, Event::Loaded(info));

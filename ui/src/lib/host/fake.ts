@@ -3,7 +3,7 @@
 // `window.fakeHost`.
 
 import { grown, plain, textOf } from "../text/parts";
-import { scriptedAnswer, tunedAnswer } from "./fake/answers";
+import { continuation, scriptedAnswer, tunedAnswer, type Script } from "./fake/answers";
 import { afterCheck } from "./fake/checks";
 import { fluctuate } from "./fake/devices";
 import { FakeGetting } from "./fake/getting";
@@ -11,7 +11,8 @@ import { addedModel, inFolder, loadedState } from "./fake/models";
 import { planFor } from "./fake/plans";
 import { initialWorld, type World } from "./fake/scenes";
 import { matchesDevice } from "../text/devices";
-import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Conversation, ConversationSummary, DataPlace, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, LoadSettings, Measurement, Message, Model, ModelState, PendingRestore, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, WrittenBackup } from "./host";
+import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Conversation, ConversationSettings, ConversationSummary, DataPlace, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, LoadSettings, Measurement, Message, Model, ModelState, NewConversation, PendingRestore, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, WrittenBackup } from "./host";
+import { defaultChatSettings } from "./host";
 
 /** The problem of a crashed worker. */
 const WORKER_DIED: Problem = {
@@ -66,9 +67,9 @@ export class FakeHost extends FakeGetting implements Host {
     return { ...conversation, messages: conversation.messages.map((m) => ({ ...m })) };
   }
 
-  async send(conversation: number | null, parent: number | null, text: string): Promise<Sent> {
+  async send(conversation: number | null, parent: number | null, text: string, fresh: NewConversation = { settings: defaultChatSettings, systemPrompt: null }): Promise<Sent> {
     if (text.startsWith("/refuse")) throw { code: "busy", message: "An answer is still being generated here. Stop it, or wait until it is done." };
-    const home = conversation === null ? this.begin(text) : this.conversation(conversation);
+    const home = conversation === null ? this.begin(text, fresh) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
     return this.answer(home, user, user);
   }
@@ -85,6 +86,35 @@ export class FakeHost extends FakeGetting implements Host {
     const user = this.message(home, old.parent, "user", text);
     user.parts = [...old.parts.filter(({ type }) => type !== "text"), ...user.parts];
     return this.answer(home, user, user);
+  }
+
+  async continueAnswer(message: number): Promise<Sent> {
+    const [home, answer] = this.find(message);
+    if (home.messages.some((m) => m.parent === message)) throw { code: "badRequest", message: "This answer has replies, so it stays as it is. Edit it or regenerate it for another version." };
+    return this.goOn(home, answer);
+  }
+
+  async editAnswer(message: number, text: string, goOn: boolean): Promise<Sent> {
+    const [home, old] = this.find(message);
+    const edited = this.message(home, old.parent, "assistant", text);
+    edited.parts = [...old.parts.filter(({ type }) => type !== "text"), ...edited.parts];
+    Object.assign(edited, { model: old.model, adapters: old.adapters, edited: true });
+    return goOn ? this.goOn(home, edited) : { conversation: summary(home), user: null, answer: { ...edited } };
+  }
+
+  private goOn(home: Conversation, answer: Message): Sent {
+    answer.state = { type: "waiting" };
+    home.leaf = answer.id;
+    const question = textOf(home.messages.find((m) => m.id === answer.parent)?.parts ?? []);
+    const sent: Sent = { conversation: summary(home), user: null, answer: { ...answer } };
+    void this.write(home, answer, question, continuation(scriptedAnswer(question), textOf(answer.parts)));
+    return sent;
+  }
+
+  async setConversationSettings(conversation: number, chosen: ConversationSettings): Promise<void> {
+    const temperature = chosen.sampling.temperature;
+    if (temperature !== null && temperature > 100) throw { code: "badRequest", message: `The temperature must be between 0 and 100, not ${temperature}.` };
+    this.conversation(conversation).settings = chosen;
   }
 
   async stop(conversation: number): Promise<void> {
@@ -434,16 +464,22 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   /** Generates an answer; returns `true` if the user stopped it. */
-  private async write(home: Conversation, answer: Message, question: string): Promise<boolean> {
+  private async write(home: Conversation, answer: Message, question: string, continued: Script | null = null): Promise<boolean> {
     const run: Generation = { stopped: false, crashed: false };
     this.generating.set(home.id, run);
     this.setChatBusy(true);
-    const script = answer.adapters.length > 0 ? tunedAnswer(question) : scriptedAnswer(question);
+    const script = continued ?? (answer.adapters.length > 0 ? tunedAnswer(question) : scriptedAnswer(question));
+    const before = answer.stats?.tokens ?? 0;
+    const { maxTokens, thinking, sampling, stop } = home.settings;
+    if (thinking.enabled === false) script.thought = [];
     if (this.world.modelState.type !== "ready") {
       const first = this.world.models.find((m) => m.problem === null);
       if (!first) return this.finish(home, answer, { type: "failed", problem: { code: "noModel", message: "There is no model on this machine yet. Add a GGUF file under Models, then try again." } });
       await this.loadModel(first.id);
     }
+    const model = this.world.models.find(({ id }) => this.world.modelState.type === "ready" && id === this.world.modelState.model);
+    const own = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== null));
+    if (model) answer.settings = { sampling: { ...model.sampling, seed: 421, ...own }, maxTokens, stop: stop ?? [], thinking: thinking.enabled, effort: thinking.effort };
     for (let done = 0; done < script.promptTokens && !run.stopped && !run.crashed; done += 128) {
       this.change(home, answer, { state: { type: "prefill", done, total: script.promptTokens } });
       await this.rest();
@@ -453,15 +489,19 @@ export class FakeHost extends FakeGetting implements Host {
     const thought = script.thought.map((text) => ({ kind: "thinking" as const, text }));
     for (const { kind, text } of [...thought, ...script.pieces.map((piece) => ({ kind: "text" as const, text: piece }))]) {
       if (run.stopped || run.crashed) break;
+      if (maxTokens !== null && tokens >= maxTokens) {
+        script.end = { type: "cut", reason: "length" };
+        break;
+      }
       tokens += 1;
       answer.parts = grown(answer.parts, kind, text);
       answer.state = { type: "streaming" };
-      this.emit({ type: "messageDelta", conversation: home.id, message: answer.id, kind, text, tokens, tokensPerSecond: 228 });
+      this.emit({ type: "messageDelta", conversation: home.id, message: answer.id, kind, text, tokens: before + tokens, tokensPerSecond: 228 });
       if (this.pace > 0 || tokens % 8 === 0) await this.rest();
     }
     const kind = this.world.modelState.type === "ready" ? this.world.modelState.info.draft : null;
     const used = Math.min(CONTEXT, 96 + home.messages.length * 60 + tokens);
-    const stats = { promptTokens: script.promptTokens, cachedTokens: 40, tokens, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: used, context: CONTEXT, draft: kind && { kind, ...script.draft } };
+    const stats = { promptTokens: script.promptTokens, cachedTokens: 40, tokens: before + tokens, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: used, context: CONTEXT, draft: kind && { kind, ...script.draft }, thinkingSeconds: script.thought.length > 0 ? 3.2 : null };
     if (run.crashed) return this.finish(home, answer, { type: "failed", problem: WORKER_DIED });
     this.emit({ type: "contextUsed", conversation: home.id, used, total: CONTEXT });
     return this.finish(home, answer, run.stopped ? { type: "stopped" } : script.end, stats);
@@ -491,16 +531,16 @@ export class FakeHost extends FakeGetting implements Host {
     return answer;
   }
 
-  private begin(text: string): Conversation {
+  private begin(text: string, { settings, systemPrompt }: NewConversation = { settings: defaultChatSettings, systemPrompt: null }): Conversation {
     const now = Date.now();
     const title = (text.split("\n")[0] ?? text).slice(0, 60);
-    const home: Conversation = { id: this.newId(), title, createdAt: now, updatedAt: now, model: null, systemPrompt: null, adapters: [], leaf: null, messages: [] };
+    const home: Conversation = { id: this.newId(), title, createdAt: now, updatedAt: now, model: null, systemPrompt, settings, adapters: [], leaf: null, messages: [] };
     this.world.conversations.set(home.id, home);
     return home;
   }
 
   private message(home: Conversation, parent: number | null, role: Message["role"], text: string): Message {
-    const message: Message = { id: this.newId(), conversation: home.id, parent, role, parts: plain(text), state: { type: "complete" }, createdAt: Date.now(), model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null };
+    const message: Message = { id: this.newId(), conversation: home.id, parent, role, parts: plain(text), state: { type: "complete" }, createdAt: Date.now(), model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, settings: null, edited: false };
     home.messages.push(message);
     home.leaf = message.id;
     return message;

@@ -1,6 +1,6 @@
 // The interface between UI and app. Nothing outside `host/` depends on the desktop.
 
-import type { Commands, Event, Message, Problem } from "./wire";
+import type { Commands, ConversationSettings, Event, Message, Problem } from "./wire";
 
 export type * from "./wire";
 export { defaultSettings } from "./wire";
@@ -28,6 +28,15 @@ export function asProblem(thrown: unknown): Problem {
   }
   return { code: "internal", message: String(thrown) };
 }
+
+/** Settings of a conversation in which nothing is set. */
+export const defaultChatSettings: ConversationSettings = {
+  model: null,
+  sampling: { temperature: null, topK: null, topP: null, minP: null, repetitionPenalty: null, frequencyPenalty: null, presencePenalty: null, repeatLastN: null, seed: null },
+  maxTokens: null,
+  stop: null,
+  thinking: { enabled: null, effort: null },
+};
 
 /** Whether an answer is still being generated. */
 export function isActive(message: Message): boolean {

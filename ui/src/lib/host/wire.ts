@@ -6,11 +6,13 @@ export interface Commands {
   snapshot(): Promise<Snapshot>;
   openConversation(id: number): Promise<Conversation>;
   /** Starts a new conversation if `conversation` is `null`. */
-  send(conversation: number | null, parent: number | null, text: string): Promise<Sent>;
+  send(conversation: number | null, parent: number | null, text: string, fresh: NewConversation): Promise<Sent>;
   /** Generates a sibling of this answer. */
   regenerate(message: number): Promise<Sent>;
   /** Adds a sibling of this user message and generates its answer. */
   edit(message: number, text: string): Promise<Sent>;
+  continueAnswer(message: number): Promise<Sent>;
+  editAnswer(message: number, text: string, goOn: boolean): Promise<Sent>;
   stop(conversation: number): Promise<void>;
   /** Switches to the branch through this message. */
   selectLeaf(conversation: number, message: number): Promise<Conversation>;
@@ -23,6 +25,7 @@ export interface Commands {
   purgeConversations(ids: Array<number>): Promise<void>;
   pinConversation(id: number, pinned: boolean): Promise<void>;
   setSystemPrompt(conversation: number, text: string | null): Promise<void>;
+  setConversationSettings(conversation: number, chosen: ConversationSettings): Promise<void>;
   search(query: string): Promise<Array<SearchHit>>;
   /** Imports the conversations of an export of another program; a file, a ZIP archive or a folder. Reports progress through events. */
   importConversations(path: string): Promise<ImportReport>;
@@ -155,17 +158,17 @@ export interface Commands {
 export const commands = (invoke: <T>(command: string, named?: Record<string, unknown>) => Promise<T>): Commands => ({
   snapshot: () => invoke("snapshot"),
   openConversation: (id) => invoke("open_conversation", { id }),
-  send: (conversation, parent, text) => invoke("send", { conversation, parent, text }),
+  send: (conversation, parent, text, fresh) => invoke("send", { conversation, parent, text, fresh }),
   regenerate: (message) => invoke("regenerate", { message }),
   edit: (message, text) => invoke("edit", { message, text }),
+  continueAnswer: (message) => invoke("continue_answer", { message }),
+  editAnswer: (message, text, goOn) => invoke("edit_answer", { message, text, goOn }),
   stop: (conversation) => invoke("stop", { conversation }),
   selectLeaf: (conversation, message) => invoke("select_leaf", { conversation, message }),
   renameConversation: (id, title) => invoke("rename_conversation", { id, title }),
   deleteConversation: (id) => invoke("delete_conversation", { id }),
   restoreConversation: (id) => invoke("restore_conversation", { id }),
-  deletedConversations: () => invoke("deleted_conversations"),
-  purgeConversations: (ids) => invoke("purge_conversations", { ids }),
-  pinConversation: (id, pinned) => invoke("pin_conversation", { id, pinned }),
+  setConversationSettings: (conversation, chosen) => invoke("set_conversation_settings", { conversation, chosen }),
   setSystemPrompt: (conversation, text) => invoke("set_system_prompt", { conversation, text }),
   search: (query) => invoke("search", { query }),
   importConversations: (path) => invoke("import_conversations", { path }),
@@ -439,6 +442,7 @@ tuned: Message, };
 export type Contrast = "system" | "more";
 
 export type Conversation = {
+settings: ConversationSettings, 
 /**
  * Id.
  */
@@ -1288,6 +1292,7 @@ tokens: number,
 measuredAt: number, };
 
 export type Message = {
+settings: AnswerSettings | null, edited: boolean, 
 /**
  * Id.
  */
@@ -1364,6 +1369,7 @@ reason: CutReason, } | { "type": "failed",
 problem: Problem, };
 
 export type Model = {
+samplingSource: SamplingSource, 
 /**
  * Id, used in every command.
  */
@@ -1434,6 +1440,7 @@ problem: string | null,
 drafts: Array<string>, };
 
 export type ModelInfo = {
+thinking: ThinkingSupport, 
 /**
  * The file.
  */
@@ -2413,6 +2420,7 @@ hit: boolean, };
 export type Source = "bundled" | "catalog" | "file" | "folder" | "huggingFace" | "lmStudio" | "ollama" | "jan" | "llamaCpp";
 
 export type Stats = {
+thinkingSeconds: number | null, 
 /**
  * Tokens of the prompt.
  */
@@ -2617,16 +2625,11 @@ tuned: number,
  */
 base: number, };
 
-export type WrittenBackup = {
-/**
- * The file.
- */
-path: string,
-/**
- * Its size in bytes.
- */
-bytes: number,
-/**
- * Number of files in it.
- */
-files: number, };
+export type Effort = "low" | "medium" | "high";
+export type Thinking = { enabled: boolean | null, effort: Effort | null };
+export type ThinkingSupport = { switch: boolean | null, effort: boolean };
+export type SamplingSource = "catalog" | "builtIn";
+export type SamplingOverrides = { temperature: number | null, topK: number | null, topP: number | null, minP: number | null, repetitionPenalty: number | null, frequencyPenalty: number | null, presencePenalty: number | null, repeatLastN: number | null, seed: number | null };
+export type ConversationSettings = { model: string | null, sampling: SamplingOverrides, maxTokens: number | null, stop: Array<string> | null, thinking: Thinking };
+export type NewConversation = { settings: ConversationSettings, systemPrompt: string | null };
+export type AnswerSettings = { sampling: SamplingParams, maxTokens: number | null, stop: Array<string>, thinking: boolean | null, effort: Effort | null };

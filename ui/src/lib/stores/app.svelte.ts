@@ -2,7 +2,7 @@
 
 import { getContext, setContext, tick } from "svelte";
 import { actions, type Action } from "../actions";
-import { asProblem, type ChatFormat, type Device, type Host, type HostEvent, type Problem, type Settings } from "../host";
+import { asProblem, type ChatFormat, type Device, type Host, type HostEvent, type Model, type Problem, type Settings } from "../host";
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
 import { Caches } from "./caches.svelte";
@@ -32,6 +32,9 @@ import { Toasts } from "./toasts.svelte";
 import { Tune } from "./tune.svelte";
 import type { SettingsPage, View } from "./view";
 
+/** The storage key of `App.chatAdvanced`. */
+const ADVANCED = "hearth.chat.advanced";
+
 export class App {
   view: View = $state("chat");
   /** The page of Settings that is open, or that opens next. */
@@ -43,7 +46,12 @@ export class App {
   problem: Problem | null = $state.raw(null);
   /** The run that is saved before the window closes. */
   closing: number | null = $state(null);
+  /** Whether the panel of the conversation's settings is open. */
+  chatSettings = $state(false);
+  /** Whether that shows all of them. */
+  chatAdvanced = $state(false);
 
+  private readonly storage: DraftStorage | null;
   readonly conversations: Conversations;
   readonly thread: Thread;
   readonly models: Models;
@@ -76,6 +84,12 @@ export class App {
     readonly host: Host,
     parts: { storage?: DraftStorage | null; schedule?: Schedule } = {},
   ) {
+    this.storage = parts.storage ?? null;
+    try {
+      this.chatAdvanced = this.storage?.getItem(ADVANCED) === "1";
+    } catch {
+      // Unreadable storage means the simple settings.
+    }
     this.conversations = new Conversations(host);
     this.thread = new Thread(host, parts.schedule);
     this.models = new Models(host);
@@ -131,6 +145,22 @@ export class App {
     if (event.type === "storeLocked") {
       const text = event.locked ? "Another program is using the file of your conversations. Answers continue and are saved as soon as it is free." : "Everything is saved again.";
       this.toasts.show({ kind: event.locked ? "problem" : "note", text });
+    }
+  }
+
+  /** The model that answers in the open conversation. */
+  readonly chatModel: Model | null = $derived.by(() => {
+    const own = this.thread.settings.model;
+    return (own === null ? null : this.models.all.find(({ id }) => id === own)) ?? this.models.current;
+  });
+
+  /** Shows all settings of a conversation, or the simple ones; remembered. */
+  showAdvanced(all: boolean): void {
+    this.chatAdvanced = all;
+    try {
+      this.storage?.setItem(ADVANCED, all ? "1" : "0");
+    } catch {
+      // A full storage only forgets the choice.
     }
   }
 

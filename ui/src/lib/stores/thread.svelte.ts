@@ -1,6 +1,6 @@
 // Owns the open conversation: its tree of messages, the current branch, and sending.
 
-import { asProblem, isActive, type AdapterChoice, type Compared, type Conversation, type Host, type HostEvent, type Message, type Problem, type Sent, type Thumb } from "../host";
+import { asProblem, defaultChatSettings, isActive, type AdapterChoice, type Compared, type Conversation, type ConversationSettings, type Host, type HostEvent, type Message, type NewConversation, type Problem, type Sent, type Thumb } from "../host";
 import { Live, nextFrame, type Schedule } from "./live.svelte";
 import { Tree } from "./tree";
 
@@ -27,6 +27,8 @@ export class Thread {
   systemPrompt: string | null = $state(null);
   /** The adapters of new answers; in a new conversation, those compared with the base model. */
   adapters: readonly AdapterChoice[] = $state.raw([]);
+  /** The settings of new answers; of a new conversation, those that it begins with. */
+  settings: ConversationSettings = $state.raw(defaultChatSettings);
   sending = $state(false);
   /** A message to scroll to, after a search. */
   target: number | null = $state(null);
@@ -101,7 +103,8 @@ export class Thread {
 
   /** Sends a message. */
   async send(text: string): Promise<Sent> {
-    return this.begin(() => this.host.send(this.id, this.leaf, text), this.id === null);
+    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt };
+    return this.begin(() => this.host.send(this.id, this.leaf, text, fresh), this.id === null, fresh);
   }
 
   /** Sends a message that the base model and the adapters both answer. */
@@ -121,6 +124,16 @@ export class Thread {
     return this.begin(() => this.host.edit(message, text), false);
   }
 
+  /** Goes on with the last answer of a branch. */
+  async continueAnswer(message: number): Promise<Sent> {
+    return this.begin(() => this.host.continueAnswer(message), false);
+  }
+
+  /** Adds a version of an answer; with `goOn`, the model continues it. */
+  async editAnswer(message: number, text: string, goOn: boolean): Promise<Sent> {
+    return this.begin(() => this.host.editAnswer(message, text, goOn), false);
+  }
+
   async stop(): Promise<void> {
     if (this.id !== null) await this.host.stop(this.id);
   }
@@ -134,9 +147,30 @@ export class Thread {
   }
 
   async setSystemPrompt(text: string | null): Promise<void> {
-    if (this.id === null) return;
-    await this.host.setSystemPrompt(this.id, text);
-    this.systemPrompt = text;
+    const id = this.id;
+    if (id !== null) await this.host.setSystemPrompt(id, text);
+    if (this.id === id) this.systemPrompt = text;
+  }
+
+  /** Whether a setting differs from its default. */
+  readonly hasSettings: boolean = $derived.by(() => this.systemPrompt !== null || JSON.stringify(this.settings) !== JSON.stringify(defaultChatSettings));
+
+  async setSettings(settings: ConversationSettings): Promise<void> {
+    const before = this.settings;
+    const id = this.id;
+    this.settings = settings;
+    if (id === null) return;
+    try {
+      await this.host.setConversationSettings(id, settings);
+    } catch (thrown) {
+      if (this.id === id && this.settings === settings) this.settings = before;
+      throw thrown;
+    }
+  }
+
+  async resetSettings(): Promise<void> {
+    await this.setSettings(defaultChatSettings);
+    await this.setSystemPrompt(null);
   }
 
   async setAdapters(choices: readonly AdapterChoice[]): Promise<void> {
@@ -204,7 +238,7 @@ export class Thread {
     }
   }
 
-  private async begin<T extends Sent | Compared>(command: () => Promise<T>, fresh: boolean): Promise<T> {
+  private async begin<T extends Sent | Compared>(command: () => Promise<T>, fresh: boolean, beginning: NewConversation | null = null): Promise<T> {
     const visit = this.visit;
     this.sending = true;
     try {
@@ -215,6 +249,7 @@ export class Thread {
       if (fresh) {
         this.clear();
         this.id = sent.conversation.id;
+        if (beginning) ({ settings: this.settings, systemPrompt: this.systemPrompt } = beginning);
       }
       if (sent.user) this.put(sent.user);
       for (const answer of answers) {
@@ -254,6 +289,7 @@ export class Thread {
     this.id = conversation.id;
     this.systemPrompt = conversation.systemPrompt;
     this.adapters = conversation.adapters;
+    this.settings = conversation.settings;
     this.leaf = conversation.leaf;
     this.reportedContext = null;
     this.target = null;
@@ -268,6 +304,7 @@ export class Thread {
     this.reportedContext = null;
     this.target = null;
     this.systemPrompt = null;
+    this.settings = defaultChatSettings;
     this.adapters = [];
     this.version++;
   }

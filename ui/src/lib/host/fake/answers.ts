@@ -115,6 +115,9 @@ Déjà vu: the last line.[^1]
 
 const short = `The capital of France is **Paris**. It lies on the Seine, and about two million people live in the city itself.`;
 
+/** Answers that a small model does not find the end of. */
+const endless = `It is a quiet town. ${"The river runs past the mill, and the mill turns with the river. ".repeat(60)}`;
+
 const order = `I am an AI language model and cannot see your orders. Contact the customer service of the shop, give them your order number, and ask when it will arrive.`;
 
 const long = Array.from({ length: 24 }, (_, i) => `Paragraph ${i + 1}. The fire in the hearth burned low, and the room grew quiet; only the clock went on counting, one soft tick after another.`).join("\n\n");
@@ -136,6 +139,7 @@ export function scriptedAnswer(question: string): Script {
   else if (/markdown|show me everything/i.test(question)) text = tour;
   else if (/lecture/i.test(question)) text = lecture;
   else if (/vec|borrow/i.test(question)) text = vec;
+  else if (/loop/i.test(question)) text = endless;
   else if (/order/i.test(question)) text = order;
   else if (/story|long/i.test(question)) text = long;
   if (/cut/i.test(question)) script.end = { type: "cut", reason: "length" };
@@ -156,6 +160,13 @@ const warm: Record<string, string> = {
   default: "Thank you for asking. It is **Paris**, and a pleasant answer to give: the city lies on the Seine, and about two million people live there. Is there anything else I can look up for you?",
   late: "Sorry about the wait. I have looked it up: it left Lyon this morning and should reach you on Tuesday. If it does not, write to me and I will send another the same day.",
 };
+
+/** What follows the text that an answer has: the rest of its script, or a further sentence. */
+export function continuation(script: Script, text: string): Script {
+  const whole = script.pieces.join("");
+  const rest = whole.startsWith(text) && whole.length > text.length ? whole.slice(text.length) : text.endsWith("That is all.") ? "" : " That is all.";
+  return { ...script, thought: [], pieces: pieces(rest), end: { type: "complete" } };
+}
 
 /** The answer with an adapter: the same question, in the adapter's style. */
 export function tunedAnswer(question: string): Script {

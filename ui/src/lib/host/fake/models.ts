@@ -19,6 +19,7 @@ export const smol: Model = {
   description: "Tiny and quick. Short answers, simple rewrites, small talk.",
   systemPrompt: "You are a helpful assistant.",
   sampling,
+  samplingSource: "catalog",
   source: "bundled",
   licence: "Apache-2.0",
   downloadedFrom: null,
@@ -40,6 +41,7 @@ export const qwen: Model = {
   description: "",
   systemPrompt: null,
   sampling: { ...sampling, temperature: 0.7, topP: 0.8 },
+  samplingSource: "builtIn",
   source: "file",
 };
 
@@ -122,6 +124,7 @@ function readyState(model: Model, { threads, kv, draft }: LoadSettings, plan: Pl
       kv,
       placement: plan.devices,
       draft: draftKinds[usedDraft(draft, model, models).type],
+      thinking: { switch: model.architecture === "qwen3" ? true : null, effort: model.architecture === "qwen3" },
     },
     draftProblem: draftProblem(draft, model, models),
   };

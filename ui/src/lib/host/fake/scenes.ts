@@ -1,6 +1,7 @@
 // The scenes of the fake host: initial states for screenshots, tests and measurements.
 
 import { defaultSettings, type CacheUsage, type Conversation, type Download, type Measurement, type Message, type Model, type ModelState, type Settings } from "../wire";
+import { defaultChatSettings } from "../host";
 import { plain } from "../../text/parts";
 import { hostile, tour } from "./answers";
 import { machineOf, type Machine } from "./devices";
@@ -77,14 +78,16 @@ function talk(id: number, title: string, at: number, turns: string[]): Conversat
     state: { type: "complete" },
     createdAt: at,
     model: i % 2 === 0 ? null : smol.name,
-    stats: i % 2 === 0 ? null : { promptTokens: 48, cachedTokens: 0, tokens: 96, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: 696, context: 2048, draft: null },
+    stats: i % 2 === 0 ? null : { promptTokens: 48, cachedTokens: 0, tokens: 96, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: 696, context: 2048, draft: null, thinkingSeconds: null },
     leftOut: null,
     adapters: [],
     comparison: null,
     better: false,
     rating: null,
+    settings: i % 2 === 0 ? null : { sampling: { ...smol.sampling, seed: 421 }, maxTokens: null, stop: [], thinking: null, effort: null },
+    edited: false,
   }));
-  return { id, title, createdAt: at, updatedAt: at, model: smol.id, systemPrompt: null, adapters: [], leaf: messages.at(-1)?.id ?? null, messages };
+  return { id, title, createdAt: at, updatedAt: at, model: smol.id, systemPrompt: null, adapters: [], settings: defaultChatSettings, leaf: messages.at(-1)?.id ?? null, messages };
 }
 
 /** One conversation with a part of every kind. */
@@ -155,6 +158,8 @@ export function initialWorld(scene: string | null): World {
       const all = [smol, target, small, lost];
       return { ...world, settings: own, models: all, modelState: loadedState(target, own, machine, all) };
     }
+    case "thinks":
+      return { ...world, settings: { ...settings, lastModel: qwen.id }, modelState: loadedState(qwen, settings, machine, models) };
     case "too-big":
       return { ...world, settings: { ...settings, lastModel: huge.id }, models: [smol, qwen, huge], modelState: { type: "none" } };
     case "parts":

@@ -1,0 +1,328 @@
+//! Continued and edited answers, and the settings of conversations: a real store and the fake
+//! worker.
+
+mod bench;
+mod support;
+
+use bench::{Bench, failure};
+use hearth_app::wire::{
+    ConversationSettings, CutReason, Effort, Message, MessageState, NewConversation, Part, Problem, ProblemCode,
+    SamplingOverrides, Sent, Thinking,
+};
+use hearth_protocol::{GenerateRequest, Prompt};
+
+fn code(problem: Problem) -> ProblemCode {
+    assert!(problem.message.ends_with('.'), "{problem:?}");
+    problem.code
+}
+
+fn cut() -> MessageState {
+    MessageState::Cut {
+        reason: CutReason::Length,
+    }
+}
+
+/// The request that an answer to `show` shows, behind the text that it had.
+fn shown(answer: &Message) -> GenerateRequest {
+    let text = answer.text();
+    let at = text.find('{').expect("a request");
+    serde_json::from_str(&text[at..]).expect("a request")
+}
+
+async fn ended(bench: &mut Bench, sent: Result<Sent, Problem>) -> Message {
+    bench.ended(sent.expect("it begins").answer.id).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_answer_is_continued_in_the_same_message() {
+    let mut bench = Bench::tiny();
+    let half = bench.answer("cut").await;
+    assert_eq!((half.state.clone(), half.text().as_str()), (cut(), "Half an answer"));
+    let sent = bench.continue_answer(half.id).await.expect("it begins");
+    assert_eq!(
+        (sent.user, sent.answer.id, sent.answer.state),
+        (None, half.id, MessageState::Waiting)
+    );
+    assert_eq!(sent.answer.parts, half.parts, "the text stays in view");
+    let whole = bench.ended(half.id).await;
+    assert_eq!(
+        (whole.state.clone(), whole.text().as_str()),
+        (MessageState::Complete, "Half an answer, and its end")
+    );
+    let stats = whole.stats.clone().expect("stats");
+    assert_eq!(stats.tokens, 3, "one, the text held back, and its end");
+    let kept = bench.conversation(half.conversation).await;
+    assert_eq!((kept.messages.len(), kept.messages.last()), (2, Some(&whole)));
+    // Again, behind a restart.
+    let mut bench = bench.again().await;
+    let again = bench.continue_answer(half.id).await;
+    let longer = ended(&mut bench, again).await;
+    assert_eq!(longer.text(), "Half an answer, and its end, and its end");
+    assert_eq!(longer.stats.expect("stats").tokens, 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_answer_and_one_whose_worker_died_are_continued() {
+    let mut bench = Bench::tiny();
+    let slow = bench.say(None, "slow").await;
+    bench.streaming(slow.answer.id).await;
+    bench.stop(slow.conversation.id).await.expect("it stops");
+    let stopped = bench.ended(slow.answer.id).await;
+    let died = bench.answer("die").await;
+    assert_eq!(died.text(), "Half an answer");
+    for half in [stopped, died] {
+        let sent = bench.continue_answer(half.id).await;
+        let whole = ended(&mut bench, sent).await;
+        assert_eq!(whole.state, MessageState::Complete);
+        assert_eq!(whole.text(), half.text() + ", and its end");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_stopped_before_it_grows_stays_as_it_was() {
+    let mut bench = Bench::new(&["slow.gguf"]);
+    let half = bench.answer("cut").await;
+    bench.unload_model().await.expect("it is unloaded");
+    bench.continue_answer(half.id).await.expect("it begins");
+    bench.stop(half.conversation).await.expect("it stops");
+    assert_eq!(bench.ended(half.id).await, half);
+    assert_eq!(bench.conversation(half.conversation).await.messages[1], half);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_continued_is_refused() {
+    let mut bench = Bench::tiny();
+    let first = bench.say(None, "say one").await;
+    bench.ended(first.answer.id).await;
+    let id = first.conversation.id;
+    let slow = bench.say(Some(id), "slow").await;
+    bench.streaming(slow.answer.id).await;
+    let refused = |sent: Result<Sent, Problem>| code(sent.expect_err("refused"));
+    assert_eq!(refused(bench.continue_answer(slow.answer.id).await), ProblemCode::Busy);
+    assert_eq!(refused(bench.continue_answer(first.answer.id).await), ProblemCode::Busy);
+    bench.stop(id).await.expect("it stops");
+    bench.ended(slow.answer.id).await;
+    let user = slow.user.expect("a message").id;
+    assert_eq!(refused(bench.continue_answer(user).await), ProblemCode::BadRequest);
+    assert_eq!(refused(bench.continue_answer(999).await), ProblemCode::NotFound);
+    let with_replies = bench.continue_answer(first.answer.id).await.expect_err("refused");
+    assert!(with_replies.message.contains("replies"), "{with_replies:?}");
+    bench.delete_conversation(id).await.expect("it is deleted");
+    assert_eq!(
+        refused(bench.continue_answer(slow.answer.id).await),
+        ProblemCode::NotFound
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edited_answer_is_another_version_and_nothing_is_lost() {
+    let mut bench = Bench::tiny();
+    let thought = bench.answer("think Paris.").await;
+    let edited = bench
+        .edit_answer(thought.id, "Lyon.".into(), false)
+        .await
+        .expect("it is edited");
+    assert!(edited.answer.edited && !thought.edited);
+    assert_eq!(
+        (
+            edited.answer.parent,
+            edited.answer.state.clone(),
+            edited.answer.model.clone()
+        ),
+        (thought.parent, MessageState::Complete, thought.model.clone())
+    );
+    let parts = [thought.parts[0].clone(), Part::Text { text: "Lyon.".into() }];
+    assert_eq!(edited.answer.parts, parts, "its thought stays");
+    let kept = bench.conversation(thought.conversation).await;
+    assert_eq!(kept.leaf, Some(edited.answer.id));
+    assert_eq!(kept.messages[1..], [thought.clone(), edited.answer.clone()]);
+    // The conversation goes on from it.
+    let next = bench.say(Some(thought.conversation), "show").await;
+    let Prompt::Chat(turns) = shown(&bench.ended(next.answer.id).await).prompt else {
+        panic!("no chat")
+    };
+    assert!(turns.iter().any(|turn| turn.parts == parts), "{turns:?}");
+    let refused = bench
+        .edit_answer(thought.id, " \n".into(), true)
+        .await
+        .expect_err("refused");
+    assert_eq!(code(refused), ProblemCode::BadRequest);
+    let user = thought.parent.expect("a message");
+    assert_eq!(
+        code(bench.edit_answer(user, "x".into(), false).await.expect_err("refused")),
+        ProblemCode::BadRequest
+    );
+    assert_eq!(
+        code(bench.edit_answer(999, "x".into(), false).await.expect_err("refused")),
+        ProblemCode::NotFound
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_model_continues_what_a_person_began() {
+    let mut bench = Bench::tiny();
+    let first = bench.answer("show").await;
+    let sent = bench.edit_answer(first.id, "It is ".into(), true).await;
+    let whole = ended(&mut bench, sent).await;
+    assert!(
+        whole.edited && whole.id != first.id && whole.text().starts_with("It is {"),
+        "{whole:?}"
+    );
+    let Prompt::Continue { messages, ids } = shown(&whole).prompt else {
+        panic!("not continued")
+    };
+    let texts: Vec<String> = messages.iter().map(hearth_protocol::Message::text).collect();
+    assert_eq!((texts, ids), (vec!["show".to_owned(), "It is ".to_owned()], Vec::new()));
+    // Its tokens are known from then on.
+    let sent = bench.continue_answer(whole.id).await;
+    let longer = ended(&mut bench, sent).await;
+    let text = longer.text();
+    let last: GenerateRequest =
+        serde_json::from_str(&text[text.rfind("{\"prompt\"").expect("a request")..]).expect("a request");
+    assert!(
+        matches!(last.prompt, Prompt::Continue { ids, .. } if ids == [1]),
+        "{text}"
+    );
+    assert_eq!(bench.conversation(first.conversation).await.messages[1], first);
+}
+
+fn settings() -> ConversationSettings {
+    ConversationSettings {
+        model: None,
+        sampling: SamplingOverrides {
+            temperature: Some(0.25),
+            top_k: Some(7),
+            seed: Some(11),
+            ..SamplingOverrides::default()
+        },
+        max_tokens: Some(99),
+        stop: Some(vec!["END".into()]),
+        thinking: Thinking {
+            enabled: Some(false),
+            effort: Some(Effort::Low),
+        },
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_of_a_conversation_make_its_answers() {
+    let mut bench = Bench::tiny();
+    let fresh = NewConversation {
+        settings: settings(),
+        system_prompt: Some("Be brief.".into()),
+    };
+    let sent = bench.send(None, None, "show".into(), fresh).await;
+    let answer = ended(&mut bench, sent).await;
+    let request = shown(&answer);
+    let Prompt::Chat(turns) = &request.prompt else {
+        panic!("no chat")
+    };
+    assert_eq!(turns[0].text(), "Be brief.");
+    let made = answer.settings.clone().expect("settings");
+    assert_eq!(
+        (request.max_tokens, &request.stop, request.thinking),
+        (Some(99), &vec!["END".into()], settings().thinking)
+    );
+    assert_eq!(
+        (made.sampling.temperature, made.sampling.top_k, made.sampling.seed),
+        (0.25, 7, Some(11))
+    );
+    assert_eq!(made.sampling, request.sampling);
+    assert_eq!(made.sampling.top_p, 0.95, "the default");
+    assert_eq!(
+        (made.max_tokens, made.thinking, made.effort),
+        (Some(99), Some(false), Some(Effort::Low))
+    );
+
+    let bench = bench.again().await;
+    let kept = bench.conversation(answer.conversation).await;
+    assert_eq!(kept.settings, settings());
+    assert_eq!(kept.messages[1], answer);
+    let default = ConversationSettings::default();
+    bench
+        .set_conversation_settings(answer.conversation, default.clone())
+        .await
+        .expect("they are set");
+    assert_eq!(bench.conversation(answer.conversation).await.settings, default);
+    let mut bench = bench;
+    let again = bench.regenerate(answer.id).await;
+    let made = ended(&mut bench, again).await.settings.expect("settings");
+    assert_eq!((made.sampling.temperature, made.max_tokens), (0.8, None));
+    assert!(made.sampling.seed.is_some(), "the seed that was drawn is known");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_settings_are_refused_with_a_sentence() {
+    let mut bench = Bench::tiny();
+    let id = bench.answer("say one").await.conversation;
+    let with = |change: &dyn Fn(&mut ConversationSettings)| {
+        let mut settings = settings();
+        change(&mut settings);
+        settings
+    };
+    let hostile = [
+        with(&|s| s.sampling.temperature = Some(f32::NAN)),
+        with(&|s| s.sampling.temperature = Some(f32::INFINITY)),
+        with(&|s| s.sampling.temperature = Some(-1.0)),
+        with(&|s| s.sampling.top_p = Some(1.5)),
+        with(&|s| s.sampling.repetition_penalty = Some(0.0)),
+        with(&|s| s.sampling.top_k = Some(u32::MAX)),
+        with(&|s| s.sampling.seed = Some(u64::MAX)),
+        with(&|s| s.max_tokens = Some(u32::MAX)),
+        with(&|s| s.max_tokens = Some(0)),
+        with(&|s| s.stop = Some(vec!["x".repeat(1 << 20); 10_000])),
+        with(&|s| s.stop = Some(vec![String::new()])),
+        with(&|s| s.stop = Some(vec!["x".repeat(1 << 20)])),
+        with(&|s| s.model = Some("x".repeat(1 << 20))),
+    ];
+    for settings in hostile {
+        let refused = bench
+            .set_conversation_settings(id, settings.clone())
+            .await
+            .expect_err("refused");
+        assert!(refused.message.len() < 200, "{refused:?}");
+        assert_eq!(code(refused), ProblemCode::BadRequest);
+        let fresh = NewConversation {
+            settings,
+            system_prompt: None,
+        };
+        let refused = bench.send(None, None, "say".into(), fresh).await.expect_err("refused");
+        assert_eq!(code(refused), ProblemCode::BadRequest);
+    }
+    assert_eq!(bench.conversation(id).await.settings, ConversationSettings::default());
+    let missing = bench
+        .set_conversation_settings(999, settings())
+        .await
+        .expect_err("refused");
+    assert_eq!(code(missing), ProblemCode::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_has_a_model_of_its_own() {
+    let mut bench = Bench::new(&["one.gguf", "two.gguf"]);
+    let first = bench.answer("say one").await;
+    let own = |model: &str| ConversationSettings {
+        model: Some(model.to_owned()),
+        ..ConversationSettings::default()
+    };
+    let loaded = |state| match state {
+        hearth_app::wire::ModelState::Ready { model, .. } => model,
+        other => panic!("not ready: {other:?}"),
+    };
+    for model in ["two", "one", "two"] {
+        bench
+            .set_conversation_settings(first.conversation, own(model))
+            .await
+            .expect("it is set");
+        let sent = bench.say(Some(first.conversation), "say more").await;
+        bench.ended(sent.answer.id).await;
+        assert_eq!(loaded(bench.snapshot().await.expect("a snapshot").model_state), model);
+    }
+    bench
+        .set_conversation_settings(first.conversation, own("gone"))
+        .await
+        .expect("it is set");
+    let sent = bench.say(Some(first.conversation), "say more").await;
+    let failed = bench.ended(sent.answer.id).await;
+    assert_eq!(failure(&failed).code, ProblemCode::NotFound);
+}

@@ -1,0 +1,31 @@
+//! The beginning of an answer, as tokens that follow the opened turn.
+
+use super::unused_among;
+use crate::tokenizer::Tokenizer;
+
+/// A piece of an answer's beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnPiece<'a> {
+    /// Text of the template's form, such as a marker: parsed for control tokens.
+    Form(&'a str),
+    /// Text of the answer: never a control token.
+    Text(&'a str),
+}
+
+/// Tokenises an answer's beginning.
+pub fn encode_turn(tokenizer: &Tokenizer, pieces: &[TurnPiece<'_>]) -> Vec<u32> {
+    let contains = |character: char| {
+        pieces.iter().any(|piece| match piece {
+            TurnPiece::Form(text) | TurnPiece::Text(text) => text.contains(character),
+        })
+    };
+    let marker = unused_among(&contains);
+    let text: String = pieces
+        .iter()
+        .map(|piece| match piece {
+            TurnPiece::Form(text) => (*text).to_owned(),
+            TurnPiece::Text(text) => tokenizer.mark_controls(text, marker),
+        })
+        .collect();
+    tokenizer.encode_marked(&text, marker)
+}

@@ -1,0 +1,50 @@
+//! Thinking: what a chat template reads, and what a person chose.
+
+use serde::{Deserialize, Serialize};
+
+/// How long a model thinks: the template's `reasoning_effort`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub enum Effort {
+    /// `low`.
+    Low,
+    /// `medium`.
+    Medium,
+    /// `high`.
+    High,
+}
+
+impl Effort {
+    /// As chat templates name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// A choice of thinking, passed to the chat template. `None` leaves its variable undefined, so that
+/// the template's default applies.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(default, rename_all = "camelCase")]
+pub struct Thinking {
+    /// Whether the model thinks: `enable_thinking` or `thinking`.
+    pub enabled: Option<bool>,
+    /// How long it thinks.
+    pub effort: Option<Effort>,
+}
+
+/// The thinking that a chat template can switch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "ts", derive(ts_rs::TS))]
+#[serde(default, rename_all = "camelCase")]
+pub struct ThinkingSupport {
+    /// Whether the model thinks by default. `None` means that it cannot be switched on or off.
+    pub switch: Option<bool>,
+    /// Whether [`Effort`] has an effect.
+    pub effort: bool,
+}

@@ -1,0 +1,95 @@
+import { expect, test } from "vitest";
+import { textOf } from "../../src/lib/text/parts";
+import { answers, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+
+useBrowser();
+
+const shownText = async (page: Awaited<ReturnType<typeof open>>["page"]) => (await answers(page).last().locator(".markdown").last().textContent()) ?? "";
+
+test("a cut answer goes on in the same message", async () => {
+  const { page, errors } = await open({ scene: "fresh" });
+  await pace(page, 0);
+  await send(page, "Cut this short.");
+  const cut = await lastAnswer(page, "cut");
+  const [id, text, tokens] = [await cut.getAttribute("data-id"), await shownText(page), Number((await cut.getByTestId("stats").getAttribute("title"))?.match(/^\d+/)?.[0])];
+  await page.getByTestId("continue").click();
+  const whole = await lastAnswer(page, "complete");
+  expect(await whole.getAttribute("data-id")).toBe(id);
+  expect(await shownText(page)).toBe(`${text} That is all.`);
+  expect(await answers(page).count()).toBe(1);
+  expect(Number((await whole.getByTestId("stats").getAttribute("title"))?.match(/^\d+/)?.[0])).toBeGreaterThan(tokens);
+  expect(errors).toEqual([]);
+});
+
+test("a stopped answer goes on where it stopped, by keyboard", async () => {
+  const { page } = await open({ scene: "fresh" });
+  await pace(page, 12);
+  await send(page, "Tell me a long story.");
+  await answers(page).last().getByText("Paragraph 2.").waitFor();
+  await page.keyboard.press("Escape");
+  await lastAnswer(page, "stopped");
+  const before = textOf([{ type: "text", text: await shownText(page) }]);
+  await pace(page, 0);
+  await page.getByTestId("continue-answer").focus();
+  await page.keyboard.press("Enter");
+  await lastAnswer(page, "complete");
+  const after = await shownText(page);
+  expect(after.startsWith(before)).toBe(true);
+  expect(after.match(/Paragraph 3\./g)?.length).toBe(1);
+  expect(after).toContain("Paragraph 24.");
+});
+
+test("only the last answer can be continued, each can be edited", async () => {
+  const { page } = await open();
+  await pace(page, 0);
+  await openConversation(page, "Letter to the landlord");
+  await send(page, "What is the capital of France?");
+  await lastAnswer(page, "complete");
+  expect(await page.getByTestId("continue-answer").count()).toBe(1);
+  expect(await page.getByTestId("edit-answer").count()).toBe(2);
+});
+
+test("an edited answer is another version, and the model can go on from it", async () => {
+  const { page, errors } = await open();
+  await pace(page, 0);
+  await openConversation(page, "Letter to the landlord");
+  await page.getByTestId("edit-answer").click();
+  const area = page.getByTestId("edit-answer-text");
+  expect(await area.inputValue()).toContain("Dear Ms Abel");
+  expect(await page.getByTestId("edit-answer-save").isDisabled()).toBe(true);
+  await area.fill("Dear Ms Abel, it is cold.");
+  await page.getByTestId("edit-answer-save").click();
+  await expect.poll(() => shownText(page)).toBe("Dear Ms Abel, it is cold.");
+  expect(await page.getByTestId("branch").textContent()).toContain("2 of 2");
+  expect(await page.getByTestId("edited").count()).toBe(1);
+  await page.getByTestId("branch-previous").click();
+  await expect.poll(() => shownText(page)).toContain("the heating in flat 4");
+  // The beginning of an answer.
+  await page.getByTestId("edit-answer").click();
+  await area.fill("Dear landlord,");
+  await page.keyboard.press("Control+Enter");
+  await lastAnswer(page, "complete");
+  await expect.poll(() => shownText(page)).toBe("Dear landlord, That is all.");
+  expect(await page.getByTestId("branch").textContent()).toContain("3 of 3");
+  await page.getByTestId("edit-answer").click();
+  await page.keyboard.press("Escape");
+  expect(await area.count()).toBe(0);
+  await expect.poll(() => page.evaluate(() => document.activeElement?.getAttribute("data-testid"))).toBe("edit-answer");
+  expect(errors).toEqual([]);
+});
+
+test("an answer that repeats itself is noticed while it grows and at its end", async () => {
+  const { page } = await open({ scene: "fresh" });
+  await pace(page, 4);
+  await send(page, "Loop for a while.");
+  const note = page.getByTestId("repeats");
+  await note.waitFor();
+  expect(await note.textContent()).toContain("It goes on until you stop it.");
+  await note.getByRole("button", { name: "Stop" }).click();
+  await lastAnswer(page, "stopped");
+  expect(await note.textContent()).toContain("ends in a repetition");
+  await pace(page, 0);
+  await send(page, "What is the capital of France?");
+  await lastAnswer(page, "complete");
+  expect(await note.count()).toBe(0);
+});
