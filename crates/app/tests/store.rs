@@ -94,6 +94,7 @@ fn a_message_is_read_back_unchanged() {
                 used: 0.75,
                 stopped: true,
             }),
+            thinking_seconds: Some(2.5),
         });
         store.write(|t| message::save(t, &message)).unwrap();
         message
