@@ -401,7 +401,7 @@ fn add(shared: &Shared, position: Position, compared: Option<Vec<AdapterChoice>>
     shared.emit_conversation(&row);
     for message in user.iter().chain([&answer]).chain(&tuned) {
         shared.emit(Event::MessageChanged {
-            message: message.clone(),
+            message: Box::new(message.clone()),
         });
     }
     Ok(Added {
@@ -555,7 +555,7 @@ fn reopen(shared: &Shared, id: i64) -> Result<(Sent, MessageState), Problem> {
     shared.set_live(answer.clone());
     shared.emit_conversation(&conversation);
     shared.emit(Event::MessageChanged {
-        message: answer.clone(),
+        message: Box::new(answer.clone()),
     });
     let sent = Sent {
         conversation: (&conversation).into(),

@@ -49,7 +49,7 @@ async fn first_message_loads_the_model_and_is_answered() {
                     Event::MessageChanged { message } if message.id == sent.answer.id => {
                         states.push(std::mem::discriminant(&message.state));
                         assert!(grown.starts_with(&message.text()) && message.text().starts_with(&grown));
-                        last = (!under_way(&message)).then_some(message);
+                        last = (!under_way(&message)).then_some(*message);
                     }
                     _ => return None,
                 }
@@ -450,7 +450,7 @@ async fn a_thought_is_a_part_of_its_own_which_is_found_and_sent_but_not_said() {
             .next(|event| match event {
                 Event::MessageDelta { kind, text, .. } => Some(Err((kind, text))),
                 Event::MessageChanged { message } if message.id == sent.answer.id && !under_way(&message) => {
-                    Some(Ok(message))
+                    Some(Ok(*message))
                 }
                 _ => None,
             })

@@ -94,7 +94,8 @@ fn dry_ends_a_repetition() {
 fn invalid_parameters_are_refused_with_a_sentence() {
     let mut worker = Worker::with_model(128);
     let many = || (0..10_000).map(|number| number.to_string()).collect();
-    let bad: [(fn(&mut SamplingParams), &str); 15] = [
+    type Change = fn(&mut SamplingParams);
+    let bad: [(Change, &str); 15] = [
         (|s| s.typical_p = f32::NAN, "typical_p"),
         (|s| s.top_n_sigma = 1e9, "top_n_sigma"),
         (|s| s.xtc_probability = 2.0, "xtc_probability"),

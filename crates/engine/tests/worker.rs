@@ -38,6 +38,7 @@ fn it_loads_answers_and_unloads() {
         prompt_tokens,
         cached_tokens: 0,
         left_out: None,
+        so_far: None,
     } = first[0]
     else {
         panic!("{first:?}")

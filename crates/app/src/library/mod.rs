@@ -16,7 +16,6 @@ pub use download::{Progress, arrived, discard, download};
 pub use error::LibraryError;
 pub use file_sampling::FileSampling;
 pub use folders::{bundled_folders, cache_folder, data_folder, metadata_file, packed_folder, sample_folders};
-pub use file_sampling::FileSampling;
 pub use foreign::Place;
 pub use hub::Hub;
 pub use metadata::ModelMetadata;

@@ -518,7 +518,7 @@ pub enum Event {
     /// A message changed; here in full.
     MessageChanged {
         /// The message.
-        message: Message,
+        message: Box<Message>,
     },
     /// A conversation was created, renamed, restored or switched to another branch.
     ConversationChanged {

@@ -105,7 +105,7 @@ impl Bench {
     /// The message once its answer has ended.
     pub async fn ended(&mut self, id: i64) -> Message {
         self.next(|event| match event {
-            Event::MessageChanged { message } if message.id == id && !under_way(&message) => Some(message),
+            Event::MessageChanged { message } if message.id == id && !under_way(&message) => Some(*message),
             _ => None,
         })
         .await
@@ -119,7 +119,7 @@ impl Bench {
                 && !under_way(&message)
                 && let Some(at) = ids.iter().position(|id| *id == message.id)
             {
-                ended[at] = Some(message);
+                ended[at] = Some(*message);
             }
             let [first, second] = ended.clone();
             Some([first?, second?])
@@ -164,7 +164,7 @@ impl Bench {
                 && message.id == sent.answer.id
                 && !under_way(&message)
             {
-                answer = Some(message);
+                answer = Some(*message);
             }
             answer.clone().zip(other.clone())
         })

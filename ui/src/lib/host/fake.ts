@@ -99,14 +99,14 @@ export class FakeHost extends FakeGetting implements Host {
     const edited = this.message(home, old.parent, "assistant", text);
     edited.parts = [...old.parts.filter(({ type }) => type !== "text"), ...edited.parts];
     Object.assign(edited, { model: old.model, adapters: old.adapters, edited: true });
-    return goOn ? this.goOn(home, edited) : { conversation: summary(home), user: null, answer: { ...edited } };
+    return goOn ? this.goOn(home, edited) : { conversation: this.summary(home), user: null, answer: { ...edited } };
   }
 
   private goOn(home: Conversation, answer: Message): Sent {
     answer.state = { type: "waiting" };
     home.leaf = answer.id;
     const question = textOf(home.messages.find((m) => m.id === answer.parent)?.parts ?? []);
-    const sent: Sent = { conversation: summary(home), user: null, answer: { ...answer } };
+    const sent: Sent = { conversation: this.summary(home), user: null, answer: { ...answer } };
     void this.write(home, answer, question, continuation(scriptedAnswer(question), textOf(answer.parts)));
     return sent;
   }

@@ -5,13 +5,15 @@ export interface Commands {
   /** The initial state of the window. */
   snapshot(): Promise<Snapshot>;
   openConversation(id: number): Promise<Conversation>;
-  /** Starts a new conversation if `conversation` is `null`. */
+  /** Starts a new conversation if `conversation` is `null`; `fresh` is what that begins with. */
   send(conversation: number | null, parent: number | null, text: string, fresh: NewConversation): Promise<Sent>;
   /** Generates a sibling of this answer. */
   regenerate(message: number): Promise<Sent>;
   /** Adds a sibling of this user message and generates its answer. */
   edit(message: number, text: string): Promise<Sent>;
+  /** Goes on with the last answer of a branch. */
   continueAnswer(message: number): Promise<Sent>;
+  /** Adds a sibling of this answer with another text. `go_on` lets the model continue it. */
   editAnswer(message: number, text: string, goOn: boolean): Promise<Sent>;
   stop(conversation: number): Promise<void>;
   /** Switches to the branch through this message. */
@@ -168,8 +170,11 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   renameConversation: (id, title) => invoke("rename_conversation", { id, title }),
   deleteConversation: (id) => invoke("delete_conversation", { id }),
   restoreConversation: (id) => invoke("restore_conversation", { id }),
-  setConversationSettings: (conversation, chosen) => invoke("set_conversation_settings", { conversation, chosen }),
+  deletedConversations: () => invoke("deleted_conversations"),
+  purgeConversations: (ids) => invoke("purge_conversations", { ids }),
+  pinConversation: (id, pinned) => invoke("pin_conversation", { id, pinned }),
   setSystemPrompt: (conversation, text) => invoke("set_system_prompt", { conversation, text }),
+  setConversationSettings: (conversation, chosen) => invoke("set_conversation_settings", { conversation, chosen }),
   search: (query) => invoke("search", { query }),
   importConversations: (path) => invoke("import_conversations", { path }),
   exportConversations: (conversation, format, path) => invoke("export_conversations", { conversation, format, path }),
@@ -300,6 +305,28 @@ adapter: number,
  * Scale; 1 is as trained.
  */
 scale: number, };
+
+export type AnswerSettings = {
+/**
+ * Sampling parameters, with the seed that was drawn.
+ */
+sampling: SamplingParams,
+/**
+ * Most tokens. `None` means no limit.
+ */
+maxTokens: number | null,
+/**
+ * Stop strings.
+ */
+stop: Array<string>,
+/**
+ * Whether the model was told to think. `None` means the chat template's default.
+ */
+thinking: boolean | null,
+/**
+ * How long it was told to think. `None` means the chat template's default.
+ */
+effort: Effort | null, };
 
 export type AutoSelection = "selected" | "unusable" | "software" | "sharesMemory" | "slowerThanCpu";
 
@@ -442,7 +469,6 @@ tuned: Message, };
 export type Contrast = "system" | "more";
 
 export type Conversation = {
-settings: ConversationSettings, 
 /**
  * Id.
  */
@@ -472,6 +498,10 @@ systemPrompt: string | null,
  */
 adapters: Array<AdapterChoice>,
 /**
+ * The settings for new answers.
+ */
+settings: ConversationSettings,
+/**
  * Id of the last message of the selected branch.
  */
 leaf: number | null,
@@ -479,6 +509,28 @@ leaf: number | null,
  * All nodes of the tree, in creation order.
  */
 messages: Array<Message>, };
+
+export type ConversationSettings = {
+/**
+ * Id of the model. `None` means the selected one.
+ */
+model: string | null,
+/**
+ * Sampling parameters.
+ */
+sampling: SamplingOverrides,
+/**
+ * Most tokens of an answer. `None` means no limit.
+ */
+maxTokens: number | null,
+/**
+ * Stop strings. `None` means none.
+ */
+stop: Array<string> | null,
+/**
+ * Thinking, if the model's chat template can switch it.
+ */
+thinking: Thinking, };
 
 export type ConversationSummary = {
 /**
@@ -751,6 +803,8 @@ used: number,
  * Whether it had switched itself off when the answer ended, and `gain` is below 1.
  */
 stopped: boolean, };
+
+export type Effort = "low" | "medium" | "high";
 
 export type EndReason = "completed" | "earlyStop" | "stopped";
 
@@ -1292,7 +1346,6 @@ tokens: number,
 measuredAt: number, };
 
 export type Message = {
-settings: AnswerSettings | null, edited: boolean, 
 /**
  * Id.
  */
@@ -1348,7 +1401,15 @@ better: boolean,
 /**
  * A person's rating.
  */
-rating: Rating | null, };
+rating: Rating | null,
+/**
+ * The settings that made it. `None` means that it is no answer, or older than they are.
+ */
+settings: AnswerSettings | null,
+/**
+ * Whether a person wrote it, or its beginning, although it is an answer.
+ */
+edited: boolean, };
 
 export type MessageState = { "type": "complete" } | { "type": "waiting" } | { "type": "prefill",
 /**
@@ -1369,7 +1430,6 @@ reason: CutReason, } | { "type": "failed",
 problem: Problem, };
 
 export type Model = {
-samplingSource: SamplingSource, 
 /**
  * Id, used in every command.
  */
@@ -1415,6 +1475,10 @@ systemPrompt: string | null,
  */
 sampling: SamplingParams,
 /**
+ * Where these come from.
+ */
+samplingSource: SamplingSource,
+/**
  * Origin.
  */
 source: Source,
@@ -1440,7 +1504,6 @@ problem: string | null,
 drafts: Array<string>, };
 
 export type ModelInfo = {
-thinking: ThinkingSupport, 
 /**
  * The file.
  */
@@ -1512,7 +1575,11 @@ placement: Array<PlannedDevice>,
 /**
  * The draft of speculative decoding. `None` means plain decoding.
  */
-draft: DraftKind | null, };
+draft: DraftKind | null,
+/**
+ * The thinking that its chat template can switch.
+ */
+thinking: ThinkingSupport, };
 
 export type ModelState = { "type": "none" } | { "type": "loading",
 /**
@@ -1550,6 +1617,16 @@ model: string,
 problem: Problem, };
 
 export type Motion = "system" | "reduce";
+
+export type NewConversation = {
+/**
+ * Settings of its answers.
+ */
+settings: ConversationSettings,
+/**
+ * System prompt. `None` means the model's default.
+ */
+systemPrompt: string | null, };
 
 export type NewRun = {
 /**
@@ -2130,6 +2207,44 @@ path: string,
  */
 size: number, };
 
+export type SamplingOverrides = {
+/**
+ * See [`SamplingParams::temperature`].
+ */
+temperature: number | null,
+/**
+ * See [`SamplingParams::top_k`].
+ */
+topK: number | null,
+/**
+ * See [`SamplingParams::top_p`].
+ */
+topP: number | null,
+/**
+ * See [`SamplingParams::min_p`].
+ */
+minP: number | null,
+/**
+ * See [`SamplingParams::repetition_penalty`].
+ */
+repetitionPenalty: number | null,
+/**
+ * See [`SamplingParams::frequency_penalty`].
+ */
+frequencyPenalty: number | null,
+/**
+ * See [`SamplingParams::presence_penalty`].
+ */
+presencePenalty: number | null,
+/**
+ * See [`SamplingParams::repeat_last_n`].
+ */
+repeatLastN: number | null,
+/**
+ * See [`SamplingParams::seed`]. `None` draws a random one for each answer.
+ */
+seed: number | null, };
+
 export type SamplingParams = {
 /**
  * 0 means greedy.
@@ -2238,6 +2353,8 @@ bannedStrings: Array<string>,
  * The same seed gives the same answer on a CPU. `None` draws a random one.
  */
 seed: number | null, };
+
+export type SamplingSource = "catalog" | "file" | "builtIn";
 
 export type Schedule = "cosine" | "linear" | "constant";
 
@@ -2420,7 +2537,6 @@ hit: boolean, };
 export type Source = "bundled" | "catalog" | "file" | "folder" | "huggingFace" | "lmStudio" | "ollama" | "jan" | "llamaCpp";
 
 export type Stats = {
-thinkingSeconds: number | null, 
 /**
  * Tokens of the prompt.
  */
@@ -2457,11 +2573,36 @@ context: number,
  * What the draft of speculative decoding did. `None` means that there was none, or that the
  * row was written by a version without drafts.
  */
-draft: DraftStats | null, };
+draft: DraftStats | null,
+/**
+ * Time from the first token of its thought to the first of its text, in seconds. `None` means
+ * that it did not think, or that the row was written by a version that did not measure it.
+ */
+thinkingSeconds: number | null, };
 
 export type TextKind = "text" | "thinking";
 
 export type Theme = "system" | "light" | "dark";
+
+export type Thinking = {
+/**
+ * Whether the model thinks: `enable_thinking` or `thinking`.
+ */
+enabled: boolean | null,
+/**
+ * How long it thinks.
+ */
+effort: Effort | null, };
+
+export type ThinkingSupport = {
+/**
+ * Whether the model thinks by default. `None` means that it cannot be switched on or off.
+ */
+switch: boolean | null,
+/**
+ * Whether [`Effort`] has an effect.
+ */
+effort: boolean, };
 
 export type Thumb = "up" | "down";
 
@@ -2625,11 +2766,16 @@ tuned: number,
  */
 base: number, };
 
-export type Effort = "low" | "medium" | "high";
-export type Thinking = { enabled: boolean | null, effort: Effort | null };
-export type ThinkingSupport = { switch: boolean | null, effort: boolean };
-export type SamplingSource = "catalog" | "builtIn";
-export type SamplingOverrides = { temperature: number | null, topK: number | null, topP: number | null, minP: number | null, repetitionPenalty: number | null, frequencyPenalty: number | null, presencePenalty: number | null, repeatLastN: number | null, seed: number | null };
-export type ConversationSettings = { model: string | null, sampling: SamplingOverrides, maxTokens: number | null, stop: Array<string> | null, thinking: Thinking };
-export type NewConversation = { settings: ConversationSettings, systemPrompt: string | null };
-export type AnswerSettings = { sampling: SamplingParams, maxTokens: number | null, stop: Array<string>, thinking: boolean | null, effort: Effort | null };
+export type WrittenBackup = {
+/**
+ * The file.
+ */
+path: string,
+/**
+ * Its size in bytes.
+ */
+bytes: number,
+/**
+ * Number of files in it.
+ */
+files: number, };
