@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { open, pace, settings, useBrowser } from "./window";
+import { open, openSettings, pace, settings, useBrowser } from "./window";
 
 useBrowser();
 
@@ -8,7 +8,7 @@ const item = (page: Page, title: string) => page.getByTestId("conversation").fil
 const drop = (page: Page, path: string) => page.evaluate((dropped) => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: [dropped] }), path);
 
 test("an export is imported once, and what was skipped is said", async () => {
-  const { page, errors } = await settings("two-gpus");
+  const { page, errors } = await settings("two-gpus", "data");
   await page.getByTestId("import-file").click();
   const report = page.getByTestId("import-report");
   await report.waitFor();
@@ -42,7 +42,7 @@ test("one conversation is exported from its menu by keyboard, and all from Data"
   while (!(await item(page, "Rye bread").getByTestId("export-html").evaluate((e) => e === document.activeElement))) await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
   await page.getByTestId("toast").filter({ hasText: "Written to /home/you/Rye bread, 80 % hydration.html" }).waitFor();
-  await page.getByTestId("view-settings").click();
+  await openSettings(page, "data");
   await page.getByTestId("chat-format-json").check();
   await page.getByTestId("export-all").click();
   await expect.poll(() => page.getByTestId("export-result").textContent()).toBe("8 conversations were written to /home/you/Conversations.json (34 kB).");
@@ -55,7 +55,7 @@ test("one conversation is exported from its menu by keyboard, and all from Data"
 });
 
 test("everything is backed up, and a restoration is confirmed, announced and can be cancelled", async () => {
-  const { page, errors } = await settings("two-gpus");
+  const { page, errors } = await settings("two-gpus", "data");
   await page.getByTestId("back-up").click();
   await expect.poll(() => page.getByTestId("backup-result").textContent()).toBe("27 files were backed up to /media/you/disk/Hearth.hearthbackup (48 MB).");
   await page.getByTestId("restore-backup").click();

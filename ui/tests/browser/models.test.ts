@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
-import { open, pace, useBrowser } from "./window";
+import { open, openSettings, pace, useBrowser } from "./window";
 
 useBrowser();
 
@@ -334,7 +334,7 @@ describe("the first run", () => {
 test("the hub's address, other programs and folders are settings", async () => {
   const { page, errors } = await open({ height: 1400 });
   await pace(page, 0);
-  await page.getByTestId("view-settings").click();
+  await openSettings(page, "models");
   const endpoint = page.getByTestId("hub-endpoint");
   const problem = page.getByTestId("hub-endpoint-problem");
   for (const wrong of ["http://example.com", "ftp://x", "hub", "https://user:secret@example.com", "https://example.com/?a=1"]) {
