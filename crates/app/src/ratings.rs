@@ -206,7 +206,9 @@ fn emit(shared: &Shared, ids: &[i64]) -> Result<(), StoreError> {
     for &id in ids {
         if let Some(row) = shared.store.read(|t| message::get(t, id))? {
             let message = shared.live().remove(&id).unwrap_or_else(|| wire::Message::from(row));
-            shared.emit(Event::MessageChanged { message: Box::new(message) });
+            shared.emit(Event::MessageChanged {
+                message: Box::new(message),
+            });
         }
     }
     Ok(())

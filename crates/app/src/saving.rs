@@ -116,7 +116,9 @@ impl Shared {
             ..message
         };
         self.set_live(message.clone());
-        self.emit(Event::MessageChanged { message: Box::new(message) });
+        self.emit(Event::MessageChanged {
+            message: Box::new(message),
+        });
     }
 
     /// Retries deferred saves in the background until the store is unlocked.

@@ -80,9 +80,11 @@ async fn a_stopped_answer_and_one_whose_worker_died_are_continued() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_is_stopped_before_it_grows_stays_as_it_was() {
-    let mut bench = Bench::new(&["slow.gguf"]);
+    // A model called slow is never loaded.
+    let mut bench = Bench::new(&["slow.gguf", "tiny.gguf"]);
+    bench.load_model("tiny".into()).await.expect("it loads");
     let half = bench.answer("cut").await;
-    bench.unload_model().await.expect("it is unloaded");
+    bench.load_model("slow".into()).await.expect("it is selected");
     bench.continue_answer(half.id).await.expect("it begins");
     bench.stop(half.conversation).await.expect("it stops");
     assert_eq!(bench.ended(half.id).await, half);

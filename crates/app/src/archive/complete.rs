@@ -89,6 +89,11 @@ pub(crate) fn complete(data: &Path) -> Result<(), Problem> {
 fn put_in_place(data: &Path, mut pending: Pending) -> io::Result<()> {
     let aside = data.join(pending.aside.file_name().unwrap_or_default());
     let staging = data.join(STAGING);
+    if pending.phase == Phase::Aside && !staging.join(store::FILE).exists() {
+        // Its beginning failed, and its files were removed: nothing was moved yet.
+        durable::remove_file(&data.join(PENDING))?;
+        return remove_folder(&staging);
+    }
     if pending.phase == Phase::Aside {
         crate::permissions::create_private_folder(&aside)?;
         for name in present() {

@@ -385,19 +385,25 @@ pub(super) async fn end(shared: &Arc<Shared>, mut last: Message, tokens: Option<
         .await;
     match saved {
         Ok(Saved::Done(conversation)) => {
-            shared.emit(Event::MessageChanged { message: Box::new(last) });
+            shared.emit(Event::MessageChanged {
+                message: Box::new(last),
+            });
             if let Some(row) = conversation {
                 shared.emit_conversation(&row);
             }
         }
         Ok(Saved::Locked) => {
-            shared.emit(Event::MessageChanged { message: Box::new(last) });
+            shared.emit(Event::MessageChanged {
+                message: Box::new(last),
+            });
             shared.save_later();
         }
         Err(problem) => {
             last.state = MessageState::Failed { problem };
             shared.set_live(last.clone());
-            shared.emit(Event::MessageChanged { message: Box::new(last) });
+            shared.emit(Event::MessageChanged {
+                message: Box::new(last),
+            });
         }
     }
 }
