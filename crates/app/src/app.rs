@@ -26,7 +26,8 @@ pub struct App {
 }
 
 impl App {
-    /// Completes the restoration of a backup, opens the store, removes what was deleted before, and starts the chat and fine-tuning tasks.
+    /// Completes the restoration of a backup, opens the store, removes what was deleted before, and
+    /// starts the chat and fine-tuning tasks.
     /// `sink` receives every event in order, from any thread, and must not block. Call it inside a
     /// tokio runtime with time and IO. Workers start on demand.
     pub fn open(options: Options, sink: impl Fn(Event) + Send + Sync + 'static) -> Result<Self, Problem> {

@@ -1,4 +1,5 @@
-//! Imports of conversations: every program's form, repeated and hostile ones, and exports of Hearth.
+//! Imports of conversations: every program's form, repeated and hostile ones, and exports of
+//! Hearth.
 
 mod data_bench;
 mod support;

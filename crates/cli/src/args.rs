@@ -206,8 +206,8 @@ pub struct PenaltyArgs {
     /// DRY: window in tokens; 0 disables it
     #[arg(long, value_name = "N")]
     pub dry_penalty_last_n: Option<u32>,
-    /// DRY: a text at which a repetition ends, in place of the default ones; \n is a line break, none
-    /// means no breakers; may be repeated
+    /// DRY: a text at which a repetition ends, in place of the default ones; \n is a line break,
+    /// none means no breakers; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub dry_sequence_breaker: Vec<String>,
 }

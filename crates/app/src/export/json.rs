@@ -2,9 +2,9 @@
 //!
 //! `hearthConversation` is the version, `id` identifies the conversation in every import, `leaf` is
 //! the id of the last message of the selected branch. `messages` are all nodes of the tree, parents
-//! before children, as the window gets them ([`Message`]): `id`, `parent` (an id or `null`), `role`,
-//! `parts`, `state`, `createdAt` (milliseconds since 1970), `model`, `stats`, `leftOut`, `adapters`,
-//! `comparison` (the id of the answer it was compared with), `better`, `rating`.
+//! before children, as the window gets them ([`Message`]): `id`, `parent` (an id or `null`),
+//! `role`, `parts`, `state`, `createdAt` (milliseconds since 1970), `model`, `stats`, `leftOut`,
+//! `adapters`, `comparison` (the id of the answer it was compared with), `better`, `rating`.
 
 use crate::{
     import::hearth::VERSION,

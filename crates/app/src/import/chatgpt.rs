@@ -1,4 +1,5 @@
-//! ChatGPT: `conversations.json` of a data export, a list of conversations with a `mapping` of nodes.
+//! ChatGPT: `conversations.json` of a data export, a list of conversations with a `mapping` of
+//! nodes.
 
 use super::{
     json::Json,

@@ -1,8 +1,8 @@
 //! Imports conversations from the exports of other programs, and from Hearth's own.
 //!
 //! The format is detected from the content. A file for each format turns it into an
-//! [`ImportedConversation`](tree::ImportedConversation), which `tree` makes a tree and `save` writes
-//! in one transaction. Files are untrusted: elements are read one at a time and are bounded; texts
+//! [`ImportedConversation`](tree::ImportedConversation), which `tree` makes a tree and `save`
+//! writes in one transaction. Files are untrusted: elements are read one at a time and are bounded; texts
 //! stay texts, and nothing that they link to is opened.
 
 mod chatgpt;

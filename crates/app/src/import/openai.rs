@@ -1,4 +1,5 @@
-//! `messages` of OpenAI's API: objects with a list of `{ "role": …, "content": … }`, or the list alone.
+//! `messages` of OpenAI's API: objects with a list of `{ "role": …, "content": … }`, or the list
+//! alone.
 
 use super::{
     json::Json,

@@ -378,7 +378,10 @@ mod tests {
                 let said = if *empty { "" } else { "text" };
                 message(&at.to_string(), Some(&parent.to_string()), Role::User, said)
             });
-            let mut conversation = ImportedConversation { messages: messages.collect(), ..ImportedConversation::default() };
+            let mut conversation = ImportedConversation {
+                messages: messages.collect(),
+                ..ImportedConversation::default()
+            };
             let tree = conversation.take_tree();
             prop_assert_eq!(tree.nodes.len(), parents.iter().filter(|(_, empty)| !empty).count());
             for (at, node) in tree.nodes.iter().enumerate() {

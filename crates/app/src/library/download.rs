@@ -1,5 +1,5 @@
-//! Downloads: resumable, verified, and moved into place once complete. A file is complete and right,
-//! or it is not there; what has arrived of it lies beside it as `NAME.partial`.
+//! Downloads: resumable, verified, and moved into place once complete. A file is complete and
+//! right, or it is not there; what has arrived of it lies beside it as `NAME.partial`.
 
 use super::{
     LibraryError,

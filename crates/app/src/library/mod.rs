@@ -164,8 +164,8 @@ impl Library {
         &self.downloaded
     }
 
-    /// All models: bundled, downloaded, added by path, then those of other programs. A file is listed
-    /// once; an unreadable one with the reason, unless it is another program's.
+    /// All models: bundled, downloaded, added by path, then those of other programs. A file is
+    /// listed once; an unreadable one with the reason, unless it is another program's.
     pub fn list(&self, added: &[PathBuf]) -> Vec<Model> {
         let mut seen = HashSet::new();
         let mut files = Vec::new();
