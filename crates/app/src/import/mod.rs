@@ -2,8 +2,8 @@
 //!
 //! The format is detected from the content. A file for each format turns it into an
 //! [`ImportedConversation`](tree::ImportedConversation), which `tree` makes a tree and `save`
-//! writes in one transaction. Files are untrusted: elements are read one at a time and are bounded; texts
-//! stay texts, and nothing that they link to is opened.
+//! writes in one transaction. Files are untrusted: elements are read one at a time and are bounded;
+//! texts stay texts, and nothing that they link to is opened.
 
 mod chatgpt;
 mod claude;
