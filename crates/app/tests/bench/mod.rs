@@ -6,10 +6,9 @@
 use crate::support;
 use hearth_app::{
     App, Options,
-    power::AlwaysOn,
     wire::{Conversation, Event, Message, MessageState, ModelState, NewConversation, Problem, Sent},
 };
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::{sync::mpsc, time::timeout};
 
@@ -36,18 +35,13 @@ impl std::ops::Deref for Bench {
 
 pub fn options(folder: &TempDir) -> Options {
     Options {
-        data: folder.path().join("data"),
         bundled: vec![folder.path().join("bundled")],
         samples: vec![folder.path().join("samples")],
         packed: Some(folder.path().join("cache/packed")),
         metadata_file: Some(folder.path().join("cache/models.json")),
-        programs: Vec::new(),
         worker: support::worker(),
-        probe: support::probe(),
-        power: Arc::new(AlwaysOn),
-        idle_unload: None,
-        chat_idle_delay: Duration::ZERO,
         shutdown_timeout: PATIENCE,
+        ..support::options(&folder.path().join("data"))
     }
 }
 

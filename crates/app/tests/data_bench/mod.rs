@@ -5,11 +5,9 @@
 
 use crate::support;
 use hearth_app::{
-    App, Options,
-    power::AlwaysOn,
+    App,
     wire::{Conversation, Event, ImportReport, Problem},
 };
-use hearth_protocol::WorkerCommand;
 use serde_json::Value;
 use std::{
     fs,
@@ -37,20 +35,7 @@ impl Bench {
     }
 
     pub fn try_open(folder: TempDir) -> Result<Self, Problem> {
-        let options = Options {
-            data: folder.path().join("data"),
-            bundled: Vec::new(),
-            samples: Vec::new(),
-            packed: None,
-            metadata_file: None,
-            programs: Vec::new(),
-            worker: WorkerCommand::new("no worker"),
-            probe: support::probe(),
-            power: Arc::new(AlwaysOn),
-            idle_unload: None,
-            chat_idle_delay: Duration::ZERO,
-            shutdown_timeout: Duration::from_secs(1),
-        };
+        let options = support::options(&folder.path().join("data"));
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let sink = events.clone();
         let app = App::open(options, move |event| sink.lock().expect("events").push(event))?;

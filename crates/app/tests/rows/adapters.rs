@@ -1,14 +1,11 @@
 //! An adapter of another program.
 
 use crate::support;
-use hearth_app::{App, Options, power::AlwaysOn, wire::Adapter};
-use hearth_protocol::WorkerCommand;
+use hearth_app::{App, Options, wire::Adapter};
 use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
 };
 
 const FILES: [&str; 2] = ["adapter_config.json", "adapter_model.safetensors"];
@@ -34,27 +31,12 @@ pub fn prepare(folder: &Path) {
 
 /// Does something with the app over the folder.
 fn with_app<T>(folder: &Path, act: impl AsyncFnOnce(&App) -> Result<T, String>) -> Result<T, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime").block_on(async {
-        let options = Options {
-            data: folder.join("work/data"),
-            bundled: vec![folder.join("work/bundled")],
-            samples: Vec::new(),
-            packed: None,
-            metadata_file: Some(folder.join("work/cache/models.json")),
-            programs: Vec::new(),
-            worker: WorkerCommand::new("no worker"),
-            probe: support::probe(),
-            power: Arc::new(AlwaysOn),
-            idle_unload: None,
-            chat_idle_delay: Duration::ZERO,
-            shutdown_timeout: Duration::from_secs(1),
-        };
-        let app = App::open(options, |_| {}).map_err(|problem| problem.message)?;
-        let done = act(&app).await;
-        app.shut_down().await.map_err(|problem| problem.message)?;
-        done
-    })
+    let options = Options {
+        bundled: vec![folder.join("work/bundled")],
+        metadata_file: Some(folder.join("work/cache/models.json")),
+        ..support::options(&folder.join("work/data"))
+    };
+    super::with_app(options, act)
 }
 
 pub fn import(folder: &Path) -> Result<(), String> {

@@ -1,35 +1,14 @@
 //! A backup of everything, and its restoration.
 
 use crate::support;
-use hearth_app::{App, Options, power::AlwaysOn};
-use hearth_protocol::WorkerCommand;
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use hearth_app::App;
+use std::{fs, path::Path};
 
 /// A file of a run.
 const FILE: &str = "runs/1/run.json";
 
 fn with_app<T>(folder: &Path, act: impl AsyncFnOnce(&App) -> Result<T, String>) -> Result<T, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime").block_on(async {
-        let options = Options {
-            data: folder.join("work/data"),
-            bundled: Vec::new(),
-            samples: Vec::new(),
-            packed: None,
-            metadata_file: None,
-            programs: Vec::new(),
-            worker: WorkerCommand::new("no worker"),
-            probe: support::probe(),
-            power: Arc::new(AlwaysOn),
-            idle_unload: None,
-            chat_idle_delay: Duration::ZERO,
-            shutdown_timeout: Duration::from_secs(1),
-        };
-        let app = App::open(options, |_| {}).map_err(|problem| problem.message)?;
-        let done = act(&app).await;
-        app.shut_down().await.map_err(|problem| problem.message)?;
-        done
-    })
+    super::with_app(support::options(&folder.join("work/data")), act)
 }
 
 fn import(folder: &Path, text: &str) {

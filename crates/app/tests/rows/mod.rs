@@ -6,6 +6,7 @@ mod downloads;
 mod stores;
 
 use crate::table::Row;
+use hearth_app::{App, Options};
 
 pub const ALL: &[Row] = &[
     Row {
@@ -63,3 +64,14 @@ pub const ALL: &[Row] = &[
         check: archives::check_restored,
     },
 ];
+
+/// Does something with an app, and shuts it down.
+fn with_app<T>(options: Options, act: impl AsyncFnOnce(&App) -> Result<T, String>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let app = App::open(options, |_| {}).map_err(|problem| problem.message)?;
+        let done = act(&app).await;
+        app.shut_down().await.map_err(|problem| problem.message)?;
+        done
+    })
+}

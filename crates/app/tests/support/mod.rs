@@ -5,12 +5,14 @@
 
 pub mod hub;
 
-use hearth_app::library::probe::ProbeCommand;
+use hearth_app::{Options, library::probe::ProbeCommand, power::AlwaysOn};
 use hearth_formats::gguf::{GgufWriter, Metadata, Strings, TensorHeader, TensorType};
 use hearth_protocol::WorkerCommand;
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
 /// Writes a model of one tensor. Returns its path.
@@ -68,6 +70,24 @@ pub fn probe() -> ProbeCommand {
         program: env!("CARGO_BIN_EXE_fake-probe").into(),
         environment: Vec::new(),
         timeout: None,
+    }
+}
+
+/// Options of an app over a data folder, without models and without a worker.
+pub fn options(data: &Path) -> Options {
+    Options {
+        data: data.to_owned(),
+        bundled: Vec::new(),
+        samples: Vec::new(),
+        packed: None,
+        metadata_file: None,
+        programs: Vec::new(),
+        worker: WorkerCommand::new("no worker"),
+        probe: probe(),
+        power: Arc::new(AlwaysOn),
+        idle_unload: None,
+        chat_idle_delay: Duration::ZERO,
+        shutdown_timeout: Duration::from_secs(1),
     }
 }
 
