@@ -4,6 +4,7 @@ use crate::{
     App, adapters,
     chat::Command,
     convert::{from_json, to_json, to_json_unless_empty},
+    lock::lock,
     prompt_cache,
     shared::{Shared, is_unfinished},
     store::{
@@ -19,7 +20,7 @@ use crate::{
 };
 use hearth_protocol::{Part, Role};
 use rusqlite::Transaction;
-use std::{iter, sync::PoisonError};
+use std::iter;
 
 /// The position of a new answer in the tree.
 enum Position {
@@ -378,7 +379,7 @@ struct Added {
 /// conversation's adapters are used.
 fn add(shared: &Shared, position: Position, compared: Option<Vec<AdapterChoice>>) -> Result<Added, Problem> {
     shared.save_deferred();
-    let _one_at_a_time = shared.adding.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = lock(&shared.adding);
     let answered = match &position {
         Position::New { .. } => None,
         Position::AtEnd { conversation, .. }
@@ -527,7 +528,7 @@ fn write_edited(
 /// before.
 fn reopen(shared: &Shared, id: i64) -> Result<(Sent, MessageState), Problem> {
     shared.save_deferred();
-    let _one_at_a_time = shared.adding.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = lock(&shared.adding);
     let row = shared.store.read(|t| message::get(t, id))?.ok_or_else(no_message)?;
     if row.role != Role::Assistant {
         return refuse("Only an answer can be continued.");

@@ -3,7 +3,11 @@
 use crate::{
     App,
     convert::to_json,
-    library::{self, Hub, LibraryError, Progress, hub::Reference, hub::Remote},
+    library::{
+        self, Hub, LibraryError, Progress,
+        hub::{Reference, Remote, without_query},
+    },
+    lock::lock,
     models,
     shared::Shared,
     store::{
@@ -17,7 +21,7 @@ use std::{
     ops::ControlFlow,
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -78,10 +82,6 @@ struct Now {
     total: Option<u64>,
     bytes_per_second: f64,
     is_checking: bool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Downloads {
@@ -215,7 +215,7 @@ impl App {
 
 /// The end of a reference, as a name until the hub was asked.
 fn short_name(source: &str) -> String {
-    let path = source.split(['?', '#']).next().unwrap_or_default();
+    let path = without_query(source);
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
@@ -289,7 +289,7 @@ fn run(weak: &Weak<Shared>, row: &download::Download, running: &Running) {
     let Some(shared) = weak.upgrade() else { return };
     let state = match ended {
         Ok(path) => Some(State::Done(path.display().to_string())),
-        // Whoever stopped it has set its state; offline it stays queued.
+        // A person's stop has set the state already. Offline, the download stays queued.
         Err(LibraryError::Cancelled | LibraryError::Offline(_)) => None,
         Err(error) => Some(State::Failed(to_json(&Problem::from(error)))),
     };

@@ -5,7 +5,7 @@ use crate::{
     library::{
         self, Hub,
         catalog::{self, Entry},
-        hub::{Expected, Found, HeaderFile, Reference, Repository, Sort},
+        hub::{Expected, Found, HeaderFile, Reference, Repository},
     },
     shared::Shared,
     wire::{
@@ -71,7 +71,7 @@ impl App {
     pub async fn search_hub(&self, query: String, sort: HubSort) -> Result<Vec<HubModel>, Problem> {
         let hub = self.shared.hub()?;
         let (found, devices) = tokio::join!(
-            self.shared.blocking(move |_| Ok(hub.search(&query, sort.into())?)),
+            self.shared.blocking(move |_| Ok(hub.search(&query, sort)?)),
             self.devices()
         );
         // Without devices the list has no expectations.
@@ -239,17 +239,6 @@ impl From<Estimate> for Expectation {
             verdict: estimate.verdict,
             tokens_per_second: estimate.tokens_per_second,
             is_measured: estimate.is_measured,
-        }
-    }
-}
-
-impl From<HubSort> for Sort {
-    fn from(sort: HubSort) -> Self {
-        match sort {
-            HubSort::Trending => Self::Trending,
-            HubSort::Downloads => Self::Downloads,
-            HubSort::Likes => Self::Likes,
-            HubSort::Updated => Self::Updated,
         }
     }
 }

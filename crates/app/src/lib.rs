@@ -21,6 +21,7 @@ mod gallery;
 mod hardware;
 mod import;
 pub mod library;
+mod lock;
 mod model_lookup;
 mod models;
 mod options;

@@ -3,7 +3,9 @@
 use crate::{
     App, adapters,
     convert::{from_json, to_json},
-    datasets, library, model_lookup,
+    datasets, library,
+    lock::lock,
+    model_lookup,
     shared::Shared,
     store::{StoreError, adapter, now, run, run_evaluation, run_point},
     title,
@@ -12,10 +14,7 @@ use crate::{
 };
 use hearth_protocol::{DataSource, GpuLayers, TrainRequest};
 use rusqlite::Transaction;
-use std::{
-    path::PathBuf,
-    sync::{Arc, PoisonError},
-};
+use std::{path::PathBuf, sync::Arc};
 
 impl App {
     /// All runs, newest first.
@@ -189,7 +188,7 @@ fn read(t: &Transaction<'_>, row: run::Run) -> rusqlite::Result<Run> {
 }
 
 fn create(shared: &Shared, new: &NewRun) -> Result<(Run, TrainRequest), Problem> {
-    let _one_at_a_time = shared.starting_run.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = lock(&shared.starting_run);
     check_idle(shared)?;
     let model = model_lookup::readable(shared, &new.model)?;
     let data = datasets::find(shared, new.dataset)?;
@@ -228,7 +227,7 @@ fn create(shared: &Shared, new: &NewRun) -> Result<(Run, TrainRequest), Problem>
 }
 
 fn restart(shared: &Shared, id: i64) -> Result<TrainRequest, Problem> {
-    let _one_at_a_time = shared.starting_run.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = lock(&shared.starting_run);
     let row = shared.store.read(|t| run::get(t, id))?.ok_or_else(no_run)?;
     if row.state == run::State::Finished {
         let message =

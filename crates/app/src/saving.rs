@@ -2,6 +2,7 @@
 //! everything until it is saved.
 
 use crate::{
+    lock::lock,
     shared::{Shared, is_unfinished},
     store::{
         self, StoreError, answer_tokens,
@@ -11,7 +12,7 @@ use crate::{
     wire::{Event, Message, MessageState},
 };
 use std::{
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -42,7 +43,7 @@ impl Shared {
             Err(StoreError::Busy { .. }) => Ok(Saved::Locked),
             Err(error) => Err(error),
         };
-        let mut lock = self.foreign_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lock = lock(&self.foreign_lock);
         let changed = match &saved {
             Ok(Saved::Locked) => lock.locked(self.store.busy_timeout()),
             Ok(Saved::Done(_)) => lock.unlocked(),

@@ -4,6 +4,7 @@ use crate::{
     downloads::Downloads,
     foreign_lock::ForeignLock,
     library::{self, Library, Model, Place, Reader},
+    lock::lock,
     options::Options,
     power::Power,
     settings,
@@ -14,7 +15,7 @@ use hearth_protocol::{HostOptions, ModelHost, TextKind, append_text};
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 use tokio::sync::watch;
@@ -94,7 +95,7 @@ impl Shared {
     }
 
     pub(crate) fn settings(&self) -> Settings {
-        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.settings).clone()
     }
 
     /// Saves the settings, in the store first.
@@ -102,7 +103,7 @@ impl Shared {
         self.store.write(|t| settings::save(t, &settings))?;
         self.library
             .set_places(library::places(&settings, self.programs.clone()));
-        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+        *lock(&self.settings) = settings;
         Ok(())
     }
 
@@ -228,11 +229,11 @@ impl Shared {
     }
 
     fn lock_live(&self) -> MutexGuard<'_, HashMap<i64, Message>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.live)
     }
 
     fn lock_runs(&self) -> MutexGuard<'_, HashMap<i64, Run>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.runs)
     }
 }
 

@@ -2,9 +2,12 @@
 
 mod support;
 
-use hearth_app::library::{
-    self, Hub, Library, LibraryError, Progress, Reader,
-    hub::{HeaderFile, Reference, Remote, Sort},
+use hearth_app::{
+    library::{
+        self, Hub, Library, LibraryError, Progress, Reader,
+        hub::{HeaderFile, Reference, Remote},
+    },
+    wire::HubSort,
 };
 use std::{collections::HashMap, fs, ops::ControlFlow, path::Path};
 use support::hub::{FakeHub, Reply, repository};
@@ -182,7 +185,7 @@ fn a_search_is_read_and_what_is_malformed_is_left_out() {
         HashMap::from([("/api/models".to_owned(), rows.to_vec())]),
         &[Reply::Good],
     );
-    let found = hub.hub.search("smol & co/", Sort::Downloads).expect("a list");
+    let found = hub.hub.search("smol & co/", HubSort::Downloads).expect("a list");
     let of: Vec<_> = found
         .iter()
         .map(|it| (it.id.as_str(), it.is_supported, it.is_gated))

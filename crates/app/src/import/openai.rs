@@ -19,7 +19,7 @@ pub(super) fn is_list(value: &Json) -> bool {
     value.items().first().is_some_and(is_message)
 }
 
-/// Whether a value is a message by itself: an item of a list that is one conversation.
+/// Whether a value is a single message, as in a list that is one conversation.
 pub(super) fn is_message(value: &Json) -> bool {
     let has_role = matches!(
         value.text("role"),

@@ -5,6 +5,7 @@ use super::{
     ModelMetadata,
     probe::{self, ProbeCommand, ProbeError, ProbeRequest, ProbeResponse},
 };
+use crate::lock::lock;
 use hearth_formats::{durable::write_file, gguf::part_files};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -12,7 +13,7 @@ use std::{
     fs::{self, File},
     io::{self, Read, Write},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -302,8 +303,4 @@ fn save(file: &Path, text: &[u8]) -> io::Result<()> {
         fs::create_dir_all(folder)?;
     }
     write_file(file, |out| out.write_all(text))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

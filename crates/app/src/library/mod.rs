@@ -22,6 +22,7 @@ pub use metadata::ModelMetadata;
 pub use metadata_cache::Reader;
 
 use crate::{
+    lock::lock,
     settings, store,
     wire::{Settings, Source},
 };
@@ -38,7 +39,7 @@ use std::{
     fs, io,
     ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -129,7 +130,7 @@ impl Library {
 
     /// Sets the folders of other programs whose models are listed, too.
     pub fn set_places(&self, folders: Vec<Place>) {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = lock(&self.places);
         if places.folders != folders {
             *places = Places { folders, found: None };
         }
@@ -137,14 +138,13 @@ impl Library {
 
     /// Makes the next list search the folders of other programs again.
     pub fn rescan(&self) {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).found = None;
+        lock(&self.places).found = None;
     }
 
     /// The models in the folders of other programs.
     fn found(&self) -> Vec<foreign::Found> {
-        let lock = || self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let folders = {
-            let places = lock();
+            let places = lock(&self.places);
             match &places.found {
                 Some((at, found)) if at.elapsed() < PLACES_VALID_FOR => return found.clone(),
                 _ => places.folders.clone(),
@@ -152,7 +152,7 @@ impl Library {
         };
         // Without the lock: a drive may be slow.
         let found: Vec<foreign::Found> = folders.iter().flat_map(Place::models).collect();
-        let mut places = lock();
+        let mut places = lock(&self.places);
         if places.folders == folders {
             places.found = Some((Instant::now(), found.clone()));
         }
@@ -197,12 +197,13 @@ impl Library {
             .zip(self.metadata.get(&paths))
             .map(|((path, source), metadata)| match source {
                 Source::Bundled | Source::Catalog if self.is_flat(&path) => known_model(path, source, metadata),
-                _ => {
-                    let name = names.get(path.as_path()).copied();
-                    let model = model(path, source, metadata);
-                    let name = name.map_or_else(|| model.name.clone(), str::to_owned);
-                    Model { name, ..model }
-                }
+                _ => match names.get(path.as_path()).copied() {
+                    Some(name) => Model {
+                        name: name.to_owned(),
+                        ..model(path, source, metadata)
+                    },
+                    None => model(path, source, metadata),
+                },
             })
             .filter(is_listed)
             .collect();
@@ -303,12 +304,12 @@ impl Library {
         let Reference::Catalog(entry) = reference else {
             return None;
         };
-        let models = self.list(&[]).into_iter();
-        models
-            .filter(|model| model.entry == Some(entry) && model.metadata.is_ok())
-            .filter(|model| matches!(model.source, Source::Bundled | Source::Catalog))
-            .map(|model| model.path)
-            .next()
+        let is_it = |model: &Model| {
+            model.entry == Some(entry)
+                && model.metadata.is_ok()
+                && matches!(model.source, Source::Bundled | Source::Catalog)
+        };
+        self.list(&[]).into_iter().find(is_it).map(|model| model.path)
     }
 
     /// Checks that a file is a model. Returns it and the canonical path to store.

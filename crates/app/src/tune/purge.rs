@@ -5,6 +5,7 @@
 
 use crate::{
     library,
+    lock::lock,
     remove_path::remove_path,
     shared::Shared,
     store::{adapter, run},
@@ -15,7 +16,6 @@ use rusqlite::Transaction;
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::PoisonError,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -40,7 +40,7 @@ pub(crate) fn last_folder(shared: &Shared) -> i64 {
 /// next call. The deletion of an adapter that was written again since is undone.
 pub(crate) fn purge(shared: &Shared, before: i64) -> Result<(), Problem> {
     // No run starts meanwhile and the active run is skipped, so the checked files do not change.
-    let _no_run_starts = shared.starting_run.lock().unwrap_or_else(PoisonError::into_inner);
+    let _no_run_starts = lock(&shared.starting_run);
     let (runs, adapters) = shared
         .store
         .read(|t| Ok((run::deleted(t, before)?, adapter::deleted(t, before)?)))?;

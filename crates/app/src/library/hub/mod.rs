@@ -20,9 +20,9 @@ pub use header::{HeaderFile, sweep_headers};
 pub use reference::{Reference, Selection, is_endpoint};
 pub use remote::{Origin, Remote, RemoteFile};
 pub use repository::Repository;
-pub use search::{Found, Sort};
+pub use search::Found;
 pub use variants::{Variant, quantization};
 
 pub(super) use client::{Failure, Requested};
 pub(super) use ollama::{Manifest, remote as ollama};
-pub(super) use remote::without_query;
+pub(crate) use reference::without_query;

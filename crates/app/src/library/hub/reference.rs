@@ -72,7 +72,7 @@ impl Reference {
         };
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         let under_endpoint = text.strip_prefix(&hub.endpoint).and_then(|rest| rest.strip_prefix('/'));
-        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let path = without_query(path);
         match scheme.to_ascii_lowercase().as_str() {
             "ollama" => ollama(rest).ok_or_else(|| bad(text)),
             "https" if is_hub(host) => repository(path).ok_or_else(|| bad(text)),
@@ -81,8 +81,7 @@ impl Reference {
                 ollama(name).ok_or_else(|| bad(text))
             }
             _ if under_endpoint.is_some() => {
-                let path = under_endpoint.unwrap_or_default().split(['?', '#']).next();
-                path.and_then(repository).ok_or_else(|| bad(text))
+                repository(without_query(under_endpoint.unwrap_or_default())).ok_or_else(|| bad(text))
             }
             "https" | "http" if !is_gguf(path) || host.contains('@') => Err(bad(text)),
             "http" if !is_loopback(host) => Err(LibraryError::Unencrypted(text.to_owned())),
@@ -182,6 +181,11 @@ fn page(rest: &str) -> Option<(&str, Selection)> {
         _ if is_gguf(rest) => Some((MAIN, Selection::File(rest.to_owned()))),
         _ => None,
     }
+}
+
+/// An address without its query and fragment.
+pub(crate) fn without_query(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or_default()
 }
 
 /// Encodes a path for an address; slashes stay.

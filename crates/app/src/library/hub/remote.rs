@@ -2,7 +2,7 @@
 
 use super::super::LibraryError;
 use super::client::{Failure, Hub, Requested};
-use super::reference::decode;
+use super::reference::{decode, without_query};
 use hearth_formats::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -94,11 +94,6 @@ impl RemoteFile {
             name,
         })
     }
-}
-
-/// An address without its query.
-pub(in super::super) fn without_query(url: &str) -> &str {
-    url.split(['?', '#']).next().unwrap_or_default()
 }
 
 impl Remote {

@@ -3,6 +3,7 @@
 use super::super::LibraryError;
 use super::client::Hub;
 use super::reference::encode;
+use crate::wire::HubSort;
 use hearth_formats::Architecture;
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,27 +17,13 @@ const MAX_QUERY_CHARS: usize = 200;
 /// Most bytes of an id in a result.
 const MAX_ID_BYTES: usize = 200;
 
-/// The order of results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
-    /// Recently popular first.
-    Trending,
-    /// Most downloads first.
-    Downloads,
-    /// Most likes first.
-    Likes,
-    /// Last changed first.
-    Updated,
-}
-
-impl Sort {
-    fn key(self) -> &'static str {
-        match self {
-            Self::Trending => "trendingScore",
-            Self::Downloads => "downloads",
-            Self::Likes => "likes",
-            Self::Updated => "lastModified",
-        }
+/// The hub's name of an order.
+fn sort_key(sort: HubSort) -> &'static str {
+    match sort {
+        HubSort::Trending => "trendingScore",
+        HubSort::Downloads => "downloads",
+        HubSort::Likes => "likes",
+        HubSort::Updated => "lastModified",
     }
 }
 
@@ -94,7 +81,7 @@ impl Hub {
     ///
     /// # Errors
     /// [`LibraryError::Hub`]
-    pub fn search(&self, query: &str, sort: Sort) -> Result<Vec<Found>, LibraryError> {
+    pub fn search(&self, query: &str, sort: HubSort) -> Result<Vec<Found>, LibraryError> {
         let query: String = query.trim().chars().take(MAX_QUERY_CHARS).collect();
         let fields: String = ["downloads", "likes", "lastModified", "gated", "gguf"]
             .iter()
@@ -104,7 +91,7 @@ impl Hub {
             "{}/api/models?search={}&filter=gguf&sort={}&direction=-1&limit={LIMIT}{}",
             self.endpoint,
             encode(&query).replace('/', "%2F"),
-            sort.key(),
+            sort_key(sort),
             fields.replace("[]", "%5B%5D"),
         );
         let rows: Vec<Value> = self.json(&url, "The search", None)?;
