@@ -302,8 +302,8 @@ impl Fetch<'_> {
                 Err(RequestError::Final(error)) => return Err(error),
                 Err(RequestError::Disk(error)) => return Err(failed(error)),
             };
-            // A server without range support restarts at 0 each time: only bytes beyond the furthest
-            // offset so far count as progress.
+            // A server without range support restarts at 0 each time: only bytes beyond the
+            // furthest offset so far count as progress.
             if file.seek(SeekFrom::End(0)).map_err(failed)? > furthest {
                 empty_requests = 0;
                 continue;
