@@ -2,6 +2,7 @@
 
 use crate::paths;
 use crate::wait::{self, PATIENCE};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -87,14 +88,16 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Starts `tauri-driver` on a screen; its windows have the data folder `data`.
+    /// Starts `tauri-driver` on a screen; its windows have the data folder `data` and these
+    /// environment variables.
     ///
     /// # Panics
     /// Panics if it does not respond in time.
-    pub fn start(screen: &Screen, data: &Path) -> Self {
+    pub fn start(screen: &Screen, data: &Path, variables: &[(&str, &OsStr)]) -> Self {
         let (port, native) = (free_port(), free_port());
         let process = screen
             .command(&paths::tool("tauri-driver"), data)
+            .envs(variables.iter().copied())
             .args(["--port", &port.to_string(), "--native-port", &native.to_string()])
             .stdout(Stdio::null())
             .spawn()

@@ -28,6 +28,8 @@ impl Key {
     pub const ENTER: Key = Key('\u{e007}');
     /// Delete.
     pub const DELETE: Key = Key('\u{e017}');
+    /// Control.
+    pub const CONTROL: Key = Key('\u{e009}');
 }
 
 impl Session {
@@ -113,6 +115,12 @@ impl Session {
     /// Presses a key in an element.
     pub fn press(&self, element: &Element, key: Key) {
         self.fill(element, &key.0.to_string());
+    }
+
+    /// Holds Control and types a character, wherever the focus is.
+    pub fn shortcut(&self, character: char) {
+        let text = format!("{}{character}", Key::CONTROL.0);
+        self.fill(&self.one(":focus, body"), &text);
     }
 
     /// The visible text of an element. `None` means that it is gone.

@@ -4,6 +4,7 @@ use crate::paths;
 use crate::screen::{Driver, Screen};
 use crate::wait::PATIENCE;
 use crate::webdriver::{Element, Key, Session};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,10 +35,18 @@ impl Desktop {
     /// # Panics
     /// Panics if a tool is not installed.
     pub fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// A desktop with an empty data folder, whose windows have these environment variables.
+    ///
+    /// # Panics
+    /// Panics if a tool is not installed.
+    pub fn with(variables: &[(&str, &OsStr)]) -> Self {
         let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let data = tempfile::tempdir().expect("a temporary folder");
         let screen = Screen::start();
-        let driver = Driver::start(&screen, data.path());
+        let driver = Driver::start(&screen, data.path(), variables);
         Self {
             data,
             screen,
@@ -51,8 +60,15 @@ impl Desktop {
     /// # Panics
     /// Panics if it does not open.
     pub fn open(&self) -> Window {
-        let application = paths::executable("hearth-desktop");
-        let session = Session::open(&self.driver.address, &application);
+        self.open_program(&paths::executable("hearth-desktop"))
+    }
+
+    /// Opens the window of another copy of Hearth.
+    ///
+    /// # Panics
+    /// Panics if it does not open.
+    pub fn open_program(&self, program: &Path) -> Window {
+        let session = Session::open(&self.driver.address, program);
         let window = Window {
             session: session.unwrap_or_else(|error| panic!("the window does not open: {error}")),
         };

@@ -1,0 +1,155 @@
+//! The first hour in the real window: a model from the hub, and what a chat shows and finds.
+//!
+//! Linux only, see `window.rs`. The hub is a local one.
+#![cfg(target_os = "linux")]
+
+#[path = "../../crates/app/tests/support/hub.rs"]
+#[allow(dead_code, reason = "the app's tests use the rest")]
+mod hub;
+
+use hearth_tests::paths;
+use hearth_tests::wait::PATIENCE;
+use hearth_tests::webdriver::Key;
+use hearth_tests::window::{Desktop, Window, id};
+use hub::{FakeHub, Reply, repository};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const REPOSITORY: &str = "HuggingFaceTB/SmolLM2-135M-Instruct-GGUF";
+
+/// Long enough to download, hash and list the model while other programs run.
+const DOWNLOAD: Duration = Duration::from_secs(120);
+
+/// A hub with the default model.
+fn hub() -> FakeHub {
+    let bytes = std::fs::read(paths::model()).expect("the default model");
+    let mut bodies = repository(REPOSITORY, &[("SmolLM2-135M-Instruct-Q4_1.gguf", bytes)]);
+    let found = format!(
+        r#"[{{"_id": "1", "id": "{REPOSITORY}", "downloads": 91000, "likes": 120, "gated": false,
+        "lastModified": "2026-01-02T03:04:05.000Z", "gguf": {{"total": 134515008, "architecture": "llama"}}}}]"#
+    );
+    bodies.insert("/api/models".to_owned(), found.into_bytes());
+    FakeHub::with(bodies, &[Reply::Good])
+}
+
+/// A copy of Hearth in a folder without models.
+fn installed(folder: &Path) -> PathBuf {
+    let copy = |name: &str| {
+        let to = folder.join(name);
+        let from = paths::executable(name);
+        std::fs::hard_link(&from, &to)
+            .or_else(|_| std::fs::copy(&from, &to).map(|_| ()))
+            .expect("a copy");
+        to
+    };
+    copy("hearth");
+    copy("hearth-desktop")
+}
+
+fn click_all(window: &Window, names: &[&str]) {
+    for name in names {
+        window.click(name);
+    }
+}
+
+#[test]
+fn a_model_of_the_hub_is_found_downloaded_and_answers() {
+    let (hub, folder) = (hub(), tempfile::tempdir().expect("a folder"));
+    let program = installed(folder.path());
+    let variables = [
+        ("HF_ENDPOINT", hub.hub.endpoint.as_ref()),
+        ("HEARTH_MODELS", folder.path().as_os_str()),
+    ];
+    let desk = Desktop::with(&variables);
+    let window = desk.open_program(&program);
+    window.until_shows("Hearth needs a model");
+    window.until_shows("Better models for this machine");
+    window.screenshot("first-run");
+    assert!(
+        hub.requests().is_empty(),
+        "the hub is asked unasked: {:?}",
+        hub.requests()
+    );
+
+    click_all(&window, &["view-models", "tab-discover"]);
+    let query = window.session.one(&id("hub-query"));
+    window.session.fill(&query, "smollm2");
+    window.session.press(&query, Key::ENTER);
+    window.click("hub-result");
+    window.session.one(&id("variant"));
+    window.click("check-variant");
+    let checked = format!("{}[data-state=\"answered\"]", id("checked"));
+    window.session.one(&checked);
+    window.screenshot("repository-checked");
+    click_all(&window, &["download", "view-models", "tab-downloads"]);
+    window.session.until(DOWNLOAD, "the model is here", || {
+        (!window.session.all(&id("download-chat")).is_empty()).then_some(())
+    });
+    window.screenshot("downloaded");
+    window.click("download-chat");
+    window.send("What is the capital of France?");
+    window.until_ended(1);
+    assert!(window.answer_text().contains("tokens/s"), "{}", window.answer_text());
+    window.screenshot("first-answer");
+}
+
+/// An answer with everything that is drawn.
+const WRITTEN: &str = "# Heat\n\nThe law is $\\dot q = -k \\nabla T$, so:\n\n$$\\int_0^1 x^2\\,dx = \\frac{1}{3}$$\n\nA \
+                       note[^1].\n\n```mermaid\ngraph TD\nA[Fire] --> B{Warm?}\nB -->|yes| C[Tea]\nB -->|no| \
+                       A\n```\n\n```rust\nfn main() {\n    println!(\"quillfeather\");\n}\n```\n\n[^1]: Of Fourier, \
+                       quillfeather.\n";
+
+#[test]
+fn formulas_diagrams_and_notes_are_drawn_and_texts_are_found() {
+    let desk = Desktop::new();
+    let window = desk.open();
+    window.send("What is the capital of France?");
+    window.until_ended(1);
+    window.click("edit-answer");
+    window.session.one(&id("edit-answer-text"));
+    let text = serde_json::to_string(WRITTEN).expect("JSON");
+    let write = format!(
+        "const box = document.querySelector('{}'); box.value = {text}; box.dispatchEvent(new Event('input', {{ \
+         bubbles: true }}))",
+        id("edit-answer-text")
+    );
+    window.session.script(&write).expect("the text is set");
+    window.click("edit-answer-save");
+    for part in ["maths", "diagram", "footnote-reference"] {
+        window.session.one(&id(part));
+    }
+    window.screenshot("written-answer");
+
+    window.session.shortcut('f');
+    let field = window.session.one(&id("find-text"));
+    window.session.fill(&field, "quillfeather");
+    window.session.until(PATIENCE, "both are found", || {
+        let count = window.session.text(&window.session.one(&id("find-count")))?;
+        count.contains("of 2").then_some(())
+    });
+    window.screenshot("found");
+    window.click("find-close");
+
+    let size = || {
+        let wide = window.session.script("return window.innerWidth").expect("a width");
+        wide.as_f64().expect("a number")
+    };
+    let before = size();
+    window.session.shortcut('=');
+    window
+        .session
+        .until(PATIENCE, "the text is larger", || (size() < before).then_some(()));
+    window.screenshot("larger-text");
+
+    window.session.shortcut('k');
+    let query = window.session.one(&id("palette-query"));
+    window.session.fill(&query, "dark");
+    window.session.one(&id("palette-item"));
+    let height = "return document.querySelector('[data-testid=palette-item]').parentElement.clientHeight";
+    let height = window.session.script(height).expect("a height");
+    assert!(
+        height.as_f64().is_some_and(|height| height > 30.0),
+        "the list has no height: {height}"
+    );
+    window.screenshot("palette");
+}
