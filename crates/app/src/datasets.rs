@@ -55,7 +55,7 @@ impl App {
 
     /// Inspects a dataset in a one-shot worker, as a run with this model would read it. `mapping`:
     /// `None` means recognised; `sequence`: max sequence length in tokens, `None` means chosen from
-    /// the data. A newer inspection cancels it.
+    /// the data; `system_prompt`: see `TrainSettings`. A newer inspection cancels it.
     pub async fn inspect_dataset(
         &self,
         id: i64,
@@ -63,6 +63,7 @@ impl App {
         mapping: Option<ColumnMapping>,
         skip_broken: bool,
         sequence: Option<u32>,
+        system_prompt: Option<String>,
     ) -> Result<Inspection, Problem> {
         let number = self.shared.host.new_inspection();
         let request = self
@@ -78,6 +79,7 @@ impl App {
                         skip_broken,
                     },
                     sequence,
+                    system_prompt,
                     previews: PREVIEWS,
                 })
             })

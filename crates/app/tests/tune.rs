@@ -10,7 +10,7 @@ use hearth_app::{
     power::{Power, Supply},
     wire::*,
 };
-use hearth_protocol::{GenerateRequest, WorkerCommand};
+use hearth_protocol::{GenerateRequest, Prompt, WorkerCommand};
 use std::{
     fs,
     io::{ErrorKind, Read},
@@ -547,7 +547,7 @@ async fn datasets_are_added_inspected_and_removed() {
         ..ColumnMapping::default()
     };
     let seen = bench
-        .inspect_dataset(dataset.id, "tiny".into(), Some(mapping.clone()), true, Some(64))
+        .inspect_dataset(dataset.id, "tiny".into(), Some(mapping.clone()), true, Some(64), None)
         .await
         .unwrap();
     assert_eq!(
@@ -562,7 +562,7 @@ async fn datasets_are_added_inspected_and_removed() {
     bench.remove_dataset(dataset.id).await.unwrap();
     assert!(bench.datasets().await.unwrap().is_empty() && path.exists());
     let gone = bench
-        .inspect_dataset(dataset.id, "tiny".into(), None, false, None)
+        .inspect_dataset(dataset.id, "tiny".into(), None, false, None, None)
         .await;
     assert_eq!(gone.unwrap_err().code, ProblemCode::NotFound);
     bench.restore_dataset(dataset.id).await.unwrap();
@@ -584,7 +584,7 @@ async fn a_newer_inspection_cancels_an_older_one() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let script = format!("endless {}", listener.local_addr().unwrap());
     let dataset = bench.add_dataset(data(&bench, &script)).await.unwrap();
-    let inspect = || bench.inspect_dataset(dataset.id, "tiny".into(), None, false, None);
+    let inspect = || bench.inspect_dataset(dataset.id, "tiny".into(), None, false, None, None);
     let work = async {
         let worker = accept(listener).await;
         let order = ExportOptions {
@@ -734,6 +734,37 @@ async fn adapters_of_a_conversation_are_sent_to_the_worker() {
     bench.set_conversation_adapters(id, Vec::new()).await.unwrap();
     let again = bench.regenerate(refused.id).await.unwrap();
     assert!(shown(&bench.ended(again.answer.id).await).adapters.is_empty());
+}
+
+/// The system prompt of an answer with an adapter that was trained under `trained`.
+async fn prompt_of_a_chat(trained: Option<&str>, own: Option<&str>) -> Option<String> {
+    let mut bench = Bench::tiny();
+    let mut new = new_run(&bench, "learn 2").await;
+    new.settings.system_prompt = trained.map(str::to_owned);
+    let run = bench.start_run(new).await.expect("a run").id;
+    finished(&mut bench, run).await;
+    let adapter = bench.adapters().await.unwrap().remove(0);
+    let id = bench.answer("show").await.conversation;
+    bench
+        .set_conversation_adapters(id, vec![choice(&adapter)])
+        .await
+        .unwrap();
+    bench.set_system_prompt(id, own.map(str::to_owned)).await.unwrap();
+    let sent = bench.say(Some(id), "show").await;
+    let Prompt::Chat(turns) = shown(&bench.ended(sent.answer.id).await).prompt else {
+        panic!("no chat")
+    };
+    let first = turns.first().expect("a turn");
+    (first.role == Role::System).then(|| first.text())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chat_with_an_adapter_has_the_system_prompt_of_its_training() {
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(prompt_of_a_chat(Some("Be brief."), None).await, text("Be brief."));
+    assert_eq!(prompt_of_a_chat(Some("Be brief."), Some("Sing.")).await, text("Sing."));
+    assert_eq!(prompt_of_a_chat(Some(""), None).await, text(""));
+    assert_eq!(prompt_of_a_chat(None, None).await, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

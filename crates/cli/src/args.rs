@@ -470,6 +470,10 @@ pub struct DataFlags {
     /// Train on prompts, too, not only on answers
     #[arg(long)]
     pub train_on_prompts: bool,
+    /// System prompt of conversations in the data that have none; empty for an empty system message
+    /// [default: as the chat template says]
+    #[arg(long, value_name = "TEXT")]
+    pub system: Option<String>,
     /// Skip malformed lines instead of refusing the file
     #[arg(long)]
     pub skip_broken: bool,

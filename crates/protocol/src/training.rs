@@ -29,6 +29,9 @@ pub struct InspectRequest {
     pub data: DataSource,
     /// Maximum sequence length in tokens. `None`: chosen from the data.
     pub sequence: Option<u32>,
+    /// See [`TrainSettings::system_prompt`].
+    #[serde(default)]
+    pub system_prompt: Option<String>,
     /// Number of examples to preview token by token.
     pub previews: u32,
 }
@@ -262,6 +265,9 @@ pub struct TrainSettings<Adapter = PathBuf> {
     pub checkpointing: Checkpointing,
     /// Compute the loss on prompts, too, not only on answers.
     pub train_on_prompts: bool,
+    /// System prompt of conversations in the data that have none. `None`: the chat template
+    /// decides; empty: an empty system message.
+    pub system_prompt: Option<String>,
 }
 
 impl<Adapter> Default for TrainSettings<Adapter> {
@@ -292,6 +298,7 @@ impl<Adapter> Default for TrainSettings<Adapter> {
             precision: Precision::Auto,
             checkpointing: Checkpointing::Auto,
             train_on_prompts: false,
+            system_prompt: None,
         }
     }
 }
@@ -325,6 +332,7 @@ impl<Adapter> TrainSettings<Adapter> {
             precision: self.precision,
             checkpointing: self.checkpointing,
             train_on_prompts: self.train_on_prompts,
+            system_prompt: self.system_prompt,
         }
     }
 }

@@ -251,6 +251,21 @@ describe("a run", () => {
   });
 });
 
+test("the system prompt of the training is chosen beside the preview", async () => {
+  const { page } = await open({ scene: "fresh" });
+  await page.getByTestId("view-tune").click();
+  await page.getByTestId("sample").first().click();
+  const choice = page.getByTestId("training-prompt-choice");
+  expect(await choice.inputValue()).toBe("model");
+  await choice.selectOption("own");
+  await page.getByTestId("training-prompt-text").fill("Answer like a sailor.");
+  await page.getByTestId("training-prompt-text").blur();
+  await choice.selectOption("template");
+  expect(await page.getByTestId("training-prompt-text").count()).toBe(0);
+  await choice.selectOption("none");
+  expect(await choice.inputValue()).toBe("none");
+});
+
 test("an adapter is exported and verified", async () => {
   const { page } = await open();
   await openRun(page, "support-tone");

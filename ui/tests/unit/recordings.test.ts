@@ -60,6 +60,6 @@ test("a sample dataset has the engine's inspection", async () => {
   host.pace = 0;
   const [hearthside] = await host.sampleDatasets();
   const dataset = await host.addDataset(hearthside?.path ?? "");
-  const inspection = await host.inspectDataset(dataset.id, SMOL, null, false, null);
+  const inspection = await host.inspectDataset(dataset.id, SMOL, null, false, null, null);
   expect([inspection.examples, inspection.previews[0]?.pieces[1]?.text]).toEqual([66, "What is the capital of France?"]);
 });

@@ -133,3 +133,25 @@ test("only the last inspection counts", async () => {
   expect(app.preparation.inspection?.examples).toBe(2);
   expect(app.preparation.inspecting).toBe(false);
 });
+
+test("a run begins with the system prompt of the model's chats", async () => {
+  const host = new FakeHost(null);
+  const app = new App(host, { schedule: (callback) => callback() });
+  await app.start();
+  const asked: unknown[] = [];
+  const inspect = host.inspectDataset.bind(host);
+  host.inspectDataset = (...args) => (asked.push(args[5]), inspect(...args));
+  const [dataset] = await host.datasets();
+  if (!dataset) throw new Error("no dataset");
+  await app.tune.prepare(dataset);
+  const usual = app.models.all.find(({ id }) => id === app.preparation.model)?.systemPrompt;
+  expect([usual, app.preparation.newRun()?.settings.systemPrompt]).toEqual([usual, usual]);
+  expect(usual).toBeTruthy();
+  app.preparation.set("systemPrompt", null);
+  app.preparation.set("rank", 8);
+  app.preparation.reset();
+  expect(app.preparation.newRun()?.settings.systemPrompt).toBe(null);
+  app.preparation.set("systemPrompt", usual ?? null);
+  expect(app.preparation.changes).toEqual({});
+  expect(asked).toEqual([usual, null, usual]);
+});

@@ -11,6 +11,7 @@ mod request;
 mod selection;
 mod stats;
 mod target;
+mod training_prompt;
 
 pub(crate) use target::Target;
 

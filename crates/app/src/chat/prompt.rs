@@ -3,11 +3,15 @@
 use crate::store::message::Message;
 use hearth_protocol::{self as protocol, Part, Role};
 
+/// A system prompt that a person wrote: trimmed, and `None` if it is blank.
+pub(crate) fn written(text: &str) -> Option<&str> {
+    Some(text.trim()).filter(|text| !text.is_empty())
+}
+
 /// The system prompt, then the branch. Empty (failed) answers are left out and the user messages
 /// around them are joined, since many templates reject two turns of one role in a row.
 pub(crate) fn prompt(system: Option<&str>, branch: &[Message]) -> Vec<protocol::Message> {
     let mut turns: Vec<protocol::Message> = Vec::new();
-    let system = system.map(str::trim).filter(|text| !text.is_empty());
     turns.extend(system.map(|text| protocol::Message::of_text(Role::System, text)));
     for message in branch {
         if message.role == Role::Assistant && says_nothing(&message.parts) {
@@ -34,7 +38,7 @@ fn says_nothing(parts: &[Part]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::prompt;
+    use super::{prompt, written};
     use crate::store::message::{Message, State};
     use hearth_protocol::{self as protocol, Part, Role};
     use proptest::prelude::*;
@@ -70,11 +74,11 @@ mod tests {
             message(Role::User, "two"),
             message(Role::Assistant, "half"),
         ];
-        let turns = prompt(Some(" Be brief. "), &branch);
+        let turns = prompt(written(" Be brief. "), &branch);
         let texts: Vec<String> = turns.iter().map(protocol::Message::text).collect();
         assert_eq!(texts, ["Be brief.", "one\n\ntwo", "half"]);
         assert_eq!(
-            prompt(Some("  "), &branch[..1]).len(),
+            prompt(written("  "), &branch[..1]).len(),
             1,
             "a blank system prompt is left out"
         );

@@ -1,7 +1,10 @@
 //! The request of an answer: the branch of its conversation, its system prompt, its settings and
 //! its adapters.
 
-use super::{Target, prompt};
+use super::{
+    Target, prompt,
+    training_prompt::{self, TrainingPrompt},
+};
 use crate::{
     adapters,
     convert::from_json,
@@ -20,15 +23,26 @@ pub(super) fn of(
     message: &Message,
 ) -> Result<(GenerateRequest, AnswerSettings), Problem> {
     let adapters = adapters::for_worker(shared, &target.id, &message.adapters)?;
-    let (row, mut branch, ids) = shared.store.read(|t| {
+    let (row, trained, mut branch, ids) = shared.store.read(|t| {
         let row = conversation::get(t, message.conversation)?;
+        let trained = training_prompt::of(t, &message.adapters)?;
         let branch = message.parent.map(|parent| rows::branch(t, parent)).transpose()?;
-        Ok((row, branch.unwrap_or_default(), answer_tokens::get(t, message.id)?))
+        Ok((
+            row,
+            trained,
+            branch.unwrap_or_default(),
+            answer_tokens::get(t, message.id)?,
+        ))
     })?;
     // Messages that a full disk kept out of the store are part of the conversation, too.
     shared.complete(&mut branch);
-    let system = row.as_ref().and_then(|row| row.system_prompt.as_deref());
-    let system = system.or(target.system_prompt.as_deref());
+    let own = row.as_ref().and_then(|row| row.system_prompt.as_deref());
+    let system = match (own, &trained) {
+        (Some(own), _) => prompt::written(own),
+        (None, TrainingPrompt::Template) => None,
+        (None, TrainingPrompt::Text(text)) => Some(text.as_str()),
+        (None, TrainingPrompt::Unknown) => target.system_prompt.as_deref().and_then(prompt::written),
+    };
     let settings: ConversationSettings = row
         .as_ref()
         .and_then(|row| from_json(row.settings.as_deref()))

@@ -135,7 +135,8 @@ macro_rules! commands {
                     model: String,
                     mapping: Option<ColumnMapping>,
                     skip_broken: bool,
-                    sequence: Option<u32>
+                    sequence: Option<u32>,
+                    system_prompt: Option<String>
                 ) -> Inspection;
 
                 /// Newest first.

@@ -114,6 +114,7 @@ fn settings(args: &Train) -> TrainSettings {
         precision: args.precision.unwrap_or(default.precision),
         checkpointing: args.checkpointing.unwrap_or(default.checkpointing),
         train_on_prompts: args.flags.train_on_prompts,
+        system_prompt: args.flags.system.clone(),
         ..default
     }
 }

@@ -42,6 +42,7 @@ fn sample(name: &str) -> Sample {
             skip_broken: false,
         },
         sequence: None,
+        system_prompt: None,
         previews: PREVIEWS,
     };
     let inspection = inspect(&request, &|| true).unwrap_or_else(|problem| panic!("{name}: {}", problem.message));

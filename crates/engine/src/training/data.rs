@@ -56,32 +56,47 @@ struct ReadDataset {
     report: Report,
 }
 
+/// Most bytes of the system prompts that are added to a dataset.
+const MAX_SYSTEM_PROMPTS: usize = 512 << 20;
+
+/// How the examples are tokenised.
+struct HowToRead<'a> {
+    /// Maximum sequence length in tokens. `None`: chosen from the data.
+    sequence: Option<u32>,
+    train_on_prompts: bool,
+    /// System prompt of conversations that have none.
+    system_prompt: Option<&'a str>,
+}
+
 /// `progress` receives the fraction done and returns `false` to cancel.
 fn read(
     reader: &Reader,
     source: &DataSource,
-    sequence: Option<u32>,
-    train_on_prompts: bool,
+    how: &HowToRead<'_>,
     progress: &mut dyn FnMut(f32) -> bool,
 ) -> Result<ReadDataset, Problem> {
     let options = ReadOptions {
         mapping: source.mapping.clone().map(|mapping| columns!(Mapping, mapping)),
         skip_broken: source.skip_broken,
     };
-    let dataset = Dataset::open_cancellable(&source.path, &options, &mut || progress(0.0)).map_err(from_dataset)?;
+    let mut dataset = Dataset::open_cancellable(&source.path, &options, &mut || progress(0.0)).map_err(from_dataset)?;
+    if let Some(prompt) = how.system_prompt {
+        check_system_prompt(prompt, dataset.examples.len())?;
+        dataset.set_system_prompt(prompt);
+    }
     let (tokenizer, template) = (&reader.tokenizer, &reader.template);
     let threads = hardware::physical_cores();
     let rendered = dataset::render_all(
         &dataset.examples,
         tokenizer,
         template,
-        train_on_prompts,
+        how.train_on_prompts,
         threads,
         progress,
     )
     .ok_or_else(interrupted)?;
     let options = ReportOptions {
-        sequence,
+        sequence: how.sequence,
         context: count(reader.config.context_trained),
     };
     let report =
@@ -93,6 +108,19 @@ fn read(
     })
 }
 
+/// Refuses a system prompt that would fill the memory: each conversation gets a copy.
+fn check_system_prompt(prompt: &str, examples: usize) -> Result<(), Problem> {
+    if prompt.len().saturating_mul(examples) <= MAX_SYSTEM_PROMPTS {
+        return Ok(());
+    }
+    let message = format!(
+        "The system prompt has {} bytes, too many for {examples} examples. Shorten it, or put system prompts into the \
+         data.",
+        prompt.len()
+    );
+    Err(problem(ProblemCode::BadRequest, message))
+}
+
 /// Inspect a dataset, read as in a run. `keep_going` is polled several times a second and returns
 /// `false` to cancel.
 ///
@@ -100,7 +128,12 @@ fn read(
 /// The model or the dataset cannot be read, or the inspection was cancelled.
 pub fn inspect(request: &InspectRequest, keep_going: &dyn Fn() -> bool) -> Result<Inspection, Problem> {
     let reader = Reader::open(&request.model)?;
-    let read = read(&reader, &request.data, request.sequence, false, &mut |_| keep_going())?;
+    let how = HowToRead {
+        sequence: request.sequence,
+        train_on_prompts: false,
+        system_prompt: request.system_prompt.as_deref(),
+    };
+    let read = read(&reader, &request.data, &how, &mut |_| keep_going())?;
     let ReadDataset {
         dataset,
         rendered,
@@ -159,7 +192,12 @@ pub(super) fn training_data(
         );
         return Err(problem(ProblemCode::BadRequest, message));
     }
-    let read = read(reader, source, settings.sequence, settings.train_on_prompts, progress)?;
+    let how = HowToRead {
+        sequence: settings.sequence,
+        train_on_prompts: settings.train_on_prompts,
+        system_prompt: settings.system_prompt.as_deref(),
+    };
+    let read = read(reader, source, &how, progress)?;
     let sequence = read.report.sequence;
     let chunks: Vec<Rendered> = read
         .rendered
@@ -232,6 +270,50 @@ mod tests {
     use std::path::Path;
 
     #[test]
+    fn a_system_prompt_is_added_where_there_is_none() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data.jsonl");
+        let lines = [
+            r#"{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}"#,
+            r#"{"messages": [{"role": "system", "content": "Sing."}, {"role": "user", "content": "c"},
+                {"role": "assistant", "content": "d"}]}"#,
+        ];
+        std::fs::write(&path, lines.map(|line| line.replace('\n', "")).join("\n")).unwrap();
+        let request = |system_prompt: Option<&str>| InspectRequest {
+            model: root.join("tests/fixtures/models/llama.gguf"),
+            data: DataSource {
+                path: path.clone(),
+                mapping: None,
+                skip_broken: false,
+            },
+            sequence: None,
+            system_prompt: system_prompt.map(str::to_owned),
+            previews: 2,
+        };
+        let texts = |system_prompt| {
+            let inspection = inspect(&request(system_prompt), &|| true).unwrap();
+            let text = |preview: &Preview| {
+                preview
+                    .pieces
+                    .iter()
+                    .map(|piece| piece.text.as_str())
+                    .collect::<String>()
+            };
+            inspection.previews.iter().map(text).collect::<Vec<_>>()
+        };
+        let (plain, prompted) = (texts(None), texts(Some("Be brief.")));
+        assert!(
+            !plain[0].contains("Be brief.") && prompted[0].contains("Be brief."),
+            "{prompted:?}"
+        );
+        assert_eq!(plain[1], prompted[1], "it has one of its own");
+        let long = "x".repeat(MAX_SYSTEM_PROMPTS);
+        let refused = inspect(&request(Some(&long)), &|| true).unwrap_err();
+        assert_eq!(refused.code, ProblemCode::BadRequest);
+    }
+
+    #[test]
     fn reading_a_dataset_can_be_cancelled() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let folder = tempfile::tempdir().unwrap();
@@ -246,6 +328,7 @@ mod tests {
                 skip_broken: false,
             },
             sequence: None,
+            system_prompt: None,
             previews: 1,
         };
         assert_eq!(inspect(&request, &|| false).unwrap_err(), interrupted());

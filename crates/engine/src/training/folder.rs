@@ -42,6 +42,10 @@ pub struct RunFile {
     pub eval_split: f32,
     /// Whether prompts are in the loss.
     pub train_on_prompts: bool,
+    /// System prompt of conversations that have none. Runs of early versions have no field: the
+    /// chat template decided.
+    #[serde(default)]
+    pub system_prompt: Option<String>,
     /// Prompts of validation examples (or of training examples, without a validation split), for
     /// the verification of exports.
     pub prompts: Vec<Vec<u32>>,

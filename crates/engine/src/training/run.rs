@@ -72,6 +72,7 @@ fn run_training(
         hearth: env!("CARGO_PKG_VERSION").to_owned(),
         base: base.clone(),
         template_sha256: Some(hex(Sha256::digest(template.as_bytes()))),
+        system_prompt: run_file.system_prompt.clone(),
         data: data_id(&request.data.path)?,
         settings: serde_json::to_value(&settings).unwrap_or_default(),
         seed: settings.seed,
@@ -229,6 +230,7 @@ impl<'a> Prepared<'a> {
             requested.sequence = Some(resumed.sequence);
             requested.eval_split = resumed.eval_split;
             requested.train_on_prompts = resumed.train_on_prompts;
+            requested.system_prompt.clone_from(&resumed.system_prompt);
             requested.seed = resumed.settings.seed;
         }
         let mut data = training_data(&reader, &request.data, &requested, &mut |fraction| {
@@ -390,6 +392,7 @@ impl<'a> Prepared<'a> {
                     sequence: self.data.sequence,
                     eval_split: requested.eval_split,
                     train_on_prompts: requested.train_on_prompts,
+                    system_prompt: requested.system_prompt.clone(),
                     prompts: prompts(&self.data),
                 };
                 self.folder.create(&run_file)?;

@@ -14,6 +14,10 @@ pub struct AdapterManifest {
     pub base: BaseId,
     /// SHA-256 of the chat template used in training, in hexadecimal; `None` for plain text.
     pub template_sha256: Option<String>,
+    /// System prompt of the conversations in the data that had none. `None` means that the chat
+    /// template decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
     /// The training data.
     pub data: DataId,
     /// The settings of the run.

@@ -30,7 +30,7 @@ pub use render::{RenderError, Rendered, render, render_all};
 pub use report::{Finding, Report, ReportOptions, Severity};
 pub use split::{Split, leaks, split};
 
-use crate::chat_template::Message;
+use crate::chat_template::{Message, Role};
 use builder::DatasetBuilder;
 use container::Container;
 use source::Source;
@@ -105,6 +105,23 @@ pub enum Content {
     Text(String),
 }
 
+impl Content {
+    /// Sets the system prompt, unless there is one.
+    fn set_system_prompt(&mut self, text: &str) {
+        match self {
+            Self::Chat(messages) if messages.iter().all(|message| message.role != Role::System) => {
+                let message = Message {
+                    role: Role::System,
+                    content: text.to_owned(),
+                };
+                messages.insert(0, message);
+            }
+            Self::PromptAnswer { system, .. } if system.is_none() => *system = Some(text.to_owned()),
+            _ => {}
+        }
+    }
+}
+
 /// An unreadable line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokenLine {
@@ -141,6 +158,13 @@ pub struct Dataset {
 }
 
 impl Dataset {
+    /// Adds a copy of a system prompt to each conversation that has none. Plain texts stay.
+    pub fn set_system_prompt(&mut self, text: &str) {
+        for example in &mut self.examples {
+            example.content.set_system_prompt(text);
+        }
+    }
+
     /// Reads a file completely; it is not needed afterwards.
     ///
     /// # Errors

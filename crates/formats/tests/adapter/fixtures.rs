@@ -44,6 +44,7 @@ pub fn with_manifest(name: &str, base: &Gguf) -> AdapterFile {
         hearth: "0.1.0".to_owned(),
         base: BaseId::of(base).unwrap(),
         template_sha256: None,
+        system_prompt: None,
         data: DataId {
             name: "letters.jsonl".to_owned(),
             sha256: "00".repeat(32),

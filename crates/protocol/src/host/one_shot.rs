@@ -89,6 +89,7 @@ mod tests {
                     skip_broken: false,
                 },
                 sequence: None,
+                system_prompt: None,
                 previews: 0,
             };
             let worker = WorkerCommand::new("no-such-worker");

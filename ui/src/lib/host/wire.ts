@@ -94,7 +94,7 @@ export interface Commands {
   removeDataset(id: number): Promise<void>;
   restoreDataset(id: number): Promise<void>;
   /** Inspects a dataset as a run on this model would read it. Without a mapping the columns are detected. */
-  inspectDataset(id: number, model: string, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null): Promise<Inspection>;
+  inspectDataset(id: number, model: string, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null, systemPrompt: string | null): Promise<Inspection>;
   /** Newest first. */
   runs(): Promise<Array<Run>>;
   runPoints(id: number): Promise<RunCurves>;
@@ -212,7 +212,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   renameDataset: (id, name) => invoke("rename_dataset", { id, name }),
   removeDataset: (id) => invoke("remove_dataset", { id }),
   restoreDataset: (id) => invoke("restore_dataset", { id }),
-  inspectDataset: (id, model, mapping, skipBroken, sequence) => invoke("inspect_dataset", { id, model, mapping, skipBroken, sequence }),
+  inspectDataset: (id, model, mapping, skipBroken, sequence, systemPrompt) => invoke("inspect_dataset", { id, model, mapping, skipBroken, sequence, systemPrompt }),
   runs: () => invoke("runs"),
   runPoints: (id) => invoke("run_points", { id }),
   trainDefaults: () => invoke("train_defaults"),
@@ -2707,7 +2707,12 @@ checkpointing: Checkpointing,
 /**
  * Compute the loss on prompts, too, not only on answers.
  */
-trainOnPrompts: boolean, };
+trainOnPrompts: boolean,
+/**
+ * System prompt of conversations in the data that have none. `None`: the chat template
+ * decides; empty: an empty system message.
+ */
+systemPrompt: string | null, };
 
 export type UsedAdapter = {
 /**

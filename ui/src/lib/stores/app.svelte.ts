@@ -107,7 +107,7 @@ export class App {
     this.shortcuts = new Shortcuts(this.settings, actions);
     this.palette = new Palette(parts.storage ?? null);
     this.datasets = new Datasets(host);
-    this.preparation = new Preparation(host);
+    this.preparation = new Preparation(host, (model) => this.models.all.find(({ id }) => id === model)?.systemPrompt ?? null);
     this.runs = new Runs(host, parts.schedule);
     this.adapters = new Adapters(host);
   }

@@ -19,9 +19,17 @@ export class Preparation {
   changes: Partial<TrainSettings> = $state.raw({});
   private visit = 0;
 
-  readonly settings: TrainSettings | null = $derived(this.defaults && { ...this.defaults, ...this.changes });
+  readonly settings: TrainSettings | null = $derived(this.defaults && { ...this.defaults, systemPrompt: this.usualPrompt(), ...this.changes });
 
-  constructor(private readonly host: Host) {}
+  /** `promptOf`: a model's default system prompt, under which a chat with it begins. */
+  constructor(
+    private readonly host: Host,
+    private readonly promptOf: (model: string | null) => string | null = () => null,
+  ) {}
+
+  private usualPrompt(): string | null {
+    return this.promptOf(this.model);
+  }
 
   /** Starts with a dataset and inspects it. Changed settings are retained. */
   async begin(dataset: Dataset, model: string | null): Promise<void> {
@@ -42,7 +50,7 @@ export class Preparation {
     this.inspecting = true;
     this.problem = null;
     try {
-      const inspection = await this.host.inspectDataset(dataset.id, model, this.mapping, this.skipBroken, this.settings?.sequence ?? null);
+      const inspection = await this.host.inspectDataset(dataset.id, model, this.mapping, this.skipBroken, this.settings?.sequence ?? null, this.settings?.systemPrompt ?? null);
       if (visit === this.visit) this.inspection = inspection;
     } catch (thrown) {
       if (visit !== this.visit) return;
@@ -60,16 +68,18 @@ export class Preparation {
 
   set<K extends keyof TrainSettings>(key: K, value: TrainSettings[K]): void {
     const changes = { ...this.changes };
-    if (this.defaults && JSON.stringify(value) === JSON.stringify(this.defaults[key])) delete changes[key];
+    const usual = key === "systemPrompt" ? this.usualPrompt() : this.defaults?.[key];
+    if (this.defaults && JSON.stringify(value) === JSON.stringify(usual)) delete changes[key];
     else changes[key] = value;
-    const before = this.settings?.sequence;
+    const before = this.settings;
     this.changes = changes;
-    if (this.settings?.sequence !== before) void this.inspect();
+    if (this.settings?.sequence !== before?.sequence || this.settings?.systemPrompt !== before?.systemPrompt) void this.inspect();
   }
 
+  /** Resets all settings but the system prompt, which has a control of its own. */
   reset(): void {
     const inspected = "sequence" in this.changes;
-    this.changes = {};
+    this.changes = "systemPrompt" in this.changes ? { systemPrompt: this.changes.systemPrompt } : {};
     if (inspected) void this.inspect();
   }
 

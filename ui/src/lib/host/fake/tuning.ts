@@ -82,7 +82,7 @@ export class FakeTuning extends FakeBase {
     await this.emitDatasets();
   }
 
-  async inspectDataset(id: number, _model: string, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null): Promise<Inspection> {
+  async inspectDataset(id: number, _model: string, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null, _systemPrompt: string | null): Promise<Inspection> {
     const dataset = this.datasetList.find((d) => d.id === id);
     if (!dataset) throw NO_DATASET;
     await this.rest(12);

@@ -1,0 +1,19 @@
+// The system prompt of a conversation without one of its own.
+
+import type { App } from "../stores/app.svelte";
+
+/** `text`: `null` means that the chat template decides. */
+export interface InheritedPrompt {
+  text: string | null;
+  from: "adapter" | "model";
+}
+
+/** The prompt that the first adapter of a run was trained under, or else the model's default. */
+export function inheritedPrompt(app: App, ofModel: string | null): InheritedPrompt {
+  for (const { adapter } of app.thread.adapters) {
+    const run = app.adapters.get(adapter)?.run ?? null;
+    const settings = run === null ? undefined : app.runs.all.find(({ id }) => id === run)?.settings;
+    if (settings) return { text: settings.systemPrompt, from: "adapter" };
+  }
+  return { text: ofModel, from: "model" };
+}
