@@ -1,5 +1,5 @@
-//! The system prompt that an adapter was trained under. A chat with the adapter uses the same, unless
-//! the conversation has its own.
+//! The system prompt that an adapter was trained under. A chat with the adapter uses the same,
+//! unless the conversation has its own.
 
 use crate::{
     convert::from_json,
