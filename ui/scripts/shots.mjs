@@ -113,6 +113,28 @@ const lecture = async (page) => {
   await page.getByTestId("diagram").waitFor();
 };
 
+/** @param {Page} page @param {string[]} groups */
+const advancedSettings = async (page, groups = ["length", "filters", "penalties", "xtc", "mirostat", "dynatemp"]) => {
+  await open(page, "Borrow checker");
+  await page.getByTestId("chat-settings-toggle").click();
+  await page.getByTestId("chat-settings-advanced").check();
+  for (const id of groups) await page.locator(`[data-testid=knob-group][data-id=${id}]`).getByTestId("knob-group-toggle").click();
+};
+
+/** @param {Page} page */
+const settingLists = async (page) => {
+  await advancedSettings(page, ["dry", "bans", "other"]);
+  for (const text of ["delve", "As an AI"]) {
+    await page.getByTestId("knob-bannedStrings").getByTestId("text-add").fill(text);
+    await page.keyboard.press("Enter");
+  }
+  for (const [token, bias] of [[" Paris", "-1.5"], [" London", "ban"]]) {
+    await page.getByTestId("bias-new").getByTestId("bias-token").fill(token ?? "");
+    await page.getByTestId("bias-new").getByTestId("bias-amount").fill(bias ?? "");
+    await page.getByTestId("bias-add").click();
+  }
+};
+
 const diagrams = `\`\`\`mermaid
 sequenceDiagram
   participant W as Window
@@ -207,7 +229,9 @@ const pictures = [
   { name: "repeats", scene: "fresh", act: async (page) => { await page.evaluate("fakeHost.pace = 3"); await send(page, "Loop for a while."); await page.getByTestId("repeats").waitFor(); await page.evaluate("fakeHost.pace = 60000"); } },
   { name: "answer-details", height: 900, act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("details").click(); } },
   { name: "chat-settings", scene: "thinks", act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("chat-settings-toggle").click(); } },
-  { name: "chat-settings-advanced", height: 1700, act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("chat-settings-toggle").click(); await page.getByTestId("chat-settings-advanced").check(); await page.getByTestId("knob-topP").locator("input").fill("2"); await page.getByTestId("knob-temperature").locator("input").fill("0.7"); await page.keyboard.press("Tab"); } },
+  { name: "chat-settings-advanced", height: 1900, act: async (page) => { await advancedSettings(page); await page.getByTestId("knob-topP").locator("input").fill("2"); await page.getByTestId("knob-temperature").locator("input").fill("0.7"); await page.keyboard.press("Tab"); } },
+  { name: "chat-settings-lists", height: 1500, act: settingLists },
+  { name: "chat-settings-folded", height: 700, act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("chat-settings-toggle").click(); await page.getByTestId("chat-settings-advanced").check(); } },
   { name: "chat-settings-small", scene: "thinks", width: 720, height: 520, act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("chat-settings-toggle").click(); } },
   { name: "picker", act: (page) => page.getByTestId("model-pill").click() },
   { name: "instructions", act: async (page) => { await open(page, "Letter"); await page.getByTestId("instructions").click(); } },

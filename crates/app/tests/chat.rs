@@ -6,8 +6,8 @@ mod support;
 
 use bench::{Bench, failure};
 use hearth_app::wire::{
-    ConversationSettings, CutReason, Effort, Message, MessageState, NewConversation, Part, Problem, ProblemCode,
-    SamplingOverrides, Sent, Thinking,
+    ConversationSettings, CutReason, Effort, LogitBias, Message, MessageState, NewConversation, Part, Problem,
+    ProblemCode, SamplingOverrides, Sent, Thinking,
 };
 use hearth_protocol::{GenerateRequest, Prompt};
 
@@ -188,6 +188,40 @@ async fn the_model_continues_what_a_person_began() {
     assert_eq!(bench.conversation(first.conversation).await.messages[1], first);
 }
 
+/// An override of every parameter but those of [`settings`], none of them a default.
+fn every_sampler() -> SamplingOverrides {
+    SamplingOverrides {
+        min_p: Some(0.125),
+        typical_p: Some(0.5),
+        top_n_sigma: Some(1.5),
+        repetition_penalty: Some(1.25),
+        frequency_penalty: Some(-0.5),
+        presence_penalty: Some(0.75),
+        repeat_last_n: Some(32),
+        xtc_probability: Some(0.25),
+        xtc_threshold: Some(0.375),
+        dry_multiplier: Some(0.875),
+        dry_base: Some(2.0),
+        dry_allowed_length: Some(3),
+        dry_last_n: Some(512),
+        mirostat: Some(true),
+        mirostat_tau: Some(4.5),
+        mirostat_eta: Some(0.0625),
+        dynatemp_range: Some(0.5),
+        dynatemp_exponent: Some(1.5),
+        dry_breakers: Some(Vec::new()),
+        logit_bias: Some(vec![
+            LogitBias::Text {
+                text: " Paris".into(),
+                bias: Some(-2.5),
+            },
+            LogitBias::Id { id: 7, bias: None },
+        ]),
+        banned_strings: Some(vec!["delve".into()]),
+        ..SamplingOverrides::default()
+    }
+}
+
 fn settings() -> ConversationSettings {
     ConversationSettings {
         model: None,
@@ -195,7 +229,7 @@ fn settings() -> ConversationSettings {
             temperature: Some(0.25),
             top_k: Some(7),
             seed: Some(11),
-            ..SamplingOverrides::default()
+            ..every_sampler()
         },
         max_tokens: Some(99),
         stop: Some(vec!["END".into()]),
@@ -230,6 +264,14 @@ async fn settings_of_a_conversation_make_its_answers() {
         (0.25, 7, Some(11))
     );
     assert_eq!(made.sampling, request.sampling);
+    let of_answer = serde_json::to_value(&made.sampling).expect("it is written");
+    let chosen = serde_json::to_value(settings().sampling).expect("it is written");
+    let chosen = chosen.as_object().expect("an object").iter();
+    let set: Vec<_> = chosen.filter(|(_, value)| !value.is_null()).collect();
+    assert_eq!(set.len(), 24, "all but top-p, which stays the default");
+    for (key, value) in set {
+        assert_eq!(of_answer.get(key), Some(value), "{key}");
+    }
     assert_eq!(made.sampling.top_p, 0.95, "the default");
     assert_eq!(
         (made.max_tokens, made.thinking, made.effort),
@@ -270,6 +312,27 @@ async fn hostile_settings_are_refused_with_a_sentence() {
         with(&|s| s.sampling.repetition_penalty = Some(0.0)),
         with(&|s| s.sampling.top_k = Some(u32::MAX)),
         with(&|s| s.sampling.seed = Some(u64::MAX)),
+        with(&|s| s.sampling.typical_p = Some(-0.1)),
+        with(&|s| s.sampling.top_n_sigma = Some(101.0)),
+        with(&|s| s.sampling.xtc_probability = Some(f32::NAN)),
+        with(&|s| s.sampling.xtc_threshold = Some(2.0)),
+        with(&|s| s.sampling.dry_multiplier = Some(f32::NEG_INFINITY)),
+        with(&|s| s.sampling.dry_base = Some(0.5)),
+        with(&|s| s.sampling.dry_allowed_length = Some(u32::MAX)),
+        with(&|s| s.sampling.dry_last_n = Some(u32::MAX)),
+        with(&|s| s.sampling.mirostat_tau = Some(-1.0)),
+        with(&|s| s.sampling.mirostat_eta = Some(1.5)),
+        with(&|s| s.sampling.dynatemp_range = Some(-1.0)),
+        with(&|s| s.sampling.dynatemp_exponent = Some(f32::NAN)),
+        with(&|s| s.sampling.dry_breakers = Some(vec!["x".to_owned(); 257])),
+        with(&|s| s.sampling.dry_breakers = Some(vec![String::new()])),
+        with(&|s| s.sampling.banned_strings = Some(vec!["x".repeat(257)])),
+        with(&|s| s.sampling.banned_strings = Some(vec!["\u{fffd}".into()])),
+        with(&|s| s.sampling.logit_bias = Some(vec![LogitBias::Id { id: 1, bias: None }; 257])),
+        with(&|s| s.sampling.logit_bias = Some(vec![bias_of("x", f32::NAN)])),
+        with(&|s| s.sampling.logit_bias = Some(vec![bias_of("x", -1001.0)])),
+        with(&|s| s.sampling.logit_bias = Some(vec![bias_of("", 1.0)])),
+        with(&|s| s.sampling.logit_bias = Some(vec![bias_of(&"x".repeat(257), 1.0)])),
         with(&|s| s.max_tokens = Some(u32::MAX)),
         with(&|s| s.max_tokens = Some(0)),
         with(&|s| s.stop = Some(vec!["x".to_owned(); 10_000])),
@@ -297,6 +360,60 @@ async fn hostile_settings_are_refused_with_a_sentence() {
         .await
         .expect_err("refused");
     assert_eq!(code(missing), ProblemCode::NotFound);
+}
+
+fn bias_of(text: &str, bias: f32) -> LogitBias {
+    LogitBias::Text {
+        text: text.to_owned(),
+        bias: Some(bias),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_names_the_setting() {
+    let mut bench = Bench::tiny();
+    let id = bench.answer("say one").await.conversation;
+    let of = |sampling| ConversationSettings {
+        sampling,
+        ..ConversationSettings::default()
+    };
+    let none = SamplingOverrides::default();
+    for (sampling, name) in [
+        (
+            SamplingOverrides {
+                dry_base: Some(0.5),
+                ..none.clone()
+            },
+            "DRY base",
+        ),
+        (
+            SamplingOverrides {
+                top_n_sigma: Some(-2.0),
+                ..none.clone()
+            },
+            "top-nσ",
+        ),
+        (
+            SamplingOverrides {
+                logit_bias: Some(vec![bias_of("x", 2e3)]),
+                ..none.clone()
+            },
+            "logit bias",
+        ),
+        (
+            SamplingOverrides {
+                dry_breakers: Some(vec!["x".into(); 300]),
+                ..none.clone()
+            },
+            "256 DRY sequence breakers, not 300",
+        ),
+    ] {
+        let refused = bench
+            .set_conversation_settings(id, of(sampling))
+            .await
+            .expect_err("refused");
+        assert!(refused.message.contains(name), "{refused:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

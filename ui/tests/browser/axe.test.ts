@@ -103,6 +103,17 @@ const places: [name: string, scene: string, act: (page: Page) => Promise<unknown
   ["the catalog", "discover", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("tab-discover").click(), await page.getByTestId("catalog-model").first().waitFor())],
   ["downloads", "downloads", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("tab-downloads").click(), await page.getByTestId("download-row").first().waitFor())],
   ["the conversation's settings", "", async (page) => (await openConversation(page, "Rye bread"), await page.getByTestId("chat-settings-toggle").click(), await page.getByTestId("chat-settings").waitFor())],
+  [
+    "all of the conversation's settings",
+    "",
+    async (page) => {
+      await openConversation(page, "Rye bread");
+      await page.getByTestId("chat-settings-toggle").click();
+      await page.getByTestId("chat-settings-advanced").check();
+      for (const group of await page.getByTestId("knob-group-toggle").all()) await group.click();
+      await page.getByTestId("knob-logitBias").waitFor();
+    },
+  ],
   ["find in a conversation", "", async (page) => (await openConversation(page, "Rye bread"), await page.keyboard.press("Control+f"), await page.getByTestId("find").waitFor())],
   ["a plan that does not fit", "too-big", async (page) => (await openSettings(page, "models"), await page.getByTestId("layers").fill("31"), await page.locator("[data-testid=plan-verdict][data-verdict=wontFit]").waitFor())],
   ["devices with problems", "wrong-gpu", async (page) => (await openSettings(page, "hardware"), await page.getByTestId("device-problem").waitFor())],

@@ -5,6 +5,16 @@ useBrowser();
 
 type Window = Awaited<ReturnType<typeof open>>["page"];
 
+/** Opens a group of the advanced settings. */
+async function group(page: Window, id: string): Promise<void> {
+  const toggle = page.locator(`[data-testid=knob-group][data-id=${id}]`).getByTestId("knob-group-toggle");
+  if ((await toggle.getAttribute("aria-expanded")) === "false") await toggle.click();
+}
+
+const changed = (page: Window, id: string) => page.locator(`[data-testid=knob-group][data-id=${id}]`).getByTestId("knob-group-changed");
+
+const note = (page: Window, id: string) => page.locator(`[data-testid=knob-group][data-id=${id}]`).getByTestId("knob-group-note");
+
 const knob = (page: Window, key: string) => page.getByTestId(`knob-${key}`);
 
 async function facts(page: Window): Promise<string> {
@@ -49,11 +59,14 @@ test("what is no number or out of range is refused beside its field, and so is w
   await openConversation(page, "Borrow checker");
   await page.getByTestId("chat-settings-toggle").click();
   await page.getByTestId("chat-settings-advanced").check();
+  for (const id of ["filters", "length", "xtc", "dry"]) await group(page, id);
   for (const [key, text, problem] of [
     ["topP", "1.5", "Must be between 0 and 1."],
     ["topK", "2.5", "Enter a whole number."],
     ["temperature", "NaN", "Not a number."],
     ["temperature", "1e999", "Not a number."],
+    ["xtcProbability", "2", "Must be between 0 and 1."],
+    ["dryBase", "0.5", "Must be between 1 and 100."],
     ["maxTokens", "-1", "Must be between 1 and 10000000."],
   ] as const) {
     await knob(page, key).locator("input").fill(text);
@@ -69,28 +82,132 @@ test("simple or advanced is remembered, and the panel closes by keyboard", async
   const toggle = page.getByTestId("chat-settings-toggle");
   await toggle.focus();
   await page.keyboard.press("Enter");
-  expect(await knob(page, "topK").count()).toBe(0);
+  const filters = page.locator("[data-testid=knob-group][data-id=filters]");
+  expect(await filters.count()).toBe(0);
   await page.getByTestId("chat-settings-advanced").check();
+  await filters.waitFor();
+  expect(await knob(page, "topK").count()).toBe(0);
+  await group(page, "filters");
   await knob(page, "topK").waitFor();
   await page.keyboard.press("Escape");
   expect(await page.getByTestId("chat-settings").count()).toBe(0);
   await expect.poll(() => page.evaluate(() => document.activeElement?.getAttribute("data-testid"))).toBe("chat-settings-toggle");
   await page.keyboard.press("Enter");
-  await knob(page, "topK").waitFor();
+  await filters.waitFor();
 });
 
-test("stop strings are typed one a line", async () => {
-  const { page } = await open();
+test("texts are added, changed and removed one by one", async () => {
+  const { page, errors } = await open();
   await pace(page, 0);
   await openConversation(page, "Borrow checker");
   await page.getByTestId("chat-settings-toggle").click();
   await page.getByTestId("chat-settings-advanced").check();
-  await page.getByTestId("chat-settings-stops").fill("END\n\\nUser:\n\n");
-  await page.keyboard.press("Tab");
-  await expect.poll(() => page.getByTestId("chat-settings-stops").inputValue()).toBe("END\n\\nUser:");
+  await group(page, "length");
+  const stops = knob(page, "stop");
+  const items = () => stops.getByTestId("text-item").evaluateAll((all) => all.map((one) => (one as HTMLInputElement).value));
+  for (const text of ["END", "\\nUser:", "END", "late"]) {
+    await stops.getByTestId("text-add").fill(text);
+    await page.keyboard.press("Enter");
+  }
+  await expect.poll(items).toEqual(["END", "\\nUser:", "late"]);
+  await stops.getByTestId("text-remove").last().click();
+  await expect.poll(items).toEqual(["END", "\\nUser:"]);
+  expect(await changed(page, "length").textContent()).toBe("1 changed");
+  await stops.getByTestId("text-add").fill("é".repeat(600));
+  await page.keyboard.press("Enter");
+  expect(await stops.getByRole("alert").textContent()).toBe("Must have at most 1024 bytes.");
+  await stops.getByTestId("text-add").fill("");
   await send(page, "What is the capital of France?");
   await lastAnswer(page, "complete");
   expect(await facts(page)).toContain('Stop strings "END", "\\nUser:"');
+
+  await group(page, "dry");
+  const breakers = knob(page, "dryBreakers");
+  const shown = () => breakers.getByTestId("text-item").evaluateAll((all) => all.map((one) => (one as HTMLInputElement).value));
+  expect(await shown()).toEqual(["\\n", ":", '"', "*"]);
+  for (let left = 4; left > 0; left--) {
+    await breakers.getByTestId("text-remove").first().click();
+    await expect.poll(async () => (await shown()).length).toBe(left - 1);
+  }
+  expect(await breakers.textContent()).toContain("None");
+  expect(await changed(page, "dry").textContent()).toBe("1 changed");
+  await breakers.getByTestId("knob-reset").click();
+  await expect.poll(shown).toEqual(["\\n", ":", '"', "*"]);
+  expect(await changed(page, "dry").count()).toBe(0);
+  expect(errors).toEqual([]);
+});
+
+test("a token is biased by its text or its id, or banned", async () => {
+  const { page, errors } = await open({ scene: "fresh" });
+  await pace(page, 0);
+  await page.getByTestId("chat-settings-toggle").click();
+  await page.getByTestId("chat-settings-advanced").check();
+  await group(page, "bans");
+  const fresh = page.getByTestId("bias-new");
+  const problem = () => knob(page, "logitBias").getByRole("alert").textContent();
+  const type = async (token: string, bias: string) => {
+    await fresh.getByTestId("bias-token").fill(token);
+    await fresh.getByTestId("bias-amount").fill(bias);
+    await page.keyboard.press("Enter");
+  };
+  await type(" Paris", "2000");
+  expect(await problem()).toBe("Bias: Must be between -1000 and 1000.");
+  await type("", "1");
+  expect(await problem()).toBe("Token: enter its text.");
+  await type(" Paris", "-1.5");
+  await expect.poll(() => page.getByTestId("bias").count()).toBe(1);
+  await fresh.getByTestId("bias-by").selectOption("id");
+  await type("x", "ban");
+  expect(await problem()).toBe("Token: Not a number.");
+  await type("7", "ban");
+  await expect.poll(() => page.getByTestId("bias").count()).toBe(2);
+  await knob(page, "bannedStrings").getByTestId("text-add").fill("delve");
+  await page.keyboard.press("Enter");
+  await expect.poll(() => changed(page, "bans").textContent()).toBe("2 changed");
+  await page.getByTestId("bias-amount").first().fill("3");
+  await page.keyboard.press("Tab");
+  await send(page, "What is the capital of France?");
+  await lastAnswer(page, "complete");
+  const shown = await facts(page);
+  expect(shown).toContain('Logit bias " Paris" +3, #7 ban');
+  expect(shown).toContain('Banned strings "delve"');
+  await page.getByTestId("bias-remove").first().click();
+  await page.getByTestId("bias-remove").first().click();
+  await expect.poll(() => changed(page, "bans").textContent()).toBe("1 changed");
+  expect(errors).toEqual([]);
+});
+
+test("a group says what other settings do to it, and an answer shows what made it", async () => {
+  const { page, errors } = await open({ scene: "fresh" });
+  await pace(page, 0);
+  await page.getByTestId("chat-settings-toggle").click();
+  await page.getByTestId("chat-settings-advanced").check();
+  for (const id of ["filters", "xtc", "mirostat", "dry"]) await group(page, id);
+  expect(await note(page, "filters").count()).toBe(0);
+  expect(await note(page, "xtc").textContent()).toBe("Off: the probability is 0.");
+  expect(await note(page, "dry").textContent()).toBe("Off: the multiplier is 0.");
+  await knob(page, "xtcProbability").locator("input").fill("0.5");
+  await knob(page, "dryMultiplier").locator("input").fill("0.8");
+  await page.keyboard.press("Tab");
+  await expect.poll(() => note(page, "xtc").count()).toBe(0);
+  await send(page, "What is the capital of France?");
+  await lastAnswer(page, "complete");
+  const first = await facts(page);
+  expect(first).toContain("XTC probability 0.5, threshold 0.1");
+  expect(first).toContain("DRY multiplier 0.8, base 1.75");
+  await knob(page, "mirostat").locator("select").selectOption("true");
+  await expect.poll(() => note(page, "filters").textContent()).toBe("No effect while Mirostat is on.");
+  await send(page, "And of Italy?");
+  await expect.poll(() => answers(page).count()).toBe(2);
+  await lastAnswer(page, "complete");
+  const second = await facts(page);
+  expect(second).toContain("Mirostat 2 τ 5, η 0.1");
+  expect(second).not.toContain("Top-k");
+  await knob(page, "temperature").locator("input").fill("0");
+  await page.keyboard.press("Tab");
+  await expect.poll(() => note(page, "mirostat").textContent()).toContain("temperature 0");
+  expect(await page.getByTestId("temperature-note").textContent()).toContain("XTC");
+  expect(errors).toEqual([]);
 });
 
 test("thinking is switched where the template can, for this conversation", async () => {

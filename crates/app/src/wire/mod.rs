@@ -7,11 +7,13 @@
 //! worker (`hearth_protocol`) to which the app adds nothing are part of the wire as they are. The
 //! store's rows are separate types; [`crate::convert`] converts between them.
 
+mod bounds;
 mod chat;
 mod commands;
 mod hardware;
 mod keeping;
 mod models;
+mod sampling;
 mod tune;
 mod typescript;
 
@@ -19,10 +21,12 @@ pub use crate::store::message::Stats;
 pub use chat::*;
 pub use hardware::*;
 pub use hearth_protocol::{
-    Effort, LeftOut, ModelInfo, Part, Problem, ProblemCode, Role, SamplingParams, TextKind, Thinking, ThinkingSupport,
+    Effort, LeftOut, LogitBias, ModelInfo, Part, Problem, ProblemCode, Role, SamplingParams, TextKind, Thinking,
+    ThinkingSupport,
 };
 pub use keeping::*;
 pub use models::*;
+pub use sampling::*;
 pub use tune::*;
 pub use typescript::typescript;
 

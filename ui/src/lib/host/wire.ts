@@ -2225,6 +2225,14 @@ topP: number | null,
  */
 minP: number | null,
 /**
+ * See [`SamplingParams::typical_p`].
+ */
+typicalP: number | null,
+/**
+ * See [`SamplingParams::top_n_sigma`].
+ */
+topNSigma: number | null,
+/**
  * See [`SamplingParams::repetition_penalty`].
  */
 repetitionPenalty: number | null,
@@ -2240,6 +2248,62 @@ presencePenalty: number | null,
  * See [`SamplingParams::repeat_last_n`].
  */
 repeatLastN: number | null,
+/**
+ * See [`SamplingParams::xtc_probability`].
+ */
+xtcProbability: number | null,
+/**
+ * See [`SamplingParams::xtc_threshold`].
+ */
+xtcThreshold: number | null,
+/**
+ * See [`SamplingParams::dry_multiplier`].
+ */
+dryMultiplier: number | null,
+/**
+ * See [`SamplingParams::dry_base`].
+ */
+dryBase: number | null,
+/**
+ * See [`SamplingParams::dry_allowed_length`].
+ */
+dryAllowedLength: number | null,
+/**
+ * See [`SamplingParams::dry_last_n`].
+ */
+dryLastN: number | null,
+/**
+ * See [`SamplingParams::mirostat_tau`].
+ */
+mirostatTau: number | null,
+/**
+ * See [`SamplingParams::mirostat_eta`].
+ */
+mirostatEta: number | null,
+/**
+ * See [`SamplingParams::dynatemp_range`].
+ */
+dynatempRange: number | null,
+/**
+ * See [`SamplingParams::dynatemp_exponent`].
+ */
+dynatempExponent: number | null,
+/**
+ * See [`SamplingParams::mirostat`].
+ */
+mirostat: boolean | null,
+/**
+ * See [`SamplingParams::dry_breakers`]. An empty list means none.
+ */
+dryBreakers: Array<string> | null,
+/**
+ * See [`SamplingParams::logit_bias`].
+ */
+logitBias: Array<LogitBias> | null,
+/**
+ * See [`SamplingParams::banned_strings`].
+ */
+bannedStrings: Array<string> | null,
 /**
  * See [`SamplingParams::seed`]. `None` draws a random one for each answer.
  */

@@ -1,6 +1,6 @@
 // What made an answer, as names with values.
 
-import type { AnswerSettings, Message } from "../host";
+import type { AnswerSettings, LogitBias, Message, SamplingParams } from "../host";
 import { count, moment, seconds, speed } from "./format";
 
 type Fact = [name: string, value: string];
@@ -20,18 +20,57 @@ export function answerFacts(message: Message, now = Date.now()): Fact[] {
 }
 
 function settingFacts({ sampling, maxTokens, stop, thinking, effort }: AnswerSettings): Fact[] {
-  const rounded = (value: number) => String(Number(value.toPrecision(4)));
-  const facts: Fact[] = [["Temperature", sampling.temperature === 0 ? "0 (greedy)" : rounded(sampling.temperature)]];
-  if (sampling.temperature > 0) {
-    facts.push(["Top-k", rounded(sampling.topK)], ["Top-p", rounded(sampling.topP)], ["Min-p", rounded(sampling.minP)]);
-    if (sampling.seed !== null) facts.push(["Seed", String(sampling.seed)]);
-  }
-  if (sampling.repetitionPenalty !== 1) facts.push(["Repetition penalty", rounded(sampling.repetitionPenalty)]);
-  if (sampling.presencePenalty !== 0) facts.push(["Presence penalty", rounded(sampling.presencePenalty)]);
-  if (sampling.frequencyPenalty !== 0) facts.push(["Frequency penalty", rounded(sampling.frequencyPenalty)]);
+  const facts: Fact[] = [["Temperature", sampling.temperature === 0 ? "0 (greedy)" : temperatureOf(sampling)]];
+  if (sampling.temperature > 0) facts.push(...drawFacts(sampling));
+  facts.push(...penaltyFacts(sampling));
+  if (sampling.logitBias.length > 0) facts.push(["Logit bias", sampling.logitBias.map(biasOf).join(", ")]);
+  if (sampling.bannedStrings.length > 0) facts.push(["Banned strings", quoted(sampling.bannedStrings)]);
   if (maxTokens !== null) facts.push(["Length limit", `${count(maxTokens)} tokens`]);
-  if (stop.length > 0) facts.push(["Stop strings", stop.map((text) => JSON.stringify(text)).join(", ")]);
+  if (stop.length > 0) facts.push(["Stop strings", quoted(stop)]);
   if (thinking !== null) facts.push(["Thinking", thinking ? "on" : "off"]);
   if (effort !== null) facts.push(["Effort", effort]);
   return facts;
 }
+
+/** The parameters of the draw that had an effect. */
+function drawFacts(s: SamplingParams): Fact[] {
+  const facts: Fact[] = [];
+  if (s.mirostat) facts.push(["Mirostat 2", `τ ${rounded(s.mirostatTau)}, η ${rounded(s.mirostatEta)}`]);
+  else {
+    facts.push(["Top-k", rounded(s.topK)], ["Top-p", rounded(s.topP)], ["Min-p", rounded(s.minP)]);
+    if (s.typicalP !== 1) facts.push(["Typical-p", rounded(s.typicalP)]);
+    if (s.topNSigma > 0) facts.push(["Top-nσ", rounded(s.topNSigma)]);
+    if (s.xtcProbability > 0 && s.xtcThreshold <= 0.5) facts.push(["XTC", `probability ${rounded(s.xtcProbability)}, threshold ${rounded(s.xtcThreshold)}`]);
+  }
+  if (s.seed !== null) facts.push(["Seed", String(s.seed)]);
+  return facts;
+}
+
+function penaltyFacts(s: SamplingParams): Fact[] {
+  const facts: Fact[] = [];
+  if (s.repeatLastN > 0) {
+    if (s.repetitionPenalty !== 1) facts.push(["Repetition penalty", rounded(s.repetitionPenalty)]);
+    if (s.presencePenalty !== 0) facts.push(["Presence penalty", rounded(s.presencePenalty)]);
+    if (s.frequencyPenalty !== 0) facts.push(["Frequency penalty", rounded(s.frequencyPenalty)]);
+    if (facts.length > 0) facts.push(["Penalty window", `${count(s.repeatLastN)} tokens`]);
+  }
+  if (s.dryMultiplier > 0 && s.dryLastN > 0) {
+    facts.push(["DRY", `multiplier ${rounded(s.dryMultiplier)}, base ${rounded(s.dryBase)}, from ${count(s.dryAllowedLength)} tokens, window ${count(s.dryLastN)}`]);
+    facts.push(["DRY sequence breakers", s.dryBreakers.length === 0 ? "none" : quoted(s.dryBreakers)]);
+  }
+  return facts;
+}
+
+function temperatureOf({ temperature, dynatempRange, dynatempExponent, mirostat }: SamplingParams): string {
+  const dynamic = dynatempRange > 0 && !mirostat;
+  return dynamic ? `${rounded(temperature)} ± ${rounded(dynatempRange)}, exponent ${rounded(dynatempExponent)}` : rounded(temperature);
+}
+
+function biasOf(given: LogitBias): string {
+  const bias = given.bias === null ? "ban" : `${given.bias < 0 ? "" : "+"}${rounded(given.bias)}`;
+  return `${"id" in given ? `#${given.id}` : JSON.stringify(given.text)} ${bias}`;
+}
+
+const rounded = (value: number) => String(Number(value.toPrecision(4)));
+
+const quoted = (texts: readonly string[]) => texts.map((text) => JSON.stringify(text)).join(", ");

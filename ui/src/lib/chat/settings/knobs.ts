@@ -1,75 +1,182 @@
-// The settings of a conversation that are numbers: label, help and accepted values of each.
+// The settings of a conversation: label, help and accepted values of each, in groups.
 
-import type { ConversationSettings, Model, SamplingOverrides } from "../../host";
+import type { ConversationSettings, LogitBias, Model, SamplingOverrides } from "../../host";
 
-/** The settings that are a number of their own. */
-type Alone = "maxTokens";
+type NumberOf<T> = { [K in keyof T]-?: T[K] extends number | null ? K : never }[keyof T];
 
-export interface Knob {
-  key: keyof SamplingOverrides | Alone;
+interface Named {
   label: string;
   hint: string;
+}
+
+export interface NumberKnob extends Named {
+  kind: "number";
+  key: NumberOf<SamplingOverrides> | "maxTokens";
   least: number;
   most: number;
-  step: number;
   whole?: boolean;
   /** Placeholder of a setting without a number as its default. */
   empty?: string;
 }
 
-export const temperature: Knob = { key: "temperature", label: "Temperature", hint: "Randomness. At 0 the model always takes the most likely token; higher values vary more.", least: 0, most: 100, step: 0.1 };
+export interface SwitchKnob extends Named {
+  kind: "switch";
+  key: "mirostat";
+}
 
-export const limit: Knob = { key: "maxTokens", label: "Length limit", hint: "Most tokens of an answer. Without a limit it ends where the model ends it, or where the context is full.", least: 1, most: 10_000_000, step: 1, whole: true, empty: "No limit" };
+export interface TextsKnob extends Named {
+  kind: "texts";
+  key: "stop" | "dryBreakers" | "bannedStrings";
+  /** One of them, as in “Add a stop string”. */
+  one: string;
+  /** Most texts. */
+  most: number;
+  /** Most bytes of a text. */
+  bytes: number;
+}
+
+export interface BiasesKnob extends Named {
+  kind: "biases";
+  key: "logitBias";
+  most: number;
+  bytes: number;
+}
+
+export type Knob = NumberKnob | SwitchKnob | TextsKnob | BiasesKnob;
+
+/** A value; `null` means the default. */
+export type Value = number | boolean | readonly string[] | readonly LogitBias[] | null;
+
+const number = (key: NumberKnob["key"], label: string, hint: string, least: number, most: number, more: Partial<NumberKnob> = {}): NumberKnob => ({ kind: "number", key, label, hint, least, most, ...more });
+
+const WHOLE = { whole: true };
+
+export const temperature = number("temperature", "Temperature", "Randomness. At 0 the model always takes the most likely token; higher values vary more.", 0, 100);
+
+export const limit = number("maxTokens", "Length limit", "Most tokens of an answer. Without a limit it ends where the model ends it, or where the context is full.", 1, 10_000_000, { whole: true, empty: "No limit" });
+
+export type GroupId = "length" | "filters" | "penalties" | "dry" | "xtc" | "mirostat" | "dynatemp" | "bans" | "other";
 
 export interface KnobGroup {
+  id: GroupId;
   title: string;
   knobs: Knob[];
 }
 
-export const advanced: KnobGroup[] = [
+export const groups: readonly KnobGroup[] = [
   {
-    title: "Sampling",
+    id: "length",
+    title: "Length and stop",
+    knobs: [limit, { kind: "texts", key: "stop", label: "Stop strings", hint: "An answer ends before any of these. \\n is a line break.", one: "stop string", most: 64, bytes: 1024 }],
+  },
+  {
+    id: "filters",
+    title: "Filters",
     knobs: [
-      { key: "topK", label: "Top-k", hint: "Keeps the k most likely tokens. 0 turns it off.", least: 0, most: 1_000_000, step: 1, whole: true },
-      { key: "topP", label: "Top-p", hint: "Keeps the most likely tokens whose probabilities add up to p. 1 turns it off.", least: 0, most: 1, step: 0.05 },
-      { key: "minP", label: "Min-p", hint: "Drops tokens less likely than this fraction of the most likely one. 0 turns it off.", least: 0, most: 1, step: 0.01 },
-      { key: "seed", label: "Seed", hint: "The same seed gives the same answer on a CPU. Empty draws a new one for each answer.", least: 0, most: Number.MAX_SAFE_INTEGER, step: 1, whole: true, empty: "Random" },
+      number("topK", "Top-k", "Keeps the k most likely tokens. 0 turns it off.", 0, 1_000_000, WHOLE),
+      number("topP", "Top-p", "Keeps the most likely tokens whose probabilities add up to p. 1 turns it off.", 0, 1),
+      number("minP", "Min-p", "Drops tokens less likely than this fraction of the most likely one. 0 turns it off.", 0, 1),
+      number("typicalP", "Typical-p", "Keeps the tokens whose surprise is closest to the expected one, until their probabilities add up to p. 1 turns it off.", 0, 1),
+      number("topNSigma", "Top-nσ", "Keeps tokens within this many standard deviations of the highest logit. 0 or less turns it off.", -1, 100),
     ],
   },
   {
+    id: "penalties",
     title: "Penalties",
     knobs: [
-      { key: "repetitionPenalty", label: "Repetition penalty", hint: "Divides the scores of tokens that occurred. 1 turns it off.", least: 0.01, most: 100, step: 0.05 },
-      { key: "presencePenalty", label: "Presence penalty", hint: "Lowers the score of every token that occurred, once. 0 turns it off.", least: -100, most: 100, step: 0.1 },
-      { key: "frequencyPenalty", label: "Frequency penalty", hint: "Lowers the score of a token for each time it occurred. 0 turns it off.", least: -100, most: 100, step: 0.1 },
-      { key: "repeatLastN", label: "Penalty window", hint: "Tokens back in which the penalties look.", least: 0, most: 1_000_000, step: 1, whole: true },
+      number("repetitionPenalty", "Repetition penalty", "Divides the logits of tokens that occurred. 1 turns it off.", 0.01, 100),
+      number("presencePenalty", "Presence penalty", "Lowers the logit of every token that occurred, once. 0 turns it off.", -100, 100),
+      number("frequencyPenalty", "Frequency penalty", "Lowers the logit of a token for each time it occurred. 0 turns it off.", -100, 100),
+      number("repeatLastN", "Penalty window", "Number of recent tokens that the penalties look at. 0 turns all three off.", 0, 1_000_000, WHOLE),
     ],
+  },
+  {
+    id: "dry",
+    title: "DRY",
+    knobs: [
+      number("dryMultiplier", "Multiplier", "Scale of the penalty for a token that would continue a repetition. 0 turns DRY off; 0.8 is usual.", 0, 100),
+      number("dryBase", "Base", "Growth of the penalty with each further repeated token.", 1, 100),
+      number("dryAllowedLength", "Allowed length", "Length in tokens from which a repetition is penalised.", 0, 1_000_000, WHOLE),
+      number("dryLastN", "Window", "Number of recent tokens that are searched for repetitions. 0 turns DRY off.", 0, 1_000_000, WHOLE),
+      { kind: "texts", key: "dryBreakers", label: "Sequence breakers", hint: "A repetition ends at each of these texts. \\n is a line break.", one: "sequence breaker", most: 256, bytes: 256 },
+    ],
+  },
+  {
+    id: "xtc",
+    title: "XTC",
+    knobs: [
+      number("xtcProbability", "Probability", "The chance, per token, that the most likely tokens are excluded. 0 turns XTC off; 0.5 is usual.", 0, 1),
+      number("xtcThreshold", "Threshold", "Tokens at least this likely are excluded, but the least likely of them. More than 0.5 turns XTC off.", 0, 1),
+    ],
+  },
+  {
+    id: "mirostat",
+    title: "Mirostat",
+    knobs: [
+      { kind: "switch", key: "mirostat", label: "Mirostat 2", hint: "Keeps the surprise of the tokens near a target, in place of the filters, XTC and dynamic temperature." },
+      number("mirostatTau", "Target (τ)", "The target surprise, in bits. Lower values are more predictable.", 0, 100),
+      number("mirostatEta", "Learning rate (η)", "How fast it approaches the target.", 0, 1),
+    ],
+  },
+  {
+    id: "dynatemp",
+    title: "Dynamic temperature",
+    knobs: [
+      number("dynatempRange", "Range", "The temperature varies by this much up and down: higher where the model is unsure. 0 turns it off.", 0, 100),
+      number("dynatempExponent", "Exponent", "Exponent of the normalised entropy that the temperature follows.", 0, 100),
+    ],
+  },
+  {
+    id: "bans",
+    title: "Bias and bans",
+    knobs: [
+      { kind: "biases", key: "logitBias", label: "Logit bias", hint: "Added to the logits of a token, from -1000 to 1000. “ban” excludes it. A text that is no single token biases each of its tokens.", most: 256, bytes: 256 },
+      { kind: "texts", key: "bannedStrings", label: "Banned strings", hint: "Texts that an answer never contains. Case matters. \\n is a line break.", one: "banned string", most: 256, bytes: 256 },
+    ],
+  },
+  {
+    id: "other",
+    title: "Seed and model",
+    knobs: [number("seed", "Seed", "The same seed gives the same answer on a CPU. Empty draws a new one for each answer.", 0, Number.MAX_SAFE_INTEGER, { whole: true, empty: "Random" })],
   },
 ];
 
 /** The value that is set. `null` means the default. */
-export function valueOf(settings: ConversationSettings, { key }: Knob): number | null {
-  return key === "maxTokens" ? settings.maxTokens : settings.sampling[key];
+export function valueOf<K extends Knob>(settings: ConversationSettings, { key }: K): Value {
+  return key === "maxTokens" || key === "stop" ? settings[key] : settings.sampling[key];
 }
 
 /** The settings with another value. */
-export function withValue(settings: ConversationSettings, { key }: Knob, value: number | null): ConversationSettings {
-  if (key === "maxTokens") return { ...settings, maxTokens: value };
+export function withValue(settings: ConversationSettings, { key }: Knob, value: Value): ConversationSettings {
+  if (key === "maxTokens" || key === "stop") return { ...settings, [key]: value };
   return { ...settings, sampling: { ...settings.sampling, [key]: value } };
 }
 
 /** The model's default. `null` means that it has none. */
-export function defaultOf(model: Model | null, { key }: Knob): number | null {
+export function defaultOf(model: Model | null, { key }: Knob): Value {
+  if (key === "stop") return [];
   return key === "maxTokens" || !model ? null : model.sampling[key];
+}
+
+/** Whether two values are the same; the app has floats of 32 bits. */
+export function same(a: Value, b: Value): boolean {
+  const rounded = (_: string, value: unknown) => (typeof value === "number" && !Number.isSafeInteger(value) ? Math.fround(value) : value);
+  return JSON.stringify(a, rounded) === JSON.stringify(b, rounded);
+}
+
+/** Whether a value is set that is not the default. */
+export function differs(settings: ConversationSettings, model: Model | null, knob: Knob): boolean {
+  const value = valueOf(settings, knob);
+  return value !== null && !same(value, defaultOf(model, knob));
 }
 
 /** A number as it is typed. */
 export function shown(value: number | null): string {
-  return value === null ? "" : String(Number(value.toPrecision(7)));
+  return value === null ? "" : String(Number.isInteger(value) ? value : Number(value.toPrecision(7)));
 }
 
 /** Parses what was typed; `problem` says why it is invalid. */
-export function parse(knob: Knob, text: string): { value: number | null } | { problem: string } {
+export function parse(knob: Pick<NumberKnob, "least" | "most" | "whole">, text: string): { value: number | null } | { problem: string } {
   const typed = text.trim().replace(",", ".");
   if (typed === "") return { value: null };
   const value = Number(typed);
@@ -79,14 +186,9 @@ export function parse(knob: Knob, text: string): { value: number | null } | { pr
   return { value };
 }
 
-/** Stop strings, one a line; `\n` is a line break. */
-export function parseStops(text: string): string[] | null {
-  const lines = text.split("\n").filter((line) => line !== "");
-  const stops = lines.map((line) => line.replace(/\\(n|t|\\)/g, (_, c: string) => (c === "n" ? "\n" : c === "t" ? "\t" : "\\")));
-  return stops.length === 0 ? null : stops;
-}
-
-/** Stop strings as they are typed. */
-export function shownStops(stops: readonly string[] | null): string {
-  return (stops ?? []).map((stop) => stop.replace(/\\/g, "\\\\").replace(/\n/g, "\\n").replace(/\t/g, "\\t")).join("\n");
+/** Why a list cannot have this text. `null` means that it can. */
+export function textProblem({ key, bytes }: { key: Knob["key"]; bytes: number }, text: string): string | null {
+  if (new TextEncoder().encode(text).length > bytes) return `Must have at most ${bytes} bytes.`;
+  if (key === "bannedStrings" && text.includes("\ufffd")) return "Cannot have the replacement character.";
+  return null;
 }
