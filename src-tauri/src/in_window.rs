@@ -3,7 +3,7 @@
 
 use crate::window;
 use hearth_app::wire::{ChatFormat, ExportFormat, Problem, ProblemCode, Settings};
-use hearth_app::{App, DATASET_EXTENSIONS, file_name, path_text};
+use hearth_app::{App, DATASET_EXTENSIONS, file_name, path_text, preset_file_stem};
 use tauri::{AppHandle, Manager, Wry};
 use tauri_plugin_dialog::{DialogExt, FileDialogBuilder, FilePath};
 use tauri_plugin_opener::OpenerExt;
@@ -115,6 +115,18 @@ pub async fn choose_backup_target(window: AppHandle) -> Result<Option<String>, P
 pub async fn choose_backup(window: AppHandle) -> Result<Option<String>, Problem> {
     let dialog = dialog(&window, "Restore a backup").add_filter("Backup of Hearth", &["hearthbackup", "zip"]);
     answer(|chosen| dialog.pick_file(chosen)).await
+}
+
+pub async fn choose_preset(window: AppHandle) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, "Import a preset").add_filter("Preset of Hearth", &["json"]);
+    answer(|chosen| dialog.pick_file(chosen)).await
+}
+
+pub async fn choose_preset_target(window: AppHandle, name: String) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, "Export a preset")
+        .add_filter("Preset of Hearth", &["json"])
+        .set_file_name(format!("{}.json", preset_file_stem(&name)));
+    answer(|chosen| dialog.save_file(chosen)).await
 }
 
 pub async fn open_data_folder(window: AppHandle) -> Result<(), Problem> {

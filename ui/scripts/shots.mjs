@@ -135,6 +135,16 @@ const settingLists = async (page) => {
   }
 };
 
+/** @param {Page} page */
+const presetMenu = async (page) => {
+  await open(page, "Borrow checker");
+  await page.getByTestId("chat-settings-toggle").click();
+  await page.getByTestId("preset").selectOption({ label: "Storyteller" });
+  await page.getByTestId("knob-temperature").locator("input").fill("0.7");
+  await page.keyboard.press("Tab");
+  await page.getByTestId("preset-menu").click();
+};
+
 const diagrams = `\`\`\`mermaid
 sequenceDiagram
   participant W as Window
@@ -232,6 +242,9 @@ const pictures = [
   { name: "chat-settings-advanced", height: 1900, act: async (page) => { await advancedSettings(page); await page.getByTestId("knob-topP").locator("input").fill("2"); await page.getByTestId("knob-temperature").locator("input").fill("0.7"); await page.keyboard.press("Tab"); } },
   { name: "chat-settings-lists", height: 1500, act: settingLists },
   { name: "chat-settings-folded", height: 700, act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("chat-settings-toggle").click(); await page.getByTestId("chat-settings-advanced").check(); } },
+  { name: "presets", scene: "presets", height: 900, act: presetMenu },
+  { name: "preset-name", scene: "presets", height: 900, act: async (page) => { await presetMenu(page); await page.getByTestId("preset-save").click(); } },
+  { name: "preset-small", scene: "presets", width: 480, height: 620, act: async (page) => { await page.getByTestId("chat-settings-toggle").click(); await page.getByTestId("preset").selectOption({ label: "Storyteller" }); } },
   { name: "chat-settings-small", scene: "thinks", width: 720, height: 520, act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("chat-settings-toggle").click(); } },
   { name: "picker", act: (page) => page.getByTestId("model-pill").click() },
   { name: "instructions", act: async (page) => { await open(page, "Letter"); await page.getByTestId("instructions").click(); } },

@@ -9,10 +9,11 @@ pub(crate) const PROMPT_CACHE: &str = "prompt-cache";
 pub(crate) const OLD_PROMPT_CACHE: &str = "kept";
 
 /// Hearth's entries in its data folder, and the system's in any folder.
-const HEARTH_ENTRIES: [&str; 13] = [
+const HEARTH_ENTRIES: [&str; 14] = [
     "models",
     "datasets",
     "runs",
+    "presets",
     PROMPT_CACHE,
     OLD_PROMPT_CACHE,
     "cache",

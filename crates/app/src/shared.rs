@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) foreign_lock: Mutex<ForeignLock>,
     /// Held while an answer is added: a conversation has one unfinished answer at most.
     pub(crate) adding: Mutex<()>,
+    /// Held while a preset is changed: the names of their files are chosen one at a time.
+    pub(crate) changing_presets: Mutex<()>,
     /// Whether the chat is busy.
     answering: watch::Sender<bool>,
     /// Runs newer than their rows in the store: the active one.
@@ -82,6 +84,7 @@ impl Shared {
             live: Mutex::default(),
             foreign_lock: Mutex::default(),
             adding: Mutex::default(),
+            changing_presets: Mutex::default(),
             answering: watch::Sender::new(false),
             runs: Mutex::default(),
             starting_run: Mutex::default(),

@@ -21,10 +21,12 @@ fn chat(id: &str, text: &str) -> Value {
 }
 
 /// Files of a run and a dataset.
-const FILES: [(&str, &[u8]); 3] = [
+const FILES: [(&str, &[u8]); 5] = [
     ("runs/1/run.json", b"{}"),
     ("runs/1/adapter/adapter_model.safetensors", &[7; 300_000]),
     ("datasets/from-chats.jsonl", b"{\"messages\":[]}\n"),
+    ("presets/mine.json", b"{\"hearthPreset\":1,\"name\":\"Mine\"}"),
+    ("presets/deleted/old.json", b"{\"hearthPreset\":1,\"name\":\"Old\"}"),
 ];
 
 /// An app with a conversation and files, and a backup of them.
@@ -36,6 +38,10 @@ async fn backed_up() -> (Bench, PathBuf) {
     }
     put(&bench.path("data/runs/1/.run.json.1-1.part/run.json"), b"half");
     put(&bench.path("data/models/model.gguf"), b"large");
+    // A backup with it would be refused.
+    put(&bench.path("data/presets/notes.txt"), b"no preset");
+    #[cfg(unix)]
+    put(&bench.path("data/presets/con.json"), b"a device on Windows");
     let path = bench.path("all.hearthbackup");
     let written = bench.app.back_up(path.clone()).await.expect("a backup");
     assert_eq!(written.files as usize, 1 + FILES.len());
@@ -75,6 +81,8 @@ async fn a_backup_is_restored_at_the_next_start_and_the_present_data_moves_aside
 
     let other = Bench::open(other.close().await);
     assert_eq!(titles(&other).await, ["backed up"]);
+    let presets = other.app.presets().await.expect("presets").presets;
+    assert_eq!(presets.last().expect("one").name, "Mine");
     for (name, bytes) in FILES {
         assert!(fs::read(other.path("data").join(name)).expect(name) == bytes, "{name}");
     }
@@ -172,6 +180,15 @@ async fn foreign_and_newer_backups_are_refused() {
         manifest["files"][1]["path"] = json!("runs/../../x")
     });
     check("is not that of a backup").await;
+    for name in [
+        "presets/CON.json",
+        "presets/../x.json",
+        "presets/a/b.json",
+        "presets/x.exe",
+    ] {
+        with_manifest(&backup, &other, |manifest| manifest["files"][1]["path"] = json!(name));
+        check("is not that of a backup").await;
+    }
     with_manifest(&backup, &other, |manifest| manifest["files"][1]["bytes"] = json!(1));
     check("is larger than its list of files says").await;
     with_manifest(&backup, &other, |manifest| manifest["files"] = json!([]));

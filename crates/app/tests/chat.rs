@@ -225,6 +225,7 @@ fn every_sampler() -> SamplingOverrides {
 fn settings() -> ConversationSettings {
     ConversationSettings {
         model: None,
+        preset: Some("creative".into()),
         sampling: SamplingOverrides {
             temperature: Some(0.25),
             top_k: Some(7),

@@ -104,6 +104,22 @@ const places: [name: string, scene: string, act: (page: Page) => Promise<unknown
   ["downloads", "downloads", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("tab-downloads").click(), await page.getByTestId("download-row").first().waitFor())],
   ["the conversation's settings", "", async (page) => (await openConversation(page, "Rye bread"), await page.getByTestId("chat-settings-toggle").click(), await page.getByTestId("chat-settings").waitFor())],
   [
+    "the name of a preset",
+    "presets",
+    async (page) => {
+      await openConversation(page, "Rye bread");
+      await page.getByTestId("chat-settings-toggle").click();
+      await page.getByTestId("preset").selectOption({ label: "Storyteller" });
+      await page.getByTestId("knob-temperature").locator("input").fill("0.5");
+      await page.getByTestId("preset-menu").click();
+      await page.getByTestId("preset-save").click();
+      await page.getByTestId("preset-name").fill("storyteller");
+      await page.keyboard.press("Enter");
+      await page.getByTestId("preset-name-problem").waitFor();
+    },
+  ],
+  ["the actions on presets", "presets", async (page) => (await page.getByTestId("chat-settings-toggle").click(), await page.getByTestId("preset").selectOption({ label: "Storyteller" }), await page.getByTestId("preset-menu").click(), await page.getByTestId("preset-delete").waitFor())],
+  [
     "all of the conversation's settings",
     "",
     async (page) => {

@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 import { parseBias, typedBias } from "../../src/lib/chat/settings/bias";
 import { effective, note } from "../../src/lib/chat/settings/effects";
 import { escaped, unescaped } from "../../src/lib/chat/settings/escapes";
-import { defaultOf, differs, groups, parse, same, shown, textProblem, valueOf, withValue } from "../../src/lib/chat/settings/knobs";
+import { defaultOf, differs, groups, parse, shown, textProblem, valueOf, withValue } from "../../src/lib/chat/settings/knobs";
+import { same } from "../../src/lib/text/same";
 import { FakeHost } from "../../src/lib/host/fake";
 import { defaultChatSettings, type Model } from "../../src/lib/host";
 

@@ -1,7 +1,7 @@
 //! The manifest of a backup: `manifest.json`, the last entry of the archive.
 
 use super::FOLDERS;
-use crate::store;
+use crate::{presets, store};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashSet,
@@ -51,7 +51,8 @@ impl Manifest {
     }
 }
 
-fn is_valid(path: &str) -> bool {
+/// Whether a path is that of a file in a backup: it stays in the data folder on any system.
+pub(super) fn is_valid(path: &str) -> bool {
     if path == store::FILE {
         return true;
     }
@@ -63,8 +64,25 @@ fn is_valid(path: &str) -> bool {
             && components.next().is_none()
             && !part.contains(['\\', ':', '\0'])
             && !part.ends_with(['.', ' '])
+            && !is_device(part)
     };
-    parts.len() > 1 && parts.len() < 16 && FOLDERS.contains(&parts[0]) && parts.iter().all(is_plain)
+    let is_in_folder = match parts[0] {
+        presets::FOLDER => presets::is_file(&parts[1..]),
+        folder => parts.len() > 1 && parts.len() < 16 && FOLDERS.contains(&folder),
+    };
+    is_in_folder && parts.iter().all(is_plain)
+}
+
+/// Whether a name is that of a device on Windows, whatever its extension.
+fn is_device(name: &str) -> bool {
+    let stem = name
+        .split('.')
+        .next()
+        .unwrap_or_default()
+        .trim_end()
+        .to_ascii_uppercase();
+    matches!(stem.as_str(), "CON" | "PRN" | "AUX" | "NUL")
+        || (stem.len() == 4 && (stem.starts_with("COM") || stem.starts_with("LPT")))
 }
 
 #[cfg(test)]
@@ -77,6 +95,8 @@ mod tests {
             "hearth.db",
             "runs/1/adapter/adapter_model.safetensors",
             "datasets/a.jsonl",
+            "presets/mine.json",
+            "presets/deleted/mine.json",
         ] {
             assert!(is_valid(path), "{path}");
         }
@@ -94,6 +114,19 @@ mod tests {
             "models/x.gguf",
             "hearth.lock",
             "runs/x.",
+            "runs/nul.txt",
+            "presets/CON.json",
+            "presets/con .json",
+            "presets/com1.x.json",
+            "presets/../x.json",
+            "presets/a/b.json",
+            "presets/deleted/a/b.json",
+            "presets/deleted/../../x.json",
+            "presets/x.exe",
+            "presets/.json",
+            "presets/.x.json",
+            "presets",
+            "presets/deleted",
             "./hearth.db",
             "hearth.db-wal",
         ] {

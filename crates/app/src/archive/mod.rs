@@ -1,6 +1,6 @@
 //! Backup and restoration of everything that a person made, as one file: a ZIP archive of the
-//! store, the runs with their adapters, the datasets made here, and a manifest with their hashes.
-//! Models, caches and files outside the data folder are not in it.
+//! store, the runs with their adapters, the datasets made here, the presets, and a manifest with
+//! their hashes. Models, caches and files outside the data folder are not in it.
 //!
 //! A restoration is checked and extracted beside the present data, and completed when the app is
 //! started the next time, before the store is opened ([`complete`]).
@@ -13,14 +13,14 @@ mod write;
 pub(crate) use complete::complete;
 
 use crate::{
-    App,
+    App, presets,
     shared::Shared,
     wire::{DataPlace, PendingRestore, Problem, ProblemCode, WrittenBackup},
 };
 use std::path::{Path, PathBuf};
 
 /// The folders of the data folder that a backup holds.
-const FOLDERS: [&str; 2] = ["runs", "datasets"];
+const FOLDERS: [&str; 3] = ["runs", "datasets", presets::FOLDER];
 
 /// The folder of an extracted backup, until it is in place.
 const STAGING: &str = "hearth-restore";

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     export::unwritable,
+    presets,
     shared::Shared,
     store,
     wire::{Problem, ProblemCode, WrittenBackup},
@@ -97,11 +98,16 @@ fn collect(folder: &Path, name: &str, found: &mut Vec<(String, PathBuf)>) -> io:
         let kind = entry.file_type()?;
         if kind.is_dir() && !is_temporary {
             collect(&entry.path(), &name, found)?;
-        } else if kind.is_file() && !is_temporary {
+        } else if kind.is_file() && !is_temporary && is_kept(&name) {
             found.push((name, entry.path()));
         }
     }
     Ok(())
+}
+
+/// A file in the folder of presets that is none would make the whole backup invalid.
+fn is_kept(name: &str) -> bool {
+    !name.starts_with(&format!("{}/", presets::FOLDER)) || manifest::is_valid(name)
 }
 
 /// Adds a file. Returns `None` if it was removed meanwhile.

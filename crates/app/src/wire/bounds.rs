@@ -3,8 +3,11 @@
 
 use super::{Problem, ProblemCode};
 
-/// Most bytes of a stop string, and of a model's id.
+/// Most bytes of a stop string, and of the id of a model or preset.
 pub(super) const MAX_TEXT: usize = 1024;
+
+/// Most bytes of the system prompt of a preset.
+pub(super) const MAX_PROMPT: usize = 64 << 10;
 
 /// Refuses a number outside its range.
 pub(super) fn in_range(name: &str, value: f64, least: f64, most: f64) -> Result<(), Problem> {

@@ -19,6 +19,8 @@ const MAX_TOKENS: u32 = 10_000_000;
 pub struct ConversationSettings {
     /// Id of the model. `None` means the selected one.
     pub model: Option<String>,
+    /// Id of the preset that was chosen. The settings may differ from it since.
+    pub preset: Option<String>,
     /// Sampling parameters.
     pub sampling: SamplingOverrides,
     /// Most tokens of an answer. `None` means no limit.
@@ -44,6 +46,9 @@ impl ConversationSettings {
         }
         if self.model.as_ref().is_some_and(|id| id.len() > MAX_TEXT) {
             return refuse("This model does not exist. Choose another one.".to_owned());
+        }
+        if self.preset.as_ref().is_some_and(|id| id.len() > MAX_TEXT) {
+            return refuse("This preset does not exist. Choose another one.".to_owned());
         }
         Ok(())
     }

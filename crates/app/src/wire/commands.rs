@@ -45,6 +45,24 @@ macro_rules! commands {
                 fn pin_conversation(id: i64, pinned: bool) -> ();
                 fn set_system_prompt(conversation: i64, text: Option<String>) -> ();
                 fn set_conversation_settings(conversation: i64, chosen: ConversationSettings) -> ();
+                /// The built-in presets, then a person's by name.
+                fn presets() -> Presets;
+                fn save_preset(name: String, values: PresetValues) -> Preset;
+                fn update_preset(id: String, values: PresetValues) -> Preset;
+                /// Its id stays.
+                fn rename_preset(id: String, name: String) -> Preset;
+                fn delete_preset(id: String) -> ();
+                /// Undoes a deletion.
+                fn restore_preset(id: String) -> Preset;
+                fn import_preset(path: PathBuf) -> Preset;
+                fn export_preset(id: String, path: PathBuf) -> ();
+                /// Applies a preset to a conversation, or to `fresh` if that is `null`. Returns the
+                /// settings with it.
+                fn apply_preset(
+                    id: String,
+                    conversation: Option<i64>,
+                    fresh: NewConversation
+                ) -> NewConversation;
                 fn search(query: String) -> Vec<SearchHit>;
                 /// Imports the conversations of an export of another program; a file, a ZIP archive
                 /// or a folder. Reports progress through events.
@@ -205,6 +223,11 @@ macro_rules! commands {
                 fn choose_backup_target() -> Option<String>;
                 /// Opens a native dialog for a backup; `null` if cancelled.
                 fn choose_backup() -> Option<String>;
+                /// Opens a native dialog for a preset's file; `null` if cancelled.
+                fn choose_preset() -> Option<String>;
+                /// Opens a native dialog for the file of a preset with this name; `null` if
+                /// cancelled.
+                fn choose_preset_target(name: String) -> Option<String>;
                 /// Opens the data folder in the system's file manager.
                 fn open_data_folder() -> ();
                 /// Opens a native dialog for a file of conversations with this title; `null` if

@@ -13,6 +13,7 @@ mod commands;
 mod hardware;
 mod keeping;
 mod models;
+mod presets;
 mod sampling;
 mod tune;
 mod typescript;
@@ -26,6 +27,7 @@ pub use hearth_protocol::{
 };
 pub use keeping::*;
 pub use models::*;
+pub use presets::*;
 pub use sampling::*;
 pub use tune::*;
 pub use typescript::typescript;
@@ -545,6 +547,11 @@ pub enum Event {
     ImportProgress {
         /// From 0 to 1.
         fraction: f32,
+    },
+    /// A preset was saved, changed, deleted or restored.
+    PresetsChanged {
+        /// All presets now.
+        presets: Presets,
     },
     /// A model was added or removed.
     ModelsChanged {

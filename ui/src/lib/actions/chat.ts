@@ -23,6 +23,17 @@ export const chatActions: readonly Action[] = [
   { id: "new-conversation", title: "New conversation", group: "Chat", icon: "compose", keys: ["Mod+N"], words: "chat start", run: (app) => app.newConversation() },
   { id: "search", title: "Search conversations", group: "Chat", icon: "search", keys: ["Mod+Shift+F"], words: "find messages text", run: (app) => app.focusSearch() },
   { id: "find", title: "Find in this conversation", group: "Chat", icon: "search", keys: ["Mod+F"], keyView: "chat", words: "text message search", enabled: (app) => app.thread.id !== null, run: (app) => app.findInConversation() },
+  {
+    id: "chat-settings",
+    title: "Conversation settings",
+    group: "Chat",
+    icon: "sliders",
+    words: "sampling temperature system prompt preset panel",
+    run: (app) => {
+      app.view = "chat";
+      app.chatSettings = true;
+    },
+  },
   { id: "write", title: "Write a message", group: "Chat", icon: "pen", keys: ["Mod+L"], words: "composer focus input prompt", run: (app) => app.focusComposer() },
   { id: "stop", title: "Stop the answer", group: "Chat", icon: "stop", keys: ["Escape"], keyView: "chat", words: "cancel abort generating", enabled: (app) => app.thread.busy, run: (app) => app.thread.stop() },
   {

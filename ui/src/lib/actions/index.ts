@@ -4,12 +4,13 @@ import type { Action } from "./action";
 import { chatActions } from "./chat";
 import { goToActions } from "./goto";
 import { modelActions } from "./models";
+import { presetActions } from "./presets";
 import { tuneActions } from "./tune";
 import { windowActions } from "./window";
 
 export { groups, type Action, type Group } from "./action";
 
-export const actions: readonly Action[] = [...chatActions, ...goToActions, ...modelActions, ...tuneActions, ...windowActions];
+export const actions: readonly Action[] = [...chatActions, ...presetActions, ...goToActions, ...modelActions, ...tuneActions, ...windowActions];
 
 /** The id of an action of the table. */
 export const action = (id: string): Action | null => actions.find((one) => one.id === id) ?? null;

@@ -1,5 +1,5 @@
-// What the command palette offers: the actions that can be done now, the models that can be loaded, and the
-// conversations.
+// What the command palette offers: the actions that can be done now, the presets, the models that can be
+// loaded, and the conversations.
 
 import type { IconName } from "../shell/icons";
 import type { App } from "../stores/app.svelte";
@@ -35,7 +35,8 @@ export function items(app: App): Item[] {
     .filter((model) => model.problem === null && model.id !== here)
     .map((model): Item => ({ id: `model:${model.id}`, title: `Load ${model.name}`, group: "Models", icon: "models", words: `model switch use ${model.quantization} ${model.architecture}`, key: "", run: () => app.models.load(model.id) }));
   const conversations = app.conversations.all.map((conversation): Item => ({ id: `conversation:${conversation.id}`, title: conversation.title, group: "Conversation", icon: "chat", words: "conversation", key: "", run: () => app.open(conversation.id) }));
-  return [...now, ...models, ...conversations];
+  const presets = app.presets.all.map((preset): Item => ({ id: `preset:${preset.id}`, title: `Use the preset ${preset.name}`, group: "Chat", icon: "sliders", words: "preset sampling settings apply", key: "", run: () => app.presets.apply(preset.id) }));
+  return [...now, ...presets, ...models, ...conversations];
 }
 
 /**

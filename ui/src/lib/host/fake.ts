@@ -47,6 +47,7 @@ export class FakeHost extends FakeGetting implements Host {
     this.world = initialWorld(scene);
     if (this.world.pace !== undefined) this.pace = this.world.pace;
     this.fillDownloads(this.world.downloads);
+    if (scene === "presets") this.fillPresets();
   }
 
   async snapshot(): Promise<Snapshot> {
@@ -115,6 +116,12 @@ export class FakeHost extends FakeGetting implements Host {
     const temperature = chosen.sampling.temperature;
     if (temperature !== null && temperature > 100) throw { code: "badRequest", message: `The temperature must be between 0 and 100, not ${temperature}.` };
     this.conversation(conversation).settings = chosen;
+  }
+
+  async applyPreset(id: string, conversation: number | null, fresh: NewConversation): Promise<NewConversation> {
+    if (conversation === null) return this.withPreset(id, fresh);
+    const home = this.conversation(conversation);
+    return Object.assign(home, await this.withPreset(id, { settings: home.settings, systemPrompt: home.systemPrompt }));
   }
 
   async stop(conversation: number): Promise<void> {

@@ -32,6 +32,7 @@ export function asProblem(thrown: unknown): Problem {
 /** Settings of a conversation in which nothing is set. */
 export const defaultChatSettings: ConversationSettings = {
   model: null,
+  preset: null,
   sampling: {
     temperature: null,
     topK: null,

@@ -28,6 +28,19 @@ export interface Commands {
   pinConversation(id: number, pinned: boolean): Promise<void>;
   setSystemPrompt(conversation: number, text: string | null): Promise<void>;
   setConversationSettings(conversation: number, chosen: ConversationSettings): Promise<void>;
+  /** The built-in presets, then a person's by name. */
+  presets(): Promise<Presets>;
+  savePreset(name: string, values: PresetValues): Promise<Preset>;
+  updatePreset(id: string, values: PresetValues): Promise<Preset>;
+  /** Its id stays. */
+  renamePreset(id: string, name: string): Promise<Preset>;
+  deletePreset(id: string): Promise<void>;
+  /** Undoes a deletion. */
+  restorePreset(id: string): Promise<Preset>;
+  importPreset(path: string): Promise<Preset>;
+  exportPreset(id: string, path: string): Promise<void>;
+  /** Applies a preset to a conversation, or to `fresh` if that is `null`. Returns the settings with it. */
+  applyPreset(id: string, conversation: number | null, fresh: NewConversation): Promise<NewConversation>;
   search(query: string): Promise<Array<SearchHit>>;
   /** Imports the conversations of an export of another program; a file, a ZIP archive or a folder. Reports progress through events. */
   importConversations(path: string): Promise<ImportReport>;
@@ -148,6 +161,10 @@ export interface Commands {
   chooseBackupTarget(): Promise<string | null>;
   /** Opens a native dialog for a backup; `null` if cancelled. */
   chooseBackup(): Promise<string | null>;
+  /** Opens a native dialog for a preset's file; `null` if cancelled. */
+  choosePreset(): Promise<string | null>;
+  /** Opens a native dialog for the file of a preset with this name; `null` if cancelled. */
+  choosePresetTarget(name: string): Promise<string | null>;
   /** Opens the data folder in the system's file manager. */
   openDataFolder(): Promise<void>;
   /** Opens a native dialog for a file of conversations with this title; `null` if cancelled. */
@@ -175,6 +192,15 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   pinConversation: (id, pinned) => invoke("pin_conversation", { id, pinned }),
   setSystemPrompt: (conversation, text) => invoke("set_system_prompt", { conversation, text }),
   setConversationSettings: (conversation, chosen) => invoke("set_conversation_settings", { conversation, chosen }),
+  presets: () => invoke("presets"),
+  savePreset: (name, values) => invoke("save_preset", { name, values }),
+  updatePreset: (id, values) => invoke("update_preset", { id, values }),
+  renamePreset: (id, name) => invoke("rename_preset", { id, name }),
+  deletePreset: (id) => invoke("delete_preset", { id }),
+  restorePreset: (id) => invoke("restore_preset", { id }),
+  importPreset: (path) => invoke("import_preset", { path }),
+  exportPreset: (id, path) => invoke("export_preset", { id, path }),
+  applyPreset: (id, conversation, fresh) => invoke("apply_preset", { id, conversation, fresh }),
   search: (query) => invoke("search", { query }),
   importConversations: (path) => invoke("import_conversations", { path }),
   exportConversations: (conversation, format, path) => invoke("export_conversations", { conversation, format, path }),
@@ -243,6 +269,8 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   chooseImport: (folder) => invoke("choose_import", { folder }),
   chooseBackupTarget: () => invoke("choose_backup_target"),
   chooseBackup: () => invoke("choose_backup"),
+  choosePreset: () => invoke("choose_preset"),
+  choosePresetTarget: (name) => invoke("choose_preset_target", { name }),
   openDataFolder: () => invoke("open_data_folder"),
   chooseChatExport: (format, title) => invoke("choose_chat_export", { format, title }),
   chooseExportTarget: (format, name) => invoke("choose_export_target", { format, name }),
@@ -357,6 +385,16 @@ line: number,
  * The reason, in one sentence.
  */
 why: string, };
+
+export type BrokenPreset = {
+/**
+ * Its name.
+ */
+file: string,
+/**
+ * Why, as a sentence.
+ */
+problem: string, };
 
 export type BuildReason = "only" | "unmeasured" | "onlyMeasured" | "fastest";
 
@@ -515,6 +553,10 @@ export type ConversationSettings = {
  * Id of the model. `None` means the selected one.
  */
 model: string | null,
+/**
+ * Id of the preset that was chosen. The settings may differ from it since.
+ */
+preset: string | null,
 /**
  * Sampling parameters.
  */
@@ -860,7 +902,11 @@ conversations: Array<ConversationSummary>, } | { "type": "importProgress",
 /**
  * From 0 to 1.
  */
-fraction: number, } | { "type": "modelsChanged",
+fraction: number, } | { "type": "presetsChanged",
+/**
+ * All presets now.
+ */
+presets: Presets, } | { "type": "modelsChanged",
 /**
  * Models of the library now.
  */
@@ -1922,6 +1968,56 @@ layers: Array<string>,
 fits: boolean, };
 
 export type Precision = "auto" | "f32" | "bf16";
+
+export type Preset = {
+/**
+ * Id, used in every command. It stays when the preset is renamed.
+ */
+id: string,
+/**
+ * Name.
+ */
+name: string,
+/**
+ * Whether it is Hearth's own, which cannot be changed.
+ */
+isBuiltIn: boolean,
+/**
+ * Its settings.
+ */
+values: PresetValues, };
+
+export type PresetValues = {
+/**
+ * System prompt. `None` means that the preset has none, and leaves a conversation's own.
+ */
+systemPrompt: string | null,
+/**
+ * Sampling parameters.
+ */
+sampling: SamplingOverrides,
+/**
+ * Most tokens of an answer. `None` means no limit.
+ */
+maxTokens: number | null,
+/**
+ * Stop strings. `None` means none.
+ */
+stop: Array<string> | null,
+/**
+ * Thinking.
+ */
+thinking: Thinking, };
+
+export type Presets = {
+/**
+ * The built-in ones, then a person's by name.
+ */
+presets: Array<Preset>,
+/**
+ * Files that cannot be read.
+ */
+broken: Array<BrokenPreset>, };
 
 export type Preview = {
 /**

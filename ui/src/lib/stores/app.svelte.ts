@@ -21,6 +21,7 @@ import { Machine } from "./machine.svelte";
 import { Models } from "./models.svelte";
 import { Palette } from "./palette.svelte";
 import { Planning } from "./planning.svelte";
+import { Presets } from "./presets.svelte";
 import { Preparation } from "./preparation.svelte";
 import { Runs } from "./runs.svelte";
 import { Search } from "./search.svelte";
@@ -68,6 +69,7 @@ export class App {
   readonly drafts: Drafts;
   readonly shortcuts: Shortcuts;
   readonly palette: Palette;
+  readonly presets: Presets = new Presets(this);
   readonly datasets: Datasets;
   readonly preparation: Preparation;
   readonly runs: Runs;
@@ -126,7 +128,7 @@ export class App {
     }
     this.ready = true;
     // Loaded last, since chat does not need it.
-    if (!this.problem) await Promise.all([this.try(() => this.tune.start()), this.try(() => this.gallery.start())]);
+    if (!this.problem) await Promise.all([this.try(() => this.tune.start()), this.try(() => this.gallery.start()), this.try(() => this.presets.load())]);
   }
 
   handle(event: HostEvent): void {
@@ -134,6 +136,7 @@ export class App {
     this.keeping.handle(event);
     this.thread.handle(event);
     this.models.handle(event);
+    this.presets.handle(event);
     this.machine.handle(event);
     this.downloads.handle(event);
     this.gallery.handle(event);

@@ -1,6 +1,7 @@
 // Owns the open conversation: its tree of messages, the current branch, and sending.
 
 import { asProblem, defaultChatSettings, isActive, type AdapterChoice, type Compared, type Conversation, type ConversationSettings, type Host, type HostEvent, type Message, type NewConversation, type Problem, type Sent, type Thumb } from "../host";
+import { same } from "../text/same";
 import { Live, nextFrame, type Schedule } from "./live.svelte";
 import { Tree } from "./tree";
 
@@ -153,7 +154,7 @@ export class Thread {
   }
 
   /** Whether a setting differs from its default. */
-  readonly hasSettings: boolean = $derived.by(() => this.systemPrompt !== null || JSON.stringify(this.settings) !== JSON.stringify(defaultChatSettings));
+  readonly hasSettings: boolean = $derived.by(() => this.systemPrompt !== null || !same(this.settings, defaultChatSettings));
 
   async setSettings(settings: ConversationSettings): Promise<void> {
     const before = this.settings;

@@ -1,6 +1,7 @@
 // The settings of a conversation: label, help and accepted values of each, in groups.
 
 import type { ConversationSettings, LogitBias, Model, SamplingOverrides } from "../../host";
+import { same } from "../../text/same";
 
 type NumberOf<T> = { [K in keyof T]-?: T[K] extends number | null ? K : never }[keyof T];
 
@@ -156,12 +157,6 @@ export function withValue(settings: ConversationSettings, { key }: Knob, value: 
 export function defaultOf(model: Model | null, { key }: Knob): Value {
   if (key === "stop") return [];
   return key === "maxTokens" || !model ? null : model.sampling[key];
-}
-
-/** Whether two values are the same; the app has floats of 32 bits. */
-export function same(a: Value, b: Value): boolean {
-  const rounded = (_: string, value: unknown) => (typeof value === "number" && !Number.isSafeInteger(value) ? Math.fround(value) : value);
-  return JSON.stringify(a, rounded) === JSON.stringify(b, rounded);
 }
 
 /** Whether a value is set that is not the default. */

@@ -1,0 +1,98 @@
+//! Presets: named settings of conversations.
+
+use super::{
+    ConversationSettings, NewConversation, Problem, SamplingOverrides,
+    bounds::{MAX_PROMPT, refuse},
+};
+use hearth_protocol::Thinking;
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// The settings of a preset. `None` means the default.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PresetValues {
+    /// System prompt. `None` means that the preset has none, and leaves a conversation's own.
+    pub system_prompt: Option<String>,
+    /// Sampling parameters.
+    pub sampling: SamplingOverrides,
+    /// Most tokens of an answer. `None` means no limit.
+    pub max_tokens: Option<u32>,
+    /// Stop strings. `None` means none.
+    pub stop: Option<Vec<String>>,
+    /// Thinking.
+    pub thinking: Thinking,
+}
+
+impl PresetValues {
+    /// Refuses values out of range, with a sentence that names the setting.
+    ///
+    /// # Errors
+    /// A value is out of range.
+    pub fn check(&self) -> Result<(), Problem> {
+        self.settings(None, None).check()?;
+        match self.system_prompt.as_ref().map_or(0, String::len) {
+            bytes if bytes > MAX_PROMPT => refuse(format!(
+                "The system prompt of a preset has at most {MAX_PROMPT} bytes, not {bytes}."
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// A conversation's settings with this preset, whose id is `preset`. The model stays; so does
+    /// the system prompt, unless this preset has one, or it is that of `replaced`, the preset that
+    /// the conversation used before.
+    pub fn apply(&self, preset: String, to: NewConversation, replaced: Option<&Self>) -> NewConversation {
+        let is_replaced = replaced.is_some_and(|replaced| replaced.system_prompt == to.system_prompt);
+        let kept = to.system_prompt.filter(|_| !is_replaced);
+        NewConversation {
+            settings: self.settings(to.settings.model, Some(preset)),
+            system_prompt: self.system_prompt.clone().or(kept),
+        }
+    }
+
+    fn settings(&self, model: Option<String>, preset: Option<String>) -> ConversationSettings {
+        ConversationSettings {
+            model,
+            preset,
+            sampling: self.sampling.clone(),
+            max_tokens: self.max_tokens,
+            stop: self.stop.clone(),
+            thinking: self.thinking,
+        }
+    }
+}
+
+/// A preset.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct Preset {
+    /// Id, used in every command. It stays when the preset is renamed.
+    pub id: String,
+    /// Name.
+    pub name: String,
+    /// Whether it is Hearth's own, which cannot be changed.
+    pub is_built_in: bool,
+    /// Its settings.
+    pub values: PresetValues,
+}
+
+/// A file in the folder of presets that is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct BrokenPreset {
+    /// Its name.
+    pub file: String,
+    /// Why, as a sentence.
+    pub problem: String,
+}
+
+/// All presets.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct Presets {
+    /// The built-in ones, then a person's by name.
+    pub presets: Vec<Preset>,
+    /// Files that cannot be read.
+    pub broken: Vec<BrokenPreset>,
+}

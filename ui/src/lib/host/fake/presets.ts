@@ -1,0 +1,126 @@
+// Presets on the fake host. One whose name or file has "broken" is refused.
+
+import { defaultChatSettings } from "../host";
+import type { NewConversation, Preset, PresetValues, Presets, Problem, SamplingOverrides } from "../wire";
+import { FakeBase } from "./base";
+
+const noValues: PresetValues = { systemPrompt: null, sampling: defaultChatSettings.sampling, maxTokens: null, stop: null, thinking: defaultChatSettings.thinking };
+
+const builtIn = (id: string, name: string, sampling: Partial<SamplingOverrides>): Preset => ({ id: `built-in:${id}`, name, isBuiltIn: true, values: { ...noValues, sampling: { ...noValues.sampling, ...sampling } } });
+
+const builtIns: readonly Preset[] = [
+  builtIn("precise", "Precise", { temperature: 0.2, topK: 40, topP: 0.9, minP: 0.05 }),
+  builtIn("balanced", "Balanced", { temperature: 0.7, topK: 40, topP: 0.95, minP: 0.05 }),
+  builtIn("creative", "Creative", { temperature: 1.1, topK: 0, topP: 1, minP: 0.05 }),
+  builtIn("code", "Code", { temperature: 0.1, topK: 20, topP: 0.95, minP: 0.05, repetitionPenalty: 1, frequencyPenalty: 0, presencePenalty: 0 }),
+];
+
+const NO_PRESET: Problem = { code: "notFound", message: "This preset no longer exists. Choose another one." };
+
+export class FakePresets extends FakeBase {
+  /** For tests: the preset's file that is chosen. */
+  presetFile: string | null = "/home/you/Downloads/storyteller.json";
+  /** For tests: exported presets. */
+  presetExports: { id: string; path: string }[] = [];
+  private ownPresets: Preset[] = [];
+  private readonly deletedPresets = new Map<string, Preset>();
+  private brokenPresets: Presets["broken"] = [];
+
+  /** The presets of a scene. */
+  protected fillPresets(): void {
+    this.ownPresets = [
+      { id: "storyteller", name: "Storyteller", isBuiltIn: false, values: { ...noValues, systemPrompt: "You tell stories. Show, don't tell.", sampling: { ...noValues.sampling, temperature: 1.2, minP: 0.1, dryMultiplier: 0.8 } } },
+      { id: "mails", name: "Short mails", isBuiltIn: false, values: { ...noValues, sampling: { ...noValues.sampling, temperature: 0.4 }, maxTokens: 300, stop: ["Best regards"] } },
+    ];
+    this.brokenPresets = [{ file: "old.json", problem: "It was written by a newer Hearth. Install that one to read it." }];
+  }
+
+  async presets(): Promise<Presets> {
+    const own = [...this.ownPresets].sort((a, b) => a.name.localeCompare(b.name));
+    return { presets: [...builtIns, ...own], broken: this.brokenPresets };
+  }
+
+  async savePreset(name: string, values: PresetValues): Promise<Preset> {
+    await this.refuseTaken(name, null);
+    return this.addPreset({ id: `preset-${this.newId()}`, name: name.trim(), isBuiltIn: false, values });
+  }
+
+  async updatePreset(id: string, values: PresetValues): Promise<Preset> {
+    return this.replacePreset(id, { values });
+  }
+
+  async renamePreset(id: string, name: string): Promise<Preset> {
+    await this.refuseTaken(name, id);
+    return this.replacePreset(id, { name: name.trim() });
+  }
+
+  async deletePreset(id: string): Promise<void> {
+    this.deletedPresets.set(id, this.ownPreset(id));
+    this.ownPresets = this.ownPresets.filter((one) => one.id !== id);
+    await this.presetsChanged();
+  }
+
+  async restorePreset(id: string): Promise<Preset> {
+    const preset = this.deletedPresets.get(id);
+    if (!preset) throw NO_PRESET;
+    this.deletedPresets.delete(id);
+    return this.addPreset(preset);
+  }
+
+  async importPreset(path: string): Promise<Preset> {
+    if (/broken/.test(path)) throw { code: "dataInvalid", message: `${path} could not be read as a preset. It is not JSON.` };
+    return this.addPreset({ id: `preset-${this.newId()}`, name: "Imported", isBuiltIn: false, values: { ...noValues, maxTokens: 7 } });
+  }
+
+  async exportPreset(id: string, path: string): Promise<void> {
+    this.presetExports.push({ id, path });
+  }
+
+  async choosePreset(): Promise<string | null> {
+    return this.presetFile;
+  }
+
+  async choosePresetTarget(name: string): Promise<string | null> {
+    return `/home/you/${name}.json`;
+  }
+
+  /** What a preset makes of a conversation's settings. */
+  protected async withPreset(id: string, now: NewConversation): Promise<NewConversation> {
+    const { presets } = await this.presets();
+    const preset = presets.find((one) => one.id === id);
+    if (!preset) throw NO_PRESET;
+    const replaced = presets.find((one) => one.id === now.settings.preset)?.values.systemPrompt ?? null;
+    const { systemPrompt, ...values } = preset.values;
+    const kept = now.systemPrompt === replaced ? null : now.systemPrompt;
+    return { settings: { ...now.settings, ...values, preset: id }, systemPrompt: systemPrompt ?? kept };
+  }
+
+  private async refuseTaken(name: string, except: string | null): Promise<void> {
+    const { presets } = await this.presets();
+    const taken = presets.some((one) => one.id !== except && one.name.toLowerCase() === name.trim().toLowerCase());
+    if (taken) throw { code: "badRequest", message: `There is a preset “${name.trim()}” already. Choose another name.` };
+  }
+
+  private ownPreset(id: string): Preset {
+    const found = this.ownPresets.find((one) => one.id === id);
+    if (!found) throw NO_PRESET;
+    return found;
+  }
+
+  private async addPreset(preset: Preset): Promise<Preset> {
+    this.ownPresets = [...this.ownPresets, preset];
+    await this.presetsChanged();
+    return preset;
+  }
+
+  private async replacePreset(id: string, change: Partial<Preset>): Promise<Preset> {
+    const preset = { ...this.ownPreset(id), ...change };
+    this.ownPresets = this.ownPresets.map((one) => (one.id === id ? preset : one));
+    await this.presetsChanged();
+    return preset;
+  }
+
+  private async presetsChanged(): Promise<void> {
+    this.emit({ type: "presetsChanged", presets: await this.presets() });
+  }
+}

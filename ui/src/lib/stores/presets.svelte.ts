@@ -1,0 +1,118 @@
+// Owns the presets, and which one the open conversation uses.
+
+import type { BrokenPreset, Host, HostEvent, Preset, PresetValues } from "../host";
+import { same } from "../text/same";
+import type { Thread } from "./thread.svelte";
+import type { Toasts } from "./toasts.svelte";
+
+/** The parts of the app that presets act on. */
+interface Parts {
+  chatSettings: boolean;
+  readonly host: Host;
+  readonly thread: Thread;
+  readonly toasts: Toasts;
+  /** Runs an action and shows its error. Returns whether it succeeded. */
+  try(action: () => Promise<unknown>): Promise<boolean>;
+}
+
+/** What a name is typed for: a new preset, or one that is renamed. */
+export type Naming = { for: "new" } | { for: "rename"; preset: Preset };
+
+export class Presets {
+  all: readonly Preset[] = $state.raw([]);
+  broken: readonly BrokenPreset[] = $state.raw([]);
+  naming: Naming | null = $state.raw(null);
+
+  constructor(private readonly app: Parts) {}
+
+  /** The preset of the open conversation. */
+  readonly chosen: Preset | null = $derived.by(() => this.all.find(({ id }) => id === this.app.thread.settings.preset) ?? null);
+
+  /** Whether the conversation differs from its preset. */
+  readonly modified: boolean = $derived.by(() => {
+    if (!this.chosen) return false;
+    const { systemPrompt, ...values } = this.chosen.values;
+    const { systemPrompt: own, ...now } = this.now;
+    return !same(values, now) || (systemPrompt !== null && systemPrompt !== own);
+  });
+
+  /** The conversation's settings as those of a preset. */
+  get now(): PresetValues {
+    const { systemPrompt, settings } = this.app.thread;
+    const { sampling, maxTokens, stop, thinking } = settings;
+    return { systemPrompt, sampling, maxTokens, stop, thinking };
+  }
+
+  async load(): Promise<void> {
+    const { presets, broken } = await this.app.host.presets();
+    this.all = presets;
+    this.broken = broken;
+  }
+
+  handle(event: HostEvent): void {
+    if (event.type !== "presetsChanged") return;
+    this.all = event.presets.presets;
+    this.broken = event.presets.broken;
+  }
+
+  /** Applies a preset to the open conversation. */
+  async apply(id: string): Promise<void> {
+    const { thread, host } = this.app;
+    const { id: conversation, settings, systemPrompt } = thread;
+    const applied = await host.applyPreset(id, conversation, { settings, systemPrompt });
+    if (thread.id === conversation) ({ settings: thread.settings, systemPrompt: thread.systemPrompt } = applied);
+  }
+
+  /** Leaves the preset; the settings stay. */
+  async leave(): Promise<void> {
+    const { thread } = this.app;
+    await thread.setSettings({ ...thread.settings, preset: null });
+  }
+
+  /** Opens the panel to type a name. */
+  ask(naming: Naming): void {
+    this.app.chatSettings = true;
+    this.naming = naming;
+  }
+
+  /** Saves the conversation's settings as a new preset, or renames one. */
+  async name(name: string): Promise<void> {
+    const { thread, host } = this.app;
+    const { naming } = this;
+    if (!naming) return;
+    if (naming.for === "rename") await host.renamePreset(naming.preset.id, name);
+    else {
+      const saved = await host.savePreset(name, this.now);
+      await thread.setSettings({ ...thread.settings, preset: saved.id });
+    }
+    this.naming = null;
+  }
+
+  /** Replaces a preset's settings by those of the conversation. */
+  async update({ id, name }: Preset): Promise<void> {
+    await this.app.host.updatePreset(id, this.now);
+    this.app.toasts.show({ kind: "note", text: `Updated “${name}”` });
+  }
+
+  async remove({ id, name }: Preset): Promise<void> {
+    await this.app.host.deletePreset(id);
+    const undo = () => void this.app.try(() => this.app.host.restorePreset(id));
+    this.app.toasts.show({ kind: "note", text: `Deleted the preset “${name}”`, action: { label: "Undo", run: undo } });
+  }
+
+  /** Asks for a file and imports it. */
+  async import(): Promise<void> {
+    const path = await this.app.host.choosePreset();
+    if (path === null) return;
+    const { name } = await this.app.host.importPreset(path);
+    this.app.toasts.show({ kind: "note", text: `Imported the preset “${name}”` });
+  }
+
+  /** Asks for a file and exports a preset to it. */
+  async export({ id, name }: Preset): Promise<void> {
+    const path = await this.app.host.choosePresetTarget(name);
+    if (path === null) return;
+    await this.app.host.exportPreset(id, path);
+    this.app.toasts.show({ kind: "note", text: `Written to ${path}` });
+  }
+}
