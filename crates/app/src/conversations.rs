@@ -70,22 +70,24 @@ impl App {
     }
 
     /// Like [`App::send`], with two answers side by side: the base model's first, then one with
-    /// adapters.
+    /// adapters. `conversation`: `None` means a new one, which begins with `fresh`.
     pub async fn compare(
         &self,
         conversation: Option<i64>,
         parent: Option<i64>,
         text: String,
         adapters: Vec<AdapterChoice>,
+        fresh: NewConversation,
     ) -> Result<Compared, Problem> {
         not_empty(&text)?;
+        fresh.settings.check()?;
         if adapters.is_empty() {
             return Err(Problem {
                 code: ProblemCode::BadRequest,
                 message: "Choose an adapter to compare the model with.".to_owned(),
             });
         }
-        let position = position(conversation, parent, text, NewConversation::default());
+        let position = position(conversation, parent, text, fresh);
         let added = self
             .shared
             .blocking(move |shared| add(shared, position, Some(adapters)))

@@ -773,7 +773,13 @@ async fn an_adapter_of_another_model_is_refused() {
     let adapter = tuned(&mut bench).await;
     bench.load_model("other".into()).await.unwrap();
     let compared = bench
-        .compare(None, None, "say one".into(), vec![choice(&adapter)])
+        .compare(
+            None,
+            None,
+            "say one".into(),
+            vec![choice(&adapter)],
+            NewConversation::default(),
+        )
         .await
         .unwrap();
     let [tuned, base] = bench.both_ended([compared.tuned.id, compared.base.id]).await;
@@ -787,7 +793,13 @@ async fn two_answers_side_by_side_and_a_vote() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
     let compared = bench
-        .compare(None, None, "show".into(), vec![choice(&adapter)])
+        .compare(
+            None,
+            None,
+            "show".into(),
+            vec![choice(&adapter)],
+            NewConversation::default(),
+        )
         .await
         .unwrap();
     let id = compared.conversation.id;
@@ -829,8 +841,56 @@ async fn two_answers_side_by_side_and_a_vote() {
         bench.vote_answer(follow.answer.id, true).await.unwrap_err().code,
         ProblemCode::BadRequest
     );
-    let nothing = bench.compare(Some(id), None, "say one".into(), Vec::new()).await;
+    let nothing = bench
+        .compare(Some(id), None, "say one".into(), Vec::new(), NewConversation::default())
+        .await;
     assert_eq!(nothing.unwrap_err().code, ProblemCode::BadRequest);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_comparison_begins_a_conversation_with_its_settings() {
+    let mut bench = Bench::tiny();
+    let adapter = tuned(&mut bench).await;
+    let fresh = |temperature| NewConversation {
+        settings: ConversationSettings {
+            sampling: SamplingOverrides {
+                temperature: Some(temperature),
+                ..SamplingOverrides::default()
+            },
+            max_tokens: Some(99),
+            ..ConversationSettings::default()
+        },
+        system_prompt: Some("Be brief.".into()),
+    };
+    let hot = bench
+        .compare(None, None, "show".into(), vec![choice(&adapter)], fresh(101.0))
+        .await;
+    assert_eq!(hot.unwrap_err().code, ProblemCode::BadRequest);
+    let compared = bench
+        .compare(None, None, "show".into(), vec![choice(&adapter)], fresh(0.25))
+        .await
+        .unwrap();
+    for answer in bench.both_ended([compared.base.id, compared.tuned.id]).await {
+        let request = shown(&answer);
+        assert_eq!((request.sampling.temperature, request.max_tokens), (0.25, Some(99)));
+        let Prompt::Chat(turns) = request.prompt else {
+            panic!("no chat")
+        };
+        assert_eq!(turns[0].text(), "Be brief.");
+    }
+    let kept = bench.conversation(compared.conversation.id).await;
+    assert_eq!(
+        (kept.settings, kept.system_prompt),
+        (fresh(0.25).settings, fresh(0.25).system_prompt)
+    );
+    // A conversation that exists keeps its own.
+    let id = compared.conversation.id;
+    let again = bench
+        .compare(Some(id), None, "show".into(), vec![choice(&adapter)], fresh(0.75))
+        .await
+        .unwrap();
+    let [base, _] = bench.both_ended([again.base.id, again.tuned.id]).await;
+    assert_eq!(shown(&base).sampling.temperature, 0.25);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -838,7 +898,13 @@ async fn stop_ends_both_answers() {
     let mut bench = Bench::tiny();
     let adapter = tuned(&mut bench).await;
     let compared = bench
-        .compare(None, None, "slow".into(), vec![choice(&adapter)])
+        .compare(
+            None,
+            None,
+            "slow".into(),
+            vec![choice(&adapter)],
+            NewConversation::default(),
+        )
         .await
         .unwrap();
     bench.streaming(compared.base.id).await;

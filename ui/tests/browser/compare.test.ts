@@ -36,6 +36,30 @@ test("two answers are side by side, and labelled after the vote", async () => {
   expect(errors).toEqual([]);
 });
 
+test("a comparison begins with the settings that were chosen", async () => {
+  const { page, errors } = await open();
+  await pace(page, 0);
+  await page.getByTestId("view-tune").click();
+  await page.locator("[data-testid=run][data-id='21']").getByTestId("open-run").click();
+  await page.getByTestId("try-it").click();
+  await page.getByTestId("chat-settings-toggle").click();
+  await page.getByTestId("preset").selectOption({ label: "Creative" });
+  await page.getByTestId("chat-settings-prompt").fill("Be brief.");
+  await page.keyboard.press("Tab");
+  await send(page, "My order is late, what now?");
+  await expect.poll(() => page.getByTestId("vote").count()).toBe(2);
+  await page.getByTestId("reveal").click();
+  for (const at of [0, 1]) {
+    await answers(page).nth(at).getByTestId("details").click();
+    expect(await page.getByTestId("answer-facts").textContent()).toContain("1.1");
+    await page.keyboard.press("Escape");
+  }
+  const shown = () => page.getByTestId("knob-temperature").locator("input").inputValue();
+  expect(await shown()).toBe("1.1");
+  expect(await page.getByTestId("chat-settings-prompt").inputValue()).toBe("Be brief.");
+  expect(errors).toEqual([]);
+});
+
 test("the end stays in view while both answers grow and after they end", async () => {
   const { page } = await open({ height: 420 });
   await tryIt(page);

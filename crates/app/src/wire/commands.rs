@@ -192,7 +192,8 @@ macro_rules! commands {
                     conversation: Option<i64>,
                     parent: Option<i64>,
                     text: String,
-                    adapters: Vec<AdapterChoice>
+                    adapters: Vec<AdapterChoice>,
+                    fresh: NewConversation
                 ) -> Compared;
                 /// Votes for one of two compared answers, from which the conversation continues;
                 /// `false` removes the vote.

@@ -414,8 +414,8 @@ export class FakeHost extends FakeGetting implements Host {
     this.conversation(conversation).adapters = choices;
   }
 
-  async compare(conversation: number | null, parent: number | null, text: string, adapters: AdapterChoice[]): Promise<Compared> {
-    const home = conversation === null ? this.begin(text) : this.conversation(conversation);
+  async compare(conversation: number | null, parent: number | null, text: string, adapters: AdapterChoice[], fresh: NewConversation = { settings: defaultChatSettings, systemPrompt: null }): Promise<Compared> {
+    const home = conversation === null ? this.begin(text, fresh) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
     const base = this.waitingAnswer(home, user, []);
     const tuned = this.waitingAnswer(home, user, adapters);

@@ -136,7 +136,7 @@ export interface Commands {
   /** Sets the adapters of new answers; an empty list means the base model. */
   setConversationAdapters(conversation: number, choices: Array<AdapterChoice>): Promise<void>;
   /** Like `send`, with two answers: base model, then with adapters. */
-  compare(conversation: number | null, parent: number | null, text: string, adapters: Array<AdapterChoice>): Promise<Compared>;
+  compare(conversation: number | null, parent: number | null, text: string, adapters: Array<AdapterChoice>, fresh: NewConversation): Promise<Compared>;
   /** Votes for one of two compared answers, from which the conversation continues; `false` removes the vote. */
   voteAnswer(message: number, better: boolean): Promise<void>;
   /** Removes the rating if both are `null`. A correction alone counts as thumb down. */
@@ -256,7 +256,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   restoreAdapter: (id) => invoke("restore_adapter", { id }),
   exportAdapter: (options) => invoke("export_adapter", { options }),
   setConversationAdapters: (conversation, choices) => invoke("set_conversation_adapters", { conversation, choices }),
-  compare: (conversation, parent, text, adapters) => invoke("compare", { conversation, parent, text, adapters }),
+  compare: (conversation, parent, text, adapters, fresh) => invoke("compare", { conversation, parent, text, adapters, fresh }),
   voteAnswer: (message, better) => invoke("vote_answer", { message, better }),
   rateAnswer: (message, thumb, correction) => invoke("rate_answer", { message, thumb, correction }),
   ratedExamples: () => invoke("rated_examples"),

@@ -111,9 +111,10 @@ export class Thread {
   /** Sends a message that the base model and the adapters both answer. */
   async compare(text: string): Promise<Compared> {
     const adapters = [...this.adapters];
-    const fresh = this.id === null;
-    const compared = await this.begin(() => this.host.compare(this.id, this.leaf, text, adapters), fresh);
-    if (fresh && this.id === compared.conversation.id) await this.setAdapters(adapters);
+    const isNew = this.id === null;
+    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt };
+    const compared = await this.begin(() => this.host.compare(this.id, this.leaf, text, adapters, fresh), isNew, fresh);
+    if (isNew && this.id === compared.conversation.id) await this.setAdapters(adapters);
     return compared;
   }
 
