@@ -1,5 +1,6 @@
 //! Faults at every disk operation of the app, runs excepted: downloads, backups of the store and
-//! their restoration, an imported adapter. SQLite's own writes are not counted: SQLite tests them.
+//! their restoration, an imported adapter, presets. SQLite's own writes are not counted: SQLite
+//! tests them.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[path = "../../engine/tests/faults/mod.rs"]

@@ -146,6 +146,7 @@ fn without_nulls(mut json: Value) -> Value {
 mod tests {
     use super::*;
     use crate::wire::{LogitBias, SamplingOverrides};
+    use proptest::prelude::*;
 
     fn refused(json: &str) -> String {
         let why = parse(json.as_bytes()).expect_err(json);
@@ -173,6 +174,38 @@ mod tests {
         });
         assert_eq!(json, expected);
         assert_eq!(parse(json.to_string().as_bytes()), Ok(preset));
+    }
+
+    /// A file with every kind of value.
+    const WHOLE: &str = r#"{"hearthPreset":1,"name":"x","systemPrompt":"y","sampling":{"temperature":0.2,"topK":3,
+        "mirostat":true,"dryBreakers":["\n"],"logitBias":[{"text":"a","bias":-1.5},{"id":3,"bias":null}],"seed":7},
+        "maxTokens":9,"stop":["z"],"thinking":{"enabled":true,"effort":"high"}}"#;
+
+    proptest! {
+        #[test]
+        fn what_is_read_from_any_bytes_is_written_and_read_again(
+            changes in prop::collection::vec((0..WHOLE.len(), any::<u8>()), 0..4),
+            cut in 0..WHOLE.len() + 200,
+        ) {
+            let mut bytes = WHOLE.as_bytes().to_vec();
+            for (at, byte) in changes {
+                bytes[at] = byte;
+            }
+            bytes.truncate(cut);
+            if let Ok(preset) = parse(&bytes) {
+                let written = without_nulls(to_value(&preset)).to_string();
+                prop_assert_eq!(parse(written.as_bytes()), Ok(preset));
+            }
+        }
+    }
+
+    #[test]
+    fn a_whole_file_is_read() {
+        let preset = parse(WHOLE.as_bytes()).expect("a preset");
+        assert_eq!(
+            (preset.values.max_tokens, preset.values.sampling.seed),
+            (Some(9), Some(7))
+        );
     }
 
     #[test]

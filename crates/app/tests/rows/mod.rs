@@ -3,6 +3,7 @@
 mod adapters;
 mod archives;
 mod downloads;
+mod presets;
 mod stores;
 
 use crate::table::Row;
@@ -62,6 +63,12 @@ pub const ALL: &[Row] = &[
         prepare: archives::put_newer,
         work: archives::restore,
         check: archives::check_restored,
+    },
+    Row {
+        name: "presets that are updated and restored",
+        prepare: presets::prepare,
+        work: presets::work,
+        check: presets::check,
     },
 ];
 
