@@ -242,6 +242,7 @@ const pictures = [
   { name: "chat-settings-advanced", height: 1900, act: async (page) => { await advancedSettings(page); await page.getByTestId("knob-topP").locator("input").fill("2"); await page.getByTestId("knob-temperature").locator("input").fill("0.7"); await page.keyboard.press("Tab"); } },
   { name: "chat-settings-lists", height: 1500, act: settingLists },
   { name: "chat-settings-folded", height: 700, act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("chat-settings-toggle").click(); await page.getByTestId("chat-settings-advanced").check(); } },
+  { name: "model-defaults", height: 900, act: async (page) => { await advancedSettings(page, ["xtc"]); await page.getByTestId("knob-xtcProbability").locator("input").fill("0.5"); await page.keyboard.press("Tab"); await page.getByTestId("make-defaults").click(); await page.getByTestId("forget-defaults").scrollIntoViewIfNeeded(); } },
   { name: "presets", scene: "presets", height: 900, act: presetMenu },
   { name: "preset-name", scene: "presets", height: 900, act: async (page) => { await presetMenu(page); await page.getByTestId("preset-save").click(); } },
   { name: "preset-small", scene: "presets", width: 480, height: 620, act: async (page) => { await page.getByTestId("chat-settings-toggle").click(); await page.getByTestId("preset").selectOption({ label: "Storyteller" }); } },

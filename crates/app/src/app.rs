@@ -78,6 +78,7 @@ impl App {
                 message: message.to_owned(),
             });
         }
+        settings.check_sampling()?;
         if settings.hub_endpoint.as_deref().is_some_and(|url| !is_endpoint(url)) {
             let message = "The address of a mirror begins with https://, or with http:// on this machine.".to_owned();
             return Err(Problem {

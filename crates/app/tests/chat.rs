@@ -7,7 +7,7 @@ mod support;
 use bench::{Bench, failure};
 use hearth_app::wire::{
     ConversationSettings, CutReason, Effort, LogitBias, Message, MessageState, NewConversation, Part, Problem,
-    ProblemCode, SamplingOverrides, Sent, Thinking,
+    ProblemCode, SamplingOverrides, Sent, Settings, Thinking,
 };
 use hearth_protocol::{GenerateRequest, Prompt};
 
@@ -361,6 +361,58 @@ async fn hostile_settings_are_refused_with_a_sentence() {
         .await
         .expect_err("refused");
     assert_eq!(code(missing), ProblemCode::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_has_defaults_for_a_model() {
+    let mut bench = Bench::tiny();
+    let id = bench.answer("say one").await.conversation;
+    let before = bench.snapshot().await.expect("a snapshot").settings;
+    let of = |temperature, model: &str| Settings {
+        sampling: [(model.to_owned(), temperature_of(temperature))].into(),
+        ..before.clone()
+    };
+    bench.set_settings(of(0.25, "tiny")).await.expect("set");
+    let mut bench = bench.again().await;
+    let made = async |bench: &mut Bench| {
+        let sent = bench.say(Some(id), "show").await;
+        bench.ended(sent.answer.id).await.settings.expect("settings").sampling
+    };
+    let sampling = made(&mut bench).await;
+    assert_eq!((sampling.temperature, sampling.top_p), (0.25, 0.95));
+    let own = ConversationSettings {
+        sampling: temperature_of(0.75),
+        ..ConversationSettings::default()
+    };
+    bench.set_conversation_settings(id, own).await.expect("set");
+    assert_eq!(
+        made(&mut bench).await.temperature,
+        0.75,
+        "a conversation's own counts more"
+    );
+    bench
+        .set_conversation_settings(id, ConversationSettings::default())
+        .await
+        .expect("set");
+    bench.set_settings(of(0.25, "other")).await.expect("set");
+    assert_eq!(made(&mut bench).await.temperature, 0.8, "of another model");
+    let hot = bench.set_settings(of(101.0, "tiny")).await.expect_err("refused");
+    assert!(hot.message.contains("temperature"), "{hot:?}");
+    let many = Settings {
+        sampling: (0..300).map(|model| (model.to_string(), temperature_of(0.5))).collect(),
+        ..before
+    };
+    assert_eq!(
+        code(bench.set_settings(many).await.expect_err("refused")),
+        ProblemCode::BadRequest
+    );
+}
+
+fn temperature_of(temperature: f32) -> SamplingOverrides {
+    SamplingOverrides {
+        temperature: Some(temperature),
+        ..SamplingOverrides::default()
+    }
 }
 
 fn bias_of(text: &str, bias: f32) -> LogitBias {

@@ -210,6 +210,35 @@ test("a group says what other settings do to it, and an answer shows what made i
   expect(errors).toEqual([]);
 });
 
+test("sampling parameters become the model's defaults, and are taken back", async () => {
+  const { page, errors } = await open();
+  await pace(page, 0);
+  await openConversation(page, "Borrow checker");
+  await page.getByTestId("chat-settings-toggle").click();
+  await page.getByTestId("chat-settings-advanced").check();
+  await group(page, "filters");
+  const make = page.getByTestId("make-defaults");
+  expect(await make.isDisabled()).toBe(true);
+  await knob(page, "minP").locator("input").fill("0.2");
+  await page.keyboard.press("Tab");
+  await expect.poll(() => changed(page, "filters").textContent()).toBe("1 changed");
+  await make.click();
+  await expect.poll(() => changed(page, "filters").count()).toBe(0);
+  await expect.poll(() => make.isDisabled()).toBe(true);
+  await openConversation(page, "Rye bread");
+  await expect.poll(() => knob(page, "minP").locator("input").getAttribute("placeholder")).toBe("0.2");
+  expect(await knob(page, "minP").textContent()).toContain("your default");
+  expect(await knob(page, "topP").textContent()).toContain("catalog");
+  await send(page, "What is the capital of France?");
+  await lastAnswer(page, "complete");
+  expect(await facts(page)).toContain("Min-p 0.2");
+  await page.getByTestId("forget-defaults").click();
+  await expect.poll(() => knob(page, "minP").locator("input").getAttribute("placeholder")).toBe("0.05");
+  await page.getByTestId("toast").filter({ hasText: "its own defaults again" }).getByTestId("toast-action").click();
+  await expect.poll(() => knob(page, "minP").locator("input").getAttribute("placeholder")).toBe("0.2");
+  expect(errors).toEqual([]);
+});
+
 test("thinking is switched where the template can, for this conversation", async () => {
   const { page, errors } = await open({ scene: "thinks" });
   await pace(page, 0);

@@ -22,7 +22,7 @@ test("every sampling parameter has a knob, or is the temperature", () => {
 });
 
 test("a knob is set, differs from the default of the model, and is reset", async () => {
-  const of = await model();
+  const of = (await model()).sampling;
   for (const knob of knobs) {
     const inherited = defaultOf(of, knob);
     expect(differs(defaultChatSettings, of, knob)).toBe(false);
@@ -67,7 +67,7 @@ test("biases are typed and read back", () => {
 });
 
 test("a group says why it has no effect", async () => {
-  const of = effective(await model(), defaultChatSettings);
+  const of = effective((await model()).sampling, defaultChatSettings);
   expect(note("filters", of)).toBeNull();
   expect(note("filters", { ...of, mirostat: true })).toContain("Mirostat");
   expect(note("filters", { ...of, mirostat: true, temperature: 0 })).toContain("temperature 0");

@@ -48,7 +48,7 @@ pub(super) fn of(
         .and_then(|row| from_json(row.settings.as_deref()))
         .unwrap_or_default();
     let made_with = AnswerSettings {
-        sampling: with_seed(settings.sampling.apply(target.sampling.clone())),
+        sampling: with_seed(settings.sampling.apply(defaults(shared, target))),
         max_tokens: settings.max_tokens,
         stop: settings.stop.unwrap_or_default(),
         thinking: settings.thinking.enabled,
@@ -65,6 +65,15 @@ pub(super) fn of(
         thinking: settings.thinking,
     };
     Ok((request, made_with))
+}
+
+/// The model's default parameters: those of its file or the catalog, under a person's.
+fn defaults(shared: &Shared, target: &Target) -> SamplingParams {
+    let sampling = target.sampling.clone();
+    match shared.settings().sampling.get(&target.id) {
+        Some(own) => own.apply(sampling),
+        None => sampling,
+    }
 }
 
 /// The prompt of an answer, or of its continuation.

@@ -72,7 +72,7 @@ pub enum Motion {
 }
 
 /// The app's settings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
     /// Colour theme.
@@ -106,6 +106,8 @@ pub struct Settings {
     /// The draft of speculative decoding, by id of the model that it drafts for: a draft model fits
     /// few others. A model without an entry has [`DraftSetting::Auto`].
     pub drafts: BTreeMap<String, DraftSetting>,
+    /// A person's default sampling parameters, by id of the model, over the catalog's or file's.
+    pub sampling: BTreeMap<String, SamplingOverrides>,
     /// Id of the last loaded model, which is loaded when a message is sent.
     pub last_model: Option<String>,
     /// Most bytes of the prompt cache on disk; 0 switches it off.
@@ -138,6 +140,7 @@ impl Default for Settings {
             gpu_layers: GpuLayers::default(),
             kv: KvType::default(),
             drafts: BTreeMap::new(),
+            sampling: BTreeMap::new(),
             last_model: None,
             prompt_cache_limit: 2_000_000_000,
             offline: false,

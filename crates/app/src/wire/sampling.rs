@@ -1,8 +1,8 @@
 //! Sampling parameters of a conversation.
 
 use super::{
-    Problem,
-    bounds::{count, in_range, refuse, texts},
+    Problem, Settings,
+    bounds::{MAX_TEXT, count, in_range, refuse, texts},
 };
 use hearth_protocol::{LogitBias, SamplingParams};
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,8 @@ const MAX_SEED: u64 = (1 << 53) - 1;
 const MAX_TEXTS: usize = 256;
 /// Most bytes of a text, in the engine too.
 const MAX_TEXT_BYTES: usize = 256;
+/// Most models with defaults of a person.
+const MAX_MODELS: usize = 256;
 /// Largest logit bias, up or down, in the engine too.
 const MAX_BIAS: f64 = 1000.0;
 
@@ -132,6 +134,18 @@ impl SamplingOverrides {
             Some(seed) if seed > MAX_SEED => refuse(format!("The seed must be at most {MAX_SEED}, not {seed}.")),
             _ => Ok(()),
         }
+    }
+}
+
+impl Settings {
+    /// Refuses default sampling parameters out of range, with a sentence that names the parameter.
+    pub(crate) fn check_sampling(&self) -> Result<(), Problem> {
+        if self.sampling.len() > MAX_MODELS || self.sampling.keys().any(|id| id.len() > MAX_TEXT) {
+            return refuse(format!(
+                "At most {MAX_MODELS} models can have sampling defaults of yours. Remove those of another one."
+            ));
+        }
+        self.sampling.values().try_for_each(SamplingOverrides::check)
     }
 }
 

@@ -280,7 +280,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
 export const EVENT_NAME = "hearth";
 
 /** The settings of a new installation. */
-export const defaultSettings: Settings = {"theme":"system","contrast":"system","motion":"system","textSize":100,"enterSends":true,"shortcuts":{},"threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
+export const defaultSettings: Settings = {"theme":"system","contrast":"system","motion":"system","textSize":100,"enterSends":true,"shortcuts":{},"threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"sampling":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
 
 export type Adapter = {
 /**
@@ -2614,6 +2614,10 @@ kv: KvType,
  * few others. A model without an entry has [`DraftSetting::Auto`].
  */
 drafts: { [key in string]: DraftSetting },
+/**
+ * A person's default sampling parameters, by id of the model, over the catalog's or file's.
+ */
+sampling: { [key in string]: SamplingOverrides },
 /**
  * Id of the last loaded model, which is loaded when a message is sent.
  */

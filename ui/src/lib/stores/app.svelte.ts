@@ -2,7 +2,7 @@
 
 import { getContext, setContext, tick } from "svelte";
 import { actions, type Action } from "../actions";
-import { asProblem, type ChatFormat, type Device, type Host, type HostEvent, type Model, type Problem, type Settings } from "../host";
+import { asProblem, type ChatFormat, type Device, type Host, type HostEvent, type Model, type Problem, type SamplingParams, type Settings } from "../host";
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
 import { Caches } from "./caches.svelte";
@@ -15,6 +15,7 @@ import { Drafts, type DraftStorage } from "./drafts.svelte";
 import { Gallery } from "./gallery.svelte";
 import { HubStore } from "./hub.svelte";
 import { importSentences } from "../text/keeping";
+import { withOverrides } from "../text/sampling";
 import { Keeping } from "./keeping.svelte";
 import type { Schedule } from "./live.svelte";
 import { Machine } from "./machine.svelte";
@@ -155,6 +156,12 @@ export class App {
   readonly chatModel: Model | null = $derived.by(() => {
     const own = this.thread.settings.model;
     return (own === null ? null : this.models.all.find(({ id }) => id === own)) ?? this.models.current;
+  });
+
+  /** Default sampling parameters in the open conversation: the model's, under a person's for it. */
+  readonly chatDefaults: SamplingParams | null = $derived.by(() => {
+    const model = this.chatModel;
+    return model && withOverrides(model.sampling, this.settings.value.sampling[model.id]);
   });
 
   /** Shows all settings of a conversation, or the simple ones; remembered. */

@@ -1,15 +1,15 @@
 // Which sampling parameters have no effect, and why.
 
-import type { ConversationSettings, Model, SamplingParams } from "../../host";
+import type { ConversationSettings, SamplingParams } from "../../host";
+import { withOverrides } from "../../text/sampling";
 import type { GroupId } from "./knobs";
 
 const GREEDY = "No effect at temperature 0: the model always takes the most likely token.";
 const MIROSTAT = "No effect while Mirostat is on.";
 
 /** The parameters of the next answer. */
-export function effective({ sampling }: Model, settings: ConversationSettings): SamplingParams {
-  const own = Object.fromEntries(Object.entries(settings.sampling).filter(([, value]) => value !== null));
-  return { ...sampling, ...own };
+export function effective(defaults: SamplingParams, settings: ConversationSettings): SamplingParams {
+  return withOverrides(defaults, settings.sampling);
 }
 
 /** What a group should know of the other parameters. `null` means nothing. */

@@ -1,6 +1,6 @@
 // The settings of a conversation: label, help and accepted values of each, in groups.
 
-import type { ConversationSettings, LogitBias, Model, SamplingOverrides } from "../../host";
+import type { ConversationSettings, LogitBias, SamplingOverrides, SamplingParams } from "../../host";
 import { same } from "../../text/same";
 
 type NumberOf<T> = { [K in keyof T]-?: T[K] extends number | null ? K : never }[keyof T];
@@ -153,16 +153,16 @@ export function withValue(settings: ConversationSettings, { key }: Knob, value: 
   return { ...settings, sampling: { ...settings.sampling, [key]: value } };
 }
 
-/** The model's default. `null` means that it has none. */
-export function defaultOf(model: Model | null, { key }: Knob): Value {
+/** The default. `null` means that there is none. */
+export function defaultOf(defaults: SamplingParams | null, { key }: Knob): Value {
   if (key === "stop") return [];
-  return key === "maxTokens" || !model ? null : model.sampling[key];
+  return key === "maxTokens" || !defaults ? null : defaults[key];
 }
 
 /** Whether a value is set that is not the default. */
-export function differs(settings: ConversationSettings, model: Model | null, knob: Knob): boolean {
+export function differs(settings: ConversationSettings, defaults: SamplingParams | null, knob: Knob): boolean {
   const value = valueOf(settings, knob);
-  return value !== null && !same(value, defaultOf(model, knob));
+  return value !== null && !same(value, defaultOf(defaults, knob));
 }
 
 /** A number as it is typed. */

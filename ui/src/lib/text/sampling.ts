@@ -1,0 +1,13 @@
+// Sampling parameters and what is set over them.
+
+import type { SamplingOverrides, SamplingParams } from "../host";
+
+/** What is set of some overrides. */
+export function onlySet(overrides: SamplingOverrides): Partial<SamplingParams> {
+  return Object.fromEntries(Object.entries(overrides).filter(([, value]) => value !== null));
+}
+
+/** The parameters, with those that are set in their place. */
+export function withOverrides(params: SamplingParams, overrides: SamplingOverrides | null | undefined): SamplingParams {
+  return overrides ? { ...params, ...onlySet(overrides) } : params;
+}
