@@ -87,6 +87,7 @@ fn generations() -> Vec<GenerateRequest> {
             adapters: Vec::new(),
             conversation: None,
             thinking: Thinking::default(),
+            json_schema: None,
         }
     };
     (0..8).map(generation).collect()

@@ -263,6 +263,18 @@ pub struct Adapters {
     pub adapters: Vec<AdapterChoice>,
 }
 
+/// The form of answers.
+#[derive(Debug, Default, Args)]
+#[group(multiple = false)]
+pub struct SchemaArgs {
+    /// A JSON schema that answers follow
+    #[arg(long, value_name = "SCHEMA")]
+    pub json_schema: Option<String>,
+    /// A file with a JSON schema that answers follow
+    #[arg(long, value_name = "PATH")]
+    pub json_schema_file: Option<PathBuf>,
+}
+
 /// `hearth run`.
 #[derive(Debug, Args)]
 pub struct Run {
@@ -281,6 +293,8 @@ pub struct Run {
     pub context: Context,
     #[command(flatten)]
     pub draft: Draft,
+    #[command(flatten)]
+    pub schema: SchemaArgs,
     /// Continue the prompt verbatim, without the chat template
     #[arg(long, conflicts_with = "system")]
     pub raw: bool,
@@ -304,6 +318,8 @@ pub struct Chat {
     pub context: Context,
     #[command(flatten)]
     pub draft: Draft,
+    #[command(flatten)]
+    pub schema: SchemaArgs,
     /// The system prompt [default: the model's own]
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
@@ -679,6 +695,8 @@ mod tests {
             "run m p --mirostat 2 --mirostat-lr 0.1 --mirostat-ent 5 --dynatemp-range 0.5 --dynatemp-exp 1",
             "run m p --logit-bias 15043+1 --logit-bias 15043-inf --logit-bias a=b=-1.5",
             "chat m --dry-multiplier 0.8 --ban never",
+            "run m p --json-schema {}",
+            "chat m --json-schema-file f",
             "run m p --raw --threads 2 --device cpu --ctx 512",
             "run m p --system s",
             "run m p --draft small.gguf --draft-tokens 4",
@@ -741,6 +759,10 @@ mod tests {
         check("frobnicate", ErrorKind::InvalidSubcommand);
         check("run m", ErrorKind::MissingRequiredArgument);
         check("run m p --raw --system s", ErrorKind::ArgumentConflict);
+        check(
+            "run m p --json-schema {} --json-schema-file f",
+            ErrorKind::ArgumentConflict,
+        );
         check("run m p --temp -1", ErrorKind::UnknownArgument);
         check("run m p --temp=-1", ErrorKind::ValueValidation);
         check("run m p --temp warm", ErrorKind::ValueValidation);

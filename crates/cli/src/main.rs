@@ -10,6 +10,7 @@ mod failure;
 mod model;
 mod own_output;
 mod progress;
+mod schema;
 mod shown;
 mod switch_build;
 mod terminal;

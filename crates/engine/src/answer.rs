@@ -5,11 +5,12 @@ use crate::engine::Texts;
 use crate::problem::from_sampling;
 use crate::sampling::sampler;
 use crate::scheduler::AnswerDraft;
+use crate::schema::Schema;
 use crate::speech::{Said, Speech};
 use crate::thinking::Piece;
 use crate::turns::count;
 use hearth_llm::Sampler;
-use hearth_protocol::{Event, FinishReason, GenerateRequest, Part, Problem, Summary};
+use hearth_protocol::{Event, FinishReason, GenerateRequest, Part, Problem, Prompt, Summary, TextKind, text_of};
 use std::time::Instant;
 
 /// An answer, with everything but its KV cells.
@@ -29,6 +30,8 @@ pub(crate) struct Answer {
     context: usize,
     max_tokens: Option<usize>,
     sampler: Sampler,
+    /// The JSON schema, until a thought has ended; then the sampler has it.
+    schema: Option<Schema>,
     speech: Speech,
     times: Times,
 }
@@ -68,7 +71,7 @@ impl Answer {
     /// An answer to a prompt. The request arrived at `received`.
     ///
     /// # Errors
-    /// A sampling parameter is invalid.
+    /// A sampling parameter or the JSON schema is invalid.
     pub fn new(
         texts: &Texts,
         request: GenerateRequest,
@@ -84,11 +87,16 @@ impl Answer {
             so_far,
         } = prompt;
         let mut sampler = sampler(&request, &texts.tokenizer, speech.markers())?;
-        let is_greedy = sampler.takes_argmax();
+        let mut schema = texts.schemas.of_request(&request, &texts.tokenizer)?;
+        let is_greedy = sampler.takes_argmax() && schema.is_none();
         let (prompt, answer) = ids.split_at(ids.len() - begun);
         prompt.iter().for_each(|&token| sampler.accept(token));
         sampler.begin_answer();
         answer.iter().for_each(|&token| sampler.accept(token));
+        if let Some(mut schema) = schema.take_if(|_| !speech.is_thinking()) {
+            schema.follow(answer, &continued_text(&request.prompt))?;
+            sampler.constrain(Box::new(schema));
+        }
         Ok(Self {
             adapted,
             prompt: ids.len(),
@@ -100,6 +108,7 @@ impl Answer {
             context,
             max_tokens: request.max_tokens.map(|max| max as usize),
             sampler,
+            schema,
             speech,
             times: Times {
                 received,
@@ -152,7 +161,7 @@ impl Answer {
     /// Add the next token and emit its text. Returns the reason if the answer has ended.
     ///
     /// # Errors
-    /// No logit is finite.
+    /// No logit is finite, or the JSON schema cannot be followed.
     pub fn advance(
         &mut self,
         texts: &Texts,
@@ -170,14 +179,19 @@ impl Answer {
         self.times.last = Instant::now();
         self.times.first.get_or_insert(self.times.last);
         self.times.sampled += 1;
-        if texts.tokenizer.is_end_of_generation(token) && !self.request.ignore_end {
+        let ends = !self.request.ignore_end || self.request.json_schema.is_some();
+        if texts.tokenizer.is_end_of_generation(token) && ends {
             return Ok(Some(FinishReason::Stop));
         }
         self.sampler.accept(token);
         self.ids.push(token);
         let Said { pieces, stopped } = self.speech.push(texts, token);
+        if let Some(mut schema) = self.schema.take_if(|_| !self.speech.is_thinking()) {
+            schema.follow_text(&text_of_pieces(&pieces))?;
+            self.sampler.constrain(Box::new(schema));
+        }
         self.emit(pieces, emit);
-        if stopped {
+        if stopped || self.sampler.is_complete() {
             return Ok(Some(FinishReason::Stop));
         }
         Ok(match self.is_long_enough() {
@@ -227,6 +241,20 @@ impl Answer {
             ids: self.ids.split_off(self.prompt - self.begun),
         }
     }
+}
+
+/// The text of the answer that a prompt continues.
+fn continued_text(prompt: &Prompt) -> String {
+    match prompt {
+        Prompt::Continue { messages, .. } => messages.last().map(|last| text_of(&last.parts)).unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
+/// The text of pieces, without thoughts.
+fn text_of_pieces(pieces: &[Piece]) -> String {
+    let texts = pieces.iter().filter(|(kind, _)| *kind == TextKind::Text);
+    texts.map(|(_, text)| text.as_str()).collect()
 }
 
 /// The summary of an answer that was cancelled before it began.

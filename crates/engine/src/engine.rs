@@ -7,6 +7,7 @@ use crate::plan::{self, ModelBytes, PlanOptions, load_with_fallback};
 use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted, problem};
 use crate::prompt_cache::PromptCache;
 use crate::scheduler::{Drafting, Scheduler};
+use crate::schema::Schemas;
 use crate::turns::count;
 use crate::{hardware, packed};
 use hearth_formats::byte_size;
@@ -46,6 +47,7 @@ pub struct Engine {
 pub(crate) struct Texts {
     pub tokenizer: Arc<Tokenizer>,
     pub template: ChatTemplate,
+    pub schemas: Schemas,
 }
 
 impl Engine {
@@ -127,6 +129,7 @@ impl Engine {
             texts: Texts {
                 tokenizer: Arc::new(tokenizer),
                 template,
+                schemas: Schemas::default(),
             },
             adapted: AdaptedModels::new(&request.path, Arc::clone(session.model())),
             session,

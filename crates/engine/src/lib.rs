@@ -20,6 +20,7 @@ mod problem;
 mod prompt_cache;
 mod sampling;
 mod scheduler;
+mod schema;
 mod speech;
 mod thinking;
 pub mod training;

@@ -52,6 +52,11 @@ impl Speech {
         self.markers
     }
 
+    /// Whether the next text belongs to a thought.
+    pub fn is_thinking(&self) -> bool {
+        self.splitter.is_thinking()
+    }
+
     /// Add a token.
     pub fn push(&mut self, texts: &Texts, token: u32) -> Said {
         let text = self.detokenizer.push(shown(&texts.tokenizer, self.markers, token));

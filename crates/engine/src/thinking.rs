@@ -101,6 +101,11 @@ impl Splitter {
         }
     }
 
+    /// Whether the text belongs to a thought.
+    pub fn is_thinking(&self) -> bool {
+        matches!(self.state, State::Opened | State::Thinking)
+    }
+
     /// Add text. Returns the pieces that are certain, in order.
     pub fn push(&mut self, text: &str) -> Vec<Piece> {
         let Some(markers) = self.markers.filter(|_| self.state != State::Saying) else {

@@ -50,7 +50,8 @@ pub use layer::Layer;
 pub use model::{LoadOptions, Model};
 pub use placement::{Place, Placement, Share};
 pub use sample::{
-    Distribution, MAX_TEXT_BYTES, MAX_TEXTS, Sampler, SamplingError, SamplingParams, TextParams, TokenTexts, greedy,
+    Constraint, Distribution, MAX_TEXT_BYTES, MAX_TEXTS, Sampler, SamplingError, SamplingParams, TextParams,
+    TokenTexts, greedy,
 };
 pub use session::{Prefilled, Session, SessionRows, step_sessions};
 pub use stop::{Passed, StopTexts};

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// Version of this protocol. A worker reports its own in [`Event::Ready`]; any other is refused.
-pub const PROTOCOL_VERSION: u32 = 11;
+pub const PROTOCOL_VERSION: u32 = 12;
 
 /// Id of a request: chosen by the client, from 1 up, each greater than those before.
 pub type RequestId = u64;
@@ -340,7 +340,13 @@ pub struct GenerateRequest {
     /// Thinking, for [`Prompt::Chat`] and [`Prompt::Continue`].
     #[serde(default)]
     pub thinking: Thinking,
+    /// A JSON schema that the answer follows, after its thought; at most [`MAX_JSON_SCHEMA_BYTES`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub json_schema: Option<String>,
 }
+
+/// Most bytes of [`GenerateRequest::json_schema`].
+pub const MAX_JSON_SCHEMA_BYTES: usize = 64 << 10;
 
 /// A prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -35,6 +35,7 @@ fn chat(worker: &Worker, text: &str) -> Responses {
         adapters: Vec::new(),
         conversation: None,
         thinking: Thinking::default(),
+        json_schema: None,
     }))
 }
 

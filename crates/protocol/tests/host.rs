@@ -92,6 +92,7 @@ fn generation(text: &str) -> Request {
         adapters: Vec::new(),
         conversation: None,
         thinking: Thinking::default(),
+        json_schema: None,
     })
 }
 

@@ -63,6 +63,7 @@ pub(super) fn of(
         adapters,
         conversation: Some(message.conversation),
         thinking: settings.thinking,
+        json_schema: None,
     };
     Ok((request, made_with))
 }

@@ -138,6 +138,7 @@ fn write_with_draft(engine: &mut Engine, before: &[u32], n: u32) -> Result<Summa
         adapters: Vec::new(),
         conversation: None,
         thinking: Thinking::default(),
+        json_schema: None,
     };
     Ok(engine.generate(&request, Instant::now(), &|| false, &mut |_| {})?)
 }

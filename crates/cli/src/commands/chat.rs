@@ -5,6 +5,7 @@ use crate::args::Chat;
 use crate::draft_report;
 use crate::failure::Failure;
 use crate::model::{Chosen, draft, load, set_adapters};
+use crate::schema::schema;
 use crate::shown::Shown;
 use hearth_engine::Engine;
 use hearth_protocol::{
@@ -44,6 +45,7 @@ pub fn run(args: &Chat) -> Result<(), Failure> {
         name: chosen.name,
         engine,
         sampling: sampling(&args.sampling, &chosen.sampling),
+        schema: schema(&args.schema)?,
         adapters: args.adapters.adapters.clone(),
         own_system: system.clone(),
         system,
@@ -98,6 +100,8 @@ struct Talk {
     name: String,
     engine: Engine,
     sampling: SamplingParams,
+    /// A JSON schema that answers follow.
+    schema: Option<String>,
     adapters: Vec<AdapterChoice>,
     /// The initial system prompt.
     own_system: Option<String>,
@@ -182,6 +186,7 @@ impl Talk {
             adapters: self.adapters.clone(),
             conversation: None,
             thinking: Thinking::default(),
+            json_schema: self.schema.clone(),
         };
         let mut out = io::stdout();
         let (mut shown, mut cached, mut written) = (Shown::new(&out), 0, Ok(()));

@@ -5,6 +5,7 @@ use crate::args::{Run, SamplingArgs};
 use crate::draft_report::DraftReport;
 use crate::failure::Failure;
 use crate::model::{Chosen, draft, load, set_adapters};
+use crate::schema::schema;
 use crate::shown::Shown;
 use hearth_protocol::{
     DraftChoice, Event, FinishReason, GenerateRequest, Message, Part, Prompt, Role, SamplingParams, Summary, Thinking,
@@ -67,6 +68,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         adapters: args.adapters.adapters.clone(),
         conversation: None,
         thinking: Thinking::default(),
+        json_schema: schema(&args.schema)?,
     };
     let mut out = std::io::stdout().lock();
     let (mut shown, mut written) = (Shown::new(&out), Ok(()));

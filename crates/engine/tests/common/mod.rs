@@ -192,6 +192,7 @@ pub fn generate(prompt: Prompt, max_tokens: u32) -> GenerateRequest {
         adapters: Vec::new(),
         conversation: None,
         thinking: Thinking::default(),
+        json_schema: None,
     }
 }
 

@@ -66,6 +66,7 @@ fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
         adapters: Vec::new(),
         conversation: Some(1),
         thinking: Thinking::default(),
+        json_schema: None,
     };
     let summary = engine.generate(&request, Instant::now(), &|| false, &mut |_| {});
     let summary = summary.map_err(|problem| problem.message)?;

@@ -8,9 +8,12 @@
 //!
 //! Mirostat 2 runs after the temperature and replaces top-nσ to XTC and the dynamic temperature.
 //! Temperature 0 is greedy: only the filters that change logits run, up to DRY.
+//!
+//! A [`Constraint`] runs before all filters.
 
 mod banned;
 mod candidates;
+mod constraint;
 mod distribution;
 mod draws;
 mod dry;
@@ -32,6 +35,7 @@ mod top_p;
 mod typical_p;
 mod xtc;
 
+pub use constraint::Constraint;
 pub use distribution::Distribution;
 pub use greedy::greedy;
 pub use params::{SamplingError, SamplingParams};
@@ -44,6 +48,7 @@ use filter::Filter;
 /// A sampler with its random state and recent tokens.
 #[derive(Debug)]
 pub struct Sampler {
+    constraint: Option<Box<dyn Constraint>>,
     filters: Vec<Box<dyn Filter>>,
     is_greedy: bool,
     takes_argmax: bool,
@@ -73,6 +78,7 @@ impl Sampler {
         params.check()?;
         let bans = texts.is_some_and(|texts| texts.banned.iter().any(|text| !text.is_empty()));
         Ok(Self {
+            constraint: None,
             filters: filter::all(params, texts)?,
             is_greedy: params.temperature == 0.0,
             takes_argmax: params.is_greedy() && !bans,
@@ -84,13 +90,26 @@ impl Sampler {
 
     /// Whether it always chooses the argmax of the logits.
     pub fn takes_argmax(&self) -> bool {
-        self.takes_argmax
+        self.takes_argmax && self.constraint.is_none()
+    }
+
+    /// Restricts the tokens from here on.
+    pub fn constrain(&mut self, constraint: Box<dyn Constraint>) {
+        self.constraint = Some(constraint);
+    }
+
+    /// Whether its constraint lets nothing follow.
+    pub fn is_complete(&self) -> bool {
+        self.constraint
+            .as_ref()
+            .is_some_and(|constraint| constraint.is_complete())
     }
 
     /// A sampler that will draw the same numbers and penalise the same tokens.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self {
+            constraint: self.constraint.as_ref().map(|constraint| constraint.boxed()),
             filters: self.filters.iter().map(|filter| filter.boxed()).collect(),
             is_greedy: self.is_greedy,
             takes_argmax: self.takes_argmax,
@@ -107,6 +126,9 @@ impl Sampler {
 
     /// Records a token of the prompt or the answer, for filters that depend on them.
     pub fn accept(&mut self, token: u32) {
+        if let Some(constraint) = &mut self.constraint {
+            constraint.accept(token);
+        }
         self.filters.iter_mut().for_each(|filter| filter.accept(token));
     }
 
@@ -120,7 +142,7 @@ impl Sampler {
     ///
     /// # Errors
     /// [`SamplingError::NoLogits`] if none is finite, [`SamplingError::NothingLeft`] if the filters
-    /// leave none.
+    /// leave none, [`SamplingError::Constraint`] if the constraint fails.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32, SamplingError> {
         // Filters draw before the token.
         let mut draws = self.draws.clone();
@@ -150,6 +172,10 @@ impl Sampler {
 
     fn filter(&mut self, logits: &[f32], draws: &mut Draws) -> Result<(), SamplingError> {
         self.candidates.begin();
+        if let Some(constraint) = &mut self.constraint {
+            let logits = self.candidates.logits_mut(logits);
+            constraint.mask(logits).map_err(SamplingError::Constraint)?;
+        }
         for filter in &mut self.filters {
             filter.apply(logits, &mut self.candidates, draws);
         }

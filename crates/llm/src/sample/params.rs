@@ -95,6 +95,9 @@ pub enum SamplingError {
     /// No token is left: all are banned, or penalised to minus infinity.
     #[error("no token is left to draw; remove a banned string or a logit bias, or lower a penalty")]
     NothingLeft,
+    /// The constraint cannot decide which tokens may follow; its reason.
+    #[error("{0}")]
+    Constraint(String),
     /// No logit is finite: the weights must be corrupt.
     #[error("the model's logits are not finite; its file is probably corrupt, download it again")]
     NoLogits,

@@ -1,0 +1,208 @@
+//! Answers that follow a JSON schema: of each step's tokens, only those that continue valid JSON
+//! are left to the sampler. The grammar is llguidance's.
+
+use crate::problem::problem;
+use hearth_formats::tokenizer::Tokenizer;
+use hearth_llm::Constraint;
+use hearth_protocol::{GenerateRequest, MAX_JSON_SCHEMA_BYTES, Problem, ProblemCode};
+use llguidance::api::TopLevelGrammar;
+use llguidance::toktrie::{ApproximateTokEnv, TokRxInfo, TokTrie, TokenizerEnv};
+use llguidance::{JsonCompileOptions, Matcher, ParserFactory};
+use serde_json::Value;
+use std::fmt;
+use std::iter;
+use std::sync::{Arc, OnceLock};
+
+/// White space between the tokens of JSON: a space, or a line break with its indentation. With no
+/// limit, a small model may write white space until its context is full.
+const WHITE_SPACE: &str = r"\x20|\x0D?\x0A[\x20\x09]{0,64}";
+/// The byte before the text of a control token in a trie.
+const CONTROL: u8 = 0xff;
+/// Most states of the lexer, of at most 2 kB each.
+const MAX_LEXER_STATES: usize = 50_000;
+/// Longest token in bytes; the trie's depth is limited to 256.
+const MAX_WORD: usize = 250;
+/// Longest reason of the library that is shown, in characters.
+const MAX_REASON: usize = 300;
+
+/// The vocabulary of a model, prepared when the first schema is used.
+#[derive(Default)]
+pub(crate) struct Schemas(OnceLock<Option<ParserFactory>>);
+
+impl Schemas {
+    /// The schema of a request. `None` means that it has none.
+    ///
+    /// # Errors
+    /// The schema is no JSON, too long or unsupported, or the model has no end-of-turn token.
+    pub fn of_request(&self, request: &GenerateRequest, tokenizer: &Tokenizer) -> Result<Option<Schema>, Problem> {
+        let Some(text) = &request.json_schema else {
+            return Ok(None);
+        };
+        let grammar = grammar(text)?;
+        let factory = self.0.get_or_init(|| factory(tokenizer)).as_ref();
+        let factory = factory.ok_or_else(|| {
+            refuse(
+                "This model has no end-of-turn token, so its answers cannot follow a JSON schema. Remove the schema.",
+            )
+        })?;
+        let matcher = Matcher::new(factory.create_parser(grammar));
+        match matcher.get_error() {
+            Some(reason) => Err(refuse(format!(
+                "The JSON schema is not supported: {}. Simplify the schema.",
+                first_line(&reason)
+            ))),
+            None => Ok(Some(Schema { matcher })),
+        }
+    }
+}
+
+/// The grammar of a schema.
+///
+/// # Errors
+/// It is no JSON object, or too long.
+fn grammar(text: &str) -> Result<TopLevelGrammar, Problem> {
+    if text.len() > MAX_JSON_SCHEMA_BYTES {
+        return Err(refuse(format!(
+            "The JSON schema has {} bytes, but may have at most {MAX_JSON_SCHEMA_BYTES}. Shorten it.",
+            text.len()
+        )));
+    }
+    let mut schema: Value = serde_json::from_str(text)
+        .map_err(|error| refuse(format!("The JSON schema is not valid JSON: {error}. Correct it.")))?;
+    if !schema.is_object() {
+        return Err(refuse(
+            "The JSON schema is not a JSON object. It must be one, such as {\"type\": \"object\"}.",
+        ));
+    }
+    let options = JsonCompileOptions {
+        whitespace_pattern: Some(WHITE_SPACE.to_owned()),
+        coerce_one_of: true,
+        ..JsonCompileOptions::default()
+    };
+    options.apply_to(&mut schema);
+    Ok(TopLevelGrammar::from_json_schema(schema))
+}
+
+/// What makes parsers for a vocabulary. `None` means that it has no end-of-turn token, or that a
+/// bug keeps its trie from being built.
+fn factory(tokenizer: &Tokenizer) -> Option<ParserFactory> {
+    let tokens = u32::try_from(tokenizer.vocab_size()).ok()?;
+    let ends: Vec<u32> = (0..tokens).filter(|id| tokenizer.is_end_of_generation(*id)).collect();
+    let words: Vec<Vec<u8>> = (0..tokens).map(|id| word(tokenizer, id)).collect();
+    let trie = TokTrie::from(&TokRxInfo::new(tokens, *ends.first()?), &words).with_eos_tokens(&ends);
+    let environment: Arc<dyn TokenizerEnv + Sync> = Arc::new(ApproximateTokEnv::new(trie));
+    let mut factory = ParserFactory::new_simple(&environment).ok()?;
+    factory.quiet();
+    let limits = factory.limits_mut();
+    limits.max_lexer_states = MAX_LEXER_STATES;
+    limits.verbose_errors = false;
+    Some(factory)
+}
+
+/// The bytes of a token in the trie. A token without bytes is never allowed.
+fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
+    let is_control = tokenizer.is_special(id) || tokenizer.is_end_of_generation(id);
+    let bytes = tokenizer.token_bytes(id).unwrap_or_default();
+    match bytes.first() {
+        _ if bytes.len() > MAX_WORD => Vec::new(),
+        _ if is_control => iter::once(CONTROL).chain(bytes.iter().copied()).collect(),
+        // No text begins with this byte, and the trie would take it for a control token.
+        Some(&CONTROL) => Vec::new(),
+        _ => bytes.to_vec(),
+    }
+}
+
+/// A JSON schema, and the tokens of an answer that follow it so far.
+#[derive(Clone)]
+pub(crate) struct Schema {
+    matcher: Matcher,
+}
+
+impl Schema {
+    /// Follow the beginning of a continued answer.
+    ///
+    /// # Errors
+    /// Neither its tokens nor its text follow the schema.
+    pub fn follow(&mut self, tokens: &[u32], text: &str) -> Result<(), Problem> {
+        let before = self.matcher.clone();
+        if self.consume(tokens) {
+            return Ok(());
+        }
+        // The tokens of a thought, or with white space that the text lacks.
+        self.matcher = before;
+        self.follow_text(text)
+    }
+
+    /// Follow text.
+    ///
+    /// # Errors
+    /// It does not follow the schema.
+    pub fn follow_text(&mut self, text: &str) -> Result<(), Problem> {
+        let environment = self.matcher.tok_env().map_err(|error| failed(&error.to_string()))?;
+        match self.consume(&environment.tokenize_bytes(text.as_bytes())) {
+            true => Ok(()),
+            false => Err(refuse(
+                "The answer so far does not follow the JSON schema. Regenerate it, or remove the schema.",
+            )),
+        }
+    }
+
+    fn consume(&mut self, tokens: &[u32]) -> bool {
+        self.matcher
+            .try_consume_tokens(tokens)
+            .is_ok_and(|consumed| consumed == tokens.len())
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Schema").finish_non_exhaustive()
+    }
+}
+
+impl Constraint for Schema {
+    fn mask(&mut self, logits: &mut [f32]) -> Result<(), String> {
+        let allowed = self.matcher.compute_mask_or_eos();
+        let allowed = allowed.map_err(|error| first_line(&error.to_string()))?;
+        // Logits beyond the vocabulary belong to no token.
+        let words = allowed.as_slice().iter().copied().chain(iter::repeat(0));
+        for (logits, bits) in logits.chunks_mut(u32::BITS as usize).zip(words) {
+            for (bit, logit) in logits.iter_mut().enumerate() {
+                if (bits >> bit) & 1 == 0 {
+                    *logit = f32::NEG_INFINITY;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, token: u32) {
+        // An error shows in the next mask.
+        let _ = self.matcher.consume_token(token);
+    }
+
+    fn is_complete(&self) -> bool {
+        self.matcher.is_stopped() && !self.matcher.is_error()
+    }
+
+    fn boxed(&self) -> Box<dyn Constraint> {
+        Box::new(self.clone())
+    }
+}
+
+/// The problem of an answer whose grammar reached a limit.
+pub(crate) fn failed(reason: &str) -> Problem {
+    refuse(format!(
+        "The answer cannot be kept to the JSON schema: {reason}. Simplify the schema."
+    ))
+}
+
+fn refuse(message: impl Into<String>) -> Problem {
+    problem(ProblemCode::BadRequest, message)
+}
+
+/// The first line of a reason, without a full stop, within a length that can be shown.
+fn first_line(reason: &str) -> String {
+    let line = reason.lines().next().unwrap_or_default().trim_end_matches('.');
+    line.chars().take(MAX_REASON).collect()
+}

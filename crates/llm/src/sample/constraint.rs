@@ -1,0 +1,21 @@
+//! Constraints on the tokens of an answer, such as a grammar.
+
+use std::fmt::Debug;
+
+/// Which tokens may follow an answer's tokens so far.
+pub trait Constraint: Debug + Send {
+    /// Sets the logits of tokens that may not follow to minus infinity.
+    ///
+    /// # Errors
+    /// It cannot be decided; the reason, as a sentence.
+    fn mask(&mut self, logits: &mut [f32]) -> Result<(), String>;
+
+    /// Records the next token of the answer.
+    fn accept(&mut self, token: u32);
+
+    /// Whether the answer is complete: nothing may follow.
+    fn is_complete(&self) -> bool;
+
+    /// A copy in the same state.
+    fn boxed(&self) -> Box<dyn Constraint>;
+}
