@@ -25,7 +25,7 @@ use std::iter;
 /// The position of a new answer in the tree.
 enum Position {
     /// The first message of a new conversation.
-    New { text: String, fresh: NewConversation },
+    New { text: String, fresh: Box<NewConversation> },
     /// A new message at the end of the selected branch.
     AtEnd { conversation: i64, text: String },
     /// A new message after a given one, or a first one.
@@ -356,7 +356,10 @@ impl App {
 
 fn position(conversation: Option<i64>, parent: Option<i64>, text: String, fresh: NewConversation) -> Position {
     match (conversation, parent) {
-        (None, _) => Position::New { text, fresh },
+        (None, _) => Position::New {
+            text,
+            fresh: Box::new(fresh),
+        },
         (Some(conversation), None) => Position::AtEnd { conversation, text },
         (Some(conversation), parent) => Position::After {
             conversation,
