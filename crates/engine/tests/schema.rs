@@ -194,7 +194,7 @@ fn a_continued_answer_goes_on_with_its_schema() {
 #[test]
 fn a_thought_is_free_and_the_answer_after_it_follows() {
     const TEMPLATE: &str = "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}\
-                            {% if add_generation_prompt %}<think>\n{% endif %}";
+                            {% if add_generation_prompt %}<think>\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n{% endif %}";
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("thinks.gguf");
     write_model(&path, TEMPLATE);
@@ -202,7 +202,8 @@ fn a_thought_is_free_and_the_answer_after_it_follows() {
     let (schema, follows) = CASES[2];
     let mut request = following(schema, 400);
     request.prompt = Prompt::Chat(vec![message(Role::User, "Once upon a time")]);
-    // Each used character is penalised, so they come in this order: the model ends its thought.
+    // Each used character is penalised, so they come in this order: the model ends its thought. The
+    // line breaks of the template keep those of its opening marker out of the window.
     request.sampling.repetition_penalty = 1.5;
     request.sampling.repeat_last_n = 8;
     for (at, character) in ["<", "/", "t", "h", "i", "n", "k", ">"].iter().enumerate() {

@@ -174,9 +174,13 @@ impl Chat {
     }
 
     fn handle_ended(&mut self, ended: &Ended) {
+        // Another one may have begun meanwhile: the same answer may be continued.
         match ended {
-            Ended::Answer(id) => drop(self.answers.remove(id)),
-            // Another one may have begun meanwhile.
+            Ended::Answer(id) => {
+                if self.answers.get(id).is_some_and(Running::has_ended) {
+                    self.answers.remove(id);
+                }
+            }
             Ended::Measurement => drop(self.cancel_measuring.take_if(|cancel| cancel.is_closed())),
         }
     }
