@@ -114,6 +114,16 @@ const lecture = async (page) => {
 };
 
 /** @param {Page} page @param {string[]} groups */
+const schema = async (page) => {
+  await page.getByTestId("chat-settings-toggle").click();
+  await page.getByTestId("chat-settings-advanced").check();
+  await page.locator("[data-testid=knob-group][data-id=schema]").getByTestId("knob-group-toggle").click();
+  await page.getByTestId("json-schema").fill('{"properties": {"capital": {"type": "string"}}, "required": ["capital"]}');
+  await page.keyboard.press("Tab");
+  await send(page, "What is the capital of France?");
+  await answerIs(page, "complete");
+};
+
 const advancedSettings = async (page, groups = ["length", "filters", "penalties", "xtc", "mirostat", "dynatemp"]) => {
   await open(page, "Borrow checker");
   await page.getByTestId("chat-settings-toggle").click();
@@ -241,6 +251,7 @@ const pictures = [
   { name: "chat-settings", scene: "thinks", act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("chat-settings-toggle").click(); } },
   { name: "chat-settings-advanced", height: 1900, act: async (page) => { await advancedSettings(page); await page.getByTestId("knob-topP").locator("input").fill("2"); await page.getByTestId("knob-temperature").locator("input").fill("0.7"); await page.keyboard.press("Tab"); } },
   { name: "chat-settings-lists", height: 1500, act: settingLists },
+  { name: "chat-settings-schema", scene: "fresh", height: 1100, act: schema },
   { name: "chat-settings-folded", height: 700, act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("chat-settings-toggle").click(); await page.getByTestId("chat-settings-advanced").check(); } },
   { name: "model-defaults", height: 900, act: async (page) => { await advancedSettings(page, ["xtc"]); await page.getByTestId("knob-xtcProbability").locator("input").fill("0.5"); await page.keyboard.press("Tab"); await page.getByTestId("make-defaults").click(); await page.getByTestId("forget-defaults").scrollIntoViewIfNeeded(); } },
   { name: "presets", scene: "presets", height: 900, act: presetMenu },

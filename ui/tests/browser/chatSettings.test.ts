@@ -269,3 +269,35 @@ test("a model whose template cannot has no switch", async () => {
   await page.getByTestId("composer").waitFor();
   expect(await page.getByTestId("thinking").count()).toBe(0);
 });
+
+test("an answer follows a JSON schema, which is checked as it is typed, and is shown as code", async () => {
+  const { page, errors } = await open({ scene: "fresh" });
+  await pace(page, 0);
+  await page.getByTestId("chat-settings-toggle").click();
+  await page.getByTestId("chat-settings-advanced").check();
+  await group(page, "schema");
+  const field = page.getByTestId("json-schema");
+  const hint = page.getByTestId("json-schema-hint");
+  await field.fill('{"type": "object"');
+  await page.keyboard.press("Tab");
+  await expect.poll(() => hint.textContent()).toContain("not valid JSON");
+  expect(await changed(page, "schema").count()).toBe(0);
+  await field.fill("[]");
+  await page.keyboard.press("Tab");
+  await expect.poll(() => hint.textContent()).toContain("must be a JSON object");
+  await field.fill('{"type": "object"}');
+  await page.keyboard.press("Tab");
+  await expect.poll(() => changed(page, "schema").textContent()).toBe("1 changed");
+  await send(page, "What is the capital of France?");
+  await lastAnswer(page, "complete");
+  expect(await answers(page).last().locator("pre").count()).toBe(1);
+  expect(await facts(page)).toContain('JSON schema {"type": "object"}');
+  await field.fill("");
+  await page.keyboard.press("Tab");
+  await expect.poll(() => changed(page, "schema").count()).toBe(0);
+  await send(page, "And of Spain?");
+  await expect.poll(() => answers(page).count()).toBe(2);
+  await lastAnswer(page, "complete");
+  expect(await answers(page).last().locator("pre").count()).toBe(0);
+  expect(errors).toEqual([]);
+});

@@ -53,6 +53,7 @@ pub(super) fn of(
         stop: settings.stop.unwrap_or_default(),
         thinking: settings.thinking.enabled,
         effort: settings.thinking.effort,
+        json_schema: settings.json_schema,
     };
     let request = GenerateRequest {
         prompt: with_beginning(prompt::prompt(system, &branch), message, ids),
@@ -63,7 +64,7 @@ pub(super) fn of(
         adapters,
         conversation: Some(message.conversation),
         thinking: settings.thinking,
-        json_schema: None,
+        json_schema: made_with.json_schema.clone(),
     };
     Ok((request, made_with))
 }

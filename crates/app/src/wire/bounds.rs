@@ -2,6 +2,8 @@
 //! that names it.
 
 use super::{Problem, ProblemCode};
+use hearth_protocol::MAX_JSON_SCHEMA_BYTES;
+use serde_json::{Map, Value};
 
 /// Most bytes of a stop string, and of the id of a model or preset.
 pub(super) const MAX_TEXT: usize = 1024;
@@ -36,6 +38,21 @@ pub(super) fn count(names: &str, given: usize, most: usize) -> Result<(), Proble
             "A conversation can have {most} {names}, not {given}. Remove some."
         )),
         false => Ok(()),
+    }
+}
+
+/// Refuses a JSON schema that is too long, and one that is no JSON object. Whether its keywords are
+/// supported is known when it is used.
+pub(super) fn json_schema(text: &str) -> Result<(), Problem> {
+    if text.len() > MAX_JSON_SCHEMA_BYTES {
+        return refuse(format!(
+            "The JSON schema has {} bytes, but may have at most {MAX_JSON_SCHEMA_BYTES}. Shorten it.",
+            text.len()
+        ));
+    }
+    match serde_json::from_str::<Map<String, Value>>(text) {
+        Ok(_) => Ok(()),
+        Err(error) => refuse(format!("The JSON schema is not a JSON object: {error}. Correct it.")),
     }
 }
 

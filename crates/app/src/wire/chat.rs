@@ -2,7 +2,7 @@
 
 use super::{
     Problem, SamplingOverrides,
-    bounds::{MAX_TEXT, refuse, texts},
+    bounds::{MAX_TEXT, json_schema, refuse, texts},
 };
 use hearth_protocol::{Effort, SamplingParams, Thinking};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ pub struct ConversationSettings {
     pub stop: Option<Vec<String>>,
     /// Thinking, if the model's chat template can switch it.
     pub thinking: Thinking,
+    /// JSON schema that answers follow. `None` means any text.
+    pub json_schema: Option<String>,
 }
 
 impl ConversationSettings {
@@ -44,6 +46,7 @@ impl ConversationSettings {
         if let Some(stop) = &self.stop {
             texts("stop string", stop, MAX_STOP_STRINGS, MAX_TEXT)?;
         }
+        self.json_schema.as_deref().map_or(Ok(()), json_schema)?;
         if self.model.as_ref().is_some_and(|id| id.len() > MAX_TEXT) {
             return refuse("This model does not exist. Choose another one.".to_owned());
         }
@@ -90,4 +93,6 @@ pub struct AnswerSettings {
     pub thinking: Option<bool>,
     /// How long it was told to think. `None` means the chat template's default.
     pub effort: Option<Effort>,
+    /// JSON schema that it follows. `None` means any text.
+    pub json_schema: Option<String>,
 }

@@ -22,6 +22,8 @@ pub struct PresetValues {
     pub stop: Option<Vec<String>>,
     /// Thinking.
     pub thinking: Thinking,
+    /// JSON schema that answers follow. `None` means any text.
+    pub json_schema: Option<String>,
 }
 
 impl PresetValues {
@@ -59,6 +61,7 @@ impl PresetValues {
             max_tokens: self.max_tokens,
             stop: self.stop.clone(),
             thinking: self.thinking,
+            json_schema: self.json_schema.clone(),
         }
     }
 }

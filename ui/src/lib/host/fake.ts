@@ -478,7 +478,7 @@ export class FakeHost extends FakeGetting implements Host {
     this.setChatBusy(true);
     const script = continued ?? (answer.adapters.length > 0 ? tunedAnswer(question) : scriptedAnswer(question));
     const before = answer.stats?.tokens ?? 0;
-    const { maxTokens, thinking, sampling, stop } = home.settings;
+    const { maxTokens, thinking, sampling, stop, jsonSchema } = home.settings;
     if (thinking.enabled === false) script.thought = [];
     if (this.world.modelState.type !== "ready") {
       const first = this.world.models.find((m) => m.problem === null);
@@ -487,7 +487,7 @@ export class FakeHost extends FakeGetting implements Host {
     }
     const model = this.world.models.find(({ id }) => this.world.modelState.type === "ready" && id === this.world.modelState.model);
     const own = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== null));
-    if (model) answer.settings = { sampling: { ...withOverrides(model.sampling, this.world.settings.sampling[model.id]), seed: 421, ...own }, maxTokens, stop: stop ?? [], thinking: thinking.enabled, effort: thinking.effort };
+    if (model) answer.settings = { sampling: { ...withOverrides(model.sampling, this.world.settings.sampling[model.id]), seed: 421, ...own }, maxTokens, stop: stop ?? [], thinking: thinking.enabled, effort: thinking.effort, jsonSchema };
     for (let done = 0; done < script.promptTokens && !run.stopped && !run.crashed; done += 128) {
       this.change(home, answer, { state: { type: "prefill", done, total: script.promptTokens } });
       await this.rest();

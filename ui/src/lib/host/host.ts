@@ -63,6 +63,7 @@ export const defaultChatSettings: ConversationSettings = {
   maxTokens: null,
   stop: null,
   thinking: { enabled: null, effort: null },
+  jsonSchema: null,
 };
 
 /** Whether an answer is still being generated. */

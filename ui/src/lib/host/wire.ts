@@ -354,7 +354,11 @@ thinking: boolean | null,
 /**
  * How long it was told to think. `None` means the chat template's default.
  */
-effort: Effort | null, };
+effort: Effort | null,
+/**
+ * JSON schema that it follows. `None` means any text.
+ */
+jsonSchema: string | null, };
 
 export type AutoSelection = "selected" | "unusable" | "software" | "sharesMemory" | "slowerThanCpu";
 
@@ -572,7 +576,11 @@ stop: Array<string> | null,
 /**
  * Thinking, if the model's chat template can switch it.
  */
-thinking: Thinking, };
+thinking: Thinking,
+/**
+ * JSON schema that answers follow. `None` means any text.
+ */
+jsonSchema: string | null, };
 
 export type ConversationSummary = {
 /**
@@ -2007,7 +2015,11 @@ stop: Array<string> | null,
 /**
  * Thinking.
  */
-thinking: Thinking, };
+thinking: Thinking,
+/**
+ * JSON schema that answers follow. `None` means any text.
+ */
+jsonSchema: string | null, };
 
 export type Presets = {
 /**

@@ -39,8 +39,8 @@ export class Presets {
   /** The conversation's settings as those of a preset. */
   get now(): PresetValues {
     const { systemPrompt, settings } = this.app.thread;
-    const { sampling, maxTokens, stop, thinking } = settings;
-    return { systemPrompt, sampling, maxTokens, stop, thinking };
+    const { sampling, maxTokens, stop, thinking, jsonSchema } = settings;
+    return { systemPrompt, sampling, maxTokens, stop, thinking, jsonSchema };
   }
 
   async load(): Promise<void> {

@@ -19,7 +19,7 @@ export function answerFacts(message: Message, now = Date.now()): Fact[] {
   return settings ? [...facts, ...settingFacts(settings)] : facts;
 }
 
-function settingFacts({ sampling, maxTokens, stop, thinking, effort }: AnswerSettings): Fact[] {
+function settingFacts({ sampling, maxTokens, stop, thinking, effort, jsonSchema }: AnswerSettings): Fact[] {
   const facts: Fact[] = [["Temperature", sampling.temperature === 0 ? "0 (greedy)" : temperatureOf(sampling)]];
   if (sampling.temperature > 0) facts.push(...drawFacts(sampling));
   facts.push(...penaltyFacts(sampling));
@@ -29,6 +29,7 @@ function settingFacts({ sampling, maxTokens, stop, thinking, effort }: AnswerSet
   if (stop.length > 0) facts.push(["Stop strings", quoted(stop)]);
   if (thinking !== null) facts.push(["Thinking", thinking ? "on" : "off"]);
   if (effort !== null) facts.push(["Effort", effort]);
+  if (jsonSchema !== null) facts.push(["JSON schema", jsonSchema]);
   return facts;
 }
 

@@ -19,6 +19,7 @@ export function note(group: GroupId, s: SamplingParams): string | null {
   switch (group) {
     case "length":
     case "bans":
+    case "schema":
       return null;
     case "filters":
       return draws;

@@ -56,7 +56,7 @@ export const temperature = number("temperature", "Temperature", "Randomness. At 
 
 export const limit = number("maxTokens", "Length limit", "Most tokens of an answer. Without a limit it ends where the model ends it, or where the context is full.", 1, 10_000_000, { whole: true, empty: "No limit" });
 
-export type GroupId = "length" | "filters" | "penalties" | "dry" | "xtc" | "mirostat" | "dynatemp" | "bans" | "other";
+export type GroupId = "length" | "filters" | "penalties" | "dry" | "xtc" | "mirostat" | "dynatemp" | "bans" | "schema" | "other";
 
 export interface KnobGroup {
   id: GroupId;
@@ -135,6 +135,7 @@ export const groups: readonly KnobGroup[] = [
       { kind: "texts", key: "bannedStrings", label: "Banned strings", hint: "Texts that an answer never contains. Case matters. \\n is a line break.", one: "banned string", most: 256, bytes: 256 },
     ],
   },
+  { id: "schema", title: "JSON schema", knobs: [] },
   {
     id: "other",
     title: "Seed and model",

@@ -4,7 +4,7 @@ import { defaultChatSettings } from "../host";
 import type { NewConversation, Preset, PresetValues, Presets, Problem, SamplingOverrides } from "../wire";
 import { FakeBase } from "./base";
 
-const noValues: PresetValues = { systemPrompt: null, sampling: defaultChatSettings.sampling, maxTokens: null, stop: null, thinking: defaultChatSettings.thinking };
+const noValues: PresetValues = { systemPrompt: null, sampling: defaultChatSettings.sampling, maxTokens: null, stop: null, thinking: defaultChatSettings.thinking, jsonSchema: null };
 
 const builtIn = (id: string, name: string, sampling: Partial<SamplingOverrides>): Preset => ({ id: `built-in:${id}`, name, isBuiltIn: true, values: { ...noValues, sampling: { ...noValues.sampling, ...sampling } } });
 

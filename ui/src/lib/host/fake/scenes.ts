@@ -84,7 +84,7 @@ function talk(id: number, title: string, at: number, turns: string[]): Conversat
     comparison: null,
     better: false,
     rating: null,
-    settings: i % 2 === 0 ? null : { sampling: { ...smol.sampling, seed: 421 }, maxTokens: null, stop: [], thinking: null, effort: null },
+    settings: i % 2 === 0 ? null : { sampling: { ...smol.sampling, seed: 421 }, maxTokens: null, stop: [], thinking: null, effort: null, jsonSchema: null },
     edited: false,
   }));
   return { id, title, createdAt: at, updatedAt: at, model: smol.id, systemPrompt: null, adapters: [], settings: defaultChatSettings, leaf: messages.at(-1)?.id ?? null, messages };
