@@ -266,7 +266,10 @@ async fn settings_of_a_conversation_make_its_answers() {
         (0.25, 7, Some(11))
     );
     assert_eq!(made.sampling, request.sampling);
-    assert_eq!((&made.json_schema, &request.json_schema), (&settings().json_schema, &settings().json_schema));
+    assert_eq!(
+        (&made.json_schema, &request.json_schema),
+        (&settings().json_schema, &settings().json_schema)
+    );
     let of_answer = serde_json::to_value(&made.sampling).expect("it is written");
     let chosen = serde_json::to_value(settings().sampling).expect("it is written");
     let chosen = chosen.as_object().expect("an object").iter();
@@ -470,13 +473,24 @@ async fn a_refusal_names_the_setting() {
         assert!(refused.message.contains(name), "{refused:?}");
     }
     let long = format!("{{\"description\": \"{}\"}}", "a".repeat(70_000));
-    for (schema, why) in [("{", "JSON object"), ("[]", "JSON object"), ("", "JSON object"), (&long, "65536")] {
+    for (schema, why) in [
+        ("{", "JSON object"),
+        ("[]", "JSON object"),
+        ("", "JSON object"),
+        (&long, "65536"),
+    ] {
         let settings = ConversationSettings {
             json_schema: Some(schema.to_owned()),
             ..ConversationSettings::default()
         };
-        let refused = bench.set_conversation_settings(id, settings).await.expect_err("refused");
-        assert!(refused.message.contains(why) && refused.message.contains("JSON schema"), "{refused:?}");
+        let refused = bench
+            .set_conversation_settings(id, settings)
+            .await
+            .expect_err("refused");
+        assert!(
+            refused.message.contains(why) && refused.message.contains("JSON schema"),
+            "{refused:?}"
+        );
     }
 }
 

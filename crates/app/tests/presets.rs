@@ -36,6 +36,7 @@ fn values(temperature: f32, prompt: Option<&str>) -> PresetValues {
             enabled: Some(true),
             effort: Some(Effort::High),
         },
+        json_schema: Some("{\"type\": \"object\"}".into()),
     }
 }
 
