@@ -113,7 +113,7 @@ const lecture = async (page) => {
   await page.getByTestId("diagram").waitFor();
 };
 
-/** @param {Page} page @param {string[]} groups */
+/** @param {Page} page */
 const schema = async (page) => {
   await page.getByTestId("chat-settings-toggle").click();
   await page.getByTestId("chat-settings-advanced").check();
@@ -124,6 +124,7 @@ const schema = async (page) => {
   await answerIs(page, "complete");
 };
 
+/** @param {Page} page @param {string[]} groups */
 const advancedSettings = async (page, groups = ["length", "filters", "penalties", "xtc", "mirostat", "dynatemp"]) => {
   await open(page, "Borrow checker");
   await page.getByTestId("chat-settings-toggle").click();
