@@ -13,6 +13,7 @@ mod conversations;
 mod convert;
 mod data_folder;
 mod datasets;
+mod device_name;
 mod downloads;
 mod export;
 mod fence;

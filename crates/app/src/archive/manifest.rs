@@ -1,7 +1,7 @@
 //! The manifest of a backup: `manifest.json`, the last entry of the archive.
 
 use super::FOLDERS;
-use crate::{presets, store};
+use crate::{device_name::is_device_name, presets, store};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashSet,
@@ -64,25 +64,13 @@ pub(super) fn is_valid(path: &str) -> bool {
             && components.next().is_none()
             && !part.contains(['\\', ':', '\0'])
             && !part.ends_with(['.', ' '])
-            && !is_device(part)
+            && !is_device_name(part)
     };
     let is_in_folder = match parts[0] {
         presets::FOLDER => presets::is_file(&parts[1..]),
         folder => parts.len() > 1 && parts.len() < 16 && FOLDERS.contains(&folder),
     };
     is_in_folder && parts.iter().all(is_plain)
-}
-
-/// Whether a name is that of a device on Windows, whatever its extension.
-fn is_device(name: &str) -> bool {
-    let stem = name
-        .split('.')
-        .next()
-        .unwrap_or_default()
-        .trim_end()
-        .to_ascii_uppercase();
-    matches!(stem.as_str(), "CON" | "PRN" | "AUX" | "NUL")
-        || (stem.len() == 4 && (stem.starts_with("COM") || stem.starts_with("LPT")))
 }
 
 #[cfg(test)]

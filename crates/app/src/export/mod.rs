@@ -8,6 +8,7 @@ mod markdown;
 
 use crate::{
     App, conversations,
+    device_name::is_device_name,
     shared::Shared,
     store::conversation,
     wire::{ChatFormat, ExportedChats, Problem, ProblemCode},
@@ -130,10 +131,7 @@ pub fn file_name(title: &str) -> String {
     let words: Vec<&str> = name.split_whitespace().collect();
     let name: String = words.join(" ").chars().take(LONGEST).collect();
     let name = name.trim_matches(['.', ' ']);
-    let stem = name.split('.').next().unwrap_or_default().to_ascii_uppercase();
-    let is_device = matches!(stem.as_str(), "CON" | "PRN" | "AUX" | "NUL")
-        || (stem.len() == 4 && (stem.starts_with("COM") || stem.starts_with("LPT")));
-    match name.is_empty() || is_device {
+    match name.is_empty() || is_device_name(name) {
         true => "Conversation".to_owned(),
         false => name.to_owned(),
     }
@@ -193,6 +191,7 @@ mod tests {
             ("../../x", "x"),
             ("CON", "Conversation"),
             ("lpt1.txt", "Conversation"),
+            ("con .txt", "Conversation"),
             ("...", "Conversation"),
             ("\u{1f642} a\tb", "\u{1f642} a b"),
         ] {

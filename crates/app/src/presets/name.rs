@@ -1,6 +1,7 @@
 //! Names of presets, and the names of their files.
 
 use crate::{
+    device_name::is_device_name,
     title,
     wire::{Presets, Problem, ProblemCode},
 };
@@ -70,11 +71,9 @@ pub fn file_stem(name: &str) -> String {
     }
     stem.truncate(MAX_STEM);
     let stem = stem.trim_end_matches('-');
-    let is_device = matches!(stem, "con" | "prn" | "aux" | "nul")
-        || (stem.len() == 4 && (stem.starts_with("com") || stem.starts_with("lpt")));
     match stem {
         "" => "preset".to_owned(),
-        _ if is_device => format!("preset-{stem}"),
+        _ if is_device_name(stem) => format!("preset-{stem}"),
         _ => stem.to_owned(),
     }
 }
