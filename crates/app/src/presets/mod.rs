@@ -43,7 +43,7 @@ impl App {
 
     /// Saves a new preset.
     pub async fn save_preset(&self, name: String, values: PresetValues) -> Result<Preset, Problem> {
-        self.change_presets(move |shared| {
+        self.change_preset(move |shared| {
             let name = name::checked(&name)?;
             name::refuse_taken(&list(shared), &name, None)?;
             add(shared, PresetFile::new(name, values))
@@ -53,22 +53,22 @@ impl App {
 
     /// Replaces the settings of a preset.
     pub async fn update_preset(&self, id: String, values: PresetValues) -> Result<Preset, Problem> {
-        self.change_presets(move |shared| {
+        self.change_preset(move |shared| {
             let (path, old) = own(shared, &id)?;
             file::write(&path, &PresetFile::new(old.name, values))?;
-            find(shared, &id)
+            Ok(id)
         })
         .await
     }
 
     /// Renames a preset; its id stays.
     pub async fn rename_preset(&self, id: String, name: String) -> Result<Preset, Problem> {
-        self.change_presets(move |shared| {
+        self.change_preset(move |shared| {
             let name = name::checked(&name)?;
             name::refuse_taken(&list(shared), &name, Some(&id))?;
             let (path, old) = own(shared, &id)?;
             file::write(&path, &PresetFile::new(name, old.values))?;
-            find(shared, &id)
+            Ok(id)
         })
         .await
     }
@@ -80,20 +80,18 @@ impl App {
             deleted::delete(&folder_of(shared), &path)
         })
         .await
+        .map(drop)
     }
 
     /// Undoes a deletion.
     pub async fn restore_preset(&self, id: String) -> Result<Preset, Problem> {
-        self.change_presets(move |shared| {
-            let stem = deleted::restore(&folder_of(shared), &id)?;
-            find(shared, &stem)
-        })
-        .await
+        self.change_preset(move |shared| deleted::restore(&folder_of(shared), &id))
+            .await
     }
 
     /// Adds the preset in a file. One whose name is taken gets a number.
     pub async fn import_preset(&self, path: PathBuf) -> Result<Preset, Problem> {
-        self.change_presets(move |shared| {
+        self.change_preset(move |shared| {
             let mut preset = file::read(&path).map_err(|why| unreadable(&path, &why))?;
             preset.name = name::free(&list(shared), &preset.name);
             add(shared, preset)
@@ -130,19 +128,32 @@ impl App {
             .await
     }
 
-    /// Changes presets, one change at a time, and emits them.
+    /// Changes presets, one change at a time, and emits them. Returns what `change` returns, and
+    /// the presets after it.
     async fn change_presets<T: Send + 'static>(
         &self,
         change: impl FnOnce(&Shared) -> Result<T, Problem> + Send + 'static,
-    ) -> Result<T, Problem> {
+    ) -> Result<(T, Presets), Problem> {
         self.shared
             .blocking(move |shared| {
                 let _one_at_a_time = lock(&shared.changing_presets);
                 let changed = change(shared)?;
-                shared.emit(Event::PresetsChanged { presets: list(shared) });
-                Ok(changed)
+                let presets = list(shared);
+                shared.emit(Event::PresetsChanged {
+                    presets: presets.clone(),
+                });
+                Ok((changed, presets))
             })
             .await
+    }
+
+    /// Changes a preset, whose id `change` returns.
+    async fn change_preset(
+        &self,
+        change: impl FnOnce(&Shared) -> Result<String, Problem> + Send + 'static,
+    ) -> Result<Preset, Problem> {
+        let (id, presets) = self.change_presets(change).await?;
+        found(presets, &id)
     }
 }
 
@@ -162,7 +173,11 @@ fn list(shared: &Shared) -> Presets {
 }
 
 fn find(shared: &Shared, id: &str) -> Result<Preset, Problem> {
-    let found = list(shared).presets.into_iter().find(|preset| preset.id == id);
+    found(list(shared), id)
+}
+
+fn found(presets: Presets, id: &str) -> Result<Preset, Problem> {
+    let found = presets.presets.into_iter().find(|preset| preset.id == id);
     found.ok_or_else(no_preset)
 }
 
@@ -181,7 +196,8 @@ fn own(shared: &Shared, id: &str) -> Result<(PathBuf, PresetFile), Problem> {
     Ok((path, preset))
 }
 
-fn add(shared: &Shared, preset: PresetFile) -> Result<Preset, Problem> {
+/// Returns the id of the new preset.
+fn add(shared: &Shared, preset: PresetFile) -> Result<String, Problem> {
     let folder = folder_of(shared);
     if folder::files(&folder).len() >= MAX_PRESETS {
         return Err(Problem {
@@ -193,7 +209,7 @@ fn add(shared: &Shared, preset: PresetFile) -> Result<Preset, Problem> {
     let path = folder.join(format!("{stem}.json"));
     crate::permissions::create_private_folder(&folder).map_err(|error| unwritable(&folder, &error))?;
     file::write(&path, &preset)?;
-    find(shared, &stem)
+    Ok(stem)
 }
 
 /// A conversation's settings with a preset.
