@@ -2,10 +2,10 @@
 
 use crate::adapters::Adapted;
 use crate::engine::Texts;
+use crate::json_schema::Schema;
 use crate::problem::from_sampling;
 use crate::sampling::sampler;
 use crate::scheduler::AnswerDraft;
-use crate::schema::Schema;
 use crate::speech::{Said, Speech};
 use crate::thinking::Piece;
 use crate::turns::count;

@@ -3,11 +3,11 @@
 use crate::adapters::AdaptedModels;
 use crate::chat;
 use crate::draft::{self, DraftFile};
+use crate::json_schema::Schemas;
 use crate::plan::{self, ModelBytes, PlanOptions, load_with_fallback};
 use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted, problem};
 use crate::prompt_cache::PromptCache;
 use crate::scheduler::{Drafting, Scheduler};
-use crate::schema::Schemas;
 use crate::turns::count;
 use crate::{hardware, packed};
 use hearth_formats::byte_size;

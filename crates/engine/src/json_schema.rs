@@ -4,7 +4,7 @@
 use crate::problem::problem;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::Constraint;
-use hearth_protocol::{GenerateRequest, MAX_JSON_SCHEMA_BYTES, Problem, ProblemCode};
+use hearth_protocol::{GenerateRequest, Problem, ProblemCode, parse_json_schema};
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{ApproximateTokEnv, TokRxInfo, TokTrie, TokenizerEnv};
 use llguidance::{JsonCompileOptions, Matcher, ParserFactory};
@@ -61,19 +61,7 @@ impl Schemas {
 /// # Errors
 /// It is no JSON object, or too long.
 fn grammar(text: &str) -> Result<TopLevelGrammar, Problem> {
-    if text.len() > MAX_JSON_SCHEMA_BYTES {
-        return Err(refuse(format!(
-            "The JSON schema has {} bytes, but may have at most {MAX_JSON_SCHEMA_BYTES}. Shorten it.",
-            text.len()
-        )));
-    }
-    let mut schema: Value = serde_json::from_str(text)
-        .map_err(|error| refuse(format!("The JSON schema is not valid JSON: {error}. Correct it.")))?;
-    if !schema.is_object() {
-        return Err(refuse(
-            "The JSON schema is not a JSON object. It must be one, such as {\"type\": \"object\"}.",
-        ));
-    }
+    let mut schema = Value::Object(parse_json_schema(text).map_err(refuse)?);
     let options = JsonCompileOptions {
         whitespace_pattern: Some(WHITE_SPACE.to_owned()),
         coerce_one_of: true,

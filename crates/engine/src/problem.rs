@@ -1,6 +1,6 @@
 //! Errors of the lower crates as [`Problem`]s of the protocol.
 
-use crate::schema;
+use crate::json_schema;
 use hearth_formats::adapter::{AdapterError, AdapterProblem};
 use hearth_formats::chat_template::TemplateError;
 use hearth_formats::dataset::{DatasetError, DatasetProblem};
@@ -93,7 +93,7 @@ pub(crate) fn from_sampling(error: SamplingError) -> Problem {
         | SamplingError::ReplacementCharacter => {
             problem(ProblemCode::BadRequest, format!("A setting is invalid: {error}."))
         }
-        SamplingError::Constraint(reason) => schema::failed(&reason),
+        SamplingError::Constraint(reason) => json_schema::failed(&reason),
         SamplingError::NothingLeft => {
             let message = "The sampling parameters leave no token to go on with. Remove a banned string or a logit \
                            bias, or lower a penalty.";

@@ -340,13 +340,11 @@ pub struct GenerateRequest {
     /// Thinking, for [`Prompt::Chat`] and [`Prompt::Continue`].
     #[serde(default)]
     pub thinking: Thinking,
-    /// A JSON schema that the answer follows, after its thought; at most [`MAX_JSON_SCHEMA_BYTES`].
+    /// A JSON schema that the answer follows, after its thought; see
+    /// [`parse_json_schema`](crate::parse_json_schema).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub json_schema: Option<String>,
 }
-
-/// Most bytes of [`GenerateRequest::json_schema`].
-pub const MAX_JSON_SCHEMA_BYTES: usize = 64 << 10;
 
 /// A prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,8 +2,7 @@
 //! that names it.
 
 use super::{Problem, ProblemCode};
-use hearth_protocol::MAX_JSON_SCHEMA_BYTES;
-use serde_json::{Map, Value};
+use hearth_protocol::parse_json_schema;
 
 /// Most bytes of a stop string, and of the id of a model or preset.
 pub(super) const MAX_TEXT: usize = 1024;
@@ -25,7 +24,7 @@ pub(super) fn texts(name: &str, given: &[String], most: usize, most_bytes: usize
     match given.iter().find(|text| text.is_empty() || text.len() > most_bytes) {
         None => Ok(()),
         Some(text) => refuse(format!(
-            "A {name} has between between 1 and {most_bytes} bytes, not {}.",
+            "A {name} has between 1 and {most_bytes} bytes, not {}.",
             text.len()
         )),
     }
@@ -41,19 +40,9 @@ pub(super) fn count(names: &str, given: usize, most: usize) -> Result<(), Proble
     }
 }
 
-/// Refuses a JSON schema that is too long, and one that is no JSON object. Whether its keywords are
-/// supported is known when it is used.
+/// Refuses a JSON schema that is too long, and one that is no JSON object.
 pub(super) fn json_schema(text: &str) -> Result<(), Problem> {
-    if text.len() > MAX_JSON_SCHEMA_BYTES {
-        return refuse(format!(
-            "The JSON schema has {} bytes, but may have at most {MAX_JSON_SCHEMA_BYTES}. Shorten it.",
-            text.len()
-        ));
-    }
-    match serde_json::from_str::<Map<String, Value>>(text) {
-        Ok(_) => Ok(()),
-        Err(error) => refuse(format!("The JSON schema is not a JSON object: {error}. Correct it.")),
-    }
+    parse_json_schema(text).map_or_else(refuse, |_| Ok(()))
 }
 
 /// A request that is refused.

@@ -4,8 +4,8 @@ use super::run::sampling;
 use crate::args::Chat;
 use crate::draft_report;
 use crate::failure::Failure;
+use crate::json_schema::schema;
 use crate::model::{Chosen, draft, load, set_adapters};
-use crate::schema::schema;
 use crate::shown::Shown;
 use hearth_engine::Engine;
 use hearth_protocol::{

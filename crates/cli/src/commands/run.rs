@@ -4,8 +4,8 @@ use super::print_json;
 use crate::args::{Run, SamplingArgs};
 use crate::draft_report::DraftReport;
 use crate::failure::Failure;
+use crate::json_schema::schema;
 use crate::model::{Chosen, draft, load, set_adapters};
-use crate::schema::schema;
 use crate::shown::Shown;
 use hearth_protocol::{
     DraftChoice, Event, FinishReason, GenerateRequest, Message, Part, Prompt, Role, SamplingParams, Summary, Thinking,
