@@ -10,7 +10,7 @@ import { FakeGetting } from "./fake/getting";
 import { addedModel, inFolder, loadedState } from "./fake/models";
 import { planFor } from "./fake/plans";
 import { initialWorld, type World } from "./fake/scenes";
-import { withOverrides } from "../text/sampling";
+import { onlySet, withOverrides } from "../text/sampling";
 import { matchesDevice } from "../text/devices";
 import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Conversation, ConversationSettings, ConversationSummary, DataPlace, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, LoadSettings, Measurement, Message, Model, ModelState, NewConversation, PendingRestore, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, WrittenBackup } from "./host";
 import { defaultChatSettings } from "./host";
@@ -486,8 +486,7 @@ export class FakeHost extends FakeGetting implements Host {
       await this.loadModel(first.id);
     }
     const model = this.world.models.find(({ id }) => this.world.modelState.type === "ready" && id === this.world.modelState.model);
-    const own = Object.fromEntries(Object.entries(sampling).filter(([, value]) => value !== null));
-    if (model) answer.settings = { sampling: { ...withOverrides(model.sampling, this.world.settings.sampling[model.id]), seed: 421, ...own }, maxTokens, stop: stop ?? [], thinking: thinking.enabled, effort: thinking.effort, jsonSchema };
+    if (model) answer.settings = { sampling: { ...withOverrides(model.sampling, this.world.settings.sampling[model.id]), seed: 421, ...onlySet(sampling) }, maxTokens, stop: stop ?? [], thinking: thinking.enabled, effort: thinking.effort, jsonSchema };
     for (let done = 0; done < script.promptTokens && !run.stopped && !run.crashed; done += 128) {
       this.change(home, answer, { state: { type: "prefill", done, total: script.promptTokens } });
       await this.rest();

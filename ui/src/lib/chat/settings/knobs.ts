@@ -43,10 +43,15 @@ export interface BiasesKnob extends Named {
   bytes: number;
 }
 
-export type Knob = NumberKnob | SwitchKnob | TextsKnob | BiasesKnob;
+export interface SchemaKnob extends Named {
+  kind: "schema";
+  key: "jsonSchema";
+}
+
+export type Knob = NumberKnob | SwitchKnob | TextsKnob | BiasesKnob | SchemaKnob;
 
 /** A value; `null` means the default. */
-export type Value = number | boolean | readonly string[] | readonly LogitBias[] | null;
+export type Value = number | boolean | string | readonly string[] | readonly LogitBias[] | null;
 
 const number = (key: NumberKnob["key"], label: string, hint: string, least: number, most: number, more: Partial<NumberKnob> = {}): NumberKnob => ({ kind: "number", key, label, hint, least, most, ...more });
 
@@ -135,7 +140,11 @@ export const groups: readonly KnobGroup[] = [
       { kind: "texts", key: "bannedStrings", label: "Banned strings", hint: "Texts that an answer never contains. Case matters. \\n is a line break.", one: "banned string", most: 256, bytes: 256 },
     ],
   },
-  { id: "schema", title: "JSON schema", knobs: [] },
+  {
+    id: "schema",
+    title: "JSON schema",
+    knobs: [{ kind: "schema", key: "jsonSchema", label: "Schema of answers", hint: "Each answer is JSON that follows this schema. Say in your message or the system prompt what its fields mean. Empty allows any text." }],
+  },
   {
     id: "other",
     title: "Seed and model",
@@ -143,21 +152,24 @@ export const groups: readonly KnobGroup[] = [
   },
 ];
 
+/** Whether a setting is no sampling parameter. */
+const isOfAnswer = (key: Knob["key"]): key is "maxTokens" | "stop" | "jsonSchema" => key === "maxTokens" || key === "stop" || key === "jsonSchema";
+
 /** The value that is set. `null` means the default. */
 export function valueOf<K extends Knob>(settings: ConversationSettings, { key }: K): Value {
-  return key === "maxTokens" || key === "stop" ? settings[key] : settings.sampling[key];
+  return isOfAnswer(key) ? settings[key] : settings.sampling[key];
 }
 
 /** The settings with another value. */
 export function withValue(settings: ConversationSettings, { key }: Knob, value: Value): ConversationSettings {
-  if (key === "maxTokens" || key === "stop") return { ...settings, [key]: value };
+  if (isOfAnswer(key)) return { ...settings, [key]: value };
   return { ...settings, sampling: { ...settings.sampling, [key]: value } };
 }
 
 /** The default. `null` means that there is none. */
 export function defaultOf(defaults: SamplingParams | null, { key }: Knob): Value {
   if (key === "stop") return [];
-  return key === "maxTokens" || !defaults ? null : defaults[key];
+  return isOfAnswer(key) || !defaults ? null : defaults[key];
 }
 
 /** Whether a value is set that is not the default. */
