@@ -26,6 +26,8 @@ pub struct Key(pub char);
 impl Key {
     /// Enter.
     pub const ENTER: Key = Key('\u{e007}');
+    /// Tab, which leaves a field.
+    pub const TAB: Key = Key('\u{e004}');
     /// Delete.
     pub const DELETE: Key = Key('\u{e017}');
     /// Control.

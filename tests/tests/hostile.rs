@@ -248,6 +248,49 @@ fn datasets() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+/// JSON schemas that are large, deep or costly to compile.
+fn schemas() -> Vec<(&'static str, String)> {
+    let nested = |depth: usize| (0..depth).fold("{}".to_owned(), |inner, _| format!("{{\"items\":{inner}}}"));
+    let list = |item: &dyn Fn(usize) -> String, count: usize| (0..count).map(item).collect::<Vec<_>>().join(",");
+    let texts = list(&|number| format!("\"{number:030}\""), 1900);
+    let properties = list(
+        &|number| format!("\"p{number}\":{{\"pattern\":\"^(a|b){{1,99}}$\"}}"),
+        1500,
+    );
+    vec![
+        ("deep", nested(50_000)),
+        ("nested", nested(120)),
+        (
+            "bomb",
+            r#"{"type": "string", "pattern": "^((a{1,500}){1,500}){1,500}b$"}"#.to_owned(),
+        ),
+        ("endless", r##"{"$ref": "#"}"##.to_owned()),
+        ("texts", format!("{{\"enum\":[{texts}]}}")),
+        ("properties", format!("{{\"properties\":{{{properties}}}}}")),
+        ("long", format!("{{\"description\":\"{}\"}}", "a".repeat(64 << 20))),
+    ]
+}
+
+#[test]
+fn schemas_are_followed_or_refused_in_a_sentence() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, schema) in schemas() {
+        let path = folder.path().join(name);
+        fs::write(&path, schema).expect("it is written");
+        let ended = hearth(&[
+            "run",
+            text(&llama()),
+            "Hello",
+            "-n",
+            "8",
+            "--raw",
+            "--json-schema-file",
+            text(&path),
+        ]);
+        ends_well(&ended, name);
+    }
+}
+
 #[test]
 fn datasets_are_trained_on_or_refused_in_a_sentence() {
     let folder = tempfile::tempdir().expect("a folder");

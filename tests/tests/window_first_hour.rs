@@ -153,3 +153,51 @@ fn formulas_diagrams_and_notes_are_drawn_and_texts_are_found() {
     );
     window.screenshot("palette");
 }
+
+/// The schema that a person types, of which a part is no JSON.
+const SCHEMA: [&str; 2] = [
+    r#"{"properties": {"name": {"type": "string"}, "age": {"type": "integer"}}"#,
+    r#", "required": ["name", "age"], "additionalProperties": false}"#,
+];
+
+#[test]
+fn an_answer_follows_a_preset_and_a_schema() {
+    let desk = Desktop::new();
+    let window = desk.open();
+    click_all(&window, &["chat-settings-toggle", "chat-settings-advanced"]);
+    let choose = format!(
+        "const list = document.querySelector('{}'); list.value = 'built-in:precise'; list.dispatchEvent(new \
+         Event('change', {{ bubbles: true }}))",
+        id("preset")
+    );
+    window.session.script(&choose).expect("the preset is chosen");
+    let temperature = format!("{} input", id("knob-temperature"));
+    window.session.until(PATIENCE, "the preset is applied", || {
+        let shown = format!("return document.querySelector('{temperature}').value");
+        (window.session.script(&shown).ok()? == "0.2").then_some(())
+    });
+    let group = format!("{}[data-id=\"schema\"] {}", id("knob-group"), id("knob-group-toggle"));
+    window.session.click(&window.session.one(&group));
+    let field = window.session.one(&id("json-schema"));
+    window.session.fill(&field, SCHEMA[0]);
+    window.session.press(&field, Key::TAB);
+    window.until_shows("not valid JSON yet");
+    window.screenshot("schema-wrong");
+    window.session.fill(&field, SCHEMA[1]);
+    window.session.press(&field, Key::TAB);
+    window.until_shows("1 changed");
+    window.until_shows("modified");
+
+    window.send("Lena is 7 years old. Answer in JSON.");
+    assert_eq!(window.until_ended(1), "complete");
+    let said = "return document.querySelector('[data-role=assistant] pre code').textContent";
+    let said = window.session.script(said).expect("the answer is code");
+    let said: serde_json::Value = serde_json::from_str(said.as_str().expect("a text")).expect("the answer is JSON");
+    assert!(said["name"].is_string() && said["age"].is_i64(), "{said}");
+    for theme in ["light", "dark"] {
+        window.open_settings("general");
+        click_all(&window, &[&format!("theme-{theme}"), "view-chat"]);
+        window.session.one(&id("preset"));
+        window.screenshot(&format!("schema-{theme}"));
+    }
+}
