@@ -1,4 +1,5 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { fileURLToPath } from "node:url";
 import type { Plugin } from "vite";
 import { defineConfig } from "vitest/config";
 
@@ -11,6 +12,8 @@ const woff2Only: Plugin = {
 
 export default defineConfig({
   plugins: [svelte(), woff2Only],
+  // The messages, which scripts/messages.mjs compiles.
+  resolve: { alias: { $messages: fileURLToPath(new URL(".messages/messages.js", import.meta.url)), "$messages-runtime": fileURLToPath(new URL(".messages/runtime.js", import.meta.url)) } },
   // Relative paths: the window serves the page from its own address.
   base: "./",
   clearScreen: false,

@@ -75,10 +75,10 @@ export function startBrowser() {
  * Opens the page on a scene of the fake host.
  * @param {import("playwright-core").Browser} browser
  * @param {string} address
- * @param {{ scene?: string, scheme?: "light" | "dark", width?: number, height?: number, motion?: "reduce" | "no-preference" }} [options]
+ * @param {{ scene?: string, scheme?: "light" | "dark", width?: number, height?: number, motion?: "reduce" | "no-preference", language?: string }} [options]
  */
 export async function openPage(browser, address, options = {}) {
-  const { scene = "", scheme = "light", width = 1180, height = 760, motion = "reduce" } = options;
+  const { scene = "", scheme = "light", width = 1180, height = 760, motion = "reduce", language } = options;
   const context = await browser.newContext({
     viewport: { width, height },
     colorScheme: scheme,
@@ -94,7 +94,8 @@ export async function openPage(browser, address, options = {}) {
   page.on("console", (message) => {
     if (message.type() === "error") errors.push(message.text());
   });
-  await page.goto(scene === "" ? address : `${address}?scene=${scene}`);
+  const query = new URLSearchParams({ ...(scene && { scene }), ...(language && { language }) });
+  await page.goto(query.size === 0 ? address : `${address}?${query}`);
   await page.getByTestId("composer").waitFor();
   return { page, errors, close: () => context.close() };
 }

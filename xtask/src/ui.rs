@@ -10,6 +10,9 @@ use std::time::SystemTime;
 /// The sources of the web UI, without tests and scripts.
 const SOURCES: &[&str] = &[
     "src",
+    "messages",
+    "project.inlang",
+    "scripts/messages.mjs",
     "public",
     "index.html",
     "package.json",

@@ -1,7 +1,18 @@
-// Formats numbers, sizes, times and dates.
+// Formats numbers, sizes, times and dates in the language of the window.
 
-const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const tenth = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+import { m } from "$messages";
+import { language } from "./language.svelte";
+
+const formats = new Map<string, Intl.NumberFormat>();
+
+/** A number with at most so many digits after the point, or with exactly so many. */
+function decimal(n: number, most: number, least = 0): string {
+  const key = `${language.intl} ${most} ${least}`;
+  let format = formats.get(key);
+  if (!format) formats.set(key, (format = new Intl.NumberFormat(language.intl, { maximumFractionDigits: most, minimumFractionDigits: least })));
+  return format.format(n);
+}
+
 const prefixes: [number, string][] = [
   [1e12, "T"],
   [1e9, "G"],
@@ -10,7 +21,7 @@ const prefixes: [number, string][] = [
 
 /** `2,048` */
 export function count(n: number): string {
-  return whole.format(n);
+  return decimal(n, 0);
 }
 
 /** `1 message`, `3 messages` */
@@ -28,7 +39,7 @@ export function fileSize(bytes: number): string {
   let [value, unit] = [bytes, 0];
   // The rounded value decides: 999,950 bytes are 1 MB, not 1,000 kB.
   while (unit + 1 < sizes.length && roundedSize(value, unit) >= 1000) [value, unit] = [value / 1000, unit + 1];
-  return `${tenth.format(roundedSize(value, unit))} ${sizes[unit]}`;
+  return `${decimal(roundedSize(value, unit), 1)} ${sizes[unit]}`;
 }
 
 function roundedSize(value: number, unit: number): number {
@@ -40,43 +51,43 @@ function roundedSize(value: number, unit: number): number {
 export function scaled(n: number): string {
   const [size, prefix] = prefixes.find(([least]) => n >= 0.9995 * least) ?? [1e3, "k"];
   const value = n / size;
-  return `${(value < 9.95 ? tenth : whole).format(value)} ${prefix}`;
+  return `${decimal(value, value < 9.95 ? 1 : 0)} ${prefix}`;
 }
 
 /** Number of parameters: `135M`, `1.2B`. */
 export function parameters(n: number): string {
   // The rounded value decides: 999,886,000 are 1B, not 1,000M.
   if (n < 9.995e8) return `${count(n / 1e6)}M`;
-  return `${tenth.format(n / 1e9)}B`;
+  return `${decimal(n / 1e9, 1)}B`;
 }
 
 /** `231 tokens/s`, with a decimal below 20. */
 export function speed(tokensPerSecond: number): string {
-  return `${(tokensPerSecond < 20 ? tenth : whole).format(tokensPerSecond)} tokens/s`;
+  return m.text_tokens_per_second({ n: decimal(tokensPerSecond, tokensPerSecond < 20 ? 1 : 0) });
 }
 
 /** `0.04 s`, `1.3 s`, `12 s` */
 export function seconds(s: number): string {
-  if (s < 0.1) return `${s.toFixed(2)} s`;
-  return `${(s < 10 ? tenth : whole).format(s)} s`;
+  return m.text_seconds({ n: s < 0.1 ? decimal(s, 2, 2) : decimal(s, s < 10 ? 1 : 0) });
 }
 
 /** `45 s`, `3 min 10 s`, `2 h 5 min`. */
 export function duration(s: number): string {
   const all = Math.max(0, Math.round(s));
-  if (all < 60) return `${all} s`;
+  if (all < 60) return m.text_seconds({ n: all });
   const minutes = Math.floor(all / 60);
-  if (minutes < 10) return all % 60 === 0 ? `${minutes} min` : `${minutes} min ${all % 60} s`;
-  if (Math.round(all / 60) < 60) return `${Math.round(all / 60)} min`;
+  if (minutes < 10 && all % 60 !== 0) return `${m.text_minutes({ n: minutes })} ${m.text_seconds({ n: all % 60 })}`;
+  if (Math.round(all / 60) < 60) return m.text_minutes({ n: Math.round(all / 60) });
   const hours = Math.floor(Math.round(all / 60) / 60);
   const rest = Math.round(all / 60) % 60;
-  return rest === 0 ? `${hours} h` : `${hours} h ${rest} min`;
+  return rest === 0 ? m.text_hours({ n: hours }) : `${m.text_hours({ n: hours })} ${m.text_minutes({ n: rest })}`;
 }
 
 /** A loss or perplexity with about three significant digits: `1.42`, `0.084`, `18.2`. */
 export function loss(x: number | null): string {
   if (x === null || !Number.isFinite(x)) return "NaN";
-  return x.toFixed(Math.abs(x) < 0.995 ? 3 : Math.abs(x) < 9.995 ? 2 : 1);
+  const digits = Math.abs(x) < 0.995 ? 3 : Math.abs(x) < 9.995 ? 2 : 1;
+  return decimal(x, digits, digits);
 }
 
 /** `2e-4`, `1.73e-5` */
@@ -86,26 +97,35 @@ export function learningRate(x: number): string {
 
 /** `Today, 14:25`, `Yesterday, 09:10`, `3 Nov 2026` */
 export function moment(time: number, now: number): string {
-  const group = dayGroup(time, now);
-  const clock = new Date(time).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-  if (group === "Today" || group === "Yesterday") return `${group}, ${clock}`;
-  return new Date(time).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });
+  const days = daysBefore(time, now);
+  if (days > 1) return new Date(time).toLocaleDateString(language.intl, { day: "numeric", month: "short", year: "numeric" });
+  const clock = new Date(time).toLocaleTimeString(language.intl, { hour: "2-digit", minute: "2-digit" });
+  return days <= 0 ? m.text_today_at({ clock }) : m.text_yesterday_at({ clock });
 }
 
 /** `43 %` */
 export function percent(fraction: number): string {
-  return `${whole.format(Math.min(1, Math.max(0, fraction)) * 100)} %`;
+  return percentOf(Math.min(1, Math.max(0, fraction)) * 100);
+}
+
+/** 43 as `43 %` */
+export function percentOf(hundredths: number): string {
+  return m.text_percent({ n: decimal(hundredths, 0) });
+}
+
+/** Calendar days from a time to now. */
+function daysBefore(time: number, now: number): number {
+  return Math.round((new Date(now).setHours(0, 0, 0, 0) - new Date(time).setHours(0, 0, 0, 0)) / 86_400_000);
 }
 
 /** The heading of a conversation of that time in the list. */
 export function dayGroup(time: number, now: number): string {
-  const midnight = new Date(now).setHours(0, 0, 0, 0);
-  const days = Math.round((midnight - new Date(time).setHours(0, 0, 0, 0)) / 86_400_000);
-  if (days <= 0) return "Today";
-  if (days === 1) return "Yesterday";
-  if (days < 7) return "This week";
-  if (days < 30) return "This month";
-  return new Date(time).toLocaleDateString("en", { month: "long", year: "numeric" });
+  const days = daysBefore(time, now);
+  if (days <= 0) return m.text_today();
+  if (days === 1) return m.text_yesterday();
+  if (days < 7) return m.text_this_week();
+  if (days < 30) return m.text_this_month();
+  return new Date(time).toLocaleDateString(language.intl, { month: "long", year: "numeric" });
 }
 
 /** Capitalises the first letter. */
