@@ -38,7 +38,7 @@ function inScript(code, firstLine) {
   const lines = code.split("\n");
   /** @type {Found[]} */
   const found = [];
-  /** @param {ts.Node} node */
+  /** @type {(node: ts.Node) => void} */
   const visit = (node) => {
     if (ts.isImportDeclaration(node) || ts.isExportDeclaration(node) || ts.isTypeNode(node) || ts.isTypeAliasDeclaration(node) || ts.isInterfaceDeclaration(node)) return;
     // Errors of programmers, comparisons, keys and cases are not shown.
