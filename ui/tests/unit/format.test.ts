@@ -1,5 +1,8 @@
-import { expect, test } from "vitest";
-import { count, dayGroup, duration, fileSize, learningRate, loss, moment, parameters, percent, plural, scaled, seconds, speed } from "../../src/lib/text/format";
+import { afterEach, expect, test } from "vitest";
+import { count, dayGroup, duration, fileSize, learningRate, list, listWithAnd, loss, moment, parameters, percent, plural, precise, scaled, seconds, sentences, speed } from "../../src/lib/text/format";
+import { language } from "../../src/lib/text/language.svelte";
+
+afterEach(() => language.choose("en"));
 
 test.each([
   [count(2048), "2,048"],
@@ -82,4 +85,19 @@ test.each([
   [2.5e15, "2,500 T"],
 ])("%s scaled is %s", (n, text) => {
   expect(scaled(n)).toBe(text);
+});
+
+test.each([
+  ["en", "3 min 10 s", "0.05", "a, b, c", "a, b and c", "A. B."],
+  ["de", "3 min 10 s", "0,05", "a, b, c", "a, b und c", "A. B."],
+  ["es", "3 min 10 s", "0,05", "a, b, c", "a, b y c", "A. B."],
+  ["zh-CN", "3 分 10 秒", "0.05", "a、b、c", "a、b 和 c", "A.B."],
+])("times, numbers, lists and sentences in %s", (locale, ...expected) => {
+  language.choose(locale);
+  const letters = ["a", "b", "c"];
+  expect([duration(190), precise(0.05), list(letters), listWithAnd(letters), sentences(["A.", "B."])]).toEqual(expected);
+});
+
+test("numbers that are settings have four digits at most and no groups, and lists may be short", () => {
+  expect([precise(1024), precise(1.23456), precise(-0.5), list([]), list(["a"]), listWithAnd([]), listWithAnd(["a"]), listWithAnd(["a", "b"])]).toEqual(["1024", "1.235", "-0.5", "", "a", "", "a", "a and b"]);
 });

@@ -1,8 +1,11 @@
-import { expect, test } from "vitest";
+import { afterEach, expect, test } from "vitest";
 import type { ImportReport } from "../../src/lib/host";
 import { grouped } from "../../src/lib/stores/conversations.svelte";
 import { isExport } from "../../src/lib/stores/tune.svelte";
 import { importSentences } from "../../src/lib/text/keeping";
+import { language } from "../../src/lib/text/language.svelte";
+
+afterEach(() => language.choose("en"));
 
 const report: ImportReport = { formats: ["claude"], found: 120, imported: 117, extended: 0, known: 0, messages: 2000, skipped: [] };
 
@@ -14,6 +17,16 @@ test("a report says what was imported, known and skipped", () => {
   ];
   expect(importSentences({ ...report, skipped })[1]).toBe("3 of 120 conversations were skipped: 1 is larger than 256 MB (“A novel”), 2 are empty.");
   expect(importSentences({ ...report, imported: 0, extended: 1, known: 1, formats: [] })).toEqual(["No new conversations were imported.", "1 conversation that was imported before has new messages.", "1 conversation was imported before."]);
+});
+
+test.each([
+  ["en", ["1 conversation was imported from ChatGPT and Claude.", "1 of 1,200 conversations was skipped: 1 is empty (“A novel”)."]],
+  ["de", ["1 Unterhaltung wurde aus ChatGPT und Claude importiert.", "1 von 1.200 Unterhaltungen wurde übersprungen: 1 ist leer („A novel“)."]],
+  ["es", ["Se importó 1 conversación de ChatGPT y Claude.", "Se omitió 1 de 1200 conversaciones: 1 está vacía («A novel»)."]],
+  ["zh-CN", ["已从 ChatGPT 和 Claude 导入 1 个对话。", "跳过了 1,200 个对话中的 1 个：1 个为空（“A novel”）。"]],
+])("a report in %s orders its sentences as the language does", (locale, texts) => {
+  language.choose(locale);
+  expect(importSentences({ ...report, formats: ["chatGpt", "claude"], found: 1200, imported: 1, skipped: [{ reason: "empty", count: 1, example: "A novel" }] })).toEqual(texts);
 });
 
 test("files that only exports have are told from datasets", () => {

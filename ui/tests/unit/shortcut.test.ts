@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { actions, type Action } from "../../src/lib/actions";
 import { find, type Item } from "../../src/lib/actions/items";
 import { FakeHost } from "../../src/lib/host/fake";
@@ -6,7 +6,10 @@ import { Palette } from "../../src/lib/stores/palette.svelte";
 import { SettingsStore } from "../../src/lib/stores/settings.svelte";
 import { Shortcuts } from "../../src/lib/stores/shortcuts.svelte";
 import { fuzzy } from "../../src/lib/text/fuzzy";
+import { language } from "../../src/lib/text/language.svelte";
 import { ariaKey, keysOf, parseKey, refusal, showKey, type KeyPress } from "../../src/lib/text/shortcut";
+
+afterEach(() => language.choose("en"));
 
 const press = (key: string, change: Partial<KeyPress> = {}): KeyPress => ({ key, code: "", ctrlKey: false, metaKey: false, altKey: false, shiftKey: false, ...change });
 
@@ -50,6 +53,8 @@ describe("a key", () => {
 
   test("is shown as the platform shows it", () => {
     expect([showKey("Mod+Shift+K", false), showKey("Mod+Shift+K", true), showKey("Escape", false), showKey("Mod+Plus", false)]).toEqual(["Ctrl Shift K", "⇧⌘K", "Esc", "Ctrl +"]);
+    language.choose("de");
+    expect([showKey("Mod+Shift+Delete", false), showKey("Mod+Shift+Enter", true)]).toEqual(["Strg Umschalt Entf", "⇧⌘Eingabe"]);
     expect([ariaKey("Mod+Shift+K", false), ariaKey("Mod+K", true), ariaKey("Ctrl+K", true)]).toEqual(["Control+Shift+K", "Meta+K", "Control+K"]);
   });
 });

@@ -1,10 +1,13 @@
 // Labels of the backends of a device, and of the reasons for which the engine chooses one.
 
+import { m } from "$messages";
 import type { BackendOption, Device, DeviceCheck } from "../host";
 import { scaled } from "./format";
 
+// not text: names
 const backends: Record<string, string> = { cpu: "CPU", vulkan: "Vulkan", metal: "Metal", dx12: "DirectX 12", cuda: "CUDA", rocm: "ROCm" };
-const builds: Record<string, string> = { portable: "Portable", vulkan: "Vulkan (SPIR-V)", cuda: "CUDA", rocm: "ROCm" };
+// not text: names
+const builds: Record<string, string> = { vulkan: "Vulkan (SPIR-V)", cuda: "CUDA", rocm: "ROCm" };
 
 export function backendName(name: string): string {
   return backends[name] ?? name;
@@ -13,7 +16,7 @@ export function backendName(name: string): string {
 /** `CUDA`, `Vulkan (SPIR-V)`, `Portable (Metal)`; `CPU` for the CPU. */
 export function buildLabel({ build, backend }: Pick<BackendOption, "build" | "backend">): string {
   if (backend === "cpu") return backendName(backend);
-  const name = builds[build] ?? build;
+  const name = build === "portable" ? m.text_backend_portable() : (builds[build] ?? build);
   return build === "portable" && backend !== "" ? `${name} (${backendName(backend)})` : name;
 }
 
@@ -52,17 +55,17 @@ export function autoBuildReason(gpus: readonly Device[]): string {
   const [gpu, ...others] = gpus;
   const best = gpu?.backends[0];
   if (gpu === undefined || best === undefined) return "";
-  if (others.length > 0) return "Automatic uses the fastest for each model.";
-  const name = buildLabel(best);
+  if (others.length > 0) return m.text_backend_auto_each_model();
+  const inputs = { build: buildLabel(best) };
   switch (gpu.buildReason) {
     case "only":
-      return `Automatic uses ${name}: no other backend matches the CPU's results.`;
+      return m.text_backend_auto_only(inputs);
     case "unmeasured":
-      return `Automatic uses ${name} until all backends have been measured.`;
+      return m.text_backend_auto_unmeasured(inputs);
     case "onlyMeasured":
-      return `Automatic uses ${name}: no other backend has been measured yet.`;
+      return m.text_backend_auto_only_measured(inputs);
     case "fastest":
-      return `Automatic uses ${name}: measured fastest.`;
+      return m.text_backend_auto_fastest(inputs);
     case null:
       return "";
   }

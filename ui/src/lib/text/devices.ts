@@ -1,19 +1,20 @@
 // Labels for devices, layers and memory plans.
 
+import { m } from "$messages";
 import type { Device, ModelInfo, Plan, PlannedDevice } from "../host";
-import { count, fileSize, plural } from "./format";
+import { count, fileSize, list } from "./format";
 
-const kinds: Record<string, string> = { cpu: "CPU", discrete: "Discrete GPU", integrated: "Integrated GPU", software: "Software renderer" };
+const kinds: Record<string, () => string> = { cpu: () => "CPU", discrete: m.text_device_discrete, integrated: m.text_device_integrated, software: m.text_device_software };
 
 export function kindLabel(device: Device): string {
-  return kinds[device.kind] ?? device.kind;
+  return kinds[device.kind]?.() ?? device.kind;
 }
 
 /** Where a loaded model runs: `CPU`, `NVIDIA GeForce RTX 4070, 20 of 31 layers`. */
 export function placementLabel(info: ModelInfo): string {
   if (info.gpuLayers === 0) return "CPU";
   const gpu = info.placement.find((d) => d.id !== "cpu" && d.layers.length > 0)?.name ?? info.device;
-  return info.gpuLayers >= info.layersTotal ? gpu : `${gpu}, ${count(info.gpuLayers)} of ${plural(info.layersTotal, "layer")}`;
+  return info.gpuLayers >= info.layersTotal ? gpu : m.text_placement({ device: gpu, on: count(info.gpuLayers), total: info.layersTotal });
 }
 
 /** Whether a name from the settings or a measurement means this device: its identity or, in old ones, its id. */
@@ -24,22 +25,22 @@ export function matchesDevice(name: string, device: Device): boolean {
 /** Why chat and training run on the CPU without being told to, from the engine's reasons for not selecting each GPU. */
 export function cpuReason(gpus: readonly Device[]): string {
   const usable = gpus.filter((gpu) => gpu.usable);
-  if (usable.length === 0) return "Automatic: no usable GPU.";
+  if (usable.length === 0) return m.text_device_cpu_no_gpu();
   const rivals = usable.filter((gpu) => gpu.selection !== "software");
-  if (rivals.length === 0) return "Automatic: a software renderer is slower than the CPU it runs on.";
-  if (rivals.some((gpu) => gpu.selection === "sharesMemory")) return "Automatic: a GPU that shares the CPU's memory is seldom faster.";
-  return "Automatic: measured faster than any GPU here.";
+  if (rivals.length === 0) return m.text_device_cpu_software();
+  if (rivals.some((gpu) => gpu.selection === "sharesMemory")) return m.text_device_cpu_shared_memory();
+  return m.text_device_cpu_fastest();
 }
 
 /** The layers on a device: `token embedding, layers 0 to 11, output layer`. */
 export function layersLabel(layers: readonly string[]): string {
   const indices = layers.filter((name) => name.startsWith("blk.")).map((name) => Number(name.slice(4)));
   const parts: string[] = [];
-  if (layers.includes("token_embd")) parts.push("token embedding");
+  if (layers.includes("token_embd")) parts.push(m.text_layers_embedding());
   const [first, last] = [indices[0], indices.at(-1)];
-  if (first !== undefined && last !== undefined) parts.push(first === last ? `layer ${first}` : `layers ${first} to ${last}`);
-  if (layers.includes("output")) parts.push("output layer");
-  return parts.length === 0 ? "no layers" : parts.join(", ");
+  if (first !== undefined && last !== undefined) parts.push(first === last ? m.text_layers_one({ n: first }) : m.text_layers_range({ first, last }));
+  if (layers.includes("output")) parts.push(m.text_layers_output());
+  return parts.length === 0 ? m.text_layers_none() : list(parts);
 }
 
 export interface MemoryPart {
@@ -54,23 +55,24 @@ export function memoryParts(device: PlannedDevice): MemoryPart[] {
   const ours = device.weights + device.kv + device.draft + device.compute + device.margin;
   const free = device.total === null ? 0 : Math.max(0, device.total - others - ours);
   const all: MemoryPart[] = [
-    { kind: "others", name: "Other programs", bytes: others },
-    { kind: "weights", name: "Weights", bytes: device.weights },
+    { kind: "others", name: m.text_memory_others(), bytes: others },
+    { kind: "weights", name: m.text_memory_weights(), bytes: device.weights },
     // Snapshots are a part of the cache.
-    { kind: "kv", name: "KV cache", bytes: Math.max(0, device.kv - device.snapshots) },
-    { kind: "snapshots", name: "Snapshots", bytes: Math.min(device.kv, device.snapshots) },
-    { kind: "draft", name: "Draft", bytes: device.draft },
-    { kind: "compute", name: "Compute", bytes: device.compute },
-    { kind: "margin", name: "Reserved", bytes: device.margin },
-    { kind: "free", name: "Free", bytes: free },
+    { kind: "kv", name: m.text_memory_kv(), bytes: Math.max(0, device.kv - device.snapshots) },
+    { kind: "snapshots", name: m.text_memory_snapshots(), bytes: Math.min(device.kv, device.snapshots) },
+    { kind: "draft", name: m.text_memory_draft(), bytes: device.draft },
+    { kind: "compute", name: m.text_memory_compute(), bytes: device.compute },
+    { kind: "margin", name: m.text_memory_reserved(), bytes: device.margin },
+    { kind: "free", name: m.text_memory_free(), bytes: free },
   ];
   return all.filter((part) => part.bytes > 0);
 }
 
 /** The bar as text, for screen readers. */
 export function memoryText(device: PlannedDevice): string {
-  const of = device.total === null ? "" : ` of ${fileSize(device.total)}`;
-  return `${device.name}${of}: ${memoryParts(device).map((part) => `${part.name} ${fileSize(part.bytes)}`).join(", ")}. ${device.fits ? "It fits." : "It does not fit."}`;
+  const named = device.total === null ? device.name : m.text_device_of_total({ name: device.name, total: fileSize(device.total) });
+  const parts = list(memoryParts(device).map(({ name, bytes }) => m.text_memory_part({ name, size: fileSize(bytes) })));
+  return device.fits ? m.text_memory_fits({ device: named, parts }) : m.text_memory_too_small({ device: named, parts });
 }
 
 export interface VerdictLabel {
@@ -82,12 +84,12 @@ export interface VerdictLabel {
 export function verdictLabel(plan: Pick<Plan, "verdict">): VerdictLabel {
   switch (plan.verdict.type) {
     case "fits":
-      return { tone: "good", text: "Fits" };
+      return { tone: "good", text: m.text_verdict_fits() };
     case "fitsWithLessContext":
-      return { tone: "warn", text: `Fits with a context length of ${count(plan.verdict.context)}` };
+      return { tone: "warn", text: m.text_verdict_less_context({ n: count(plan.verdict.context) }) };
     case "slow":
-      return { tone: "warn", text: "Fits, but may be slow" };
+      return { tone: "warn", text: m.text_verdict_slow() };
     case "wontFit":
-      return { tone: "bad", text: "Won't fit" };
+      return { tone: "bad", text: m.text_verdict_wont_fit() };
   }
 }

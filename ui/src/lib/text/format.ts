@@ -24,6 +24,33 @@ export function count(n: number): string {
   return decimal(n, 0);
 }
 
+/** A number with at most four significant digits, not grouped: `0.05`, `1024`. */
+export function precise(n: number): string {
+  return significant(n, 4);
+}
+
+/** A number with at most so many significant digits, not grouped. */
+export function significant(n: number, digits: number): string {
+  return new Intl.NumberFormat(language.intl, { maximumSignificantDigits: digits, useGrouping: false }).format(n);
+}
+
+/** `a, b, c` */
+export function list(texts: readonly string[]): string {
+  return texts.length === 0 ? "" : texts.reduce((first, second) => m.text_list({ first, second }));
+}
+
+/** `a, b and c` */
+export function listWithAnd(texts: readonly string[]): string {
+  const [second, ...others] = [...texts].reverse();
+  if (second === undefined) return "";
+  return others.length === 0 ? second : m.text_list_and({ first: list(others.reverse()), second });
+}
+
+/** Whole sentences after each other. */
+export function sentences(texts: readonly string[]): string {
+  return texts.length === 0 ? "" : texts.reduce((first, second) => m.text_two_sentences({ first, second }));
+}
+
 /** `1 message`, `3 messages` */
 export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
@@ -76,11 +103,11 @@ export function duration(s: number): string {
   const all = Math.max(0, Math.round(s));
   if (all < 60) return m.text_seconds({ n: all });
   const minutes = Math.floor(all / 60);
-  if (minutes < 10 && all % 60 !== 0) return `${m.text_minutes({ n: minutes })} ${m.text_seconds({ n: all % 60 })}`;
+  if (minutes < 10 && all % 60 !== 0) return m.text_minutes_seconds({ minutes, seconds: all % 60 });
   if (Math.round(all / 60) < 60) return m.text_minutes({ n: Math.round(all / 60) });
   const hours = Math.floor(Math.round(all / 60) / 60);
   const rest = Math.round(all / 60) % 60;
-  return rest === 0 ? m.text_hours({ n: hours }) : `${m.text_hours({ n: hours })} ${m.text_minutes({ n: rest })}`;
+  return rest === 0 ? m.text_hours({ n: hours }) : m.text_hours_minutes({ hours, minutes: rest });
 }
 
 /** A loss or perplexity with about three significant digits: `1.42`, `0.084`, `18.2`. */

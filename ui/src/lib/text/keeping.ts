@@ -1,61 +1,72 @@
 // Sentences about imports, exports and backups.
 
+import { m } from "$messages";
 import type { ChatFormat, ExportedChats, ImportFormat, ImportReport, PendingRestore, SkipReason, WrittenBackup } from "../host";
-import { count, fileSize, moment, plural } from "./format";
+import { fileSize, list, listWithAnd, moment } from "./format";
 
-const formats: Record<ImportFormat, string> = {
-  hearth: "Hearth",
-  chatGpt: "ChatGPT",
-  claude: "Claude",
-  lmStudio: "LM Studio",
-  jan: "Jan",
-  openWebUi: "Open WebUI",
-  llamaCpp: "llama.cpp",
-  shareGpt: "ShareGPT",
-  openAi: "OpenAI messages",
+const formats: Record<ImportFormat, () => string> = {
+  hearth: () => "Hearth", // not text: a name, like those that follow
+  chatGpt: () => "ChatGPT",
+  claude: () => "Claude", // not text: a name
+  lmStudio: () => "LM Studio", // not text: a name
+  jan: () => "Jan", // not text: a name
+  openWebUi: () => "Open WebUI", // not text: a name
+  llamaCpp: () => "llama.cpp",
+  shareGpt: () => "ShareGPT",
+  openAi: m.text_keeping_openai,
 };
 
-/** After a number: `2 are empty`. */
-const reasons: Record<SkipReason, [one: string, many: string]> = {
-  empty: ["is empty", "are empty"],
-  malformed: ["cannot be read", "cannot be read"],
-  tooLarge: ["is larger than 256 MB", "are larger than 256 MB"],
-  tooManyMessages: ["has more than 200,000 messages", "have more than 200,000 messages"],
-  unknownFormat: ["is in an unknown format", "are in an unknown format"],
-  unreadable: ["is encrypted or compressed in an unknown way", "are encrypted or compressed in an unknown way"],
+/** `2 are empty` */
+const reasons: Record<SkipReason, (inputs: { count: number }) => string> = {
+  empty: m.text_keeping_skip_empty,
+  malformed: m.text_keeping_skip_malformed,
+  tooLarge: m.text_keeping_skip_too_large,
+  tooManyMessages: m.text_keeping_skip_too_many_messages,
+  unknownFormat: m.text_keeping_skip_unknown_format,
+  unreadable: m.text_keeping_skip_unreadable,
 };
 
-export const chatFormats: { value: ChatFormat; label: string; hint: string }[] = [
-  { value: "markdown", label: "Markdown", hint: "The selected branch of each conversation, to read and edit anywhere." },
-  { value: "html", label: "HTML", hint: "One page for any browser, with the selected branch of each conversation." },
-  { value: "json", label: "JSON", hint: "Every branch, rating and part. Hearth can import it again." },
+export const chatFormats: readonly { value: ChatFormat; label: string; readonly hint: string }[] = [
+  // not text: a name
+  { value: "markdown", label: "Markdown", get hint() { return m.text_keeping_markdown_hint(); } },
+  { value: "html", label: "HTML", get hint() { return m.text_keeping_html_hint(); } },
+  { value: "json", label: "JSON", get hint() { return m.text_keeping_json_hint(); } },
 ];
 
 /** What an import did, a sentence each. */
 export function importSentences(report: ImportReport): string[] {
-  const from = report.formats.length > 0 ? ` from ${report.formats.map((format) => formats[format]).join(" and ")}` : "";
-  const sentences = [`${report.imported === 0 ? "No new conversations were" : `${plural(report.imported, "conversation was", "conversations were")}`} imported${from}.`];
-  if (report.extended > 0) sentences.push(`${plural(report.extended, "conversation that was imported before has", "conversations that were imported before have")} new messages.`);
-  if (report.known > 0) sentences.push(`${plural(report.known, "conversation was", "conversations were")} imported before.`);
+  const sentences = [importedSentence(report)];
+  if (report.extended > 0) sentences.push(m.text_keeping_extended({ count: report.extended }));
+  if (report.known > 0) sentences.push(m.text_keeping_known({ count: report.known }));
   if (report.skipped.length > 0) sentences.push(skippedSentence(report));
   return sentences;
 }
 
+function importedSentence(report: ImportReport): string {
+  const { imported } = report;
+  if (report.formats.length === 0) return imported === 0 ? m.text_keeping_imported_none() : m.text_keeping_imported({ count: imported });
+  const programs = listWithAnd(report.formats.map((format) => formats[format]()));
+  return imported === 0 ? m.text_keeping_imported_none_from({ programs }) : m.text_keeping_imported_from({ count: imported, programs });
+}
+
 function skippedSentence({ skipped, found }: ImportReport): string {
   const total = skipped.reduce((sum, one) => sum + one.count, 0);
-  const why = skipped.map(({ reason, count: n, example }) => `${count(n)} ${reasons[reason][n === 1 ? 0 : 1]}${example === null ? "" : ` (“${example}”)`}`);
-  return `${count(total)} of ${plural(found, "conversation")} ${total === 1 ? "was" : "were"} skipped: ${why.join(", ")}.`;
+  const why = skipped.map(({ reason, count, example }) => {
+    const text = reasons[reason]({ count });
+    return example === null ? text : m.text_keeping_skip_example({ reason: text, example });
+  });
+  return m.text_keeping_skipped({ skipped: total, found, reasons: list(why) });
 }
 
 export function exportSentence({ conversations, bytes, path }: ExportedChats): string {
-  return `${plural(conversations, "conversation was", "conversations were")} written to ${path} (${fileSize(bytes)}).`;
+  return m.text_keeping_exported({ count: conversations, path, size: fileSize(bytes) });
 }
 
 export function backupSentence({ path, bytes, files }: WrittenBackup): string {
-  return `${plural(files, "file was", "files were")} backed up to ${path} (${fileSize(bytes)}).`;
+  return m.text_keeping_backed_up({ count: files, path, size: fileSize(bytes) });
 }
 
 /** What the next start does. */
 export function restoreSentence({ madeAt, conversations, aside }: PendingRestore, now: number): string {
-  return `The backup of ${moment(madeAt, now)} with ${plural(conversations, "conversation")} is checked. It is put in place when Hearth starts the next time: close Hearth and open it again. What is here now, and what you write until then, is moved to ${aside}.`;
+  return m.text_keeping_restore({ time: moment(madeAt, now), count: conversations, folder: aside });
 }

@@ -1,51 +1,52 @@
 // Labels of getting models: where one comes from, what it would be like here, and how far a download is.
 
+import { m } from "$messages";
 import type { Download, Expectation, HubSort, Model, Source } from "../host";
 import { count, duration, fileSize, percent, scaled, speed } from "./format";
 
-const sources: Record<Source, string> = {
-  bundled: "Comes with Hearth",
-  catalog: "Downloaded",
-  file: "Added file",
-  folder: "Added folder",
-  huggingFace: "Hugging Face cache",
-  lmStudio: "LM Studio",
-  ollama: "Ollama",
-  jan: "Jan",
-  llamaCpp: "llama.cpp",
+const sources: Record<Source, () => string> = {
+  bundled: m.text_model_source_bundled,
+  catalog: m.text_model_source_catalog,
+  file: m.text_model_source_file,
+  folder: m.text_model_source_folder,
+  huggingFace: m.text_model_source_hugging_face,
+  lmStudio: () => "LM Studio", // not text: a name, like those that follow
+  ollama: () => "Ollama", // not text: a name
+  jan: () => "Jan", // not text: a name
+  llamaCpp: () => "llama.cpp",
 };
 
 export function sourceLabel(source: Source): string {
-  return sources[source];
+  return sources[source]();
 }
 
-export const sorts: readonly { value: HubSort; label: string }[] = [
-  { value: "trending", label: "Trending" },
-  { value: "downloads", label: "Most downloads" },
-  { value: "likes", label: "Most likes" },
-  { value: "updated", label: "Recently updated" },
+export const sorts: readonly { value: HubSort; readonly label: string }[] = [
+  { value: "trending", get label() { return m.text_model_sort_trending(); } },
+  { value: "downloads", get label() { return m.text_model_sort_downloads(); } },
+  { value: "likes", get label() { return m.text_model_sort_likes(); } },
+  { value: "updated", get label() { return m.text_model_sort_updated(); } },
 ];
 
 /** What removing a model does, for its confirmation. */
 export function removalText({ source, isDeletable, fileSize: bytes }: Model): string {
-  if (isDeletable) return `Deletes the file, ${fileSize(bytes)}. It can be downloaded again.`;
+  if (isDeletable) return m.text_model_removal_deletes({ size: fileSize(bytes) });
   switch (source) {
     case "huggingFace":
-      return "Removes it from the list; the file stays, as other programs use the Hugging Face cache too.";
+      return m.text_model_removal_hugging_face();
     case "lmStudio":
     case "ollama":
     case "jan":
     case "llamaCpp":
-      return `Removes it from the list; the file stays, as it belongs to ${sourceLabel(source)}.`;
+      return m.text_model_removal_program({ program: sourceLabel(source) });
     default:
-      return "Removes it from the list; the file stays where it is.";
+      return m.text_model_removal_listed();
   }
 }
 
 /** `about 30 tokens/s`; `null` if it does not fit. */
 export function expectedSpeed({ tokensPerSecond }: Expectation): string | null {
   if (tokensPerSecond === null || !(tokensPerSecond > 0)) return null;
-  return `about ${speed(Number(tokensPerSecond.toPrecision(2)))}`;
+  return m.text_model_about_speed({ speed: speed(Number(tokensPerSecond.toPrecision(2))) });
 }
 
 /** Whether a model fits on this machine, if only with less context or slowly. */
@@ -66,22 +67,26 @@ export function fractionOf({ done, total }: Download): number | null {
 /** `1.2 of 2.4 GB, 12 MB/s, 1 min 40 s left`, and why it does not go on. */
 export function progressText(download: Download): string {
   const { done, total, bytesPerSecond, state } = download;
-  const of = total === null ? fileSize(done) : `${fileSize(done)} of ${fileSize(total)}`;
+  /** Of the whole file, or of what there is. */
+  const all = fileSize(total ?? done);
+  const size = total === null ? all : m.text_download_of({ done: fileSize(done), total: all });
   switch (state.type) {
     case "queued":
-      return done > 0 ? `${of}, waiting for other downloads` : total === null ? "Waiting for other downloads" : `${fileSize(total)}, waiting for other downloads`;
+      if (total === null && done === 0) return m.text_download_queued();
+      return m.text_download_queued_size({ size: done > 0 ? size : all });
     case "running":
-      if (total === null && done === 0) return "Asking for its size";
-      if (!(bytesPerSecond > 0)) return `${of}, waiting for the server`;
-      return [of, `${fileSize(bytesPerSecond)}/s`, ...(total === null ? [] : [`${duration((total - done) / bytesPerSecond)} left`])].join(", ");
+      if (total === null && done === 0) return m.text_download_asking();
+      if (!(bytesPerSecond > 0)) return m.text_download_server({ size });
+      if (total === null) return m.text_download_running({ size, speed: fileSize(bytesPerSecond) });
+      return m.text_download_running_left({ size, speed: fileSize(bytesPerSecond), time: duration((total - done) / bytesPerSecond) });
     case "checking":
-      return `${fileSize(total ?? done)}, checking the file`;
+      return m.text_download_checking_file({ size: all });
     case "paused":
-      return `${of}, paused`;
+      return m.text_download_paused({ size });
     case "failed":
-      return total === null && done === 0 ? "Not started" : `${of}, stopped`;
+      return total === null && done === 0 ? m.text_download_not_started() : m.text_download_stopped({ size });
     case "done":
-      return state.model === null ? `${fileSize(total ?? done)}, no chat model` : `${fileSize(total ?? done)}, on this machine`;
+      return state.model === null ? m.text_download_done_other({ size: all }) : m.text_download_done({ size: all });
   }
 }
 
@@ -90,11 +95,11 @@ export function shortProgress(download: Download): string {
   const fraction = fractionOf(download);
   switch (download.state.type) {
     case "queued":
-      return "Waiting";
+      return m.text_download_waiting();
     case "checking":
-      return "Checking";
+      return m.text_download_checking();
     default:
-      return fraction === null ? "Starting" : percent(fraction);
+      return fraction === null ? m.text_download_starting() : percent(fraction);
   }
 }
 

@@ -1,5 +1,6 @@
 // The parts of a message: their text, and how they grow.
 
+import { m } from "$messages";
 import type { Part, TextKind } from "../host";
 import { fileSize } from "./format";
 
@@ -37,12 +38,12 @@ export interface CardText {
 export function cardText(part: CardPart): CardText {
   switch (part.type) {
     case "toolCall":
-      return { title: part.name, detail: "Tool call", body: JSON.stringify(part.arguments, null, 2) };
+      return { title: part.name, detail: m.text_part_tool_call(), body: JSON.stringify(part.arguments, null, 2) };
     case "toolResult":
-      return { title: part.name, detail: "Tool result", body: part.text };
+      return { title: part.name, detail: m.text_part_tool_result(), body: part.text };
     case "image":
-      return { title: part.name, detail: `Image, ${fileSize(part.bytes)}`, body: "" };
+      return { title: part.name, detail: m.text_part_image({ size: fileSize(part.bytes) }), body: "" };
     case "file":
-      return { title: part.name, detail: `File, ${fileSize(new Blob([part.text]).size)}`, body: part.text };
+      return { title: part.name, detail: m.text_part_file({ size: fileSize(new Blob([part.text]).size) }), body: part.text };
   }
 }

@@ -1,6 +1,7 @@
 // An answer's text without markup: to copy, to read aloud, to search.
 
 import type { Tokens } from "marked";
+import { m } from "$messages";
 import { BlockReader, normalised, type Token } from "../markdown/blocks";
 import { entities } from "../markdown/entities";
 import type { MathsToken, NoteToken } from "../markdown/lexer";
@@ -116,7 +117,7 @@ function piece(token: Token, options: PlainOptions, depth: number): string {
     case "br":
       return "\n";
     case "image":
-      return `Image: ${token.text || "no description"}`;
+      return token.text ? m.text_image({ description: token.text }) : m.text_image_without();
     case "reference":
       return options.bullets ? `[${String(token.label)}]` : "";
     case "text":
