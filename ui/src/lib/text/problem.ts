@@ -1,0 +1,41 @@
+// Problems in words. Their text comes from the app in English; other languages put a headline before it.
+
+import { m } from "$messages";
+import type { Problem } from "../host";
+import { language } from "./language.svelte";
+
+/** What the codes of `ProblemCode` in `crates/protocol/src/messages.rs` say. */
+const headlines: Record<string, () => string> = {
+  fileUnreadable: m.text_problem_file_unreadable,
+  fileInvalid: m.text_problem_file_invalid,
+  unsupported: m.text_problem_unsupported,
+  outOfMemory: m.text_problem_out_of_memory,
+  dataInvalid: m.text_problem_data_invalid,
+  adapterInvalid: m.text_problem_adapter_invalid,
+  draftInvalid: m.text_problem_draft_invalid,
+  diverged: m.text_problem_diverged,
+  diskFull: m.text_problem_disk_full,
+  template: m.text_problem_template,
+  promptTooLong: m.text_problem_prompt_too_long,
+  noModel: m.text_problem_no_model,
+  cancelled: m.text_problem_cancelled,
+  superseded: m.text_problem_superseded,
+  gpuFailed: m.text_problem_gpu_failed,
+  busy: m.text_problem_busy,
+  noDevice: m.text_problem_no_device,
+  badRequest: m.text_problem_bad_request,
+  workerDied: m.text_problem_worker_died,
+  notFound: m.text_problem_not_found,
+  store: m.text_problem_store,
+  storeCorrupt: m.text_problem_store_corrupt,
+  storeNewer: m.text_problem_store_newer,
+  alreadyRunning: m.text_problem_already_running,
+  download: m.text_problem_download,
+  internal: m.text_problem_internal,
+};
+
+/** `Die Datei konnte nicht gelesen werden. (…)`; in English, and of an unknown code, the message alone. */
+export function problemText({ code, message }: Problem): string {
+  const headline = headlines[code];
+  return language.locale === "en" || headline === undefined ? message : m.text_problem({ headline: headline(), detail: message });
+}
