@@ -18,27 +18,43 @@ fn dialog(app: &AppHandle, title: &str) -> FileDialogBuilder<Wry> {
     }
 }
 
-/// Called with the chosen path, or with `None` if the dialog was cancelled.
-type Chosen = Box<dyn FnOnce(Option<FilePath>) + Send>;
+/// Called with what was chosen, or with `None` if the dialog was cancelled.
+type Chosen<T> = Box<dyn FnOnce(Option<T>) + Send>;
 
 /// Opens a dialog and waits for its answer without blocking a thread. Returns `None` if the dialog
 /// was cancelled.
-async fn answer(open: impl FnOnce(Chosen)) -> Result<Option<String>, Problem> {
+async fn answer(open: impl FnOnce(Chosen<FilePath>)) -> Result<Option<String>, Problem> {
+    chosen(open).await?.map(path_of).transpose()
+}
+
+/// As [`answer`], of a dialog for several files. Returns none if it was cancelled.
+async fn answers(open: impl FnOnce(Chosen<Vec<FilePath>>)) -> Result<Vec<String>, Problem> {
+    chosen(open)
+        .await?
+        .unwrap_or_default()
+        .into_iter()
+        .map(path_of)
+        .collect()
+}
+
+async fn chosen<T: Send + 'static>(open: impl FnOnce(Chosen<T>)) -> Result<Option<T>, Problem> {
     let (send, receive) = oneshot::channel();
     open(Box::new(move |chosen| {
         // The receiver is dropped if the page is gone.
         let _ = send.send(chosen);
     }));
     // The sender is dropped if the main thread has ended.
-    let chosen = receive
+    receive
         .await
-        .map_err(|_| internal("The file dialog could not be opened."))?;
-    let Some(chosen) = chosen else { return Ok(None) };
+        .map_err(|_| internal("The file dialog could not be opened."))
+}
+
+fn path_of(chosen: FilePath) -> Result<String, Problem> {
     // A URL of something that is not a file.
     let path = chosen
         .into_path()
         .map_err(|_| internal("The chosen item is not a file on this computer. Choose another one."))?;
-    path_text(path).map(Some)
+    path_text(path)
 }
 
 fn internal(message: &str) -> Problem {
@@ -69,6 +85,11 @@ pub async fn choose_model_folder(window: AppHandle) -> Result<Option<String>, Pr
 pub async fn choose_data_file(window: AppHandle) -> Result<Option<String>, Problem> {
     let dialog = dialog(&window, "Add a dataset").add_filter("Examples", &DATASET_EXTENSIONS);
     answer(|chosen| dialog.pick_file(chosen)).await
+}
+
+pub async fn choose_text_files(window: AppHandle) -> Result<Vec<String>, Problem> {
+    let dialog = dialog(&window, "Add files to the message");
+    answers(|chosen| dialog.pick_files(chosen)).await
 }
 
 pub async fn choose_adapter(window: AppHandle, folder: bool) -> Result<Option<String>, Problem> {

@@ -3,7 +3,7 @@
 use crate::{
     archive,
     chat::{self, Command},
-    convert, downloads,
+    convert, downloads, folders,
     library::hub::{is_endpoint, sweep_headers},
     models,
     options::Options,
@@ -63,6 +63,7 @@ impl App {
                     conversations: rows.iter().map(Into::into).collect(),
                     default_model: shared.library.default(&models).map(|model| model.id.clone()),
                     models: convert::models(&models),
+                    folders: folders::list(shared)?,
                     model_state,
                 })
             })

@@ -8,14 +8,14 @@ use crate::{
     prompt_cache,
     shared::{Shared, is_unfinished},
     store::{
-        RESTORABLE_FOR, conversation,
+        RESTORABLE_FOR, conversation, folder,
         message::{self, New, State},
         now, search,
     },
     title,
     wire::{
         AdapterChoice, Compared, Conversation, ConversationSettings, ConversationSummary, DeletedConversation, Event,
-        Message, MessageState, NewConversation, Problem, ProblemCode, SearchHit, Sent,
+        Message, MessageState, NewConversation, Problem, ProblemCode, SearchFilter, SearchHit, Sent, TextFile,
     },
 };
 use hearth_protocol::{Part, Role};
@@ -25,16 +25,17 @@ use std::iter;
 /// The position of a new answer in the tree.
 enum Position {
     /// The first message of a new conversation.
-    New { text: String, fresh: Box<NewConversation> },
+    New {
+        parts: Vec<Part>,
+        fresh: Box<NewConversation>,
+    },
     /// A new message at the end of the selected branch.
-    AtEnd { conversation: i64, text: String },
+    AtEnd { conversation: i64, parts: Vec<Part> },
     /// A new message after a given one, or a first one.
     After {
         conversation: i64,
         parent: Option<i64>,
-        text: String,
-        /// The parts that it replaces the text of.
-        edited: Vec<Part>,
+        parts: Vec<Part>,
     },
     /// An existing user message.
     Existing { conversation: i64, user: i64 },
@@ -56,17 +57,19 @@ impl App {
 
     /// Sends a message and generates an answer, whose text arrives as events. `conversation`:
     /// `None` means a new one, which begins with `fresh`; `parent`: `None` means the end of the
-    /// selected branch.
+    /// selected branch. The text may be empty if there are files.
     pub async fn send(
         &self,
         conversation: Option<i64>,
         parent: Option<i64>,
         text: String,
+        files: Vec<TextFile>,
         fresh: NewConversation,
     ) -> Result<Sent, Problem> {
-        not_empty(&text)?;
+        check_message(&text, &files)?;
         fresh.settings.check()?;
-        self.answer(position(conversation, parent, text, fresh)).await
+        self.answer(position(conversation, parent, parts(text, files), fresh))
+            .await
     }
 
     /// Like [`App::send`], with two answers side by side: the base model's first, then one with
@@ -76,10 +79,11 @@ impl App {
         conversation: Option<i64>,
         parent: Option<i64>,
         text: String,
+        files: Vec<TextFile>,
         adapters: Vec<AdapterChoice>,
         fresh: NewConversation,
     ) -> Result<Compared, Problem> {
-        not_empty(&text)?;
+        check_message(&text, &files)?;
         fresh.settings.check()?;
         if adapters.is_empty() {
             return Err(Problem {
@@ -87,7 +91,7 @@ impl App {
                 message: "Choose an adapter to compare the model with.".to_owned(),
             });
         }
-        let position = position(conversation, parent, text, fresh);
+        let position = position(conversation, parent, parts(text, files), fresh);
         let added = self
             .shared
             .blocking(move |shared| add(shared, position, Some(adapters)))
@@ -145,8 +149,7 @@ impl App {
         self.answer(Position::After {
             conversation: row.conversation,
             parent: row.parent,
-            text,
-            edited: row.parts,
+            parts: with_text(row.parts, text),
         })
         .await
     }
@@ -316,10 +319,10 @@ impl App {
     }
 
     /// Searches titles and messages.
-    pub async fn search(&self, query: String) -> Result<Vec<SearchHit>, Problem> {
+    pub async fn search(&self, query: String, filter: SearchFilter) -> Result<Vec<SearchHit>, Problem> {
         self.shared
             .blocking(move |shared| {
-                let hits = shared.store.read(|t| search::search(t, &query))?;
+                let hits = shared.store.read(|t| search::search(t, &query, &filter))?;
                 Ok(hits.into_iter().map(Into::into).collect())
             })
             .await
@@ -354,18 +357,17 @@ impl App {
     }
 }
 
-fn position(conversation: Option<i64>, parent: Option<i64>, text: String, fresh: NewConversation) -> Position {
+fn position(conversation: Option<i64>, parent: Option<i64>, parts: Vec<Part>, fresh: NewConversation) -> Position {
     match (conversation, parent) {
         (None, _) => Position::New {
-            text,
+            parts,
             fresh: Box::new(fresh),
         },
-        (Some(conversation), None) => Position::AtEnd { conversation, text },
+        (Some(conversation), None) => Position::AtEnd { conversation, parts },
         (Some(conversation), parent) => Position::After {
             conversation,
             parent,
-            text,
-            edited: Vec::new(),
+            parts,
         },
     }
 }
@@ -435,24 +437,24 @@ fn write(
 ) -> rusqlite::Result<Option<Written>> {
     let now = now();
     let (conversation, parent, parts) = match position {
-        Position::New { text, fresh } => {
-            let id = conversation::create(t, &title::from_text(&text), now)?;
+        Position::New { parts, fresh } => {
+            let id = conversation::create(t, &title_of(&parts), now)?;
             conversation::set_settings(t, id, settings_column(&fresh.settings).as_deref())?;
             conversation::set_system_prompt(t, id, fresh.system_prompt.as_deref())?;
-            (id, None, Some(vec![Part::Text { text }]))
+            folder::put(t, id, fresh.folder)?;
+            (id, None, Some(parts))
         }
         Position::Edited { answer, text, go_on } => return write_edited(t, &answer, text, go_on, now),
-        Position::AtEnd { conversation, text } => (
+        Position::AtEnd { conversation, parts } => (
             conversation,
             conversation::get(t, conversation)?.and_then(|row| row.leaf),
-            Some(vec![Part::Text { text }]),
+            Some(parts),
         ),
         Position::After {
             conversation,
             parent,
-            text,
-            edited,
-        } => (conversation, parent, Some(with_text(edited, text))),
+            parts,
+        } => (conversation, parent, Some(parts)),
         Position::Existing { conversation, user } => (conversation, Some(user), None),
     };
     if let Some(parent) = parent
@@ -622,6 +624,35 @@ fn has_replies() -> Problem {
         code: ProblemCode::BadRequest,
         message: "This answer has replies, so it stays as it is. Edit it or regenerate it for another version."
             .to_owned(),
+    }
+}
+
+/// Files come first, as a prompt has them.
+fn parts(text: String, files: Vec<TextFile>) -> Vec<Part> {
+    let mut parts: Vec<Part> = files.into_iter().map(Into::into).collect();
+    if !text.trim().is_empty() {
+        parts.push(Part::Text { text });
+    }
+    parts
+}
+
+/// The title of a conversation that begins with these parts: of the text, or else the first file.
+fn title_of(parts: &[Part]) -> String {
+    let file = parts.iter().find_map(|part| match part {
+        Part::File { name, .. } => Some(name.as_str()),
+        _ => None,
+    });
+    match hearth_protocol::text_of(parts) {
+        text if text.is_empty() => title::from_text(file.unwrap_or_default()),
+        text => title::from_text(&text),
+    }
+}
+
+fn check_message(text: &str, files: &[TextFile]) -> Result<(), Problem> {
+    TextFile::check(files)?;
+    match files {
+        [] => not_empty(text),
+        _ => Ok(()),
     }
 }
 

@@ -402,6 +402,7 @@ async fn one_answer_at_a_time_in_a_conversation() {
             Some(sent.conversation.id),
             None,
             "say two".into(),
+            Vec::new(),
             NewConversation::default(),
         )
         .await;
@@ -479,7 +480,7 @@ async fn a_thought_is_a_part_of_its_own_which_is_found_and_sent_but_not_said() {
     let id = sent.conversation.id;
     let stored = bench.open_conversation(id).await.unwrap();
     assert_eq!(stored.messages[1].parts, parts);
-    let hits = bench.search("let see".into()).await.unwrap();
+    let hits = bench.search("let see".into(), SearchFilter::default()).await.unwrap();
     assert_eq!(
         hits.iter().map(|hit| hit.message).collect::<Vec<_>>(),
         [Some(answer.id)]
@@ -607,7 +608,7 @@ async fn delete_and_restore() {
     );
     assert_eq!(
         bench
-            .send(Some(id), None, "say".into(), NewConversation::default())
+            .send(Some(id), None, "say".into(), Vec::new(), NewConversation::default())
             .await
             .unwrap_err()
             .code,
@@ -774,14 +775,17 @@ async fn rename_and_search() {
         bench.rename_conversation(id, " \n".into()).await.unwrap_err().code,
         ProblemCode::BadRequest
     );
-    let hits = bench.search("albatr".into()).await.unwrap();
+    let hits = bench.search("albatr".into(), SearchFilter::default()).await.unwrap();
     assert_eq!(
         hits.iter().filter_map(|hit| hit.message).count(),
         2,
         "question and answer"
     );
     assert!(hits[0].snippet.iter().any(|part| part.hit && part.text == "albatross"));
-    assert_eq!(bench.search("birds".into()).await.unwrap()[0].message, None);
+    assert_eq!(
+        bench.search("birds".into(), SearchFilter::default()).await.unwrap()[0].message,
+        None
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -1173,6 +1177,7 @@ async fn other_gpu_layers_reload_the_model_and_the_conversation_continues() {
             Some(before.conversation),
             Some(before.id),
             "say two".into(),
+            Vec::new(),
             NewConversation::default(),
         )
         .await
@@ -1303,7 +1308,7 @@ async fn a_full_disk_fails_the_answer_but_not_the_text() {
         "the text in memory is complete"
     );
     let refused = bench
-        .send(None, None, "x".repeat(1 << 16), NewConversation::default())
+        .send(None, None, "x".repeat(1 << 16), Vec::new(), NewConversation::default())
         .await;
     assert_eq!(refused.unwrap_err().code, ProblemCode::DiskFull);
 
@@ -1401,7 +1406,7 @@ async fn missing_rows_are_reported() {
     );
     assert_eq!(
         bench
-            .send(Some(99), None, "x".into(), NewConversation::default())
+            .send(Some(99), None, "x".into(), Vec::new(), NewConversation::default())
             .await
             .map_err(code),
         Err(ProblemCode::NotFound)
@@ -1421,7 +1426,7 @@ async fn missing_rows_are_reported() {
     );
     assert_eq!(
         bench
-            .send(None, None, " \n".into(), NewConversation::default())
+            .send(None, None, " \n".into(), Vec::new(), NewConversation::default())
             .await
             .map_err(code),
         Err(ProblemCode::BadRequest)

@@ -249,7 +249,7 @@ async fn settings_of_a_conversation_make_its_answers() {
         settings: settings(),
         system_prompt: Some("Be brief.".into()),
     };
-    let sent = bench.send(None, None, "show".into(), fresh).await;
+    let sent = bench.send(None, None, "show".into(), Vec::new(), fresh).await;
     let answer = ended(&mut bench, sent).await;
     let request = shown(&answer);
     let Prompt::Chat(turns) = &request.prompt else {
@@ -357,7 +357,10 @@ async fn hostile_settings_are_refused_with_a_sentence() {
             settings,
             system_prompt: None,
         };
-        let refused = bench.send(None, None, "say".into(), fresh).await.expect_err("refused");
+        let refused = bench
+            .send(None, None, "say".into(), Vec::new(), fresh)
+            .await
+            .expect_err("refused");
         assert_eq!(code(refused), ProblemCode::BadRequest);
     }
     assert_eq!(bench.conversation(id).await.settings, ConversationSettings::default());

@@ -777,6 +777,7 @@ async fn an_adapter_of_another_model_is_refused() {
             None,
             None,
             "say one".into(),
+            Vec::new(),
             vec![choice(&adapter)],
             NewConversation::default(),
         )
@@ -797,6 +798,7 @@ async fn two_answers_side_by_side_and_a_vote() {
             None,
             None,
             "show".into(),
+            Vec::new(),
             vec![choice(&adapter)],
             NewConversation::default(),
         )
@@ -842,7 +844,14 @@ async fn two_answers_side_by_side_and_a_vote() {
         ProblemCode::BadRequest
     );
     let nothing = bench
-        .compare(Some(id), None, "say one".into(), Vec::new(), NewConversation::default())
+        .compare(
+            Some(id),
+            None,
+            "say one".into(),
+            Vec::new(),
+            Vec::new(),
+            NewConversation::default(),
+        )
         .await;
     assert_eq!(nothing.unwrap_err().code, ProblemCode::BadRequest);
 }
@@ -863,11 +872,25 @@ async fn a_comparison_begins_a_conversation_with_its_settings() {
         system_prompt: Some("Be brief.".into()),
     };
     let hot = bench
-        .compare(None, None, "show".into(), vec![choice(&adapter)], fresh(101.0))
+        .compare(
+            None,
+            None,
+            "show".into(),
+            Vec::new(),
+            vec![choice(&adapter)],
+            fresh(101.0),
+        )
         .await;
     assert_eq!(hot.unwrap_err().code, ProblemCode::BadRequest);
     let compared = bench
-        .compare(None, None, "show".into(), vec![choice(&adapter)], fresh(0.25))
+        .compare(
+            None,
+            None,
+            "show".into(),
+            Vec::new(),
+            vec![choice(&adapter)],
+            fresh(0.25),
+        )
         .await
         .unwrap();
     for answer in bench.both_ended([compared.base.id, compared.tuned.id]).await {
@@ -886,7 +909,14 @@ async fn a_comparison_begins_a_conversation_with_its_settings() {
     // A conversation that exists keeps its own.
     let id = compared.conversation.id;
     let again = bench
-        .compare(Some(id), None, "show".into(), vec![choice(&adapter)], fresh(0.75))
+        .compare(
+            Some(id),
+            None,
+            "show".into(),
+            Vec::new(),
+            vec![choice(&adapter)],
+            fresh(0.75),
+        )
         .await
         .unwrap();
     let [base, _] = bench.both_ended([again.base.id, again.tuned.id]).await;
@@ -902,6 +932,7 @@ async fn stop_ends_both_answers() {
             None,
             None,
             "slow".into(),
+            Vec::new(),
             vec![choice(&adapter)],
             NewConversation::default(),
         )
@@ -1013,7 +1044,11 @@ async fn stores_of_every_released_version_are_read() {
             );
         }
         assert_eq!(
-            bench.search("seabird".into()).await.unwrap().len(),
+            bench
+                .search("seabird".into(), SearchFilter::default())
+                .await
+                .unwrap()
+                .len(),
             usize::from(version >= 2)
         );
         let set = Settings {

@@ -236,3 +236,29 @@ test("announces the start and the text of an answer, not each token", async () =
   expect(announced[0]).toBe("The model is answering.");
   expect(announced[1]).toContain("Answer: The capital of France");
 });
+
+test("text files go with a message, from the dialog, the clipboard and the desktop", async () => {
+  const { page, errors } = await open();
+  await pace(page, 0);
+  await page.getByTestId("attach").click();
+  await expect.poll(() => page.getByTestId("attached").count()).toBe(2);
+  await page.evaluate(() => {
+    const clipboard = new DataTransfer();
+    clipboard.items.add(new File(["pasted text"], "pasted.txt"));
+    document.querySelector("[data-testid=composer]")?.dispatchEvent(new ClipboardEvent("paste", { clipboardData: clipboard, bubbles: true, cancelable: true }));
+    (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: ["/x/notes.md"] });
+  });
+  await expect.poll(() => page.getByTestId("attached").allInnerTexts()).toEqual([expect.stringContaining("main.rs"), expect.stringContaining("README.md"), expect.stringContaining("pasted.txt"), expect.stringContaining("notes.md")]);
+  await page.getByTestId("attached").filter({ hasText: "README.md" }).getByTestId("detach").click();
+  // Files alone are a message.
+  await page.getByTestId("send").click();
+  await lastAnswer(page, "complete");
+  const mine = page.locator("[data-testid=message][data-role=user]");
+  await expect.poll(() => mine.getByTestId("part").count()).toBe(3);
+  expect(await page.getByTestId("attached").count()).toBe(0);
+  // What is no text is refused, and one that could be read before it stays.
+  await page.evaluate(() => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: ["/x/a.txt", "/x/photo.png"] }));
+  await expect.poll(() => page.getByTestId("toast").first().innerText()).toContain("not a text file");
+  expect(await page.getByTestId("attached").count()).toBe(1);
+  expect(errors).toEqual([]);
+});

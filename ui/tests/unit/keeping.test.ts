@@ -36,7 +36,7 @@ test("files that only exports have are told from datasets", () => {
 
 test("pinned conversations come first, in their own group", () => {
   const now = Date.now();
-  const one = (id: number, pinned: boolean) => ({ id, title: "", createdAt: 0, updatedAt: now, model: null, pinned });
+  const one = (id: number, pinned: boolean) => ({ id, title: "", createdAt: 0, updatedAt: now, model: null, pinned, folder: null, tags: [] });
   const groups = grouped([one(1, false), one(2, true), one(3, false)], now);
   expect(groups.map(({ name, conversations }) => [name, conversations.map(({ id }) => id)])).toEqual([
     ["Pinned", [2]],

@@ -122,7 +122,7 @@ describe("a streaming answer", () => {
 describe("events of an answer that arrive before the command returns", () => {
   test("are not lost", async () => {
     const { app, host } = await started();
-    const sent = { conversation: { id: 900, title: "x", createdAt: 0, updatedAt: 0, model: null, pinned: false }, user: message(1, { conversation: 900, role: "user", parts: plain("x"), state: { type: "complete" } }), answer: message(2, { conversation: 900, parent: 1 }) };
+    const sent = { conversation: { id: 900, title: "x", createdAt: 0, updatedAt: 0, model: null, pinned: false, folder: null, tags: [] }, user: message(1, { conversation: 900, role: "user", parts: plain("x"), state: { type: "complete" } }), answer: message(2, { conversation: 900, parent: 1 }) };
     host.send = async () => {
       app.handle({ ...delta(2, "Hi"), conversation: 900 });
       app.handle({ type: "messageChanged", message: message(2, { conversation: 900, parent: 1, parts: plain("Hi."), state: { type: "complete" } }) });

@@ -9,7 +9,7 @@ use crate::{
     adapters,
     convert::from_json,
     shared::Shared,
-    store::{answer_tokens, conversation, message as rows},
+    store::{answer_tokens, conversation, folder, message as rows},
     wire::{AnswerSettings, ConversationSettings, Message, Problem},
 };
 use hearth_protocol::{self as protocol, GenerateRequest, Prompt, Role, SamplingParams};
@@ -23,12 +23,13 @@ pub(super) fn of(
     message: &Message,
 ) -> Result<(GenerateRequest, AnswerSettings), Problem> {
     let adapters = adapters::for_worker(shared, &target.id, &message.adapters)?;
-    let (row, trained, mut branch, ids) = shared.store.read(|t| {
+    let (row, folder, trained, mut branch, ids) = shared.store.read(|t| {
         let row = conversation::get(t, message.conversation)?;
         let trained = training_prompt::of(t, &message.adapters)?;
         let branch = message.parent.map(|parent| rows::branch(t, parent)).transpose()?;
         Ok((
             row,
+            folder::of_conversation(t, message.conversation)?,
             trained,
             branch.unwrap_or_default(),
             answer_tokens::get(t, message.id)?,
@@ -37,16 +38,14 @@ pub(super) fn of(
     // Messages that a full disk kept out of the store are part of the conversation, too.
     shared.complete(&mut branch);
     let own = row.as_ref().and_then(|row| row.system_prompt.as_deref());
-    let system = match (own, &trained) {
+    let of_folder = folder.as_ref().and_then(|folder| folder.system_prompt.as_deref());
+    let system = match (own.or(of_folder), &trained) {
         (Some(own), _) => prompt::written(own),
         (None, TrainingPrompt::Template) => None,
         (None, TrainingPrompt::Text(text)) => Some(text.as_str()),
         (None, TrainingPrompt::Unknown) => target.system_prompt.as_deref().and_then(prompt::written),
     };
-    let settings: ConversationSettings = row
-        .as_ref()
-        .and_then(|row| from_json(row.settings.as_deref()))
-        .unwrap_or_default();
+    let settings = settings(row.as_ref(), folder.as_ref());
     let made_with = AnswerSettings {
         sampling: with_seed(settings.sampling.apply(defaults(shared, target))),
         max_tokens: settings.max_tokens,
@@ -67,6 +66,16 @@ pub(super) fn of(
         json_schema: made_with.json_schema.clone(),
     };
     Ok((request, made_with))
+}
+
+/// A conversation's settings, over those of its folder.
+pub(super) fn settings(
+    row: Option<&conversation::Conversation>,
+    folder: Option<&folder::Folder>,
+) -> ConversationSettings {
+    let read = |json: Option<&str>| from_json::<ConversationSettings>(json).unwrap_or_default();
+    let own = read(row.and_then(|row| row.settings.as_deref()));
+    own.or(read(folder.and_then(|folder| folder.settings.as_deref())))
 }
 
 /// The model's default parameters: those of its file or the catalog, under a person's.

@@ -1,12 +1,12 @@
 //! A model to load, and its load settings.
 
+use super::request;
 use crate::{
-    convert::from_json,
     library::Model,
     model_lookup,
     shared::Shared,
-    store::conversation,
-    wire::{ConversationSettings, DraftProblem, LoadSettings, Problem, ProblemCode},
+    store::{conversation, folder},
+    wire::{DraftProblem, LoadSettings, Problem, ProblemCode},
 };
 use hearth_protocol::{DraftChoice, SamplingParams};
 use std::path::PathBuf;
@@ -51,9 +51,10 @@ impl Target {
     /// # Errors
     /// The model is no longer in the library, or its file cannot be read.
     pub(super) fn of_conversation(shared: &Shared, id: i64) -> Result<Option<Self>, Problem> {
-        let row = shared.store.read(|t| conversation::get(t, id))?;
-        let settings = row.and_then(|row| from_json::<ConversationSettings>(row.settings.as_deref()));
-        let Some(model) = settings.and_then(|settings| settings.model) else {
+        let (row, folder) = shared
+            .store
+            .read(|t| Ok((conversation::get(t, id)?, folder::of_conversation(t, id)?)))?;
+        let Some(model) = request::settings(row.as_ref(), folder.as_ref()).model else {
             return Ok(None);
         };
         let models = shared.models()?;

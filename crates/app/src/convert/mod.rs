@@ -20,6 +20,8 @@ impl From<&conversation::Conversation> for wire::ConversationSummary {
             updated_at: row.updated_at,
             model: row.model.clone(),
             pinned: row.pinned,
+            folder: row.folder,
+            tags: row.tags.clone(),
         }
     }
 }

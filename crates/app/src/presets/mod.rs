@@ -226,6 +226,7 @@ fn apply(shared: &Shared, preset: &Preset, id: i64) -> Result<NewConversation, P
     let now = NewConversation {
         settings,
         system_prompt: row.system_prompt,
+        folder: row.folder,
     };
     let new = applied(shared, preset, now);
     let row = shared.store.write(|t| {

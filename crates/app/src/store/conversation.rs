@@ -63,9 +63,16 @@ pub struct Conversation {
     pub pinned: bool,
     /// Settings for new answers, as the caller's JSON.
     pub settings: Option<String>,
+    /// Id of its folder.
+    pub folder: Option<i64>,
+    /// Tags, sorted.
+    pub tags: Vec<String>,
 }
 
-const COLUMNS: &str = "id, title, created_at, updated_at, model, system_prompt, leaf, adapters, pinned, settings";
+/// A folder that is deleted is none.
+const COLUMNS: &str = "id, title, created_at, updated_at, model, system_prompt, leaf, adapters, pinned, settings,
+    (SELECT f.id FROM folder f WHERE f.id = conversation.folder AND f.deleted_at IS NULL),
+    (SELECT group_concat(tag.name, char(10)) FROM tag WHERE tag.conversation = conversation.id)";
 
 fn row(row: &Row<'_>) -> rusqlite::Result<Conversation> {
     Ok(Conversation {
@@ -79,7 +86,20 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Conversation> {
         adapters: row.get(7)?,
         pinned: row.get(8)?,
         settings: row.get(9)?,
+        folder: row.get(10)?,
+        tags: tags(row.get(11)?),
     })
+}
+
+/// Tags have no line breaks.
+fn tags(joined: Option<String>) -> Vec<String> {
+    let mut tags: Vec<String> = joined
+        .iter()
+        .flat_map(|joined| joined.lines())
+        .map(str::to_owned)
+        .collect();
+    tags.sort_unstable();
+    tags
 }
 
 /// All rows that are not deleted, newest first.

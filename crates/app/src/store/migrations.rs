@@ -2,8 +2,8 @@
 //! migration at the end.
 
 use super::{
-    StoreError, adapter, conversation, dataset, download, measurement, message, model, run, run_evaluation, run_point,
-    search, setting,
+    StoreError, adapter, conversation, dataset, download, folder, measurement, message, model, run, run_evaluation,
+    run_point, saved_prompt, search, setting,
 };
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::Path;
@@ -32,10 +32,12 @@ const MIGRATIONS: &[&str] = &[
     conversation::ORIGIN,
     conversation::PINNED,
     conversation::SETTINGS,
+    folder::MIGRATION,
+    saved_prompt::MIGRATION,
 ];
 
 /// The tables. The search index is derived from messages.
-pub(super) const TABLES: [&str; 11] = [
+pub(super) const TABLES: [&str; 14] = [
     "conversation",
     "message",
     "setting",
@@ -47,6 +49,9 @@ pub(super) const TABLES: [&str; 11] = [
     "adapter",
     "measurement",
     "download",
+    "folder",
+    "tag",
+    "saved_prompt",
 ];
 
 /// Whether a store that is not empty needs migrations.
@@ -124,6 +129,8 @@ mod tests {
             "08b9ad85611ed689",
             "6e14b468dbb5d7d9",
             "549e3b7e4ab31ae4",
+            "5baf0ce3443ac512",
+            "46ceab7fb10f5d93",
         ];
         assert_eq!(
             MIGRATIONS.len(),

@@ -13,6 +13,7 @@ pub mod conversation;
 pub mod dataset;
 pub mod download;
 mod error;
+pub mod folder;
 pub mod measurement;
 pub mod message;
 mod message_parts;
@@ -23,6 +24,7 @@ mod restored;
 pub mod run;
 pub mod run_evaluation;
 pub mod run_point;
+pub mod saved_prompt;
 pub mod search;
 pub mod setting;
 
@@ -86,7 +88,7 @@ pub struct Store {
 
 impl Store {
     /// Opens the store in a folder, which is created if missing. Unfinished answers become stopped,
-    /// unfinished runs interrupted, and conversations and datasets deleted 30 days ago are purged.
+    /// unfinished runs interrupted, and conversations, folders and datasets deleted 30 days ago are purged.
     ///
     /// # Errors
     /// The file is corrupt, not Hearth's or from a newer Hearth; it is left unchanged.
@@ -302,7 +304,9 @@ fn prepare(connection: &mut Connection, folder: &Path, path: &Path, clean: bool)
     let interrupted = run::interrupt_unfinished(&transaction)?;
     let clock = Clock::open(&transaction, now())?;
     let before = clock.now() - RESTORABLE_FOR.as_millis() as i64;
-    let purged = conversation::purge(&transaction, before)? + dataset::purge(&transaction, before)?;
+    let purged = conversation::purge(&transaction, before)?
+        + folder::purge(&transaction, before)?
+        + dataset::purge(&transaction, before)?;
     transaction.commit()?;
     tracing::info!(stopped, interrupted, purged, clean, "the store is open");
     Ok(clock)

@@ -1,6 +1,9 @@
 //! Full-text search over messages and titles.
 
-use rusqlite::{Connection, params};
+use hearth_protocol::Role;
+use rusqlite::{Connection, ToSql, named_params};
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
 
 // The index stores no text (external content). A message is indexed once finished: a growing answer
 // would be indexed at every save.
@@ -26,7 +29,7 @@ END;
 ";
 
 /// Most hits of a search.
-const MOST_HITS: usize = 50;
+const MOST_HITS: u32 = 50;
 
 /// Words of a snippet.
 const SNIPPET_WORDS: i64 = 16;
@@ -39,6 +42,30 @@ const MARKS: [char; 2] = ['\u{2}', '\u{3}'];
 
 /// A span of a snippet: its text, and whether it is a hit.
 pub type Part = (String, bool);
+
+/// Which messages a search finds. `None` means any.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[ts(rename = "SearchFilter")]
+#[serde(rename_all = "camelCase", default)]
+pub struct Filter {
+    /// Id of the folder.
+    pub folder: Option<i64>,
+    /// A tag of the conversation.
+    pub tag: Option<String>,
+    /// Author of the message. With one, titles are not searched.
+    pub role: Option<Role>,
+    /// Earliest time of the message (of a title, of the conversation's last message), in
+    /// milliseconds since 1970.
+    pub since: Option<i64>,
+    /// Latest such time.
+    pub until: Option<i64>,
+}
+
+/// Conditions on conversations and on the time of a hit, which `TIME` stands for.
+const CONDITIONS: &str = "c.deleted_at IS NULL
+    AND (:folder IS NULL OR c.folder = :folder)
+    AND (:tag IS NULL OR EXISTS (SELECT 1 FROM tag WHERE tag.conversation = c.id AND tag.name = :tag))
+    AND (:since IS NULL OR TIME >= :since) AND (:until IS NULL OR TIME <= :until)";
 
 /// A search result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,34 +84,49 @@ pub struct Hit {
 
 /// Finds conversations by title and messages by text with every word of the query; words match by
 /// prefix. Titles come first, then messages by rank. If no words match, the query is searched
-/// literally, for languages without spaces.
-pub fn search(connection: &Connection, query: &str) -> rusqlite::Result<Vec<Hit>> {
+/// literally, for languages without spaces. Without a word, a filter lists conversations.
+pub fn search(connection: &Connection, query: &str, filter: &Filter) -> rusqlite::Result<Vec<Hit>> {
     let query = query.replace('\0', " ");
     let words: Vec<&str> = query.split_whitespace().collect();
-    if words.is_empty() {
+    if words.is_empty() && *filter == Filter::default() {
         return Ok(Vec::new());
     }
-    let mut hits = titles(connection, &words)?;
-    let in_words = messages_by_word(connection, &words)?;
+    let mut hits = match filter.role {
+        None => titles(connection, &words, filter)?,
+        Some(_) if words.is_empty() => return messages_literally(connection, "", filter),
+        Some(_) => Vec::new(),
+    };
+    if words.is_empty() {
+        return Ok(hits);
+    }
+    let in_words = messages_by_word(connection, &words, filter)?;
     hits.extend(if in_words.is_empty() {
-        messages_literally(connection, query.trim())?
+        messages_literally(connection, query.trim(), filter)?
     } else {
         in_words
     });
-    hits.truncate(MOST_HITS);
+    hits.truncate(MOST_HITS as usize);
     Ok(hits)
 }
 
-fn titles(connection: &Connection, words: &[&str]) -> rusqlite::Result<Vec<Hit>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, title, updated_at FROM conversation WHERE deleted_at IS NULL ORDER BY updated_at DESC",
-    )?;
-    let mut rows = statement.query([])?;
+fn titles(connection: &Connection, words: &[&str], filter: &Filter) -> rusqlite::Result<Vec<Hit>> {
+    let conditions = CONDITIONS.replace("TIME", "c.updated_at");
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT c.id, c.title, c.updated_at FROM conversation c WHERE {conditions} ORDER BY c.updated_at DESC"
+    ))?;
+    let Filter {
+        folder,
+        tag,
+        since,
+        until,
+        ..
+    } = filter;
+    let mut rows = statement.query(named_params! {":folder": folder, ":tag": tag, ":since": since, ":until": until})?;
     let mut hits = Vec::new();
     while let Some(row) = rows.next()? {
         let title: String = row.get(1)?;
         if words.iter().all(|word| find(&title, word).is_some()) {
-            let snippet = around(&title, words[0]);
+            let snippet = around(&title, words.first().unwrap_or(&""));
             hits.push(Hit {
                 conversation: row.get(0)?,
                 updated_at: row.get(2)?,
@@ -92,7 +134,7 @@ fn titles(connection: &Connection, words: &[&str]) -> rusqlite::Result<Vec<Hit>>
                 snippet,
                 title,
             });
-            if hits.len() == MOST_HITS {
+            if hits.len() == MOST_HITS as usize {
                 break;
             }
         }
@@ -100,50 +142,71 @@ fn titles(connection: &Connection, words: &[&str]) -> rusqlite::Result<Vec<Hit>>
     Ok(hits)
 }
 
-fn messages_by_word(connection: &Connection, words: &[&str]) -> rusqlite::Result<Vec<Hit>> {
+fn messages_by_word(connection: &Connection, words: &[&str], filter: &Filter) -> rusqlite::Result<Vec<Hit>> {
     // In quotes nothing is FTS5's own syntax; a quote is doubled.
     let pattern: Vec<String> = words
         .iter()
         .map(|word| format!("\"{}\"*", word.replace('"', "\"\"")))
         .collect();
+    let (pattern, start, end) = (pattern.join(" "), MARKS[0].to_string(), MARKS[1].to_string());
+    let own: [(&str, &dyn ToSql); 4] = [
+        (":query", &pattern),
+        (":start", &start),
+        (":end", &end),
+        (":words", &SNIPPET_WORDS),
+    ];
     connection
-        .prepare_cached(
-            "SELECT c.id, c.title, c.updated_at, m.id, snippet(message_fts, 0, ?2, ?3, '\u{2026}', ?4)
+        .prepare_cached(&format!(
+            "SELECT c.id, c.title, c.updated_at, m.id, snippet(message_fts, 0, :start, :end, '\u{2026}', :words)
              FROM message_fts JOIN message m ON m.id = message_fts.rowid JOIN conversation c ON c.id = m.conversation
-             WHERE message_fts MATCH ?1 AND c.deleted_at IS NULL
-             ORDER BY message_fts.rank, m.id DESC LIMIT ?5",
-        )?
-        .query_map(
-            params![
-                pattern.join(" "),
-                MARKS[0].to_string(),
-                MARKS[1].to_string(),
-                SNIPPET_WORDS,
-                MOST_HITS as i64
-            ],
-            |row| {
-                let snippet: String = row.get(4)?;
-                Ok(Hit {
-                    conversation: row.get(0)?,
-                    title: row.get(1)?,
-                    updated_at: row.get(2)?,
-                    message: Some(row.get(3)?),
-                    snippet: unmark(&snippet),
-                })
-            },
-        )?
+             WHERE message_fts MATCH :query AND {}
+             ORDER BY message_fts.rank, m.id DESC LIMIT :most",
+            of_messages(filter)
+        ))?
+        .query_map(&parameters(filter, &own)[..], |row| {
+            let snippet: String = row.get(4)?;
+            Ok(Hit {
+                conversation: row.get(0)?,
+                title: row.get(1)?,
+                updated_at: row.get(2)?,
+                message: Some(row.get(3)?),
+                snippet: unmark(&snippet),
+            })
+        })?
         .collect()
 }
 
-fn messages_literally(connection: &Connection, text: &str) -> rusqlite::Result<Vec<Hit>> {
+/// The conditions on a message and its conversation.
+fn of_messages(filter: &Filter) -> String {
+    let conditions = CONDITIONS.replace("TIME", "m.created_at");
+    match filter.role {
+        Some(role) => format!("{conditions} AND m.role = '{}'", role.name()),
+        None => conditions,
+    }
+}
+
+/// The parameters of [`of_messages`], the limit and a query's own.
+fn parameters<'a>(filter: &'a Filter, own: &[(&'a str, &'a dyn ToSql)]) -> Vec<(&'a str, &'a dyn ToSql)> {
+    let shared: [(&str, &dyn ToSql); 5] = [
+        (":folder", &filter.folder),
+        (":tag", &filter.tag),
+        (":since", &filter.since),
+        (":until", &filter.until),
+        (":most", &MOST_HITS),
+    ];
+    shared.iter().chain(own).copied().collect()
+}
+
+fn messages_literally(connection: &Connection, text: &str, filter: &Filter) -> rusqlite::Result<Vec<Hit>> {
     connection
-        .prepare_cached(
+        .prepare_cached(&format!(
             "SELECT c.id, c.title, c.updated_at, m.id, m.content
              FROM message m JOIN conversation c ON c.id = m.conversation
-             WHERE instr(m.content, ?1) > 0 AND m.state <> 'unfinished' AND c.deleted_at IS NULL
-             ORDER BY m.id DESC LIMIT ?2",
-        )?
-        .query_map(params![text, MOST_HITS as i64], |row| {
+             WHERE instr(m.content, :text) > 0 AND m.state <> 'unfinished' AND {}
+             ORDER BY m.id DESC LIMIT :most",
+            of_messages(filter)
+        ))?
+        .query_map(&parameters(filter, &[(":text", &text)])[..], |row| {
             Ok(Hit {
                 conversation: row.get(0)?,
                 title: row.get(1)?,

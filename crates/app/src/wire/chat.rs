@@ -34,6 +34,23 @@ pub struct ConversationSettings {
 }
 
 impl ConversationSettings {
+    /// These settings, with those of a folder where they have none.
+    #[must_use]
+    pub fn or(self, folder: Self) -> Self {
+        Self {
+            model: self.model.or(folder.model),
+            preset: self.preset.or(folder.preset),
+            sampling: self.sampling.or(folder.sampling),
+            max_tokens: self.max_tokens.or(folder.max_tokens),
+            stop: self.stop.or(folder.stop),
+            thinking: Thinking {
+                enabled: self.thinking.enabled.or(folder.thinking.enabled),
+                effort: self.thinking.effort.or(folder.thinking.effort),
+            },
+            json_schema: self.json_schema.or(folder.json_schema),
+        }
+    }
+
     /// Refuses values out of range, with a sentence that names the setting.
     ///
     /// # Errors
@@ -63,8 +80,10 @@ impl ConversationSettings {
 pub struct NewConversation {
     /// Settings of its answers.
     pub settings: ConversationSettings,
-    /// System prompt. `None` means the model's default.
+    /// System prompt. `None` means the folder's or model's default.
     pub system_prompt: Option<String>,
+    /// Id of the folder that it is created in.
+    pub folder: Option<i64>,
 }
 
 /// Where the defaults of a model's sampling parameters come from.

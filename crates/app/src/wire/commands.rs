@@ -21,8 +21,11 @@ macro_rules! commands {
                     conversation: Option<i64>,
                     parent: Option<i64>,
                     text: String,
+                    files: Vec<TextFile>,
                     fresh: NewConversation
                 ) -> Sent;
+                /// Reads a text file for a message.
+                fn read_text_file(path: PathBuf) -> TextFile;
                 /// Generates a sibling of this answer.
                 fn regenerate(message: i64) -> Sent;
                 /// Adds a sibling of this user message and generates its answer.
@@ -63,7 +66,21 @@ macro_rules! commands {
                     conversation: Option<i64>,
                     fresh: NewConversation
                 ) -> NewConversation;
-                fn search(query: String) -> Vec<SearchHit>;
+                fn create_folder(name: String) -> Folder;
+                fn update_folder(folder: Folder) -> ();
+                /// Its conversations stay.
+                fn delete_folder(id: i64) -> ();
+                /// Undoes a deletion.
+                fn restore_folder(id: i64) -> ();
+                /// Moves a conversation into a folder, or out of its folder.
+                fn move_conversation(id: i64, folder: Option<i64>) -> ();
+                fn set_tags(conversation: i64, tags: Vec<String>) -> ();
+                /// By name.
+                fn saved_prompts() -> Vec<SavedPrompt>;
+                /// Saves a new prompt if `id` is `null`.
+                fn save_prompt(id: Option<i64>, name: String, text: String) -> SavedPrompt;
+                fn delete_prompt(id: i64) -> ();
+                fn search(query: String, filter: SearchFilter) -> Vec<SearchHit>;
                 /// Imports the conversations of an export of another program; a file, a ZIP archive
                 /// or a folder. Reports progress through events.
                 fn import_conversations(path: PathBuf) -> ImportReport;
@@ -192,6 +209,7 @@ macro_rules! commands {
                     conversation: Option<i64>,
                     parent: Option<i64>,
                     text: String,
+                    files: Vec<TextFile>,
                     adapters: Vec<AdapterChoice>,
                     fresh: NewConversation
                 ) -> Compared;
@@ -216,6 +234,8 @@ macro_rules! commands {
                 fn choose_model_folder() -> Option<String>;
                 /// Opens a native dialog; `null` if cancelled.
                 fn choose_data_file() -> Option<String>;
+                /// Opens a native dialog for text files; empty if cancelled.
+                fn choose_text_files() -> Vec<String>;
                 /// Opens a native dialog for a GGUF file or a PEFT folder; `null` if cancelled.
                 fn choose_adapter(folder: bool) -> Option<String>;
                 /// Opens a native dialog for an export of another program; `null` if cancelled.

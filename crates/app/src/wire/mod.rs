@@ -13,12 +13,13 @@ mod commands;
 mod hardware;
 mod keeping;
 mod models;
+mod organizing;
 mod presets;
 mod sampling;
 mod tune;
 mod typescript;
 
-pub use crate::store::message::Stats;
+pub use crate::store::{message::Stats, search::Filter as SearchFilter};
 pub use chat::*;
 pub use hardware::*;
 pub use hearth_protocol::{
@@ -27,6 +28,7 @@ pub use hearth_protocol::{
 };
 pub use keeping::*;
 pub use models::*;
+pub use organizing::*;
 pub use presets::*;
 pub use sampling::*;
 pub use tune::*;
@@ -35,27 +37,6 @@ pub use typescript::typescript;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use ts_rs::TS;
-
-/// Language of the window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
-pub enum Language {
-    /// The first of the system's languages that has messages.
-    #[default]
-    #[serde(rename = "system")]
-    System,
-    /// English.
-    #[serde(rename = "en")]
-    English,
-    /// German.
-    #[serde(rename = "de")]
-    German,
-    /// Spanish.
-    #[serde(rename = "es")]
-    Spanish,
-    /// Simplified Chinese.
-    #[serde(rename = "zh-CN")]
-    Chinese,
-}
 
 /// Colour theme.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
@@ -96,8 +77,6 @@ pub enum Motion {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
-    /// Language of the window.
-    pub language: Language,
     /// Colour theme.
     pub theme: Theme,
     /// Contrast.
@@ -149,7 +128,6 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            language: Language::default(),
             theme: Theme::default(),
             contrast: Contrast::default(),
             motion: Motion::default(),
@@ -423,6 +401,10 @@ pub struct ConversationSummary {
     pub model: Option<String>,
     /// Whether it is at the top of the list.
     pub pinned: bool,
+    /// Id of its folder.
+    pub folder: Option<i64>,
+    /// Tags, sorted.
+    pub tags: Vec<String>,
 }
 
 /// A conversation and its messages.
@@ -487,6 +469,8 @@ pub struct Snapshot {
     pub settings: Settings,
     /// Conversations, newest first.
     pub conversations: Vec<ConversationSummary>,
+    /// Folders, in the order of their creation.
+    pub folders: Vec<Folder>,
     /// Models of the library.
     pub models: Vec<Model>,
     /// State of the chat's worker.
@@ -574,6 +558,16 @@ pub enum Event {
     ImportProgress {
         /// From 0 to 1.
         fraction: f32,
+    },
+    /// A folder was created, changed, deleted or restored.
+    FoldersChanged {
+        /// All folders now.
+        folders: Vec<Folder>,
+    },
+    /// A saved prompt was added, changed or deleted.
+    PromptsChanged {
+        /// All of them now, by name.
+        prompts: Vec<SavedPrompt>,
     },
     /// A preset was saved, changed, deleted or restored.
     PresetsChanged {

@@ -49,6 +49,16 @@ macro_rules! overrides {
                 defaults
             }
 
+            /// These parameters, with others where they have none.
+            #[must_use]
+            pub fn or(self, defaults: Self) -> Self {
+                Self {
+                    $($field: self.$field.or(defaults.$field),)+
+                    $($other: self.$other.or(defaults.$other),)+
+                    seed: self.seed.or(defaults.seed),
+                }
+            }
+
             /// Refuses values out of range, with a sentence that names the parameter.
             pub(super) fn check(&self) -> Result<(), Problem> {
                 $(if let Some(value) = self.$field {

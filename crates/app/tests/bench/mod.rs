@@ -136,7 +136,13 @@ impl Bench {
 
     pub async fn say(&self, conversation: Option<i64>, text: &str) -> Sent {
         self.app
-            .send(conversation, None, text.to_owned(), NewConversation::default())
+            .send(
+                conversation,
+                None,
+                text.to_owned(),
+                Vec::new(),
+                NewConversation::default(),
+            )
             .await
             .expect("a message that is taken")
     }

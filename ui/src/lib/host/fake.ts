@@ -7,12 +7,13 @@ import { continuation, scriptedAnswer, tunedAnswer, type Script } from "./fake/a
 import { afterCheck } from "./fake/checks";
 import { fluctuate } from "./fake/devices";
 import { FakeGetting } from "./fake/getting";
+import { asParts } from "./fake/organizing";
 import { addedModel, inFolder, loadedState } from "./fake/models";
 import { planFor } from "./fake/plans";
 import { initialWorld, type World } from "./fake/scenes";
 import { onlySet, withOverrides } from "../text/sampling";
 import { matchesDevice } from "../text/devices";
-import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Conversation, ConversationSettings, ConversationSummary, DataPlace, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, LoadSettings, Measurement, Message, Model, ModelState, NewConversation, PendingRestore, Plan, Problem, SearchHit, Sent, Settings, Snapshot, Thumb, WrittenBackup } from "./host";
+import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Conversation, ConversationSettings, ConversationSummary, DataPlace, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, LoadSettings, Measurement, Message, Model, ModelState, NewConversation, PendingRestore, Plan, Problem, SearchFilter, SearchHit, Sent, Settings, Snapshot, TextFile, Thumb, WrittenBackup } from "./host";
 import { defaultChatSettings } from "./host";
 
 /** The problem of a crashed worker. */
@@ -58,6 +59,7 @@ export class FakeHost extends FakeGetting implements Host {
       version: "0.1.0",
       settings,
       conversations: shown.map((c) => this.summary(c)),
+      folders: this.folders,
       models,
       modelState,
       defaultModel: models.find((m) => m.problem === null)?.id ?? null,
@@ -69,10 +71,11 @@ export class FakeHost extends FakeGetting implements Host {
     return { ...conversation, messages: conversation.messages.map((m) => ({ ...m })) };
   }
 
-  async send(conversation: number | null, parent: number | null, text: string, fresh: NewConversation = { settings: defaultChatSettings, systemPrompt: null }): Promise<Sent> {
+  async send(conversation: number | null, parent: number | null, text: string, files: TextFile[], fresh: NewConversation): Promise<Sent> {
     if (text.startsWith("/refuse")) throw { code: "busy", message: "An answer is still being generated here. Stop it, or wait until it is done." };
     const home = conversation === null ? this.begin(text, fresh) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
+    user.parts = [...asParts(files), ...user.parts];
     return this.answer(home, user, user);
   }
 
@@ -122,7 +125,7 @@ export class FakeHost extends FakeGetting implements Host {
   async applyPreset(id: string, conversation: number | null, fresh: NewConversation): Promise<NewConversation> {
     if (conversation === null) return this.withPreset(id, fresh);
     const home = this.conversation(conversation);
-    return Object.assign(home, await this.withPreset(id, { settings: home.settings, systemPrompt: home.systemPrompt }));
+    return Object.assign(home, await this.withPreset(id, { settings: home.settings, systemPrompt: home.systemPrompt, folder: null }));
   }
 
   async stop(conversation: number): Promise<void> {
@@ -179,12 +182,29 @@ export class FakeHost extends FakeGetting implements Host {
     this.conversation(conversation).systemPrompt = text;
   }
 
-  async search(query: string): Promise<SearchHit[]> {
+  async moveConversation(id: number, folder: number | null): Promise<void> {
+    this.put(id, { folder });
+    this.changed(id);
+  }
+
+  async setTags(conversation: number, tags: string[]): Promise<void> {
+    this.put(conversation, { tags: [...tags].sort() });
+    this.changed(conversation);
+  }
+
+  private changed(id: number): void {
+    const home = this.conversation(id);
+    this.emit({ type: "conversationChanged", conversation: this.summary(home), leaf: home.leaf });
+  }
+
+  async search(query: string, filter: SearchFilter): Promise<SearchHit[]> {
     const needle = query.trim().toLowerCase();
     const hits: SearchHit[] = [];
     for (const c of this.world.conversations.values()) {
       if (this.world.deleted.has(c.id) || hits.length >= 50) continue;
-      const found = c.messages.find((m) => textOf(m.parts).toLowerCase().includes(needle));
+      if (!this.isWithin(c, filter)) continue;
+      const found = needle === "" ? undefined : c.messages.find((m) => (filter.role ?? m.role) === m.role && textOf(m.parts).toLowerCase().includes(needle));
+      if (!found && filter.role) continue;
       if (!found && !c.title.toLowerCase().includes(needle)) continue;
       hits.push({ conversation: c.id, title: c.title, message: found?.id ?? null, snippet: snippet(found ? textOf(found.parts) : c.title, needle), updatedAt: c.updatedAt });
     }
@@ -415,9 +435,10 @@ export class FakeHost extends FakeGetting implements Host {
     this.conversation(conversation).adapters = choices;
   }
 
-  async compare(conversation: number | null, parent: number | null, text: string, adapters: AdapterChoice[], fresh: NewConversation = { settings: defaultChatSettings, systemPrompt: null }): Promise<Compared> {
+  async compare(conversation: number | null, parent: number | null, text: string, files: TextFile[], adapters: AdapterChoice[], fresh: NewConversation): Promise<Compared> {
     const home = conversation === null ? this.begin(text, fresh) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
+    user.parts = [...asParts(files), ...user.parts];
     const base = this.waitingAnswer(home, user, []);
     const tuned = this.waitingAnswer(home, user, adapters);
     base.comparison = tuned.id;
@@ -538,11 +559,12 @@ export class FakeHost extends FakeGetting implements Host {
     return answer;
   }
 
-  private begin(text: string, { settings, systemPrompt }: NewConversation = { settings: defaultChatSettings, systemPrompt: null }): Conversation {
+  private begin(text: string, { settings, systemPrompt, folder }: NewConversation = { settings: defaultChatSettings, systemPrompt: null, folder: null }): Conversation {
     const now = Date.now();
     const title = (text.split("\n")[0] ?? text).slice(0, 60);
     const home: Conversation = { id: this.newId(), title, createdAt: now, updatedAt: now, model: null, systemPrompt, settings, adapters: [], leaf: null, messages: [] };
     this.world.conversations.set(home.id, home);
+    if (folder !== null) this.put(home.id, { folder });
     return home;
   }
 
@@ -564,7 +586,7 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   private summary(c: Conversation): ConversationSummary {
-    return { id: c.id, title: c.title, createdAt: c.createdAt, updatedAt: c.updatedAt, model: c.model, pinned: this.world.pinned.has(c.id) };
+    return { id: c.id, title: c.title, createdAt: c.createdAt, updatedAt: c.updatedAt, model: c.model, pinned: this.world.pinned.has(c.id), ...this.placeOf(c.id) };
   }
 
   private conversation(id: number): Conversation {

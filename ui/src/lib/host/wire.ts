@@ -6,7 +6,9 @@ export interface Commands {
   snapshot(): Promise<Snapshot>;
   openConversation(id: number): Promise<Conversation>;
   /** Starts a new conversation if `conversation` is `null`; `fresh` is what that begins with. */
-  send(conversation: number | null, parent: number | null, text: string, fresh: NewConversation): Promise<Sent>;
+  send(conversation: number | null, parent: number | null, text: string, files: Array<TextFile>, fresh: NewConversation): Promise<Sent>;
+  /** Reads a text file for a message. */
+  readTextFile(path: string): Promise<TextFile>;
   /** Generates a sibling of this answer. */
   regenerate(message: number): Promise<Sent>;
   /** Adds a sibling of this user message and generates its answer. */
@@ -41,7 +43,21 @@ export interface Commands {
   exportPreset(id: string, path: string): Promise<void>;
   /** Applies a preset to a conversation, or to `fresh` if that is `null`. Returns the settings with it. */
   applyPreset(id: string, conversation: number | null, fresh: NewConversation): Promise<NewConversation>;
-  search(query: string): Promise<Array<SearchHit>>;
+  createFolder(name: string): Promise<Folder>;
+  updateFolder(folder: Folder): Promise<void>;
+  /** Its conversations stay. */
+  deleteFolder(id: number): Promise<void>;
+  /** Undoes a deletion. */
+  restoreFolder(id: number): Promise<void>;
+  /** Moves a conversation into a folder, or out of its folder. */
+  moveConversation(id: number, folder: number | null): Promise<void>;
+  setTags(conversation: number, tags: Array<string>): Promise<void>;
+  /** By name. */
+  savedPrompts(): Promise<Array<SavedPrompt>>;
+  /** Saves a new prompt if `id` is `null`. */
+  savePrompt(id: number | null, name: string, text: string): Promise<SavedPrompt>;
+  deletePrompt(id: number): Promise<void>;
+  search(query: string, filter: SearchFilter): Promise<Array<SearchHit>>;
   /** Imports the conversations of an export of another program; a file, a ZIP archive or a folder. Reports progress through events. */
   importConversations(path: string): Promise<ImportReport>;
   /** Writes a conversation, or all if it is `null`, to a file. */
@@ -136,7 +152,7 @@ export interface Commands {
   /** Sets the adapters of new answers; an empty list means the base model. */
   setConversationAdapters(conversation: number, choices: Array<AdapterChoice>): Promise<void>;
   /** Like `send`, with two answers: base model, then with adapters. */
-  compare(conversation: number | null, parent: number | null, text: string, adapters: Array<AdapterChoice>, fresh: NewConversation): Promise<Compared>;
+  compare(conversation: number | null, parent: number | null, text: string, files: Array<TextFile>, adapters: Array<AdapterChoice>, fresh: NewConversation): Promise<Compared>;
   /** Votes for one of two compared answers, from which the conversation continues; `false` removes the vote. */
   voteAnswer(message: number, better: boolean): Promise<void>;
   /** Removes the rating if both are `null`. A correction alone counts as thumb down. */
@@ -153,6 +169,8 @@ export interface Commands {
   chooseModelFolder(): Promise<string | null>;
   /** Opens a native dialog; `null` if cancelled. */
   chooseDataFile(): Promise<string | null>;
+  /** Opens a native dialog for text files; empty if cancelled. */
+  chooseTextFiles(): Promise<Array<string>>;
   /** Opens a native dialog for a GGUF file or a PEFT folder; `null` if cancelled. */
   chooseAdapter(folder: boolean): Promise<string | null>;
   /** Opens a native dialog for an export of another program; `null` if cancelled. */
@@ -177,7 +195,8 @@ export interface Commands {
 export const commands = (invoke: <T>(command: string, named?: Record<string, unknown>) => Promise<T>): Commands => ({
   snapshot: () => invoke("snapshot"),
   openConversation: (id) => invoke("open_conversation", { id }),
-  send: (conversation, parent, text, fresh) => invoke("send", { conversation, parent, text, fresh }),
+  send: (conversation, parent, text, files, fresh) => invoke("send", { conversation, parent, text, files, fresh }),
+  readTextFile: (path) => invoke("read_text_file", { path }),
   regenerate: (message) => invoke("regenerate", { message }),
   edit: (message, text) => invoke("edit", { message, text }),
   continueAnswer: (message) => invoke("continue_answer", { message }),
@@ -201,7 +220,16 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   importPreset: (path) => invoke("import_preset", { path }),
   exportPreset: (id, path) => invoke("export_preset", { id, path }),
   applyPreset: (id, conversation, fresh) => invoke("apply_preset", { id, conversation, fresh }),
-  search: (query) => invoke("search", { query }),
+  createFolder: (name) => invoke("create_folder", { name }),
+  updateFolder: (folder) => invoke("update_folder", { folder }),
+  deleteFolder: (id) => invoke("delete_folder", { id }),
+  restoreFolder: (id) => invoke("restore_folder", { id }),
+  moveConversation: (id, folder) => invoke("move_conversation", { id, folder }),
+  setTags: (conversation, tags) => invoke("set_tags", { conversation, tags }),
+  savedPrompts: () => invoke("saved_prompts"),
+  savePrompt: (id, name, text) => invoke("save_prompt", { id, name, text }),
+  deletePrompt: (id) => invoke("delete_prompt", { id }),
+  search: (query, filter) => invoke("search", { query, filter }),
   importConversations: (path) => invoke("import_conversations", { path }),
   exportConversations: (conversation, format, path) => invoke("export_conversations", { conversation, format, path }),
   backUp: (path) => invoke("back_up", { path }),
@@ -256,7 +284,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   restoreAdapter: (id) => invoke("restore_adapter", { id }),
   exportAdapter: (options) => invoke("export_adapter", { options }),
   setConversationAdapters: (conversation, choices) => invoke("set_conversation_adapters", { conversation, choices }),
-  compare: (conversation, parent, text, adapters, fresh) => invoke("compare", { conversation, parent, text, adapters, fresh }),
+  compare: (conversation, parent, text, files, adapters, fresh) => invoke("compare", { conversation, parent, text, files, adapters, fresh }),
   voteAnswer: (message, better) => invoke("vote_answer", { message, better }),
   rateAnswer: (message, thumb, correction) => invoke("rate_answer", { message, thumb, correction }),
   ratedExamples: () => invoke("rated_examples"),
@@ -265,6 +293,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   chooseModelFile: () => invoke("choose_model_file"),
   chooseModelFolder: () => invoke("choose_model_folder"),
   chooseDataFile: () => invoke("choose_data_file"),
+  chooseTextFiles: () => invoke("choose_text_files"),
   chooseAdapter: (folder) => invoke("choose_adapter", { folder }),
   chooseImport: (folder) => invoke("choose_import", { folder }),
   chooseBackupTarget: () => invoke("choose_backup_target"),
@@ -280,7 +309,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
 export const EVENT_NAME = "hearth";
 
 /** The settings of a new installation. */
-export const defaultSettings: Settings = {"language":"system","theme":"system","contrast":"system","motion":"system","textSize":100,"enterSends":true,"shortcuts":{},"threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"sampling":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
+export const defaultSettings: Settings = {"theme":"system","contrast":"system","motion":"system","textSize":100,"enterSends":true,"shortcuts":{},"threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"sampling":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
 
 export type Adapter = {
 /**
@@ -606,7 +635,15 @@ model: string | null,
 /**
  * Whether it is at the top of the list.
  */
-pinned: boolean, };
+pinned: boolean,
+/**
+ * Id of its folder.
+ */
+folder: number | null,
+/**
+ * Tags, sorted.
+ */
+tags: Array<string>, };
 
 export type CutReason = "length" | "contextFull";
 
@@ -910,7 +947,15 @@ conversations: Array<ConversationSummary>, } | { "type": "importProgress",
 /**
  * From 0 to 1.
  */
-fraction: number, } | { "type": "presetsChanged",
+fraction: number, } | { "type": "foldersChanged",
+/**
+ * All folders now.
+ */
+folders: Array<Folder>, } | { "type": "promptsChanged",
+/**
+ * All of them now, by name.
+ */
+prompts: Array<SavedPrompt>, } | { "type": "presetsChanged",
 /**
  * All presets now.
  */
@@ -1092,6 +1137,25 @@ message: string,
  * Affected lines, the first twenty.
  */
 lines: Array<number>, };
+
+export type Folder = {
+/**
+ * Id.
+ */
+id: number,
+/**
+ * Name.
+ */
+name: string,
+/**
+ * System prompt of its conversations that have none of their own. `None` means the model's
+ * default.
+ */
+systemPrompt: string | null,
+/**
+ * Settings of its conversations that have none of their own.
+ */
+settings: ConversationSettings, };
 
 export type GpuLayers = { "type": "auto" } | { "type": "all" } | { "type": "count", "count": number };
 
@@ -1290,8 +1354,6 @@ broken: Array<BrokenLine>,
 brokenTotal: number, };
 
 export type KvType = "f16" | "q8_0";
-
-export type Language = "system" | "en" | "de" | "es" | "zh-CN";
 
 export type LeftOut = {
 /**
@@ -1680,9 +1742,13 @@ export type NewConversation = {
  */
 settings: ConversationSettings,
 /**
- * System prompt. `None` means the model's default.
+ * System prompt. `None` means the folder's or model's default.
  */
-systemPrompt: string | null, };
+systemPrompt: string | null,
+/**
+ * Id of the folder that it is created in.
+ */
+folder: number | null, };
 
 export type NewRun = {
 /**
@@ -2530,7 +2596,44 @@ seed: number | null, };
 
 export type SamplingSource = "catalog" | "file" | "builtIn";
 
+export type SavedPrompt = {
+/**
+ * Id.
+ */
+id: number,
+/**
+ * What follows the slash: letters, digits, `-` and `_`.
+ */
+name: string,
+/**
+ * The text. A `{{variable}}` in it is asked for when it is inserted.
+ */
+text: string, };
+
 export type Schedule = "cosine" | "linear" | "constant";
+
+export type SearchFilter = {
+/**
+ * Id of the folder.
+ */
+folder: number | null,
+/**
+ * A tag of the conversation.
+ */
+tag: string | null,
+/**
+ * Author of the message. With one, titles are not searched.
+ */
+role: Role | null,
+/**
+ * Earliest time of the message (of a title, of the conversation's last message), in
+ * milliseconds since 1970.
+ */
+since: number | null,
+/**
+ * Latest such time.
+ */
+until: number | null, };
 
 export type SearchHit = {
 /**
@@ -2569,10 +2672,6 @@ user: Message | null,
 answer: Message, };
 
 export type Settings = {
-/**
- * Language of the window.
- */
-language: Language,
 /**
  * Colour theme.
  */
@@ -2694,6 +2793,10 @@ settings: Settings,
  */
 conversations: Array<ConversationSummary>,
 /**
+ * Folders, in the order of their creation.
+ */
+folders: Array<Folder>,
+/**
  * Models of the library.
  */
 models: Array<Model>,
@@ -2761,6 +2864,16 @@ draft: DraftStats | null,
  * that it did not think, or that the row was written by a version that did not measure it.
  */
 thinkingSeconds: number | null, };
+
+export type TextFile = {
+/**
+ * File name.
+ */
+name: string,
+/**
+ * Its text.
+ */
+text: string, };
 
 export type TextKind = "text" | "thinking";
 

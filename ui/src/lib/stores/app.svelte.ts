@@ -5,6 +5,7 @@ import { actions, type Action } from "../actions";
 import { asProblem, type ChatFormat, type Device, type Host, type HostEvent, type Model, type Problem, type SamplingParams, type Settings } from "../host";
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
+import { Attachments } from "./attachments.svelte";
 import { Caches } from "./caches.svelte";
 import { Catalog } from "./catalog.svelte";
 import { Compare } from "./compare.svelte";
@@ -68,6 +69,7 @@ export class App {
   readonly search: Search;
   readonly keeping: Keeping;
   readonly drafts: Drafts;
+  readonly attachments: Attachments;
   readonly shortcuts: Shortcuts;
   readonly palette: Palette;
   readonly presets: Presets = new Presets(this);
@@ -107,6 +109,7 @@ export class App {
     this.search = new Search(host);
     this.keeping = new Keeping(host);
     this.drafts = new Drafts(parts.storage ?? null);
+    this.attachments = new Attachments(host);
     this.shortcuts = new Shortcuts(this.settings, actions);
     this.palette = new Palette(parts.storage ?? null);
     this.datasets = new Datasets(host);
@@ -218,17 +221,20 @@ export class App {
     await this.thread.open(id, message);
   }
 
-  /** Sends a message; if that fails, its text becomes the draft again. */
+  /** Sends a message with the added files; if that fails, both are those of the draft again. */
   async send(text: string): Promise<void> {
     const from = this.thread.id;
+    const files = this.attachments.get(from);
     this.drafts.set(from, "");
+    this.attachments.set(from, []);
     try {
       const twice = this.compare.on && this.thread.adapters.length > 0;
-      const sent = await (twice ? this.thread.compare(text) : this.thread.send(text));
+      const sent = await (twice ? this.thread.compare(text, files) : this.thread.send(text, files));
       this.conversations.put(sent.conversation);
     } catch (thrown) {
       const typed = this.drafts.get(from);
       this.drafts.set(from, typed === "" ? text : `${text}\n${typed}`);
+      this.attachments.set(from, [...files, ...this.attachments.get(from)]);
       this.showError(thrown);
     }
   }

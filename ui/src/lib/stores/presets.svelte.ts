@@ -59,7 +59,7 @@ export class Presets {
   async apply(id: string): Promise<void> {
     const { thread, host } = this.app;
     const { id: conversation, settings, systemPrompt } = thread;
-    const applied = await host.applyPreset(id, conversation, { settings, systemPrompt });
+    const applied = await host.applyPreset(id, conversation, { settings, systemPrompt, folder: null });
     if (thread.id === conversation) ({ settings: thread.settings, systemPrompt: thread.systemPrompt } = applied);
   }
 

@@ -1,9 +1,12 @@
 // Owns the search: query and results.
 
-import { asProblem, type Host, type Problem, type SearchHit } from "../host";
+import { asProblem, type Host, type Problem, type SearchFilter, type SearchHit } from "../host";
 
 /** Debounce time in milliseconds. */
 const DEBOUNCE_MS = 110;
+
+/** A filter that leaves nothing out. */
+const anything: SearchFilter = { folder: null, tag: null, role: null, since: null, until: null };
 
 export class Search {
   query = $state("");
@@ -29,7 +32,7 @@ export class Search {
 
   private async run(query: string): Promise<void> {
     try {
-      const hits = await this.host.search(query.trim());
+      const hits = await this.host.search(query.trim(), anything);
       if (query !== this.query) return;
       this.hits = hits;
       this.problem = null;

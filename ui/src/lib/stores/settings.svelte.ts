@@ -1,7 +1,6 @@
 // Owns the settings, and applies the look and the text size.
 
 import { defaultSettings, type Host, type Settings } from "../host";
-import { language } from "../text/language.svelte";
 import { onContrast, showLook } from "./look";
 
 /** Text sizes in percent. */
@@ -20,26 +19,21 @@ export class SettingsStore {
   fill(settings: Settings, version: string): void {
     this.value = settings;
     this.version = version;
-    this.show();
+    showLook(this.value);
   }
 
   async change(change: Partial<Settings>): Promise<void> {
     const before = this.value;
     this.value = { ...before, ...change };
-    this.show();
+    showLook(this.value);
     try {
       await this.host.setSettings(this.value);
       await this.zoom();
     } catch (thrown) {
       this.value = before;
-      this.show();
+      showLook(this.value);
       throw thrown;
     }
-  }
-
-  private show(): void {
-    showLook(this.value);
-    language.choose(this.value.language);
   }
 
   /** Applies the text size. */

@@ -1,6 +1,6 @@
 // Owns the open conversation: its tree of messages, the current branch, and sending.
 
-import { asProblem, defaultChatSettings, isActive, type AdapterChoice, type Compared, type Conversation, type ConversationSettings, type Host, type HostEvent, type Message, type NewConversation, type Problem, type Sent, type Thumb } from "../host";
+import { asProblem, defaultChatSettings, isActive, type AdapterChoice, type Compared, type Conversation, type ConversationSettings, type Host, type HostEvent, type Message, type NewConversation, type Problem, type Sent, type TextFile, type Thumb } from "../host";
 import { same } from "../text/same";
 import { Live, nextFrame, type Schedule } from "./live.svelte";
 import { Tree } from "./tree";
@@ -103,17 +103,17 @@ export class Thread {
   }
 
   /** Sends a message. */
-  async send(text: string): Promise<Sent> {
-    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt };
-    return this.begin(() => this.host.send(this.id, this.leaf, text, fresh), this.id === null, fresh);
+  async send(text: string, files: TextFile[]): Promise<Sent> {
+    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: null };
+    return this.begin(() => this.host.send(this.id, this.leaf, text, files, fresh), this.id === null, fresh);
   }
 
   /** Sends a message that the base model and the adapters both answer. */
-  async compare(text: string): Promise<Compared> {
+  async compare(text: string, files: TextFile[]): Promise<Compared> {
     const adapters = [...this.adapters];
     const isNew = this.id === null;
-    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt };
-    const compared = await this.begin(() => this.host.compare(this.id, this.leaf, text, adapters, fresh), isNew, fresh);
+    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: null };
+    const compared = await this.begin(() => this.host.compare(this.id, this.leaf, text, files, adapters, fresh), isNew, fresh);
     if (isNew && this.id === compared.conversation.id) await this.setAdapters(adapters);
     return compared;
   }

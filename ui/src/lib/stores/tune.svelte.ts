@@ -2,6 +2,7 @@
 
 import type { Dataset, FileDrop, Host, HostEvent } from "../host";
 import type { Adapters } from "./adapters.svelte";
+import type { Attachments } from "./attachments.svelte";
 import type { Compare } from "./compare.svelte";
 import type { Datasets } from "./datasets.svelte";
 import type { Gallery } from "./gallery.svelte";
@@ -17,6 +18,7 @@ interface Parts {
   view: View;
   readonly host: Host;
   readonly adapters: Adapters;
+  readonly attachments: Attachments;
   readonly compare: Compare;
   readonly datasets: Datasets;
   readonly gallery: Gallery;
@@ -51,11 +53,15 @@ export class Tune {
     if (event.type === "runEnded") this.notifyEnded(event.run, event.message);
   }
 
-  /** Handles dragged files: models go to the gallery, an export of conversations is imported, anything else is added as a dataset. */
+  /** Handles dragged files: models go to the gallery, an export of conversations is imported, a text in the chat is for the message, anything else is added as a dataset. */
   dropped(drop: FileDrop): void {
     this.dragging = drop.type === "over";
     const path = drop.type === "drop" ? drop.paths[0] : undefined;
     if (drop.type !== "drop" || path === undefined || this.app.gallery.accept(drop)) return;
+    if (this.app.view === "chat" && !isExport(path) && !isData(path)) {
+      void this.app.try(() => this.app.attachments.addPaths(this.app.thread.id, drop.paths));
+      return;
+    }
     if (drop.paths.length > 1) this.app.toasts.show({ kind: "note", text: `Only the first of ${drop.paths.length} files was added.` });
     if (isExport(path)) void this.app.importDropped(path);
     else void this.addData(path);
@@ -155,4 +161,9 @@ export class Tune {
 /** Whether a file is named like an export of conversations: an archive, or a JSON file that only such exports have. */
 export function isExport(path: string): boolean {
   return /\.zip$|\.conversation\.json$|(^|[/\\])(conversations(-\d+)?|thread)\.json$|(^|[/\\])chat-export-[^/\\]*\.json$/i.test(path);
+}
+
+/** Whether a file is named like a dataset. Text may be one too, but not in the chat. */
+function isData(path: string): boolean {
+  return /\.(jsonl|json|csv|tsv|parquet)$/i.test(path);
 }

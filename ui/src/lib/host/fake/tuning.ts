@@ -2,7 +2,7 @@
 
 import type { FileDrop } from "../host";
 import type { Adapter, ColumnMapping, Dataset, Exported, ExportFormat, ExportOptions, Inspection, NewRun, Outcome, PauseReason, Problem, Run, RunCurves, RunState, SampleDataset, TrainSettings } from "../wire";
-import { FakePresets } from "./presets";
+import { FakeOrganizing } from "./organizing";
 import { inspect, newDataset, sampleDatasets, pastDatasets, trainDefaults } from "./datasets";
 import { runAdapter, curvesUpTo, validationLossAt, runOutcome, pastAdapters, pastRuns, runPlan, pointAt } from "./runs";
 
@@ -24,7 +24,7 @@ interface RunControl {
   die: boolean;
 }
 
-export class FakeTuning extends FakePresets {
+export class FakeTuning extends FakeOrganizing {
   private datasetList: Dataset[];
   private runList: Run[];
   private adapterList: Adapter[];

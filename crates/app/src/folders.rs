@@ -1,0 +1,147 @@
+//! Use cases of folders and tags.
+
+use crate::{
+    App,
+    convert::{from_json, to_json},
+    shared::Shared,
+    store::{conversation, folder, now},
+    title,
+    wire::{ConversationSettings, ConversationSummary, Event, Folder, Problem, ProblemCode},
+};
+use rusqlite::Transaction;
+
+/// Most tags of a conversation.
+const MAX_TAGS: usize = 32;
+/// Most characters of a tag.
+const MAX_TAG: usize = 40;
+
+impl App {
+    /// Creates an empty folder.
+    pub async fn create_folder(&self, name: String) -> Result<Folder, Problem> {
+        let name = title::normalised(&name).ok_or_else(title::empty_name)?;
+        let id = self
+            .change_folders(move |t| folder::create(t, &name, now()).map(Some))
+            .await?;
+        let folder = self
+            .shared
+            .blocking(move |shared| Ok(shared.store.read(|t| folder::get(t, id))?))
+            .await?;
+        folder.map(Into::into).ok_or_else(no_folder)
+    }
+
+    /// Changes a folder's name, instructions and default settings.
+    pub async fn update_folder(&self, folder: Folder) -> Result<(), Problem> {
+        folder.check()?;
+        let name = title::normalised(&folder.name).ok_or_else(title::empty_name)?;
+        let row = folder::Folder {
+            id: folder.id,
+            name,
+            system_prompt: folder.system_prompt,
+            settings: (folder.settings != ConversationSettings::default()).then(|| to_json(&folder.settings)),
+        };
+        self.change_folders(move |t| Ok(folder::update(t, &row)?.then_some(())))
+            .await
+    }
+
+    /// Deletes a folder, which can be restored for a while. Its conversations stay.
+    pub async fn delete_folder(&self, id: i64) -> Result<(), Problem> {
+        let time = self.shared.store.time();
+        self.change_folders(move |t| Ok(folder::delete(t, id, time)?.then_some(())))
+            .await
+    }
+
+    /// Undoes a deletion, with the conversations that were in it.
+    pub async fn restore_folder(&self, id: i64) -> Result<(), Problem> {
+        self.change_folders(move |t| Ok(folder::restore(t, id)?.then_some(())))
+            .await
+    }
+
+    /// Moves a conversation into a folder, or out of its folder.
+    pub async fn move_conversation(&self, id: i64, folder: Option<i64>) -> Result<(), Problem> {
+        self.change(id, move |t| folder::put(t, id, folder)).await
+    }
+
+    /// Sets a conversation's tags.
+    pub async fn set_tags(&self, conversation: i64, tags: Vec<String>) -> Result<(), Problem> {
+        let tags = checked_tags(&tags)?;
+        self.change(conversation, move |t| {
+            let exists = conversation::get(t, conversation)?.is_some();
+            if exists {
+                folder::set_tags(t, conversation, &tags)?;
+            }
+            Ok(exists)
+        })
+        .await
+    }
+
+    /// Changes folders, and emits them and the conversations, whose folders may have changed.
+    async fn change_folders<T: Send + 'static>(
+        &self,
+        write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<Option<T>> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.shared
+            .blocking(move |shared| {
+                let changed = shared.store.write(write)?.ok_or_else(no_folder)?;
+                shared.emit(Event::FoldersChanged { folders: list(shared)? });
+                let rows = shared.store.read(|t| conversation::list(t))?;
+                let conversations = rows.iter().map(ConversationSummary::from).collect();
+                shared.emit(Event::ConversationsChanged { conversations });
+                Ok(changed)
+            })
+            .await
+    }
+}
+
+/// All folders.
+pub(crate) fn list(shared: &Shared) -> Result<Vec<Folder>, Problem> {
+    let rows = shared.store.read(|t| folder::list(t))?;
+    Ok(rows.into_iter().map(Into::into).collect())
+}
+
+impl From<folder::Folder> for Folder {
+    fn from(row: folder::Folder) -> Self {
+        Self {
+            id: row.id,
+            name: row.name,
+            system_prompt: row.system_prompt,
+            settings: from_json(row.settings.as_deref()).unwrap_or_default(),
+        }
+    }
+}
+
+/// Tags on one line each, without a leading `#`, each once.
+fn checked_tags(tags: &[String]) -> Result<Vec<String>, Problem> {
+    let mut checked: Vec<String> = Vec::new();
+    for tag in tags {
+        let Some(tag) = title::normalised(tag.trim_start_matches('#')) else {
+            continue;
+        };
+        if tag.chars().count() > MAX_TAG {
+            return refuse(format!("A tag has at most {MAX_TAG} characters."));
+        }
+        if !checked.iter().any(|other| other.to_lowercase() == tag.to_lowercase()) {
+            checked.push(tag);
+        }
+    }
+    match checked.len() > MAX_TAGS {
+        true => refuse(format!(
+            "A conversation can have {MAX_TAGS} tags, not {}.",
+            checked.len()
+        )),
+        false => Ok(checked),
+    }
+}
+
+fn refuse<T>(message: String) -> Result<T, Problem> {
+    Err(Problem {
+        code: ProblemCode::BadRequest,
+        message,
+    })
+}
+
+fn no_folder() -> Problem {
+    Problem {
+        code: ProblemCode::NotFound,
+        message: "This folder no longer exists.".to_owned(),
+    }
+}

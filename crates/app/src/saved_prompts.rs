@@ -1,0 +1,110 @@
+//! Use cases of saved prompts.
+
+use crate::{
+    App,
+    shared::Shared,
+    store::saved_prompt,
+    wire::{Event, Problem, ProblemCode, SavedPrompt},
+};
+
+/// Most characters of a name.
+const MAX_NAME: usize = 40;
+/// Most bytes of a text.
+const MAX_TEXT: usize = 256 << 10;
+/// Most saved prompts.
+const MAX_PROMPTS: usize = 2000;
+
+impl App {
+    /// The saved prompts, by name.
+    pub async fn saved_prompts(&self) -> Result<Vec<SavedPrompt>, Problem> {
+        self.shared.blocking(list).await
+    }
+
+    /// Saves a new prompt, or changes the one with this id.
+    pub async fn save_prompt(&self, id: Option<i64>, name: String, text: String) -> Result<SavedPrompt, Problem> {
+        check(&name, &text)?;
+        self.change_prompts(move |shared| {
+            let saved = shared.store.write(|t| {
+                if saved_prompt::is_taken(t, &name, id)? {
+                    return Ok(Err(refused(format!(
+                        "There is a prompt “/{name}” already. Choose another name."
+                    ))));
+                }
+                let id = match id {
+                    Some(id) => saved_prompt::update(t, id, &name, &text)?.then_some(id),
+                    None if saved_prompt::list(t)?.len() >= MAX_PROMPTS => {
+                        return Ok(Err(refused(format!(
+                            "There can be {MAX_PROMPTS} prompts. Delete one first."
+                        ))));
+                    }
+                    None => Some(saved_prompt::create(t, &name, &text)?),
+                };
+                Ok(id.ok_or_else(no_prompt))
+            })?;
+            Ok(SavedPrompt { id: saved?, name, text })
+        })
+        .await
+    }
+
+    /// Deletes a prompt.
+    pub async fn delete_prompt(&self, id: i64) -> Result<(), Problem> {
+        self.change_prompts(
+            move |shared| match shared.store.write(|t| saved_prompt::delete(t, id))? {
+                true => Ok(()),
+                false => Err(no_prompt()),
+            },
+        )
+        .await
+    }
+
+    /// Changes prompts and emits them.
+    async fn change_prompts<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&Shared) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.shared
+            .blocking(move |shared| {
+                let changed = change(shared)?;
+                shared.emit(Event::PromptsChanged { prompts: list(shared)? });
+                Ok(changed)
+            })
+            .await
+    }
+}
+
+fn list(shared: &Shared) -> Result<Vec<SavedPrompt>, Problem> {
+    let rows = shared.store.read(|t| saved_prompt::list(t))?;
+    let prompt = |row: saved_prompt::SavedPrompt| SavedPrompt {
+        id: row.id,
+        name: row.name,
+        text: row.text,
+    };
+    Ok(rows.into_iter().map(prompt).collect())
+}
+
+fn check(name: &str, text: &str) -> Result<(), Problem> {
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
+    if name.is_empty() || name.chars().count() > MAX_NAME || !name.chars().all(is_name) {
+        return Err(refused(format!(
+            "The name of a prompt has 1 to {MAX_NAME} letters, digits, “-” or “_”, and no spaces."
+        )));
+    }
+    if text.trim().is_empty() || text.len() > MAX_TEXT {
+        return Err(refused(format!("A prompt has a text of at most {MAX_TEXT} bytes.")));
+    }
+    Ok(())
+}
+
+fn refused(message: String) -> Problem {
+    Problem {
+        code: ProblemCode::BadRequest,
+        message,
+    }
+}
+
+fn no_prompt() -> Problem {
+    Problem {
+        code: ProblemCode::NotFound,
+        message: "This prompt no longer exists.".to_owned(),
+    }
+}

@@ -1,0 +1,97 @@
+//! Folders, tags, saved prompts and files of messages.
+
+use super::{
+    ConversationSettings, Problem,
+    bounds::{MAX_PROMPT, refuse},
+};
+use hearth_protocol::Part;
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// Most bytes of a file in a message.
+pub const MAX_FILE: usize = 4 << 20;
+/// Most files in a message.
+pub const MAX_FILES: usize = 50;
+
+/// A folder of conversations, with what they begin from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct Folder {
+    /// Id.
+    pub id: i64,
+    /// Name.
+    pub name: String,
+    /// System prompt of its conversations that have none of their own. `None` means the model's
+    /// default.
+    pub system_prompt: Option<String>,
+    /// Settings of its conversations that have none of their own.
+    pub settings: ConversationSettings,
+}
+
+impl Folder {
+    /// Refuses values out of range, with a sentence that names the setting.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        self.settings.check()?;
+        match self.system_prompt.as_ref().map_or(0, String::len) {
+            bytes if bytes > MAX_PROMPT => refuse(format!(
+                "The instructions of a folder have at most {MAX_PROMPT} bytes, not {bytes}."
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A text that a person inserts into a message by `/name`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct SavedPrompt {
+    /// Id.
+    pub id: i64,
+    /// What follows the slash: letters, digits, `-` and `_`.
+    pub name: String,
+    /// The text. A `{{variable}}` in it is asked for when it is inserted.
+    pub text: String,
+}
+
+/// A text file for a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct TextFile {
+    /// File name.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+impl TextFile {
+    /// Refuses files that are too many or too large.
+    pub(crate) fn check(files: &[Self]) -> Result<(), Problem> {
+        if files.len() > MAX_FILES {
+            return refuse(format!(
+                "A message can have {MAX_FILES} files, not {}. Remove some.",
+                files.len()
+            ));
+        }
+        match files
+            .iter()
+            .find(|file| file.text.len() > MAX_FILE || file.name.len() > 1024)
+        {
+            Some(file) => refuse(format!(
+                "{} is too large for a message: {} bytes of text, at most {MAX_FILE}.",
+                file.name.chars().take(80).collect::<String>(),
+                file.text.len()
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<TextFile> for Part {
+    fn from(file: TextFile) -> Self {
+        Self::File {
+            name: file.name,
+            media_type: "text/plain".to_owned(),
+            text: file.text,
+        }
+    }
+}

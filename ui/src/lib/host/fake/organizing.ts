@@ -1,0 +1,89 @@
+// Folders, tags, saved prompts and text files of the fake host.
+
+import type { Conversation, Folder, Part, SavedPrompt, SearchFilter, TextFile } from "../host";
+import { defaultChatSettings } from "../host";
+import { FakePresets } from "./presets";
+
+interface Place {
+  folder: number | null;
+  tags: string[];
+}
+
+export class FakeOrganizing extends FakePresets {
+  folders: Folder[] = [];
+  prompts: SavedPrompt[] = [];
+  private readonly deletedFolders = new Map<number, Folder>();
+  private readonly places = new Map<number, Place>();
+  private lastId = 0;
+
+  /** Folder and tags of a conversation. */
+  protected placeOf(conversation: number): Place {
+    const { folder, tags } = this.places.get(conversation) ?? { folder: null, tags: [] };
+    return { folder: this.folders.some(({ id }) => id === folder) ? folder : null, tags };
+  }
+
+  protected put(conversation: number, change: Partial<Place>): void {
+    this.places.set(conversation, { ...this.placeOf(conversation), ...change });
+  }
+
+  protected isWithin({ id, updatedAt }: Conversation, { folder, tag, since, until }: SearchFilter): boolean {
+    const place = this.placeOf(id);
+    return (folder ?? place.folder) === place.folder && (tag === null || place.tags.includes(tag)) && (since ?? updatedAt) <= updatedAt && (until ?? updatedAt) >= updatedAt;
+  }
+
+  async createFolder(name: string): Promise<Folder> {
+    const folder: Folder = { id: ++this.lastId, name: name.trim(), systemPrompt: null, settings: defaultChatSettings };
+    this.folders = [...this.folders, folder];
+    this.emit({ type: "foldersChanged", folders: this.folders });
+    return folder;
+  }
+
+  async updateFolder(folder: Folder): Promise<void> {
+    this.folders = this.folders.map((one) => (one.id === folder.id ? folder : one));
+    this.emit({ type: "foldersChanged", folders: this.folders });
+  }
+
+  async deleteFolder(id: number): Promise<void> {
+    const folder = this.folders.find((one) => one.id === id);
+    if (folder) this.deletedFolders.set(id, folder);
+    this.folders = this.folders.filter((one) => one.id !== id);
+    this.emit({ type: "foldersChanged", folders: this.folders });
+  }
+
+  async restoreFolder(id: number): Promise<void> {
+    const folder = this.deletedFolders.get(id);
+    if (folder) this.folders = [...this.folders, folder];
+    this.emit({ type: "foldersChanged", folders: this.folders });
+  }
+
+  async savedPrompts(): Promise<SavedPrompt[]> {
+    return this.prompts;
+  }
+
+  async savePrompt(id: number | null, name: string, text: string): Promise<SavedPrompt> {
+    const prompt = { id: id ?? ++this.lastId, name, text };
+    this.prompts = [...this.prompts.filter((one) => one.id !== prompt.id), prompt].sort((a, b) => a.name.localeCompare(b.name));
+    this.emit({ type: "promptsChanged", prompts: this.prompts });
+    return prompt;
+  }
+
+  async deletePrompt(id: number): Promise<void> {
+    this.prompts = this.prompts.filter((one) => one.id !== id);
+    this.emit({ type: "promptsChanged", prompts: this.prompts });
+  }
+
+  async chooseTextFiles(): Promise<string[]> {
+    return ["/home/you/project/main.rs", "/home/you/project/README.md"];
+  }
+
+  async readTextFile(path: string): Promise<TextFile> {
+    const name = path.slice(path.lastIndexOf("/") + 1);
+    if (/photo|\.bin$/.test(name)) throw { code: "dataInvalid", message: `${name} is not a text file. Messages take text, code, Markdown, CSV and the like.` };
+    return { name, text: `// ${name}\nfn main() {\n    println!("Hello");\n}\n` };
+  }
+}
+
+/** Files as parts of a message. */
+export function asParts(files: TextFile[]): Part[] {
+  return files.map(({ name, text }) => ({ type: "file", name, mediaType: "text/plain", text }));
+}

@@ -1,0 +1,60 @@
+// Owns the files of unsent messages, by conversation. They are read when they are added, and gone at a restart.
+
+import type { Host, TextFile } from "../host";
+import { SvelteMap } from "svelte/reactivity";
+
+/** Most files of a message, and most bytes of one, in the app too. */
+const MAX_FILES = 50;
+const MAX_BYTES = 4 << 20;
+
+export class Attachments {
+  private readonly files = new SvelteMap<string, TextFile[]>();
+
+  constructor(private readonly host: Host) {}
+
+  get(conversation: number | null): TextFile[] {
+    return this.files.get(String(conversation)) ?? [];
+  }
+
+  set(conversation: number | null, files: TextFile[]): void {
+    if (files.length > MAX_FILES) throw { code: "badRequest", message: `A message can have ${MAX_FILES} files, not ${files.length}. Remove some.` };
+    if (files.length === 0) this.files.delete(String(conversation));
+    else this.files.set(String(conversation), files);
+  }
+
+  remove(conversation: number | null, at: number): void {
+    this.set(conversation, this.get(conversation).filter((_, i) => i !== at));
+  }
+
+  /** Opens a dialog for files and adds them. */
+  async choose(conversation: number | null): Promise<void> {
+    await this.addPaths(conversation, await this.host.chooseTextFiles());
+  }
+
+  /** Reads files on this machine and adds them; of several, those before one that cannot be read stay. */
+  async addPaths(conversation: number | null, paths: string[]): Promise<void> {
+    for (const path of paths) {
+      const file = await this.host.readTextFile(path);
+      this.set(conversation, [...this.get(conversation), file]);
+    }
+  }
+
+  /** Adds pasted files. */
+  async addPasted(conversation: number | null, pasted: File[]): Promise<void> {
+    for (const file of pasted) {
+      const text = file.size > MAX_BYTES ? null : decoded(await file.arrayBuffer());
+      if (text === null) throw { code: "dataInvalid", message: `${file.name} is not a text file of at most 4 MiB. Messages take text, code, Markdown, CSV and the like.` };
+      this.set(conversation, [...this.get(conversation), { name: file.name, text }]);
+    }
+  }
+}
+
+/** The text of UTF-8; `null` if it is something else. */
+function decoded(bytes: ArrayBuffer): string | null {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return text.includes("\0") ? null : text;
+  } catch {
+    return null;
+  }
+}
