@@ -1,11 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { actions, type Action } from "../../src/lib/actions";
+import { actions, groups, type Action } from "../../src/lib/actions";
 import { find, type Item } from "../../src/lib/actions/items";
 import { FakeHost } from "../../src/lib/host/fake";
 import { Palette } from "../../src/lib/stores/palette.svelte";
 import { SettingsStore } from "../../src/lib/stores/settings.svelte";
 import { Shortcuts } from "../../src/lib/stores/shortcuts.svelte";
 import { fuzzy } from "../../src/lib/text/fuzzy";
+import { language } from "../../src/lib/text/language.svelte";
 import { ariaKey, keysOf, parseKey, refusal, showKey, type KeyPress } from "../../src/lib/text/shortcut";
 
 const press = (key: string, change: Partial<KeyPress> = {}): KeyPress => ({ key, code: "", ctrlKey: false, metaKey: false, altKey: false, shiftKey: false, ...change });
@@ -63,6 +64,22 @@ describe("the table of actions", () => {
       for (const key of all) expect(parseKey(key)).toBe(key);
       // Escape is the one key that cannot be chosen.
       for (const key of all.filter((one) => one !== "Escape")) for (const apple of [false, true]) expect([key, refusal(key, apple)]).toEqual([key, null]);
+    }
+  });
+});
+
+describe("the texts of actions", () => {
+  const at = (id: string) => actions.find((one) => one.id === id) ?? actions[0]!;
+
+  test("follow the language, and words of both are found", () => {
+    try {
+      expect(at("stop").title).toBe("Stop the answer");
+      language.choose("de");
+      expect([at("stop").title, at("settings-general").title, groups[1]?.label]).toEqual(["Antwort stoppen", "Einstellungen: Allgemein", "Gehe zu"]);
+      for (const query of ["stop answer", "antwort", "abbrechen", "cancel"]) expect([query, fuzzy(query, at("stop").title, at("stop").words) !== null]).toEqual([query, true]);
+      for (const query of ["general", "allgemein", "dunkel", "dark", "gehe", "go"]) expect([query, fuzzy(query, at("settings-general").title, at("settings-general").words) !== null]).toEqual([query, true]);
+    } finally {
+      language.choose("en");
     }
   });
 });
