@@ -18,7 +18,9 @@ const HIDDEN = /^(class|style|id|type|role|href|src|for|name|value|lang|rel|targ
 const HIDDEN_OF_COMPONENTS = /^(class|id|type|role|testid|icon|kind|tone|data-.*|on.*|href|place|side|align|size|variant|value)$/;
 
 const reads = (/** @type {string} */ text) => /\p{L}{2}/u.test(text);
-const words = (/** @type {string} */ text) => /^\P{L}*\p{Lu}\p{Ll}+(?![\w-]*[A-Z_/\\])/u.test(text) || /\p{L}{2,}[,.:;]? \p{L}/u.test(text) || /^ ?\p{Ll}{2,}[,.:]? $|^ \p{Ll}{3,}/u.test(text);
+/** Keys as actions write them. */
+const KEYS = /^((Mod|Ctrl|Alt|Shift)\+)+\S+$/;
+const words = (/** @type {string} */ text) => !KEYS.test(text) && (/^\P{L}*\p{Lu}\p{Ll}+(?![\w-]*[A-Z_/\\])/u.test(text) || /\p{L}{2,}[,.:;]? \p{L}/u.test(text) || /^ ?\p{Ll}{2,}[,.:]? $|^ \p{Ll}{3,}/u.test(text));
 
 /** Lines that a comment excuses. */
 function excused(/** @type {string[]} */ lines, /** @type {number} */ line) {

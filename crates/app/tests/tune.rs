@@ -870,6 +870,7 @@ async fn a_comparison_begins_a_conversation_with_its_settings() {
             ..ConversationSettings::default()
         },
         system_prompt: Some("Be brief.".into()),
+        folder: None,
     };
     let hot = bench
         .compare(

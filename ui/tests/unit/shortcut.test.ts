@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { actions, type Action } from "../../src/lib/actions";
+import { actions, groups, type Action } from "../../src/lib/actions";
 import { find, type Item } from "../../src/lib/actions/items";
 import { FakeHost } from "../../src/lib/host/fake";
 import { Palette } from "../../src/lib/stores/palette.svelte";
@@ -68,6 +68,22 @@ describe("the table of actions", () => {
       for (const key of all) expect(parseKey(key)).toBe(key);
       // Escape is the one key that cannot be chosen.
       for (const key of all.filter((one) => one !== "Escape")) for (const apple of [false, true]) expect([key, refusal(key, apple)]).toEqual([key, null]);
+    }
+  });
+});
+
+describe("the texts of actions", () => {
+  const at = (id: string) => actions.find((one) => one.id === id) ?? actions[0]!;
+
+  test("follow the language, and words of both are found", () => {
+    try {
+      expect(at("stop").title).toBe("Stop the answer");
+      language.choose("de");
+      expect([at("stop").title, at("settings-general").title, groups[1]?.label]).toEqual(["Antwort stoppen", "Einstellungen: Allgemein", "Gehe zu"]);
+      for (const query of ["stop answer", "antwort", "abbrechen", "cancel"]) expect([query, fuzzy(query, at("stop").title, at("stop").words) !== null]).toEqual([query, true]);
+      for (const query of ["general", "allgemein", "dunkel", "dark", "gehe", "go"]) expect([query, fuzzy(query, at("settings-general").title, at("settings-general").words) !== null]).toEqual([query, true]);
+    } finally {
+      language.choose("en");
     }
   });
 });

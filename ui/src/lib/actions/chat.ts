@@ -1,9 +1,10 @@
 // Actions on conversations and answers.
 
+import { m } from "$messages";
 import { isActive, type Message } from "../host";
 import type { App } from "../stores/app.svelte";
 import { textOf } from "../text/parts";
-import type { Action } from "./action";
+import type { Row } from "./action";
 
 /** The last answer, if it is complete and the only one to its message. */
 function lastAnswer(app: App): Message | null {
@@ -19,30 +20,31 @@ function step(app: App, by: number): unknown {
   return next && app.open(next.id);
 }
 
-export const chatActions: readonly Action[] = [
-  { id: "new-conversation", title: "New conversation", group: "Chat", icon: "compose", keys: ["Mod+N"], words: "chat start", run: (app) => app.newConversation() },
-  { id: "search", title: "Search conversations", group: "Chat", icon: "search", keys: ["Mod+Shift+F"], words: "find messages text", run: (app) => app.focusSearch() },
-  { id: "find", title: "Find in this conversation", group: "Chat", icon: "search", keys: ["Mod+F"], keyView: "chat", words: "text message search", enabled: (app) => app.thread.id !== null, run: (app) => app.findInConversation() },
+export const chatActions: readonly Row[] = [
+  { id: "new-conversation", title: m.action_new_conversation, group: "chat", icon: "compose", keys: ["Mod+N"], words: m.action_new_conversation_words, run: (app) => app.newConversation() },
+  { id: "search", title: m.action_search, group: "chat", icon: "search", keys: ["Mod+Shift+F"], words: m.action_search_words, run: (app) => app.focusSearch() },
+  { id: "find", title: m.action_find, group: "chat", icon: "search", keys: ["Mod+F"], keyView: "chat", words: m.action_find_words, enabled: (app) => app.thread.id !== null, run: (app) => app.findInConversation() },
   {
     id: "chat-settings",
-    title: "Conversation settings",
-    group: "Chat",
+    title: m.action_chat_settings,
+    group: "chat",
     icon: "sliders",
-    words: "sampling temperature system prompt preset panel",
+    words: m.action_chat_settings_words,
     run: (app) => {
       app.view = "chat";
       app.chatSettings = true;
     },
   },
-  { id: "write", title: "Write a message", group: "Chat", icon: "pen", keys: ["Mod+L"], words: "composer focus input prompt", run: (app) => app.focusComposer() },
-  { id: "stop", title: "Stop the answer", group: "Chat", icon: "stop", keys: ["Escape"], keyView: "chat", words: "cancel abort generating", enabled: (app) => app.thread.busy, run: (app) => app.thread.stop() },
+  { id: "write", title: m.action_write, group: "chat", icon: "pen", keys: ["Mod+L"], words: m.action_write_words, run: (app) => app.focusComposer() },
+  // not text: the name of a key
+  { id: "stop", title: m.action_stop, group: "chat", icon: "stop", keys: ["Escape"], keyView: "chat", words: m.action_stop_words, enabled: (app) => app.thread.busy, run: (app) => app.thread.stop() },
   {
     id: "regenerate",
-    title: "Regenerate the last answer",
-    group: "Chat",
+    title: m.action_regenerate,
+    group: "chat",
     icon: "again",
     keys: ["Mod+Shift+R"],
-    words: "again retry",
+    words: m.action_regenerate_words,
     enabled: (app) => !app.thread.busy && lastAnswer(app)?.comparison === null,
     run: async (app) => {
       const message = lastAnswer(app);
@@ -52,25 +54,25 @@ export const chatActions: readonly Action[] = [
   },
   {
     id: "copy-answer",
-    title: "Copy the last answer",
-    group: "Chat",
+    title: m.action_copy_answer,
+    group: "chat",
     icon: "copy",
     keys: ["Mod+Shift+C"],
-    words: "clipboard",
+    words: m.action_copy_answer_words,
     enabled: (app) => textOf(lastAnswer(app)?.parts ?? []) !== "",
     run: async (app) => {
       await navigator.clipboard.writeText(textOf(lastAnswer(app)?.parts ?? []));
-      app.toasts.show({ kind: "note", text: "The answer was copied." });
+      app.toasts.show({ kind: "note", text: m.action_answer_copied() });
     },
   },
-  { id: "previous-conversation", title: "Previous conversation", group: "Chat", icon: "left", keys: ["Alt+Shift+ArrowUp"], appleKeys: ["Mod+Alt+ArrowUp"], words: "newer up", enabled: (app) => app.conversations.all.length > 0, run: (app) => step(app, -1) },
-  { id: "next-conversation", title: "Next conversation", group: "Chat", icon: "right", keys: ["Alt+Shift+ArrowDown"], appleKeys: ["Mod+Alt+ArrowDown"], words: "older down", enabled: (app) => app.conversations.all.length > 0, run: (app) => step(app, 1) },
+  { id: "previous-conversation", title: m.action_previous_conversation, group: "chat", icon: "left", keys: ["Alt+Shift+ArrowUp"], appleKeys: ["Mod+Alt+ArrowUp"], words: m.action_previous_conversation_words, enabled: (app) => app.conversations.all.length > 0, run: (app) => step(app, -1) },
+  { id: "next-conversation", title: m.action_next_conversation, group: "chat", icon: "right", keys: ["Alt+Shift+ArrowDown"], appleKeys: ["Mod+Alt+ArrowDown"], words: m.action_next_conversation_words, enabled: (app) => app.conversations.all.length > 0, run: (app) => step(app, 1) },
   {
     id: "delete-conversation",
-    title: "Delete this conversation",
-    group: "Chat",
+    title: m.action_delete_conversation,
+    group: "chat",
     icon: "trash",
-    words: "remove bin",
+    words: m.action_delete_conversation_words,
     enabled: (app) => app.thread.id !== null,
     run: (app) => app.thread.id !== null && app.remove(app.thread.id),
   },

@@ -1,28 +1,38 @@
 // Actions that open a view, or a page of Settings.
 
-import { settingsPages, type View } from "../stores/view";
+import { m } from "$messages";
+import { pageNames, settingsPages, type SettingsPage, type View } from "../stores/view";
 import type { IconName } from "../shell/icons";
-import type { Action } from "./action";
+import type { Message, Row } from "./action";
 
-const views: { view: View; title: string; icon: IconName; key: string }[] = [
-  { view: "chat", title: "Chat", icon: "chat", key: "Mod+1" },
-  { view: "tune", title: "Tune", icon: "tune", key: "Mod+2" },
-  { view: "models", title: "Models", icon: "models", key: "Mod+3" },
-  { view: "settings", title: "Settings", icon: "settings", key: "Mod+," },
+const views: { view: View; title: Message; icon: IconName; key: string }[] = [
+  { view: "chat", title: m.action_view_chat, icon: "chat", key: "Mod+1" },
+  { view: "tune", title: m.action_view_tune, icon: "tune", key: "Mod+2" },
+  { view: "models", title: m.action_view_models, icon: "models", key: "Mod+3" },
+  { view: "settings", title: m.action_view_settings, icon: "settings", key: "Mod+," },
 ];
 
 /** What is on a page of Settings. */
-const words: Record<(typeof settingsPages)[number]["id"], string> = {
-  general: "theme dark light text size contrast motion appearance",
-  chat: "enter send",
-  models: "context length threads gpu layers kv cache draft speculative decoding speed measure memory plan",
-  hardware: "devices gpu cpu backend cuda vulkan check",
-  data: "caches storage disk",
-  shortcuts: "keyboard keys hotkeys",
-  about: "version licence license privacy report",
+const words: Record<SettingsPage, Message> = {
+  general: m.action_page_general_words,
+  chat: m.action_page_chat_words,
+  models: m.action_page_models_words,
+  hardware: m.action_page_hardware_words,
+  data: m.action_page_data_words,
+  shortcuts: m.action_page_shortcuts_words,
+  about: m.action_page_about_words,
 };
 
-export const goToActions: readonly Action[] = [
-  ...views.map(({ view, title, icon, key }): Action => ({ id: `view-${view}`, title, group: "Go to", icon, keys: [key], words: "view open", run: (app) => (app.view = view) })),
-  ...settingsPages.map(({ id, label }): Action => ({ id: `settings-${id}`, title: `Settings: ${label}`, group: "Go to", icon: "settings", words: `preferences ${words[id]}`, run: (app) => app.openSettings(id) })),
+export const goToActions: readonly Row[] = [
+  ...views.map(({ view, title, icon, key }): Row => ({ id: `view-${view}`, title, group: "goto", icon, keys: [key], words: m.action_view_words, run: (app) => (app.view = view) })),
+  ...settingsPages.map(
+    ({ id }): Row => ({
+      id: `settings-${id}`,
+      title: (_, options) => m.action_settings_page({ page: pageNames[id]({}, options) }, options),
+      group: "goto",
+      icon: "settings",
+      words: [m.action_settings_page_words, words[id]],
+      run: (app) => app.openSettings(id),
+    }),
+  ),
 ];

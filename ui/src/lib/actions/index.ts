@@ -1,6 +1,6 @@
 // The table of actions: what keys, the command palette and the page Shortcuts know.
 
-import type { Action } from "./action";
+import { actionOf, type Action } from "./action";
 import { chatActions } from "./chat";
 import { goToActions } from "./goto";
 import { modelActions } from "./models";
@@ -10,7 +10,7 @@ import { windowActions } from "./window";
 
 export { groups, type Action, type Group } from "./action";
 
-export const actions: readonly Action[] = [...chatActions, ...presetActions, ...goToActions, ...modelActions, ...tuneActions, ...windowActions];
+export const actions: readonly Action[] = [...chatActions, ...presetActions, ...goToActions, ...modelActions, ...tuneActions, ...windowActions].map(actionOf);
 
 /** The id of an action of the table. */
 export const action = (id: string): Action | null => actions.find((one) => one.id === id) ?? null;

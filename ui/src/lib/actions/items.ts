@@ -1,10 +1,12 @@
 // What the command palette offers: the actions that can be done now, the presets, the models that can be
 // loaded, and the conversations.
 
+import { m } from "$messages";
 import type { IconName } from "../shell/icons";
 import type { App } from "../stores/app.svelte";
 import { fuzzy } from "../text/fuzzy";
 import { actions } from ".";
+import { groupLabel, searchWords } from "./action";
 
 export interface Item {
   id: string;
@@ -28,14 +30,17 @@ const LIMIT = 60;
 export function items(app: App): Item[] {
   const now = actions
     .filter((action) => action.id !== "palette" && (action.enabled?.(app) ?? true))
-    .map((action): Item => ({ ...action, words: `${action.group} ${action.words ?? ""}`, key: app.shortcuts.label(action.id), run: () => action.run(app) }));
+    .map((action): Item => ({ ...action, group: groupLabel(action.group), key: app.shortcuts.label(action.id), run: () => action.run(app) }));
   const { state } = app.models;
   const here = state.type === "ready" || state.type === "loading" ? state.model : null;
+  const modelWords = searchWords(m.action_load_model_words);
   const models = app.models.all
     .filter((model) => model.problem === null && model.id !== here)
-    .map((model): Item => ({ id: `model:${model.id}`, title: `Load ${model.name}`, group: "Models", icon: "models", words: `model switch use ${model.quantization} ${model.architecture}`, key: "", run: () => app.models.load(model.id) }));
-  const conversations = app.conversations.all.map((conversation): Item => ({ id: `conversation:${conversation.id}`, title: conversation.title, group: "Conversation", icon: "chat", words: "conversation", key: "", run: () => app.open(conversation.id) }));
-  const presets = app.presets.all.map((preset): Item => ({ id: `preset:${preset.id}`, title: `Use the preset ${preset.name}`, group: "Chat", icon: "sliders", words: "preset sampling settings apply", key: "", run: () => app.presets.apply(preset.id) }));
+    .map((model): Item => ({ id: `model:${model.id}`, title: m.action_load_model({ name: model.name }), group: groupLabel("models"), icon: "models", key: "", words: `${modelWords} ${model.quantization} ${model.architecture}`, run: () => app.models.load(model.id) }));
+  const ofConversation = { group: m.action_group_conversation(), icon: "chat", words: searchWords(m.action_group_conversation), key: "" } as const;
+  const conversations = app.conversations.all.map((conversation): Item => ({ ...ofConversation, id: `conversation:${conversation.id}`, title: conversation.title, run: () => app.open(conversation.id) }));
+  const ofPreset = { group: groupLabel("chat"), icon: "sliders", words: searchWords(m.action_use_preset_words), key: "" } as const;
+  const presets = app.presets.all.map((preset): Item => ({ ...ofPreset, id: `preset:${preset.id}`, title: m.action_use_preset({ name: preset.name }), run: () => app.presets.apply(preset.id) }));
   return [...now, ...presets, ...models, ...conversations];
 }
 

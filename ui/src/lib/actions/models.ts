@@ -1,26 +1,27 @@
 // Actions on models.
 
-import type { Action } from "./action";
+import { m } from "$messages";
+import type { Row } from "./action";
 
-export const modelActions: readonly Action[] = [
+export const modelActions: readonly Row[] = [
   {
     id: "add-model",
-    title: "Add a GGUF file",
-    group: "Models",
+    title: m.action_add_model,
+    group: "models",
     icon: "add",
-    words: "model open import",
+    words: m.action_add_model_words,
     run: async (app) => {
       const model = await app.models.addFile();
       if (model && model.problem === null) await app.models.load(model.id);
     },
   },
-  { id: "unload-model", title: "Unload the model to free memory", group: "Models", icon: "eject", words: "eject", enabled: (app) => app.models.state.type === "ready", run: (app) => app.models.unload() },
+  { id: "unload-model", title: m.action_unload_model, group: "models", icon: "eject", words: m.action_unload_model_words, enabled: (app) => app.models.state.type === "ready", run: (app) => app.models.unload() },
   {
     id: "measure",
-    title: "Measure the model's speed",
-    group: "Models",
+    title: m.action_measure,
+    group: "models",
     icon: "models",
-    words: "benchmark prefill decode tokens",
+    words: m.action_measure_words,
     enabled: (app) => app.models.state.type === "ready" && app.machine.measuring === null,
     run: (app) => {
       app.openSettings("models");

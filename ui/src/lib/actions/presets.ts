@@ -1,21 +1,22 @@
 // Actions on presets.
 
+import { m } from "$messages";
 import type { App } from "../stores/app.svelte";
-import type { Action } from "./action";
+import type { Row } from "./action";
 
-export const presetActions: readonly Action[] = [
-  { id: "save-preset", title: "Save the conversation's settings as a preset", group: "Chat", icon: "sliders", words: "sampling new name", run: (app) => inChat(app, () => app.presets.ask({ for: "new" })) },
+export const presetActions: readonly Row[] = [
+  { id: "save-preset", title: m.action_save_preset, group: "chat", icon: "sliders", words: m.action_save_preset_words, run: (app) => inChat(app, () => app.presets.ask({ for: "new" })) },
   {
     id: "update-preset",
-    title: "Update the preset with the conversation's settings",
-    group: "Chat",
+    title: m.action_update_preset,
+    group: "chat",
     icon: "sliders",
-    words: "sampling change save",
+    words: m.action_update_preset_words,
     enabled: (app) => app.presets.modified && app.presets.chosen?.isBuiltIn === false,
     run: async (app) => app.presets.chosen && (await app.presets.update(app.presets.chosen)),
   },
-  { id: "revert-preset", title: "Revert the conversation's settings to the preset", group: "Chat", icon: "again", words: "sampling undo", enabled: (app) => app.presets.modified, run: async (app) => app.presets.chosen && (await app.presets.apply(app.presets.chosen.id)) },
-  { id: "import-preset", title: "Import a preset", group: "Chat", icon: "drop", words: "sampling file", run: (app) => app.presets.import() },
+  { id: "revert-preset", title: m.action_revert_preset, group: "chat", icon: "again", words: m.action_revert_preset_words, enabled: (app) => app.presets.modified, run: async (app) => app.presets.chosen && (await app.presets.apply(app.presets.chosen.id)) },
+  { id: "import-preset", title: m.action_import_preset, group: "chat", icon: "drop", words: m.action_import_preset_words, run: (app) => app.presets.import() },
 ];
 
 function inChat(app: App, run: () => void): void {

@@ -1,21 +1,22 @@
 // Actions on data and runs of fine-tuning.
 
-import type { Action } from "./action";
+import { m } from "$messages";
+import type { Row } from "./action";
 
-export const tuneActions: readonly Action[] = [
+export const tuneActions: readonly Row[] = [
   {
     id: "tune-data",
-    title: "Start tuning: choose a file of examples",
-    group: "Tune",
+    title: m.action_tune_data,
+    group: "tune",
     icon: "file",
-    words: "train fine-tune dataset data run new",
+    words: m.action_tune_data_words,
     run: (app) => {
       app.view = "tune";
       return app.tune.chooseData();
     },
   },
-  { id: "tune-ratings", title: "Start tuning: use my rated answers", group: "Tune", icon: "thumbUp", words: "train fine-tune dataset ratings corrections", run: (app) => app.tune.dataFromRatings() },
-  { id: "open-run", title: "Show the active run", group: "Tune", icon: "tune", words: "training progress loss", enabled: (app) => app.runs.current !== null, run: (app) => app.runs.current && app.tune.openRun(app.runs.current.id) },
-  { id: "pause-run", title: "Pause the run", group: "Tune", icon: "pause", words: "training", enabled: (app) => app.runs.current?.state.type === "running", run: (app) => app.runs.current && app.host.pauseRun(app.runs.current.id) },
-  { id: "resume-run", title: "Resume the run", group: "Tune", icon: "play", words: "training continue", enabled: (app) => app.runs.current?.state.type === "paused", run: (app) => app.runs.current && app.host.resumeRun(app.runs.current.id) },
+  { id: "tune-ratings", title: m.action_tune_ratings, group: "tune", icon: "thumbUp", words: m.action_tune_ratings_words, run: (app) => app.tune.dataFromRatings() },
+  { id: "open-run", title: m.action_open_run, group: "tune", icon: "tune", words: m.action_open_run_words, enabled: (app) => app.runs.current !== null, run: (app) => app.runs.current && app.tune.openRun(app.runs.current.id) },
+  { id: "pause-run", title: m.action_pause_run, group: "tune", icon: "pause", words: m.action_pause_run_words, enabled: (app) => app.runs.current?.state.type === "running", run: (app) => app.runs.current && app.host.pauseRun(app.runs.current.id) },
+  { id: "resume-run", title: m.action_resume_run, group: "tune", icon: "play", words: m.action_resume_run_words, enabled: (app) => app.runs.current?.state.type === "paused", run: (app) => app.runs.current && app.host.resumeRun(app.runs.current.id) },
 ];

@@ -1,8 +1,10 @@
 // Actions on the window: the command palette and the look.
 
+import { m } from "$messages";
 import { TEXT_SIZES } from "../stores/settings.svelte";
 import type { App } from "../stores/app.svelte";
-import type { Action } from "./action";
+import { count } from "../text/format";
+import type { Row } from "./action";
 
 /** Whether the window is dark now, by choice or by the system. */
 function isDark(app: App): boolean {
@@ -18,26 +20,26 @@ async function resize(app: App, by: 1 | -1): Promise<void> {
 
 async function setSize(app: App, textSize: number): Promise<void> {
   await app.settings.change({ textSize });
-  app.announcements.say(`Text size ${textSize} percent.`);
+  app.announcements.say(m.action_text_size_is({ n: count(textSize) }));
 }
 
-export const windowActions: readonly Action[] = [
-  { id: "palette", title: "Command palette", group: "Window", icon: "search", keys: ["Mod+K"], words: "commands actions", run: (app) => app.palette.toggle() },
-  { id: "switch-theme", title: "Switch between light and dark", group: "Window", icon: "eye", words: "theme mode night", run: (app) => app.settings.change({ theme: isDark(app) ? "light" : "dark" }) },
-  { id: "text-larger", title: "Larger text", group: "Window", icon: "add", keys: ["Mod+=", "Mod+Plus"], words: "zoom in size bigger", enabled: (app) => app.settings.value.textSize < (TEXT_SIZES.at(-1) ?? 100), run: (app) => resize(app, 1) },
-  { id: "text-smaller", title: "Smaller text", group: "Window", icon: "down", keys: ["Mod+-"], words: "zoom out size", enabled: (app) => app.settings.value.textSize > (TEXT_SIZES[0] ?? 100), run: (app) => resize(app, -1) },
-  { id: "text-normal", title: "Normal text size", group: "Window", icon: "again", keys: ["Mod+0"], words: "zoom reset 100", enabled: (app) => app.settings.value.textSize !== 100, run: (app) => setSize(app, 100) },
+export const windowActions: readonly Row[] = [
+  { id: "palette", title: m.action_palette, group: "window", icon: "search", keys: ["Mod+K"], words: m.action_palette_words, run: (app) => app.palette.toggle() },
+  { id: "switch-theme", title: m.action_switch_theme, group: "window", icon: "eye", words: m.action_switch_theme_words, run: (app) => app.settings.change({ theme: isDark(app) ? "light" : "dark" }) },
+  { id: "text-larger", title: m.action_text_larger, group: "window", icon: "add", keys: ["Mod+=", "Mod+Plus"], words: m.action_text_larger_words, enabled: (app) => app.settings.value.textSize < (TEXT_SIZES.at(-1) ?? 100), run: (app) => resize(app, 1) },
+  { id: "text-smaller", title: m.action_text_smaller, group: "window", icon: "down", keys: ["Mod+-"], words: m.action_text_smaller_words, enabled: (app) => app.settings.value.textSize > (TEXT_SIZES[0] ?? 100), run: (app) => resize(app, -1) },
+  { id: "text-normal", title: m.action_text_normal, group: "window", icon: "again", keys: ["Mod+0"], words: m.action_text_normal_words, enabled: (app) => app.settings.value.textSize !== 100, run: (app) => setSize(app, 100) },
   {
     id: "copy-report",
-    title: "Copy the report for a bug",
-    group: "Window",
+    title: m.action_copy_report,
+    group: "window",
     icon: "copy",
-    words: "problem debug information",
+    words: m.action_copy_report_words,
     run: async (app) => {
       await navigator.clipboard.writeText(await app.host.report());
-      app.toasts.show({ kind: "note", text: "The report was copied. Read it before you send it." });
+      app.toasts.show({ kind: "note", text: m.action_report_copied() });
     },
   },
-  { id: "switch-contrast", title: "Switch high contrast", group: "Window", icon: "eye", words: "accessibility colours", run: (app) => app.settings.change({ contrast: app.settings.value.contrast === "more" ? "system" : "more" }) },
-  { id: "switch-motion", title: "Switch reduced motion", group: "Window", icon: "eye", words: "accessibility animations", run: (app) => app.settings.change({ motion: app.settings.value.motion === "reduce" ? "system" : "reduce" }) },
+  { id: "switch-contrast", title: m.action_switch_contrast, group: "window", icon: "eye", words: m.action_switch_contrast_words, run: (app) => app.settings.change({ contrast: app.settings.value.contrast === "more" ? "system" : "more" }) },
+  { id: "switch-motion", title: m.action_switch_motion, group: "window", icon: "eye", words: m.action_switch_motion_words, run: (app) => app.settings.change({ motion: app.settings.value.motion === "reduce" ? "system" : "reduce" }) },
 ];

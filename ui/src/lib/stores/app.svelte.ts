@@ -1,5 +1,6 @@
 // Owns the stores: creates them, dispatches events, and runs actions that need several of them.
 
+import { m } from "$messages";
 import { getContext, setContext, tick } from "svelte";
 import { actions, type Action } from "../actions";
 import { asProblem, type ChatFormat, type Device, type Host, type HostEvent, type Model, type Problem, type SamplingParams, type Settings } from "../host";
@@ -150,7 +151,7 @@ export class App {
     this.tune.handle(event);
     if (event.type === "closing") this.closing = event.run;
     if (event.type === "storeLocked") {
-      const text = event.locked ? "Another program is using the file of your conversations. Answers continue and are saved as soon as it is free." : "Everything is saved again.";
+      const text = event.locked ? m.store_locked() : m.store_unlocked();
       this.toasts.show({ kind: event.locked ? "problem" : "note", text });
     }
   }
@@ -240,14 +241,14 @@ export class App {
   }
 
   async remove(id: number): Promise<void> {
-    const title = this.conversations.title(id) ?? "conversation";
+    const title = this.conversations.title(id) ?? m.store_conversation();
     await this.try(async () => {
       await this.conversations.remove(id);
       if (this.thread.id === id) this.thread.startNew();
       this.toasts.show({
         kind: "note",
-        text: `Deleted “${title}”`,
-        action: { label: "Undo", run: () => void this.restore(id) },
+        text: m.store_deleted({ name: title }),
+        action: { label: m.store_undo(), run: () => void this.restore(id) },
       });
     });
   }
@@ -263,7 +264,7 @@ export class App {
   /** Imports an export that was dropped on the window. */
   async importDropped(path: string): Promise<void> {
     await this.try(async () => {
-      this.toasts.show({ kind: "note", text: "Importing conversations…" });
+      this.toasts.show({ kind: "note", text: m.store_importing() });
       const report = await this.keeping.import(path);
       if (report) this.toasts.show({ kind: "note", text: importSentences(report).join(" ") });
     });
@@ -271,8 +272,8 @@ export class App {
 
   async exportConversation(id: number, format: ChatFormat): Promise<void> {
     await this.try(async () => {
-      const exported = await this.keeping.export(id, format, this.conversations.title(id) ?? "Conversation");
-      if (exported) this.toasts.show({ kind: "note", text: `Written to ${exported.path}` });
+      const exported = await this.keeping.export(id, format, this.conversations.title(id) ?? m.store_conversation_file());
+      if (exported) this.toasts.show({ kind: "note", text: m.store_written({ path: exported.path }) });
     });
   }
 
@@ -287,7 +288,7 @@ export class App {
   /** Checks a device; the result may change the automatic choice. */
   async checkDevice({ identity, name }: Device): Promise<void> {
     if (!(await this.machine.check(identity))) return;
-    this.announcements.say(`${name} was checked.`);
+    this.announcements.say(m.store_checked({ device: name }));
     await this.planning.refresh();
   }
 

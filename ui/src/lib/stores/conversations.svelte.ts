@@ -1,5 +1,6 @@
 // Owns the list of conversations, newest first.
 
+import { m } from "$messages";
 import type { ConversationSummary, DeletedConversation, Host, HostEvent } from "../host";
 import { dayGroup } from "../text/format";
 
@@ -76,7 +77,7 @@ function newestFirst(a: ConversationSummary, b: ConversationSummary): number {
 /** Groups the pinned ones, then neighbours of the same day; preserves the order. */
 export function grouped(conversations: readonly ConversationSummary[], now: number): Group[] {
   const pinned = conversations.filter((c) => c.pinned);
-  const groups: Group[] = pinned.length > 0 ? [{ name: "Pinned", conversations: pinned }] : [];
+  const groups: Group[] = pinned.length > 0 ? [{ name: m.store_pinned(), conversations: pinned }] : [];
   for (const conversation of conversations) {
     if (conversation.pinned) continue;
     const name = dayGroup(conversation.updatedAt, now);

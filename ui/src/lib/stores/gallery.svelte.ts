@@ -1,8 +1,8 @@
 // Owns the open part of Models, and the actions there that need several stores.
 
+import { m } from "$messages";
 import type { Download, FileDrop, Host, HostEvent, Settings } from "../host";
 import { fileName } from "../text/source";
-import { plural } from "../text/format";
 import type { Announcements } from "./announcements.svelte";
 import type { Catalog } from "./catalog.svelte";
 import type { Downloads } from "./downloads.svelte";
@@ -77,7 +77,7 @@ export class Gallery {
     await this.app.try(async () => {
       const download = await this.app.downloads.start(source);
       if (!download) return;
-      this.app.announcements.say(`${download.name} is in the downloads.`);
+      this.app.announcements.say(m.store_download_added({ name: download.name }));
       if (this.states === null || this.states.has(download.id)) return;
       this.states.set(download.id, download.state.type);
       this.notify(download);
@@ -117,8 +117,8 @@ export class Gallery {
     if (!known) await this.change({ modelFolders: [...settings.value.modelFolders, folder] });
     await models.rescan();
     const found = Math.max(0, models.all.length - before);
-    const text = found > 0 ? `${plural(found, "model")} found in ${fileName(folder)}` : `No new model in ${fileName(folder)}`;
-    toasts.show({ kind: "note", text, ...(known ? {} : { action: { label: "Undo", run: () => void this.app.try(() => this.removeFolder(folder)) } }) });
+    const text = found > 0 ? m.store_models_found({ count: found, folder: fileName(folder) }) : m.store_no_model_found({ folder: fileName(folder) });
+    toasts.show({ kind: "note", text, ...(known ? {} : { action: { label: m.store_undo(), run: () => void this.app.try(() => this.removeFolder(folder)) } }) });
     return found;
   }
 
@@ -155,11 +155,11 @@ export class Gallery {
     const { toasts } = this.app;
     if (state.type === "done") {
       const model = state.model;
-      if (model === null) toasts.show({ kind: "note", text: `${name} is downloaded` });
-      else toasts.show({ kind: "note", text: `${name} is ready`, action: { label: "Chat", run: () => void this.chat(model) } });
+      if (model === null) toasts.show({ kind: "note", text: m.store_download_done({ name }) });
+      else toasts.show({ kind: "note", text: m.store_download_ready({ name }), action: { label: m.store_chat(), run: () => void this.chat(model) } });
     } else if (state.type === "failed") {
-      if (this.app.view === "models" && this.tab === "downloads") this.app.announcements.say(`The download of ${name} failed. ${state.problem.message}`);
-      else toasts.show({ kind: "problem", text: `The download of ${name} failed`, action: { label: "View", run: () => this.open("downloads") } });
+      if (this.app.view === "models" && this.tab === "downloads") this.app.announcements.say(m.store_download_failed_because({ name, problem: state.problem.message }));
+      else toasts.show({ kind: "problem", text: m.store_download_failed({ name }), action: { label: m.store_view(), run: () => this.open("downloads") } });
     }
   }
 }

@@ -2,6 +2,7 @@
 
 import type { Settings } from "../host";
 
+// not text: a media query
 const MORE_CONTRAST = "(prefers-contrast: more)";
 
 export type Look = Pick<Settings, "theme" | "contrast" | "motion">;

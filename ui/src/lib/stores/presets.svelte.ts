@@ -1,5 +1,6 @@
 // Owns the presets, and which one the open conversation uses.
 
+import { m } from "$messages";
 import type { BrokenPreset, Host, HostEvent, Preset, PresetValues } from "../host";
 import { same } from "../text/same";
 import type { Thread } from "./thread.svelte";
@@ -91,13 +92,13 @@ export class Presets {
   /** Replaces a preset's settings by those of the conversation. */
   async update({ id, name }: Preset): Promise<void> {
     await this.app.host.updatePreset(id, this.now);
-    this.app.toasts.show({ kind: "note", text: `Updated “${name}”` });
+    this.app.toasts.show({ kind: "note", text: m.store_preset_updated({ name }) });
   }
 
   async remove({ id, name }: Preset): Promise<void> {
     await this.app.host.deletePreset(id);
     const undo = () => void this.app.try(() => this.app.host.restorePreset(id));
-    this.app.toasts.show({ kind: "note", text: `Deleted the preset “${name}”`, action: { label: "Undo", run: undo } });
+    this.app.toasts.show({ kind: "note", text: m.store_preset_deleted({ name }), action: { label: m.store_undo(), run: undo } });
   }
 
   /** Asks for a file and imports it. */
@@ -105,7 +106,7 @@ export class Presets {
     const path = await this.app.host.choosePreset();
     if (path === null) return;
     const { name } = await this.app.host.importPreset(path);
-    this.app.toasts.show({ kind: "note", text: `Imported the preset “${name}”` });
+    this.app.toasts.show({ kind: "note", text: m.store_preset_imported({ name }) });
   }
 
   /** Asks for a file and exports a preset to it. */
@@ -113,6 +114,6 @@ export class Presets {
     const path = await this.app.host.choosePresetTarget(name);
     if (path === null) return;
     await this.app.host.exportPreset(id, path);
-    this.app.toasts.show({ kind: "note", text: `Written to ${path}` });
+    this.app.toasts.show({ kind: "note", text: m.store_written({ path }) });
   }
 }

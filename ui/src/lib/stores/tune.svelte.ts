@@ -1,6 +1,8 @@
 // Owns the current page of Tune, and the actions there that need several stores.
 
+import { m } from "$messages";
 import type { Dataset, FileDrop, Host, HostEvent } from "../host";
+import { count } from "../text/format";
 import type { Adapters } from "./adapters.svelte";
 import type { Attachments } from "./attachments.svelte";
 import type { Compare } from "./compare.svelte";
@@ -62,7 +64,7 @@ export class Tune {
       void this.app.try(() => this.app.attachments.addPaths(this.app.thread.id, drop.paths));
       return;
     }
-    if (drop.paths.length > 1) this.app.toasts.show({ kind: "note", text: `Only the first of ${drop.paths.length} files was added.` });
+    if (drop.paths.length > 1) this.app.toasts.show({ kind: "note", text: m.store_only_first_file({ n: count(drop.paths.length) }) });
     if (isExport(path)) void this.app.importDropped(path);
     else void this.addData(path);
   }
@@ -81,7 +83,7 @@ export class Tune {
 
   /** Creates a dataset from the rated answers and inspects it. */
   async dataFromRatings(): Promise<void> {
-    await this.app.try(async () => this.prepare(await this.app.host.datasetFromRatings("From your chats")));
+    await this.app.try(async () => this.prepare(await this.app.host.datasetFromRatings(m.store_from_chats())));
   }
 
   async prepare(dataset: Dataset): Promise<void> {
@@ -119,11 +121,11 @@ export class Tune {
   }
 
   async removeRun(id: number): Promise<void> {
-    const name = this.app.runs.get(id)?.name ?? "run";
+    const name = this.app.runs.get(id)?.name ?? m.store_run();
     await this.app.try(async () => {
       await this.app.runs.remove(id);
       if (this.page.at === "run" && this.page.id === id) this.page = { at: "start" };
-      this.app.toasts.show({ kind: "note", text: `Deleted “${name}”`, action: { label: "Undo", run: () => void this.app.try(() => this.restoreRun(id)) } });
+      this.app.toasts.show({ kind: "note", text: m.store_deleted({ name }), action: { label: m.store_undo(), run: () => void this.app.try(() => this.restoreRun(id)) } });
     });
   }
 
@@ -134,27 +136,27 @@ export class Tune {
   }
 
   async removeDataset(id: number): Promise<void> {
-    const name = this.app.datasets.get(id)?.name ?? "dataset";
+    const name = this.app.datasets.get(id)?.name ?? m.store_dataset();
     await this.app.try(async () => {
       await this.app.host.removeDataset(id);
       if (this.app.preparation.dataset?.id === id) this.page = { at: "start" };
-      this.app.toasts.show({ kind: "note", text: `Removed “${name}” from the list; its file stays`, action: { label: "Undo", run: () => void this.app.try(() => this.app.host.restoreDataset(id)) } });
+      this.app.toasts.show({ kind: "note", text: m.store_dataset_removed({ name }), action: { label: m.store_undo(), run: () => void this.app.try(() => this.app.host.restoreDataset(id)) } });
     });
   }
 
   async removeAdapter(id: number): Promise<void> {
-    const name = this.app.adapters.get(id)?.name ?? "adapter";
+    const name = this.app.adapters.get(id)?.name ?? m.store_adapter();
     await this.app.try(async () => {
       await this.app.host.deleteAdapter(id);
       await this.app.thread.setAdapters(this.app.thread.adapters.filter((choice) => choice.adapter !== id));
-      this.app.toasts.show({ kind: "note", text: `Deleted “${name}”`, action: { label: "Undo", run: () => void this.app.try(() => this.app.host.restoreAdapter(id)) } });
+      this.app.toasts.show({ kind: "note", text: m.store_deleted({ name }), action: { label: m.store_undo(), run: () => void this.app.try(() => this.app.host.restoreAdapter(id)) } });
     });
   }
 
   /** Shows the end of a run as a toast, unless its page is open. */
   private notifyEnded(id: number, message: string): void {
     if (this.app.view === "tune" && this.page.at === "run" && this.page.id === id) return;
-    this.app.toasts.show({ kind: "note", text: message, action: { label: "View", run: () => this.openRun(id) } });
+    this.app.toasts.show({ kind: "note", text: message, action: { label: m.store_view(), run: () => this.openRun(id) } });
   }
 }
 

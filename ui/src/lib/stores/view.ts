@@ -1,15 +1,25 @@
+import { m } from "$messages";
+
 /** The views of the window. */
 export type View = "chat" | "tune" | "models" | "settings";
 
-/** The pages of Settings, in the order of their list. */
-export const settingsPages = [
-  { id: "general", label: "General" },
-  { id: "chat", label: "Chat" },
-  { id: "models", label: "Models" },
-  { id: "hardware", label: "Hardware" },
-  { id: "data", label: "Data" },
-  { id: "shortcuts", label: "Shortcuts" },
-  { id: "about", label: "About" },
-] as const;
+/** The names of the pages of Settings, in the order of their list. */
+export const pageNames = {
+  general: m.store_page_general,
+  chat: m.store_page_chat,
+  models: m.store_page_models,
+  hardware: m.store_page_hardware,
+  data: m.store_page_data,
+  shortcuts: m.store_page_shortcuts,
+  about: m.store_page_about,
+};
 
-export type SettingsPage = (typeof settingsPages)[number]["id"];
+export type SettingsPage = keyof typeof pageNames;
+
+/** The pages of Settings; a label follows the language. */
+export const settingsPages = (Object.keys(pageNames) as SettingsPage[]).map((id) => ({
+  id,
+  get label(): string {
+    return pageNames[id]();
+  },
+}));

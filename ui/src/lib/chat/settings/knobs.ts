@@ -1,13 +1,15 @@
 // The settings of a conversation: label, help and accepted values of each, in groups.
 
+import { m } from "$messages";
 import type { ConversationSettings, LogitBias, SamplingOverrides, SamplingParams } from "../../host";
 import { same } from "../../text/same";
 
 type NumberOf<T> = { [K in keyof T]-?: T[K] extends number | null ? K : never }[keyof T];
 
+/** The texts are functions, since the language changes. */
 interface Named {
-  label: string;
-  hint: string;
+  label: () => string;
+  hint: () => string;
 }
 
 export interface NumberKnob extends Named {
@@ -17,7 +19,7 @@ export interface NumberKnob extends Named {
   most: number;
   whole?: boolean;
   /** Placeholder of a setting without a number as its default. */
-  empty?: string;
+  empty?: () => string;
 }
 
 export interface SwitchKnob extends Named {
@@ -28,8 +30,10 @@ export interface SwitchKnob extends Named {
 export interface TextsKnob extends Named {
   kind: "texts";
   key: "stop" | "dryBreakers" | "bannedStrings";
-  /** One of them, as in “Add a stop string”. */
-  one: string;
+  /** The label of one of them. */
+  one: (which: { n: number }) => string;
+  add: () => string;
+  remove: (which: { n: number }) => string;
   /** Most texts. */
   most: number;
   /** Most bytes of a text. */
@@ -53,102 +57,102 @@ export type Knob = NumberKnob | SwitchKnob | TextsKnob | BiasesKnob | SchemaKnob
 /** A value; `null` means the default. */
 export type Value = number | boolean | string | readonly string[] | readonly LogitBias[] | null;
 
-const number = (key: NumberKnob["key"], label: string, hint: string, least: number, most: number, more: Partial<NumberKnob> = {}): NumberKnob => ({ kind: "number", key, label, hint, least, most, ...more });
+const number = (key: NumberKnob["key"], label: Named["label"], hint: Named["hint"], least: number, most: number, more: Partial<NumberKnob> = {}): NumberKnob => ({ kind: "number", key, label, hint, least, most, ...more });
 
 const WHOLE = { whole: true };
 
-export const temperature = number("temperature", "Temperature", "Randomness. At 0 the model always takes the most likely token; higher values vary more.", 0, 100);
+export const temperature = number("temperature", m.knob_temperature, m.knob_temperature_hint, 0, 100);
 
-export const limit = number("maxTokens", "Length limit", "Most tokens of an answer. Without a limit it ends where the model ends it, or where the context is full.", 1, 10_000_000, { whole: true, empty: "No limit" });
+export const limit = number("maxTokens", m.knob_limit, m.knob_limit_hint, 1, 10_000_000, { whole: true, empty: m.knob_limit_none });
 
 export type GroupId = "length" | "filters" | "penalties" | "dry" | "xtc" | "mirostat" | "dynatemp" | "bans" | "schema" | "other";
 
 export interface KnobGroup {
   id: GroupId;
-  title: string;
+  title: () => string;
   knobs: Knob[];
 }
 
 export const groups: readonly KnobGroup[] = [
   {
     id: "length",
-    title: "Length and stop",
-    knobs: [limit, { kind: "texts", key: "stop", label: "Stop strings", hint: "An answer ends before any of these. \\n is a line break.", one: "stop string", most: 64, bytes: 1024 }],
+    title: m.knob_group_length,
+    knobs: [limit, { kind: "texts", key: "stop", label: m.knob_stop, hint: m.knob_stop_hint, one: m.knob_stop_one, add: m.knob_stop_add, remove: m.knob_stop_remove, most: 64, bytes: 1024 }],
   },
   {
     id: "filters",
-    title: "Filters",
+    title: m.knob_group_filters,
     knobs: [
-      number("topK", "Top-k", "Keeps the k most likely tokens. 0 turns it off.", 0, 1_000_000, WHOLE),
-      number("topP", "Top-p", "Keeps the most likely tokens whose probabilities add up to p. 1 turns it off.", 0, 1),
-      number("minP", "Min-p", "Drops tokens less likely than this fraction of the most likely one. 0 turns it off.", 0, 1),
-      number("typicalP", "Typical-p", "Keeps the tokens whose surprise is closest to the expected one, until their probabilities add up to p. 1 turns it off.", 0, 1),
-      number("topNSigma", "Top-nσ", "Keeps tokens within this many standard deviations of the highest logit. 0 or less turns it off.", -1, 100),
+      number("topK", m.knob_top_k, m.knob_top_k_hint, 0, 1_000_000, WHOLE),
+      number("topP", m.knob_top_p, m.knob_top_p_hint, 0, 1),
+      number("minP", m.knob_min_p, m.knob_min_p_hint, 0, 1),
+      number("typicalP", m.knob_typical_p, m.knob_typical_p_hint, 0, 1),
+      number("topNSigma", m.knob_top_n_sigma, m.knob_top_n_sigma_hint, -1, 100),
     ],
   },
   {
     id: "penalties",
-    title: "Penalties",
+    title: m.knob_group_penalties,
     knobs: [
-      number("repetitionPenalty", "Repetition penalty", "Divides the logits of tokens that occurred. 1 turns it off.", 0.01, 100),
-      number("presencePenalty", "Presence penalty", "Lowers the logit of every token that occurred, once. 0 turns it off.", -100, 100),
-      number("frequencyPenalty", "Frequency penalty", "Lowers the logit of a token for each time it occurred. 0 turns it off.", -100, 100),
-      number("repeatLastN", "Penalty window", "Number of recent tokens that the penalties look at. 0 turns all three off.", 0, 1_000_000, WHOLE),
+      number("repetitionPenalty", m.knob_repetition_penalty, m.knob_repetition_penalty_hint, 0.01, 100),
+      number("presencePenalty", m.knob_presence_penalty, m.knob_presence_penalty_hint, -100, 100),
+      number("frequencyPenalty", m.knob_frequency_penalty, m.knob_frequency_penalty_hint, -100, 100),
+      number("repeatLastN", m.knob_penalty_window, m.knob_penalty_window_hint, 0, 1_000_000, WHOLE),
     ],
   },
   {
     id: "dry",
-    title: "DRY",
+    title: m.knob_group_dry,
     knobs: [
-      number("dryMultiplier", "Multiplier", "Scale of the penalty for a token that would continue a repetition. 0 turns DRY off; 0.8 is usual.", 0, 100),
-      number("dryBase", "Base", "Growth of the penalty with each further repeated token.", 1, 100),
-      number("dryAllowedLength", "Allowed length", "Length in tokens from which a repetition is penalised.", 0, 1_000_000, WHOLE),
-      number("dryLastN", "Window", "Number of recent tokens that are searched for repetitions. 0 turns DRY off.", 0, 1_000_000, WHOLE),
-      { kind: "texts", key: "dryBreakers", label: "Sequence breakers", hint: "A repetition ends at each of these texts. \\n is a line break.", one: "sequence breaker", most: 256, bytes: 256 },
+      number("dryMultiplier", m.knob_dry_multiplier, m.knob_dry_multiplier_hint, 0, 100),
+      number("dryBase", m.knob_dry_base, m.knob_dry_base_hint, 1, 100),
+      number("dryAllowedLength", m.knob_dry_allowed_length, m.knob_dry_allowed_length_hint, 0, 1_000_000, WHOLE),
+      number("dryLastN", m.knob_dry_window, m.knob_dry_window_hint, 0, 1_000_000, WHOLE),
+      { kind: "texts", key: "dryBreakers", label: m.knob_dry_breakers, hint: m.knob_dry_breakers_hint, one: m.knob_dry_breakers_one, add: m.knob_dry_breakers_add, remove: m.knob_dry_breakers_remove, most: 256, bytes: 256 },
     ],
   },
   {
     id: "xtc",
-    title: "XTC",
+    title: m.knob_group_xtc,
     knobs: [
-      number("xtcProbability", "Probability", "The chance, per token, that the most likely tokens are excluded. 0 turns XTC off; 0.5 is usual.", 0, 1),
-      number("xtcThreshold", "Threshold", "Tokens at least this likely are excluded, but the least likely of them. More than 0.5 turns XTC off.", 0, 1),
+      number("xtcProbability", m.knob_xtc_probability, m.knob_xtc_probability_hint, 0, 1),
+      number("xtcThreshold", m.knob_xtc_threshold, m.knob_xtc_threshold_hint, 0, 1),
     ],
   },
   {
     id: "mirostat",
-    title: "Mirostat",
+    title: m.knob_group_mirostat,
     knobs: [
-      { kind: "switch", key: "mirostat", label: "Mirostat 2", hint: "Keeps the surprise of the tokens near a target, in place of the filters, XTC and dynamic temperature." },
-      number("mirostatTau", "Target (τ)", "The target surprise, in bits. Lower values are more predictable.", 0, 100),
-      number("mirostatEta", "Learning rate (η)", "How fast it approaches the target.", 0, 1),
+      { kind: "switch", key: "mirostat", label: m.knob_mirostat, hint: m.knob_mirostat_hint },
+      number("mirostatTau", m.knob_mirostat_tau, m.knob_mirostat_tau_hint, 0, 100),
+      number("mirostatEta", m.knob_mirostat_eta, m.knob_mirostat_eta_hint, 0, 1),
     ],
   },
   {
     id: "dynatemp",
-    title: "Dynamic temperature",
+    title: m.knob_group_dynatemp,
     knobs: [
-      number("dynatempRange", "Range", "The temperature varies by this much up and down: higher where the model is unsure. 0 turns it off.", 0, 100),
-      number("dynatempExponent", "Exponent", "Exponent of the normalised entropy that the temperature follows.", 0, 100),
+      number("dynatempRange", m.knob_dynatemp_range, m.knob_dynatemp_range_hint, 0, 100),
+      number("dynatempExponent", m.knob_dynatemp_exponent, m.knob_dynatemp_exponent_hint, 0, 100),
     ],
   },
   {
     id: "bans",
-    title: "Bias and bans",
+    title: m.knob_group_bans,
     knobs: [
-      { kind: "biases", key: "logitBias", label: "Logit bias", hint: "Added to the logits of a token, from -1000 to 1000. “ban” excludes it. A text that is no single token biases each of its tokens.", most: 256, bytes: 256 },
-      { kind: "texts", key: "bannedStrings", label: "Banned strings", hint: "Texts that an answer never contains. Case matters. \\n is a line break.", one: "banned string", most: 256, bytes: 256 },
+      { kind: "biases", key: "logitBias", label: m.knob_logit_bias, hint: m.knob_logit_bias_hint, most: 256, bytes: 256 },
+      { kind: "texts", key: "bannedStrings", label: m.knob_banned_strings, hint: m.knob_banned_strings_hint, one: m.knob_banned_strings_one, add: m.knob_banned_strings_add, remove: m.knob_banned_strings_remove, most: 256, bytes: 256 },
     ],
   },
   {
     id: "schema",
-    title: "JSON schema",
-    knobs: [{ kind: "schema", key: "jsonSchema", label: "Schema of answers", hint: "Each answer is JSON that follows this schema. Say in your message or the system prompt what its fields mean. Empty allows any text." }],
+    title: m.knob_group_schema,
+    knobs: [{ kind: "schema", key: "jsonSchema", label: m.knob_schema, hint: m.knob_schema_hint }],
   },
   {
     id: "other",
-    title: "Seed and model",
-    knobs: [number("seed", "Seed", "The same seed gives the same answer on a CPU. Empty draws a new one for each answer.", 0, Number.MAX_SAFE_INTEGER, { whole: true, empty: "Random" })],
+    title: m.knob_group_other,
+    knobs: [number("seed", m.knob_seed, m.knob_seed_hint, 0, Number.MAX_SAFE_INTEGER, { whole: true, empty: m.knob_seed_random })],
   },
 ];
 
@@ -188,15 +192,15 @@ export function parse(knob: Pick<NumberKnob, "least" | "most" | "whole">, text: 
   const typed = text.trim().replace(",", ".");
   if (typed === "") return { value: null };
   const value = Number(typed);
-  if (!Number.isFinite(value)) return { problem: "Not a number." };
-  if (knob.whole && !Number.isInteger(value)) return { problem: "Enter a whole number." };
-  if (value < knob.least || value > knob.most) return { problem: `Must be between ${knob.least} and ${knob.most}.` };
+  if (!Number.isFinite(value)) return { problem: m.knob_not_a_number() };
+  if (knob.whole && !Number.isInteger(value)) return { problem: m.knob_whole_number() };
+  if (value < knob.least || value > knob.most) return { problem: m.knob_between({ least: knob.least, most: knob.most }) };
   return { value };
 }
 
 /** Why a list cannot have this text. `null` means that it can. */
 export function textProblem({ key, bytes }: { key: Knob["key"]; bytes: number }, text: string): string | null {
-  if (new TextEncoder().encode(text).length > bytes) return `Must have at most ${bytes} bytes.`;
-  if (key === "bannedStrings" && text.includes("\ufffd")) return "Cannot have the replacement character.";
+  if (new TextEncoder().encode(text).length > bytes) return m.knob_too_many_bytes({ n: bytes });
+  if (key === "bannedStrings" && text.includes("\ufffd")) return m.knob_replacement_character();
   return null;
 }
