@@ -10,7 +10,7 @@ use hearth_app::{
     wire::{
         Cache, CacheUsage, Contrast, Conversation, CutReason, DraftKind, DraftProblem, DraftSetting, Event, GpuLayers,
         KvType, LeftOut, LoadSettings, Message, MessageState, ModelState, Motion, NewConversation, Problem,
-        ProblemCode, Role, Settings, Theme, Verdict,
+        ProblemCode, Role, SearchFilter, Settings, Theme, Verdict,
     },
 };
 use hearth_protocol::{GenerateRequest, Part, Prompt, TextKind, WorkerCommand};

@@ -61,7 +61,7 @@ fn begin(store: &Store, title: &str) -> i64 {
 
 fn found(store: &Store, query: &str) -> Vec<search::Hit> {
     store
-        .read(|t| search::search(t, query))
+        .read(|t| search::search(t, query, &search::Filter::default()))
         .expect("an answer, whatever is asked")
 }
 
@@ -251,7 +251,7 @@ proptest! {
         STORE.with(|(_, store, id)| {
             found(store, &query);
             let said = say(store, *id, None, &text, State::Complete);
-            let hits = store.read(|t| search::search(t, &format!("\"{text}"))).unwrap();
+            let hits = store.read(|t| search::search(t, &format!("\"{text}"), &search::Filter::default())).unwrap();
             assert!(hits.len() == 50 || hits.iter().any(|hit| hit.message == Some(said.id)), "{text}");
         });
     }
