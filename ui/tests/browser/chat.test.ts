@@ -246,8 +246,9 @@ test("text files go with a message, from the dialog, the clipboard and the deskt
     const clipboard = new DataTransfer();
     clipboard.items.add(new File(["pasted text"], "pasted.txt"));
     document.querySelector("[data-testid=composer]")?.dispatchEvent(new ClipboardEvent("paste", { clipboardData: clipboard, bubbles: true, cancelable: true }));
-    (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: ["/x/notes.md"] });
   });
+  await expect.poll(() => page.getByTestId("attached").count()).toBe(3);
+  await page.evaluate(() => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: ["/x/notes.md"] }));
   await expect.poll(() => page.getByTestId("attached").allInnerTexts()).toEqual([expect.stringContaining("main.rs"), expect.stringContaining("README.md"), expect.stringContaining("pasted.txt"), expect.stringContaining("notes.md")]);
   await page.getByTestId("attached").filter({ hasText: "README.md" }).getByTestId("detach").click();
   // Files alone are a message.

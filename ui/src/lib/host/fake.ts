@@ -71,7 +71,7 @@ export class FakeHost extends FakeGetting implements Host {
     return { ...conversation, messages: conversation.messages.map((m) => ({ ...m })) };
   }
 
-  async send(conversation: number | null, parent: number | null, text: string, files: TextFile[], fresh: NewConversation): Promise<Sent> {
+  async send(conversation: number | null, parent: number | null, text: string, files: TextFile[] = [], fresh: NewConversation = { settings: defaultChatSettings, systemPrompt: null, folder: null }): Promise<Sent> {
     if (text.startsWith("/refuse")) throw { code: "busy", message: "An answer is still being generated here. Stop it, or wait until it is done." };
     const home = conversation === null ? this.begin(text, fresh) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
