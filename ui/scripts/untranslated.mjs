@@ -13,7 +13,7 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 /** Not shown: the fake host, the generated interface. */
 const LEFT_OUT = [/src\/lib\/host\//, /\.d\.ts$/];
 /** Attributes that nobody reads. */
-const HIDDEN = /^(class|style|id|type|role|href|src|for|name|value|lang|rel|target|d|viewBox|points|transform|fill|stroke.*|data-.*|testid|icon|slot|autocomplete|inputmode|spellcheck|enterkeyhint|aria-(?!label$|description$|roledescription$|valuetext$|placeholder$).*|bind:.*|on.*|preserveAspectRatio|width|height|popovertarget.*|tabindex|dir|kind|tone|draggable|xmlns|gradientUnits|offset|translate)$/;
+const HIDDEN = /^(class|style|id|type|role|href|src|for|name|value|lang|rel|target|d|viewBox|points|transform|fill|stroke.*|data-.*|testid|icon|slot|autocomplete|inputmode|spellcheck|enterkeyhint|aria-(?!label$|description$|roledescription$|valuetext$|placeholder$).*|bind:.*|on.*|preserveAspectRatio|width|height|popover.*|tabindex|dir|direction|kind|tone|draggable|xmlns|gradientUnits|offset|translate)$/;
 /** On components, `name` is text. */
 const HIDDEN_OF_COMPONENTS = /^(class|id|type|role|testid|icon|kind|tone|data-.*|on.*|href|place|side|align|size|variant|value)$/;
 
@@ -44,12 +44,14 @@ function inScript(code, firstLine) {
   const visit = (node) => {
     if (ts.isImportDeclaration(node) || ts.isExportDeclaration(node) || ts.isTypeNode(node) || ts.isTypeAliasDeclaration(node) || ts.isInterfaceDeclaration(node)) return;
     // Errors of programmers, comparisons, keys and cases are not shown.
-    if (ts.isNewExpression(node) && /Error$/.test(node.expression.getText())) return;
+    if (ts.isNewExpression(node) && /(Error|NotDrawable)$/.test(node.expression.getText())) return;
     if (ts.isBinaryExpression(node) && /^[!=]==$/.test(node.operatorToken.getText())) return [node.left, node.right].forEach((side) => !ts.isStringLiteral(side) && visit(side));
     if (ts.isCaseClause(node)) return node.statements.forEach(visit);
+    // A list of names, written as one string.
+    if (ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression) && node.expression.name.text === "split" && /^["(]/.test(node.expression.expression.getText())) return;
     if (ts.isElementAccessExpression(node)) return visit(node.expression);
     if (ts.isPropertyAssignment(node)) return visit(node.initializer);
-    if (ts.isCallExpression(node) && /(^|\.)(querySelector(All)?|closest|matches|addEventListener|removeEventListener|getItem|setItem|removeItem|getContext|setContext|includes|startsWith|endsWith|has|matchMedia|setAttribute|createElement|split|join|dispatchEvent|toBe|NumberFormat|postMessage|error|warn)$/.test(node.expression.getText())) return visit(node.expression), node.arguments.forEach((a) => !ts.isStringLiteral(a) && visit(a));
+    if (ts.isCallExpression(node) && /(^|\.)(querySelector(All)?|closest|matches|addEventListener|removeEventListener|getItem|setItem|removeItem|getContext|setContext|includes|startsWith|endsWith|has|matchMedia|setAttribute|createElement|split|join|dispatchEvent|toBe|NumberFormat|postMessage|error|warn|showKey)$/.test(node.expression.getText())) return visit(node.expression), node.arguments.forEach((a) => !ts.isStringLiteral(a) && visit(a));
     if ((ts.isStringLiteral(node) || ts.isNoSubstitutionTemplateLiteral(node) || ts.isTemplateHead(node) || ts.isTemplateMiddle(node) || ts.isTemplateTail(node)) && words(node.text)) {
       const line = file.getLineAndCharacterOfPosition(node.getStart()).line;
       if (!excused(lines, line)) found.push({ line: firstLine + line, text: node.text });

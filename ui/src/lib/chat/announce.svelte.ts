@@ -1,6 +1,7 @@
 // Announces to screen readers that an answer starts and, once complete, its text; never token by
 // token.
 
+import { m } from "$messages";
 import { isActive, type Message } from "../host";
 import type { App } from "../stores/app.svelte";
 import { textOf } from "../text/parts";
@@ -14,15 +15,15 @@ export function announceAnswers(app: App): void {
     const other = app.thread.other(message)?.message ?? null;
     const pair = Math.min(message.id, other?.id ?? message.id);
     if (isActive(message) || (other && isActive(other))) {
-      if (writing !== pair) app.announcements.say(other ? "The model is generating two answers." : "The model is answering.");
+      if (writing !== pair) app.announcements.say(other ? m.chat_announce_two() : m.chat_announce_one());
       writing = pair;
     } else if (writing === pair) {
       writing = null;
-      app.announcements.say(other ? "Both answers are complete." : ended(message));
+      app.announcements.say(other ? m.chat_announce_both() : ended(message));
     }
   });
 }
 
 function ended(message: Message): string {
-  return message.state.type === "failed" ? `The answer failed. ${message.state.problem.message}` : `Answer: ${textOf(message.parts)}`;
+  return message.state.type === "failed" ? m.chat_announce_failed({ problem: message.state.problem.message }) : m.chat_announce_answer({ text: textOf(message.parts) });
 }

@@ -8,7 +8,7 @@ export type Mark =
   | { kind: "text"; role: Role; x: number; y: number; text: string; anchor: "start" | "middle" };
 
 export interface Drawing {
-  title: string;
+  type: "flow" | "sequence";
   left: number;
   top: number;
   width: number;
@@ -24,6 +24,7 @@ export interface Point {
   y: number;
 }
 
+/** As a canvas has it (not text). */
 export const FONT = '13px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 export const LINE = 18;
 

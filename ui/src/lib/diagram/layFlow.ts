@@ -66,7 +66,7 @@ export function drawFlow(flow: Flow, measure: Measure): Drawing {
   ];
   const covered = [...[...placed.values()].map(boxOf), ...groups.values(), ...routes.flatMap((route, i) => routeBoxes(route, labels[i] ?? [], measure))];
   const { left, top, right, bottom } = around(covered);
-  return { title: "Flowchart", left: left - MARGIN, top: top - MARGIN, width: right - left + 2 * MARGIN, height: bottom - top + 2 * MARGIN, marks };
+  return { type: "flow", left: left - MARGIN, top: top - MARGIN, width: right - left + 2 * MARGIN, height: bottom - top + 2 * MARGIN, marks };
 }
 
 function boxOf({ x, y, width, height }: Placed): Box {
@@ -93,9 +93,9 @@ function around(boxes: readonly Box[]): Box {
   };
 }
 
-// Names of nodes and groups may be those of properties that every object has.
+// Names of nodes and groups may be those of properties that every object has (not text).
 const nodeKey = (id: string) => `node ${id}`;
-const groupKey = (id: string) => `group ${id}`;
+const groupKey = (id: string) => `group ${id}`; // not text
 
 function shapeSize(node: FlowNode, text: Size): Size {
   const width = text.width + 28;

@@ -64,7 +64,7 @@ class SequenceLayout {
     const ends = [boxes / 2, bottom + boxes / 2].flatMap((y) => this.columns.flatMap((column) => actorMarks(column, y, boxes)));
     // Frames stand out beside the actors.
     const pad = MARGIN + (this.sequence.steps.some(({ type }) => type === "begin") ? 16 : 0);
-    return { title: "Sequence diagram", left: this.left - pad, top: -MARGIN, width: this.right - this.left + 2 * pad, height: bottom + boxes + 2 * MARGIN, marks: [...this.back, ...lines, ...this.marks, ...ends] };
+    return { type: "sequence", left: this.left - pad, top: -MARGIN, width: this.right - this.left + 2 * pad, height: bottom + boxes + 2 * MARGIN, marks: [...this.back, ...lines, ...this.marks, ...ends] };
   }
 
   /** Columns far enough apart for their boxes and for the texts between them. */
