@@ -54,4 +54,11 @@ function pseudoProject() {
 }
 
 const project = process.argv.includes("--pseudo") ? pseudoProject() : join(ROOT, "project.inlang");
-await compile({ project, outdir: join(ROOT, ".messages"), strategy: ["globalVariable", "baseLocale"], emitReadme: false, emitPrettierIgnore: false });
+const outdir = join(ROOT, ".messages");
+await compile({ project, outdir, strategy: ["globalVariable", "baseLocale"], emitReadme: false, emitPrettierIgnore: false });
+
+// A language without plural forms leaves locals unused, which the type check would report; the types of inputs stay.
+for (const file of readdirSync(join(outdir, "messages")).filter((name) => name.endsWith(".js"))) {
+  const path = join(outdir, "messages", file);
+  writeFileSync(path, `// @ts-nocheck\n${readFileSync(path, "utf8")}`);
+}
