@@ -309,7 +309,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
 export const EVENT_NAME = "hearth";
 
 /** The settings of a new installation. */
-export const defaultSettings: Settings = {"theme":"system","contrast":"system","motion":"system","textSize":100,"enterSends":true,"shortcuts":{},"threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"sampling":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
+export const defaultSettings: Settings = {"language":"system","theme":"system","contrast":"system","motion":"system","textSize":100,"enterSends":true,"shortcuts":{},"threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"sampling":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
 
 export type Adapter = {
 /**
@@ -1354,6 +1354,8 @@ broken: Array<BrokenLine>,
 brokenTotal: number, };
 
 export type KvType = "f16" | "q8_0";
+
+export type Language = "system" | "en" | "de" | "es" | "zh-CN";
 
 export type LeftOut = {
 /**
@@ -2672,6 +2674,10 @@ user: Message | null,
 answer: Message, };
 
 export type Settings = {
+/**
+ * Language of the window.
+ */
+language: Language,
 /**
  * Colour theme.
  */

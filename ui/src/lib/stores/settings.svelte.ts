@@ -1,6 +1,7 @@
 // Owns the settings, and applies the look and the text size.
 
 import { defaultSettings, type Host, type Settings } from "../host";
+import { language } from "../text/language.svelte";
 import { onContrast, showLook } from "./look";
 
 /** Text sizes in percent. */
@@ -19,21 +20,26 @@ export class SettingsStore {
   fill(settings: Settings, version: string): void {
     this.value = settings;
     this.version = version;
-    showLook(this.value);
+    this.show();
   }
 
   async change(change: Partial<Settings>): Promise<void> {
     const before = this.value;
     this.value = { ...before, ...change };
-    showLook(this.value);
+    this.show();
     try {
       await this.host.setSettings(this.value);
       await this.zoom();
     } catch (thrown) {
       this.value = before;
-      showLook(this.value);
+      this.show();
       throw thrown;
     }
+  }
+
+  private show(): void {
+    showLook(this.value);
+    language.choose(this.value.language);
   }
 
   /** Applies the text size. */
