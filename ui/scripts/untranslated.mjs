@@ -83,6 +83,8 @@ function inComponent(code) {
   /** @param {any} node */
   const attribute = (node, /** @type {boolean} */ component) => {
     if (node.type !== "Attribute" && node.type !== "SpreadAttribute") return;
+    // Of a table's heads: a row or a column.
+    if (node.type === "Attribute" && node.name === "scope") return;
     if (node.type === "Attribute" && (component ? HIDDEN_OF_COMPONENTS : HIDDEN).test(node.name) && !(Array.isArray(node.value) ? false : node.value?.type === "ExpressionTag" && /^aria-label|title$/.test(node.name))) return;
     const parts = node.value === true || node.value === undefined ? [] : [node.value].flat();
     for (const part of parts) {
