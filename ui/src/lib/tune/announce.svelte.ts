@@ -1,8 +1,10 @@
 // Announces a run to screen readers: its states and evaluations, never every step.
 
+import { m } from "$messages";
 import type { Run } from "../host";
 import type { App } from "../stores/app.svelte";
-import { loss } from "../text/format";
+import { count, loss, sentences } from "../text/format";
+import { problemText } from "../text/problem";
 import { pausedText } from "./status";
 import { verdict } from "./verdict";
 
@@ -23,25 +25,31 @@ export function announceRuns(app: App): void {
   });
 }
 
+function withVerdict(text: string, { outcome }: Run): string {
+  return outcome ? sentences([text, verdict(outcome).title]) : text;
+}
+
 function announcement(run: Run, app: App): string {
   const { state, name } = run;
   switch (state.type) {
     case "preparing":
-      return `Preparing “${name}”.`;
+      return m.tune_say_preparing({ name });
     case "planned":
-      return `“${name}” starts.`;
+      return m.tune_say_starts({ name });
     case "running": {
       const measured = app.runs.curve(run.id)?.evaluations.at(-1);
-      return measured && measured.step > 0 ? `Step ${measured.step}: validation loss ${loss(measured.loss)}${measured.best ? ", the best so far" : ""}.` : `“${name}” is training.`;
+      if (!measured || measured.step === 0) return m.tune_say_training({ name });
+      const inputs = { step: count(measured.step), loss: loss(measured.loss) };
+      return measured.best ? m.tune_say_measured_best(inputs) : m.tune_say_measured(inputs);
     }
     case "paused":
-      return pausedText[state.why];
+      return pausedText(state.why);
     case "finished":
-      return `“${name}” has ended. ${run.outcome ? verdict(run.outcome).title : ""}`;
+      return withVerdict(m.tune_say_ended({ name }), run);
     case "stopped":
-      return `“${name}” was stopped. ${run.outcome ? verdict(run.outcome).title : ""}`;
+      return withVerdict(m.tune_say_stopped({ name }), run);
     case "failed":
     case "interrupted":
-      return `“${name}” failed. ${state.problem.message}`;
+      return sentences([m.tune_say_failed({ name }), problemText(state.problem)]);
   }
 }

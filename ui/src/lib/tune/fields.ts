@@ -1,5 +1,6 @@
 // The training settings under Advanced: label, hint and accepted values of each.
 
+import { m } from "$messages";
 import type { TrainSettings } from "../host";
 
 /** Keys of the settings that have values of a type. */
@@ -7,75 +8,75 @@ type KeyOf<T> = { [K in keyof TrainSettings]-?: TrainSettings[K] extends T ? K :
 
 interface Named<K> {
   key: K;
-  label: string;
-  hint: string;
+  label: () => string;
+  hint: () => string;
 }
 
 export type Field =
   /** `empty` is the placeholder of an optional field; a field without it is required. A `share` is typed in percent. */
-  | (Named<KeyOf<number | null>> & { kind: "number"; least: number; most: number; whole?: boolean; share?: boolean; empty?: string })
+  | (Named<KeyOf<number | null>> & { kind: "number"; least: number; most: number; whole?: boolean; share?: boolean; empty?: () => string })
   | (Named<KeyOf<boolean>> & { kind: "switch" })
-  | (Named<"schedule" | "precision" | "checkpointing"> & { kind: "choice"; options: [value: string, label: string][] })
+  | (Named<"schedule" | "precision" | "checkpointing"> & { kind: "choice"; options: [value: string, label: () => string][] })
   | (Named<"targets"> & { kind: "targets" });
 
 export interface Group {
-  title: string;
+  title: () => string;
   fields: Field[];
 }
 
 export const groups: Group[] = [
   {
-    title: "LoRA",
+    title: () => "LoRA",
     fields: [
-      { kind: "number", key: "rank", label: "Rank", hint: "Size of the LoRA matrices. A higher rank learns more detail and needs more memory.", least: 1, most: 1024, whole: true },
-      { kind: "number", key: "alpha", label: "Alpha", hint: "Scaling of the adapter: alpha / rank. Twice the rank is usual.", least: 0.001, most: 4096 },
-      { kind: "number", key: "dropout", label: "Dropout", hint: "Share of the adapter's inputs dropped at random, to reduce overfitting.", least: 0, most: 90, share: true },
-      { kind: "switch", key: "rslora", label: "rsLoRA", hint: "Rank-stabilised LoRA: scales by alpha / √rank. Steadier at ranks above 32." },
-      { kind: "switch", key: "trainOnPrompts", label: "Train on prompts", hint: "Computes the loss on prompts too, not only on answers." },
-      { kind: "targets", key: "targets", label: "Target modules", hint: "Linear layers that get an adapter. All of them works best." },
+      { kind: "number", key: "rank", label: m.tune_field_rank, hint: m.tune_field_rank_hint, least: 1, most: 1024, whole: true },
+      { kind: "number", key: "alpha", label: m.tune_field_alpha, hint: m.tune_field_alpha_hint, least: 0.001, most: 4096 },
+      { kind: "number", key: "dropout", label: m.tune_field_dropout, hint: m.tune_field_dropout_hint, least: 0, most: 90, share: true },
+      { kind: "switch", key: "rslora", label: () => "rsLoRA", hint: m.tune_field_rslora_hint },
+      { kind: "switch", key: "trainOnPrompts", label: m.tune_field_prompts, hint: m.tune_field_prompts_hint },
+      { kind: "targets", key: "targets", label: m.tune_field_targets, hint: m.tune_field_targets_hint },
     ],
   },
   {
-    title: "Optimiser",
+    title: m.tune_group_optimiser,
     fields: [
-      { kind: "number", key: "learningRate", label: "Learning rate", hint: "Size of each update. Too high diverges, too low learns nothing.", least: 1e-8, most: 1 },
-      { kind: "choice", key: "schedule", label: "Learning rate schedule", hint: "How the learning rate decays.", options: [["cosine", "Cosine"], ["linear", "Linear"], ["constant", "Constant"]] },
-      { kind: "number", key: "warmup", label: "Warm-up", hint: "Share of the steps in which the learning rate rises to its maximum.", least: 0, most: 100, share: true },
-      { kind: "number", key: "epochs", label: "Maximum epochs", hint: "Passes over the training examples.", least: 0.01, most: 1000, empty: "From the data" },
-      { kind: "number", key: "maxSteps", label: "Maximum steps", hint: "Ends the run at this step, even before the last epoch.", least: 1, most: 10_000_000, whole: true, empty: "No limit" },
-      { kind: "number", key: "weightDecay", label: "Weight decay", hint: "Pulls the adapter's weights towards zero, to reduce overfitting.", least: 0, most: 10 },
-      { kind: "number", key: "seed", label: "Seed", hint: "The same seed on the same machine gives the same run.", least: 0, most: Number.MAX_SAFE_INTEGER, whole: true },
+      { kind: "number", key: "learningRate", label: m.tune_learning_rate, hint: m.tune_field_rate_hint, least: 1e-8, most: 1 },
+      { kind: "choice", key: "schedule", label: m.tune_field_schedule, hint: m.tune_field_schedule_hint, options: [["cosine", m.tune_schedule_cosine], ["linear", m.tune_schedule_linear], ["constant", m.tune_schedule_constant]] },
+      { kind: "number", key: "warmup", label: m.tune_field_warmup, hint: m.tune_field_warmup_hint, least: 0, most: 100, share: true },
+      { kind: "number", key: "epochs", label: m.tune_field_epochs, hint: m.tune_field_epochs_hint, least: 0.01, most: 1000, empty: m.tune_empty_from_data },
+      { kind: "number", key: "maxSteps", label: m.tune_field_steps, hint: m.tune_field_steps_hint, least: 1, most: 10_000_000, whole: true, empty: m.tune_empty_no_limit },
+      { kind: "number", key: "weightDecay", label: m.tune_field_decay, hint: m.tune_field_decay_hint, least: 0, most: 10 },
+      { kind: "number", key: "seed", label: m.tune_field_seed, hint: m.tune_field_seed_hint, least: 0, most: Number.MAX_SAFE_INTEGER, whole: true },
     ],
   },
   {
-    title: "Batch and memory",
+    title: m.tune_group_batch,
     fields: [
-      { kind: "number", key: "batch", label: "Batch size", hint: "Examples per forward pass. Larger is faster and needs more memory.", least: 1, most: 4096, whole: true, empty: "Automatic" },
-      { kind: "number", key: "accumulation", label: "Gradient accumulation", hint: "Batches per optimiser step. The effective batch size is this times the batch size.", least: 1, most: 4096, whole: true, empty: "Automatic" },
-      { kind: "number", key: "sequence", label: "Max sequence length", hint: "Tokens per example. Longer examples are truncated.", least: 16, most: 1_048_576, whole: true, empty: "From the data" },
-      { kind: "choice", key: "precision", label: "Precision", hint: "Of the inputs of matrix products. Sums are always f32.", options: [["auto", "Automatic"], ["bf16", "bf16"], ["f32", "f32"]] },
-      { kind: "choice", key: "checkpointing", label: "Gradient checkpointing", hint: "Recomputes activations in the backward pass: less memory, more time.", options: [["auto", "Automatic"], ["operations", "Off"], ["layers", "On, per layer"]] },
+      { kind: "number", key: "batch", label: m.tune_field_batch, hint: m.tune_field_batch_hint, least: 1, most: 4096, whole: true, empty: m.tune_empty_automatic },
+      { kind: "number", key: "accumulation", label: m.tune_field_accumulation, hint: m.tune_field_accumulation_hint, least: 1, most: 4096, whole: true, empty: m.tune_empty_automatic },
+      { kind: "number", key: "sequence", label: m.tune_field_sequence, hint: m.tune_field_sequence_hint, least: 16, most: 1_048_576, whole: true, empty: m.tune_empty_from_data },
+      { kind: "choice", key: "precision", label: m.tune_field_precision, hint: m.tune_field_precision_hint, options: [["auto", m.tune_empty_automatic], ["bf16", () => "bf16"], ["f32", () => "f32"]] },
+      { kind: "choice", key: "checkpointing", label: m.tune_field_checkpointing, hint: m.tune_field_checkpointing_hint, options: [["auto", m.tune_empty_automatic], ["operations", m.tune_checkpointing_off], ["layers", m.tune_checkpointing_layers]] },
     ],
   },
   {
-    title: "Evaluation",
+    title: m.tune_group_evaluation,
     fields: [
-      { kind: "number", key: "evalSplit", label: "Validation split", hint: "Share of the examples used for validation, not for training.", least: 0, most: 90, share: true },
-      { kind: "number", key: "evalEvery", label: "Evaluate every", hint: "Steps between evaluations on the validation split.", least: 1, most: 1_000_000, whole: true, empty: "10 times per run" },
-      { kind: "number", key: "patience", label: "Early stopping patience", hint: "Evaluations without a lower loss before the run stops early. 0 turns it off.", least: 0, most: 1000, whole: true },
+      { kind: "number", key: "evalSplit", label: m.tune_field_split, hint: m.tune_field_split_hint, least: 0, most: 90, share: true },
+      { kind: "number", key: "evalEvery", label: m.tune_field_every, hint: m.tune_field_every_hint, least: 1, most: 1_000_000, whole: true, empty: m.tune_empty_ten_times },
+      { kind: "number", key: "patience", label: m.tune_field_patience, hint: m.tune_field_patience_hint, least: 0, most: 1000, whole: true },
     ],
   },
 ];
 
-/** The target modules of a layer: name in the file and label. */
+/** The target modules of a layer: name in the file, and label, which people know by its English name. */
 export const targetModules: [name: string, label: string][] = [
   ["attn_q", "Q"],
   ["attn_k", "K"],
   ["attn_v", "V"],
-  ["attn_output", "Output"],
-  ["ffn_gate", "Gate"],
-  ["ffn_up", "Up"],
-  ["ffn_down", "Down"],
+  ["attn_output", "Output"], // not text: a name of the architecture
+  ["ffn_gate", "Gate"], // not text: a name of the architecture
+  ["ffn_up", "Up"], // not text: a name of the architecture
+  ["ffn_down", "Down"], // not text: a name of the architecture
 ];
 
 type NumberField = Extract<Field, { kind: "number" }>;
@@ -89,10 +90,10 @@ export function shown(field: NumberField, value: number | null): string {
 
 /** Parses a field's text; `problem` says why it is invalid. */
 export function parse(field: NumberField, text: string): { value: number | null } | { problem: string } {
-  if (text.trim() === "") return field.empty ? { value: null } : { problem: "Enter a number." };
+  if (text.trim() === "") return field.empty ? { value: null } : { problem: m.tune_invalid_empty() };
   const number = Number(text.trim().replace(",", "."));
-  if (!Number.isFinite(number)) return { problem: "Not a number." };
-  if (field.whole && !Number.isInteger(number)) return { problem: "Enter a whole number." };
-  if (number < field.least || number > field.most) return { problem: `Must be between ${shown({ ...field, share: false }, field.least)} and ${shown({ ...field, share: false }, field.most)}.` };
+  if (!Number.isFinite(number)) return { problem: m.tune_invalid_number() };
+  if (field.whole && !Number.isInteger(number)) return { problem: m.tune_invalid_whole() };
+  if (number < field.least || number > field.most) return { problem: m.tune_invalid_range({ least: shown({ ...field, share: false }, field.least), most: shown({ ...field, share: false }, field.most) }) };
   return { value: field.share ? number / 100 : number };
 }

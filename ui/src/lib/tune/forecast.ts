@@ -1,7 +1,8 @@
 // A forecast of a run from its settings, before anything is measured.
 
+import { m } from "$messages";
 import type { Inspection, Run, TrainSettings } from "../host";
-import { count, duration, plural } from "../text/format";
+import { count, duration, sentences } from "../text/format";
 
 export interface Forecast {
   examples: number;
@@ -27,9 +28,10 @@ export function forecast(inspection: Inspection, settings: TrainSettings, model:
 
 /** The forecast as text. */
 export function forecastText(modelName: string, { examples, validation, epochs, steps, seconds }: Forecast): string {
-  const howLong = steps !== null ? `about ${plural(steps, "step")}` : epochs === null ? "several epochs" : epochs === 1 ? "1 epoch" : `${epochs.toLocaleString("en")} epochs`;
-  const parts = [`Trains ${modelName} on ${plural(examples, "example")} for ${howLong}`];
-  parts.push(validation > 0 ? ` and validates on ${count(validation)} others. ` : ". ");
-  parts.push(seconds === null ? "The time is measured before the first step." : `About ${duration(seconds)}, going by the last run.`);
-  return parts.join("");
+  const length = steps !== null ? m.tune_forecast_steps({ count: steps }) : epochs === null ? m.tune_forecast_epochs_unknown() : m.tune_forecast_epochs({ count: epochs });
+  const inputs = { model: modelName, count: examples, length };
+  return sentences([
+    validation > 0 ? m.tune_forecast_validated({ ...inputs, others: count(validation) }) : m.tune_forecast(inputs),
+    seconds === null ? m.tune_forecast_unmeasured() : m.tune_forecast_time({ time: duration(seconds) }),
+  ]);
 }

@@ -1,38 +1,41 @@
 // The state of a run as text.
 
+import { m } from "$messages";
 import type { PauseReason, Run } from "../host";
 import { count } from "../text/format";
 import { verdict, type Tone } from "./verdict";
 
-export const pausedText: Record<PauseReason, string> = {
-  person: "Paused.",
-  chat: "Paused while chat is answering. Resumes automatically.",
-  battery: "Paused because the battery is low. Resumes automatically when the machine is plugged in.",
-};
-
-function step(run: Run): string {
-  const at = run.last?.step ?? 0;
-  return run.plan ? `step ${count(at)} of ${count(run.plan.steps)}` : `step ${count(at)}`;
+export function pausedText(why: PauseReason): string {
+  switch (why) {
+    case "person":
+      return m.tune_paused_person();
+    case "chat":
+      return m.tune_paused_chat();
+    case "battery":
+      return m.tune_paused_battery();
+  }
 }
 
 /** One line for lists. */
 export function statusLine(run: Run): string {
   const { state, outcome } = run;
+  const step = count(run.last?.step ?? 0);
+  const steps = run.plan && count(run.plan.steps);
   switch (state.type) {
     case "preparing":
     case "planned":
-      return "Preparing";
+      return m.tune_status_preparing();
     case "running":
-      return `Training, ${step(run)}`;
+      return steps === null ? m.tune_status_training({ step }) : m.tune_status_training_of({ step, steps });
     case "paused":
-      return `Paused at ${step(run)}`;
+      return steps === null ? m.tune_status_paused({ step }) : m.tune_status_paused_of({ step, steps });
     case "finished":
     case "stopped":
-      return outcome ? verdict(outcome).title : "Stopped before the first step";
+      return outcome ? verdict(outcome).title : m.tune_status_stopped();
     case "failed":
-      return `Failed at ${step(run)}`;
+      return steps === null ? m.tune_status_failed({ step }) : m.tune_status_failed_of({ step, steps });
     case "interrupted":
-      return `Interrupted at ${step(run)}`;
+      return steps === null ? m.tune_status_interrupted({ step }) : m.tune_status_interrupted_of({ step, steps });
   }
 }
 

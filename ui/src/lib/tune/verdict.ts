@@ -1,5 +1,9 @@
 // The verdict on a finished run: what its scores mean and what to do.
 
+import { m } from "$messages";
+import { language } from "../text/language.svelte";
+import { percentOf } from "../text/format";
+
 /** The scores of a finished run; `null` if not measured. */
 export interface Scores {
   bestStep: number;
@@ -52,20 +56,19 @@ function forgetting({ generalBefore: before, generalAfter: after }: Scores): For
   return ratio <= MUCH ? "some" : "much";
 }
 
-const IMPROVEMENT: Record<Improvement, [title: string, tone: Tone]> = {
-  unknown: ["Training finished", "plain"],
-  worse: ["Worse than before", "bad"],
-  nothing: ["No measurable improvement", "warn"],
-  little: ["Improved a little", "good"],
-  well: ["Improved", "good"],
+const IMPROVEMENT: Record<Improvement, [title: () => string, tone: Tone]> = {
+  unknown: [m.tune_verdict_unknown, "plain"],
+  worse: [m.tune_verdict_worse, "bad"],
+  nothing: [m.tune_verdict_nothing, "warn"],
+  little: [m.tune_verdict_little, "good"],
+  well: [m.tune_verdict_well, "good"],
 };
 
-const FORGETTING: Record<Forgetting, string> = {
-  unknown: "",
-  nothing: "no forgetting",
-  little: "little forgetting",
-  some: "some forgetting",
-  much: "much forgetting",
+const FORGETTING: Record<Exclude<Forgetting, "unknown">, () => string> = {
+  nothing: m.tune_forgot_nothing,
+  little: m.tune_forgot_little,
+  some: m.tune_forgot_some,
+  much: m.tune_forgot_much,
 };
 
 /** The verdict on a run's scores. */
@@ -74,7 +77,7 @@ export function verdict(scores: Scores): Verdict {
   const lost = forgetting(scores);
   const [start, tone] = IMPROVEMENT[gained];
   return {
-    title: lost === "unknown" ? start : `${start}, ${FORGETTING[lost]}`,
+    title: lost === "unknown" ? start() : m.tune_verdict({ gained: start(), lost: FORGETTING[lost]() }),
     tone: lost === "much" ? "bad" : lost === "some" && tone === "good" ? "warn" : tone,
     learning: learning(gained, scores),
     memory: memory(lost, scores),
@@ -83,35 +86,34 @@ export function verdict(scores: Scores): Verdict {
 }
 
 function learning(gained: Improvement, { evalLossBefore, evalLoss }: Scores): string {
-  if (gained === "unknown") return "There was no validation split, so the improvement was not measured.";
-  const gain = (evalLossBefore ?? 0) - (evalLoss ?? 0);
-  if (gained === "nothing") return "On the validation examples it does about as well as before.";
-  if (gained === "worse") return "On the validation examples it does worse than before.";
-  const times = Math.exp(gain);
-  const likelihood = times < 1.95 ? `${Math.round((times - 1) * 100)} % more likely` : `${times.toFixed(1)} times as likely`;
-  return `On the validation examples it predicts the right next token ${likelihood} than before.`.replace("as likely than before", "as likely as before");
+  if (gained === "unknown") return m.tune_learned_unknown();
+  if (gained === "nothing") return m.tune_learned_nothing();
+  if (gained === "worse") return m.tune_learned_worse();
+  const times = Math.exp((evalLossBefore ?? 0) - (evalLoss ?? 0));
+  if (times < 1.95) return m.tune_learned_percent({ percent: percentOf((times - 1) * 100) });
+  return m.tune_learned_times({ times: times.toLocaleString(language.intl, { minimumFractionDigits: 1, maximumFractionDigits: 1 }) });
 }
 
 function memory(lost: Forgetting, { generalBefore, generalAfter }: Scores): string {
-  const worse = Math.round(((generalAfter ?? 0) / (generalBefore ?? 1) - 1) * 100);
+  const percent = percentOf(((generalAfter ?? 0) / (generalBefore ?? 1) - 1) * 100);
   switch (lost) {
     case "unknown":
-      return "Forgetting was not measured.";
+      return m.tune_memory_unknown();
     case "nothing":
-      return "The perplexity of a general text stayed about the same: no sign of forgetting.";
+      return m.tune_memory_nothing();
     case "little":
-      return `The perplexity of a general text rose by ${worse} %: hardly any forgetting.`;
+      return m.tune_memory_little({ percent });
     case "some":
-      return `The perplexity of a general text rose by ${worse} %: it forgot some of what it knew.`;
+      return m.tune_memory_some({ percent });
     case "much":
-      return `The perplexity of a general text rose by ${worse} %: it will do badly at other tasks.`;
+      return m.tune_memory_much({ percent });
   }
 }
 
 function advice(gained: Improvement, lost: Forgetting, { bestStep, steps }: Scores): string | null {
-  if (gained === "worse") return "Lower the learning rate, or check the data.";
-  if (lost === "much" || lost === "some") return "Train less: fewer epochs, a lower learning rate or a smaller rank. An adapter scale below 1 helps too.";
-  if (gained === "nothing") return "Use more examples, more epochs or a higher learning rate.";
-  if (gained !== "unknown" && bestStep < steps * 0.7) return "It overfitted after an early best checkpoint, which was saved. More examples would help most.";
+  if (gained === "worse") return m.tune_advice_worse();
+  if (lost === "much" || lost === "some") return m.tune_advice_forgot();
+  if (gained === "nothing") return m.tune_advice_nothing();
+  if (gained !== "unknown" && bestStep < steps * 0.7) return m.tune_advice_overfitted();
   return null;
 }
