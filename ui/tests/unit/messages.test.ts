@@ -3,6 +3,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { locales } from "$messages-runtime";
 import { expect, test } from "vitest";
+import { untranslated } from "../../scripts/untranslated.mjs";
 import { bestOf } from "../../src/lib/text/language.svelte";
 
 type Message = string | { declarations: string[]; selectors: string[]; match: Record<string, string> }[];
@@ -41,6 +42,10 @@ test.each(FILES)("%s has the same messages with the same inputs in every languag
       if (typeof message !== "string") for (const { match } of message) expect(Object.keys(match).at(-1), `${locale} ${key}`).toMatch(/=\*$/);
     }
   }
+});
+
+test("nothing that is shown is left out", () => {
+  expect(untranslated().map(({ path, line, text }) => `${path}:${line}: ${text}`)).toEqual([]);
 });
 
 test("no key is in two files", () => {

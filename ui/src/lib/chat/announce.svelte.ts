@@ -5,6 +5,7 @@ import { m } from "$messages";
 import { isActive, type Message } from "../host";
 import type { App } from "../stores/app.svelte";
 import { textOf } from "../text/parts";
+import { problemText } from "../text/problem";
 
 export function announceAnswers(app: App): void {
   let writing: number | null = null;
@@ -25,5 +26,5 @@ export function announceAnswers(app: App): void {
 }
 
 function ended(message: Message): string {
-  return message.state.type === "failed" ? m.chat_announce_failed({ problem: message.state.problem.message }) : m.chat_announce_answer({ text: textOf(message.parts) });
+  return message.state.type === "failed" ? m.chat_announce_failed({ problem: problemText(message.state.problem) }) : m.chat_announce_answer({ text: textOf(message.parts) });
 }

@@ -35,6 +35,7 @@ import { Thread } from "./thread.svelte";
 import { Toasts } from "./toasts.svelte";
 import { Tune } from "./tune.svelte";
 import type { SettingsPage, View } from "./view";
+import { problemText } from "../text/problem";
 
 /** The storage key of `App.chatAdvanced`. */
 const ADVANCED = "hearth.chat.advanced";
@@ -308,7 +309,7 @@ export class App {
   }
 
   private showError(thrown: unknown): void {
-    this.toasts.show({ kind: "problem", text: asProblem(thrown).message });
+    this.toasts.show({ kind: "problem", text: problemText(asProblem(thrown)) });
   }
 }
 

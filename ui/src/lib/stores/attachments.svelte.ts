@@ -1,5 +1,6 @@
 // Owns the files of unsent messages, by conversation. They are read when they are added, and gone at a restart.
 
+import { m } from "$messages";
 import type { Host, TextFile } from "../host";
 import { SvelteMap } from "svelte/reactivity";
 
@@ -17,7 +18,7 @@ export class Attachments {
   }
 
   set(conversation: number | null, files: TextFile[]): void {
-    if (files.length > MAX_FILES) throw { code: "badRequest", message: `A message can have ${MAX_FILES} files, not ${files.length}. Remove some.` };
+    if (files.length > MAX_FILES) throw { code: "badRequest", message: m.store_too_many_files({ most: MAX_FILES, n: files.length }) };
     if (files.length === 0) this.files.delete(String(conversation));
     else this.files.set(String(conversation), files);
   }
@@ -43,7 +44,7 @@ export class Attachments {
   async addPasted(conversation: number | null, pasted: File[]): Promise<void> {
     for (const file of pasted) {
       const text = file.size > MAX_BYTES ? null : decoded(await file.arrayBuffer());
-      if (text === null) throw { code: "dataInvalid", message: `${file.name} is not a text file of at most 4 MiB. Messages take text, code, Markdown, CSV and the like.` };
+      if (text === null) throw { code: "dataInvalid", message: m.store_file_not_text({ name: file.name }) };
       this.set(conversation, [...this.get(conversation), { name: file.name, text }]);
     }
   }

@@ -12,6 +12,7 @@ import type { Models } from "./models.svelte";
 import type { SettingsStore } from "./settings.svelte";
 import type { Toasts } from "./toasts.svelte";
 import type { View } from "./view";
+import { problemText } from "../text/problem";
 
 /** The parts of the app that the gallery acts on. */
 interface Parts {
@@ -158,7 +159,7 @@ export class Gallery {
       if (model === null) toasts.show({ kind: "note", text: m.store_download_done({ name }) });
       else toasts.show({ kind: "note", text: m.store_download_ready({ name }), action: { label: m.store_chat(), run: () => void this.chat(model) } });
     } else if (state.type === "failed") {
-      if (this.app.view === "models" && this.tab === "downloads") this.app.announcements.say(m.store_download_failed_because({ name, problem: state.problem.message }));
+      if (this.app.view === "models" && this.tab === "downloads") this.app.announcements.say(m.store_download_failed_because({ name, problem: problemText(state.problem) }));
       else toasts.show({ kind: "problem", text: m.store_download_failed({ name }), action: { label: m.store_view(), run: () => this.open("downloads") } });
     }
   }

@@ -1,0 +1,52 @@
+// The window in each language and from right to left: nothing is cut or pushed out of the page.
+
+import type { Page } from "playwright-core";
+import { expect, test } from "vitest";
+import { settingsPages } from "../../src/lib/stores/view";
+import { drawn, open, openConversation, openSettings, pace, settings, useBrowser } from "./window";
+
+useBrowser();
+
+/** How far the page is wider than the window, in pixels. */
+const overflow = (page: Page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+
+const views: [name: string, show: (page: Page) => Promise<unknown>][] = [
+  ["chat", (page) => openConversation(page, "Borrow checker")],
+  ["tune", (page) => page.getByTestId("view-tune").click()],
+  ["models", (page) => page.getByTestId("view-models").click()],
+  ["discover", (page) => page.getByTestId("tab-discover").click()],
+  ...settingsPages.map(({ id }): [string, (page: Page) => Promise<unknown>] => [`settings ${id}`, (page) => openSettings(page, id)]),
+];
+
+test.each(["de", "es", "zh-CN", "ar-XB"])("%s fits wide and narrow windows", async (language) => {
+  const { page, errors } = await open({ language });
+  await pace(page, 0);
+  const english = (await page.evaluate(() => document.documentElement.lang)) === "en";
+  expect(english).toBe(false);
+  expect(await page.evaluate(() => document.documentElement.dir)).toBe(language === "ar-XB" ? "rtl" : "ltr");
+  for (const [name, show] of views) {
+    await page.setViewportSize({ width: 1180, height: 760 });
+    await show(page);
+    await drawn(page);
+    expect(await overflow(page), `${name}, wide`).toBeLessThanOrEqual(0);
+    await page.setViewportSize({ width: 480, height: 760 });
+    await drawn(page);
+    expect(await overflow(page), `${name}, narrow`).toBeLessThanOrEqual(0);
+  }
+  expect(errors).toEqual([]);
+});
+
+test("a chosen language is shown at once, with its numbers, and errors have a headline in it", async () => {
+  const { page, errors } = await settings("", "general");
+  await page.getByTestId("language").selectOption("de");
+  await expect.poll(() => page.getByTestId("view-settings").textContent()).toContain("Einstellungen");
+  expect(await page.evaluate(() => document.documentElement.lang)).toBe("de");
+  await page.getByTestId("view-chat").click();
+  await page.getByTestId("composer").fill("/refuse");
+  await page.getByTestId("send").click();
+  await expect.poll(() => page.getByTestId("toast").textContent()).toMatch(/[äöüß].*An answer is still being generated here|läuft|Antwort/);
+  await page.getByTestId("view-settings").click();
+  await page.getByTestId("language").selectOption("en");
+  await expect.poll(() => page.getByTestId("view-settings").textContent()).toContain("Settings");
+  expect(errors).toEqual([]);
+});
