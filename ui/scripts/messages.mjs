@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { compile } from "@inlang/paraglide-js";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-export const PSEUDO = "ar-XB";
+const PSEUDO = "ar-XB";
 
 const ACCENTS = new Map([..."aeiouyAEIOUYcnsCNS"].map((letter, i) => [letter, [..."áéíóúýÁÉÍÓÚÝçñšÇÑŠ"][i] ?? letter]));
 
@@ -16,7 +16,7 @@ const ACCENTS = new Map([..."aeiouyAEIOUYcnsCNS"].map((letter, i) => [letter, [.
  * Lengthens and accents a text, but no `{placeholder}`.
  * @param {string} text
  */
-export function pseudo(text) {
+function pseudo(text) {
   const accented = text.replace(/\{[^}]*\}|[A-Za-z]/g, (found) => ACCENTS.get(found) ?? found);
   return `⟦${accented}${"·".repeat(Math.ceil(text.length / 3))}⟧`;
 }

@@ -1,13 +1,11 @@
 import { afterEach, expect, test } from "vitest";
-import { count, dayGroup, duration, fileSize, learningRate, list, listWithAnd, loss, moment, parameters, percent, plural, precise, scaled, seconds, sentences, speed } from "../../src/lib/text/format";
+import { count, dayGroup, duration, fileSize, learningRate, list, listWithAnd, loss, moment, parameters, percent, precise, scaled, seconds, sentences, speed } from "../../src/lib/text/format";
 import { language } from "../../src/lib/text/language.svelte";
 
 afterEach(() => language.choose("en"));
 
 test.each([
   [count(2048), "2,048"],
-  [plural(1, "message"), "1 message"],
-  [plural(1200, "token"), "1,200 tokens"],
   [parameters(134_515_008), "135M"],
   [parameters(1_235_814_432), "1.2B"],
   [parameters(999_885_952), "1B"],

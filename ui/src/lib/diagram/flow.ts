@@ -73,7 +73,7 @@ class FlowParser {
 
   private beginGroup(title: string): void {
     const named = /^([^\s["]+)\s*\[(.*)\]$/.exec(title);
-    // A name that nobody sees (not text).
+    // An internal id, not text.
     const id = named?.[1] ?? (title.replace(/^"(.*)"$/, "$1") || `group ${this.flow.groups.size}`);
     if (this.flow.groups.size >= LIMITS.groups || this.flow.groups.has(id)) throw new NotDrawable("Too many groups, or two of one name.");
     // An edge named it before.

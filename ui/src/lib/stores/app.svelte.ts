@@ -17,6 +17,7 @@ import { Drafts, type DraftStorage } from "./drafts.svelte";
 import { Gallery } from "./gallery.svelte";
 import { HubStore } from "./hub.svelte";
 import { importSentences } from "../text/keeping";
+import { problemText } from "../text/problem";
 import { withOverrides } from "../text/sampling";
 import { Keeping } from "./keeping.svelte";
 import type { Schedule } from "./live.svelte";
@@ -35,7 +36,6 @@ import { Thread } from "./thread.svelte";
 import { Toasts } from "./toasts.svelte";
 import { Tune } from "./tune.svelte";
 import type { SettingsPage, View } from "./view";
-import { problemText } from "../text/problem";
 
 /** The storage key of `App.chatAdvanced`. */
 const ADVANCED = "hearth.chat.advanced";

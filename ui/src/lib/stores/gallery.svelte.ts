@@ -2,6 +2,7 @@
 
 import { m } from "$messages";
 import type { Download, FileDrop, Host, HostEvent, Settings } from "../host";
+import { problemText } from "../text/problem";
 import { fileName } from "../text/source";
 import type { Announcements } from "./announcements.svelte";
 import type { Catalog } from "./catalog.svelte";
@@ -12,7 +13,6 @@ import type { Models } from "./models.svelte";
 import type { SettingsStore } from "./settings.svelte";
 import type { Toasts } from "./toasts.svelte";
 import type { View } from "./view";
-import { problemText } from "../text/problem";
 
 /** The parts of the app that the gallery acts on. */
 interface Parts {

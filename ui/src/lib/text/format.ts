@@ -5,7 +5,7 @@ import { language } from "./language.svelte";
 
 const formats = new Map<string, Intl.NumberFormat>();
 
-/** A number with at most so many digits after the point, or with exactly so many. */
+/** A number with `least` to `most` fraction digits. */
 function decimal(n: number, most: number, least = 0): string {
   const key = `${language.intl} ${most} ${least}`;
   let format = formats.get(key);
@@ -29,7 +29,7 @@ export function precise(n: number): string {
   return significant(n, 4);
 }
 
-/** A number with at most so many significant digits, not grouped. */
+/** A number with at most `digits` significant digits, not grouped. */
 export function significant(n: number, digits: number): string {
   return new Intl.NumberFormat(language.intl, { maximumSignificantDigits: digits, useGrouping: false }).format(n);
 }
@@ -49,11 +49,6 @@ export function listWithAnd(texts: readonly string[]): string {
 /** Whole sentences after each other. */
 export function sentences(texts: readonly string[]): string {
   return texts.length === 0 ? "" : texts.reduce((first, second) => m.text_two_sentences({ first, second }));
-}
-
-/** `1 message`, `3 messages` */
-export function plural(n: number, one: string, many = `${one}s`): string {
-  return `${count(n)} ${n === 1 ? one : many}`;
 }
 
 const sizes = ["B", "kB", "MB", "GB", "TB"];

@@ -4,9 +4,9 @@ import { m } from "$messages";
 import type { Run } from "../host";
 import type { App } from "../stores/app.svelte";
 import { count, loss, sentences } from "../text/format";
-import { problemText } from "../text/problem";
 import { pausedText } from "./status";
 import { verdict } from "./verdict";
+import { problemText } from "../text/problem";
 
 export function announceRuns(app: App): void {
   let announced = "";
