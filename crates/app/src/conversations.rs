@@ -574,7 +574,7 @@ fn reopen(shared: &Shared, id: i64) -> Result<(Sent, MessageState), Problem> {
 }
 
 /// The settings in their column. `None` if nothing is set.
-fn settings_column(settings: &ConversationSettings) -> Option<String> {
+pub(crate) fn settings_column(settings: &ConversationSettings) -> Option<String> {
     (*settings != ConversationSettings::default()).then(|| to_json(settings))
 }
 

@@ -2,11 +2,12 @@
 
 use crate::{
     App,
-    convert::{from_json, to_json},
+    conversations::settings_column,
+    convert::from_json,
     shared::Shared,
     store::{conversation, folder, now},
     title,
-    wire::{ConversationSettings, ConversationSummary, Event, Folder, Problem, ProblemCode},
+    wire::{Event, Folder, Problem, ProblemCode},
 };
 use rusqlite::Transaction;
 
@@ -37,7 +38,7 @@ impl App {
             id: folder.id,
             name,
             system_prompt: folder.system_prompt,
-            settings: (folder.settings != ConversationSettings::default()).then(|| to_json(&folder.settings)),
+            settings: settings_column(&folder.settings),
         };
         self.change_folders(move |t| Ok(folder::update(t, &row)?.then_some(())))
             .await
@@ -47,13 +48,17 @@ impl App {
     pub async fn delete_folder(&self, id: i64) -> Result<(), Problem> {
         let time = self.shared.store.time();
         self.change_folders(move |t| Ok(folder::delete(t, id, time)?.then_some(())))
-            .await
+            .await?;
+        // Their conversations have changed, too.
+        self.shared.blocking(Shared::emit_conversations).await
     }
 
     /// Undoes a deletion, with the conversations that were in it.
     pub async fn restore_folder(&self, id: i64) -> Result<(), Problem> {
         self.change_folders(move |t| Ok(folder::restore(t, id)?.then_some(())))
-            .await
+            .await?;
+        // Their conversations have changed, too.
+        self.shared.blocking(Shared::emit_conversations).await
     }
 
     /// Moves a conversation into a folder, or out of its folder.
@@ -74,7 +79,7 @@ impl App {
         .await
     }
 
-    /// Changes folders, and emits them and the conversations, whose folders may have changed.
+    /// Changes folders and emits them.
     async fn change_folders<T: Send + 'static>(
         &self,
         write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<Option<T>> + Send + 'static,
@@ -83,9 +88,6 @@ impl App {
             .blocking(move |shared| {
                 let changed = shared.store.write(write)?.ok_or_else(no_folder)?;
                 shared.emit(Event::FoldersChanged { folders: list(shared)? });
-                let rows = shared.store.read(|t| conversation::list(t))?;
-                let conversations = rows.iter().map(ConversationSummary::from).collect();
-                shared.emit(Event::ConversationsChanged { conversations });
                 Ok(changed)
             })
             .await

@@ -178,6 +178,15 @@ impl Shared {
         });
     }
 
+    /// Emits all conversations, after many of them have changed.
+    pub(crate) fn emit_conversations(&self) -> Result<(), Problem> {
+        let rows = self.store.read(|t| conversation::list(t))?;
+        self.emit(Event::ConversationsChanged {
+            conversations: rows.iter().map(ConversationSummary::from).collect(),
+        });
+        Ok(())
+    }
+
     /// Sets whether the chat is busy.
     pub(crate) fn set_answering(&self, answering: bool) {
         self.answering

@@ -26,7 +26,6 @@ mod tree;
 use crate::{
     App,
     shared::Shared,
-    store::conversation,
     wire::{Event, ImportFormat, ImportReport, Problem, ProblemCode, SkipReason, Skipped},
 };
 use collect::{Collector, Found};
@@ -60,10 +59,7 @@ impl App {
                 let done = import.run(&path);
                 let report = import.report;
                 if report.imported + report.extended > 0 {
-                    let rows = shared.store.read(|t| conversation::list(t))?;
-                    shared.emit(Event::ConversationsChanged {
-                        conversations: rows.iter().map(Into::into).collect(),
-                    });
+                    shared.emit_conversations()?;
                 }
                 done.map_err(|problem| with_count(problem, report.imported))?;
                 Ok(report)

@@ -1,7 +1,7 @@
 //! Full-text search over messages and titles.
 
 use hearth_protocol::Role;
-use rusqlite::{Connection, ToSql, named_params};
+use rusqlite::{Connection, ToSql};
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
@@ -114,14 +114,7 @@ fn titles(connection: &Connection, words: &[&str], filter: &Filter) -> rusqlite:
     let mut statement = connection.prepare_cached(&format!(
         "SELECT c.id, c.title, c.updated_at FROM conversation c WHERE {conditions} ORDER BY c.updated_at DESC"
     ))?;
-    let Filter {
-        folder,
-        tag,
-        since,
-        until,
-        ..
-    } = filter;
-    let mut rows = statement.query(named_params! {":folder": folder, ":tag": tag, ":since": since, ":until": until})?;
+    let mut rows = statement.query(&of_filter(filter)[..])?;
     let mut hits = Vec::new();
     while let Some(row) = rows.next()? {
         let title: String = row.get(1)?;
@@ -187,14 +180,18 @@ fn of_messages(filter: &Filter) -> String {
 
 /// The parameters of [`of_messages`], the limit and a query's own.
 fn parameters<'a>(filter: &'a Filter, own: &[(&'a str, &'a dyn ToSql)]) -> Vec<(&'a str, &'a dyn ToSql)> {
-    let shared: [(&str, &dyn ToSql); 5] = [
+    let most: [(&str, &dyn ToSql); 1] = [(":most", &MOST_HITS)];
+    of_filter(filter).iter().chain(&most).chain(own).copied().collect()
+}
+
+/// The parameters of [`CONDITIONS`].
+fn of_filter(filter: &Filter) -> [(&str, &dyn ToSql); 4] {
+    [
         (":folder", &filter.folder),
         (":tag", &filter.tag),
         (":since", &filter.since),
         (":until", &filter.until),
-        (":most", &MOST_HITS),
-    ];
-    shared.iter().chain(own).copied().collect()
+    ]
 }
 
 fn messages_literally(connection: &Connection, text: &str, filter: &Filter) -> rusqlite::Result<Vec<Hit>> {
