@@ -150,6 +150,18 @@ pub async fn choose_preset_target(window: AppHandle, name: String) -> Result<Opt
     answer(|chosen| dialog.save_file(chosen)).await
 }
 
+pub async fn choose_data_folder(window: AppHandle) -> Result<Option<String>, Problem> {
+    let dialog = dialog(&window, "Move the data folder");
+    answer(|chosen| dialog.pick_folder(chosen)).await
+}
+
+pub async fn move_data(window: AppHandle, folder: PathBuf) -> Result<(), Problem> {
+    let app: App = window.state::<App>().inner().clone();
+    app.move_data(folder).await?;
+    window.request_restart();
+    Ok(())
+}
+
 pub async fn open_data_folder(window: AppHandle) -> Result<(), Problem> {
     let folder = path_text(window.state::<App>().data_folder().to_owned())?;
     let opened = window.opener().open_path(folder, None::<&str>);

@@ -1,5 +1,6 @@
 //! The names in the data folder.
 
+use crate::relocation::location;
 use std::ffi::OsStr;
 
 /// The folder of the prompt cache.
@@ -9,7 +10,7 @@ pub(crate) const PROMPT_CACHE: &str = "prompt-cache";
 pub(crate) const OLD_PROMPT_CACHE: &str = "kept";
 
 /// Hearth's entries in its data folder, and the system's in any folder.
-const HEARTH_ENTRIES: [&str; 14] = [
+const HEARTH_ENTRIES: [&str; 17] = [
     "models",
     "datasets",
     "runs",
@@ -21,6 +22,9 @@ const HEARTH_ENTRIES: [&str; 14] = [
     "hearth-coming",
     "hearth-restore",
     "hearth-restore.json",
+    "hearth-arriving",
+    location::MOVED,
+    location::ORIGIN,
     // Created by systems in any folder.
     ".DS_Store",
     "desktop.ini",
@@ -32,4 +36,12 @@ pub(crate) fn is_hearth_entry(name: &OsStr) -> bool {
     let is_store = |name: &str| name == "hearth.lock" || name == "hearth-backups" || name.starts_with("hearth.db");
     name.to_str()
         .is_some_and(|name| HEARTH_ENTRIES.contains(&name) || is_store(name) || name.starts_with("hearth-set-aside-"))
+}
+
+/// Whether an entry is copied when the data folder is moved: everything that cannot be made again,
+/// except the store, which is copied as a database.
+pub(crate) fn is_relocated(name: &OsStr) -> bool {
+    const NAMES: [&str; 5] = ["models", "datasets", "runs", "presets", "hearth-backups"];
+    name.to_str()
+        .is_some_and(|name| NAMES.contains(&name) || name.starts_with("hearth-set-aside-"))
 }

@@ -95,6 +95,11 @@ impl Downloads {
         self.stop_all();
     }
 
+    /// Allows downloads again after [`Downloads::close`].
+    pub fn reopen(&self) {
+        self.is_closing.store(false, Ordering::Relaxed);
+    }
+
     /// Stops all; they stay queued.
     pub fn stop_all(&self) {
         self.lock()

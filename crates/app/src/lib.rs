@@ -33,6 +33,7 @@ pub mod power;
 mod presets;
 mod prompt_cache;
 mod ratings;
+mod relocation;
 mod remove_path;
 mod report;
 mod runs;

@@ -3,6 +3,7 @@
 use crate::{
     library::{self, Place, probe::ProbeCommand},
     power::{AlwaysOn, Power},
+    relocation::location,
     wire::{Problem, ProblemCode},
 };
 use hearth_protocol::WorkerCommand;
@@ -15,6 +16,8 @@ use std::{
 /// Folders, commands and services of an [`App`].
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// The folder that says where the data is, if that was moved.
+    pub base: PathBuf,
     /// The data folder (store, runs, downloaded models), created if missing.
     pub data: PathBuf,
     /// Folders of bundled models; some may not exist.
@@ -57,11 +60,15 @@ impl Options {
     /// Options from environment variables. The worker is `HEARTH_WORKER`, or the `hearth` beside
     /// this executable; `resources` is the package's resource folder. The power supply is
     /// [`AlwaysOn`].
+    ///
+    /// # Errors
+    /// The system has no folder for app data, or the data is not where it was moved to.
     pub fn from_environment(resources: Option<&Path>) -> Result<Self, Problem> {
-        let data = library::data_folder().ok_or_else(|| Problem {
+        let base = library::base_folder().ok_or_else(|| Problem {
             code: ProblemCode::Store,
             message: "This system has no standard folder for app data. Set HEARTH_DATA to a folder.".to_owned(),
         })?;
+        location::check(&base)?;
         let named = std::env::var_os("HEARTH_WORKER").filter(|path| !path.is_empty());
         let beside = || {
             let executable = std::env::current_exe().unwrap_or_default();
@@ -69,7 +76,8 @@ impl Options {
         };
         let worker = WorkerCommand::new(named.map_or_else(beside, PathBuf::from));
         Ok(Self {
-            data,
+            data: location::data_of(base.clone()),
+            base,
             bundled: library::bundled_folders(resources),
             samples: library::sample_folders(resources),
             packed: library::packed_folder(),

@@ -7,6 +7,7 @@ use crate::{
     lock::lock,
     options::Options,
     power::Power,
+    relocation::Relocation,
     settings,
     store::{Store, StoreError, conversation, message, model},
     wire::{ConversationSummary, Event, Message, Problem, ProblemCode, Run, RunPoint, Settings},
@@ -26,8 +27,11 @@ pub(crate) type Sink = Box<dyn Fn(Event) + Send + Sync>;
 pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) library: Library,
+    /// The folder that says where the data is, if that was moved.
+    pub(crate) base: PathBuf,
     /// The data folder.
     pub(crate) data: PathBuf,
+    pub(crate) relocation: Relocation,
     /// Folders of the sample datasets.
     pub(crate) samples: Vec<PathBuf>,
     /// The folder of packed weights. `None` switches the cache off.
@@ -69,7 +73,9 @@ impl Shared {
         Ok(Self {
             store,
             library,
+            base: options.base,
             data: options.data,
+            relocation: Relocation::default(),
             samples: options.samples,
             packed: options.packed,
             host: ModelHost::new(HostOptions {

@@ -13,7 +13,7 @@ mod write;
 pub(crate) use complete::complete;
 
 use crate::{
-    App, presets,
+    App, presets, relocation,
     shared::Shared,
     wire::{DataPlace, PendingRestore, Problem, ProblemCode, WrittenBackup},
 };
@@ -35,7 +35,9 @@ impl App {
             .blocking(|shared| {
                 Ok(DataPlace {
                     path: shared.data.display().to_string(),
+                    bytes: relocation::bytes_of(&shared.data),
                     pending: complete::pending(&shared.data).map(|pending| pending.about),
+                    former: relocation::former(shared),
                 })
             })
             .await
@@ -75,7 +77,7 @@ impl App {
 }
 
 /// The files of an active run change while they would be copied.
-fn refuse_during_run(shared: &Shared) -> Result<(), Problem> {
+pub(crate) fn refuse_during_run(shared: &Shared) -> Result<(), Problem> {
     match shared.active_run() {
         None => Ok(()),
         Some(run) => Err(Problem {
@@ -84,6 +86,17 @@ fn refuse_during_run(shared: &Shared) -> Result<(), Problem> {
                 "The run “{}” is active. Stop it or wait until it is done, then try again.",
                 run.name
             ),
+        }),
+    }
+}
+
+/// The next start of the present folder replaces its data.
+pub(crate) fn refuse_during_restoration(shared: &Shared) -> Result<(), Problem> {
+    match complete::pending(&shared.data) {
+        None => Ok(()),
+        Some(_) => Err(Problem {
+            code: ProblemCode::Busy,
+            message: "A backup is restored at the next start. Restart Hearth or cancel that first.".to_owned(),
         }),
     }
 }

@@ -1,6 +1,6 @@
 //! Folders of models, data and caches.
 
-use crate::permissions;
+use crate::{permissions, relocation::location};
 use directories::{ProjectDirs, UserDirs};
 use std::{
     env,
@@ -10,9 +10,15 @@ use std::{
 /// Subfolder of the cache folder for packed weights.
 const PACKED: &str = "packed";
 
-/// The data folder: `HEARTH_DATA`, or the system's folder for app data. `None` means that the
+/// The data folder: the base folder, or the one to which its data was moved. `None` means that the
 /// system has none.
 pub fn data_folder() -> Option<PathBuf> {
+    base_folder().map(location::data_of)
+}
+
+/// The folder that says where the data is: `HEARTH_DATA`, or the system's folder for app data.
+/// `None` means that the system has none.
+pub(crate) fn base_folder() -> Option<PathBuf> {
     match env::var_os("HEARTH_DATA") {
         Some(folder) if !folder.is_empty() => Some(folder.into()),
         _ => ProjectDirs::from("", "", "Hearth").map(|dirs| dirs.data_dir().to_owned()),

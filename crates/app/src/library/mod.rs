@@ -15,6 +15,7 @@ pub mod probe;
 pub use download::{Progress, arrived, discard, download};
 pub use error::LibraryError;
 pub use file_sampling::FileSampling;
+pub(crate) use folders::base_folder;
 pub use folders::{bundled_folders, cache_folder, data_folder, metadata_file, packed_folder, sample_folders};
 pub use foreign::Place;
 pub use hub::Hub;
@@ -23,6 +24,7 @@ pub use metadata_cache::Reader;
 
 use crate::{
     lock::lock,
+    relocation::location,
     settings, store,
     wire::{Settings, Source},
 };
@@ -104,6 +106,8 @@ impl Model {
 pub struct Library {
     bundled: Vec<PathBuf>,
     downloaded: PathBuf,
+    /// Where the folder of downloads was before the data folder was moved: ids depend on it.
+    downloaded_first: PathBuf,
     metadata: metadata_cache::MetadataCache,
     places: Mutex<Places>,
 }
@@ -123,6 +127,7 @@ impl Library {
         Self {
             bundled,
             downloaded: data.join("models"),
+            downloaded_first: location::origin(data).join("models"),
             metadata: metadata_cache::MetadataCache::new(reader, cache),
             places: Mutex::default(),
         }
@@ -197,6 +202,10 @@ impl Library {
             .zip(self.metadata.get(&paths))
             .map(|((path, source), metadata)| match source {
                 Source::Bundled | Source::Catalog if self.is_flat(&path) => known_model(path, source, metadata),
+                Source::Catalog => Model {
+                    id: file_id(&self.first_path(&path)),
+                    ..model(path, source, metadata)
+                },
                 _ => match names.get(path.as_path()).copied() {
                     Some(name) => Model {
                         name: name.to_owned(),
@@ -368,6 +377,14 @@ impl Library {
         Ok(())
     }
 
+    /// The path of a file before the data folder was moved.
+    fn first_path(&self, path: &Path) -> PathBuf {
+        match path.strip_prefix(&self.downloaded) {
+            Ok(inside) => self.downloaded_first.join(inside),
+            Err(_) => path.to_owned(),
+        }
+    }
+
     /// Whether a file lies directly in a folder of models, and not in one of its own folders.
     fn is_flat(&self, path: &Path) -> bool {
         let folder = path.parent();
@@ -437,9 +454,14 @@ fn nested_models(downloads: &Path) -> Vec<PathBuf> {
     models.filter(|path| path.parent() != Some(downloads)).collect()
 }
 
-fn model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, String>) -> Model {
+/// Id of a file in any folder.
+fn file_id(path: &Path) -> String {
     let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
-    let id = format!("file-{}", hex(&digest[..6]));
+    format!("file-{}", hex(&digest[..6]))
+}
+
+fn model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, String>) -> Model {
+    let id = file_id(&path);
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let origin = (source == Source::Catalog).then(|| download::origin(&path)).flatten();
     let entry = catalog::of_file(&file).filter(|entry| is_entry(entry, origin.as_ref(), &metadata));

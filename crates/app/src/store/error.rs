@@ -65,6 +65,9 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// The data folder is being moved.
+    #[error("Hearth's data is being moved to another folder. Wait until that is done, then try again.")]
+    Frozen,
     /// Something else.
     #[error("Your conversations could not be read or written: {source}.")]
     Sqlite {
@@ -93,6 +96,7 @@ impl StoreError {
     pub fn code(&self) -> ProblemCode {
         match self {
             Self::Folder { .. } | Self::Backup { .. } | Self::Busy { .. } | Self::Sqlite { .. } => ProblemCode::Store,
+            Self::Frozen => ProblemCode::Busy,
             Self::InUse(_) => ProblemCode::AlreadyRunning,
             Self::Newer { .. } => ProblemCode::StoreNewer,
             Self::Corrupt { .. } => ProblemCode::StoreCorrupt,

@@ -82,6 +82,8 @@ pub struct Store {
     path: PathBuf,
     /// Whether SQLite reported corruption.
     is_corrupt: AtomicBool,
+    /// Whether writes are refused.
+    is_frozen: AtomicBool,
     /// How long a transaction waits for a lock of another process, in milliseconds.
     busy_timeout: AtomicU64,
 }
@@ -126,6 +128,7 @@ impl Store {
             lock,
             path,
             is_corrupt: AtomicBool::new(false),
+            is_frozen: AtomicBool::new(false),
             busy_timeout: AtomicU64::new(BUSY_TIMEOUT.as_millis() as u64),
         })
     }
@@ -183,6 +186,13 @@ impl Store {
         written
     }
 
+    /// Whether writes are refused with [`StoreError::Frozen`], because what is written would be lost.
+    pub(crate) fn set_frozen(&self, is_frozen: bool) {
+        // Behind the lock: no write is under way once it is set.
+        let _connection = self.connection();
+        self.is_frozen.store(is_frozen, Ordering::SeqCst);
+    }
+
     /// How long a transaction waits for a lock of another process.
     pub fn busy_timeout(&self) -> Duration {
         Duration::from_millis(self.busy_timeout.load(Ordering::Relaxed))
@@ -214,6 +224,9 @@ impl Store {
         behavior: TransactionBehavior,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
+        if matches!(behavior, TransactionBehavior::Immediate) && self.is_frozen.load(Ordering::SeqCst) {
+            return Err(StoreError::Frozen);
+        }
         let run = || -> rusqlite::Result<T> {
             let transaction = connection.transaction_with_behavior(behavior)?;
             let result = work(&transaction)?;

@@ -57,7 +57,13 @@ pub(crate) fn prepare_restored(staging: &Path, old: &Path, new: &Path) -> Result
 }
 
 /// Columns with paths, which may be in the data folder.
-const PATHS: [(&str, &str); 3] = [("adapter", "path"), ("dataset", "path"), ("run", "data_path")];
+const PATHS: [(&str, &str); 4] = [
+    ("adapter", "path"),
+    ("dataset", "path"),
+    ("run", "data_path"),
+    // The path of a complete download; else a problem, which is no path.
+    ("download", "detail"),
+];
 
 fn move_paths(connection: &Connection, old: &Path, new: &Path) -> rusqlite::Result<()> {
     for (table, column) in PATHS {

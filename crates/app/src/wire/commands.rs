@@ -99,6 +99,13 @@ macro_rules! commands {
                 /// Cancels a restoration before the next start.
                 fn cancel_restore() -> ();
                 fn data_place() -> DataPlace;
+                /// The folder to which the data would be moved if this one was chosen: a new one in
+                /// it, unless it is empty.
+                fn data_target(folder: PathBuf) -> String;
+                /// Cancels the move of the data folder.
+                fn cancel_move() -> ();
+                /// Deletes the copy that the last move left behind.
+                fn delete_former_data() -> ();
 
                 fn load_model(id: String) -> ();
                 fn unload_model() -> ();
@@ -249,6 +256,11 @@ macro_rules! commands {
                 /// Opens a native dialog for the file of a preset with this name; `null` if
                 /// cancelled.
                 fn choose_preset_target(name: String) -> Option<String>;
+                /// Opens a native dialog; `null` if cancelled.
+                fn choose_data_folder() -> Option<String>;
+                /// Copies the data to another folder, then restarts Hearth. Reports progress through
+                /// events; nothing can be saved meanwhile.
+                fn move_data(folder: PathBuf) -> ();
                 /// Opens the data folder in the system's file manager.
                 fn open_data_folder() -> ();
                 /// Opens a native dialog for a file of conversations with this title; `null` if

@@ -133,8 +133,22 @@ pub struct PendingRestore {
 pub struct DataPlace {
     /// The data folder.
     pub path: String,
+    /// Bytes of Hearth's files in it.
+    pub bytes: u64,
+    /// The copy that a move left in the folder before.
+    pub former: Option<FormerData>,
     /// The backup that replaces it at the next start.
     pub pending: Option<PendingRestore>,
+}
+
+/// The data that a move left in the folder before, until a person deletes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct FormerData {
+    /// The folder.
+    pub path: String,
+    /// Bytes of Hearth's files in it.
+    pub bytes: u64,
 }
 
 /// A deleted conversation, which can be restored for a while.

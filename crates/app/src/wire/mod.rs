@@ -583,6 +583,11 @@ pub enum Event {
         /// From 0 to 1.
         fraction: f32,
     },
+    /// Progress of a move of the data folder.
+    MoveProgress {
+        /// From 0 to 1.
+        fraction: f32,
+    },
     /// A folder was created, changed, deleted or restored.
     FoldersChanged {
         /// All folders now.

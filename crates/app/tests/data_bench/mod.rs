@@ -5,7 +5,7 @@
 
 use crate::support;
 use hearth_app::{
-    App,
+    App, Options,
     wire::{Conversation, Event, ImportReport, Problem},
 };
 use serde_json::Value;
@@ -36,6 +36,10 @@ impl Bench {
 
     pub fn try_open(folder: TempDir) -> Result<Self, Problem> {
         let options = support::options(&folder.path().join("data"));
+        Self::with(folder, options)
+    }
+
+    pub fn with(folder: TempDir, options: Options) -> Result<Self, Problem> {
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let sink = events.clone();
         let app = App::open(options, move |event| sink.lock().expect("events").push(event))?;

@@ -76,6 +76,7 @@ pub fn probe() -> ProbeCommand {
 /// Options of an app over a data folder, without models and without a worker.
 pub fn options(data: &Path) -> Options {
     Options {
+        base: data.to_owned(),
         data: data.to_owned(),
         bundled: Vec::new(),
         samples: Vec::new(),

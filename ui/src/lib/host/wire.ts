@@ -69,6 +69,12 @@ export interface Commands {
   /** Cancels a restoration before the next start. */
   cancelRestore(): Promise<void>;
   dataPlace(): Promise<DataPlace>;
+  /** The folder to which the data would be moved if this one was chosen: a new one in it, unless it is empty. */
+  dataTarget(folder: string): Promise<string>;
+  /** Cancels the move of the data folder. */
+  cancelMove(): Promise<void>;
+  /** Deletes the copy that the last move left behind. */
+  deleteFormerData(): Promise<void>;
   loadModel(id: string): Promise<void>;
   unloadModel(): Promise<void>;
   addModel(path: string): Promise<Model>;
@@ -183,6 +189,10 @@ export interface Commands {
   choosePreset(): Promise<string | null>;
   /** Opens a native dialog for the file of a preset with this name; `null` if cancelled. */
   choosePresetTarget(name: string): Promise<string | null>;
+  /** Opens a native dialog; `null` if cancelled. */
+  chooseDataFolder(): Promise<string | null>;
+  /** Copies the data to another folder, then restarts Hearth. Reports progress through events; nothing can be saved meanwhile. */
+  moveData(folder: string): Promise<void>;
   /** Opens the data folder in the system's file manager. */
   openDataFolder(): Promise<void>;
   /** Opens a native dialog for a file of conversations with this title; `null` if cancelled. */
@@ -236,6 +246,9 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   restoreBackup: (path) => invoke("restore_backup", { path }),
   cancelRestore: () => invoke("cancel_restore"),
   dataPlace: () => invoke("data_place"),
+  dataTarget: (folder) => invoke("data_target", { folder }),
+  cancelMove: () => invoke("cancel_move"),
+  deleteFormerData: () => invoke("delete_former_data"),
   loadModel: (id) => invoke("load_model", { id }),
   unloadModel: () => invoke("unload_model"),
   addModel: (path) => invoke("add_model", { path }),
@@ -300,6 +313,8 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   chooseBackup: () => invoke("choose_backup"),
   choosePreset: () => invoke("choose_preset"),
   choosePresetTarget: (name) => invoke("choose_preset_target", { name }),
+  chooseDataFolder: () => invoke("choose_data_folder"),
+  moveData: (folder) => invoke("move_data", { folder }),
   openDataFolder: () => invoke("open_data_folder"),
   chooseChatExport: (format, title) => invoke("choose_chat_export", { format, title }),
   chooseExportTarget: (format, name) => invoke("choose_export_target", { format, name }),
@@ -653,6 +668,14 @@ export type DataPlace = {
  */
 path: string,
 /**
+ * Bytes of Hearth's files in it.
+ */
+bytes: number,
+/**
+ * The copy that a move left in the folder before.
+ */
+former: FormerData | null,
+/**
  * The backup that replaces it at the next start.
  */
 pending: PendingRestore | null, };
@@ -947,6 +970,10 @@ conversations: Array<ConversationSummary>, } | { "type": "importProgress",
 /**
  * From 0 to 1.
  */
+fraction: number, } | { "type": "moveProgress",
+/**
+ * From 0 to 1.
+ */
 fraction: number, } | { "type": "foldersChanged",
 /**
  * All folders now.
@@ -1156,6 +1183,16 @@ systemPrompt: string | null,
  * Settings of its conversations that have none of their own.
  */
 settings: ConversationSettings, };
+
+export type FormerData = {
+/**
+ * The folder.
+ */
+path: string,
+/**
+ * Bytes of Hearth's files in it.
+ */
+bytes: number, };
 
 export type GpuLayers = { "type": "auto" } | { "type": "all" } | { "type": "count", "count": number };
 

@@ -1,0 +1,154 @@
+//! Copies the data folder's files. Those of models, which are never changed in place, are hard
+//! links if both folders are on one disk.
+
+use crate::data_folder::is_relocated;
+use hearth_formats::durable;
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+/// The folder of models, whose files may be linked.
+const MODELS: &str = "models";
+
+/// Bytes copied between two reports.
+const CHUNK: usize = 1 << 20;
+
+/// The files, folders and links to copy.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    /// Relative paths of folders, parents first.
+    folders: Vec<PathBuf>,
+    /// Relative paths of files and their sizes.
+    files: Vec<(PathBuf, u64)>,
+    /// Relative paths of symbolic links.
+    links: Vec<PathBuf>,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+impl Contents {
+    /// Lists the entries of Hearth in a data folder; the store is not among them.
+    ///
+    /// # Errors
+    /// A folder cannot be read.
+    pub(super) fn of(data: &Path) -> io::Result<Self> {
+        let mut contents = Self::default();
+        for entry in fs::read_dir(data)? {
+            let entry = entry?;
+            if is_relocated(&entry.file_name()) {
+                contents.add(data, &entry.path())?;
+            }
+        }
+        Ok(contents)
+    }
+
+    fn add(&mut self, data: &Path, path: &Path) -> io::Result<()> {
+        let about = fs::symlink_metadata(path)?;
+        let name = path.strip_prefix(data).unwrap_or(path).to_owned();
+        if about.is_dir() {
+            self.folders.push(name);
+            for entry in fs::read_dir(path)? {
+                self.add(data, &entry?.path())?;
+            }
+        } else if about.is_symlink() {
+            self.links.push(name);
+        } else if about.is_file() {
+            self.bytes += about.len();
+            self.files.push((name, about.len()));
+        }
+        Ok(())
+    }
+
+    /// Whether the models of `data` can be linked in `to`, so that they take no space.
+    fn can_link(&self, data: &Path, to: &Path) -> bool {
+        let mut models = self.files.iter().filter(|(name, _)| name.starts_with(MODELS));
+        let Some((name, _)) = models.next() else {
+            return false;
+        };
+        let link = to.join("hearth-link");
+        let linked = fs::hard_link(data.join(name), &link).is_ok();
+        linked && fs::remove_file(link).is_ok()
+    }
+
+    /// Bytes that the copy in `to` takes.
+    pub(super) fn bytes_to_copy(&self, data: &Path, to: &Path) -> u64 {
+        let links = self.can_link(data, to);
+        let copied = self
+            .files
+            .iter()
+            .filter(|(name, _)| !(links && name.starts_with(MODELS)));
+        copied.map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Copies everything from `data` to the empty folder `to`. `report` is told the bytes so far,
+    /// and returns whether to go on.
+    ///
+    /// # Errors
+    /// A file cannot be read or written, or `report` said to stop ([`io::ErrorKind::Interrupted`]).
+    pub(super) fn copy(&self, data: &Path, to: &Path, report: &mut dyn FnMut(u64) -> bool) -> io::Result<()> {
+        let links = self.can_link(data, to);
+        for name in &self.folders {
+            crate::permissions::create_private_folder(&to.join(name))?;
+        }
+        let mut done = 0;
+        for (name, bytes) in &self.files {
+            let (from, into) = (data.join(name), to.join(name));
+            let is_linked = links && name.starts_with(MODELS) && fs::hard_link(&from, &into).is_ok();
+            if !is_linked {
+                copy_file(&from, &into, &mut |more| report(done + more))?;
+            }
+            done += bytes;
+            go_on(report(done))?;
+        }
+        for name in &self.links {
+            copy_link(&data.join(name), &to.join(name))?;
+        }
+        // Deepest first: an entry is durable once its folder is synced.
+        for name in self.folders.iter().rev() {
+            durable::sync_folder(&to.join(name))?;
+        }
+        durable::sync_folder(to)
+    }
+}
+
+fn copy_file(from: &Path, to: &Path, report: &mut dyn FnMut(u64) -> bool) -> io::Result<()> {
+    let mut source = File::open(from)?;
+    let mut target = File::create_new(to)?;
+    target.set_permissions(source.metadata()?.permissions())?;
+    let mut buffer = vec![0; CHUNK];
+    let mut done = 0;
+    loop {
+        let read = source.read(&mut buffer)?;
+        if read == 0 {
+            return target.sync_all();
+        }
+        target.write_all(&buffer[..read])?;
+        done += read as u64;
+        go_on(report(done))?;
+    }
+}
+
+fn go_on(goes_on: bool) -> io::Result<()> {
+    match goes_on {
+        true => Ok(()),
+        false => Err(io::ErrorKind::Interrupted.into()),
+    }
+}
+
+/// Links, which a person made, stay links.
+#[cfg(unix)]
+fn copy_link(from: &Path, to: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(fs::read_link(from)?, to)
+}
+
+/// Links, which a person made, stay links. Making one may need a privilege.
+#[cfg(windows)]
+fn copy_link(from: &Path, to: &Path) -> io::Result<()> {
+    let target = fs::read_link(from)?;
+    match fs::metadata(from).is_ok_and(|about| about.is_dir()) {
+        true => std::os::windows::fs::symlink_dir(target, to),
+        false => std::os::windows::fs::symlink_file(target, to),
+    }
+}

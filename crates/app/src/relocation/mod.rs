@@ -1,0 +1,335 @@
+//! Moving the data folder.
+//!
+//! The data is copied while nothing can write to the store. Only once the copy is complete, a file
+//! in the base folder says that it is the data from now on ([`location`]); the app has to be
+//! restarted then. What was copied stays where it was until a person deletes it.
+
+mod copy;
+pub(crate) mod location;
+
+use crate::{
+    App,
+    archive::{refuse_during_restoration, refuse_during_run},
+    data_folder::is_hearth_entry,
+    permissions,
+    remove_path::remove_path,
+    shared::Shared,
+    store,
+    wire::{Event, FormerData, Problem, ProblemCode},
+};
+use copy::Contents;
+use hearth_formats::{byte_size, durable, free_space};
+use location::Moved;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// The folder of an incomplete copy, in the new folder.
+const STAGING: &str = "hearth-arriving";
+
+/// The folder that is created in one with other files.
+const SUBFOLDER: &str = "Hearth";
+
+/// Names of entries in a folder that counts as empty.
+const IGNORED: [&str; 8] = [
+    STAGING,
+    location::MOVED,
+    "cache",
+    "window.json",
+    "hearth.lock",
+    ".DS_Store",
+    "desktop.ini",
+    "lost+found",
+];
+
+/// The move in progress.
+#[derive(Debug, Default)]
+pub(crate) struct Relocation {
+    is_active: AtomicBool,
+    is_cancelled: AtomicBool,
+}
+
+impl App {
+    /// The folder to which the data would be moved if a person chose `folder`: that one if it is
+    /// empty, else a new one in it.
+    pub async fn data_target(&self, folder: PathBuf) -> Result<String, Problem> {
+        self.shared
+            .blocking(move |shared| Ok(target(shared, &folder)?.display().to_string()))
+            .await
+    }
+
+    /// Copies the data to the folder of [`App::data_target`], with [`Event::MoveProgress`], and
+    /// makes it the data folder of the next start. Answers and downloads are stopped, and nothing
+    /// can be changed until the app is restarted.
+    ///
+    /// # Errors
+    /// The folder is not usable, has too little free space, or a run is active. Nothing was
+    /// changed, and the app goes on.
+    pub async fn move_data(&self, folder: PathBuf) -> Result<(), Problem> {
+        let relocation = &self.shared.relocation;
+        if relocation.is_active.swap(true, Ordering::SeqCst) {
+            return Err(refused("The data is already being moved. Wait until that is done."));
+        }
+        relocation.is_cancelled.store(false, Ordering::SeqCst);
+        let moved = self.stop_and_move(folder).await;
+        if moved.is_err() {
+            self.shared.store.set_frozen(false);
+            self.shared.downloads.reopen();
+            self.start_downloads().await?;
+        }
+        self.shared.relocation.is_active.store(false, Ordering::SeqCst);
+        moved
+    }
+
+    /// Cancels the move in progress.
+    pub async fn cancel_move(&self) -> Result<(), Problem> {
+        self.shared.relocation.is_cancelled.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    async fn stop_and_move(&self, folder: PathBuf) -> Result<(), Problem> {
+        let to = self
+            .shared
+            .blocking(move |shared| {
+                refuse_during_run(shared)?;
+                refuse_during_restoration(shared)?;
+                target(shared, &folder)
+            })
+            .await?;
+        self.shut_down().await?;
+        self.shared
+            .blocking(move |shared| {
+                shared.save_deferred();
+                shared.store.set_frozen(true);
+                relocate(shared, &to)
+            })
+            .await
+    }
+
+    /// Deletes the copy that stayed in the former folder of a move.
+    ///
+    /// # Errors
+    /// There is none, or a file cannot be deleted.
+    pub async fn delete_former_data(&self) -> Result<(), Problem> {
+        self.shared.blocking(delete_former).await
+    }
+}
+
+/// The copy that stayed in the former folder of the last move.
+pub(crate) fn former(shared: &Shared) -> Option<FormerData> {
+    let folder = location::read(&shared.base).ok().flatten()?.former?;
+    Some(FormerData {
+        bytes: bytes_of(&folder),
+        path: folder.display().to_string(),
+    })
+}
+
+/// Bytes of Hearth's files in a data folder.
+pub(crate) fn bytes_of(data: &Path) -> u64 {
+    let store = fs::metadata(data.join(store::FILE)).map_or(0, |about| about.len());
+    Contents::of(data).map_or(0, |contents| contents.bytes) + store
+}
+
+fn target(shared: &Shared, folder: &Path) -> Result<PathBuf, Problem> {
+    let unusable = |error: io::Error| failed(folder, &error);
+    if !folder.is_absolute() {
+        return Err(refused("The new data folder has to be an absolute path."));
+    }
+    let exists = fs::exists(folder).map_err(unusable)?;
+    let is_base = fs::canonicalize(folder).ok() == fs::canonicalize(&shared.base).ok();
+    let to = match !exists || is_base || is_empty(folder).map_err(unusable)? {
+        true => folder.to_owned(),
+        false => folder.join(SUBFOLDER),
+    };
+    let data = fs::canonicalize(&shared.data).map_err(unusable)?;
+    let existing = to.ancestors().find_map(|parent| fs::canonicalize(parent).ok());
+    if existing.is_some_and(|parent| parent.starts_with(&data)) {
+        return Err(refused(
+            "The data cannot be moved into the folder that it is in. Choose another folder.",
+        ));
+    }
+    match fs::exists(&to).map_err(unusable)? && !is_empty(&to).map_err(unusable)? {
+        false => Ok(to),
+        true => Err(refused(&format!(
+            "{} has other files. Choose an empty folder.",
+            to.display()
+        ))),
+    }
+}
+
+/// Whether a folder has no entries that a move would mix with.
+fn is_empty(folder: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if !name.to_str().is_some_and(|name| IGNORED.contains(&name)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Copies the data to `to` and makes it the data folder.
+fn relocate(shared: &Shared, to: &Path) -> Result<(), Problem> {
+    let staging = to.join(STAGING);
+    let copied = copy_all(shared, to, &staging);
+    // It would take up space.
+    remove_path(&staging);
+    copied?;
+    let moved = Moved {
+        data: to.to_owned(),
+        former: Some(shared.data.clone()),
+    };
+    location::write(&shared.base, &moved).map_err(|error| {
+        // Without that file nothing uses it.
+        remove_entries(to);
+        failed(&shared.base, &error)
+    })
+}
+
+fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<(), Problem> {
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |error: io::Error| failed(&path, &error)
+    };
+    remove_path(staging);
+    permissions::create_private_folder(staging).map_err(at(staging))?;
+    let contents = Contents::of(&shared.data).map_err(at(&shared.data))?;
+    let store = fs::metadata(shared.store.path()).map_or(0, |about| about.len());
+    check_space(to, contents.bytes_to_copy(&shared.data, staging) + store)?;
+    let mut progress = Progress::new(shared, contents.bytes);
+    contents
+        .copy(&shared.data, staging, &mut |done| progress.report(done))
+        .map_err(at(to))?;
+    shared.store.copy_to(&staging.join(store::FILE))?;
+    store::prepare_restored(staging, &shared.data, to)?;
+    location::keep_origin(&shared.data, staging).map_err(at(staging))?;
+    durable::sync_folder(staging).map_err(at(staging))?;
+    let placed = place(staging, to);
+    if placed.is_err() {
+        remove_entries(to);
+    }
+    placed.map_err(at(to))
+}
+
+/// Moves the entries of the complete copy to their places, the store last.
+fn place(staging: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(staging)? {
+        let name = entry?.file_name();
+        if name != store::FILE {
+            fs::rename(staging.join(&name), to.join(&name))?;
+        }
+    }
+    fs::rename(staging.join(store::FILE), to.join(store::FILE))?;
+    durable::sync_folder(to)
+}
+
+fn check_space(to: &Path, needed: u64) -> Result<(), Problem> {
+    match free_space(&to.join(STAGING)) {
+        Some(free) if free < needed => Err(Problem {
+            code: ProblemCode::DiskFull,
+            message: format!(
+                "The data takes {}, and {} has {} free. Nothing was changed. Free some space or choose another disk.",
+                byte_size(needed),
+                to.display(),
+                byte_size(free)
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn delete_former(shared: &Shared) -> Result<(), Problem> {
+    let moved = location::read(&shared.base).map_err(|error| failed(&shared.base, &error))?;
+    let Some(former) = moved.and_then(|moved| moved.former) else {
+        return Err(refused("There is no former data folder."));
+    };
+    if fs::canonicalize(&former).ok() == fs::canonicalize(&shared.data).ok() {
+        return Err(refused(
+            "The former data folder is the present one, so nothing was deleted.",
+        ));
+    }
+    store::while_closed(&former, || match remove_entries(&former) {
+        true => Ok(()),
+        false => Err(refused(&format!(
+            "Some files in {} could not be deleted. Delete them in the system's file manager.",
+            former.display()
+        ))),
+    })?;
+    let moved = Moved {
+        data: shared.data.clone(),
+        former: None,
+    };
+    location::write(&shared.base, &moved).map_err(|error| failed(&shared.base, &error))?;
+    if former != shared.base {
+        // The lock file; what is not Hearth's stays, and with it the folder.
+        let _ = fs::remove_file(former.join("hearth.lock")).and_then(|()| fs::remove_dir(&former));
+    }
+    Ok(())
+}
+
+/// Removes Hearth's data from a folder, the store first, and leaves what [`IGNORED`] names. Returns
+/// `true` if nothing is left.
+fn remove_entries(folder: &Path) -> bool {
+    let is_data = |name: &str| is_hearth_entry(name.as_ref()) && !IGNORED.contains(&name);
+    remove_path(&folder.join(store::FILE));
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let data = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_data));
+    data.fold(true, |all, entry| remove_path(&entry.path()) && all)
+}
+
+/// Reports progress in steps of a percent.
+struct Progress<'a> {
+    shared: &'a Shared,
+    bytes: u64,
+    percent: u64,
+}
+
+impl<'a> Progress<'a> {
+    fn new(shared: &'a Shared, bytes: u64) -> Self {
+        Self {
+            shared,
+            bytes: bytes.max(1),
+            percent: 0,
+        }
+    }
+
+    /// Returns whether to go on.
+    fn report(&mut self, done: u64) -> bool {
+        let percent = (done.saturating_mul(100) / self.bytes).min(100);
+        if percent > self.percent {
+            self.percent = percent;
+            let fraction = percent as f32 / 100.0;
+            self.shared.emit(Event::MoveProgress { fraction });
+        }
+        !self.shared.relocation.is_cancelled.load(Ordering::SeqCst)
+    }
+}
+
+fn refused(message: &str) -> Problem {
+    Problem {
+        code: ProblemCode::BadRequest,
+        message: message.to_owned(),
+    }
+}
+
+/// The problem of a file or folder at which a move failed.
+fn failed(path: &Path, error: &io::Error) -> Problem {
+    if error.kind() == io::ErrorKind::Interrupted {
+        return Problem {
+            code: ProblemCode::Cancelled,
+            message: "The move was cancelled. Nothing was changed.".to_owned(),
+        };
+    }
+    Problem {
+        code: match error.kind() {
+            io::ErrorKind::StorageFull => ProblemCode::DiskFull,
+            _ => ProblemCode::FileUnreadable,
+        },
+        message: format!(
+            "The data could not be moved because of {}: {error}. Nothing was changed.",
+            path.display()
+        ),
+    }
+}
