@@ -73,6 +73,34 @@ test("everything is backed up, and a restoration is confirmed, announced and can
   expect(errors).toEqual([]);
 });
 
+test("the data folder is moved, and what stays behind is deleted", async () => {
+  const { page, errors } = await settings("two-gpus", "data");
+  const place = () => page.getByTestId("data-place").textContent();
+  await page.evaluate("fakeHost.pace = 500");
+  await page.getByTestId("move-data").click();
+  expect(await page.getByTestId("move-dialog").textContent()).toContain("copies its data (12.4 GB) to /media/you/disk/Hearth and restarts");
+  await page.getByTestId("move-confirm").click();
+  await page.getByTestId("move-dialog").getByRole("progressbar").waitFor();
+  await page.getByTestId("move-cancel").click();
+  await page.getByTestId("toast").filter({ hasText: "The move was cancelled" }).waitFor();
+  await page.getByTestId("move-dialog").waitFor({ state: "detached" });
+  expect(await place()).toBe("/home/you/.local/share/hearth");
+
+  await page.evaluate("fakeHost.pace = 0");
+  await page.getByTestId("move-data").click();
+  await page.getByTestId("move-confirm").click();
+  await expect.poll(place).toBe("/media/you/disk/Hearth");
+  expect(await page.getByTestId("former-data").textContent()).toContain("still in /home/you/.local/share/hearth (12.3 GB)");
+  await page.getByTestId("delete-former").click();
+  await page.getByTestId("former-confirm").click();
+  await page.getByTestId("former-data").waitFor({ state: "detached" });
+
+  await page.evaluate(() => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { dataFolder: "/media/you/disk/Hearth" }));
+  await page.getByTestId("move-data").click();
+  await page.getByTestId("toast").filter({ hasText: "cannot be moved into the folder that it is in" }).waitFor();
+  expect(errors).toEqual([]);
+});
+
 test("a conversation is pinned to the top", async () => {
   const { page } = await open();
   const act = async (title: string) => {

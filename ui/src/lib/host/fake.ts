@@ -13,7 +13,7 @@ import { planFor } from "./fake/plans";
 import { initialWorld, type World } from "./fake/scenes";
 import { onlySet, withOverrides } from "../text/sampling";
 import { matchesDevice } from "../text/devices";
-import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Conversation, ConversationSettings, ConversationSummary, DataPlace, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, LoadSettings, Measurement, Message, Model, ModelState, NewConversation, PendingRestore, Plan, Problem, SearchFilter, SearchHit, Sent, Settings, Snapshot, TextFile, Thumb, WrittenBackup } from "./host";
+import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Conversation, ConversationSettings, ConversationSummary, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, LoadSettings, Measurement, Message, Model, ModelState, NewConversation, PendingRestore, Plan, Problem, SearchFilter, SearchHit, Sent, Settings, Snapshot, TextFile, Thumb, WrittenBackup } from "./host";
 import { defaultChatSettings } from "./host";
 
 /** The problem of a crashed worker. */
@@ -30,15 +30,12 @@ interface Generation {
 }
 
 export class FakeHost extends FakeGetting implements Host {
-  /** Links that were opened, newest last. */
-  opened: string[] = [];
   /** Load settings of the requested plans, newest last. */
   planned: LoadSettings[] = [];
   /** Exports of conversations, newest last. */
   exports: { conversation: number | null; format: ChatFormat; path: string }[] = [];
   /** The backup that is chosen. */
   backup = "/media/you/disk/Hearth.hearthbackup";
-  private pendingRestore: PendingRestore | null = null;
   private readonly world: World;
   private polls = 0;
   private measuring = false;
@@ -267,20 +264,12 @@ export class FakeHost extends FakeGetting implements Host {
     this.pendingRestore = null;
   }
 
-  async dataPlace(): Promise<DataPlace> {
-    return { path: "/home/you/.local/share/hearth", pending: this.pendingRestore };
-  }
-
   async chooseBackupTarget(): Promise<string | null> {
     return "/media/you/disk/Hearth.hearthbackup";
   }
 
   async chooseBackup(): Promise<string | null> {
     return this.backup;
-  }
-
-  async openDataFolder(): Promise<void> {
-    this.opened.push("/home/you/.local/share/hearth");
   }
 
   async chooseImport(folder: boolean): Promise<string | null> {

@@ -1,11 +1,13 @@
-// Owns imports, exports and backups: the one in progress, the result of the last, and the data folder.
+// Owns imports, exports, backups and moves of the data folder: the one in progress, the result of the last, and the data folder.
 
 import type { ChatFormat, DataPlace, ExportedChats, Host, HostEvent, ImportReport, WrittenBackup } from "../host";
 
+type Work = "import" | "export" | "backup" | "restore" | "move";
+
 export class Keeping {
   /** What is in progress. */
-  busy: "import" | "export" | "backup" | "restore" | null = $state(null);
-  /** Of the import, from 0 to 1. */
+  busy: Work | null = $state(null);
+  /** Of the import or move, from 0 to 1. */
   fraction = $state(0);
   report: ImportReport | null = $state.raw(null);
   exported: ExportedChats | null = $state.raw(null);
@@ -37,6 +39,19 @@ export class Keeping {
     await this.look();
   }
 
+  /** Copies the data to a folder, then Hearth restarts with it. */
+  async move(folder: string): Promise<void> {
+    this.fraction = 0;
+    await this.while("move", () => this.host.moveData(folder));
+    await this.look();
+  }
+
+  /** Deletes what the last move left in the folder before. */
+  async deleteFormer(): Promise<void> {
+    await this.host.deleteFormerData();
+    await this.look();
+  }
+
   /** Imports the export at a path. One at a time: returns `null` if another is in progress. */
   async import(path: string): Promise<ImportReport | null> {
     this.report = null;
@@ -55,10 +70,10 @@ export class Keeping {
   }
 
   handle(event: HostEvent): void {
-    if (event.type === "importProgress") this.fraction = event.fraction;
+    if (event.type === "importProgress" || event.type === "moveProgress") this.fraction = event.fraction;
   }
 
-  private async while<T>(what: "import" | "export" | "backup" | "restore", work: () => Promise<T>): Promise<T | null> {
+  private async while<T>(what: Work, work: () => Promise<T>): Promise<T | null> {
     if (this.busy !== null) return null;
     this.busy = what;
     try {

@@ -2,7 +2,7 @@
 
 import { defaultChatSettings } from "../host";
 import type { NewConversation, Preset, PresetValues, Presets, Problem, SamplingOverrides } from "../wire";
-import { FakeBase } from "./base";
+import { FakeDataFolder } from "./dataFolder";
 
 const noValues: PresetValues = { systemPrompt: null, sampling: defaultChatSettings.sampling, maxTokens: null, stop: null, thinking: defaultChatSettings.thinking, jsonSchema: null };
 
@@ -17,7 +17,7 @@ const builtIns: readonly Preset[] = [
 
 const NO_PRESET: Problem = { code: "notFound", message: "This preset no longer exists. Choose another one." };
 
-export class FakePresets extends FakeBase {
+export class FakePresets extends FakeDataFolder {
   /** For tests: the preset's file that is chosen. */
   presetFile: string | null = "/home/you/Downloads/storyteller.json";
   /** For tests: exported presets. */

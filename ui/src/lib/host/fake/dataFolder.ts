@@ -1,0 +1,55 @@
+// The data folder of the fake host: its place, moves, and the restoration that waits for the next start.
+
+import type { DataPlace, PendingRestore } from "../host";
+import { FakeBase } from "./base";
+
+const FIRST = "/home/you/.local/share/hearth";
+
+export class FakeDataFolder extends FakeBase {
+  /** Links and folders that were opened, newest last. */
+  opened: string[] = [];
+  /** For tests: the folder that is chosen for the data. */
+  dataFolder: string | null = "/media/you/disk";
+  protected pendingRestore: PendingRestore | null = null;
+  private folder = FIRST;
+  private former: string | null = null;
+  private cancelled = false;
+
+  async dataPlace(): Promise<DataPlace> {
+    const former = this.former === null ? null : { path: this.former, bytes: 12_300_000_000 };
+    return { path: this.folder, bytes: 12_400_000_000, former, pending: this.pendingRestore };
+  }
+
+  async openDataFolder(): Promise<void> {
+    this.opened.push(this.folder);
+  }
+
+  async chooseDataFolder(): Promise<string | null> {
+    return this.dataFolder;
+  }
+
+  async dataTarget(folder: string): Promise<string> {
+    if (folder === this.folder) throw { code: "badRequest", message: "The data cannot be moved into the folder that it is in. Choose another folder." };
+    return `${folder}/Hearth`;
+  }
+
+  /** Where the app restarts, the page looks again. */
+  async moveData(folder: string): Promise<void> {
+    this.cancelled = false;
+    for (let percent = 10; percent <= 100; percent += 10) {
+      await this.rest(4);
+      if (this.cancelled) throw { code: "cancelled", message: "The move was cancelled. Nothing was changed." };
+      this.emit({ type: "moveProgress", fraction: percent / 100 });
+    }
+    this.former = this.folder;
+    this.folder = await this.dataTarget(folder);
+  }
+
+  async cancelMove(): Promise<void> {
+    this.cancelled = true;
+  }
+
+  async deleteFormerData(): Promise<void> {
+    this.former = null;
+  }
+}
