@@ -4,6 +4,7 @@
 use crate::window;
 use hearth_app::wire::{ChatFormat, ExportFormat, Problem, ProblemCode, Settings};
 use hearth_app::{App, DATASET_EXTENSIONS, file_name, path_text, preset_file_stem};
+use std::path::PathBuf;
 use tauri::{AppHandle, Manager, Wry};
 use tauri_plugin_dialog::{DialogExt, FileDialogBuilder, FilePath};
 use tauri_plugin_opener::OpenerExt;

@@ -13,7 +13,7 @@ use crate::{
         ProblemCode, RemoteModel,
     },
 };
-use hearth_protocol::{DraftChoice, Estimate};
+use hearth_protocol::{DraftChoice, Estimate, PlanRequest};
 use std::{cmp::Reverse, collections::HashMap};
 
 /// Models of the catalog that are recommended first.
@@ -120,7 +120,11 @@ impl App {
         });
         let (header, metadata, name) = fetched.await?;
         let settings = LoadSettings::of(&self.shared.settings(), "");
-        let request = settings.plan(header.path().to_owned(), DraftChoice::None);
+        let request = PlanRequest {
+            // A measurement would slow an answer or a run down, and they it.
+            measure_speed: !*self.shared.answering().borrow() && !self.is_training(),
+            ..settings.plan(header.path().to_owned(), DraftChoice::None)
+        };
         let plan = self.shared.host.plan(request).await.map_err(|problem| Problem {
             message: without_path(&problem.message, header.path()),
             ..problem

@@ -350,6 +350,7 @@ mod tests {
             program: None,
             device: String::new(),
             turn_seconds: None,
+            tokens_per_second: None,
         }
     }
 

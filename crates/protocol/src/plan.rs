@@ -111,6 +111,10 @@ pub struct PlanRequest {
     /// Run the device check of GPUs that were never checked first, which may take minutes.
     #[serde(default)]
     pub check: bool,
+    /// Measure what [`Plan::tokens_per_second`] depends on, unless it is on record: about a second
+    /// per format of the weights.
+    #[serde(default)]
+    pub measure_speed: bool,
 }
 
 /// The memory that a process of Hearth has planned to use. Until it has touched all of it, the
@@ -180,6 +184,10 @@ pub struct Plan {
     /// Predicted seconds of a typical turn. `None` means that the devices were not measured.
     #[serde(default)]
     pub turn_seconds: Option<f64>,
+    /// Predicted decode speed in tokens per second, after a short prompt and without a draft. `None` means that
+    /// the devices were not measured with weights in the model's formats.
+    #[serde(default)]
+    pub tokens_per_second: Option<f64>,
 }
 
 /// One device's part of a plan, in bytes.

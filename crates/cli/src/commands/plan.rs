@@ -21,6 +21,7 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         assume_gpu: args.assume_gpu,
         kv: args.load.options.kv,
         draft: draft(&args.draft, DraftChoice::Auto)?.choice,
+        measure_speed: args.speed,
         ..PlanRequest::default()
     };
     let plan = plan::plan(&request, &mut |_| {})?;
@@ -34,6 +35,9 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         "{} of {} layers on GPUs, a context of {} tokens",
         plan.gpu_layers, plan.layers_total, plan.context
     )?;
+    if let Some(speed) = plan.tokens_per_second {
+        writeln!(out, "about {speed:.1} tokens/s in decode, predicted")?;
+    }
     for device in &plan.devices {
         let draft = match device.draft {
             0 => String::new(),

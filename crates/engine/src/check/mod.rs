@@ -7,6 +7,7 @@
 mod case;
 mod cases;
 mod compare;
+pub(crate) mod decode_cost;
 pub mod gradients;
 mod models;
 mod on_device;

@@ -32,7 +32,7 @@ pub fn cpu_backend() -> BackendOption {
 }
 
 /// The subject of the CPU's check; the same in all builds.
-fn cpu_subject() -> Subject {
+pub(super) fn cpu_subject() -> Subject {
     Subject {
         identity: CPU.to_owned(),
         name: cpu::cpu_name(),

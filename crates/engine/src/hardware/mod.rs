@@ -11,6 +11,7 @@ mod cores;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod decode_cost;
 mod gpu;
 mod memory;
 mod merge;
@@ -25,6 +26,7 @@ pub use backends::{build_for, check, check_build, check_installed, check_new, pl
 pub(crate) use backends::{other_program, unusable};
 pub use builds::own as own_build;
 pub use cpu::{instructions, performance_cores, physical_cores};
+pub(crate) use decode_cost::decode_cost;
 pub use gpu::{Gpu, GpuBackend, Kind, Live, Pci};
 pub use memory::{Memory, memory};
 pub use merge::rank;

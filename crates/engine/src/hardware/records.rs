@@ -1,7 +1,9 @@
 //! Recorded device checks and memory limits (`devices.json`). The file may be deleted at any time.
 
+use crate::check::decode_cost::DecodeCost;
 use hearth_formats::durable;
 use hearth_protocol::DeviceCheck;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fs;
 use std::io::Write;
@@ -15,15 +17,16 @@ struct Records {
     #[serde(deserialize_with = "readable")]
     checks: Vec<Checked>,
     limits: Vec<Limit>,
+    #[serde(deserialize_with = "readable")]
+    decode_costs: Vec<Costed>,
 }
 
-/// The checks that can be read: one of another version of Hearth loses neither the others nor the
-/// limits.
-fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Checked>, D::Error> {
-    let checks = Vec::<serde_json::Value>::deserialize(deserializer)?;
-    let readable = checks
+/// The records that can be read: one of another version of Hearth loses none of the others.
+fn readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let records = Vec::<serde_json::Value>::deserialize(deserializer)?;
+    let readable = records
         .into_iter()
-        .filter_map(|check| serde_json::from_value(check).ok());
+        .filter_map(|record| serde_json::from_value(record).ok());
     Ok(readable.collect())
 }
 
@@ -49,6 +52,16 @@ pub struct Subject {
 struct Checked {
     subject: Subject,
     check: DeviceCheck,
+}
+
+/// What decode costs on a CPU with this many threads.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Costed {
+    subject: Subject,
+    threads: usize,
+    /// Version of the measurement: [`DecodeCost::VERSION`].
+    measurement: u32,
+    cost: DecodeCost,
 }
 
 /// Limit on the allocatable memory of a device.
@@ -114,6 +127,28 @@ impl Store {
                 .checks
                 .retain(|checked| about(&checked.subject) != about(&subject));
             records.checks.push(Checked { subject, check });
+        });
+    }
+
+    /// The recorded decode cost of a CPU with this many threads. `None` means not measured.
+    pub fn decode_cost(&self, subject: &Subject, threads: usize) -> Option<DecodeCost> {
+        let mut costs = self.read().decode_costs.into_iter();
+        let is_it = |costed: &Costed| {
+            costed.subject == *subject && costed.threads == threads && costed.measurement == DecodeCost::VERSION
+        };
+        costs.find(is_it).map(|costed| costed.cost)
+    }
+
+    /// Record the decode cost of a CPU, replacing earlier ones with this many threads.
+    pub fn set_decode_cost(&mut self, subject: Subject, threads: usize, cost: DecodeCost) {
+        self.change(|records| {
+            records.decode_costs.retain(|costed| costed.threads != threads);
+            records.decode_costs.push(Costed {
+                subject,
+                threads,
+                measurement: DecodeCost::VERSION,
+                cost,
+            });
         });
     }
 

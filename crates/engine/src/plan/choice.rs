@@ -1,6 +1,8 @@
 //! Choosing the build and the devices of a model: those that are predicted to answer soonest.
 
+use super::decode_speed::TokenWeights;
 use super::{ModelBytes, PlanOptions, Planned, compute_plan, free, unknown};
+use crate::check::decode_cost::DecodeCost;
 use crate::draft;
 use crate::hardware::{self, CPU};
 use crate::problem::{from_gguf, from_load, problem};
@@ -47,8 +49,11 @@ pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(&str)) -> Result<Plan,
         (None, false) => hardware::devices_for(Some(CPU)),
     };
     free::count(&mut devices, request);
+    let weights = TokenWeights::of(&gguf, &config);
     let model = Model {
         bytes: &bytes,
+        cost: weights.cost(request.measure_speed),
+        weights,
         draft,
         config: &config,
         weights_per_byte: gguf.parameter_count() as f64 / gguf.file_size().max(1) as f64,
@@ -59,6 +64,8 @@ pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(&str)) -> Result<Plan,
 /// A model to place.
 struct Model<'a> {
     bytes: &'a ModelBytes,
+    weights: TokenWeights,
+    cost: Option<DecodeCost>,
     draft: Option<ModelBytes>,
     config: &'a Config,
     weights_per_byte: f64,
@@ -234,6 +241,7 @@ impl Candidate<'_> {
             build: self.build.to_owned(),
             program: hardware::other_program(self.build),
             turn_seconds: Some(seconds),
+            tokens_per_second: self.tokens_per_second(model, &planned),
             ..planned.plan
         })
     }
@@ -245,6 +253,20 @@ impl Candidate<'_> {
             largest_buffer: largest_buffer.or(device.largest_buffer),
             ..device.clone()
         }
+    }
+
+    /// The predicted decode speed. `None` means that a device was not measured.
+    fn tokens_per_second(&self, model: &Model, planned: &Planned) -> Option<f64> {
+        let bandwidth = |place| {
+            let is_there = |gpu: &&&DeviceInfo| hardware::adapter_index(&gpu.id).map(Place::Gpu) == Some(place);
+            let gpu = self.gpus.iter().find(is_there)?;
+            let check = option(self.build, gpu)?.check.as_ref()?;
+            (check.bytes_per_second > 0.0).then_some(check.bytes_per_second)
+        };
+        let seconds = model
+            .weights
+            .seconds(&planned.placement, model.cost.as_ref(), bandwidth)?;
+        (seconds > 0.0).then_some(1.0 / seconds)
     }
 
     /// The predicted time of a typical turn: layers are computed one after the other, each on its
@@ -331,6 +353,8 @@ mod tests {
         let (bytes, config) = fixture("llama.gguf");
         let model = Model {
             bytes: &bytes,
+            weights: TokenWeights::default(),
+            cost: None,
             draft: None,
             config: &config,
             weights_per_byte: 1.0,

@@ -4,6 +4,7 @@
 
 mod bytes;
 mod choice;
+mod decode_speed;
 mod estimate;
 mod fallback;
 mod fit;
@@ -258,6 +259,7 @@ pub fn compute_plan(
         build: hardware::own_build().to_owned(),
         program: None,
         turn_seconds: None,
+        tokens_per_second: None,
     };
     Ok(Planned {
         plan,

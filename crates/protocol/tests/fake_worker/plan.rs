@@ -65,6 +65,7 @@ pub fn plan(request: &PlanRequest) -> Plan {
         program: request.build.as_ref().map(|_| copy_of_this()),
         device: request.device.clone().unwrap_or_else(|| "gpu0".to_owned()),
         turn_seconds: None,
+        tokens_per_second: None,
     }
 }
 
