@@ -48,8 +48,10 @@ class Shape:
 
 
 SHAPES = {
+    "0.1B": Shape(layers=12, width=768, ffn=2048, heads=12, kv_heads=4),
     "0.5B": Shape(layers=28, width=1024, ffn=4096, heads=16, kv_heads=4),
     "1B": Shape(layers=16, width=2048, ffn=8192, heads=32, kv_heads=8),
+    "3B": Shape(layers=28, width=3072, ffn=8192, heads=24, kv_heads=8),
 }
 RECIPES = {
     "Q4_K_M": Recipe("Q4_K", "Q6_K", more="Q6_K"),

@@ -91,3 +91,65 @@ fn bytes(weights: &[(Quant, u64)]) -> u64 {
 fn is_matrix(tensor: &TensorInfo) -> bool {
     tensor.shape.iter().filter(|length| **length > 1).count() > 1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hearth_formats::gguf::Gguf;
+    use hearth_protocol::PlanRequest;
+    use std::path::{Path, PathBuf};
+
+    fn fixture() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf")
+    }
+
+    #[test]
+    fn a_token_is_multiplied_by_every_matrix_but_the_embedding() {
+        let gguf = Gguf::open(fixture()).expect("the fixture opens");
+        let config = Config::from_gguf(&gguf).expect("a model");
+        let weights = TokenWeights::of(&gguf, &config);
+        let counted: u64 = weights.layers.iter().map(|layer| bytes(layer)).sum();
+        let matrices = gguf.tensors().filter(|tensor| is_matrix(tensor));
+        let all: u64 = matrices.map(|tensor| tensor.byte_len as u64).sum();
+        let table = gguf.info("token_embd.weight").expect("a table").byte_len as u64;
+        let read = if gguf.info("output.weight").is_none() {
+            all
+        } else {
+            all - table
+        };
+        assert_eq!(counted, read);
+        assert_eq!(weights.layers.len(), config.layers());
+        assert!(weights.layers.iter().all(|layer| !layer.is_empty()));
+    }
+
+    #[test]
+    fn layers_on_a_gpu_cost_by_its_bandwidth() {
+        let weights = TokenWeights {
+            layers: vec![vec![(Quant::F32, 100)], vec![(Quant::F32, 50)], vec![(Quant::F32, 20)]],
+        };
+        let on_gpu = |layers| Placement::offload(3, layers, &[(0, 1)]);
+        let bandwidth = |place| (place == Place::Gpu(0)).then_some(10.0);
+        assert_eq!(weights.seconds(&on_gpu(3), None, bandwidth), Some(17.0));
+        assert_eq!(
+            weights.seconds(&on_gpu(2), None, bandwidth),
+            None,
+            "the CPU was not measured"
+        );
+        assert_eq!(weights.seconds(&on_gpu(3), None, |_| None), None, "nor the GPU");
+    }
+
+    #[test]
+    fn a_speed_is_promised_once_the_machine_is_measured() {
+        let request = |measure_speed| PlanRequest {
+            path: fixture(),
+            device: Some("cpu".to_owned()),
+            measure_speed,
+            ..PlanRequest::default()
+        };
+        let plan = |measure| crate::plan::plan(&request(measure), &mut |_| {}).expect("a plan");
+        assert_eq!(plan(false).tokens_per_second, None);
+        let measured = plan(true).tokens_per_second.expect("a speed");
+        assert!(measured > 0.0 && measured.is_finite(), "{measured}");
+        assert_eq!(plan(false).tokens_per_second, Some(measured), "on record");
+    }
+}

@@ -2025,7 +2025,12 @@ device: string,
 /**
  * Predicted seconds of a typical turn. `None` means that the devices were not measured.
  */
-turnSeconds: number | null, };
+turnSeconds: number | null,
+/**
+ * Predicted decode speed in tokens per second, after a short prompt and without a draft. `None` means that
+ * the devices were not measured with weights in the model's formats.
+ */
+tokensPerSecond: number | null, };
 
 export type PlannedDevice = {
 /**

@@ -58,7 +58,8 @@ export abstract class FakeGetting extends FakeTuning {
 
   async inspectRemote(source: string): Promise<RemoteModel> {
     await this.request(`inspect ${source}`);
-    return remoteOf(source, this.devicesNow, await this.plan(this.modelsNow[0]?.id ?? "", AUTOMATIC));
+    const plan = await this.plan(this.modelsNow[0]?.id ?? "", AUTOMATIC);
+    return remoteOf(source, this.devicesNow, { ...plan, tokensPerSecond: 23.4 });
   }
 
   async downloads(): Promise<Download[]> {

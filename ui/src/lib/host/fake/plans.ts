@@ -67,7 +67,7 @@ function decoded(index: Index): Plan | undefined {
   const devices = placed.flatMap(decodedDevice);
   const device = devices.slice(1).map(({ id }) => id).join(",") || "cpu";
   const [verdict, why] = reasons[reason] ?? [{ type: "wontFit" }, ""];
-  return { fits, verdict, why, context, contextFits, gpuLayers, layersTotal, layersFit, kv, devices, build: "portable", program: null, device, turnSeconds: null };
+  return { fits, verdict, why, context, contextFits, gpuLayers, layersTotal, layersFit, kv, devices, build: "portable", program: null, device, turnSeconds: null, tokensPerSecond: null };
 }
 
 function decodedDevice([at, weights, kv, compute, fits, layers]: Recording["plans"][number][8][number]): PlannedDevice[] {
