@@ -192,6 +192,10 @@ export class FakeHost extends FakeGetting implements Host {
     this.changed(conversation);
   }
 
+  protected async emitConversations(): Promise<void> {
+    this.emit({ type: "conversationsChanged", conversations: (await this.snapshot()).conversations });
+  }
+
   private changed(id: number): void {
     const home = this.conversation(id);
     this.emit({ type: "conversationChanged", conversation: this.summary(home), leaf: home.leaf });
@@ -221,7 +225,7 @@ export class FakeHost extends FakeGetting implements Host {
     this.world.imported.add(path);
     const titles = ["Plan a week in Lisbon", "Regex for dates", "Which fern survives a dark hall?"];
     if (!known) for (const title of titles) this.addImported(title);
-    this.emit({ type: "conversationsChanged", conversations: (await this.snapshot()).conversations });
+    await this.emitConversations();
     return {
       formats: ["chatGpt"],
       found: 5,

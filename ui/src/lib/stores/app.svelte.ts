@@ -3,7 +3,7 @@
 import { m } from "$messages";
 import { getContext, setContext, tick } from "svelte";
 import { actions, type Action } from "../actions";
-import { asProblem, type ChatFormat, type Device, type Host, type HostEvent, type Model, type Problem, type SamplingParams, type Settings } from "../host";
+import { asProblem, type ChatFormat, type Device, type Folder, type Host, type HostEvent, type Model, type Problem, type SamplingParams, type Settings } from "../host";
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
 import { Attachments } from "./attachments.svelte";
@@ -12,8 +12,10 @@ import { Catalog } from "./catalog.svelte";
 import { Compare } from "./compare.svelte";
 import { Conversations } from "./conversations.svelte";
 import { Datasets } from "./datasets.svelte";
+import type { OrganizingDialog } from "./dialog";
 import { Downloads } from "./downloads.svelte";
 import { Drafts, type DraftStorage } from "./drafts.svelte";
+import { Folders } from "./folders.svelte";
 import { Gallery } from "./gallery.svelte";
 import { HubStore } from "./hub.svelte";
 import { importSentences } from "../text/keeping";
@@ -56,7 +58,11 @@ export class App {
   /** Whether that shows all of them. */
   chatAdvanced = $state(false);
 
+  /** The open dialog of folders, tags or saved prompts. */
+  dialog: OrganizingDialog | null = $state.raw(null);
+
   private readonly storage: DraftStorage | null;
+  readonly folders: Folders;
   readonly conversations: Conversations;
   readonly thread: Thread;
   readonly models: Models;
@@ -97,7 +103,8 @@ export class App {
     } catch {
       // Unreadable storage means the simple settings.
     }
-    this.conversations = new Conversations(host);
+    this.folders = new Folders(host, parts.storage ?? null);
+    this.conversations = new Conversations(host, this.folders);
     this.thread = new Thread(host, parts.schedule);
     this.models = new Models(host);
     this.settings = new SettingsStore(host);
@@ -127,6 +134,7 @@ export class App {
       const snapshot = await this.host.snapshot();
       this.settings.fill(snapshot.settings, snapshot.version);
       this.models.fill(snapshot);
+      this.folders.fill(snapshot.folders);
       this.conversations.fill(snapshot.conversations);
       await this.try(() => this.settings.zoom());
     } catch (thrown) {
@@ -138,6 +146,7 @@ export class App {
   }
 
   handle(event: HostEvent): void {
+    this.folders.handle(event);
     this.conversations.handle(event);
     this.keeping.handle(event);
     this.thread.handle(event);
@@ -157,17 +166,25 @@ export class App {
     }
   }
 
-  /** The model that answers in the open conversation. */
+  /** The folder of the open conversation, or that a new one begins in. */
+  readonly folder: Folder | null = $derived.by(() => this.folders.get(this.thread.id === null ? this.thread.folder : this.conversations.get(this.thread.id)?.folder));
+
+  /** The model that answers in the open conversation: its own, its folder's, or the selected one. */
   readonly chatModel: Model | null = $derived.by(() => {
-    const own = this.thread.settings.model;
+    const own = this.thread.settings.model ?? this.folder?.settings.model ?? null;
     return (own === null ? null : this.models.all.find(({ id }) => id === own)) ?? this.models.current;
   });
 
-  /** Default sampling parameters in the open conversation: the model's, under a person's for it. */
-  readonly chatDefaults: SamplingParams | null = $derived.by(() => {
-    const model = this.chatModel;
+  /** Default sampling parameters of a model, under a person's for it. */
+  defaultsOf(model: Model | null): SamplingParams | null {
     return model && withOverrides(model.sampling, this.settings.value.sampling[model.id]);
-  });
+  }
+
+  /** Default sampling parameters of the model of the open conversation. */
+  readonly modelDefaults: SamplingParams | null = $derived(this.defaultsOf(this.chatModel));
+
+  /** Default sampling parameters in the open conversation: the model's, under those of the folder. */
+  readonly chatDefaults: SamplingParams | null = $derived(this.modelDefaults && withOverrides(this.modelDefaults, this.folder?.settings.sampling));
 
   /** Shows all settings of a conversation, or the simple ones; remembered. */
   showAdvanced(all: boolean): void {
@@ -212,9 +229,38 @@ export class App {
     this.fields.composer?.focus();
   }
 
-  newConversation(): void {
+  newConversation(folder: number | null = null): void {
     this.view = "chat";
-    this.thread.startNew();
+    this.thread.startNew(folder);
+  }
+
+  /** Asks for the name of a new folder, in the list. */
+  async nameFolder(): Promise<void> {
+    this.view = "chat";
+    this.search.clear();
+    // A list that is mounted closes itself first.
+    await tick();
+    this.listOpen = true;
+    await tick();
+    this.folders.naming = true;
+  }
+
+  async moveConversation(id: number, folder: number | null): Promise<boolean> {
+    return this.try(async () => {
+      await this.conversations.move(id, folder);
+      const title = this.conversations.title(id) ?? m.store_conversation();
+      const name = this.folders.get(folder)?.name ?? null;
+      this.announcements.say(name === null ? m.folder_moved_out({ title }) : m.folder_moved({ title, folder: name }));
+    });
+  }
+
+  /** Deletes a folder; its conversations stay. */
+  async removeFolder({ id, name }: Folder): Promise<void> {
+    await this.try(async () => {
+      await this.host.deleteFolder(id);
+      const undo = () => void this.try(() => this.host.restoreFolder(id));
+      this.toasts.show({ kind: "note", text: m.folder_deleted({ name }), action: { label: m.store_undo(), run: undo } });
+    });
   }
 
   async open(id: number, message: number | null = null): Promise<void> {

@@ -30,6 +30,10 @@ export class Search {
     } else this.timer = setTimeout(() => void this.run(query), DEBOUNCE_MS);
   }
 
+  clear(): void {
+    this.type("");
+  }
+
   private async run(query: string): Promise<void> {
     try {
       const hits = await this.host.search(query.trim(), anything);

@@ -9,12 +9,15 @@ interface Place {
   tags: string[];
 }
 
-export class FakeOrganizing extends FakePresets {
+export abstract class FakeOrganizing extends FakePresets {
   folders: Folder[] = [];
   prompts: SavedPrompt[] = [];
   private readonly deletedFolders = new Map<number, Folder>();
   private readonly places = new Map<number, Place>();
   private lastId = 0;
+
+  /** Emits all conversations. */
+  protected abstract emitConversations(): Promise<void>;
 
   /** Folder and tags of a conversation. */
   protected placeOf(conversation: number): Place {
@@ -32,6 +35,7 @@ export class FakeOrganizing extends FakePresets {
   }
 
   async createFolder(name: string): Promise<Folder> {
+    if (name.trim() === "") throw { code: "badRequest", message: "A name has at least one character that is shown." };
     const folder: Folder = { id: ++this.lastId, name: name.trim(), systemPrompt: null, settings: defaultChatSettings };
     this.folders = [...this.folders, folder];
     this.emit({ type: "foldersChanged", folders: this.folders });
@@ -48,12 +52,14 @@ export class FakeOrganizing extends FakePresets {
     if (folder) this.deletedFolders.set(id, folder);
     this.folders = this.folders.filter((one) => one.id !== id);
     this.emit({ type: "foldersChanged", folders: this.folders });
+    await this.emitConversations();
   }
 
   async restoreFolder(id: number): Promise<void> {
     const folder = this.deletedFolders.get(id);
-    if (folder) this.folders = [...this.folders, folder];
+    if (folder) this.folders = [...this.folders, folder].sort((a, b) => a.id - b.id);
     this.emit({ type: "foldersChanged", folders: this.folders });
+    await this.emitConversations();
   }
 
   async savedPrompts(): Promise<SavedPrompt[]> {

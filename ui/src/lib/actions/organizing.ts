@@ -1,0 +1,13 @@
+// Actions on folders.
+
+import { m } from "$messages";
+import type { App } from "../stores/app.svelte";
+import type { Row } from "./action";
+
+const isOpen = (app: App): boolean => app.thread.id !== null;
+
+export const organizingActions: readonly Row[] = [
+  { id: "new-folder", title: m.action_new_folder, group: "chat", icon: "folderAdd", words: m.action_new_folder_words, run: (app) => app.nameFolder() },
+  { id: "move-conversation", title: m.action_move_conversation, group: "chat", icon: "folder", words: m.action_move_conversation_words, enabled: isOpen, run: (app) => app.thread.id !== null && (app.dialog = { for: "move", conversation: app.thread.id }) },
+  { id: "folder-settings", title: m.action_folder_settings, group: "chat", icon: "folder", words: m.action_folder_settings_words, enabled: (app) => app.folder !== null, run: (app) => app.folder && (app.dialog = { for: "folder", folder: app.folder.id }) },
+];
