@@ -1,5 +1,5 @@
-// What the command palette offers: the actions that can be done now, new conversations in folders, the
-// presets, the models that can be loaded, and the conversations.
+// What the command palette offers: the actions that can be done now, new conversations in folders,
+// saved prompts, the presets, the models that can be loaded, and the conversations.
 
 import { m } from "$messages";
 import type { IconName } from "../shell/icons";
@@ -43,7 +43,9 @@ export function items(app: App): Item[] {
   const presets = app.presets.all.map((preset): Item => ({ ...ofPreset, id: `preset:${preset.id}`, title: m.action_use_preset({ name: preset.name }), run: () => app.presets.apply(preset.id) }));
   const ofFolder = { group: groupLabel("chat"), icon: "folder", words: searchWords(m.action_new_in_folder_words), key: "" } as const;
   const folders = app.folders.all.map((folder): Item => ({ ...ofFolder, id: `folder:${folder.id}`, title: m.action_new_in_folder({ name: folder.name }), run: () => app.newConversation(folder.id) }));
-  return [...now, ...folders, ...presets, ...models, ...conversations];
+  const ofPrompt = { group: groupLabel("chat"), icon: "bookmark", words: searchWords(m.action_insert_prompt_words), key: "" } as const;
+  const prompts = app.prompts.all.map((prompt): Item => ({ ...ofPrompt, id: `prompt:${prompt.id}`, title: m.action_insert_prompt({ name: prompt.name }), run: () => app.insertPrompt(prompt) }));
+  return [...now, ...folders, ...prompts, ...presets, ...models, ...conversations];
 }
 
 /**

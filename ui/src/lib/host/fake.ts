@@ -7,7 +7,7 @@ import { continuation, scriptedAnswer, tunedAnswer, type Script } from "./fake/a
 import { afterCheck } from "./fake/checks";
 import { fluctuate } from "./fake/devices";
 import { FakeGetting } from "./fake/getting";
-import { asParts } from "./fake/organizing";
+import { asParts, checkedTags } from "./fake/organizing";
 import { addedModel, inFolder, loadedState } from "./fake/models";
 import { planFor } from "./fake/plans";
 import { initialWorld, type World } from "./fake/scenes";
@@ -188,7 +188,7 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   async setTags(conversation: number, tags: string[]): Promise<void> {
-    this.put(conversation, { tags: [...tags].sort() });
+    this.put(conversation, { tags: checkedTags(tags) });
     this.changed(conversation);
   }
 

@@ -3,7 +3,7 @@
 import { m } from "$messages";
 import { getContext, setContext, tick } from "svelte";
 import { actions, type Action } from "../actions";
-import { asProblem, type ChatFormat, type Device, type Folder, type Host, type HostEvent, type Model, type Problem, type SamplingParams, type Settings } from "../host";
+import { asProblem, type ChatFormat, type Device, type Folder, type Host, type HostEvent, type Model, type Problem, type SamplingParams, type SavedPrompt, type SearchFilter, type Settings } from "../host";
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
 import { Attachments } from "./attachments.svelte";
@@ -20,6 +20,7 @@ import { Gallery } from "./gallery.svelte";
 import { HubStore } from "./hub.svelte";
 import { importSentences } from "../text/keeping";
 import { problemText } from "../text/problem";
+import { variables } from "../text/promptVariables";
 import { withOverrides } from "../text/sampling";
 import { Keeping } from "./keeping.svelte";
 import type { Schedule } from "./live.svelte";
@@ -29,6 +30,7 @@ import { Palette } from "./palette.svelte";
 import { Planning } from "./planning.svelte";
 import { Presets } from "./presets.svelte";
 import { Preparation } from "./preparation.svelte";
+import { commandIn, Prompts } from "./prompts.svelte";
 import { Runs } from "./runs.svelte";
 import { Search } from "./search.svelte";
 import { SettingsStore } from "./settings.svelte";
@@ -81,6 +83,7 @@ export class App {
   readonly shortcuts: Shortcuts;
   readonly palette: Palette;
   readonly presets: Presets = new Presets(this);
+  readonly prompts: Prompts;
   readonly datasets: Datasets;
   readonly preparation: Preparation;
   readonly runs: Runs;
@@ -121,6 +124,7 @@ export class App {
     this.attachments = new Attachments(host);
     this.shortcuts = new Shortcuts(this.settings, actions);
     this.palette = new Palette(parts.storage ?? null);
+    this.prompts = new Prompts(host);
     this.datasets = new Datasets(host);
     this.preparation = new Preparation(host, (model) => this.models.all.find(({ id }) => id === model)?.systemPrompt ?? null);
     this.runs = new Runs(host, parts.schedule);
@@ -142,16 +146,18 @@ export class App {
     }
     this.ready = true;
     // Loaded last, since chat does not need it.
-    if (!this.problem) await Promise.all([this.try(() => this.tune.start()), this.try(() => this.gallery.start()), this.try(() => this.presets.load())]);
+    if (!this.problem) await Promise.all([this.try(() => this.tune.start()), this.try(() => this.gallery.start()), this.try(() => this.presets.load()), this.try(() => this.prompts.load())]);
   }
 
   handle(event: HostEvent): void {
     this.folders.handle(event);
     this.conversations.handle(event);
+    this.search.handle(event);
     this.keeping.handle(event);
     this.thread.handle(event);
     this.models.handle(event);
     this.presets.handle(event);
+    this.prompts.handle(event);
     this.machine.handle(event);
     this.downloads.handle(event);
     this.gallery.handle(event);
@@ -217,6 +223,12 @@ export class App {
     this.fields.search?.select();
   }
 
+  /** Lists what a filter leaves, in place of the conversations. */
+  async filter(filter: Partial<SearchFilter>): Promise<void> {
+    this.search.only(filter);
+    await this.focusSearch();
+  }
+
   async findInConversation(): Promise<void> {
     this.view = "chat";
     await tick();
@@ -227,6 +239,22 @@ export class App {
     this.view = "chat";
     await tick();
     this.fields.composer?.focus();
+  }
+
+  /** Inserts a saved prompt into the composer, after its variables have values. */
+  async insertPrompt(prompt: SavedPrompt): Promise<void> {
+    if (variables(prompt.text).length > 0) this.dialog = { for: "variables", prompt };
+    else await this.insertText(prompt.text);
+  }
+
+  /** Puts a text into the composer, in place of the `/name` there or after what is typed. */
+  async insertText(text: string): Promise<void> {
+    const id = this.thread.id;
+    const typed = this.drafts.get(id);
+    this.drafts.set(id, typed.trim() === "" || commandIn(typed) !== null ? text : `${typed}\n${text}`);
+    await this.focusComposer();
+    const { composer } = this.fields;
+    composer?.setSelectionRange(composer.value.length, composer.value.length);
   }
 
   newConversation(folder: number | null = null): void {

@@ -67,6 +67,9 @@ export abstract class FakeOrganizing extends FakePresets {
   }
 
   async savePrompt(id: number | null, name: string, text: string): Promise<SavedPrompt> {
+    if (!/^[\p{L}\p{N}_-]{1,40}$/u.test(name)) throw { code: "badRequest", message: "The name of a prompt has 1 to 40 letters, digits, “-” or “_”, and no spaces." };
+    if (text.trim() === "") throw { code: "badRequest", message: "A prompt has a text of at most 262144 bytes." };
+    if (this.prompts.some((one) => one.id !== id && one.name.toLowerCase() === name.toLowerCase())) throw { code: "badRequest", message: `There is a prompt “/${name}” already. Choose another name.` };
     const prompt = { id: id ?? ++this.lastId, name, text };
     this.prompts = [...this.prompts.filter((one) => one.id !== prompt.id), prompt].sort((a, b) => a.name.localeCompare(b.name));
     this.emit({ type: "promptsChanged", prompts: this.prompts });
@@ -92,4 +95,15 @@ export abstract class FakeOrganizing extends FakePresets {
 /** Files as parts of a message. */
 export function asParts(files: TextFile[]): Part[] {
   return files.map(({ name, text }) => ({ type: "file", name, mediaType: "text/plain", text }));
+}
+
+/** Tags as the app has them: clean, and each once. */
+export function checkedTags(tags: readonly string[]): string[] {
+  const clean = new Map<string, string>();
+  for (const tag of tags) {
+    const text = tag.replace(/^#+/, "").trim().replace(/\s+/g, " ");
+    if (text.length > 40) throw { code: "badRequest", message: "A tag has at most 40 characters." };
+    if (text !== "" && !clean.has(text.toLowerCase())) clean.set(text.toLowerCase(), text);
+  }
+  return [...clean.values()].sort();
 }
