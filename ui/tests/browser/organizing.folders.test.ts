@@ -153,6 +153,10 @@ test("the palette makes a folder, moves the open conversation into a new one and
   await folder(page, "One").waitFor();
   await openConversation(page, "Haiku");
   await palette("move", "move-conversation");
+  // The focus is at the place where the conversation is.
+  await expect.poll(() => page.evaluate(() => document.activeElement?.getAttribute("data-id"))).toBe("none");
+  await page.keyboard.press("ArrowDown");
+  expect(await page.evaluate(() => document.activeElement?.textContent)).toContain("One");
   await page.getByTestId("move-new-name").fill("Poems");
   await page.keyboard.press("Enter");
   await expect.poll(() => titles(folder(page, "Poems"))).toHaveLength(1);
