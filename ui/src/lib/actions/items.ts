@@ -1,5 +1,5 @@
-// What the command palette offers: the actions that can be done now, the presets, the models that can be
-// loaded, and the conversations.
+// What the command palette offers: the actions that can be done now, new conversations in folders,
+// saved prompts, the presets, the models that can be loaded, and the conversations.
 
 import { m } from "$messages";
 import type { IconName } from "../shell/icons";
@@ -41,7 +41,11 @@ export function items(app: App): Item[] {
   const conversations = app.conversations.all.map((conversation): Item => ({ ...ofConversation, id: `conversation:${conversation.id}`, title: conversation.title, run: () => app.open(conversation.id) }));
   const ofPreset = { group: groupLabel("chat"), icon: "sliders", words: searchWords(m.action_use_preset_words), key: "" } as const;
   const presets = app.presets.all.map((preset): Item => ({ ...ofPreset, id: `preset:${preset.id}`, title: m.action_use_preset({ name: preset.name }), run: () => app.presets.apply(preset.id) }));
-  return [...now, ...presets, ...models, ...conversations];
+  const ofFolder = { group: groupLabel("chat"), icon: "folder", words: searchWords(m.action_new_in_folder_words), key: "" } as const;
+  const folders = app.folders.all.map((folder): Item => ({ ...ofFolder, id: `folder:${folder.id}`, title: m.action_new_in_folder({ name: folder.name }), run: () => app.newConversation(folder.id) }));
+  const ofPrompt = { group: groupLabel("chat"), icon: "bookmark", words: searchWords(m.action_insert_prompt_words), key: "" } as const;
+  const prompts = app.prompts.all.map((prompt): Item => ({ ...ofPrompt, id: `prompt:${prompt.id}`, title: m.action_insert_prompt({ name: prompt.name }), run: () => app.insertPrompt(prompt) }));
+  return [...now, ...folders, ...prompts, ...presets, ...models, ...conversations];
 }
 
 /**

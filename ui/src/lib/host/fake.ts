@@ -7,7 +7,7 @@ import { continuation, scriptedAnswer, tunedAnswer, type Script } from "./fake/a
 import { afterCheck } from "./fake/checks";
 import { fluctuate } from "./fake/devices";
 import { FakeGetting } from "./fake/getting";
-import { asParts } from "./fake/organizing";
+import { asParts, checkedTags } from "./fake/organizing";
 import { addedModel, inFolder, loadedState } from "./fake/models";
 import { planFor } from "./fake/plans";
 import { initialWorld, type World } from "./fake/scenes";
@@ -185,8 +185,12 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   async setTags(conversation: number, tags: string[]): Promise<void> {
-    this.put(conversation, { tags: [...tags].sort() });
+    this.put(conversation, { tags: checkedTags(tags) });
     this.changed(conversation);
+  }
+
+  protected async emitConversations(): Promise<void> {
+    this.emit({ type: "conversationsChanged", conversations: (await this.snapshot()).conversations });
   }
 
   private changed(id: number): void {
@@ -218,7 +222,7 @@ export class FakeHost extends FakeGetting implements Host {
     this.world.imported.add(path);
     const titles = ["Plan a week in Lisbon", "Regex for dates", "Which fern survives a dark hall?"];
     if (!known) for (const title of titles) this.addImported(title);
-    this.emit({ type: "conversationsChanged", conversations: (await this.snapshot()).conversations });
+    await this.emitConversations();
     return {
       formats: ["chatGpt"],
       found: 5,

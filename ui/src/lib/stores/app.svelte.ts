@@ -3,7 +3,7 @@
 import { m } from "$messages";
 import { getContext, setContext, tick } from "svelte";
 import { actions, type Action } from "../actions";
-import { asProblem, type ChatFormat, type Device, type Host, type HostEvent, type Model, type Problem, type SamplingParams, type Settings } from "../host";
+import { asProblem, type ChatFormat, type Device, type Folder, type Host, type HostEvent, type Model, type Problem, type SamplingParams, type SavedPrompt, type SearchFilter, type Settings } from "../host";
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
 import { Attachments } from "./attachments.svelte";
@@ -12,12 +12,15 @@ import { Catalog } from "./catalog.svelte";
 import { Compare } from "./compare.svelte";
 import { Conversations } from "./conversations.svelte";
 import { Datasets } from "./datasets.svelte";
+import type { OrganizingDialog } from "./dialog";
 import { Downloads } from "./downloads.svelte";
 import { Drafts, type DraftStorage } from "./drafts.svelte";
+import { Folders } from "./folders.svelte";
 import { Gallery } from "./gallery.svelte";
 import { HubStore } from "./hub.svelte";
 import { importSentences } from "../text/keeping";
 import { problemText } from "../text/problem";
+import { variables } from "../text/promptVariables";
 import { withOverrides } from "../text/sampling";
 import { Keeping } from "./keeping.svelte";
 import type { Schedule } from "./live.svelte";
@@ -27,6 +30,7 @@ import { Palette } from "./palette.svelte";
 import { Planning } from "./planning.svelte";
 import { Presets } from "./presets.svelte";
 import { Preparation } from "./preparation.svelte";
+import { commandIn, Prompts } from "./prompts.svelte";
 import { Runs } from "./runs.svelte";
 import { Search } from "./search.svelte";
 import { SettingsStore } from "./settings.svelte";
@@ -56,7 +60,11 @@ export class App {
   /** Whether that shows all of them. */
   chatAdvanced = $state(false);
 
+  /** The open dialog of folders, tags or saved prompts. */
+  dialog: OrganizingDialog | null = $state.raw(null);
+
   private readonly storage: DraftStorage | null;
+  readonly folders: Folders;
   readonly conversations: Conversations;
   readonly thread: Thread;
   readonly models: Models;
@@ -75,6 +83,7 @@ export class App {
   readonly shortcuts: Shortcuts;
   readonly palette: Palette;
   readonly presets: Presets = new Presets(this);
+  readonly prompts: Prompts;
   readonly datasets: Datasets;
   readonly preparation: Preparation;
   readonly runs: Runs;
@@ -97,7 +106,8 @@ export class App {
     } catch {
       // Unreadable storage means the simple settings.
     }
-    this.conversations = new Conversations(host);
+    this.folders = new Folders(host, parts.storage ?? null);
+    this.conversations = new Conversations(host, this.folders);
     this.thread = new Thread(host, parts.schedule);
     this.models = new Models(host);
     this.settings = new SettingsStore(host);
@@ -114,6 +124,7 @@ export class App {
     this.attachments = new Attachments(host);
     this.shortcuts = new Shortcuts(this.settings, actions);
     this.palette = new Palette(parts.storage ?? null);
+    this.prompts = new Prompts(host);
     this.datasets = new Datasets(host);
     this.preparation = new Preparation(host, (model) => this.models.all.find(({ id }) => id === model)?.systemPrompt ?? null);
     this.runs = new Runs(host, parts.schedule);
@@ -127,6 +138,7 @@ export class App {
       const snapshot = await this.host.snapshot();
       this.settings.fill(snapshot.settings, snapshot.version);
       this.models.fill(snapshot);
+      this.folders.fill(snapshot.folders);
       this.conversations.fill(snapshot.conversations);
       await this.try(() => this.settings.zoom());
     } catch (thrown) {
@@ -134,15 +146,18 @@ export class App {
     }
     this.ready = true;
     // Loaded last, since chat does not need it.
-    if (!this.problem) await Promise.all([this.try(() => this.tune.start()), this.try(() => this.gallery.start()), this.try(() => this.presets.load())]);
+    if (!this.problem) await Promise.all([this.try(() => this.tune.start()), this.try(() => this.gallery.start()), this.try(() => this.presets.load()), this.try(() => this.prompts.load())]);
   }
 
   handle(event: HostEvent): void {
+    this.folders.handle(event);
     this.conversations.handle(event);
+    this.search.handle(event);
     this.keeping.handle(event);
     this.thread.handle(event);
     this.models.handle(event);
     this.presets.handle(event);
+    this.prompts.handle(event);
     this.machine.handle(event);
     this.downloads.handle(event);
     this.gallery.handle(event);
@@ -157,17 +172,25 @@ export class App {
     }
   }
 
-  /** The model that answers in the open conversation. */
+  /** The folder of the open conversation, or that a new one begins in. */
+  readonly folder: Folder | null = $derived.by(() => this.folders.get(this.thread.id === null ? this.thread.folder : this.conversations.get(this.thread.id)?.folder));
+
+  /** The model that answers in the open conversation: its own, its folder's, or the selected one. */
   readonly chatModel: Model | null = $derived.by(() => {
-    const own = this.thread.settings.model;
+    const own = this.thread.settings.model ?? this.folder?.settings.model ?? null;
     return (own === null ? null : this.models.all.find(({ id }) => id === own)) ?? this.models.current;
   });
 
-  /** Default sampling parameters in the open conversation: the model's, under a person's for it. */
-  readonly chatDefaults: SamplingParams | null = $derived.by(() => {
-    const model = this.chatModel;
+  /** Default sampling parameters of a model, under a person's for it. */
+  defaultsOf(model: Model | null): SamplingParams | null {
     return model && withOverrides(model.sampling, this.settings.value.sampling[model.id]);
-  });
+  }
+
+  /** Default sampling parameters of the model of the open conversation. */
+  readonly modelDefaults: SamplingParams | null = $derived(this.defaultsOf(this.chatModel));
+
+  /** Default sampling parameters in the open conversation: the model's, under those of the folder. */
+  readonly chatDefaults: SamplingParams | null = $derived(this.modelDefaults && withOverrides(this.modelDefaults, this.folder?.settings.sampling));
 
   /** Shows all settings of a conversation, or the simple ones; remembered. */
   showAdvanced(all: boolean): void {
@@ -200,6 +223,12 @@ export class App {
     this.fields.search?.select();
   }
 
+  /** Lists what a filter leaves, in place of the conversations. */
+  async filter(filter: Partial<SearchFilter>): Promise<void> {
+    this.search.only(filter);
+    await this.focusSearch();
+  }
+
   async findInConversation(): Promise<void> {
     this.view = "chat";
     await tick();
@@ -212,9 +241,54 @@ export class App {
     this.fields.composer?.focus();
   }
 
-  newConversation(): void {
+  /** Inserts a saved prompt into the composer, after its variables have values. */
+  async insertPrompt(prompt: SavedPrompt): Promise<void> {
+    if (variables(prompt.text).length > 0) this.dialog = { for: "variables", prompt };
+    else await this.insertText(prompt.text);
+  }
+
+  /** Puts a text into the composer, in place of the `/name` there or after what is typed. */
+  async insertText(text: string): Promise<void> {
+    const id = this.thread.id;
+    const typed = this.drafts.get(id);
+    this.drafts.set(id, typed.trim() === "" || commandIn(typed) !== null ? text : `${typed}\n${text}`);
+    await this.focusComposer();
+    const { composer } = this.fields;
+    composer?.setSelectionRange(composer.value.length, composer.value.length);
+  }
+
+  newConversation(folder: number | null = null): void {
     this.view = "chat";
-    this.thread.startNew();
+    this.thread.startNew(folder);
+  }
+
+  /** Asks for the name of a new folder, in the list. */
+  async nameFolder(): Promise<void> {
+    this.view = "chat";
+    this.search.clear();
+    // A list that is mounted closes itself first.
+    await tick();
+    this.listOpen = true;
+    await tick();
+    this.folders.naming = true;
+  }
+
+  async moveConversation(id: number, folder: number | null): Promise<boolean> {
+    return this.try(async () => {
+      await this.conversations.move(id, folder);
+      const title = this.conversations.title(id) ?? m.store_conversation();
+      const name = this.folders.get(folder)?.name ?? null;
+      this.announcements.say(name === null ? m.folder_moved_out({ title }) : m.folder_moved({ title, folder: name }));
+    });
+  }
+
+  /** Deletes a folder; its conversations stay. */
+  async removeFolder({ id, name }: Folder): Promise<void> {
+    await this.try(async () => {
+      await this.host.deleteFolder(id);
+      const undo = () => void this.try(() => this.host.restoreFolder(id));
+      this.toasts.show({ kind: "note", text: m.folder_deleted({ name }), action: { label: m.store_undo(), run: undo } });
+    });
   }
 
   async open(id: number, message: number | null = null): Promise<void> {

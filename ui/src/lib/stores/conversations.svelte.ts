@@ -3,6 +3,7 @@
 import { m } from "$messages";
 import type { ConversationSummary, DeletedConversation, Host, HostEvent } from "../host";
 import { dayGroup } from "../text/format";
+import type { Folders } from "./folders.svelte";
 
 export interface Group {
   name: string;
@@ -12,19 +13,44 @@ export interface Group {
 export class Conversations {
   all: readonly ConversationSummary[] = $state.raw([]);
 
-  /** The pinned ones, then the others by day. */
-  readonly groups: readonly Group[] = $derived(grouped(this.all, Date.now()));
+  /** The pinned ones, then by day those that are in no folder. */
+  readonly groups: readonly Group[] = $derived(grouped(this.all, Date.now(), ({ folder }) => this.folders.get(folder) !== null));
+  /** Tags in use, sorted. */
+  readonly tags: readonly string[] = $derived([...new Set(this.all.flatMap(({ tags }) => tags))].sort((a, b) => a.localeCompare(b)));
   /** The deleted ones, once they were asked for. */
   bin: readonly DeletedConversation[] = $state.raw([]);
 
-  constructor(private readonly host: Host) {}
+  constructor(
+    private readonly host: Host,
+    private readonly folders: Folders,
+  ) {}
 
   fill(conversations: readonly ConversationSummary[]): void {
     this.all = [...conversations].sort(newestFirst);
   }
 
+  get(id: number | null): ConversationSummary | null {
+    return this.all.find((c) => c.id === id) ?? null;
+  }
+
   title(id: number | null): string | null {
-    return this.all.find((c) => c.id === id)?.title ?? null;
+    return this.get(id)?.title ?? null;
+  }
+
+  /** The conversations of a folder: the pinned ones, then the newest. */
+  inFolder(folder: number): readonly ConversationSummary[] {
+    const all = this.all.filter((c) => c.folder === folder);
+    return [...all.filter((c) => c.pinned), ...all.filter((c) => !c.pinned)];
+  }
+
+  /** Moves a conversation into a folder, or out of its folder. */
+  async move(id: number, folder: number | null): Promise<void> {
+    await this.host.moveConversation(id, folder);
+    this.all = this.all.map((c) => (c.id === id ? { ...c, folder } : c));
+  }
+
+  async setTags(id: number, tags: readonly string[]): Promise<void> {
+    await this.host.setTags(id, [...tags]);
   }
 
   async rename(id: number, title: string): Promise<void> {
@@ -74,12 +100,12 @@ function newestFirst(a: ConversationSummary, b: ConversationSummary): number {
   return b.updatedAt - a.updatedAt || b.id - a.id;
 }
 
-/** Groups the pinned ones, then neighbours of the same day; preserves the order. */
-export function grouped(conversations: readonly ConversationSummary[], now: number): Group[] {
+/** Groups the pinned ones, then neighbours of the same day, without those that are filed in a folder; preserves the order. */
+export function grouped(conversations: readonly ConversationSummary[], now: number, isFiled: (conversation: ConversationSummary) => boolean = () => false): Group[] {
   const pinned = conversations.filter((c) => c.pinned);
   const groups: Group[] = pinned.length > 0 ? [{ name: m.store_pinned(), conversations: pinned }] : [];
   for (const conversation of conversations) {
-    if (conversation.pinned) continue;
+    if (conversation.pinned || isFiled(conversation)) continue;
     const name = dayGroup(conversation.updatedAt, now);
     const last = groups.at(-1);
     if (last?.name === name) last.conversations.push(conversation);

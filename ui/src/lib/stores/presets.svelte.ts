@@ -60,7 +60,7 @@ export class Presets {
   async apply(id: string): Promise<void> {
     const { thread, host } = this.app;
     const { id: conversation, settings, systemPrompt } = thread;
-    const applied = await host.applyPreset(id, conversation, { settings, systemPrompt, folder: null });
+    const applied = await host.applyPreset(id, conversation, { settings, systemPrompt, folder: thread.folder });
     if (thread.id === conversation) ({ settings: thread.settings, systemPrompt: thread.systemPrompt } = applied);
   }
 

@@ -30,6 +30,8 @@ export class Thread {
   adapters: readonly AdapterChoice[] = $state.raw([]);
   /** The settings of new answers; of a new conversation, those that it begins with. */
   settings: ConversationSettings = $state.raw(defaultChatSettings);
+  /** The folder in which a new conversation begins. */
+  folder: number | null = $state(null);
   sending = $state(false);
   /** A message to scroll to, after a search. */
   target: number | null = $state(null);
@@ -94,17 +96,18 @@ export class Thread {
     }
   }
 
-  /** Starts a new conversation. */
-  startNew(): void {
+  /** Starts a new conversation, in a folder or in none. */
+  startNew(folder: number | null = null): void {
     this.visit++;
     this.opening = false;
     this.problem = null;
     this.clear();
+    this.folder = folder;
   }
 
   /** Sends a message. */
   async send(text: string, files: TextFile[]): Promise<Sent> {
-    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: null };
+    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder };
     return this.begin(() => this.host.send(this.id, this.leaf, text, files, fresh), this.id === null, fresh);
   }
 
@@ -112,7 +115,7 @@ export class Thread {
   async compare(text: string, files: TextFile[]): Promise<Compared> {
     const adapters = [...this.adapters];
     const isNew = this.id === null;
-    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: null };
+    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder };
     const compared = await this.begin(() => this.host.compare(this.id, this.leaf, text, files, adapters, fresh), isNew, fresh);
     if (isNew && this.id === compared.conversation.id) await this.setAdapters(adapters);
     return compared;
@@ -289,6 +292,7 @@ export class Thread {
     this.nodes = nodes;
     this.tree = new Tree(conversation.messages);
     this.id = conversation.id;
+    this.folder = null;
     this.systemPrompt = conversation.systemPrompt;
     this.adapters = conversation.adapters;
     this.settings = conversation.settings;
@@ -308,6 +312,7 @@ export class Thread {
     this.systemPrompt = null;
     this.settings = defaultChatSettings;
     this.adapters = [];
+    this.folder = null;
     this.version++;
   }
 }

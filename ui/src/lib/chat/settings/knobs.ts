@@ -160,7 +160,7 @@ export const groups: readonly KnobGroup[] = [
 const isOfAnswer = (key: Knob["key"]): key is "maxTokens" | "stop" | "jsonSchema" => key === "maxTokens" || key === "stop" || key === "jsonSchema";
 
 /** The value that is set. `null` means the default. */
-export function valueOf<K extends Knob>(settings: ConversationSettings, { key }: K): Value {
+export function valueOf(settings: ConversationSettings, { key }: Pick<Knob, "key">): Value {
   return isOfAnswer(key) ? settings[key] : settings.sampling[key];
 }
 
@@ -170,16 +170,16 @@ export function withValue(settings: ConversationSettings, { key }: Knob, value: 
   return { ...settings, sampling: { ...settings.sampling, [key]: value } };
 }
 
-/** The default. `null` means that there is none. */
-export function defaultOf(defaults: SamplingParams | null, { key }: Knob): Value {
-  if (key === "stop") return [];
-  return isOfAnswer(key) || !defaults ? null : defaults[key];
+/** The default: that of the folder, or else of the model, as `defaults` has them. `null` means that there is none. */
+export function defaultOf(defaults: SamplingParams | null, { key }: Knob, folder: ConversationSettings | null = null): Value {
+  if (isOfAnswer(key)) return folder?.[key] ?? (key === "stop" ? [] : null);
+  return defaults ? defaults[key] : null;
 }
 
 /** Whether a value is set that is not the default. */
-export function differs(settings: ConversationSettings, defaults: SamplingParams | null, knob: Knob): boolean {
+export function differs(settings: ConversationSettings, defaults: SamplingParams | null, knob: Knob, folder: ConversationSettings | null = null): boolean {
   const value = valueOf(settings, knob);
-  return value !== null && !same(value, defaultOf(defaults, knob));
+  return value !== null && !same(value, defaultOf(defaults, knob, folder));
 }
 
 /** A number as it is typed. */

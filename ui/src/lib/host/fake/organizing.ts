@@ -9,12 +9,15 @@ interface Place {
   tags: string[];
 }
 
-export class FakeOrganizing extends FakePresets {
+export abstract class FakeOrganizing extends FakePresets {
   folders: Folder[] = [];
   prompts: SavedPrompt[] = [];
   private readonly deletedFolders = new Map<number, Folder>();
   private readonly places = new Map<number, Place>();
   private lastId = 0;
+
+  /** Emits all conversations. */
+  protected abstract emitConversations(): Promise<void>;
 
   /** Folder and tags of a conversation. */
   protected placeOf(conversation: number): Place {
@@ -32,6 +35,7 @@ export class FakeOrganizing extends FakePresets {
   }
 
   async createFolder(name: string): Promise<Folder> {
+    if (name.trim() === "") throw { code: "badRequest", message: "A name has at least one character that is shown." };
     const folder: Folder = { id: ++this.lastId, name: name.trim(), systemPrompt: null, settings: defaultChatSettings };
     this.folders = [...this.folders, folder];
     this.emit({ type: "foldersChanged", folders: this.folders });
@@ -48,12 +52,14 @@ export class FakeOrganizing extends FakePresets {
     if (folder) this.deletedFolders.set(id, folder);
     this.folders = this.folders.filter((one) => one.id !== id);
     this.emit({ type: "foldersChanged", folders: this.folders });
+    await this.emitConversations();
   }
 
   async restoreFolder(id: number): Promise<void> {
     const folder = this.deletedFolders.get(id);
-    if (folder) this.folders = [...this.folders, folder];
+    if (folder) this.folders = [...this.folders, folder].sort((a, b) => a.id - b.id);
     this.emit({ type: "foldersChanged", folders: this.folders });
+    await this.emitConversations();
   }
 
   async savedPrompts(): Promise<SavedPrompt[]> {
@@ -61,6 +67,9 @@ export class FakeOrganizing extends FakePresets {
   }
 
   async savePrompt(id: number | null, name: string, text: string): Promise<SavedPrompt> {
+    if (!/^[\p{L}\p{N}_-]{1,40}$/u.test(name)) throw { code: "badRequest", message: "The name of a prompt has 1 to 40 letters, digits, “-” or “_”, and no spaces." };
+    if (text.trim() === "") throw { code: "badRequest", message: "A prompt has a text of at most 262144 bytes." };
+    if (this.prompts.some((one) => one.id !== id && one.name.toLowerCase() === name.toLowerCase())) throw { code: "badRequest", message: `There is a prompt “/${name}” already. Choose another name.` };
     const prompt = { id: id ?? ++this.lastId, name, text };
     this.prompts = [...this.prompts.filter((one) => one.id !== prompt.id), prompt].sort((a, b) => a.name.localeCompare(b.name));
     this.emit({ type: "promptsChanged", prompts: this.prompts });
@@ -86,4 +95,15 @@ export class FakeOrganizing extends FakePresets {
 /** Files as parts of a message. */
 export function asParts(files: TextFile[]): Part[] {
   return files.map(({ name, text }) => ({ type: "file", name, mediaType: "text/plain", text }));
+}
+
+/** Tags as the app has them: clean, and each once. */
+export function checkedTags(tags: readonly string[]): string[] {
+  const clean = new Map<string, string>();
+  for (const tag of tags) {
+    const text = tag.replace(/^#+/, "").trim().replace(/\s+/g, " ");
+    if (text.length > 40) throw { code: "badRequest", message: "A tag has at most 40 characters." };
+    if (text !== "" && !clean.has(text.toLowerCase())) clean.set(text.toLowerCase(), text);
+  }
+  return [...clean.values()].sort();
 }

@@ -24,7 +24,7 @@ interface RunControl {
   die: boolean;
 }
 
-export class FakeTuning extends FakeOrganizing {
+export abstract class FakeTuning extends FakeOrganizing {
   private datasetList: Dataset[];
   private runList: Run[];
   private adapterList: Adapter[];

@@ -1,0 +1,23 @@
+// Days of date fields (`2026-11-26`) as times, by the clock of the person.
+
+import { language } from "../../text/language.svelte";
+
+/** Milliseconds of a day, less the last one. */
+const REST_OF_DAY = 86_400_000 - 1;
+
+/** The first millisecond of a day. `null`: no day. */
+export function startOf(day: string): number | null {
+  const time = day === "" ? Number.NaN : new Date(`${day}T00:00:00`).getTime();
+  return Number.isFinite(time) ? time : null;
+}
+
+/** The last millisecond of a day. `null`: no day. */
+export function endOf(day: string): number | null {
+  const start = startOf(day);
+  return start === null ? null : start + REST_OF_DAY;
+}
+
+/** `26 Nov 2026` */
+export function dateOf(time: number): string {
+  return new Intl.DateTimeFormat(language.intl, { day: "numeric", month: "short", year: "numeric" }).format(time);
+}

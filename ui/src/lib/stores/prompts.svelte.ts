@@ -1,0 +1,55 @@
+// Owns the saved prompts, sorted by name.
+
+import type { Host, HostEvent, SavedPrompt } from "../host";
+
+/** What a draft looks like while a prompt is chosen: a slash and the beginning of a name. */
+const COMMAND = /^\/([\p{L}\p{N}_-]*)$/u;
+
+/** Most characters of a name. */
+export const MAX_NAME = 40;
+
+export class Prompts {
+  all: readonly SavedPrompt[] = $state.raw([]);
+
+  constructor(private readonly host: Host) {}
+
+  async load(): Promise<void> {
+    this.all = await this.host.savedPrompts();
+  }
+
+  handle(event: HostEvent): void {
+    if (event.type === "promptsChanged") this.all = event.prompts;
+  }
+
+  /** The prompts whose name fits: those that begin with it first. */
+  find(name: string): readonly SavedPrompt[] {
+    const typed = name.toLowerCase();
+    const place = (prompt: SavedPrompt): number => prompt.name.toLowerCase().indexOf(typed);
+    return this.all.filter((prompt) => place(prompt) >= 0).sort((a, b) => Math.sign(place(a)) - Math.sign(place(b)));
+  }
+
+  /** Saves a new prompt, or changes one. */
+  async save(id: number | null, name: string, text: string): Promise<SavedPrompt> {
+    return this.host.savePrompt(id, nameOf(name), text);
+  }
+
+  async remove({ id }: SavedPrompt): Promise<void> {
+    await this.host.deletePrompt(id);
+  }
+}
+
+/** The beginning of a name that is typed after a slash. `null`: the draft is a message. */
+export function commandIn(draft: string): string | null {
+  return COMMAND.exec(draft)?.[1] ?? null;
+}
+
+/** A name as it is saved: no slash before it, no spaces in it. */
+export function nameOf(typed: string): string {
+  return typed.trim().replace(/^\//, "").replace(/\s+/g, "-");
+}
+
+/** A name for a text: its first words. */
+export function suggestedName(text: string): string {
+  const words = text.replace(/\{\{[^{}]*\}\}/g, " ").match(/[\p{L}\p{N}]+/gu) ?? [];
+  return words.slice(0, 3).join("-").toLowerCase().slice(0, MAX_NAME);
+}
