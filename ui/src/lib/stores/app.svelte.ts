@@ -3,7 +3,7 @@
 import { m } from "$messages";
 import { getContext, setContext, tick } from "svelte";
 import { actions, type Action } from "../actions";
-import { asProblem, type ChatFormat, type Device, type Folder, type Host, type HostEvent, type Model, type Problem, type SamplingParams, type SavedPrompt, type SearchFilter, type Settings } from "../host";
+import { asProblem, type ChatFormat, type Compared, type Device, type Folder, type Host, type HostEvent, type Model, type Problem, type SamplingParams, type SavedPrompt, type SearchFilter, type Sent, type Settings, type TextFile } from "../host";
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
 import { Attachments } from "./attachments.svelte";
@@ -31,6 +31,7 @@ import { Planning } from "./planning.svelte";
 import { Presets } from "./presets.svelte";
 import { Preparation } from "./preparation.svelte";
 import { commandIn, Prompts } from "./prompts.svelte";
+import { Queue, type Queued } from "./queue.svelte";
 import { Runs } from "./runs.svelte";
 import { Search } from "./search.svelte";
 import { SettingsStore } from "./settings.svelte";
@@ -80,6 +81,7 @@ export class App {
   readonly keeping: Keeping;
   readonly drafts: Drafts;
   readonly attachments: Attachments;
+  readonly queue: Queue;
   readonly shortcuts: Shortcuts;
   readonly palette: Palette;
   readonly presets: Presets = new Presets(this);
@@ -122,6 +124,7 @@ export class App {
     this.keeping = new Keeping(host);
     this.drafts = new Drafts(parts.storage ?? null);
     this.attachments = new Attachments(host);
+    this.queue = new Queue(parts.storage ?? null, (conversation, parent, message) => this.sendQueued(conversation, parent, message));
     this.shortcuts = new Shortcuts(this.settings, actions);
     this.palette = new Palette(parts.storage ?? null);
     this.prompts = new Prompts(host);
@@ -165,6 +168,7 @@ export class App {
     this.runs.handle(event);
     this.adapters.handle(event);
     this.tune.handle(event);
+    if (event.type === "messageChanged") void this.try(() => this.queue.ended(event.message));
     if (event.type === "closing") this.closing = event.run;
     if (event.type === "storeLocked") {
       const text = event.locked ? m.store_locked() : m.store_unlocked();
@@ -304,15 +308,56 @@ export class App {
     this.drafts.set(from, "");
     this.attachments.set(from, []);
     try {
-      const twice = this.compare.on && this.thread.adapters.length > 0;
-      const sent = await (twice ? this.thread.compare(text, files) : this.thread.send(text, files));
+      const sent = await this.sendHere(text, files);
       this.conversations.put(sent.conversation);
     } catch (thrown) {
-      const typed = this.drafts.get(from);
-      this.drafts.set(from, typed === "" ? text : `${text}\n${typed}`);
-      this.attachments.set(from, [...files, ...this.attachments.get(from)]);
+      this.putBack(from, { files }, text, this.drafts.get(from));
       this.showError(thrown);
     }
+  }
+
+  /** Queues a message until the answer in progress is complete. */
+  queueMessage(conversation: number, text: string): void {
+    this.queue.add(conversation, text, this.attachments.get(conversation));
+    this.drafts.set(conversation, "");
+    this.attachments.set(conversation, []);
+    this.announcements.say(m.chat_queued_said());
+  }
+
+  /** Puts a queued message back into the composer, after what is typed there. */
+  async editQueued(conversation: number, id: number): Promise<void> {
+    const message = this.queue.take(conversation, id);
+    if (!message) return;
+    this.putBack(conversation, message, this.drafts.get(conversation), message.text);
+    await this.focusComposer();
+  }
+
+  /** Removes a queued message, with a way back to the end of the queue. */
+  removeQueued(conversation: number, id: number): void {
+    const message = this.queue.take(conversation, id);
+    if (!message) return;
+    const undo = () => this.queue.add(conversation, message.text, message.files);
+    this.toasts.show({ kind: "note", text: m.chat_queued_removed(), action: { label: m.store_undo(), run: undo } });
+  }
+
+  /** Sends a message after `parent`, also in a conversation that is not open. */
+  private async sendQueued(conversation: number, parent: number | null, { text, files }: Queued): Promise<void> {
+    const fresh = { settings: this.thread.settings, systemPrompt: null, folder: null };
+    const isOpen = this.thread.id === conversation;
+    const sent = await (isOpen ? this.sendHere(text, files) : this.host.send(conversation, parent, text, files, fresh));
+    this.conversations.put(sent.conversation);
+  }
+
+  /** Sends a message in the open conversation, compared if that is switched on. */
+  private async sendHere(text: string, files: TextFile[]): Promise<Sent | Compared> {
+    const twice = this.compare.on && this.thread.adapters.length > 0;
+    return twice ? this.thread.compare(text, files) : this.thread.send(text, files);
+  }
+
+  /** Makes a message that is not sent the draft of its conversation again, with its files. */
+  private putBack(conversation: number | null, { files }: Pick<Queued, "files">, ...texts: string[]): void {
+    this.drafts.set(conversation, texts.filter((text) => text !== "").join("\n"));
+    this.attachments.set(conversation, [...files, ...this.attachments.get(conversation)]);
   }
 
   async remove(id: number): Promise<void> {
