@@ -163,6 +163,11 @@ pub async fn move_data(window: AppHandle, folder: PathBuf) -> Result<(), Problem
     Ok(())
 }
 
+pub async fn notify(window: AppHandle, title: String, body: String) -> Result<(), Problem> {
+    window::notify(&window, title, body);
+    Ok(())
+}
+
 pub async fn open_data_folder(window: AppHandle) -> Result<(), Problem> {
     let folder = path_text(window.state::<App>().data_folder().to_owned())?;
     let opened = window.opener().open_path(folder, None::<&str>);

@@ -2,7 +2,7 @@
 
 use crate::{close, power::SystemPower, recovery, window};
 use hearth_app::library::data_folder;
-use hearth_app::wire::{EVENT_NAME, Event, Problem, ProblemCode, Theme};
+use hearth_app::wire::{EVENT_NAME, Problem, ProblemCode, Theme};
 use hearth_app::{App, Options};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -61,9 +61,6 @@ async fn open(app: &AppHandle) -> Result<(App, Theme), Problem> {
     };
     let page = app.clone();
     let hearth = App::open(options, move |event| {
-        if let Event::RunEnded { message, .. } = &event {
-            window::notify(&page, message.clone());
-        }
         // A page that misses events requests a snapshot when it loads.
         let _ = page.emit(EVENT_NAME, event);
     })?;

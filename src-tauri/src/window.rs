@@ -62,14 +62,14 @@ pub fn focus(app: &AppHandle) {
 }
 
 /// Shows a notification unless the window has the focus. Does not block.
-pub fn notify(app: &AppHandle, message: String) {
+pub fn notify(app: &AppHandle, title: String, body: String) {
     let app = app.clone();
     tauri::async_runtime::spawn_blocking(move || {
         let window = main(&app);
         if window.is_some_and(|window| window.is_focused().unwrap_or(false)) {
             return;
         }
-        let shown = app.notification().builder().title("Hearth").body(message).show();
+        let shown = app.notification().builder().title(title).body(body).show();
         if let Err(error) = shown {
             // The window shows the message, too.
             tracing::warn!(%error, "a notification could not be shown");

@@ -884,6 +884,7 @@ async fn settings_last_and_reload() {
         motion: Motion::Reduce,
         text_size: 150,
         enter_sends: false,
+        notifications: false,
         shortcuts: [
             ("search".into(), "Mod+J".into()),
             ("of-another-version".into(), String::new()),

@@ -261,6 +261,8 @@ macro_rules! commands {
                 /// Copies the data to another folder, then restarts Hearth. Reports progress through
                 /// events; nothing can be saved meanwhile.
                 fn move_data(folder: PathBuf) -> ();
+                /// Shows a notification of the system, unless the window has the focus.
+                fn notify(title: String, body: String) -> ();
                 /// Opens the data folder in the system's file manager.
                 fn open_data_folder() -> ();
                 /// Opens a native dialog for a file of conversations with this title; `null` if

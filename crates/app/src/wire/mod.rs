@@ -111,6 +111,9 @@ pub struct Settings {
     /// Whether Enter sends a message. Otherwise it begins a new line, and Ctrl or Command with
     /// Enter sends.
     pub enter_sends: bool,
+    /// Whether the system notifies when a long answer, a download or a run ends while the window is
+    /// not in use.
+    pub notifications: bool,
     /// Changed keyboard shortcuts: the key of an action (`Mod+Shift+K`; empty means none) by its
     /// id. Unknown ids are ignored.
     pub shortcuts: BTreeMap<String, String>,
@@ -157,6 +160,7 @@ impl Default for Settings {
             motion: Motion::default(),
             text_size: 100,
             enter_sends: true,
+            notifications: true,
             shortcuts: BTreeMap::new(),
             threads: None,
             context: None,

@@ -193,6 +193,8 @@ export interface Commands {
   chooseDataFolder(): Promise<string | null>;
   /** Copies the data to another folder, then restarts Hearth. Reports progress through events; nothing can be saved meanwhile. */
   moveData(folder: string): Promise<void>;
+  /** Shows a notification of the system, unless the window has the focus. */
+  notify(title: string, body: string): Promise<void>;
   /** Opens the data folder in the system's file manager. */
   openDataFolder(): Promise<void>;
   /** Opens a native dialog for a file of conversations with this title; `null` if cancelled. */
@@ -315,6 +317,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   choosePresetTarget: (name) => invoke("choose_preset_target", { name }),
   chooseDataFolder: () => invoke("choose_data_folder"),
   moveData: (folder) => invoke("move_data", { folder }),
+  notify: (title, body) => invoke("notify", { title, body }),
   openDataFolder: () => invoke("open_data_folder"),
   chooseChatExport: (format, title) => invoke("choose_chat_export", { format, title }),
   chooseExportTarget: (format, name) => invoke("choose_export_target", { format, name }),
@@ -324,7 +327,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
 export const EVENT_NAME = "hearth";
 
 /** The settings of a new installation. */
-export const defaultSettings: Settings = {"language":"system","theme":"system","contrast":"system","motion":"system","textSize":100,"enterSends":true,"shortcuts":{},"threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"sampling":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
+export const defaultSettings: Settings = {"language":"system","theme":"system","contrast":"system","motion":"system","textSize":100,"enterSends":true,"notifications":true,"shortcuts":{},"threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"sampling":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
 
 export type Adapter = {
 /**
@@ -2741,6 +2744,11 @@ textSize: number,
  * Enter sends.
  */
 enterSends: boolean,
+/**
+ * Whether the system notifies when a long answer, a download or a run ends while the window is
+ * not in use.
+ */
+notifications: boolean,
 /**
  * Changed keyboard shortcuts: the key of an action (`Mod+Shift+K`; empty means none) by its
  * id. Unknown ids are ignored.

@@ -26,6 +26,7 @@ import { Keeping } from "./keeping.svelte";
 import type { Schedule } from "./live.svelte";
 import { Machine } from "./machine.svelte";
 import { Models } from "./models.svelte";
+import { Notifications } from "./notifications";
 import { Palette } from "./palette.svelte";
 import { Planning } from "./planning.svelte";
 import { Presets } from "./presets.svelte";
@@ -82,6 +83,7 @@ export class App {
   readonly drafts: Drafts;
   readonly attachments: Attachments;
   readonly queue: Queue;
+  private readonly notifications: Notifications;
   readonly shortcuts: Shortcuts;
   readonly palette: Palette;
   readonly presets: Presets = new Presets(this);
@@ -125,6 +127,12 @@ export class App {
     this.drafts = new Drafts(parts.storage ?? null);
     this.attachments = new Attachments(host);
     this.queue = new Queue(parts.storage ?? null, (conversation, parent, message) => this.sendQueued(conversation, parent, message));
+    this.notifications = new Notifications({
+      host,
+      wanted: () => this.settings.value.notifications,
+      title: (conversation) => this.conversations.title(conversation),
+      run: (id) => this.runs.get(id),
+    });
     this.shortcuts = new Shortcuts(this.settings, actions);
     this.palette = new Palette(parts.storage ?? null);
     this.prompts = new Prompts(host);
@@ -168,6 +176,9 @@ export class App {
     this.runs.handle(event);
     this.adapters.handle(event);
     this.tune.handle(event);
+    void this.notifications.handle(event).catch(() => {
+      // The window shows the same.
+    });
     if (event.type === "messageChanged") void this.try(() => this.queue.ended(event.message));
     if (event.type === "closing") this.closing = event.run;
     if (event.type === "storeLocked") {

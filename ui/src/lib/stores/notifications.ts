@@ -1,0 +1,69 @@
+// Notifies of long answers, downloads and runs that have ended. The system shows a notification only while the window
+// does not have the focus.
+
+import { m } from "$messages";
+import { isActive, type Download, type Host, type HostEvent, type Message, type Run } from "../host";
+
+/** Milliseconds of an answer that a person is not expected to wait for. */
+const LONG_ANSWER = 20_000;
+
+interface Parts {
+  readonly host: Host;
+  /** Whether the person wants notifications. */
+  wanted(): boolean;
+  title(conversation: number): string | null;
+  run(id: number): Run | null;
+}
+
+export class Notifications {
+  /** When answers in progress began, by message. */
+  private readonly begun = new Map<number, number>();
+  /** Downloads that were not at their end. */
+  private underWay = new Set<number>();
+
+  constructor(
+    private readonly parts: Parts,
+    private readonly now: () => number = Date.now,
+  ) {}
+
+  /** Shows what an event ends; call it after the stores have handled it. */
+  async handle(event: HostEvent): Promise<void> {
+    const texts = this.texts(event);
+    if (!this.parts.wanted()) return;
+    for (const [title, body] of texts) await this.parts.host.notify(title, body);
+  }
+
+  private texts(event: HostEvent): [string, string][] {
+    if (event.type === "messageChanged") return this.answered(event.message);
+    if (event.type === "downloadsChanged") return this.downloaded(event.downloads);
+    if (event.type === "runEnded") return this.trained(event.run);
+    return [];
+  }
+
+  private answered(message: Message): [string, string][] {
+    if (isActive(message)) {
+      if (!this.begun.has(message.id)) this.begun.set(message.id, this.now());
+      return [];
+    }
+    const began = this.begun.get(message.id);
+    this.begun.delete(message.id);
+    const { type } = message.state;
+    if (began === undefined || type === "stopped" || this.now() - began < LONG_ANSWER) return [];
+    const body = this.parts.title(message.conversation) ?? "";
+    return [[type === "failed" ? m.notify_answer_failed() : m.notify_answer_done(), body]];
+  }
+
+  private downloaded(downloads: readonly Download[]): [string, string][] {
+    const ended = downloads.filter(({ id, state }) => this.underWay.has(id) && (state.type === "done" || state.type === "failed"));
+    this.underWay = new Set(downloads.filter(({ state }) => state.type !== "done" && state.type !== "failed").map(({ id }) => id));
+    return ended.map(({ name, state }) => [state.type === "done" ? m.notify_download_done() : m.notify_download_failed(), name]);
+  }
+
+  private trained(id: number): [string, string][] {
+    const run = this.parts.run(id);
+    if (!run) return [];
+    const { type } = run.state;
+    const title = type === "finished" ? m.notify_run_done() : type === "failed" ? m.notify_run_failed() : m.notify_run_interrupted();
+    return [[title, run.name]];
+  }
+}
