@@ -202,6 +202,62 @@ graph TD
   C & D --> E{Both?}
 \`\`\``;
 
+/** @param {Page} page */
+const folders = async (page) => {
+  if (await page.getByTestId("toggle-list").isVisible()) await page.getByTestId("toggle-list").click();
+  for (const toggle of await page.getByTestId("folder-toggle").all()) await toggle.click();
+};
+
+/** @param {Page} page @param {number} at @param {string} id */
+const itemAction = async (page, at, id) => {
+  await folders(page);
+  const item = page.getByTestId("conversation").nth(at);
+  await item.hover();
+  await item.getByTestId("conversation-menu").click();
+  await page.getByTestId(id).click();
+};
+
+/** @param {Page} page @param {string} id */
+const paletteAction = async (page, id) => {
+  await page.keyboard.press("Control+k");
+  await page.getByTestId("palette-query").fill(id.replace("-", " "));
+  await page.locator(`[data-testid=palette-item][data-id="${id}"]`).click();
+};
+
+/** @param {Page} page */
+const filters = async (page) => {
+  await folders(page);
+  await page.getByTestId("tag").filter({ hasText: "databases" }).click();
+  await page.getByTestId("toggle-filters").click();
+  await page.getByTestId("filter-time").selectOption("custom");
+  await page.getByTestId("filter-since").fill("2024-02-01");
+  await page.getByTestId("search-hit").first().waitFor();
+};
+
+/** Each in a wide and a narrow window. */
+const organizing = Object.entries(/** @type {Record<string, (page: Page) => Promise<unknown>>} */ ({
+  folders: async (page) => { await folders(page); await page.getByTestId("open-conversation").first().hover(); },
+  "folder-drag": async (page) => {
+    await folders(page);
+    await page.getByTestId("open-conversation").filter({ hasText: "SQL" }).hover();
+    await page.mouse.down();
+    await page.getByTestId("folder-toggle").nth(1).hover();
+    await page.mouse.move(260, 150);
+    await page.getByTestId("folder-toggle").nth(1).hover();
+  },
+  "folder-thread": async (page) => { await folders(page); await open(page, "Borrow checker"); await page.getByTestId("instructions").click(); },
+  "folder-welcome": async (page) => { await folders(page); await page.getByTestId("folder-toggle").first().hover(); await page.getByTestId("folder-new-conversation").first().click(); },
+  "folder-name": async (page) => { await folders(page); await page.getByTestId("new-folder").click(); },
+  "folder-settings": async (page) => { await folders(page); await page.getByTestId("folder-toggle").first().hover(); await page.getByTestId("folder-menu").first().click(); await page.getByTestId("folder-settings").click(); },
+  "move-dialog": (page) => itemAction(page, 1, "move"),
+  "tags-dialog": (page) => itemAction(page, 1, "edit-tags"),
+  filters,
+  "prompt-menu": async (page) => { await page.getByTestId("composer").pressSequentially("/"); await page.getByTestId("prompt-menu").waitFor(); },
+  "prompt-variables": async (page) => { await page.getByTestId("composer").pressSequentially("/code"); await page.keyboard.press("Enter"); await page.getByTestId("variable").first().fill("Rust"); },
+  prompts: (page) => paletteAction(page, "saved-prompts"),
+  "prompt-editor": async (page) => { await paletteAction(page, "saved-prompts"); await page.getByTestId("prompt-edit").first().click(); },
+})).flatMap(([name, act]) => [{ name, scene: "organized", act }, { name: `${name}-narrow`, scene: "organized", width: 480, height: 620, act }]);
+
 /** @type {{ name: string, scene?: string, width?: number, height?: number, act: (page: Page) => Promise<unknown> }[]} */
 const pictures = [
   { name: "welcome", act: async () => {} },
@@ -380,6 +436,7 @@ const pictures = [
   { name: "data-move-dialog", act: async (page) => { await settingsPage(page, "data"); await page.getByTestId("move-data").click(); await page.getByTestId("move-dialog").waitFor(); } },
   { name: "data-narrow", width: 720, height: 520, act: async (page) => { await machine(page); await page.getByTestId("data-settings").scrollIntoViewIfNeeded(); } },
   { name: "conversation-menu", act: async (page) => { const item = page.getByTestId("conversation").nth(2); await item.hover(); await item.getByTestId("conversation-menu").click(); await page.getByTestId("pin").first().waitFor(); } },
+  ...organizing,
   { name: "bin", act: async (page) => { const item = page.getByTestId("conversation").nth(2); await item.hover(); await item.getByTestId("delete").click(); await page.getByTestId("open-bin").click(); await page.getByTestId("binned").waitFor(); } },
   { name: "settings-narrow", scene: "two-gpus", width: 720, height: 2600, act: machine },
 ];

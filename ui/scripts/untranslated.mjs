@@ -13,7 +13,7 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 /** Not shown: the fake host, the generated interface. */
 const LEFT_OUT = [/src\/lib\/host\//, /\.d\.ts$/];
 /** Attributes that nobody reads. */
-const HIDDEN = /^(class|style|id|type|role|href|src|for|name|value|lang|rel|target|d|viewBox|points|transform|fill|stroke.*|data-.*|testid|icon|slot|autocomplete|inputmode|spellcheck|enterkeyhint|aria-(?!label$|description$|roledescription$|valuetext$|placeholder$).*|bind:.*|on.*|preserveAspectRatio|width|height|popover.*|tabindex|dir|direction|kind|tone|draggable|xmlns|gradientUnits|offset|translate)$/;
+const HIDDEN = /^(class|style|id|type|role|href|src|for|form|name|value|lang|rel|target|d|viewBox|points|transform|fill|stroke.*|data-.*|testid|icon|slot|autocomplete|inputmode|spellcheck|enterkeyhint|aria-(?!label$|description$|roledescription$|valuetext$|placeholder$).*|bind:.*|on.*|preserveAspectRatio|width|height|popover.*|tabindex|dir|direction|kind|tone|draggable|xmlns|gradientUnits|offset|translate)$/;
 /** On components, `name` is text. */
 const HIDDEN_OF_COMPONENTS = /^(class|id|type|role|testid|icon|kind|tone|data-.*|on.*|href|place|side|align|size|variant|value)$/;
 

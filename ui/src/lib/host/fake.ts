@@ -47,6 +47,7 @@ export class FakeHost extends FakeGetting implements Host {
     if (this.world.pace !== undefined) this.pace = this.world.pace;
     this.fillDownloads(this.world.downloads);
     if (scene === "presets") this.fillPresets();
+    if (scene === "organized") this.fillOrganized();
   }
 
   async snapshot(): Promise<Snapshot> {
@@ -599,7 +600,7 @@ export class FakeHost extends FakeGetting implements Host {
 
 function snippet(text: string, needle: string): SearchHit["snippet"] {
   const at = text.toLowerCase().indexOf(needle);
-  if (at < 0) return [{ text: text.slice(0, 80), hit: false }];
+  if (at < 0 || needle === "") return [{ text: text.slice(0, 80), hit: false }];
   const from = Math.max(0, at - 30);
   return [
     { text: (from > 0 ? "…" : "") + text.slice(from, at), hit: false },

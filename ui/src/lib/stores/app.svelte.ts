@@ -275,6 +275,10 @@ export class App {
   newConversation(folder: number | null = null): void {
     this.view = "chat";
     this.thread.startNew(folder);
+    if (folder === null) return;
+    // The list, in which the folder was chosen, may cover the composer.
+    this.listOpen = false;
+    void this.focusComposer();
   }
 
   /** Asks for the name of a new folder, in the list. */

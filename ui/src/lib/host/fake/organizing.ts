@@ -16,6 +16,24 @@ export abstract class FakeOrganizing extends FakePresets {
   private readonly places = new Map<number, Place>();
   private lastId = 0;
 
+  /** The scene `organized`: two folders, tags and saved prompts. */
+  protected fillOrganized(): void {
+    const sampling = { ...defaultChatSettings.sampling, temperature: 0.3 };
+    this.folders = [
+      { id: 901, name: "Rust", systemPrompt: "Answer for a person who knows C++, in few words, with code.", settings: { ...defaultChatSettings, sampling } },
+      { id: 902, name: "Home and kitchen", systemPrompt: null, settings: defaultChatSettings },
+    ];
+    this.put(1, { folder: 901, tags: ["ownership"] });
+    this.put(3, { folder: 902, tags: ["letters"] });
+    this.put(4, { folder: 902, tags: ["baking", "sourdough"] });
+    this.put(6, { tags: ["databases", "work"] });
+    this.prompts = [
+      { id: 911, name: "code-review", text: "Review this {{language}} code for mistakes. Be {{tone}}.\n\n" },
+      { id: 912, name: "shorten", text: "Make this shorter, without losing a fact:\n\n" },
+      { id: 913, name: "summary", text: "Summarise in three sentences:\n\n" },
+    ];
+  }
+
   /** Emits all conversations. */
   protected abstract emitConversations(): Promise<void>;
 
