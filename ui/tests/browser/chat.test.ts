@@ -263,3 +263,15 @@ test("text files go with a message, from the dialog, the clipboard and the deskt
   expect(await page.getByTestId("attached").count()).toBe(1);
   expect(errors).toEqual([]);
 });
+
+test("text is written from right to left where its script is, whatever the language of the window", async () => {
+  const { page } = await open();
+  await pace(page, 0);
+  await send(page, "مرحبا، كيف حالك؟");
+  await lastAnswer(page, "complete");
+  const direction = (selector: string) => page.locator(selector).last().evaluate((element) => getComputedStyle(element).direction);
+  expect(await direction("[data-role=user] .bubble")).toBe("rtl");
+  expect(await direction("[data-role=assistant] p")).toBe("ltr");
+  await page.getByTestId("composer").fill("שלום");
+  expect(await direction("[data-testid=composer]")).toBe("rtl");
+});
