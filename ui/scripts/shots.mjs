@@ -92,6 +92,14 @@ const settingsPage = async (page, name) => {
   await page.getByTestId(`settings-page-${name}`).click();
 };
 
+/** @param {Page} page @param {string} keychain */
+const hubToken = async (page, keychain) => {
+  await page.evaluate((keychain) => Object.assign(/** @type {any} */ (window).fakeHost, { keychain, pace: 0 }), keychain);
+  await settingsPage(page, "models");
+  await page.getByTestId("hub-token-source").waitFor();
+  await page.getByTestId("hub-token").evaluate((e) => e.scrollIntoView({ block: "center" }));
+};
+
 /** @param {Page} page */
 const machine = async (page) => {
   await settingsPage(page, "hardware");
@@ -382,6 +390,9 @@ const pictures = [
   { name: "first-run-narrow", scene: "first-run", width: 480, height: 1250, act: (page) => page.getByTestId("first-models").waitFor() },
   { name: "model-sources", height: 900, act: async (page) => { await page.getByTestId("view-settings").click(); await page.getByTestId("add-folder").click(); await page.getByTestId("model-folder").waitFor(); await page.getByTestId("hub-endpoint").fill("http://example.com"); await page.keyboard.press("Tab"); await page.getByTestId("model-sources").evaluate((e) => e.scrollIntoView({ block: "center" })); } },
   { name: "models-verdicts", scene: "too-big", height: 900, act: async (page) => { await page.getByTestId("view-models").click(); await page.getByTestId("card-fit").nth(2).waitFor(); } },
+  { name: "hub-token", height: 900, act: (page) => hubToken(page, "saved") },
+  { name: "hub-token-wrong", width: 480, height: 900, act: async (page) => { await hubToken(page, "empty"); await page.getByTestId("hub-token-field").fill("two words"); await page.getByTestId("hub-token-save").click(); await page.getByTestId("hub-token-problem").filter({ hasText: "no token" }).waitFor(); } },
+  { name: "hub-token-missing", height: 900, act: (page) => hubToken(page, "missing") },
   { name: "settings", act: (page) => settingsPage(page, "general") },
   ...["chat", "data", "shortcuts", "about"].map((name) => ({ name: `settings-${name}`, act: (/** @type {Page} */ page) => settingsPage(page, name) })),
   { name: "settings-models", height: 1000, act: plan },

@@ -5,7 +5,7 @@ use crate::{
     convert::to_json,
     library::{
         self, Hub, LibraryError, Progress,
-        hub::{Reference, Remote, without_query},
+        hub::{Reference, Remote, is_offline, without_query},
     },
     lock::lock,
     models,
@@ -225,18 +225,19 @@ fn short_name(source: &str) -> String {
 }
 
 impl Shared {
-    /// The hub of the settings and the environment.
+    /// The hub of the settings and the environment. Blocks, perhaps until a person unlocks the
+    /// keychain.
     ///
     /// # Errors
     /// The network is switched off.
     pub(crate) fn hub(&self) -> Result<Hub, LibraryError> {
-        library::hub_of(&self.settings())
+        library::hub_of(&self.settings(), &*self.keychain)
     }
 }
 
 /// Starts queued downloads, as many as may run at a time. Blocks.
 pub(crate) fn start(shared: &Arc<Shared>) {
-    if shared.hub().is_ok() {
+    if !shared.settings().offline && !is_offline() {
         start_queued(shared);
     }
     announce(shared);

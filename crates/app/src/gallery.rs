@@ -69,9 +69,9 @@ impl App {
     /// # Errors
     /// The network is switched off, or the hub cannot be asked.
     pub async fn search_hub(&self, query: String, sort: HubSort) -> Result<Vec<HubModel>, Problem> {
-        let hub = self.shared.hub()?;
         let (found, devices) = tokio::join!(
-            self.shared.blocking(move |_| Ok(hub.search(&query, sort)?)),
+            self.shared
+                .blocking(move |shared| Ok(shared.hub()?.search(&query, sort)?)),
             self.devices()
         );
         // Without devices the list has no expectations.
@@ -138,14 +138,6 @@ impl App {
             file_size: metadata.file_size,
             plan,
         })
-    }
-
-    /// Whether requests to the hub carry a token.
-    pub async fn has_hub_token(&self) -> Result<bool, Problem> {
-        let endpoint = self.shared.settings().hub_endpoint;
-        // Offline or not: nothing is requested.
-        let has = move |_: &Shared| Ok(Hub::from_environment(endpoint.as_deref()).is_ok_and(|hub| hub.has_token()));
-        self.shared.blocking(has).await
     }
 }
 

@@ -21,6 +21,7 @@ mod folders;
 mod foreign_lock;
 mod gallery;
 mod hardware;
+mod hub_token;
 mod import;
 pub mod library;
 mod lock;

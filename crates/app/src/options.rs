@@ -1,7 +1,11 @@
 //! Folders, commands and services of an [`App`](crate::App).
 
 use crate::{
-    library::{self, Place, probe::ProbeCommand},
+    library::{
+        self, Place,
+        hub::{Keychain, SystemKeychain},
+        probe::ProbeCommand,
+    },
     power::{AlwaysOn, Power},
     relocation::location,
     wire::{Problem, ProblemCode},
@@ -36,6 +40,8 @@ pub struct Options {
     pub probe: ProbeCommand,
     /// The machine's power supply, on which runs depend.
     pub power: Arc<dyn Power>,
+    /// Holds the token of the hub.
+    pub keychain: Arc<dyn Keychain>,
     /// How long an unused model stays loaded. `None` means until its memory is needed.
     pub idle_unload: Option<Duration>,
     /// How long the chat must be idle before a paused run resumes, so that it does not resume
@@ -86,6 +92,7 @@ impl Options {
             probe: (&worker).into(),
             worker,
             power: Arc::new(AlwaysOn),
+            keychain: Arc::new(SystemKeychain::default()),
             idle_unload: Some(IDLE_UNLOAD),
             chat_idle_delay: CHAT_IDLE_DELAY,
             shutdown_timeout: SHUTDOWN_TIMEOUT,

@@ -3,7 +3,7 @@
 use crate::{
     downloads::Downloads,
     foreign_lock::ForeignLock,
-    library::{self, Library, Model, Place, Reader},
+    library::{self, Library, Model, Place, Reader, hub::Keychain},
     lock::lock,
     options::Options,
     power::Power,
@@ -59,6 +59,7 @@ pub(crate) struct Shared {
     /// Held while a run is started: only one is active at a time.
     pub(crate) starting_run: Mutex<()>,
     pub(crate) downloads: Downloads,
+    pub(crate) keychain: Arc<dyn Keychain>,
     /// Folders of other programs.
     programs: Vec<Place>,
 }
@@ -95,6 +96,7 @@ impl Shared {
             runs: Mutex::default(),
             starting_run: Mutex::default(),
             downloads: Downloads::default(),
+            keychain: options.keychain,
             programs: options.programs,
         })
     }

@@ -639,6 +639,8 @@ pub enum ProblemCode {
     AlreadyRunning,
     /// A download failed.
     Download,
+    /// The system's keychain is missing, locked or failed.
+    Keychain,
     /// A bug in Hearth.
     Internal,
 }

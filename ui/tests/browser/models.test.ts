@@ -7,7 +7,6 @@ useBrowser();
 interface Fake {
   requests: string[];
   unreachable: boolean;
-  hubToken: boolean;
   opened: string[];
   drop(drop: object): void;
 }
@@ -350,7 +349,6 @@ test("the hub's address, other programs and folders are settings", async () => {
   await expect.poll(() => page.getByTestId("model-folder").textContent()).toContain("/home/you/more-models");
   await page.getByTestId("remove-folder").click();
   await expect.poll(() => page.getByTestId("model-folder").count()).toBe(0);
-  expect(await page.getByTestId("hub-token").textContent()).toContain("hf auth login");
   await page.getByTestId("list-other-programs").uncheck();
   await page.getByTestId("view-models").click();
   await page.getByTestId("tab-discover").click();

@@ -1,9 +1,18 @@
 //! Downloads: resumable, verified, and moved into place once complete. A file is complete and
 //! right, or it is not there; what has arrived of it lies beside it as `NAME.partial`.
 
+mod connection;
+mod fetch;
+mod partial;
+mod spans;
+
+use self::{
+    fetch::Fetch,
+    partial::{Partial, partial_path, remove_records},
+};
 use super::{
     LibraryError,
-    hub::{Failure, Hub, Origin, Remote, RemoteFile, Requested, without_query},
+    hub::{Hub, Origin, Remote, RemoteFile, without_query},
 };
 use hearth_formats::{
     durable::{commit_file, write_file},
@@ -16,11 +25,7 @@ use std::{
     io::{self, Read, Seek, SeekFrom, Write},
     ops::ControlFlow,
     path::{Path, PathBuf},
-    thread,
 };
-
-/// Consecutive requests without data after which a download fails.
-const MAX_EMPTY_REQUESTS: u32 = 5;
 
 /// Disk space that a download leaves free.
 const MIN_FREE: u64 = 200 << 20;
@@ -110,7 +115,7 @@ fn check_space(remote: &Remote, folder: &Path, is_same: bool) -> Result<(), Libr
         let target = folder.join(&file.path);
         match is_same && has_size(&target, file) {
             true => 0,
-            false => file.size.saturating_sub(size_of(&partial(&target))),
+            false => file.size.saturating_sub(partial::arrived(&target, file)),
         }
     });
     let missing = missing.fold(0, u64::saturating_add);
@@ -132,14 +137,10 @@ pub fn arrived(remote: &Remote, folder: &Path) -> u64 {
         let target = folder.join(&file.path);
         match has_size(&target, file) {
             true => file.size,
-            false => size_of(&partial(&target)).min(file.size),
+            false => partial::arrived(&target, file),
         }
     };
     remote.files.iter().map(of).fold(0, u64::saturating_add)
-}
-
-fn size_of(path: &Path) -> u64 {
-    fs::metadata(path).map_or(0, |about| about.len())
 }
 
 /// Removes what has arrived of an unfinished download. A complete model stays.
@@ -153,7 +154,9 @@ pub fn discard(remote: &Remote, folder: &Path) -> Result<(), LibraryError> {
         .is_some_and(|first| origin(&folder.join(&first.path)).is_some());
     for file in &remote.files {
         let target = folder.join(&file.path);
-        remove_unlocked(&partial(&target), &file.name)?;
+        let partial = partial_path(&target);
+        remove_unlocked(&partial, &file.name)?;
+        remove_records(&partial).map_err(|source| LibraryError::Delete { path: partial, source })?;
         // Parts of a model that never became complete.
         if remote.files.len() > 1 && !is_model {
             remove_unlocked(&target, &file.name)?;
@@ -176,6 +179,8 @@ fn remove_unlocked(path: &Path, name: &str) -> Result<(), LibraryError> {
     if let Err(TryLockError::WouldBlock) = file.try_lock() {
         return Err(LibraryError::AlreadyDownloading(name.to_owned()));
     }
+    // Without its record, an unfinished file must not count as complete up to its length.
+    file.set_len(0).and_then(|()| file.sync_all()).map_err(failed)?;
     // Windows does not delete an open file.
     drop(file);
     fs::remove_file(path).map_err(failed)
@@ -183,56 +188,28 @@ fn remove_unlocked(path: &Path, name: &str) -> Result<(), LibraryError> {
 
 /// Downloads one file to a path.
 fn download_file(hub: &Hub, remote: &RemoteFile, target: &Path, progress: Report) -> Result<(), LibraryError> {
-    let partial = partial(target);
+    let partial = Partial::open(remote, target)?;
     let failed = |source: io::Error| LibraryError::Write {
-        path: partial.clone(),
+        path: target.to_owned(),
         source,
     };
-    fs::create_dir_all(target.parent().unwrap_or(Path::new("."))).map_err(failed)?;
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&partial)
-        .map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(LibraryError::AlreadyDownloading(remote.name.clone())),
-        Err(TryLockError::Error(error)) => return Err(failed(error)),
-    }
-    if remote.sha256.is_none() {
-        // Nothing could tell that the rest comes from the same file.
-        file.set_len(0).map_err(failed)?;
-    }
-    let fetch = Fetch {
-        hub,
-        remote,
-        partial: &partial,
-    };
-    fetch.run(&mut file, progress)?;
+    let mut partial = Fetch::new(hub, remote, partial, progress).run()?;
     report(progress, Progress::Checking)?;
-    let found = sha256(&mut file, progress).map_err(failed)?;
+    let found = sha256(partial.file(), progress).map_err(failed)?;
     report(progress, Progress::Checking)?;
     let is_right = match &remote.sha256 {
         Some(expected) => *expected == found,
-        None => has_magic(&mut file).map_err(failed)?,
+        None => has_magic(partial.file()).map_err(failed)?,
     };
     if !is_right {
-        drop(file);
-        fs::remove_file(&partial).map_err(failed)?;
+        partial.remove()?;
         return Err(LibraryError::HashMismatch {
             name: remote.name.clone(),
             url: without_query(&remote.url).to_owned(),
             found,
         });
     }
-    // Windows does not rename an open file.
-    drop(file);
-    commit_file(&partial, target).map_err(|source| LibraryError::Write {
-        path: target.to_owned(),
-        source,
-    })
+    commit_file(&partial.close()?, target).map_err(failed)
 }
 
 /// Whether a file begins as a GGUF file does.
@@ -242,131 +219,10 @@ fn has_magic(file: &mut File) -> io::Result<bool> {
     Ok(file.read_exact(&mut magic).is_ok() && magic == *b"GGUF")
 }
 
-/// Path of an unfinished file.
-fn partial(target: &Path) -> PathBuf {
-    with_suffix(target, ".partial")
-}
-
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
     name.push(suffix);
     path.with_file_name(name)
-}
-
-/// The requests for one file.
-struct Fetch<'a> {
-    hub: &'a Hub,
-    remote: &'a RemoteFile,
-    partial: &'a Path,
-}
-
-enum RequestError {
-    /// Temporary: the request is retried.
-    Temporary(String),
-    /// The file cannot be written.
-    Disk(io::Error),
-    /// Permanent: a retry would fail, too.
-    Final(LibraryError),
-}
-
-impl Fetch<'_> {
-    /// Requests until the file has its size.
-    fn run(&self, file: &mut File, progress: Report) -> Result<(), LibraryError> {
-        let size = self.remote.size;
-        let failed = |source: io::Error| LibraryError::Write {
-            path: self.partial.to_owned(),
-            source,
-        };
-        if file.seek(SeekFrom::End(0)).map_err(failed)? > size {
-            // Of another file.
-            file.set_len(0).map_err(failed)?;
-        }
-        let mut empty_requests = 0;
-        let mut furthest = 0;
-        loop {
-            let start = file.seek(SeekFrom::End(0)).map_err(failed)?;
-            if start == size {
-                return Ok(());
-            }
-            furthest = furthest.max(start);
-            report(
-                progress,
-                Progress::Loading {
-                    done: start,
-                    total: size,
-                },
-            )?;
-            let why = match self.request(start, file, progress) {
-                Ok(()) => "the connection ended early".to_owned(),
-                Err(RequestError::Temporary(why)) => why,
-                Err(RequestError::Final(error)) => return Err(error),
-                Err(RequestError::Disk(error)) => return Err(failed(error)),
-            };
-            // A server without range support restarts at 0 each time: only bytes beyond the
-            // furthest offset so far count as progress.
-            if file.seek(SeekFrom::End(0)).map_err(failed)? > furthest {
-                empty_requests = 0;
-                continue;
-            }
-            empty_requests += 1;
-            if empty_requests == MAX_EMPTY_REQUESTS {
-                return Err(self.refused(why, true));
-            }
-            tracing::info!(why, empty_requests, "the download is retried");
-            thread::sleep(self.hub.retry_delay * (1 << (empty_requests - 1)));
-        }
-    }
-
-    fn refused(&self, why: impl Into<String>, is_temporary: bool) -> LibraryError {
-        LibraryError::Download {
-            name: self.remote.name.clone(),
-            url: without_query(&self.remote.url).to_owned(),
-            is_temporary,
-            why: why.into(),
-        }
-    }
-
-    /// Requests the missing bytes and appends them to the file.
-    fn request(&self, start: u64, file: &mut File, progress: Report) -> Result<(), RequestError> {
-        let size = self.remote.size;
-        let refused = |why: &str| RequestError::Final(self.refused(why, false));
-        let failure = |failure| match failure {
-            Failure::Temporary(why) => RequestError::Temporary(why),
-            failure => RequestError::Final(self.refused(failure.why(), false)),
-        };
-        let range = (start > 0).then_some((start, None));
-        let response = self.hub.get(&self.remote.url, range).map_err(failure)?;
-        let sent = Requested::of(&response).map_err(failure)?;
-        if sent.total.is_some_and(|total| total != size) {
-            return Err(refused("the file there has another size than it was said to have"));
-        }
-        if sent.start > start {
-            return Err(RequestError::Temporary(
-                "the server sent another part of the file".to_owned(),
-            ));
-        }
-        // A server without ranges sends the whole file.
-        let mut done = sent.start;
-        file.set_len(done).map_err(RequestError::Disk)?;
-        file.seek(SeekFrom::Start(done)).map_err(RequestError::Disk)?;
-        let mut body = response.into_body().into_reader();
-        let mut buffer = vec![0; 256 << 10];
-        loop {
-            match body.read(&mut buffer) {
-                Ok(0) => return Ok(()),
-                Ok(count) if done + count as u64 > size => {
-                    return Err(refused("the file there is longer than it was said to be"));
-                }
-                Ok(count) => {
-                    file.write_all(&buffer[..count]).map_err(RequestError::Disk)?;
-                    done += count as u64;
-                    report(progress, Progress::Loading { done, total: size }).map_err(RequestError::Final)?;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(RequestError::Temporary(format!("the connection broke ({error})"))),
-            }
-        }
-    }
 }
 
 fn report(progress: Report, now: Progress) -> Result<(), LibraryError> {

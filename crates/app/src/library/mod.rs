@@ -34,7 +34,7 @@ use hearth_formats::{
     hex,
 };
 use hearth_protocol::SamplingParams;
-use hub::{Origin, Reference, Remote, RemoteFile, Repository};
+use hub::{Keychain, Origin, Reference, Remote, RemoteFile, Repository, SystemKeychain};
 use sha2::{Digest, Sha256};
 use std::{
     collections::{HashMap, HashSet},
@@ -493,17 +493,17 @@ fn is_entry(entry: &Entry, origin: Option<&Origin>, metadata: &Result<ModelMetad
 pub fn hub_of_settings() -> Result<Hub, LibraryError> {
     let data = data_folder().unwrap_or_default();
     let settings = store::read_only(&data, settings::load)?.unwrap_or_default();
-    hub_of(&settings)
+    hub_of(&settings, &SystemKeychain::default())
 }
 
-/// The hub of the settings and the environment.
+/// The hub of the settings and the environment, with the token of the keychain. Blocks.
 ///
 /// # Errors
 /// [`LibraryError::Offline`]
-pub(crate) fn hub_of(settings: &Settings) -> Result<Hub, LibraryError> {
+pub(crate) fn hub_of(settings: &Settings, keychain: &dyn Keychain) -> Result<Hub, LibraryError> {
     match settings.offline {
         true => Err(LibraryError::Offline("the setting Offline")),
-        false => Hub::from_environment(settings.hub_endpoint.as_deref()),
+        false => Hub::from_environment(settings.hub_endpoint.as_deref(), keychain),
     }
 }
 

@@ -136,9 +136,13 @@ macro_rules! commands {
                 fn resume_download(id: i64) -> ();
                 /// Removes a download from the list; an unfinished one loses its bytes.
                 fn remove_download(id: i64) -> ();
-                /// Whether a token for the hub is known: of `HF_TOKEN`, or of a login with the
-                /// hub's own command line. It is never shown.
-                fn has_hub_token() -> bool;
+                /// Whether there is a token of the hub, and where it was found; never the token
+                /// itself. May take until a person has unlocked the system's keychain.
+                fn hub_token() -> HubToken;
+                /// Saves a token in the system's keychain, and nowhere else.
+                fn set_hub_token(token: String) -> HubToken;
+                /// Removes the token from the system's keychain.
+                fn remove_hub_token() -> HubToken;
 
                 /// The devices that can run a model, with their current memory and load.
                 fn devices() -> Vec<Device>;

@@ -58,6 +58,45 @@ pub enum HubSort {
     Updated,
 }
 
+/// Whether there is a token of the hub. The token itself never comes over the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct HubToken {
+    /// Where the token in use was found: the first of these that has one. `null` means that there
+    /// is none.
+    pub source: Option<TokenSource>,
+    /// Whether requests to the hub carry it: another hub of the settings does not get it.
+    pub is_sent: bool,
+    /// The system's keychain, also while the token of the environment is in use.
+    pub keychain: KeychainState,
+}
+
+/// Where the token of the hub was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub enum TokenSource {
+    /// `HF_TOKEN`.
+    Environment,
+    /// The system's keychain.
+    Keychain,
+    /// The file of a login with the hub's own command line.
+    File,
+}
+
+/// The system's keychain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub enum KeychainState {
+    /// It has a token of the hub.
+    Saved,
+    /// It has none.
+    Empty,
+    /// The system has no keychain.
+    Missing,
+    /// It is locked, refuses access, or failed.
+    Locked,
+}
+
 /// A repository with GGUF files in the hub's list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]

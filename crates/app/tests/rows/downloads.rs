@@ -1,6 +1,6 @@
 //! A model from a hub.
 
-use hearth_app::library::{self, Hub, catalog::Entry};
+use hearth_app::library::{self, Hub, catalog::Entry, hub::Ranges};
 use hearth_formats::hex;
 use hearth_protocol::SamplingParams;
 use sha2::{Digest, Sha256};
@@ -33,6 +33,19 @@ pub fn prepare(folder: &Path) {
 }
 
 pub fn download(folder: &Path) -> Result<(), String> {
+    download_as(folder, Ranges::default())
+}
+
+pub fn download_in_ranges(folder: &Path) -> Result<(), String> {
+    let ranges = Ranges {
+        min_file_size: 0,
+        size: 100_000,
+        parallel: 4,
+    };
+    download_as(folder, ranges)
+}
+
+fn download_as(folder: &Path, ranges: Ranges) -> Result<(), String> {
     let body = body();
     let sha256 = hex(Sha256::digest(&body));
     let entry = Entry {
@@ -51,6 +64,7 @@ pub fn download(folder: &Path) -> Result<(), String> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let hub = Hub {
         retry_delay: Duration::ZERO,
+        ranges,
         ..Hub::at(&format!("http://{}", listener.local_addr().expect("an address")))
     };
     // The thread ends with the process.
@@ -72,26 +86,25 @@ fn answer(mut stream: TcpStream, body: &[u8]) {
         .map_while(Result::ok)
         .take_while(|line| !line.is_empty())
         .collect();
-    let from = head.iter().find_map(|line| {
+    let range = head.iter().find_map(|line| {
         let line = line.to_ascii_lowercase();
-        line.strip_prefix("range: bytes=")?
-            .strip_suffix('-')?
-            .parse::<usize>()
-            .ok()
+        let (from, last) = line.strip_prefix("range: bytes=")?.split_once('-')?;
+        Some((from.parse().ok()?, last.parse().unwrap_or(body.len() - 1)))
     });
-    let (status, rest) = match from {
-        Some(from) => ("206 Partial Content", &body[from..]),
-        None => ("200 OK", body),
+    let (status, from, last) = match range {
+        Some((from, last)) => ("206 Partial Content", from, last),
+        None => ("200 OK", 0, body.len() - 1),
     };
-    let range = from.map_or_else(String::new, |from| {
-        format!("content-range: bytes {from}-{}/{}\r\n", body.len() - 1, body.len())
+    let part: &[u8] = &body[from..=last];
+    let range = range.map_or_else(String::new, |_| {
+        format!("content-range: bytes {from}-{last}/{}\r\n", body.len())
     });
     let head = format!(
         "HTTP/1.1 {status}\r\n{range}content-length: {}\r\nconnection: close\r\n\r\n",
-        rest.len()
+        part.len()
     );
     // The client may have been killed.
-    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(rest));
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(part));
 }
 
 pub fn check(folder: &Path, done: bool) {
@@ -104,6 +117,11 @@ pub fn check(folder: &Path, done: bool) {
         );
     }
     if done {
-        assert!(!target.with_file_name("model.gguf.partial").exists());
+        let names = fs::read_dir(target.parent().expect("a folder")).expect("it is read");
+        let names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
+        assert!(
+            names.iter().all(|name| !name.to_string_lossy().contains("partial")),
+            "{names:?}"
+        );
     }
 }

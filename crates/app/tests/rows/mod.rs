@@ -17,6 +17,12 @@ pub const ALL: &[Row] = &[
         check: downloads::check,
     },
     Row {
+        name: "a download in ranges",
+        prepare: downloads::prepare,
+        work: downloads::download_in_ranges,
+        check: downloads::check,
+    },
+    Row {
         name: "a new store",
         prepare: |_| {},
         work: stores::begin,

@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     io::{BufRead, BufReader, Write},
     net::{TcpListener, TcpStream},
-    sync::{Arc, Mutex},
+    sync::{Arc, Barrier, Mutex},
     thread,
     time::Duration,
 };
@@ -17,18 +17,30 @@ use std::{
 pub enum Reply {
     /// The requested range.
     Good,
+    /// The requested range, with this version of the file.
+    Tagged(&'static str),
     /// This many bytes of it, then the connection breaks.
     Broken(usize),
+    /// This many bytes of it, then silence.
+    Stalled(usize),
+    /// Half of it, and the rest once [`TOGETHER`] responses like this are under way.
+    Together,
     /// The whole file, ignoring the range.
     NoRanges,
     /// Another file of the same length.
     Other,
     /// Another range than the requested one.
     OtherRange,
+    /// The requested range with more bytes than it has.
+    LongRange,
+    /// The requested range of a longer file.
+    OtherTotal,
     /// The range does not exist.
     NoRange,
     /// More bytes than expected.
     Long,
+    /// The same, of an unknown length.
+    LongUnsized,
     /// A network's login page.
     Portal,
     /// A redirect to itself.
@@ -39,7 +51,12 @@ pub enum Reply {
     Garbage,
     /// A status without a body.
     Status(u16),
+    /// Too many requests: another one may come after this long, in seconds.
+    Busy(u32),
 }
+
+/// See [`Reply::Together`].
+pub const TOGETHER: usize = 4;
 
 /// A hub that sends the next reply to each request (the last one repeatedly), and its log of
 /// requests.
@@ -59,32 +76,37 @@ pub fn unreachable() -> Hub {
 impl FakeHub {
     /// A hub with one file at every address.
     pub fn new(file: Vec<u8>, replies: &'static [Reply]) -> Self {
+        let file = Arc::new(file);
         Self::start(move |_| Some(file.clone()), replies)
     }
 
     /// A hub with these bodies by path, without the query; the others are missing.
     pub fn with(bodies: HashMap<String, Vec<u8>>, replies: &'static [Reply]) -> Self {
+        let shared = bodies.into_iter().map(|(path, body)| (path, Arc::new(body)));
+        let bodies: HashMap<String, Arc<Vec<u8>>> = shared.collect();
         Self::start(move |path| bodies.get(path).cloned(), replies)
     }
 
-    fn start(body: impl Fn(&str) -> Option<Vec<u8>> + Send + 'static, replies: &'static [Reply]) -> Self {
+    fn start(body: impl Fn(&str) -> Option<Arc<Vec<u8>>> + Send + 'static, replies: &'static [Reply]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = requests.clone();
-        // The thread ends with the process.
+        let together = Arc::new(Barrier::new(TOGETHER));
+        // The threads end with the process.
         thread::spawn(move || {
             for (number, stream) in listener.incoming().flatten().enumerate() {
                 let request = read(&stream);
                 let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
                 let range = range(&request);
                 seen.lock().unwrap().push(request);
-                let reply = match body(path.split('?').next().unwrap_or_default()) {
+                let (reply, file) = match body(path.split('?').next().unwrap_or_default()) {
                     Some(file) => (replies[number.min(replies.len() - 1)], file),
-                    None => (Reply::Status(404), Vec::new()),
+                    None => (Reply::Status(404), Arc::default()),
                 };
+                let together = together.clone();
                 // The client may disconnect early.
-                let _ = answer(stream, &reply.1, range, reply.0, &path);
+                thread::spawn(move || drop(answer(stream, &file, range, reply, &path, &together)));
             }
         });
         Self {
@@ -119,36 +141,52 @@ fn range(request: &str) -> Option<(usize, Option<usize>)> {
 }
 
 fn answer(
-    mut stream: TcpStream,
+    stream: TcpStream,
     file: &[u8],
     range: Option<(usize, Option<usize>)>,
     reply: Reply,
     path: &str,
+    together: &Barrier,
 ) -> std::io::Result<()> {
     let from = range.map_or(0, |(from, _)| from.min(file.len()));
     let to = range
         .and_then(|(_, to)| to)
         .map_or(file.len(), |to| (to + 1).min(file.len()));
     let part = &file[from..to.max(from)];
-    let mut send = |status: &str, headers: &str, body: &[u8], sent: usize| {
+    let send = |status: &str, headers: &str, body: &[u8], sent: usize| {
         write!(
-            stream,
+            &stream,
             "HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
         )?;
-        stream.write_all(&body[..sent])
+        (&stream).write_all(&body[..sent])
     };
-    let mut ranged = |body: &[u8], sent: usize, from: usize| match range {
+    let tagged = |body: &[u8], sent: usize, from: usize, total: usize, etag: &str| match range {
         Some(_) => {
-            let last = (from + body.len()).saturating_sub(1);
-            let headers = format!("Content-Range: bytes {from}-{last}/{}\r\n", file.len());
+            let last = (from + part.len()).min(file.len()).saturating_sub(1);
+            let headers = format!("{etag}Content-Range: bytes {from}-{last}/{total}\r\n");
             send("206 Partial Content", &headers, body, sent)
         }
-        None => send("200 OK", "", body, sent),
+        None => send("200 OK", etag, body, sent),
     };
+    let ranged = |body: &[u8], sent: usize, from: usize| tagged(body, sent, from, file.len(), "");
     match reply {
         Reply::Good => ranged(part, part.len(), from),
+        Reply::Tagged(etag) => tagged(part, part.len(), from, file.len(), &format!("ETag: {etag}\r\n")),
         Reply::Broken(bytes) => ranged(part, bytes.min(part.len()), from),
+        Reply::Stalled(bytes) => {
+            ranged(part, bytes.min(part.len()), from)?;
+            loop {
+                thread::park();
+            }
+        }
+        Reply::Together => {
+            ranged(part, part.len() / 2, from)?;
+            together.wait();
+            (&stream).write_all(&part[part.len() / 2..])
+        }
+        Reply::LongRange => ranged(&[part, b"more"].concat(), part.len() + 4, from),
+        Reply::OtherTotal => tagged(part, part.len(), from, file.len() + 1, ""),
         Reply::Other => ranged(&vec![7; part.len()], part.len(), from),
         Reply::OtherRange => ranged(part, part.len(), from + 1),
         Reply::NoRanges => send("200 OK", "", file, file.len()),
@@ -156,6 +194,10 @@ fn answer(
         Reply::Long => {
             let long = [file, b"more"].concat();
             send("200 OK", "", &long, long.len())
+        }
+        Reply::LongUnsized => {
+            (&stream).write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")?;
+            (&stream).write_all(&[file, b"more"].concat())
         }
         Reply::Portal => {
             let page = b"<!doctype html><title>Welcome to the hotel</title>";
@@ -165,6 +207,7 @@ fn answer(
         Reply::Circle => send("302 Found", &format!("Location: {path}\r\n"), b"", 0),
         Reply::Redirect(to) => send("302 Found", &format!("Location: {to}\r\n"), b"", 0),
         Reply::Status(code) => send(&format!("{code} No"), "", b"", 0),
+        Reply::Busy(seconds) => send("429 Too Many Requests", &format!("Retry-After: {seconds}\r\n"), b"", 0),
     }
 }
 

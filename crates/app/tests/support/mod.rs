@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod hub;
+pub mod keychain;
 
 use hearth_app::{Options, library::probe::ProbeCommand, power::AlwaysOn};
 use hearth_formats::gguf::{GgufWriter, Metadata, Strings, TensorHeader, TensorType};
@@ -86,6 +87,7 @@ pub fn options(data: &Path) -> Options {
         worker: WorkerCommand::new("no worker"),
         probe: probe(),
         power: Arc::new(AlwaysOn),
+        keychain: Arc::new(keychain::FakeKeychain::missing()),
         idle_unload: None,
         chat_idle_delay: Duration::ZERO,
         shutdown_timeout: Duration::from_secs(1),

@@ -330,6 +330,10 @@ export class FakeHost extends FakeGetting implements Host {
     return this.world.settings.offline;
   }
 
+  protected get hubEndpoint(): string | null {
+    return this.world.settings.hubEndpoint;
+  }
+
   protected arrived(model: Model): void {
     this.world.models = [...this.world.models.filter(({ id }) => id !== model.id), model];
     this.emit({ type: "modelsChanged", models: this.world.models });

@@ -99,8 +99,12 @@ export interface Commands {
   resumeDownload(id: number): Promise<void>;
   /** Removes a download from the list; an unfinished one loses its bytes. */
   removeDownload(id: number): Promise<void>;
-  /** Whether a token for the hub is known: of `HF_TOKEN`, or of a login with the hub's own command line. It is never shown. */
-  hasHubToken(): Promise<boolean>;
+  /** Whether there is a token of the hub, and where it was found; never the token itself. May take until a person has unlocked the system's keychain. */
+  hubToken(): Promise<HubToken>;
+  /** Saves a token in the system's keychain, and nowhere else. */
+  setHubToken(token: string): Promise<HubToken>;
+  /** Removes the token from the system's keychain. */
+  removeHubToken(): Promise<HubToken>;
   /** The devices that can run a model, with their current memory and load. */
   devices(): Promise<Array<Device>>;
   /** Checks a device (compares its results with the CPU's) and measures it, with every build that can use it. May take minutes. Returns all devices. */
@@ -265,7 +269,9 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   pauseDownload: (id) => invoke("pause_download", { id }),
   resumeDownload: (id) => invoke("resume_download", { id }),
   removeDownload: (id) => invoke("remove_download", { id }),
-  hasHubToken: () => invoke("has_hub_token"),
+  hubToken: () => invoke("hub_token"),
+  setHubToken: (token) => invoke("set_hub_token", { token }),
+  removeHubToken: () => invoke("remove_hub_token"),
   devices: () => invoke("devices"),
   checkDevice: (device) => invoke("check_device", { device }),
   plan: (model, loadSettings) => invoke("plan", { model, loadSettings }),
@@ -1265,6 +1271,21 @@ variants: Array<HubVariant>, };
 
 export type HubSort = "trending" | "downloads" | "likes" | "updated";
 
+export type HubToken = {
+/**
+ * Where the token in use was found: the first of these that has one. `null` means that there
+ * is none.
+ */
+source: TokenSource | null,
+/**
+ * Whether requests to the hub carry it: another hub of the settings does not get it.
+ */
+isSent: boolean,
+/**
+ * The system's keychain, also while the token of the environment is in use.
+ */
+keychain: KeychainState, };
+
 export type HubVariant = {
 /**
  * Name of the quantisation, or else of the file.
@@ -1392,6 +1413,8 @@ broken: Array<BrokenLine>,
  * Total number of malformed lines.
  */
 brokenTotal: number, };
+
+export type KeychainState = "saved" | "empty" | "missing" | "locked";
 
 export type KvType = "f16" | "q8_0";
 
@@ -2956,6 +2979,8 @@ switch: boolean | null,
 effort: boolean, };
 
 export type Thumb = "up" | "down";
+
+export type TokenSource = "environment" | "keychain" | "file";
 
 export type TrainSettings = {
 /**

@@ -31,6 +31,7 @@ const headlines: Record<string, () => string> = {
   storeNewer: m.text_problem_store_newer,
   alreadyRunning: m.text_problem_already_running,
   download: m.text_problem_download,
+  keychain: m.text_problem_keychain,
   internal: m.text_problem_internal,
 };
 

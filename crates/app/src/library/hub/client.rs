@@ -1,12 +1,15 @@
 //! HTTP requests to a hub: bounded, over HTTPS, with the token only where it belongs.
 
 use super::super::LibraryError;
+use super::keychain::Keychain;
+use super::token::{Token, set, token};
+use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 use serde::de::DeserializeOwned;
-use std::{env, fs, path::PathBuf, thread, time::Duration};
+use std::{env, thread, time::Duration};
 use ureq::{
     Agent, Body,
     config::RedirectAuthHeaders,
-    http::{Response, StatusCode, header},
+    http::{HeaderMap, Response, StatusCode, header},
 };
 
 /// The default hub; `HF_ENDPOINT` or a setting overrides it.
@@ -18,7 +21,7 @@ const OLLAMA: &str = "https://registry.ollama.ai";
 /// Time limit of a response in JSON. The body of a file has none, but must not be silent.
 const JSON_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a connection may be silent.
+/// See [`Hub::silence`].
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Most redirects of a request.
@@ -30,9 +33,6 @@ const MAX_JSON_BYTES: u64 = 16 << 20;
 /// Requests for JSON until one succeeds.
 const MAX_JSON_REQUESTS: u32 = 3;
 
-/// Most bytes of a token file.
-const MAX_TOKEN_BYTES: u64 = 4 << 10;
-
 /// The hub to ask.
 #[derive(Debug, Clone)]
 pub struct Hub {
@@ -41,9 +41,34 @@ pub struct Hub {
     /// Base URL of Ollama's registry, without a trailing slash.
     pub ollama: String,
     /// Bearer token, sent to the endpoint only, and over HTTPS only.
-    pub token: Option<String>,
+    pub token: Option<Token>,
     /// Delay before the first retry; doubles with each.
     pub retry_delay: Duration,
+    /// How long a connection may be silent.
+    pub silence: Duration,
+    /// How large files are requested.
+    pub ranges: Ranges,
+}
+
+/// How large files are requested: as ranges in parallel, if the server can.
+#[derive(Debug, Clone, Copy)]
+pub struct Ranges {
+    /// Size in bytes from which a file is requested as ranges.
+    pub min_file_size: u64,
+    /// Bytes of a range. After a crash, up to as many bytes are requested again.
+    pub size: u64,
+    /// Ranges requested at a time.
+    pub parallel: usize,
+}
+
+impl Default for Ranges {
+    fn default() -> Self {
+        Self {
+            min_file_size: 64 << 20,
+            size: 32 << 20,
+            parallel: 4,
+        }
+    }
 }
 
 impl Hub {
@@ -54,42 +79,52 @@ impl Hub {
             ollama: OLLAMA.to_owned(),
             token: None,
             retry_delay: Duration::from_secs(1),
+            silence: SILENCE_TIMEOUT,
+            ranges: Ranges::default(),
         }
     }
 
-    /// The hub of a setting, or else of the environment: `HF_ENDPOINT`, and a token as the hub's
-    /// own tools find it, which the mirror of a setting does not get. `HF_HUB_OFFLINE` disables it.
+    /// The hub of a setting, or else of the environment: `HF_ENDPOINT`, and the [`token`], which the
+    /// mirror of a setting does not get. `HF_HUB_OFFLINE` disables it.
     ///
     /// # Errors
     /// [`LibraryError::Offline`]
-    pub fn from_environment(endpoint: Option<&str>) -> Result<Self, LibraryError> {
-        let is_on = |value: String| ["1", "on", "yes", "true"].contains(&value.trim().to_lowercase().as_str());
-        if set("HF_HUB_OFFLINE").is_some_and(is_on) {
+    pub fn from_environment(endpoint: Option<&str>, keychain: &dyn Keychain) -> Result<Self, LibraryError> {
+        if is_offline() {
             return Err(LibraryError::Offline("HF_HUB_OFFLINE"));
         }
-        Ok(match endpoint {
-            // A mirror is not given the login of the hub.
-            Some(mirror) => Self {
-                token: token().filter(|_| Self::at(mirror).endpoint == HUB),
-                ..Self::at(mirror)
-            },
-            None => Self {
-                token: token(),
-                ..Self::at(set("HF_ENDPOINT").as_deref().unwrap_or(HUB))
-            },
-        })
+        let mut hub = Self::without_token(endpoint);
+        // The keychain may ask the person, so only if the token is of use.
+        if hub.is_of_token(endpoint) {
+            hub.token = token(keychain).map(|(token, _)| token);
+        }
+        Ok(hub)
     }
 
-    /// Whether requests to the endpoint carry a token.
-    pub fn has_token(&self) -> bool {
-        self.token_for(&format!("{}/", self.endpoint)).is_some()
+    /// The same without its token.
+    fn without_token(endpoint: Option<&str>) -> Self {
+        match endpoint {
+            Some(mirror) => Self::at(mirror),
+            None => Self::at(set("HF_ENDPOINT").as_deref().unwrap_or(HUB)),
+        }
+    }
+
+    /// Whether it is the token's: a mirror of a setting is not given the login of the hub.
+    fn is_of_token(&self, setting: Option<&str>) -> bool {
+        setting.is_none() || self.endpoint == HUB
+    }
+
+    /// Whether requests to the hub of a setting or the environment carry a token, if there is one.
+    pub(crate) fn sends_token(setting: Option<&str>) -> bool {
+        let hub = Self::without_token(setting);
+        hub.is_of_token(setting) && is_https(&hub.endpoint)
     }
 
     /// The token, if a request to this address may carry it.
     fn token_for(&self, url: &str) -> Option<&str> {
         let rest = url.strip_prefix(&self.endpoint)?;
         let is_here = rest.starts_with('/') && is_https(&self.endpoint);
-        self.token.as_deref().filter(|_| is_here)
+        self.token.as_ref().filter(|_| is_here).map(Token::reveal)
     }
 
     /// Sends a GET request, of the bytes from `range.0` to `range.1` (inclusive; `None` means the
@@ -115,9 +150,9 @@ impl Hub {
             .max_redirects(MAX_REDIRECTS)
             .redirect_auth_headers(RedirectAuthHeaders::SameHost)
             .http_status_as_error(false)
-            .timeout_connect(Some(SILENCE_TIMEOUT))
-            .timeout_recv_response(Some(SILENCE_TIMEOUT))
-            .timeout_per_read(Some(SILENCE_TIMEOUT))
+            .timeout_connect(Some(self.silence))
+            .timeout_recv_response(Some(self.silence))
+            .timeout_per_read(Some(self.silence))
             .timeout_recv_body(timeout)
             .user_agent(concat!("hearth/", env!("CARGO_PKG_VERSION")))
             .build()
@@ -136,12 +171,12 @@ impl Hub {
         let response = request.call().map_err(Failure::of)?;
         match response.status() {
             StatusCode::OK | StatusCode::PARTIAL_CONTENT => Ok(response),
-            status => Err(self.refusal(url, status)),
+            status => Err(self.refusal(url, status, retry_after(response.headers()))),
         }
     }
 
     /// Why a response with another status than success is of no use.
-    fn refusal(&self, url: &str, status: StatusCode) -> Failure {
+    fn refusal(&self, url: &str, status: StatusCode, retry_after: Option<Duration>) -> Failure {
         let is_hub = url.starts_with(&self.endpoint);
         let unsent = self.token.is_some() && !is_https(&self.endpoint);
         match status.as_u16() {
@@ -157,12 +192,18 @@ impl Hub {
             // The hub hides private and missing repositories behind one status.
             401 | 403 => Failure::Final(
                 "the hub does not have it, or requires a login: check the name, accept the model's terms on its page \
-                 there, and log in with `hf auth login` or set HF_TOKEN"
+                 there, and save a token in Settings, log in with `hf auth login` or set HF_TOKEN"
                     .to_owned(),
             ),
             404 | 410 => Failure::Final("the server does not have it (any more); check the name".to_owned()),
             416 => Failure::Range,
-            408 | 429 | 500.. => Failure::Temporary(format!("the server responded with {status}")),
+            408 | 429 | 500.. => {
+                let why = format!("the server responded with {status}");
+                retry_after.map_or_else(
+                    || Failure::Temporary(why.clone()),
+                    |delay| Failure::Busy(why.clone(), delay),
+                )
+            }
             _ => Failure::Final(format!("the server responded with {status}")),
         }
     }
@@ -179,7 +220,7 @@ impl Hub {
             count += 1;
             match self.json_once(url, accept) {
                 Ok(value) => return Ok(value),
-                Err(Failure::Temporary(why)) if count < MAX_JSON_REQUESTS => {
+                Err(Failure::Temporary(why) | Failure::Busy(why, _)) if count < MAX_JSON_REQUESTS => {
                     tracing::info!(why, url, "the request is retried");
                     thread::sleep(self.retry_delay * (1 << (count - 1)));
                 }
@@ -207,6 +248,8 @@ impl Hub {
 pub(in super::super) enum Failure {
     /// A retry may succeed.
     Temporary(String),
+    /// A retry may succeed, after this long.
+    Busy(String, Duration),
     /// A retry would fail, too.
     Final(String),
     /// The requested range does not exist.
@@ -218,14 +261,14 @@ impl Failure {
     pub fn error(self, what: &str) -> LibraryError {
         LibraryError::Hub {
             what: what.to_owned(),
-            is_temporary: matches!(self, Self::Temporary(_)),
+            is_temporary: matches!(self, Self::Temporary(_) | Self::Busy(..)),
             why: self.why(),
         }
     }
 
     pub fn why(self) -> String {
         match self {
-            Self::Temporary(why) | Self::Final(why) => why,
+            Self::Temporary(why) | Self::Busy(why, _) | Self::Final(why) => why,
             Self::Range => "the server says that the file is shorter than expected".to_owned(),
         }
     }
@@ -263,6 +306,8 @@ impl Failure {
 pub(in super::super) struct Requested {
     /// Offset of its first byte.
     pub start: u64,
+    /// Offset of its last byte. `None` means that the whole file was sent.
+    pub last: Option<u64>,
     /// Size of the whole file, if the server says so.
     pub total: Option<u64>,
 }
@@ -279,6 +324,7 @@ impl Requested {
         if response.status() != StatusCode::PARTIAL_CONTENT {
             return Ok(Self {
                 start: 0,
+                last: None,
                 total: response.body().content_length(),
             });
         }
@@ -291,37 +337,38 @@ impl Requested {
 /// Parses `bytes 100-199/1000`; the total may be `*`.
 fn parse_range(text: &str) -> Option<Requested> {
     let (range, total) = text.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
-    let (start, _) = range.split_once('-')?;
-    Some(Requested {
-        start: start.trim().parse().ok()?,
-        total: match total.trim() {
-            "*" => None,
-            total => Some(total.parse().ok()?),
-        },
+    let (start, last) = range.split_once('-')?;
+    let (start, last) = (start.trim().parse().ok()?, last.trim().parse().ok()?);
+    let total = match total.trim() {
+        "*" => None,
+        total => Some(total.parse().ok()?),
+    };
+    (start <= last && total.is_none_or(|total| last < total)).then_some(Requested {
+        start,
+        last: Some(last),
+        total,
     })
+}
+
+/// How long the server asks to wait: seconds, or a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = DateTimeParser::new().parse_timestamp(text).ok()?;
+    // Negative if it has passed.
+    Some(Duration::try_from(date.duration_since(Timestamp::now())).unwrap_or_default())
+}
+
+/// Whether the environment switches the network off.
+pub(crate) fn is_offline() -> bool {
+    let is_on = |value: String| ["1", "on", "yes", "true"].contains(&value.trim().to_lowercase().as_str());
+    set("HF_HUB_OFFLINE").is_some_and(is_on)
 }
 
 pub(super) fn is_https(url: &str) -> bool {
     url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://"))
-}
-
-fn set(key: &str) -> Option<String> {
-    env::var(key).ok().filter(|value| !value.trim().is_empty())
-}
-
-/// The token of `HF_TOKEN`, or of a login with the hub's own command line.
-fn token() -> Option<String> {
-    if let Some(token) = set("HF_TOKEN") {
-        return Some(token.trim().to_owned());
-    }
-    let file = set("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| {
-        let home = super::super::folders::hugging_face_home()?;
-        Some(home.join("token"))
-    })?;
-    let is_small = fs::metadata(&file).is_ok_and(|about| about.is_file() && about.len() <= MAX_TOKEN_BYTES);
-    let text = fs::read_to_string(file).ok().filter(|_| is_small)?;
-    let token = text.trim();
-    (!token.is_empty() && !token.contains(char::is_whitespace)).then(|| token.to_owned())
 }
 
 #[cfg(test)]
@@ -332,7 +379,7 @@ mod tests {
     fn a_token_is_sent_over_https_and_to_the_endpoint_only() {
         let sent = |endpoint: &str, url: &str| {
             let hub = Hub {
-                token: Some("secret".to_owned()),
+                token: Some("secret".into()),
                 ..Hub::at(endpoint)
             };
             hub.token_for(url).is_some()
@@ -354,9 +401,9 @@ mod tests {
 
     #[test]
     fn a_range_is_parsed() {
-        let of = |text| parse_range(text).map(|range| (range.start, range.total));
-        assert_eq!(of("bytes 100-199/1000"), Some((100, Some(1000))));
-        assert_eq!(of("bytes 0-1/*"), Some((0, None)));
+        let of = |text| parse_range(text).map(|range| (range.start, range.last, range.total));
+        assert_eq!(of("bytes 100-199/1000"), Some((100, Some(199), Some(1000))));
+        assert_eq!(of("bytes 0-1/*"), Some((0, Some(1), None)));
         for malformed in [
             "",
             "bytes",
@@ -365,8 +412,26 @@ mod tests {
             "bytes 1-2/x",
             "items 1-2/3",
             "bytes -5/9",
+            "bytes 5-4/9",
+            "bytes 5-9/9",
         ] {
             assert_eq!(of(malformed), None, "{malformed}");
         }
+    }
+
+    #[test]
+    fn a_server_may_ask_to_wait() {
+        let of = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RETRY_AFTER, text.parse().expect("a value"));
+            retry_after(&headers)
+        };
+        assert_eq!(of("120"), Some(Duration::from_secs(120)));
+        assert_eq!(of("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
+        assert!(of("Fri, 31 Dec 2100 23:59:59 GMT").is_some_and(|delay| delay > Duration::from_secs(1 << 30)));
+        for malformed in ["", "-1", "soon", "99999999999999999999999"] {
+            assert_eq!(of(malformed), None, "{malformed}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new()), None);
     }
 }

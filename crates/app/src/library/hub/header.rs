@@ -145,7 +145,7 @@ fn append(hub: &Hub, file: &RemoteFile, bytes: &mut Vec<u8>, end: u64) -> Result
         let start = bytes.len() as u64;
         let why = match request(hub, file, bytes, end) {
             Ok(()) => "the connection ended early".to_owned(),
-            Err(Failure::Temporary(why)) => why,
+            Err(Failure::Temporary(why) | Failure::Busy(why, _)) => why,
             Err(failure) => return Err(failure),
         };
         if bytes.len() as u64 == start {

@@ -2,7 +2,7 @@
 // source has "fails" fails at 40 % the first time; one with "stalls" receives nothing more after 30 %.
 
 import { fileName } from "../../text/source";
-import type { CatalogModel, Device, Download, HubModel, HubRepository, HubSort, LoadSettings, Model, Plan, Problem, RemoteModel } from "../wire";
+import type { CatalogModel, Device, Download, HubModel, HubRepository, HubSort, HubToken, KeychainState, LoadSettings, Model, Plan, Problem, RemoteModel } from "../wire";
 import { catalogOf, entryOf } from "./catalog";
 import { remoteOf, repositoryOf, searchOf, variantOf } from "./hub";
 import { qwen } from "./models";
@@ -18,6 +18,9 @@ const AUTOMATIC: LoadSettings = { threads: null, context: null, device: null, bu
 const OFFLINE: Problem = { code: "offline", message: "Searches and downloads are switched off. Switch Offline off in Settings, then try again." };
 const NO_DOWNLOAD: Problem = { code: "notFound", message: "This download is no longer in the list." };
 const UNREACHABLE: Problem = { code: "network", message: "huggingface.co cannot be reached: the name could not be resolved. Check the connection, then try again." };
+const NO_TOKEN: Problem = { code: "badRequest", message: "This is no token. A token is one word, like those at huggingface.co/settings/tokens, which begin with hf_." };
+const KEYCHAIN_LOCKED: Problem = { code: "keychain", message: "The system's keychain is locked or refuses access. Unlock it and try again, or set the environment variable HF_TOKEN to the token and start Hearth again." };
+const KEYCHAIN_MISSING: Problem = { code: "keychain", message: "This system has no keychain, so Hearth cannot save the token; it is never written to a file. Set the environment variable HF_TOKEN to the token, and start Hearth again." };
 const CUT: Problem = { code: "network", message: "The connection was closed at 40 %, three times. What was received is on disk: try again to continue there." };
 
 export abstract class FakeGetting extends FakeTuning {
@@ -25,14 +28,17 @@ export abstract class FakeGetting extends FakeTuning {
   requests: string[] = [];
   /** For tests: whether the hub cannot be reached. */
   unreachable = false;
-  /** For tests: whether a token for the hub is known. */
-  hubToken = false;
+  /** For tests: where there is a token of the hub besides the keychain, and the keychain itself. */
+  tokenElsewhere: "environment" | "file" | null = null;
+  keychain: KeychainState = "empty";
   private downloadList: Download[] = [];
   private readonly failed = new Set<number>();
 
   protected abstract get devicesNow(): readonly Device[];
   protected abstract get modelsNow(): readonly Model[];
   protected abstract get isOffline(): boolean;
+  /** The hub of the settings. */
+  protected abstract get hubEndpoint(): string | null;
   protected abstract arrived(model: Model): void;
   abstract plan(model: string, load: LoadSettings): Promise<Plan>;
 
@@ -103,8 +109,28 @@ export abstract class FakeGetting extends FakeTuning {
     this.next();
   }
 
-  async hasHubToken(): Promise<boolean> {
-    return this.hubToken;
+  async hubToken(): Promise<HubToken> {
+    const own = this.keychain === "saved" ? "keychain" : null;
+    const source = this.tokenElsewhere === "environment" ? this.tokenElsewhere : (own ?? this.tokenElsewhere);
+    return { source, isSent: source !== null && this.hubEndpoint === null, keychain: this.keychain };
+  }
+
+  async setHubToken(token: string): Promise<HubToken> {
+    if (!/^\s*[!-~]{1,1024}\s*$/.test(token)) throw NO_TOKEN;
+    this.useKeychain();
+    this.keychain = "saved";
+    return this.hubToken();
+  }
+
+  async removeHubToken(): Promise<HubToken> {
+    this.useKeychain();
+    this.keychain = "empty";
+    return this.hubToken();
+  }
+
+  private useKeychain(): void {
+    if (this.keychain === "missing") throw KEYCHAIN_MISSING;
+    if (this.keychain === "locked") throw KEYCHAIN_LOCKED;
   }
 
   async chooseModelFolder(): Promise<string | null> {

@@ -1,0 +1,134 @@
+//! The token of the hub: from the environment, the system's keychain, or a login with the hub's own
+//! command line, in this order.
+
+use super::keychain::Keychain;
+use std::{env, fmt, fs, path::PathBuf};
+
+/// Most bytes of a token.
+const MAX_TOKEN_BYTES: usize = 1 << 10;
+
+/// Most bytes of a token file.
+const MAX_FILE_BYTES: u64 = 4 << 10;
+
+/// A token, which is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// A token of a person's text; `None` if no request could carry it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let is_token = (1..=MAX_TOKEN_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        is_token.then(|| Self(text.to_owned()))
+    }
+
+    /// Its characters, for a request or the keychain.
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Token {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(\u{2026})")
+    }
+}
+
+/// Where a token was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenSource {
+    /// `HF_TOKEN`.
+    Environment,
+    /// The system's keychain.
+    Keychain,
+    /// The file of a login with the hub's own command line.
+    File,
+}
+
+/// A variable of the environment that is not blank.
+pub(super) fn set(key: &str) -> Option<String> {
+    env::var(key).ok().filter(|value| !value.trim().is_empty())
+}
+
+/// The token, and where it was found. A keychain that cannot be used has none.
+pub fn token(keychain: &dyn Keychain) -> Option<(Token, TokenSource)> {
+    first(
+        || set("HF_TOKEN").and_then(|text| Token::parse(&text)),
+        || {
+            keychain.read().unwrap_or_else(|error| {
+                tracing::info!(%error, "the keychain could not be read");
+                None
+            })
+        },
+        of_file,
+    )
+}
+
+fn first(
+    environment: impl FnOnce() -> Option<Token>,
+    keychain: impl FnOnce() -> Option<Token>,
+    file: impl FnOnce() -> Option<Token>,
+) -> Option<(Token, TokenSource)> {
+    let found = |source| move |token| (token, source);
+    environment()
+        .map(found(TokenSource::Environment))
+        .or_else(|| keychain().map(found(TokenSource::Keychain)))
+        .or_else(|| file().map(found(TokenSource::File)))
+}
+
+/// The token of a login with the hub's own command line.
+fn of_file() -> Option<Token> {
+    let file = set("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| {
+        let home = super::super::folders::hugging_face_home()?;
+        Some(home.join("token"))
+    })?;
+    let is_small = fs::metadata(&file).is_ok_and(|about| about.is_file() && about.len() <= MAX_FILE_BYTES);
+    let text = fs::read_to_string(file).ok().filter(|_| is_small)?;
+    Token::parse(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_is_asked_first_and_the_file_last() {
+        let of = |environment: bool, keychain: bool, file: bool| {
+            let token = |is: bool, text: &str| is.then(|| text.into());
+            let found = first(|| token(environment, "e"), || token(keychain, "k"), || token(file, "f"));
+            found.map(|(token, source)| (token.0, source))
+        };
+        assert_eq!(of(true, true, true), Some(("e".to_owned(), TokenSource::Environment)));
+        assert_eq!(of(false, true, true), Some(("k".to_owned(), TokenSource::Keychain)));
+        assert_eq!(of(false, false, true), Some(("f".to_owned(), TokenSource::File)));
+        assert_eq!(of(false, false, false), None);
+        // Later ones are not even asked: a keychain may ask the person.
+        first(|| Some("e".into()), || panic!("the keychain"), || panic!("the file"));
+    }
+
+    #[test]
+    fn a_token_is_one_word_and_never_printed() {
+        assert_eq!(
+            Token::parse(" hf_abc\n").map(|token| token.0).as_deref(),
+            Some("hf_abc")
+        );
+        for bad in [
+            "",
+            " ",
+            "two words",
+            "a\nb",
+            "\u{fc}",
+            "a\0",
+            &"a".repeat(MAX_TOKEN_BYTES + 1),
+        ] {
+            assert_eq!(Token::parse(bad), None, "{bad:?}");
+        }
+        assert!(!format!("{:?}", Token::from("hf_abc")).contains("abc"));
+    }
+}
