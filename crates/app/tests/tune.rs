@@ -652,7 +652,10 @@ async fn adapters_are_imported_checked_and_exported() {
     fs::create_dir_all(&peft).unwrap();
     let copy = |file: &str| fs::copy(fixtures.join("training/llama/end").join(file), peft.join(file)).unwrap();
     copy("adapter_config.json");
-    let half = bench.import_adapter(peft.clone(), "llama".into()).await.unwrap_err();
+    let half = bench
+        .import_adapter(peft.clone(), Some("llama".into()))
+        .await
+        .unwrap_err();
     assert_eq!(half.code, ProblemCode::AdapterInvalid);
     assert!(half.message.contains("adapter_model.safetensors"), "{half}");
     copy("adapter_model.safetensors");
@@ -667,9 +670,12 @@ async fn adapters_are_imported_checked_and_exported() {
         ),
         ("nowhere".into(), "llama", ProblemCode::FileUnreadable),
     ] {
-        assert_eq!(bench.import_adapter(path, model.into()).await.unwrap_err().code, code);
+        assert_eq!(
+            bench.import_adapter(path, Some(model.into())).await.unwrap_err().code,
+            code
+        );
     }
-    let imported = bench.import_adapter(peft.clone(), "llama".into()).await.unwrap();
+    let imported = bench.import_adapter(peft.clone(), Some("llama".into())).await.unwrap();
     assert_eq!(
         (imported.name.as_str(), imported.run, imported.problem.as_deref()),
         ("peft", None, None)
@@ -1129,7 +1135,10 @@ async fn really_tuned(bench: &mut Bench) -> Adapter {
 /// Imports a run's adapter in place.
 async fn import(bench: &Bench, adapter: &Adapter) -> Adapter {
     let path = adapter.path.clone().into();
-    bench.import_adapter(path, "llama".into()).await.expect("an adapter")
+    bench
+        .import_adapter(path, Some("llama".into()))
+        .await
+        .expect("an adapter")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,6 +9,9 @@ use std::path::Path;
 /// Most layers of a base model; the largest known ones have 126.
 pub(super) const MAX_LAYERS: usize = 4096;
 
+/// Most bytes of an architecture's name or a fingerprint.
+const MAX_ARCHITECTURE_BYTES: usize = 64;
+
 /// Most characters of a base model's name.
 const MAX_NAME_CHARS: usize = 200;
 
@@ -124,6 +127,13 @@ impl AdapterHeader {
         let Some(&last) = covered.last() else {
             return Err(AdapterProblem::NotAnAdapter("it targets no weight".to_owned()));
         };
+        let base = base.map(bounded).transpose()?;
+        if architecture
+            .as_ref()
+            .is_some_and(|name| name.len() > MAX_ARCHITECTURE_BYTES)
+        {
+            return Err(AdapterProblem::Architecture("(its name is too long)".to_owned()));
+        }
         let layers = last.saturating_add(1);
         if layers > MAX_LAYERS {
             return Err(AdapterProblem::Unsupported(format!(
@@ -186,6 +196,24 @@ impl AdapterHeader {
             _ => Ok(()),
         }
     }
+}
+
+/// A recorded base whose texts are short; others are not what Hearth writes.
+fn bounded(base: BaseId) -> Result<BaseId, AdapterProblem> {
+    let hashes = [&base.fingerprint.model, &base.fingerprint.file];
+    let is_short = |text: &&String| text.len() <= MAX_ARCHITECTURE_BYTES;
+    if !hashes
+        .into_iter()
+        .chain([&base.shape.architecture])
+        .all(|text| is_short(&text))
+    {
+        return Err(AdapterProblem::corrupt(
+            "manifest",
+            "its base model's fingerprint is malformed",
+        ));
+    }
+    let file = shown(&base.file).unwrap_or_default();
+    Ok(BaseId { file, ..base })
 }
 
 /// A name without what is no text, and not too long; `None` if nothing is left.

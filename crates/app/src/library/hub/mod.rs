@@ -1,8 +1,9 @@
-//! The Hugging Face hub and other places on the network that models come from.
+//! The Hugging Face hub and other places on the network that models and adapters come from.
 //!
 //! Nothing here runs without a person's request. Every answer is bounded in size and time, and
 //! believed only as far as it can be checked: a file is in place once its size and hash match.
 
+mod adapters;
 mod client;
 mod expected;
 mod header;
@@ -14,6 +15,7 @@ mod repository;
 mod search;
 mod variants;
 
+pub use adapters::CONFIG;
 pub use client::Hub;
 pub use expected::Expected;
 pub use header::{HeaderFile, sweep_headers};
@@ -21,7 +23,7 @@ pub use reference::{Reference, Selection, is_endpoint};
 pub use remote::{Origin, Remote, RemoteFile};
 pub use repository::Repository;
 pub use search::Found;
-pub use variants::{Variant, quantization};
+pub use variants::{Kind, Variant, quantization};
 
 pub(super) use client::{Failure, Requested};
 pub(super) use ollama::{Manifest, remote as ollama};
