@@ -405,14 +405,14 @@ async fn a_fitting_adapter_answers_and_another_one_says_why_not() {
         scale: 1.0,
     }];
     bench.load_model("llama".into()).await.unwrap();
-    let first = bench.answer("hello").await;
+    let first = bench.answer("show").await;
     bench
         .set_conversation_adapters(first.conversation, choice)
         .await
         .unwrap();
     let sent = bench.say(Some(first.conversation), "show").await;
     let answer = bench.ended(sent.answer.id).await;
-    let shown: GenerateRequest = serde_json::from_str(&answer.text()).expect("the request, shown");
+    let shown: GenerateRequest = serde_json::from_str(&answer.text()).unwrap_or_else(|_| panic!("{answer:?}"));
     assert_eq!(shown.adapters[0].path, Path::new(&adapter.path));
     bench.load_model("llama3".into()).await.unwrap();
     let sent = bench.say(Some(first.conversation), "show").await;
