@@ -1201,12 +1201,12 @@ async fn the_deletion_of_an_adapter_that_a_killed_run_wrote_again_is_undone() {
     let adapter = tuned(&mut bench).await;
     bench.delete_adapter(adapter.id).await.unwrap();
     // Like a resumed run that was killed before its end was saved.
-    fs::write(&adapter.path, "better").unwrap();
+    fs::write(&adapter.path, "better!").unwrap();
     let minute = Duration::from_secs(60);
     set_modified(&adapter.path, SystemTime::now() + minute);
     let bench = bench.again().await;
     assert_eq!(bench.adapters().await.unwrap(), std::slice::from_ref(&adapter));
-    assert_eq!(fs::read_to_string(&adapter.path).unwrap(), "better");
+    assert_eq!(fs::read_to_string(&adapter.path).unwrap(), "better!");
     // A deletion after the last change removes it.
     set_modified(&adapter.path, SystemTime::now() - minute);
     bench.delete_adapter(adapter.id).await.unwrap();

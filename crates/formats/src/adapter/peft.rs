@@ -146,14 +146,24 @@ impl AdapterFile {
 /// Reads a folder; see [`AdapterFile::read_peft`].
 pub(super) fn read_folder(folder: &Path, base: &BaseShape, mode: ReadMode) -> Result<AdapterFile, AdapterError> {
     let fail = |problem| AdapterError::new(folder, problem);
-    let (config, tensors, manifest) = files(folder).map_err(fail)?;
+    let Files {
+        config,
+        tensors,
+        manifest,
+    } = files(folder).map_err(fail)?;
     let mut adapter = self::read(&config, &tensors, manifest.as_deref(), base, mode).map_err(fail)?;
     folder.clone_into(&mut adapter.path);
     Ok(adapter)
 }
 
-/// The configuration, the opened tensors and the manifest of a folder.
-fn files(folder: &Path) -> Result<(Vec<u8>, FileBytes, Option<Vec<u8>>), AdapterProblem> {
+/// The files of a folder; the tensors are not read yet.
+struct Files {
+    config: Vec<u8>,
+    tensors: FileBytes,
+    manifest: Option<Vec<u8>>,
+}
+
+fn files(folder: &Path) -> Result<Files, AdapterProblem> {
     let read = |name: &str, most| optional(name, read_regular(&folder.join(name), most));
     let no = |name: &str| AdapterProblem::NotAnAdapter(format!("the folder has no {name}"));
     let config = read(CONFIG, MAX_CONFIG_BYTES)?.ok_or_else(|| no(CONFIG))?;
@@ -165,7 +175,11 @@ fn files(folder: &Path) -> Result<(Vec<u8>, FileBytes, Option<Vec<u8>>), Adapter
         )),
         false => no(TENSORS),
     })?;
-    Ok((config, tensors, read(MANIFEST, MAX_MANIFEST_BYTES)?))
+    Ok(Files {
+        config,
+        tensors,
+        manifest: read(MANIFEST, MAX_MANIFEST_BYTES)?,
+    })
 }
 
 /// Maps a missing file to `None`.
@@ -243,7 +257,11 @@ fn pairs(tensors: &impl ReadAt) -> Result<BTreeMap<TargetName, Pair>, AdapterPro
 /// Reads the headers of a folder: no matrix.
 pub(super) fn read_header(folder: &Path) -> Result<AdapterHeader, AdapterError> {
     let fail = |problem| AdapterError::new(folder, problem);
-    let (config, tensors, manifest) = files(folder).map_err(fail)?;
+    let Files {
+        config,
+        tensors,
+        manifest,
+    } = files(folder).map_err(fail)?;
     header(&config, &tensors, manifest.as_deref()).map_err(fail)
 }
 

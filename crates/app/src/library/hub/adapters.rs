@@ -36,8 +36,8 @@ const BASE_TAG: &str = "base_model:adapter:";
 /// Tags of repositories with adapters.
 const TAGS: [&str; 3] = ["lora", "peft", "gguf-my-lora"];
 
-/// Most characters of a base model's name.
-const MAX_BASE_CHARS: usize = 200;
+/// Most bytes of a base model's name.
+const MAX_BASE_BYTES: usize = 200;
 
 /// What a repository's tags say of adapters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -51,7 +51,9 @@ pub struct Tagged {
 impl Tagged {
     pub(super) fn of(tags: &[String]) -> Self {
         let base = tags.iter().find_map(|tag| tag.strip_prefix(BASE_TAG));
-        let base = base.filter(|base| base.len() <= MAX_BASE_CHARS && base.split('/').count() == 2);
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+        let is_id = |base: &str| base.len() <= MAX_BASE_BYTES && base.split('/').count() == 2;
+        let base = base.filter(|base| is_id(base) && base.chars().all(is_plain));
         Self {
             is_adapter: base.is_some() || tags.iter().any(|tag| TAGS.contains(&tag.as_str())),
             base: base.map(str::to_owned),
@@ -195,6 +197,7 @@ mod tests {
             of(&["gguf", "base_model:quantized:o/n", "base_model:adapter:x"]),
             Tagged::default()
         );
+        assert_eq!(of(&["base_model:adapter:o/\u{202e}n"]), Tagged::default());
     }
 
     #[test]

@@ -108,16 +108,20 @@ impl Repository {
         }
     }
 
-    /// Asks the hub for the headers of files that may be adapters. Those that cannot be had, as of
-    /// a gated repository, are believed to be what the tags say.
+    /// Asks the hub for the headers of files that may be adapters. After the first that cannot be
+    /// had, as of a gated repository, they are believed to be what the tags say.
     pub fn identify_adapters(&mut self, hub: &Hub) {
+        let mut is_answering = true;
         for at in adapters::candidates(&self.variants, self.tagged.is_adapter) {
-            let variant = &self.variants[at];
-            let is_adapter = match self.files(hub, variant) {
-                Ok(files) => adapters::is_gguf_adapter(hub, &files[0]).unwrap_or(self.tagged.is_adapter),
-                Err(_) => false,
+            let files = self.files(hub, &self.variants[at]);
+            let Some(file) = files.as_ref().ok().and_then(|files| files.first()) else {
+                continue;
             };
-            if is_adapter {
+            let said = is_answering
+                .then(|| adapters::is_gguf_adapter(hub, file).ok())
+                .flatten();
+            is_answering = said.is_some();
+            if said.unwrap_or(self.tagged.is_adapter) {
                 self.variants[at].kind = Kind::GgufAdapter;
             }
         }
