@@ -62,6 +62,22 @@ const repository = async (page, query) => {
 };
 
 /** @param {Page} page */
+const adapters = async (page) => {
+  await page.evaluate("fakeHost.pace = 0");
+  await page.getByTestId("view-models").click();
+  await page.getByTestId("import-adapter-folder").click();
+  await page.getByTestId("waiting-adapters").waitFor();
+  await page.getByTestId("card-adapters").click();
+};
+
+/** @param {Page} page */
+const hubAdapters = async (page) => {
+  await find(page, "LoRA");
+  await page.getByTestId("hub-kind").selectOption("adapters");
+  await page.getByTestId("hub-adapter").first().waitFor();
+};
+
+/** @param {Page} page */
 const queue = async (page) => {
   await page.getByTestId("view-models").click();
   await page.getByTestId("tab-downloads").click();
@@ -366,6 +382,12 @@ const pictures = [
   { name: "models-many-narrow", scene: "discover", width: 480, height: 1300, act: async (page) => { await page.getByTestId("view-models").click(); await page.getByTestId("card-fit").nth(5).waitFor(); } },
   { name: "models-remove", scene: "discover", act: async (page) => { await page.getByTestId("view-models").click(); await page.getByTestId("card-remove").nth(1).click(); await page.getByTestId("remove-dialog").waitFor(); } },
   { name: "models-none", scene: "no-model", act: (page) => page.getByTestId("view-models").click() },
+  { name: "models-adapters", height: 1250, act: adapters },
+  { name: "models-adapters-narrow", width: 480, height: 1500, act: adapters },
+  { name: "models-adapter-delete", act: async (page) => { await adapters(page); await page.getByTestId("adapter-delete").first().click(); } },
+  { name: "discover-adapters", act: hubAdapters },
+  { name: "discover-adapters-narrow", width: 480, height: 900, act: hubAdapters },
+  { name: "repository-adapter", act: async (page) => { await hubAdapters(page); await page.getByTestId("hub-result").first().click(); await page.getByTestId("variant-adapter").waitFor(); } },
   { name: "discover", scene: "discover", height: 1000, act: discover },
   { name: "discover-measured", scene: "two-gpus", height: 1000, act: discover },
   { name: "discover-narrow", scene: "discover", width: 480, height: 1500, act: discover },

@@ -2,17 +2,24 @@
 
 use crate::{
     App,
+    adapter_match::{self, Matched},
     convert::{from_json, to_json_unless_empty},
     library, model_lookup,
     shared::Shared,
     store::{StoreError, adapter, conversation, message, now},
     title,
-    wire::{Adapter, AdapterChoice, Event, ExportOptions, Exported, Problem, ProblemCode, UsedAdapter, Votes},
+    wire::{
+        Adapter, AdapterChoice, AdapterFit, AdapterMatch, Event, ExportOptions, Exported, Problem, ProblemCode,
+        UsedAdapter, Votes,
+    },
 };
-use hearth_formats::durable::recovery_candidates;
+use hearth_formats::{adapter::AdapterHeader, durable::recovery_candidates};
 use hearth_protocol::{self as protocol, ExportRequest};
 use rusqlite::Transaction;
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 impl App {
     /// All adapters, newest first.
@@ -20,24 +27,27 @@ impl App {
         self.shared.blocking(|shared| Ok(list(shared)?)).await
     }
 
-    /// Imports an adapter, a PEFT folder or a GGUF file, by its path; the file is not copied.
+    /// Imports an adapter, a PEFT folder or a GGUF file, by its path; the file is not copied. Without
+    /// a model it is for whatever it fits, which may be no model on this machine.
     ///
     /// # Errors
     /// The adapter cannot be read or does not fit the model.
-    pub async fn import_adapter(&self, path: PathBuf, model: String) -> Result<Adapter, Problem> {
+    pub async fn import_adapter(&self, path: PathBuf, model: Option<String>) -> Result<Adapter, Problem> {
         self.shared
             .blocking(move |shared| {
-                let model = model_lookup::readable(shared, &model)?;
+                let model = model.map(|id| model_lookup::readable(shared, &id)).transpose()?;
                 let full = fs::canonicalize(&path).map_err(|error| Problem {
                     code: ProblemCode::FileUnreadable,
                     message: format!("{} cannot be read: {error}. Check the path.", path.display()),
                 })?;
                 let full = library::plain(&full);
-                let checked = shared.library.check_adapter(&full, &model.path);
-                checked.map_err(|message| Problem {
-                    code: ProblemCode::AdapterInvalid,
-                    message,
-                })?;
+                check_import(shared, &full, model.as_ref())?;
+                if let Some(known) = list(shared)?
+                    .into_iter()
+                    .find(|known| is_same(known, &full, model.as_ref()))
+                {
+                    return Ok(known);
+                }
                 let text = full
                     .to_str()
                     .ok_or_else(|| library::LibraryError::NonUtf8Path(full.clone()))?;
@@ -45,8 +55,8 @@ impl App {
                 let new = adapter::New {
                     name: &stem,
                     run: None,
-                    model: &model.id,
-                    model_name: &model.name,
+                    model: model.as_ref().map_or("", |model| &model.id),
+                    model_name: model.as_ref().map_or("", |model| &model.name),
                     path: text,
                     created_at: now(),
                 };
@@ -64,7 +74,8 @@ impl App {
         self.change_adapter(id, move |t| adapter::rename(t, id, &name)).await
     }
 
-    /// Deletes an adapter, which can be restored for a while. The files of an imported one stay.
+    /// Deletes an adapter, which can be restored for a while. The files of an imported one stay; those
+    /// that Hearth downloaded or trained go with it.
     pub async fn delete_adapter(&self, id: i64) -> Result<(), Problem> {
         self.change_adapter(id, move |t| adapter::delete(t, id, now())).await?;
         self.purge_later();
@@ -81,10 +92,10 @@ impl App {
         let request = self
             .shared
             .blocking(move |shared| {
-                let row = get(shared, options.adapter)?;
+                let model = base(shared, get(shared, options.adapter)?)?;
                 Ok(ExportRequest {
-                    model: model_lookup::readable(shared, &row.model)?.path,
-                    adapter: path(shared, &row.model, row.id)?,
+                    adapter: path(shared, &model.id, options.adapter)?,
+                    model: model.path,
                     format: options.format,
                     out: options.out.into(),
                     verify: options.verify,
@@ -171,25 +182,127 @@ pub(crate) fn for_worker(
 /// The path of an adapter for a model.
 ///
 /// # Errors
-/// The adapter is for another model or its files are missing.
+/// The adapter does not fit the model or its files are missing.
 pub(crate) fn path(shared: &Shared, model: &str, id: i64) -> Result<PathBuf, Problem> {
     let row = get(shared, id)?;
-    if row.model != model {
+    if let Some(message) = missing(&row) {
         return Err(Problem {
-            code: ProblemCode::AdapterInvalid,
-            message: format!(
-                "The adapter \u{201c}{}\u{201d} was trained for {} and fits no other model. Load that model, or \
-                 continue without the adapter.",
-                row.name, row.model_name
-            ),
-        });
-    }
-    match missing(&row) {
-        None => Ok(row.path),
-        Some(message) => Err(Problem {
             code: ProblemCode::FileUnreadable,
             message,
-        }),
+        });
+    }
+    let path = row.path.clone();
+    // The worker compares the weights once more.
+    if row.model == model || fits(shared, row.clone(), model)? {
+        return Ok(path);
+    }
+    let name = &row.name;
+    Err(invalid(match row.model_name.as_str() {
+        "" => format!(
+            "The adapter \u{201c}{name}\u{201d} does not fit this model. Load a model that it fits, or continue without \
+             the adapter."
+        ),
+        base => format!(
+            "The adapter \u{201c}{name}\u{201d} was trained for {base} and does not fit this model. Load that model, or \
+             continue without the adapter."
+        ),
+    }))
+}
+
+/// Whether an adapter fits a model by their headers.
+fn fits(shared: &Shared, row: adapter::Adapter, model: &str) -> Result<bool, Problem> {
+    let model = model_lookup::find(shared, model)?;
+    let matched = adapter_match::with_headers(shared, vec![row]);
+    let fits = |matched: &Matched| !matches!(matched.fit(shared, &model), None | Some(AdapterFit::Misfit { .. }));
+    Ok(matched.first().is_some_and(fits))
+}
+
+/// The model that an adapter is exported for: that of its run or import, or else the one that it
+/// fits best.
+fn base(shared: &Shared, row: adapter::Adapter) -> Result<library::Model, Problem> {
+    if !row.model.is_empty() {
+        return model_lookup::readable(shared, &row.model);
+    }
+    let (name, models) = (row.name.clone(), shared.models()?);
+    let matched = adapter_match::with_headers(shared, vec![row]);
+    let matches: Vec<_> = matched.iter().flat_map(|it| it.matches(shared, &models)).collect();
+    match adapter_match::best_first(&matches).first() {
+        Some(best) => model_lookup::readable(shared, &best.model),
+        None => Err(invalid(format!(
+            "The adapter \u{201c}{name}\u{201d} fits no model on this machine. Get the model that it was made for."
+        ))),
+    }
+}
+
+/// Checks an adapter before its import: all of its values for the model, or for the one that it fits
+/// best. One that fits none is checked by its headers only; its base may come later.
+fn check_import(shared: &Shared, path: &Path, model: Option<&library::Model>) -> Result<(), Problem> {
+    if let Some(model) = model {
+        return shared.library.check_adapter(path, &model.path).map_err(invalid);
+    }
+    let row = adapter::Adapter {
+        path: path.to_owned(),
+        ..adapter::Adapter::default()
+    };
+    let models = shared.models()?;
+    for matched in adapter_match::with_headers(shared, vec![row]) {
+        if let Err(message) = &matched.header {
+            return Err(invalid(message.clone()));
+        }
+        let matches = matched.matches(shared, &models);
+        let best = adapter_match::best_first(&matches)
+            .first()
+            .map(|best| best.model.clone());
+        if let Some(model) = models.iter().find(|model| best.as_ref() == Some(&model.id)) {
+            shared.library.check_adapter(path, &model.path).map_err(invalid)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether an adapter that is listed already is the one of an import.
+fn is_same(known: &Adapter, path: &Path, model: Option<&library::Model>) -> bool {
+    Path::new(&known.path) == path && model.is_none() && known.model.is_none()
+}
+
+/// Lists the adapters that Hearth downloaded and does not list yet, as `hearth pull` leaves them.
+/// A deleted one is listed again only if it was downloaded again, to `again`.
+pub(crate) fn adopt(shared: &Shared, again: Option<&Path>) {
+    let own = shared.library.own_adapters();
+    let adopted = shared.store.write(|t| {
+        let known = adapter::paths(t)?;
+        let mut is_changed = match again.and_then(|path| path.to_str()) {
+            Some(path) => adapter::restore_path(t, path)?,
+            None => false,
+        };
+        for own in own {
+            let Some(path) = own.path.to_str().filter(|_| !known.contains(&own.path)) else {
+                continue;
+            };
+            let name = title::normalised(&own.name).unwrap_or_else(|| "LoRA".to_owned());
+            let new = adapter::New {
+                name: &name,
+                run: None,
+                model: "",
+                model_name: "",
+                path,
+                created_at: now(),
+            };
+            adapter::add(t, &new)?;
+            is_changed = true;
+        }
+        Ok(is_changed)
+    });
+    let emitted = adopted.and_then(|is_changed| if is_changed { shared.emit_adapters() } else { Ok(()) });
+    if let Err(error) = emitted {
+        tracing::warn!(%error, "downloaded adapters could not be listed");
+    }
+}
+
+fn invalid(message: String) -> Problem {
+    Problem {
+        code: ProblemCode::AdapterInvalid,
+        message,
     }
 }
 
@@ -220,39 +333,75 @@ fn list(shared: &Shared) -> Result<Vec<Adapter>, StoreError> {
         .map(|(better, other)| (ids(better), ids(other)))
         .collect();
     let models = shared.models()?;
-    let adapters = rows.into_iter().map(|row| {
-        let no_model = || {
-            let exists = models
-                .iter()
-                .any(|model| model.id == row.model && model.metadata.is_ok());
-            (!exists).then(|| {
-                format!(
-                    "Its model, {}, is not on this machine. Add it under Models.",
-                    row.model_name
-                )
-            })
-        };
-        let count = |tuned: bool| {
-            let counts = |(better, other): &&(Vec<i64>, Vec<i64>)| if tuned { better } else { other }.contains(&row.id);
-            u32::try_from(votes.iter().filter(counts).count()).unwrap_or(u32::MAX)
-        };
-        Adapter {
-            id: row.id,
-            run: row.run,
-            problem: missing(&row).or_else(no_model),
-            votes: Votes {
-                tuned: count(true),
-                base: count(false),
-            },
-            outcome: from_json(row.outcome.as_deref()),
-            path: row.path.to_string_lossy().into_owned(),
-            name: row.name,
-            model: row.model,
-            model_name: row.model_name,
-            created_at: row.created_at,
-        }
-    });
-    Ok(adapters.collect())
+    let count = |id: i64, tuned: bool| {
+        let counts = |(better, other): &&(Vec<i64>, Vec<i64>)| if tuned { better } else { other }.contains(&id);
+        u32::try_from(votes.iter().filter(counts).count()).unwrap_or(u32::MAX)
+    };
+    let to_wire = |matched: Matched| Adapter {
+        votes: Votes {
+            tuned: count(matched.row.id, true),
+            base: count(matched.row.id, false),
+        },
+        ..to_wire(shared, matched, &models)
+    };
+    Ok(adapter_match::with_headers(shared, rows)
+        .into_iter()
+        .map(to_wire)
+        .collect())
+}
+
+/// An adapter without its votes.
+fn to_wire(shared: &Shared, matched: Matched, models: &[library::Model]) -> Adapter {
+    let matches = matched.matches(shared, models);
+    let Matched { row, header } = matched;
+    let origin = shared.library.adapter_origin(&row.path).filter(|_| row.run.is_none());
+    let problem = missing(&row)
+        .or_else(|| unreadable(&row, &header))
+        .or_else(|| no_model(&row, &matches));
+    let header = header.ok();
+    let base = header.as_ref().and_then(|header| header.base_name.clone());
+    let recorded = header
+        .as_ref()
+        .and_then(|header| Some(header.base.as_ref()?.file.clone()));
+    Adapter {
+        id: row.id,
+        run: row.run,
+        problem,
+        votes: Votes::default(),
+        outcome: from_json(row.outcome.as_deref()),
+        size: library::adapter_size(&row.path),
+        base_repository: base
+            .clone()
+            .filter(|_| header.as_ref().is_some_and(|header| header.is_repository)),
+        base_name: base.or(recorded).filter(|name| !name.is_empty()),
+        architecture: header.and_then(|header| header.architecture),
+        matches,
+        is_deletable: row.run.is_some() || origin.is_some(),
+        downloaded_from: origin.as_ref().map(|origin| origin.source.clone()),
+        licence: origin.and_then(|origin| origin.licence),
+        path: row.path.to_string_lossy().into_owned(),
+        name: row.name,
+        model: Some(row.model).filter(|model| !model.is_empty()),
+        model_name: Some(row.model_name).filter(|name| !name.is_empty()),
+        created_at: row.created_at,
+    }
+}
+
+/// Why the files of an adapter that was made for no model here are of no use. Those of others were
+/// checked, or written by a run.
+fn unreadable(row: &adapter::Adapter, header: &Result<AdapterHeader, String>) -> Option<String> {
+    header.as_ref().err().filter(|_| row.model.is_empty()).cloned()
+}
+
+/// That the model of an adapter is gone, and no other one fits.
+fn no_model(row: &adapter::Adapter, matches: &[AdapterMatch]) -> Option<String> {
+    let is_lost = !row.model.is_empty() && adapter_match::best_first(matches).is_empty();
+    is_lost.then(|| {
+        format!(
+            "Its model, {}, is not on this machine. Add it under Models.",
+            row.model_name
+        )
+    })
 }
 
 fn no_adapter() -> Problem {

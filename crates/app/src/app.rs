@@ -1,7 +1,7 @@
 //! [`App`], the interface for a window, a server or a test.
 
 use crate::{
-    archive,
+    adapters, archive,
     chat::{self, Command},
     convert, downloads, folders,
     library::hub::{is_endpoint, sweep_headers},
@@ -44,7 +44,10 @@ impl App {
         back_up_daily(&shared);
         sweep_headers(shared.library.folder());
         let downloads = shared.clone();
-        tokio::task::spawn_blocking(move || downloads::start(&downloads));
+        tokio::task::spawn_blocking(move || {
+            adapters::adopt(&downloads, None);
+            downloads::start(&downloads);
+        });
         let chat = chat::start(shared.clone());
         let tune = tune::start(shared.clone());
         Ok(Self { shared, chat, tune })

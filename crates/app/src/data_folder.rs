@@ -10,8 +10,9 @@ pub(crate) const PROMPT_CACHE: &str = "prompt-cache";
 pub(crate) const OLD_PROMPT_CACHE: &str = "kept";
 
 /// Hearth's entries in its data folder, and the system's in any folder.
-const HEARTH_ENTRIES: [&str; 17] = [
+const HEARTH_ENTRIES: [&str; 18] = [
     "models",
+    "adapters",
     "datasets",
     "runs",
     "presets",
@@ -41,7 +42,7 @@ pub(crate) fn is_hearth_entry(name: &OsStr) -> bool {
 /// Whether an entry is copied when the data folder is moved: everything that cannot be made again,
 /// except the store, which is copied as a database.
 pub(crate) fn is_relocated(name: &OsStr) -> bool {
-    const NAMES: [&str; 5] = ["models", "datasets", "runs", "presets", "hearth-backups"];
+    const NAMES: [&str; 6] = ["models", "adapters", "datasets", "runs", "presets", "hearth-backups"];
     name.to_str()
         .is_some_and(|name| NAMES.contains(&name) || name.starts_with("hearth-set-aside-"))
 }

@@ -1,7 +1,7 @@
 //! The queue of downloads: it survives restarts, and runs two at a time.
 
 use crate::{
-    App,
+    App, adapters,
     convert::to_json,
     library::{
         self, Hub, LibraryError, Progress,
@@ -11,6 +11,7 @@ use crate::{
     models,
     shared::Shared,
     store::{
+        adapter,
         download::{self, State},
         now,
     },
@@ -19,7 +20,7 @@ use crate::{
 use std::{
     collections::{HashMap, HashSet},
     ops::ControlFlow,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicBool, Ordering},
@@ -300,6 +301,9 @@ fn run(weak: &Weak<Shared>, row: &download::Download, running: &Running) {
         Err(error) => Some(State::Failed(to_json(&Problem::from(error)))),
     };
     let is_done = matches!(state, Some(State::Done(_)));
+    if let Some(State::Done(path)) = &state {
+        adapters::adopt(&shared, Some(Path::new(path)));
+    }
     if running.discard.load(Ordering::Relaxed) && !is_done {
         let remote = lock(&running.remote).take();
         discard(&shared, remote.as_ref());
@@ -348,7 +352,7 @@ fn fetch(weak: &Weak<Shared>, row: &download::Download, running: &Running) -> Re
         return Ok(path);
     }
     let remote = library::remote(&hub, &reference)?;
-    let folder = shared.library.folder().to_owned();
+    let folder = shared.library.folder_of(&remote).to_owned();
     let json = to_json(&remote);
     let is_listed = shared
         .store
@@ -365,14 +369,15 @@ fn fetch(weak: &Weak<Shared>, row: &download::Download, running: &Running) -> Re
     announce(&shared);
     drop(shared);
     let mut speed = Speed::default();
-    library::download(&hub, &remote, &folder, &mut |progress| {
+    let first = library::download(&hub, &remote, &folder, &mut |progress| {
         let shared = weak.upgrade().filter(|_| !running.stop.load(Ordering::Relaxed));
         let Some(shared) = shared else {
             return ControlFlow::Break(());
         };
         tell(&shared, row.id, running, &mut speed, progress);
         ControlFlow::Continue(())
-    })
+    })?;
+    Ok(library::path_of(&first, remote.kind))
 }
 
 /// Tells the window of the progress, several times a second.
@@ -443,7 +448,7 @@ impl Speed {
 /// Deletes what has arrived of a removed download.
 fn discard(shared: &Shared, remote: Option<&Remote>) {
     if let Some(remote) = remote
-        && let Err(error) = library::discard(remote, shared.library.folder())
+        && let Err(error) = library::discard(remote, shared.library.folder_of(remote))
     {
         tracing::warn!(%error, "a removed download could not be deleted");
     }
@@ -459,14 +464,14 @@ fn announce(shared: &Shared) {
 
 fn list(shared: &Shared) -> Result<Vec<Download>, Problem> {
     let rows = shared.store.read(|t| download::list(t))?;
-    let models = match rows.iter().any(|row| matches!(row.state, State::Done(_))) {
-        true => shared.models()?,
-        false => Vec::new(),
+    let (models, adapters) = match rows.iter().any(|row| matches!(row.state, State::Done(_))) {
+        true => (shared.models()?, shared.store.read(|t| adapter::list(t))?),
+        false => (Vec::new(), Vec::new()),
     };
     let running = shared.downloads.lock();
     let wire = rows.into_iter().map(|row| {
         let now = running.get(&row.id).map(|running| running.now());
-        to_wire(shared, row, now, &models)
+        to_wire(shared, row, now, &models, &adapters)
     });
     Ok(wire.collect())
 }
@@ -479,13 +484,19 @@ fn one(shared: &Shared, id: i64) -> Result<Download, Problem> {
     })
 }
 
-fn to_wire(shared: &Shared, row: download::Download, now: Option<Now>, models: &[library::Model]) -> Download {
+fn to_wire(
+    shared: &Shared,
+    row: download::Download,
+    now: Option<Now>,
+    models: &[library::Model],
+    adapters: &[adapter::Adapter],
+) -> Download {
     let remote: Option<Remote> = row.remote.as_deref().and_then(|json| serde_json::from_str(json).ok());
     let total = remote.as_ref().map(Remote::size);
     let arrived = || {
         remote
             .as_ref()
-            .map_or(0, |remote| library::arrived(remote, shared.library.folder()))
+            .map_or(0, |remote| library::arrived(remote, shared.library.folder_of(remote)))
     };
     let state = match row.state {
         State::Queued => match now {
@@ -505,6 +516,10 @@ fn to_wire(shared: &Shared, row: download::Download, now: Option<Now>, models: &
                 .iter()
                 .find(|model| model.path.display().to_string() == path)
                 .map(|model| model.id.clone()),
+            adapter: adapters
+                .iter()
+                .find(|adapter| adapter.path == Path::new(&path))
+                .map(|adapter| adapter.id),
         },
     };
     Download {

@@ -5,12 +5,13 @@ use crate::{
     library::{
         self, Hub,
         catalog::{self, Entry},
-        hub::{Expected, Found, HeaderFile, Reference, Repository},
+        hub::{Expected, Found, HeaderFile, Reference, Repository, Variant},
     },
     shared::Shared,
+    store::adapter,
     wire::{
-        CatalogModel, Device, Expectation, HubModel, HubRepository, HubSort, HubVariant, LoadSettings, Problem,
-        ProblemCode, RemoteModel,
+        CatalogModel, Device, Expectation, HubKind, HubModel, HubRepository, HubSort, HubVariant, LoadSettings,
+        Problem, ProblemCode, RemoteModel,
     },
 };
 use hearth_protocol::{DraftChoice, Estimate, PlanRequest};
@@ -68,10 +69,10 @@ impl App {
     ///
     /// # Errors
     /// The network is switched off, or the hub cannot be asked.
-    pub async fn search_hub(&self, query: String, sort: HubSort) -> Result<Vec<HubModel>, Problem> {
+    pub async fn search_hub(&self, query: String, sort: HubSort, kind: HubKind) -> Result<Vec<HubModel>, Problem> {
         let (found, devices) = tokio::join!(
             self.shared
-                .blocking(move |shared| Ok(shared.hub()?.search(&query, sort)?)),
+                .blocking(move |shared| Ok(shared.hub()?.search(&query, sort, kind)?)),
             self.devices()
         );
         // Without devices the list has no expectations.
@@ -95,7 +96,8 @@ impl App {
                 else {
                     return Err(library::LibraryError::BadReference(id).into());
                 };
-                let found = Repository::get(&hub, &repository, &revision)?;
+                let mut found = Repository::get(&hub, &repository, &revision)?;
+                found.identify_adapters(&hub);
                 Ok(repository_to_wire(shared, &hub, &found, &Expected(&devices))?)
             })
             .await
@@ -187,6 +189,8 @@ fn hub_model(found: Found, expected: &Expected) -> HubModel {
         parameters: found.parameters,
         context_trained: found.context_trained,
         is_gated: found.is_gated,
+        is_adapter: found.tagged.is_adapter,
+        base: found.tagged.base,
     }
 }
 
@@ -201,11 +205,17 @@ fn repository_to_wire(
         .iter()
         .filter_map(|model| Some((model.origin.as_ref()?.source.as_str(), model.id.as_str())))
         .collect();
-    let preferred = found.preferred().filter(|variant| expected.runs_well(variant.size()));
-    let largest = || {
-        let mut large_first = found.variants.iter().rev();
-        large_first.find(|variant| expected.runs_well(variant.size()))
+    let adapters = shared.store.read(|t| adapter::list(t))?;
+    let own = |source: &str| {
+        let is_it = |row: &&adapter::Adapter| {
+            let origin = shared.library.adapter_origin(&row.path);
+            origin.is_some_and(|origin| origin.source == source && origin.revision.as_ref() == Some(&found.revision))
+        };
+        adapters.iter().find(is_it).map(|row| row.id)
     };
+    let runs_well = |variant: &&Variant| !variant.kind.is_adapter() && expected.runs_well(variant.size());
+    let preferred = found.preferred().filter(runs_well);
+    let largest = || found.variants.iter().rev().find(runs_well);
     let recommended = preferred.or_else(largest);
     let variants = found.variants.iter().map(|variant| {
         let source = found.source(variant);
@@ -216,6 +226,8 @@ fn repository_to_wire(
             size: variant.size(),
             expectation: expected.of_size(variant.size()).into(),
             is_recommended: recommended == Some(variant),
+            is_adapter: variant.kind.is_adapter(),
+            adapter: variant.kind.is_adapter().then(|| own(&source)).flatten(),
             model: sources.get(source.as_str()).map(|id| (*id).to_owned()),
             source,
         }
@@ -225,6 +237,7 @@ fn repository_to_wire(
         page: format!("{}/{}", hub.endpoint, found.id),
         licence: found.licence.clone(),
         is_gated: found.is_gated,
+        base: found.tagged.base.clone(),
         variants: variants.collect(),
     })
 }

@@ -3,6 +3,7 @@
 //! [`App`] has one method per action of a person and emits events. It knows neither windows nor
 //! Burn: models run and train in worker processes.
 
+mod adapter_match;
 mod adapters;
 mod app;
 mod archive;

@@ -1,7 +1,7 @@
 //! Use cases of models.
 
 use crate::{
-    App,
+    App, adapters,
     chat::{Command, Target},
     convert, library,
     model_lookup::find,
@@ -55,6 +55,7 @@ impl App {
         self.shared
             .blocking(|shared| {
                 shared.library.rescan();
+                adapters::adopt(shared, None);
                 let models = shared.models()?;
                 emit(shared, &models);
                 Ok(convert::models(&models))
@@ -92,4 +93,8 @@ pub(crate) fn emit(shared: &Shared, models: &[library::Model]) {
     shared.emit(Event::ModelsChanged {
         models: convert::models(models),
     });
+    // Adapters fit other models now.
+    if let Err(error) = shared.emit_adapters() {
+        tracing::warn!(%error, "the adapters could not be listed");
+    }
 }

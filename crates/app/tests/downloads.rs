@@ -4,7 +4,7 @@ mod bench;
 mod support;
 
 use bench::Bench;
-use hearth_app::wire::{Download, DownloadState, Event, HubSort, ProblemCode, Settings, Source, Verdict};
+use hearth_app::wire::{Download, DownloadState, Event, HubKind, HubSort, ProblemCode, Settings, Source, Verdict};
 use std::fs;
 use support::hub::{FakeHub, Reply, repository};
 
@@ -49,7 +49,7 @@ async fn a_downloaded_model_joins_the_library() {
     assert_eq!(started.source, "hf.co/o/Tiny-GGUF");
     let done = until(&mut bench, |state| matches!(state, DownloadState::Done { .. })).await;
     assert_eq!((done.name.as_str(), Some(done.done)), ("Tiny Q4_K_M", done.total));
-    let DownloadState::Done { model: Some(id) } = done.state else {
+    let DownloadState::Done { model: Some(id), .. } = done.state else {
         panic!("{:?}", done.state)
     };
     let models = bench.snapshot().await.unwrap().models;
@@ -73,11 +73,17 @@ async fn a_downloaded_model_joins_the_library() {
             .all(|model| model.id != id)
     );
     let downloads = bench.downloads().await.unwrap();
-    assert_eq!(downloads[0].state, DownloadState::Done { model: None });
+    assert_eq!(
+        downloads[0].state,
+        DownloadState::Done {
+            model: None,
+            adapter: None
+        }
+    );
     // It can be had again.
     bench.start_download("hf.co/o/Tiny-GGUF".into()).await.unwrap();
     until(&mut bench, |state| {
-        matches!(state, DownloadState::Done { model: Some(_) })
+        matches!(state, DownloadState::Done { model: Some(_), .. })
     })
     .await;
     bench.remove_download(done.id).await.unwrap();
@@ -113,7 +119,7 @@ async fn a_failed_download_says_why_and_is_resumed_after_a_restart() {
     use_hub(&bench, &good, false).await;
     bench.resume_download(id).await.unwrap();
     until(&mut bench, |state| {
-        matches!(state, DownloadState::Done { model: Some(_) })
+        matches!(state, DownloadState::Done { model: Some(_), .. })
     })
     .await;
     assert!(
@@ -152,7 +158,12 @@ async fn offline_nothing_is_requested() {
     use_hub(&bench, &hub, true).await;
     let problem = bench.start_download("o/Tiny-GGUF".into()).await.unwrap_err();
     assert!(problem.message.contains("Offline"), "{problem}");
-    assert!(bench.search_hub("tiny".into(), HubSort::Trending).await.is_err());
+    assert!(
+        bench
+            .search_hub("tiny".into(), HubSort::Trending, HubKind::Models)
+            .await
+            .is_err()
+    );
     assert!(bench.inspect_remote("o/Tiny-GGUF".into()).await.is_err());
     assert_eq!(hub.requests(), [] as [&str; 0]);
     assert_eq!(bench.downloads().await.unwrap(), []);

@@ -7,7 +7,7 @@ use hearth_app::{
         self, Hub, Library, LibraryError, Progress, Reader,
         hub::{HeaderFile, Reference, Remote},
     },
-    wire::HubSort,
+    wire::{HubKind, HubSort},
 };
 use std::{collections::HashMap, fs, ops::ControlFlow, path::Path};
 use support::hub::{FakeHub, Reply, repository};
@@ -185,7 +185,10 @@ fn a_search_is_read_and_what_is_malformed_is_left_out() {
         HashMap::from([("/api/models".to_owned(), rows.to_vec())]),
         &[Reply::Good],
     );
-    let found = hub.hub.search("smol & co/", HubSort::Downloads).expect("a list");
+    let found = hub
+        .hub
+        .search("smol & co/", HubSort::Downloads, HubKind::Models)
+        .expect("a list");
     let of: Vec<_> = found
         .iter()
         .map(|it| (it.id.as_str(), it.is_supported, it.is_gated))

@@ -57,6 +57,7 @@ fn remote(hub: &Hub, bytes: &[u8]) -> Remote {
             revision: None,
             licence: None,
         },
+        kind: Kind::default(),
     }
 }
 

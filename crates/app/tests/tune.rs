@@ -652,7 +652,10 @@ async fn adapters_are_imported_checked_and_exported() {
     fs::create_dir_all(&peft).unwrap();
     let copy = |file: &str| fs::copy(fixtures.join("training/llama/end").join(file), peft.join(file)).unwrap();
     copy("adapter_config.json");
-    let half = bench.import_adapter(peft.clone(), "llama".into()).await.unwrap_err();
+    let half = bench
+        .import_adapter(peft.clone(), Some("llama".into()))
+        .await
+        .unwrap_err();
     assert_eq!(half.code, ProblemCode::AdapterInvalid);
     assert!(half.message.contains("adapter_model.safetensors"), "{half}");
     copy("adapter_model.safetensors");
@@ -667,9 +670,12 @@ async fn adapters_are_imported_checked_and_exported() {
         ),
         ("nowhere".into(), "llama", ProblemCode::FileUnreadable),
     ] {
-        assert_eq!(bench.import_adapter(path, model.into()).await.unwrap_err().code, code);
+        assert_eq!(
+            bench.import_adapter(path, Some(model.into())).await.unwrap_err().code,
+            code
+        );
     }
-    let imported = bench.import_adapter(peft.clone(), "llama".into()).await.unwrap();
+    let imported = bench.import_adapter(peft.clone(), Some("llama".into())).await.unwrap();
     assert_eq!(
         (imported.name.as_str(), imported.run, imported.problem.as_deref()),
         ("peft", None, None)
@@ -1129,7 +1135,10 @@ async fn really_tuned(bench: &mut Bench) -> Adapter {
 /// Imports a run's adapter in place.
 async fn import(bench: &Bench, adapter: &Adapter) -> Adapter {
     let path = adapter.path.clone().into();
-    bench.import_adapter(path, "llama".into()).await.expect("an adapter")
+    bench
+        .import_adapter(path, Some("llama".into()))
+        .await
+        .expect("an adapter")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -1192,12 +1201,12 @@ async fn the_deletion_of_an_adapter_that_a_killed_run_wrote_again_is_undone() {
     let adapter = tuned(&mut bench).await;
     bench.delete_adapter(adapter.id).await.unwrap();
     // Like a resumed run that was killed before its end was saved.
-    fs::write(&adapter.path, "better").unwrap();
+    fs::write(&adapter.path, "better!").unwrap();
     let minute = Duration::from_secs(60);
     set_modified(&adapter.path, SystemTime::now() + minute);
     let bench = bench.again().await;
     assert_eq!(bench.adapters().await.unwrap(), std::slice::from_ref(&adapter));
-    assert_eq!(fs::read_to_string(&adapter.path).unwrap(), "better");
+    assert_eq!(fs::read_to_string(&adapter.path).unwrap(), "better!");
     // A deletion after the last change removes it.
     set_modified(&adapter.path, SystemTime::now() - minute);
     bench.delete_adapter(adapter.id).await.unwrap();

@@ -544,7 +544,7 @@ pub enum ExportAs {
 #[derive(Debug, Args)]
 pub struct Pull {
     /// A model of the catalog, hf.co/OWNER/REPO[:QUANT], the address of a file or page of the hub,
-    /// ollama://NAME[:TAG], or any address that ends in .gguf
+    /// ollama://NAME[:TAG], or any address that ends in .gguf; a repository may have a LoRA adapter
     pub name: String,
 }
 

@@ -75,6 +75,7 @@ const places: [name: string, scene: string, act: (page: Page) => Promise<unknown
   ["two answers", "", pair],
   ["the command palette", "", async (page) => (await page.keyboard.press("Control+k"), await page.keyboard.type("s"))],
   ["Models", "drafts", (page) => page.getByTestId("view-models").click()],
+  ["adapters", "", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("import-adapter-folder").click(), await page.getByTestId("waiting-adapters").waitFor(), await page.getByTestId("card-adapters").click(), await page.getByTestId("adapter-row").nth(4).waitFor())],
   ["models that do not fit", "too-big", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("card-fit").nth(2).waitFor())],
   ["Tune", "", async (page) => (await tune(page), await page.getByTestId("tune-start").waitFor())],
   ["Tune without runs", "fresh", async (page) => (await tune(page), await page.getByTestId("tune-start").waitFor())],

@@ -394,8 +394,8 @@ test("the gallery works by keyboard alone", async () => {
   await page.keyboard.type("0.5b");
   await page.keyboard.press("Enter");
   await page.getByTestId("hub-results").waitFor();
-  // The button, the sort and two filters come before the results.
-  for (let i = 0; i < 5; i++) await page.keyboard.press("Tab");
+  // The button, the kind, the sort and two filters come before the results.
+  for (let i = 0; i < 6; i++) await page.keyboard.press("Tab");
   expect(await focused(page)).toBe("hub-result");
   await page.keyboard.press("Enter");
   await page.getByTestId("variants").waitFor();

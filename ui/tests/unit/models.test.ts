@@ -130,7 +130,7 @@ describe("downloads", () => {
     app.handle(event);
     expect(ready()).toBe(0);
     // One that is new and done at once is news.
-    app.handle({ type: "downloadsChanged", downloads: [...event.downloads, download({ id: 777, name: "New", state: { type: "done", model: "x" } })] });
+    app.handle({ type: "downloadsChanged", downloads: [...event.downloads, download({ id: 777, name: "New", state: { type: "done", model: "x", adapter: null } })] });
     expect(app.toasts.all.map(({ text }) => text)).toEqual(["New is ready"]);
   });
 

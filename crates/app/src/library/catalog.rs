@@ -1,7 +1,7 @@
 //! The catalog: known models with their download, system prompt and sampling parameters.
 
 use super::LibraryError;
-use super::hub::{self, Hub, Origin, Remote, RemoteFile, Repository, Selection};
+use super::hub::{self, Hub, Kind, Origin, Remote, RemoteFile, Repository, Selection};
 use hearth_protocol::SamplingParams;
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -76,6 +76,7 @@ impl Entry {
                 revision: Some(self.revision.clone()),
                 licence: Some(self.licence.clone()),
             },
+            kind: Kind::Model,
         })
     }
 }

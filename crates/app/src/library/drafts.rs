@@ -39,6 +39,7 @@ mod tests {
             file_size: 1,
             context_trained: 2048,
             vocabulary: vocabulary.map(str::to_owned),
+            shape: None,
             sampling: FileSampling::default(),
         }
     }

@@ -96,7 +96,7 @@ pub enum LibraryError {
     },
     /// A repository has no such model.
     #[error("{repository} has no {}{}.", match .wanted { Some(name) => format!("model called {name}"), None => "GGUF \
-        file".to_owned() }, if .known.is_empty() { String::new() } else { format!(". It has: {}", .known.join(", ")) })]
+        file or LoRA adapter".to_owned() }, if .known.is_empty() { String::new() } else { format!(". It has: {}", .known.join(", ")) })]
     NoVariant {
         /// `owner/name`.
         repository: String,

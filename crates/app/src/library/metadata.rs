@@ -2,6 +2,7 @@
 
 use super::file_sampling::FileSampling;
 use hearth_formats::{
+    adapter::BaseShape,
     gguf::{GgufFile, GgufHeader},
     hex,
 };
@@ -33,6 +34,9 @@ pub struct ModelMetadata {
     /// Fingerprint of its vocabulary: models that share it have the same tokens under the same ids.
     /// `None` means that it has no vocabulary.
     pub vocabulary: Option<String>,
+    /// Its sizes, by which adapters are matched. `None` means that Hearth supports no adapters of its
+    /// architecture.
+    pub shape: Option<BaseShape>,
     /// `general.sampling.*`: the sampling parameters that the file recommends.
     pub sampling: FileSampling,
 }
@@ -52,6 +56,12 @@ impl ModelMetadata {
                 architecture.len()
             ));
         }
+        if gguf.str("general.type").ok().flatten() == Some("adapter") {
+            return Err(format!(
+                "{}: this is a LoRA adapter, not a model. Import it as an adapter.",
+                path.display()
+            ));
+        }
         // Invalid optional fields are ignored.
         let context = gguf.u64(&format!("{architecture}.context_length")).ok().flatten();
         let name = gguf.str("general.name").ok().flatten();
@@ -62,6 +72,7 @@ impl ModelMetadata {
             file_size: gguf.file_size(),
             context_trained: context.map_or(0, |tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
             vocabulary: vocabulary_fingerprint(&gguf),
+            shape: BaseShape::from_gguf(&gguf).ok(),
             sampling: FileSampling::read(gguf.metadata()),
             architecture,
         })

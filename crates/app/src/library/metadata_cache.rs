@@ -18,7 +18,7 @@ use std::{
 };
 
 /// Version of the cache file's format.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// Most bytes of the cache file.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -40,7 +40,7 @@ pub enum Reader {
 
 impl Reader {
     /// Responses, in order.
-    fn run(&self, requests: &[ProbeRequest]) -> Vec<Result<ProbeResponse, ProbeError>> {
+    pub(super) fn run(&self, requests: &[ProbeRequest]) -> Vec<Result<ProbeResponse, ProbeError>> {
         match self {
             Self::InProcess => requests.iter().map(|request| Ok(request.execute())).collect(),
             Self::Probe(command) => probe::run(command, requests),
@@ -50,7 +50,7 @@ impl Reader {
 
 /// A file's size and times: changed content has another stamp.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Stamp {
+pub(super) struct Stamp {
     size: u64,
     /// Modification time in nanoseconds since 1970.
     modified: Option<u64>,
@@ -60,7 +60,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(path: &Path) -> io::Result<Self> {
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
         let about = fs::metadata(path)?;
         let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
         let nanos = |time: SystemTime| since(time).and_then(|since| u64::try_from(since.as_nanos()).ok());
@@ -167,7 +167,7 @@ impl MetadataCache {
             let (read, temporary) = match response {
                 Ok(ProbeResponse::Metadata(metadata)) => (Ok(metadata), false),
                 Ok(ProbeResponse::Problem(why)) => (Err(why), false),
-                Ok(ProbeResponse::Fits) => (
+                Ok(_) => (
                     Err("the probe gave an unexpected response. Try again.".to_owned()),
                     true,
                 ),
@@ -205,7 +205,7 @@ impl MetadataCache {
             Some(Ok(ProbeResponse::Fits)) => Ok(()),
             Some(Ok(ProbeResponse::Problem(why))) => Err(why),
             Some(Err(failed)) => Err(failed.message),
-            Some(Ok(ProbeResponse::Metadata(_))) | None => Err(format!("{} was not read. Try again.", path.display())),
+            Some(Ok(_)) | None => Err(format!("{} was not read. Try again.", path.display())),
         }
     }
 }

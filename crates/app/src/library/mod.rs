@@ -1,5 +1,7 @@
 //! The library: the models on this machine, their origins, and downloads.
 
+mod adapter_headers;
+mod adapters;
 pub mod catalog;
 mod download;
 pub mod drafts;
@@ -12,6 +14,8 @@ mod metadata;
 mod metadata_cache;
 pub mod probe;
 
+pub use adapters::OwnAdapter;
+pub(crate) use adapters::{is_named, path_of, size as adapter_size};
 pub use download::{Progress, arrived, discard, download};
 pub use error::LibraryError;
 pub use file_sampling::FileSampling;
@@ -108,7 +112,9 @@ pub struct Library {
     downloaded: PathBuf,
     /// Where the folder of downloads was before the data folder was moved: ids depend on it.
     downloaded_first: PathBuf,
+    adapters: PathBuf,
     metadata: metadata_cache::MetadataCache,
+    headers: adapter_headers::AdapterHeaders,
     places: Mutex<Places>,
 }
 
@@ -128,6 +134,8 @@ impl Library {
             bundled,
             downloaded: data.join("models"),
             downloaded_first: location::origin(data).join("models"),
+            adapters: data.join("adapters"),
+            headers: adapter_headers::AdapterHeaders::new(reader.clone()),
             metadata: metadata_cache::MetadataCache::new(reader, cache),
             places: Mutex::default(),
         }
@@ -167,6 +175,14 @@ impl Library {
     /// The folder of downloads.
     pub fn folder(&self) -> &Path {
         &self.downloaded
+    }
+
+    /// The folder that a download goes to: that of models, or that of adapters.
+    pub fn folder_of(&self, remote: &Remote) -> &Path {
+        match remote.kind.is_adapter() {
+            true => &self.adapters,
+            false => &self.downloaded,
+        }
     }
 
     /// All models: bundled, downloaded, added by path, then those of other programs. A file is
@@ -290,8 +306,9 @@ impl Library {
         one.unwrap_or_else(|| Err(format!("{} was not read. Try again.", path.display())))
     }
 
-    /// Downloads a model, unless the library has it: one of the catalog, or what
-    /// [`Reference::parse`] reads. Blocks until done.
+    /// Downloads a model or an adapter, unless the library has it: one of the catalog, or what
+    /// [`Reference::parse`] reads. Returns its file, or the folder of a PEFT adapter. Blocks until
+    /// done.
     ///
     /// # Errors
     /// There is no such model, or the download fails.
@@ -304,7 +321,11 @@ impl Library {
         let reference = Reference::parse(name, hub)?;
         match self.bundled(&reference) {
             Some(path) => Ok(path),
-            None => download(hub, &remote(hub, &reference)?, &self.downloaded, progress),
+            None => {
+                let remote = remote(hub, &reference)?;
+                let first = download(hub, &remote, self.folder_of(&remote), progress)?;
+                Ok(adapters::path_of(&first, remote.kind))
+            }
         }
     }
 

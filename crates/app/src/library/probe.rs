@@ -5,7 +5,10 @@
 //! file it was reading gets the error, and another process reads the rest.
 
 use super::ModelMetadata;
-use hearth_formats::{adapter::AdapterFile, gguf::GgufFile};
+use hearth_formats::{
+    adapter::{AdapterFile, AdapterHeader, Fingerprint},
+    gguf::GgufFile,
+};
 use hearth_protocol::{WorkerCommand, hidden_command};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -63,6 +66,16 @@ pub enum ProbeRequest {
         /// The model's file.
         model: PathBuf,
     },
+    /// The headers of an adapter.
+    AdapterHeader {
+        /// Its file or folder.
+        path: PathBuf,
+    },
+    /// The fingerprint of a model.
+    Fingerprint {
+        /// Its file.
+        path: PathBuf,
+    },
 }
 
 /// The response to a request.
@@ -73,6 +86,10 @@ pub enum ProbeResponse {
     Metadata(ModelMetadata),
     /// The adapter fits.
     Fits,
+    /// The headers of an adapter.
+    AdapterHeader(AdapterHeader),
+    /// The fingerprint of a model.
+    Fingerprint(Fingerprint),
     /// An error, as a sentence.
     Problem(String),
 }
@@ -80,22 +97,26 @@ pub enum ProbeResponse {
 impl ProbeRequest {
     fn timeout(&self) -> Duration {
         match self {
-            Self::Model { .. } => MODEL_TIMEOUT,
-            Self::Adapter { .. } => ADAPTER_TIMEOUT,
+            Self::Model { .. } | Self::AdapterHeader { .. } => MODEL_TIMEOUT,
+            Self::Adapter { .. } | Self::Fingerprint { .. } => ADAPTER_TIMEOUT,
         }
     }
 
     fn paths(&self) -> impl Iterator<Item = &Path> {
         let (path, model) = match self {
-            Self::Model { path } => (path, None),
             Self::Adapter { path, model } => (path, Some(model)),
+            Self::Model { path } | Self::AdapterHeader { path } | Self::Fingerprint { path } => (path, None),
         };
         std::iter::once(path).chain(model).map(PathBuf::as_path)
     }
 
-    fn path(&self) -> &Path {
+    /// The file that is read.
+    pub fn path(&self) -> &Path {
         match self {
-            Self::Model { path } | Self::Adapter { path, .. } => path,
+            Self::Model { path }
+            | Self::Adapter { path, .. }
+            | Self::AdapterHeader { path }
+            | Self::Fingerprint { path } => path,
         }
     }
 
@@ -111,6 +132,14 @@ impl ProbeRequest {
                     .and_then(|model| AdapterFile::check_file(path, &model).map_err(|error| error.to_string()));
                 checked.map_or_else(ProbeResponse::Problem, |_| ProbeResponse::Fits)
             }
+            Self::AdapterHeader { path } => match AdapterHeader::open(path) {
+                Ok(header) => ProbeResponse::AdapterHeader(header),
+                Err(error) => ProbeResponse::Problem(error.to_string()),
+            },
+            Self::Fingerprint { path } => match GgufFile::open(path).and_then(|model| Fingerprint::of(&model)) {
+                Ok(fingerprint) => ProbeResponse::Fingerprint(fingerprint),
+                Err(error) => ProbeResponse::Problem(error.to_string()),
+            },
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::changed;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use std::path::PathBuf;
+use std::{collections::HashSet, path::PathBuf};
 
 pub(super) const MIGRATION: &str = "
 CREATE TABLE adapter (
@@ -18,7 +18,7 @@ CREATE TABLE adapter (
 ";
 
 /// One adapter.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Adapter {
     /// Id.
     pub id: i64,
@@ -26,9 +26,10 @@ pub struct Adapter {
     pub name: String,
     /// Id of its run. `None` means imported.
     pub run: Option<i64>,
-    /// Id of the base model, in the library.
+    /// Id of the base model, in the library. Empty means that it was imported or downloaded for
+    /// whatever it fits.
     pub model: String,
-    /// The base model's name at that time.
+    /// The base model's name at that time; may be empty, too.
     pub model_name: String,
     /// File or folder.
     pub path: PathBuf,
@@ -146,6 +147,20 @@ pub fn deleted(connection: &Connection, before: i64) -> rusqlite::Result<Vec<Del
             })
         })?
         .collect()
+}
+
+/// The paths of all rows, also of deleted ones.
+pub fn paths(connection: &Connection) -> rusqlite::Result<HashSet<PathBuf>> {
+    connection
+        .prepare_cached("SELECT path FROM adapter")?
+        .query_map([], |row| row.get::<_, String>(0).map(PathBuf::from))?
+        .collect()
+}
+
+/// Undoes the deletion of imported adapters with this path. Returns `false` if there is none.
+pub fn restore_path(connection: &Connection, path: &str) -> rusqlite::Result<bool> {
+    let sql = "UPDATE adapter SET deleted_at = NULL WHERE path = ?1 AND run IS NULL AND deleted_at IS NOT NULL";
+    changed(connection, sql, params![path])
 }
 
 /// Removes a deleted adapter.

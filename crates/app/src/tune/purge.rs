@@ -1,7 +1,7 @@
 //! Removes the files of deleted runs and adapters: a file is deleted with its owner only.
 //!
-//! A run owns all files in its folder, its adapter's included. An imported adapter owns no files,
-//! wherever it is stored.
+//! A run owns all files in its folder, its adapter's included. A downloaded adapter owns its files in
+//! the folder of adapters. An imported adapter owns no files, wherever it is stored.
 
 use crate::{
     library,
@@ -61,7 +61,7 @@ pub(crate) fn purge(shared: &Shared, before: i64) -> Result<(), Problem> {
         if !deleted.run.is_some_and(busy) {
             restored |= shared.store.write(|t| {
                 let still = adapter::deleted(t, before)?.contains(&deleted);
-                Ok(still && purge_adapter(t, &runs_folder(shared), &deleted)?)
+                Ok(still && purge_adapter(t, shared, &deleted)?)
             })?;
         }
     }
@@ -72,8 +72,11 @@ pub(crate) fn purge(shared: &Shared, before: i64) -> Result<(), Problem> {
 }
 
 /// Removes or restores a deleted adapter. Returns `true` if it was restored.
-fn purge_adapter(t: &Transaction<'_>, runs: &Path, deleted: &adapter::Deleted) -> rusqlite::Result<bool> {
-    let path = &deleted.path;
+fn purge_adapter(t: &Transaction<'_>, shared: &Shared, deleted: &adapter::Deleted) -> rusqlite::Result<bool> {
+    let (path, runs) = (&deleted.path, runs_folder(shared));
+    if deleted.run.is_none() && shared.library.adapter_origin(path).is_some() {
+        return purge_downloaded(t, shared, deleted);
+    }
     // The files of an imported adapter belong to the user, even inside a run's folder.
     let owned = deleted
         .run
@@ -90,6 +93,18 @@ fn purge_adapter(t: &Transaction<'_>, runs: &Path, deleted: &adapter::Deleted) -
         adapter::remove(t, deleted.id)?;
     }
     Ok(false)
+}
+
+/// Removes a deleted adapter that Hearth downloaded.
+fn purge_downloaded(t: &Transaction<'_>, shared: &Shared, deleted: &adapter::Deleted) -> rusqlite::Result<bool> {
+    // Another row may have the same files.
+    if !holds_other_adapter(t, None, Some(deleted.id), &deleted.path)?
+        && let Err(error) = shared.library.delete_adapter(&deleted.path)
+    {
+        tracing::warn!(%error, "the files of a deleted adapter could not be removed yet");
+        return Ok(false);
+    }
+    adapter::remove(t, deleted.id).map(|_| false)
 }
 
 /// Whether a folder holds an adapter that is not deleted, other than those of `run` and adapter

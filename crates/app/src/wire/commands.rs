@@ -119,7 +119,7 @@ macro_rules! commands {
                 /// each would be like here. Needs no network.
                 fn catalog() -> Vec<CatalogModel>;
                 /// Searches the hub for repositories with GGUF files.
-                fn search_hub(query: String, sort: HubSort) -> Vec<HubModel>;
+                fn search_hub(query: String, sort: HubSort, kind: HubKind) -> Vec<HubModel>;
                 /// The models in a repository of the hub.
                 fn hub_repository(id: String) -> HubRepository;
                 /// Reads the header of a model that is not on this machine, some megabytes, and
@@ -205,8 +205,9 @@ macro_rules! commands {
 
                 /// Newest first.
                 fn adapters() -> Vec<Adapter>;
-                /// Imports a PEFT folder or a GGUF adapter for this model.
-                fn import_adapter(path: PathBuf, model: String) -> Adapter;
+                /// Imports a PEFT folder or a GGUF adapter for this model. `null` means for whatever
+                /// it fits, which may be no model on this machine.
+                fn import_adapter(path: PathBuf, model: Option<String>) -> Adapter;
                 fn rename_adapter(id: i64, name: String) -> ();
                 fn delete_adapter(id: i64) -> ();
                 fn restore_adapter(id: i64) -> ();

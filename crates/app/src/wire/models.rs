@@ -97,7 +97,18 @@ pub enum KeychainState {
     Locked,
 }
 
-/// A repository with GGUF files in the hub's list.
+/// What is searched for on the hub.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub enum HubKind {
+    /// Repositories with GGUF files: models, and adapters in that format.
+    #[default]
+    Models,
+    /// Repositories with PEFT adapters.
+    Adapters,
+}
+
+/// A repository with GGUF files or PEFT adapters in the hub's list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct HubModel {
@@ -119,6 +130,10 @@ pub struct HubModel {
     pub context_trained: Option<u64>,
     /// Whether its terms must be accepted on the hub before a download.
     pub is_gated: bool,
+    /// Whether its tags say that it has adapters.
+    pub is_adapter: bool,
+    /// `OWNER/NAME` of the adapters' base, if the tags name it.
+    pub base: Option<String>,
     /// What it would be like on this machine in 4 bits, if the number of parameters is known.
     pub expectation: Option<Expectation>,
 }
@@ -135,11 +150,13 @@ pub struct HubRepository {
     pub licence: Option<String>,
     /// Whether its terms must be accepted on the hub before a download.
     pub is_gated: bool,
-    /// The models in it, from small to large.
+    /// `OWNER/NAME` of its adapters' base, if its tags name it.
+    pub base: Option<String>,
+    /// The models in it, from small to large, then the adapters.
     pub variants: Vec<HubVariant>,
 }
 
-/// A model of a repository: one quantisation.
+/// A model of a repository: one quantisation. Or an adapter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct HubVariant {
@@ -155,8 +172,12 @@ pub struct HubVariant {
     pub expectation: Expectation,
     /// Whether it is the best one that runs well on this machine.
     pub is_recommended: bool,
+    /// Whether it is a LoRA adapter.
+    pub is_adapter: bool,
     /// Id of the library's model, if it was downloaded.
     pub model: Option<String>,
+    /// Id of the adapter, if it was downloaded.
+    pub adapter: Option<i64>,
     /// Argument for `startDownload` and `inspectRemote`.
     pub source: String,
 }
@@ -222,5 +243,7 @@ pub enum DownloadState {
     Done {
         /// Id of the library's model. `None` means that it is no chat model, or was deleted since.
         model: Option<String>,
+        /// Id of the adapter, if it is one that was not deleted since.
+        adapter: Option<i64>,
     },
 }

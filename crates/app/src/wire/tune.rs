@@ -175,10 +175,27 @@ pub struct Adapter {
     pub name: String,
     /// Id of its run. `None` means imported.
     pub run: Option<i64>,
-    /// Id of the base model.
-    pub model: String,
-    /// Name of the base model.
-    pub model_name: String,
+    /// Id of the model that it was trained on here, or imported for. `None` means that it was
+    /// imported or downloaded for whatever it fits.
+    pub model: Option<String>,
+    /// Name of that model.
+    pub model_name: Option<String>,
+    /// The name of its base, as its files give it: `OWNER/NAME`, a name, or a path.
+    pub base_name: Option<String>,
+    /// The same, if it is a repository of the hub.
+    pub base_repository: Option<String>,
+    /// Architecture of its base, if its files say so.
+    pub architecture: Option<String>,
+    /// How it fits each readable model of the library. Empty if its files cannot be read.
+    pub matches: Vec<AdapterMatch>,
+    /// Size of its files in bytes.
+    pub size: u64,
+    /// Where Hearth downloaded it from, if it did.
+    pub downloaded_from: Option<String>,
+    /// Licence, if the hub says so.
+    pub licence: Option<String>,
+    /// Whether deleting it deletes its files: those of runs and downloads.
+    pub is_deletable: bool,
     /// File or folder.
     pub path: String,
     /// Time of creation or import.
@@ -189,6 +206,65 @@ pub struct Adapter {
     pub votes: Votes,
     /// Why it cannot be used, as a sentence. `None` means it can.
     pub problem: Option<String>,
+}
+
+/// How an adapter fits a model of the library.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct AdapterMatch {
+    /// Id of the model.
+    pub model: String,
+    /// How it fits.
+    pub fit: AdapterFit,
+}
+
+/// How an adapter fits a model, by their headers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum AdapterFit {
+    /// It was trained on this file.
+    Exact,
+    /// It fits, and its base has this model's name; or it was trained on another quantisation of
+    /// this model.
+    Named,
+    /// It fits: its architecture, layers and sizes are this model's. Its base may be another model.
+    Sizes,
+    /// It does not.
+    Misfit {
+        /// Why.
+        why: AdapterMisfit,
+    },
+}
+
+/// Why an adapter does not fit a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum AdapterMisfit {
+    /// It is for another architecture.
+    Architecture {
+        /// The adapter's.
+        adapter: String,
+    },
+    /// Hearth supports no adapters for the model's architecture.
+    Unsupported,
+    /// Its base has another number of layers.
+    Layers {
+        /// Its base's.
+        adapter: u32,
+        /// The model's.
+        model: u32,
+    },
+    /// A linear of its base has other sizes.
+    Linear {
+        /// Name in a GGUF: `attn_q`.
+        name: String,
+        /// Sizes of its base's: `576 × 1536`.
+        adapter: String,
+        /// Sizes of the model's.
+        model: String,
+    },
+    /// The base that it records has the same sizes but other weights, or other sizes elsewhere.
+    OtherBase,
 }
 
 /// An adapter to apply, and its scale.

@@ -15,7 +15,7 @@ fn main() {
 
 /// Acts by the file's name, or like a real probe.
 fn act(request: &ProbeRequest) -> ProbeResponse {
-    let (ProbeRequest::Model { path } | ProbeRequest::Adapter { path, .. }) = request;
+    let path = request.path();
     match path.file_stem().and_then(|stem| stem.to_str()) {
         Some("abort") => std::process::abort(),
         #[cfg(unix)]

@@ -42,7 +42,7 @@ fn with_app<T>(folder: &Path, act: impl AsyncFnOnce(&App) -> Result<T, String>) 
 pub fn import(folder: &Path) -> Result<(), String> {
     let theirs = folder.join("work/theirs");
     with_app(folder, async |app| {
-        let imported = app.import_adapter(theirs, "llama".into()).await;
+        let imported = app.import_adapter(theirs, Some("llama".into())).await;
         imported.map(drop).map_err(|problem| problem.message)
     })
 }

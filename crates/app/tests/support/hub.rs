@@ -213,12 +213,21 @@ fn answer(
 
 /// The bodies of a repository with these files: its description, and the files themselves.
 pub fn repository(id: &str, files: &[(&str, Vec<u8>)]) -> HashMap<String, Vec<u8>> {
+    tagged_repository(id, &["gguf", "license:mit"], files)
+}
+
+/// The same with these tags.
+pub fn tagged_repository(id: &str, tags: &[&str], files: &[(&str, Vec<u8>)]) -> HashMap<String, Vec<u8>> {
     let commit = "0123456789abcdef0123456789abcdef01234567";
     let siblings: Vec<String> = files
         .iter()
         .map(|(name, bytes)| {
             let hash = hex(Sha256::digest(bytes));
             let size = bytes.len();
+            // The hub publishes hashes of large files only.
+            if name.ends_with(".json") {
+                return format!(r#"{{"rfilename": "{name}", "size": {size}, "blobId": "b6"}}"#);
+            }
             // Xet repositories keep the same fields beside their own.
             format!(
                 r#"{{"rfilename": "{name}", "size": {size}, "blobId": "b6", "xetHash": "x",
@@ -227,8 +236,9 @@ pub fn repository(id: &str, files: &[(&str, Vec<u8>)]) -> HashMap<String, Vec<u8
         })
         .collect();
     let description = format!(
-        r#"{{"_id": "66", "id": "{id}", "sha": "{commit}", "gated": false, "tags": ["gguf", "license:mit"],
+        r#"{{"_id": "66", "id": "{id}", "sha": "{commit}", "gated": false, "tags": {},
         "siblings": [{}]}}"#,
+        serde_json::to_string(tags).unwrap(),
         siblings.join(",")
     );
     let mut bodies = HashMap::from([(format!("/api/models/{id}/revision/main"), description.into_bytes())]);

@@ -1,9 +1,12 @@
 //! LoRA adapters as GGUF files, compatible with llama.cpp.
 
 use super::values::{Float, ReadMode, floats};
-use super::{AdapterError, AdapterFile, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, TargetName};
+use super::{
+    AdapterError, AdapterFile, AdapterHeader, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, TargetName,
+    TargetShape,
+};
 use crate::durable::write_file;
-use crate::gguf::{GgufError, GgufWriter, Metadata, TensorData, TensorHeader, TensorInfo, TensorType};
+use crate::gguf::{GgufError, GgufHeader, GgufWriter, Metadata, TensorData, TensorHeader, TensorInfo, TensorType};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -111,6 +114,52 @@ pub(super) fn read(
     base: Option<&BaseShape>,
     mode: ReadMode,
 ) -> Result<AdapterFile, AdapterProblem> {
+    check_kind(gguf)?;
+    let architecture = gguf.architecture()?.to_owned();
+    if let Some(why) = base.and_then(|base| base.architecture_mismatch(&architecture)) {
+        return Err(AdapterProblem::OtherModel(why));
+    }
+    let alpha = gguf.f32("adapter.lora.alpha")?.unwrap_or(0.0);
+    let pairs = pairs(gguf)?;
+    let tensors = pairs
+        .into_iter()
+        .map(|(target, pair)| Ok((target, lora(gguf, target, &pair, alpha, base, mode)?)))
+        .collect::<Result<_, AdapterProblem>>()?;
+    let adapter = AdapterFile {
+        path: gguf.path().to_owned(),
+        architecture,
+        base_name: gguf.str("general.base_model.0.name")?.map(str::to_owned),
+        rslora: false,
+        tensors,
+        manifest: manifest(gguf)?,
+    };
+    adapter.check_not_empty()?;
+    Ok(adapter)
+}
+
+/// Reads the header of a file: no matrix.
+pub(super) fn read_header(gguf: &GgufHeader) -> Result<AdapterHeader, AdapterProblem> {
+    check_kind(gguf)?;
+    let targets = pairs(gguf)?
+        .iter()
+        .map(|(&target, pair)| Ok((target, shape(target, pair)?.0)))
+        .collect::<Result<Vec<_>, AdapterProblem>>()?;
+    let base = |field: &str| gguf.str(&format!("general.base_model.0.{field}")).ok().flatten();
+    let named = base("name").map(|name| match base("organization") {
+        Some(owner) => format!("{owner}/{name}"),
+        None => name.to_owned(),
+    });
+    let names = base("repo_url").map(str::to_owned).into_iter().chain(named);
+    AdapterHeader::of(
+        Some(gguf.architecture()?.to_owned()),
+        names.collect(),
+        manifest(gguf)?.map(|manifest| manifest.base),
+        &targets,
+    )
+}
+
+/// Refuses models and kinds of adapters that Hearth does not support.
+fn check_kind(gguf: &GgufHeader) -> Result<(), AdapterProblem> {
     match gguf.str("general.type")? {
         Some("adapter") => {}
         _ => {
@@ -127,16 +176,16 @@ pub(super) fn read(
             )));
         }
     }
-    if gguf.metadata().get("adapter.alora.invocation_tokens").is_some() {
-        return Err(AdapterProblem::Unsupported(
+    match gguf.metadata().get("adapter.alora.invocation_tokens") {
+        None => Ok(()),
+        Some(_) => Err(AdapterProblem::Unsupported(
             "This adapter is an activated LoRA (aLoRA), which applies only after its invocation tokens.".to_owned(),
-        ));
+        )),
     }
-    let architecture = gguf.architecture()?.to_owned();
-    if let Some(why) = base.and_then(|base| base.architecture_mismatch(&architecture)) {
-        return Err(AdapterProblem::OtherModel(why));
-    }
-    let alpha = gguf.f32("adapter.lora.alpha")?.unwrap_or(0.0);
+}
+
+/// The targets of the file and their tensors.
+fn pairs(gguf: &GgufHeader) -> Result<BTreeMap<TargetName, Pair<'_>>, AdapterProblem> {
     let mut pairs: BTreeMap<TargetName, Pair> = BTreeMap::new();
     for info in gguf.tensors() {
         let (weight, half) = info.name.rsplit_once('.').unwrap_or((&info.name, ""));
@@ -155,35 +204,20 @@ pub(super) fn read(
             }
         }
     }
-    let tensors = pairs
-        .into_iter()
-        .map(|(target, pair)| Ok((target, lora(gguf, target, &pair, alpha, base, mode)?)))
-        .collect::<Result<_, AdapterProblem>>()?;
-    let manifest = match gguf.str(MANIFEST_KEY)? {
+    Ok(pairs)
+}
+
+fn manifest(gguf: &GgufHeader) -> Result<Option<AdapterManifest>, AdapterProblem> {
+    let text = match gguf.str(MANIFEST_KEY)? {
         None => gguf.str(OLD_MANIFEST_KEY)?,
         found => found,
     };
-    let manifest = manifest.map(serde_json::from_str::<AdapterManifest>).transpose();
-    let adapter = AdapterFile {
-        path: gguf.path().to_owned(),
-        architecture,
-        base_name: gguf.str("general.base_model.0.name")?.map(str::to_owned),
-        rslora: false,
-        tensors,
-        manifest: manifest.map_err(|error| AdapterProblem::corrupt("manifest", error))?,
-    };
-    adapter.check_not_empty()?;
-    Ok(adapter)
+    let parsed = text.map(serde_json::from_str::<AdapterManifest>).transpose();
+    parsed.map_err(|error| AdapterProblem::corrupt("manifest", error))
 }
 
-fn lora(
-    gguf: &impl TensorData,
-    target: TargetName,
-    pair: &Pair,
-    alpha: f32,
-    base: Option<&BaseShape>,
-    mode: ReadMode,
-) -> Result<LoraTensors, AdapterProblem> {
+/// The shape of a target, and the float types of its matrices.
+fn shape(target: TargetName, pair: &Pair) -> Result<(TargetShape, Float, Float), AdapterProblem> {
     let half = |info: Option<&'_ TensorInfo>, name: &str| {
         let info = info.ok_or_else(|| AdapterProblem::target(target, format!("its {name} is missing")))?;
         let [row, rows] = *info.shape.as_slice() else {
@@ -213,9 +247,21 @@ fn lora(
             format!("its lora_a has rank {rank}, but its lora_b has rank {rank_b}"),
         ));
     }
-    if let Some(why) = LoraTensors::shape_problem(rank, inputs, outputs) {
-        return Err(AdapterProblem::target(target, why));
+    match LoraTensors::shape_problem(rank, inputs, outputs) {
+        Some(why) => Err(AdapterProblem::target(target, why)),
+        None => Ok((TargetShape { rank, inputs, outputs }, float_a, float_b)),
     }
+}
+
+fn lora(
+    gguf: &impl TensorData,
+    target: TargetName,
+    pair: &Pair,
+    alpha: f32,
+    base: Option<&BaseShape>,
+    mode: ReadMode,
+) -> Result<LoraTensors, AdapterProblem> {
+    let (TargetShape { rank, inputs, outputs }, float_a, float_b) = shape(target, pair)?;
     if let Some(base) = base {
         base.check_linear(target, inputs, outputs)?;
     }

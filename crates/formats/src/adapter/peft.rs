@@ -1,10 +1,14 @@
 //! LoRA adapters as PEFT saves them: a folder with `adapter_config.json` and
 //! `adapter_model.safetensors`.
 
+use super::header::MAX_LAYERS;
 use super::peft_config::{CONFIG, Config, MAX_CONFIG_BYTES};
 use super::safetensors_file::{FileBytes, ReadAt, Table};
 use super::values::{Float, ReadMode, floats};
-use super::{AdapterError, AdapterFile, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, TargetName};
+use super::{
+    AdapterError, AdapterFile, AdapterHeader, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, TargetName,
+    TargetShape,
+};
 use crate::durable::Staged;
 use crate::regular::read_regular;
 use safetensors::Dtype;
@@ -142,24 +146,40 @@ impl AdapterFile {
 /// Reads a folder; see [`AdapterFile::read_peft`].
 pub(super) fn read_folder(folder: &Path, base: &BaseShape, mode: ReadMode) -> Result<AdapterFile, AdapterError> {
     let fail = |problem| AdapterError::new(folder, problem);
-    let read = |name: &str, most| optional(name, read_regular(&folder.join(name), most)).map_err(fail);
-    let no = |name: &str| AdapterProblem::NotAnAdapter(format!("the folder has no {name}"));
-    let config = read(CONFIG, MAX_CONFIG_BYTES)?.ok_or_else(|| fail(no(CONFIG)))?;
-    let tensors = optional(TENSORS, FileBytes::open(&folder.join(TENSORS))).map_err(fail)?;
-    let tensors = tensors.ok_or_else(|| {
-        fail(match folder.join(PICKLED).exists() {
-            true => AdapterProblem::Unsupported(format!(
-                "This adapter is stored as {PICKLED}, a pickle file that can run code, so Hearth does not open it; \
-                 load it \
-                 in PEFT and save it again with safe_serialization=True."
-            )),
-            false => no(TENSORS),
-        })
-    })?;
-    let manifest = read(MANIFEST, MAX_MANIFEST_BYTES)?;
+    let Files {
+        config,
+        tensors,
+        manifest,
+    } = files(folder).map_err(fail)?;
     let mut adapter = self::read(&config, &tensors, manifest.as_deref(), base, mode).map_err(fail)?;
     folder.clone_into(&mut adapter.path);
     Ok(adapter)
+}
+
+/// The files of a folder; the tensors are not read yet.
+struct Files {
+    config: Vec<u8>,
+    tensors: FileBytes,
+    manifest: Option<Vec<u8>>,
+}
+
+fn files(folder: &Path) -> Result<Files, AdapterProblem> {
+    let read = |name: &str, most| optional(name, read_regular(&folder.join(name), most));
+    let no = |name: &str| AdapterProblem::NotAnAdapter(format!("the folder has no {name}"));
+    let config = read(CONFIG, MAX_CONFIG_BYTES)?.ok_or_else(|| no(CONFIG))?;
+    let tensors = optional(TENSORS, FileBytes::open(&folder.join(TENSORS)))?;
+    let tensors = tensors.ok_or_else(|| match folder.join(PICKLED).exists() {
+        true => AdapterProblem::Unsupported(format!(
+            "This adapter is stored as {PICKLED}, a pickle file that can run code, so Hearth does not open it; load it \
+             in PEFT and save it again with safe_serialization=True."
+        )),
+        false => no(TENSORS),
+    })?;
+    Ok(Files {
+        config,
+        tensors,
+        manifest: read(MANIFEST, MAX_MANIFEST_BYTES)?,
+    })
 }
 
 /// Maps a missing file to `None`.
@@ -184,39 +204,22 @@ fn read(
     mode: ReadMode,
 ) -> Result<AdapterFile, AdapterProblem> {
     let config = Config::parse(config)?;
-    let manifest: Option<AdapterManifest> = manifest
-        .map(serde_json::from_slice)
-        .transpose()
-        .map_err(|error| AdapterProblem::corrupt(MANIFEST, error))?;
+    let manifest = parse_manifest(manifest)?;
     // The rows of Q and K cannot be reordered for a model of another shape.
     if let Some(mismatch) = manifest.as_ref().and_then(|p| p.base.shape.mismatch(base)) {
         return Err(AdapterProblem::OtherModel(mismatch));
     }
-    let mut pairs: BTreeMap<TargetName, Pair> = BTreeMap::new();
-    let table = Table::read(tensors, TENSORS)?;
-    for (name, info) in table.tensors() {
-        let (module, is_a) = module(&name)?;
-        let target = TargetName::from_module(module).ok_or_else(|| unsupported_target(module))?;
-        let pair = pairs.entry(target).or_default();
-        module.clone_into(&mut pair.module);
-        let half = if is_a { &mut pair.a } else { &mut pair.b };
-        if half.replace(matrix(&name, info, &table)?).is_some() {
-            return Err(AdapterProblem::target(target, "it is present twice"));
-        }
-    }
+    let pairs = pairs(tensors)?;
     let found: BTreeSet<TargetName> = pairs.keys().copied().collect();
     if let Some(missing) = config.missing(&found, base.layers) {
-        let layers = found.last().map_or(0, |last| last.layer + 1);
+        let layers = found.last().map_or(0, |last| last.layer.saturating_add(1));
         if (1..base.layers).contains(&layers) && config.missing(&found, layers).is_none() {
             return Err(AdapterProblem::OtherModel(format!(
                 "it targets all layers of a model with {layers} layers, but this model has {}",
                 base.layers
             )));
         }
-        return Err(AdapterProblem::target(
-            missing,
-            format!("{CONFIG} lists it as a target, but {TENSORS} has no tensors for it"),
-        ));
+        return Err(not_in_file(missing));
     }
     let tensors = pairs
         .into_iter()
@@ -232,6 +235,75 @@ fn read(
     };
     adapter.check_not_empty()?;
     Ok(adapter)
+}
+
+/// The targets of the file and the locations of their matrices; reads its header only.
+fn pairs(tensors: &impl ReadAt) -> Result<BTreeMap<TargetName, Pair>, AdapterProblem> {
+    let mut pairs: BTreeMap<TargetName, Pair> = BTreeMap::new();
+    let table = Table::read(tensors, TENSORS)?;
+    for (name, info) in table.tensors() {
+        let (module, is_a) = module(&name)?;
+        let target = TargetName::from_module(module).ok_or_else(|| unsupported_target(module))?;
+        let pair = pairs.entry(target).or_default();
+        module.clone_into(&mut pair.module);
+        let half = if is_a { &mut pair.a } else { &mut pair.b };
+        if half.replace(matrix(&name, info, &table)?).is_some() {
+            return Err(AdapterProblem::target(target, "it is present twice"));
+        }
+    }
+    Ok(pairs)
+}
+
+/// Reads the headers of a folder: no matrix.
+pub(super) fn read_header(folder: &Path) -> Result<AdapterHeader, AdapterError> {
+    let fail = |problem| AdapterError::new(folder, problem);
+    let Files {
+        config,
+        tensors,
+        manifest,
+    } = files(folder).map_err(fail)?;
+    header(&config, &tensors, manifest.as_deref()).map_err(fail)
+}
+
+fn header(config: &[u8], tensors: &impl ReadAt, manifest: Option<&[u8]>) -> Result<AdapterHeader, AdapterProblem> {
+    let config = Config::parse(config)?;
+    let manifest = parse_manifest(manifest)?;
+    let pairs = pairs(tensors)?;
+    let found: BTreeSet<TargetName> = pairs.keys().copied().collect();
+    let layers = found.last().map_or(0, |last| last.layer.saturating_add(1));
+    // A hostile number of layers is refused below.
+    if let Some(missing) = config.missing(&found, layers.min(MAX_LAYERS)) {
+        return Err(not_in_file(missing));
+    }
+    let targets = pairs
+        .iter()
+        .map(|(&target, pair)| Ok((target, shape(target, pair, &config)?)))
+        .collect::<Result<Vec<_>, AdapterProblem>>()?;
+    let architecture = manifest
+        .as_ref()
+        .map(|manifest| manifest.base.shape.architecture.clone());
+    let header = AdapterHeader::of(
+        architecture,
+        Vec::from_iter(config.base_model_name_or_path.clone()),
+        manifest.map(|manifest| manifest.base),
+        &targets,
+    )?;
+    Ok(AdapterHeader {
+        is_whole: header.is_whole && !config.names_layers(),
+        ..header
+    })
+}
+
+fn parse_manifest(manifest: Option<&[u8]>) -> Result<Option<AdapterManifest>, AdapterProblem> {
+    let parsed = manifest.map(serde_json::from_slice).transpose();
+    parsed.map_err(|error| AdapterProblem::corrupt(MANIFEST, error))
+}
+
+fn not_in_file(target: TargetName) -> AdapterProblem {
+    AdapterProblem::target(
+        target,
+        format!("{CONFIG} lists it as a target, but {TENSORS} has no tensors for it"),
+    )
 }
 
 fn remove_if_exists(path: &Path) -> io::Result<()> {
@@ -285,17 +357,16 @@ fn matrix(name: &str, info: &TensorInfo, table: &Table) -> Result<Half, AdapterP
     })
 }
 
-fn lora(
-    target: TargetName,
-    pair: Pair,
-    file: &impl ReadAt,
-    config: &Config,
-    base: &BaseShape,
-    mode: ReadMode,
-) -> Result<LoraTensors, AdapterProblem> {
+/// Both matrices of a target.
+fn halves(target: TargetName, pair: &Pair) -> Result<(&Half, &Half), AdapterProblem> {
     let missing = |name: &str| AdapterProblem::target(target, format!("its {name} is missing"));
-    let a = pair.a.ok_or_else(|| missing("lora_A"))?;
-    let b = pair.b.ok_or_else(|| missing("lora_B"))?;
+    let a = pair.a.as_ref().ok_or_else(|| missing("lora_A"))?;
+    Ok((a, pair.b.as_ref().ok_or_else(|| missing("lora_B"))?))
+}
+
+/// The shape of a target, checked against the configuration.
+fn shape(target: TargetName, pair: &Pair, config: &Config) -> Result<TargetShape, AdapterProblem> {
+    let (a, b) = halves(target, pair)?;
     let (rank, inputs, outputs, rank_b) = (a.rows, a.row, b.rows, b.row);
     let configured = config.rank(&pair.module);
     if rank != rank_b || rank != configured {
@@ -304,9 +375,22 @@ fn lora(
             format!("its lora_A has rank {rank}, its lora_B rank {rank_b}, and {CONFIG} says {configured}"),
         ));
     }
-    if let Some(why) = LoraTensors::shape_problem(rank, inputs, outputs) {
-        return Err(AdapterProblem::target(target, why));
+    match LoraTensors::shape_problem(rank, inputs, outputs) {
+        Some(why) => Err(AdapterProblem::target(target, why)),
+        None => Ok(TargetShape { rank, inputs, outputs }),
     }
+}
+
+fn lora(
+    target: TargetName,
+    pair: Pair,
+    file: &impl ReadAt,
+    config: &Config,
+    base: &BaseShape,
+    mode: ReadMode,
+) -> Result<LoraTensors, AdapterProblem> {
+    let (a, b) = halves(target, &pair)?;
+    let TargetShape { rank, inputs, outputs } = shape(target, &pair, config)?;
     // Rows can be reordered only if their count matches the model.
     base.check_linear(target, inputs, outputs)?;
     let values = |half: &Half| {
@@ -314,8 +398,8 @@ fn lora(
         floats(half.float, half.len, read).map_err(|error| AdapterProblem::Read(named(TENSORS, error)))
     };
     let lora = LoraTensors {
-        a: values(&a)?,
-        b: values(&b)?,
+        a: values(a)?,
+        b: values(b)?,
         rank,
         inputs,
         outputs,

@@ -145,6 +145,11 @@ impl Config {
             .find(|target| !tensors.contains(target))
     }
 
+    /// Whether it is for some layers only.
+    pub fn names_layers(&self) -> bool {
+        is_set(&self.layers_to_transform)
+    }
+
     /// The configuration for an adapter of a model with `layers` layers.
     pub fn describe(adapter: &AdapterFile, layers: usize) -> Value {
         let tensors = &adapter.tensors;

@@ -3,6 +3,7 @@
 
 mod fits;
 mod fixtures;
+mod headers;
 mod hostile;
 mod modelfiles;
 mod round_trips;

@@ -85,7 +85,7 @@ export interface Commands {
   /** The models of the catalog, the three that suit this machine best first, and what each would be like here. Needs no network. */
   catalog(): Promise<Array<CatalogModel>>;
   /** Searches the hub for repositories with GGUF files. */
-  searchHub(query: string, sort: HubSort): Promise<Array<HubModel>>;
+  searchHub(query: string, sort: HubSort, kind: HubKind): Promise<Array<HubModel>>;
   /** The models in a repository of the hub. */
   hubRepository(id: string): Promise<HubRepository>;
   /** Reads the header of a model that is not on this machine, some megabytes, and plans it. `source` is as in `startDownload`. */
@@ -152,8 +152,8 @@ export interface Commands {
   restoreRun(id: number): Promise<void>;
   /** Newest first. */
   adapters(): Promise<Array<Adapter>>;
-  /** Imports a PEFT folder or a GGUF adapter for this model. */
-  importAdapter(path: string, model: string): Promise<Adapter>;
+  /** Imports a PEFT folder or a GGUF adapter for this model. `null` means for whatever it fits, which may be no model on this machine. */
+  importAdapter(path: string, model: string | null): Promise<Adapter>;
   renameAdapter(id: number, name: string): Promise<void>;
   deleteAdapter(id: number): Promise<void>;
   restoreAdapter(id: number): Promise<void>;
@@ -261,7 +261,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   removeModel: (id) => invoke("remove_model", { id }),
   rescanModels: () => invoke("rescan_models"),
   catalog: () => invoke("catalog"),
-  searchHub: (query, sort) => invoke("search_hub", { query, sort }),
+  searchHub: (query, sort, kind) => invoke("search_hub", { query, sort, kind }),
   hubRepository: (id) => invoke("hub_repository", { id }),
   inspectRemote: (source) => invoke("inspect_remote", { source }),
   downloads: () => invoke("downloads"),
@@ -349,13 +349,46 @@ name: string,
  */
 run: number | null,
 /**
- * Id of the base model.
+ * Id of the model that it was trained on here, or imported for. `None` means that it was
+ * imported or downloaded for whatever it fits.
  */
-model: string,
+model: string | null,
 /**
- * Name of the base model.
+ * Name of that model.
  */
-modelName: string,
+modelName: string | null,
+/**
+ * The name of its base, as its files give it: `OWNER/NAME`, a name, or a path.
+ */
+baseName: string | null,
+/**
+ * The same, if it is a repository of the hub.
+ */
+baseRepository: string | null,
+/**
+ * Architecture of its base, if its files say so.
+ */
+architecture: string | null,
+/**
+ * How it fits each readable model of the library. Empty if its files cannot be read.
+ */
+matches: Array<AdapterMatch>,
+/**
+ * Size of its files in bytes.
+ */
+size: number,
+/**
+ * Where Hearth downloaded it from, if it did.
+ */
+downloadedFrom: string | null,
+/**
+ * Licence, if the hub says so.
+ */
+licence: string | null,
+/**
+ * Whether deleting it deletes its files: those of runs and downloads.
+ */
+isDeletable: boolean,
 /**
  * File or folder.
  */
@@ -386,6 +419,48 @@ adapter: number,
  * Scale; 1 is as trained.
  */
 scale: number, };
+
+export type AdapterFit = { "type": "exact" } | { "type": "named" } | { "type": "sizes" } | { "type": "misfit",
+/**
+ * Why.
+ */
+why: AdapterMisfit, };
+
+export type AdapterMatch = {
+/**
+ * Id of the model.
+ */
+model: string,
+/**
+ * How it fits.
+ */
+fit: AdapterFit, };
+
+export type AdapterMisfit = { "type": "architecture",
+/**
+ * The adapter's.
+ */
+adapter: string, } | { "type": "unsupported" } | { "type": "layers",
+/**
+ * Its base's.
+ */
+adapter: number,
+/**
+ * The model's.
+ */
+model: number, } | { "type": "linear",
+/**
+ * Name in a GGUF: `attn_q`.
+ */
+name: string,
+/**
+ * Sizes of its base's: `576 × 1536`.
+ */
+adapter: string,
+/**
+ * Sizes of the model's.
+ */
+model: string, } | { "type": "otherBase" };
 
 export type AnswerSettings = {
 /**
@@ -876,7 +951,11 @@ problem: Problem, } | { "type": "done",
 /**
  * Id of the library's model. `None` means that it is no chat model, or was deleted since.
  */
-model: string | null, };
+model: string | null,
+/**
+ * Id of the adapter, if it is one that was not deleted since.
+ */
+adapter: number | null, };
 
 export type DraftKind = "ngram" | "own" | "model";
 
@@ -1205,6 +1284,8 @@ bytes: number, };
 
 export type GpuLayers = { "type": "auto" } | { "type": "all" } | { "type": "count", "count": number };
 
+export type HubKind = "models" | "adapters";
+
 export type HubModel = {
 /**
  * `owner/name`.
@@ -1243,6 +1324,14 @@ contextTrained: number | null,
  */
 isGated: boolean,
 /**
+ * Whether its tags say that it has adapters.
+ */
+isAdapter: boolean,
+/**
+ * `OWNER/NAME` of the adapters' base, if the tags name it.
+ */
+base: string | null,
+/**
  * What it would be like on this machine in 4 bits, if the number of parameters is known.
  */
 expectation: Expectation | null, };
@@ -1265,7 +1354,11 @@ licence: string | null,
  */
 isGated: boolean,
 /**
- * The models in it, from small to large.
+ * `OWNER/NAME` of its adapters' base, if its tags name it.
+ */
+base: string | null,
+/**
+ * The models in it, from small to large, then the adapters.
  */
 variants: Array<HubVariant>, };
 
@@ -1312,9 +1405,17 @@ expectation: Expectation,
  */
 isRecommended: boolean,
 /**
+ * Whether it is a LoRA adapter.
+ */
+isAdapter: boolean,
+/**
  * Id of the library's model, if it was downloaded.
  */
 model: string | null,
+/**
+ * Id of the adapter, if it was downloaded.
+ */
+adapter: number | null,
 /**
  * Argument for `startDownload` and `inspectRemote`.
  */

@@ -1,6 +1,7 @@
 // Owns the list of adapters.
 
 import type { Adapter, Host, HostEvent } from "../host";
+import { bestModel, doesFit } from "../text/adapters";
 
 export class Adapters {
   all: readonly Adapter[] = $state.raw([]);
@@ -15,13 +16,16 @@ export class Adapters {
     return this.all.find((adapter) => adapter.id === id) ?? null;
   }
 
-  /** The adapters of a model, newest first. */
+  /** The adapters that fit a model, newest first. */
   of(model: string | null): readonly Adapter[] {
-    return this.all.filter((adapter) => adapter.model === model);
+    return this.all.filter((adapter) => doesFit(adapter, model));
   }
 
-  /** Asks for a file or folder and imports it; `null` if the dialog is cancelled. */
-  async import(folder: boolean, model: string): Promise<Adapter | null> {
+  /** The adapters that fit no model on this machine. */
+  readonly waiting: readonly Adapter[] = $derived(this.all.filter((adapter) => bestModel(adapter) === null));
+
+  /** Asks for a file or folder and imports it, without a model for whatever it fits; `null` if the dialog is cancelled. */
+  async import(folder: boolean, model: string | null): Promise<Adapter | null> {
     const path = await this.host.chooseAdapter(folder);
     return path === null ? null : this.host.importAdapter(path, model);
   }

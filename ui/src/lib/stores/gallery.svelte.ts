@@ -93,6 +93,16 @@ export class Gallery {
     if (state.type === "none" || state.type === "failed" || state.model !== model) await this.app.try(() => models.load(model));
   }
 
+  /** Searches the hub for the base model of an adapter. */
+  find(base: string): void {
+    const { hub } = this.app;
+    hub.close();
+    hub.kind = "models";
+    hub.query = fileName(base);
+    this.open("discover");
+    void hub.search();
+  }
+
   decline(): void {
     this.declined = true;
     try {
@@ -156,6 +166,7 @@ export class Gallery {
     const { toasts } = this.app;
     if (state.type === "done") {
       const model = state.model;
+      if (state.adapter !== null) return toasts.show({ kind: "note", text: m.store_download_done({ name }), action: { label: m.store_view(), run: () => this.open("machine") } });
       if (model === null) toasts.show({ kind: "note", text: m.store_download_done({ name }) });
       else toasts.show({ kind: "note", text: m.store_download_ready({ name }), action: { label: m.store_chat(), run: () => void this.chat(model) } });
     } else if (state.type === "failed") {

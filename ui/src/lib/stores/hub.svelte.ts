@@ -2,7 +2,7 @@
 // before a person searches; a newer request replaces an older one, whose answer is ignored.
 
 import { SvelteMap } from "svelte/reactivity";
-import { asProblem, type Host, type HubModel, type HubRepository, type HubSort, type Problem, type RemoteModel } from "../host";
+import { asProblem, type Host, type HubKind, type HubModel, type HubRepository, type HubSort, type Problem, type RemoteModel } from "../host";
 import { fitsHere } from "../text/models";
 import { asSource } from "../text/source";
 
@@ -15,6 +15,7 @@ export type Asked<T> = { type: "asking" } | { type: "answered"; answer: T } | { 
 export class HubStore {
   query = $state("");
   sort: HubSort = $state("trending");
+  kind: HubKind = $state("models");
   onlySupported = $state(true);
   onlyFitting = $state(false);
   /** The search; `null` before the first. */
@@ -34,7 +35,7 @@ export class HubStore {
   readonly source: string | null = $derived(asSource(this.query));
   readonly results: readonly HubModel[] = $derived(this.found?.type === "answered" ? this.found.answer : []);
   /** The results that pass the filters. A model is shown unless the hub says that it is not supported. */
-  readonly shown: readonly HubModel[] = $derived(this.results.filter((model) => (!this.onlySupported || model.isSupported !== false) && (!this.onlyFitting || fitsHere(model.expectation))));
+  readonly shown: readonly HubModel[] = $derived(this.results.filter((model) => this.kind === "adapters" || ((!this.onlySupported || model.isSupported !== false) && (!this.onlyFitting || fitsHere(model.expectation)))));
 
   constructor(
     private readonly host: Host,
@@ -56,13 +57,19 @@ export class HubStore {
     const search = ++this.searches;
     this.asked = this.query.trim();
     this.found = { type: "asking" };
-    const found = await answer(async () => distinct(await this.host.searchHub(this.asked, this.sort)));
+    const found = await answer(async () => distinct(await this.host.searchHub(this.asked, this.sort, this.kind)));
     if (search === this.searches) this.found = found;
   }
 
   /** Sorts a search that was made. */
   sortBy(sort: HubSort): void {
     this.sort = sort;
+    if (this.found !== null) void this.search();
+  }
+
+  /** Searches for models or for adapters. */
+  searchFor(kind: HubKind): void {
+    this.kind = kind;
     if (this.found !== null) void this.search();
   }
 

@@ -2,6 +2,7 @@
 
 import { m } from "$messages";
 import type { Dataset, FileDrop, Host, HostEvent } from "../host";
+import { bestModel } from "../text/adapters";
 import { count } from "../text/format";
 import type { Adapters } from "./adapters.svelte";
 import type { Attachments } from "./attachments.svelte";
@@ -107,16 +108,17 @@ export class Tune {
     this.page = { at: "run", id };
   }
 
-  /** Starts a conversation that compares the base model with an adapter. */
-  async tryAdapter(id: number): Promise<void> {
+  /** Starts a conversation that compares a model with an adapter: without one, the model that it fits best. */
+  async tryAdapter(id: number, on: string | null = null): Promise<void> {
     const adapter = this.app.adapters.get(id);
     if (!adapter) return;
     const { state } = this.app.models;
+    const model = on ?? bestModel(adapter) ?? adapter.model;
     this.app.newConversation();
     this.app.compare.on = true;
     await this.app.try(async () => {
       await this.app.thread.setAdapters([{ adapter: id, scale: 1 }]);
-      if (state.type === "none" || state.type === "failed" || state.model !== adapter.model) await this.app.models.load(adapter.model);
+      if (model !== null && (state.type === "none" || state.type === "failed" || state.model !== model)) await this.app.models.load(model);
     });
   }
 

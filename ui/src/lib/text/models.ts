@@ -86,6 +86,7 @@ export function progressText(download: Download): string {
     case "failed":
       return total === null && done === 0 ? m.text_download_not_started() : m.text_download_stopped({ size });
     case "done":
+      if (state.adapter !== null) return m.text_download_done_adapter({ size: all });
       return state.model === null ? m.text_download_done_other({ size: all }) : m.text_download_done({ size: all });
   }
 }

@@ -117,6 +117,13 @@ pub fn sweep_headers(parent: &Path) {
     }
 }
 
+/// The first bytes of a file, at most `len`.
+pub(super) fn start(hub: &Hub, file: &RemoteFile, len: u64) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    append(hub, file, &mut bytes, len.min(file.size))?;
+    Ok(bytes)
+}
+
 /// The header of a file.
 fn read(hub: &Hub, file: &RemoteFile, first: u64) -> Result<Vec<u8>, LibraryError> {
     let failed = |why: &str| Failure::Final(why.to_owned()).error(&file.name);

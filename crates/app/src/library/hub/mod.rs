@@ -1,8 +1,9 @@
-//! The Hugging Face hub and other places on the network that models come from.
+//! The Hugging Face hub and other places on the network that models and adapters come from.
 //!
 //! Nothing here runs without a person's request. Every answer is bounded in size and time, and
 //! believed only as far as it can be checked: a file is in place once its size and hash match.
 
+mod adapters;
 mod client;
 mod expected;
 mod header;
@@ -16,6 +17,7 @@ mod search;
 mod token;
 mod variants;
 
+pub use adapters::CONFIG;
 pub use client::{Hub, Ranges};
 pub use expected::Expected;
 pub use header::{HeaderFile, sweep_headers};
@@ -25,7 +27,7 @@ pub use remote::{Origin, Remote, RemoteFile};
 pub use repository::Repository;
 pub use search::Found;
 pub use token::{Token, TokenSource};
-pub use variants::{Variant, quantization};
+pub use variants::{Kind, Variant, quantization};
 
 pub(crate) use client::is_offline;
 pub(super) use client::{Failure, Requested};

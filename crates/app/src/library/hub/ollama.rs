@@ -4,6 +4,7 @@ use super::super::LibraryError;
 use super::client::Hub;
 use super::remote::{Origin, Remote, RemoteFile, safe_path};
 use super::repository::is_sha256;
+use super::variants::Kind;
 use serde::Deserialize;
 
 /// Media type of the layer that is the GGUF file.
@@ -61,6 +62,7 @@ pub(in super::super) fn remote(hub: &Hub, name: &str, tag: &str) -> Result<Remot
             revision: Some(layer.digest.clone()),
             licence: None,
         },
+        kind: Kind::Model,
         name: shown,
     })
 }

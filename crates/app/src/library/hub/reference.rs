@@ -1,6 +1,7 @@
 //! What a person may call a model on the network.
 
 use super::super::{LibraryError, catalog, catalog::Entry};
+use super::adapters::{CONFIG, TENSORS};
 use super::client::{Hub, is_https};
 
 /// Most bytes of a reference.
@@ -137,6 +138,12 @@ fn is_gguf(path: &str) -> bool {
     path.to_ascii_lowercase().ends_with(".gguf")
 }
 
+/// Whether a file of a repository is a model or belongs to an adapter.
+fn is_file(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    is_gguf(path) || [CONFIG, TENSORS].contains(&name)
+}
+
 /// Whether the hub could give this name to an owner or a repository.
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -175,10 +182,10 @@ fn page(rest: &str) -> Option<(&str, Selection)> {
     let mut parts = rest.splitn(3, '/');
     match (parts.next()?, parts.next(), parts.next()) {
         ("tree", Some(revision), None) if is_name(revision) => Some((revision, Selection::Automatic)),
-        ("blob" | "resolve", Some(revision), Some(file)) if is_name(revision) && is_gguf(file) => {
+        ("blob" | "resolve", Some(revision), Some(file)) if is_name(revision) && is_file(file) => {
             Some((revision, Selection::File(file.to_owned())))
         }
-        _ if is_gguf(rest) => Some((MAIN, Selection::File(rest.to_owned()))),
+        _ if is_file(rest) => Some((MAIN, Selection::File(rest.to_owned()))),
         _ => None,
     }
 }
@@ -278,6 +285,10 @@ mod tests {
             ),
             ("hf.co/o/n/a.gguf", hub("o/n", MAIN, file("a.gguf"))),
             (
+                "https://huggingface.co/o/n/blob/main/c-1/adapter_config.json",
+                hub("o/n", MAIN, file("c-1/adapter_config.json")),
+            ),
+            (
                 "ollama://llama3.2",
                 Reference::Ollama {
                     name: "library/llama3.2".into(),
@@ -317,6 +328,7 @@ mod tests {
             "hf.co/../n",
             "hf.co/o/n:",
             "hf.co/o/n/tree/main/x",
+            "hf.co/o/n/blob/main/config.json",
             "hf.co/o/n:Q4/a.gguf",
             "o//n",
             "ftp://a/b.gguf",

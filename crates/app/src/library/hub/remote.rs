@@ -3,6 +3,7 @@
 use super::super::LibraryError;
 use super::client::{Failure, Hub, Requested};
 use super::reference::{decode, without_query};
+use super::variants::Kind;
 use hearth_formats::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -57,6 +58,9 @@ pub struct Remote {
     pub files: Vec<RemoteFile>,
     /// Where it comes from.
     pub origin: Origin,
+    /// What it is.
+    #[serde(default)]
+    pub kind: Kind,
 }
 
 impl RemoteFile {
@@ -91,6 +95,7 @@ impl RemoteFile {
                 revision: None,
                 licence: None,
             },
+            kind: Kind::Model,
             name,
         })
     }

@@ -1,12 +1,16 @@
 //! A repository of the hub: its files and what its card says.
 
 use super::super::LibraryError;
+use super::adapters::{self, Tagged};
 use super::client::Hub;
 use super::reference::{MAIN, Reference, Selection, encode};
 use super::remote::{MAX_FILES, Origin, Remote, RemoteFile, safe_path};
-use super::variants::{self, Listed, Variant};
+use super::variants::{self, Kind, Listed, Variant};
+use hearth_formats::hex;
 use serde::Deserialize;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::path::PathBuf;
 
 /// Most characters of a licence's name.
 const MAX_LICENCE_CHARS: usize = 80;
@@ -24,7 +28,9 @@ pub struct Repository {
     pub licence: Option<String>,
     /// Whether terms must be accepted before a download.
     pub is_gated: bool,
-    /// The models in it, from small to large.
+    /// What its tags say of adapters.
+    pub tagged: Tagged,
+    /// The models in it, from small to large, then the adapters.
     pub variants: Vec<Variant>,
 }
 
@@ -97,21 +103,84 @@ impl Repository {
             revision: commit.unwrap_or_else(|| revision.to_owned()),
             licence,
             is_gated: !matches!(response.gated, Value::Null | Value::Bool(false)),
+            tagged: Tagged::of(&response.tags),
             variants: variants::variants(&files),
         }
     }
 
-    /// The model that a person means, as files to download.
+    /// Asks the hub for the headers of files that may be adapters. After the first that cannot be
+    /// had, as of a gated repository, they are believed to be what the tags say.
+    pub fn identify_adapters(&mut self, hub: &Hub) {
+        let mut is_answering = true;
+        for at in adapters::candidates(&self.variants, self.tagged.is_adapter) {
+            let files = self.files(hub, &self.variants[at]);
+            let Some(file) = files.as_ref().ok().and_then(|files| files.first()) else {
+                continue;
+            };
+            let said = is_answering
+                .then(|| adapters::is_gguf_adapter(hub, file).ok())
+                .flatten();
+            is_answering = said.is_some();
+            if said.unwrap_or(self.tagged.is_adapter) {
+                self.variants[at].kind = Kind::GgufAdapter;
+            }
+        }
+    }
+
+    /// The model or adapter that a person means, as files to download.
     ///
     /// # Errors
-    /// There is no such model, or a file's name cannot be stored.
+    /// There is no such model, a file's name cannot be stored, or the hub cannot be asked about an
+    /// adapter's files.
     pub fn remote(&self, hub: &Hub, selection: &Selection) -> Result<Remote, LibraryError> {
         let variant = variants::select(&self.variants, selection, &self.id)?;
-        if variant.files.len() > MAX_FILES {
-            return Err(LibraryError::BadReference(self.id.clone()));
+        let mut files = self.files(hub, variant)?;
+        let mut kind = variant.kind;
+        if adapters::may_be_adapter(variant, self.tagged.is_adapter) && adapters::is_gguf_adapter(hub, &files[0])? {
+            kind = Kind::GgufAdapter;
+        }
+        if kind == Kind::PeftAdapter {
+            files.iter_mut().try_for_each(|file| adapters::hash_config(hub, file))?;
+        }
+        if kind.is_adapter() {
+            for file in &mut files {
+                file.path = self.adapter_path(&file.name)?;
+            }
         }
         let name = self.id.rsplit('/').next().unwrap_or_default();
-        let files: Result<Vec<RemoteFile>, LibraryError> = variant
+        Ok(Remote {
+            name: match kind {
+                Kind::PeftAdapter if !variant.file().contains('/') => name.to_owned(),
+                _ => format!("{} {}", name.trim_end_matches("-GGUF"), variant.name),
+            },
+            files,
+            origin: Origin {
+                source: self.source(variant),
+                revision: Some(self.revision.clone()),
+                licence: self.licence.clone(),
+            },
+            kind,
+        })
+    }
+
+    /// Where a file of an adapter goes. The commit is part of it: the files of another one are
+    /// another adapter, and never mix with those in use.
+    fn adapter_path(&self, file: &str) -> Result<PathBuf, LibraryError> {
+        let digest = hex(&Sha256::digest(&self.revision)[..6]);
+        let commit = match is_hex(&self.revision, 40) {
+            true => &self.revision[..12],
+            false => digest.as_str(),
+        };
+        let names = self.id.split('/').chain([commit]).chain(file.split('/'));
+        safe_path(names).ok_or_else(|| LibraryError::UnsafeName(file.to_owned()))
+    }
+
+    /// The files of a variant; at least one.
+    fn files(&self, hub: &Hub, variant: &Variant) -> Result<Vec<RemoteFile>, LibraryError> {
+        if variant.files.is_empty() || variant.files.len() > MAX_FILES {
+            return Err(LibraryError::BadReference(self.id.clone()));
+        }
+        variant
             .files
             .iter()
             .map(|file| {
@@ -130,20 +199,15 @@ impl Repository {
                     sha256: file.sha256.as_ref().map(|hash| hash.to_lowercase()),
                 })
             })
-            .collect();
-        Ok(Remote {
-            name: format!("{} {}", name.trim_end_matches("-GGUF"), variant.name),
-            files: files?,
-            origin: Origin {
-                source: self.source(variant),
-                revision: Some(self.revision.clone()),
-                licence: self.licence.clone(),
-            },
-        })
+            .collect()
     }
 
     /// What a person can pull to get this model.
     pub fn source(&self, variant: &Variant) -> String {
+        // Of a repository that has nothing else, its name is enough.
+        if variant.kind == Kind::PeftAdapter && self.variants.first() == Some(variant) && self.asked == MAIN {
+            return format!("hf.co/{}", self.id);
+        }
         // The name of a file is unambiguous; that of a quantisation is shorter.
         let is_unambiguous = variants::quantization(variant.file()).as_deref() == Some(&variant.name);
         let selection = match is_unambiguous && self.asked == MAIN {

@@ -1,9 +1,10 @@
 //! Search of the hub.
 
 use super::super::LibraryError;
+use super::adapters::Tagged;
 use super::client::Hub;
 use super::reference::encode;
-use crate::wire::HubSort;
+use crate::wire::{HubKind, HubSort};
 use hearth_formats::Architecture;
 use serde::Deserialize;
 use serde_json::Value;
@@ -24,6 +25,14 @@ fn sort_key(sort: HubSort) -> &'static str {
         HubSort::Downloads => "downloads",
         HubSort::Likes => "likes",
         HubSort::Updated => "lastModified",
+    }
+}
+
+/// The hub's tag of what is searched for.
+fn filter(kind: HubKind) -> &'static str {
+    match kind {
+        HubKind::Models => "gguf",
+        HubKind::Adapters => "peft",
     }
 }
 
@@ -48,6 +57,8 @@ pub struct Found {
     pub context_trained: Option<u64>,
     /// Whether terms must be accepted before a download.
     pub is_gated: bool,
+    /// What its tags say of adapters.
+    pub tagged: Tagged,
 }
 
 #[derive(Deserialize)]
@@ -64,6 +75,8 @@ struct Row {
     gated: Value,
     #[serde(default)]
     gguf: Option<Gguf>,
+    #[serde(default)]
+    tags: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -77,20 +90,21 @@ struct Gguf {
 }
 
 impl Hub {
-    /// Repositories with GGUF files whose names match a query.
+    /// Repositories whose names match a query: with GGUF files, or with PEFT adapters.
     ///
     /// # Errors
     /// [`LibraryError::Hub`]
-    pub fn search(&self, query: &str, sort: HubSort) -> Result<Vec<Found>, LibraryError> {
+    pub fn search(&self, query: &str, sort: HubSort, kind: HubKind) -> Result<Vec<Found>, LibraryError> {
         let query: String = query.trim().chars().take(MAX_QUERY_CHARS).collect();
-        let fields: String = ["downloads", "likes", "lastModified", "gated", "gguf"]
+        let fields: String = ["downloads", "likes", "lastModified", "gated", "gguf", "tags"]
             .iter()
             .map(|field| format!("&expand[]={field}"))
             .collect();
         let url = format!(
-            "{}/api/models?search={}&filter=gguf&sort={}&direction=-1&limit={LIMIT}{}",
+            "{}/api/models?search={}&filter={}&sort={}&direction=-1&limit={LIMIT}{}",
             self.endpoint,
             encode(&query).replace('/', "%2F"),
+            filter(kind),
             sort_key(sort),
             fields.replace("[]", "%5B%5D"),
         );
@@ -122,6 +136,7 @@ impl From<Row> for Found {
             context_trained: gguf.and_then(|gguf| gguf.context_length),
             is_gated: !matches!(row.gated, Value::Null | Value::Bool(false)),
             architecture,
+            tagged: Tagged::of(&row.tags),
             id: row.id,
         }
     }

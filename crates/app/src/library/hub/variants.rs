@@ -1,8 +1,10 @@
 //! The models in a repository: files of one quantisation belong together.
 
 use super::super::LibraryError;
+use super::adapters;
 use super::reference::Selection;
 use hearth_formats::gguf::{is_first_part, part_files};
+use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, path::Path};
 
 /// The quantisations that are chosen if a person names none, the best first: small, and close to
@@ -30,13 +32,35 @@ pub struct Listed {
     pub sha256: Option<String>,
 }
 
-/// A model of a repository: a file, or the parts of a split one.
+/// What a variant is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A model in a GGUF file, or several.
+    #[default]
+    Model,
+    /// A LoRA adapter in a GGUF file.
+    GgufAdapter,
+    /// A LoRA adapter as PEFT saves it: two files in a folder.
+    PeftAdapter,
+}
+
+impl Kind {
+    /// Whether it is an adapter.
+    pub fn is_adapter(self) -> bool {
+        self != Self::Model
+    }
+}
+
+/// A model of a repository: a file, or the parts of a split one. Or an adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variant {
     /// Name of the quantisation, or else of the file.
     pub name: String,
     /// Its files in order.
     pub files: Vec<Listed>,
+    /// What it is. That a GGUF file is an adapter is known once its header was requested.
+    pub kind: Kind,
 }
 
 impl Variant {
@@ -51,8 +75,8 @@ impl Variant {
     }
 }
 
-/// The models among a repository's files, from small to large. Projectors, importance matrices and
-/// incomplete split models are left out.
+/// The models among a repository's files, from small to large, then its PEFT adapters. Projectors,
+/// importance matrices and incomplete split models are left out.
 pub(super) fn variants(files: &[Listed]) -> Vec<Variant> {
     let by_path: HashMap<&str, &Listed> = files.iter().map(|file| (file.path.as_str(), file)).collect();
     let mut variants: Vec<Variant> = files
@@ -72,6 +96,7 @@ pub(super) fn variants(files: &[Listed]) -> Vec<Variant> {
             Some(Variant {
                 name: quantization(&first.path).unwrap_or_else(|| stem(&first.path).to_owned()),
                 files: files?,
+                kind: Kind::Model,
             })
         })
         .collect();
@@ -86,6 +111,7 @@ pub(super) fn variants(files: &[Listed]) -> Vec<Variant> {
             variant.name = stem(variant.file()).to_owned();
         }
     }
+    variants.extend(adapters::peft(files));
     variants
 }
 

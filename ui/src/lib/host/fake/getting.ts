@@ -2,10 +2,11 @@
 // source has "fails" fails at 40 % the first time; one with "stalls" receives nothing more after 30 %.
 
 import { fileName } from "../../text/source";
-import type { CatalogModel, Device, Download, HubModel, HubRepository, HubSort, HubToken, KeychainState, LoadSettings, Model, Plan, Problem, RemoteModel } from "../wire";
+import type { CatalogModel, Device, Download, HubKind, HubModel, HubRepository, HubSort, HubToken, KeychainState, LoadSettings, Model, Plan, Problem, RemoteModel } from "../wire";
 import { catalogOf, entryOf } from "./catalog";
-import { remoteOf, repositoryOf, searchOf, variantOf } from "./hub";
+import { adapterBaseOf, remoteOf, repositoryOf, searchOf, variantOf } from "./hub";
 import { qwen } from "./models";
+import { downloadedAdapter } from "./runs";
 import { FakeTuning } from "./tuning";
 
 const STEPS = 40;
@@ -52,14 +53,14 @@ export abstract class FakeGetting extends FakeTuning {
     return catalogOf(this.devicesNow, this.modelsNow);
   }
 
-  async searchHub(query: string, sort: HubSort): Promise<HubModel[]> {
-    await this.request(`search ${query} ${sort}`);
-    return searchOf(query, sort, this.devicesNow);
+  async searchHub(query: string, sort: HubSort, kind: HubKind): Promise<HubModel[]> {
+    await this.request(`search ${query} ${sort}${kind === "adapters" ? " adapters" : ""}`);
+    return searchOf(query, sort, kind, this.devicesNow);
   }
 
   async hubRepository(id: string): Promise<HubRepository> {
     await this.request(`repository ${id}`);
-    return repositoryOf(id, this.devicesNow, this.modelsNow);
+    return repositoryOf(id, this.devicesNow, this.modelsNow, await this.adapters());
   }
 
   async inspectRemote(source: string): Promise<RemoteModel> {
@@ -82,7 +83,7 @@ export abstract class FakeGetting extends FakeTuning {
     const entry = entryOf(source);
     const found = variantOf(source, this.devicesNow);
     if (!entry && !found && !/^ollama:\/\/|\.gguf(?:[?#]|$)/i.test(source)) throw { code: "notFound", message: `There is no model at ${source}. Check the address: it may be a repository of the hub, a GGUF file, or ollama://NAME.` };
-    const name = entry?.name ?? (found ? `${(found.repository.id.split("/")[1] ?? "").replace(/-gguf$/i, "")} ${found.variant.name}` : fileName(source));
+    const name = entry?.name ?? (found?.variant.isAdapter ? fileName(found.repository.id) : found ? `${(found.repository.id.split("/")[1] ?? "").replace(/-gguf$/i, "")} ${found.variant.name}` : fileName(source));
     const download: Download = { id: this.newId(), name, source, done: 0, total: entry?.fileSize ?? found?.variant.size ?? null, bytesPerSecond: 0, state: { type: "queued" } };
     this.downloadList = [download, ...this.downloadList];
     this.emitDownloads();
@@ -200,9 +201,17 @@ export abstract class FakeGetting extends FakeTuning {
     this.set(id, { state: { type: "checking" }, bytesPerSecond: 0 });
     await this.rest(6);
     if (!this.downloadList.some((one) => one.id === id)) return;
+    const download = this.download(id);
+    const base = adapterBaseOf(download.source);
+    if (base !== null) {
+      const adapter = downloadedAdapter(this.newId(), download.name, download.source, base);
+      await this.addAdapter(adapter);
+      this.set(id, { state: { type: "done", model: null, adapter: adapter.id } });
+      return this.next();
+    }
     const model = downloaded(this.download(id), this.devicesNow);
     this.arrived(model);
-    this.set(id, { state: { type: "done", model: model.id } });
+    this.set(id, { state: { type: "done", model: model.id, adapter: null } });
     this.next();
   }
 }

@@ -1,6 +1,6 @@
 // The hub of the fake host: a dozen repositories, with every kind of trouble among them.
 
-import type { Device, HubModel, HubRepository, HubSort, HubVariant, Model, Plan, RemoteModel } from "../wire";
+import type { Adapter, Device, HubKind, HubModel, HubRepository, HubSort, HubVariant, Model, Plan, RemoteModel } from "../wire";
 import { expectationOf } from "./expectations";
 
 const DAY = 86_400_000;
@@ -32,6 +32,8 @@ interface Repository {
   context: number | null;
   licence: string | null;
   isGated?: boolean;
+  /** The base of a repository with a PEFT adapter. */
+  base?: string;
 }
 
 const repositories: Repository[] = [
@@ -47,6 +49,8 @@ const repositories: Repository[] = [
   { id: "campfire/🔥-Spicy-Storyteller-7B-✨-GGUF", downloads: 1_402, likes: 17, days: 3, architecture: "llama", isSupported: true, parameters: 7_241_732_096, context: 32_768, licence: null },
   { id: `merge-lab/${"very-long-merge-of-".repeat(15)}models`, downloads: 12, likes: 0, days: 1, architecture: "llama", isSupported: true, parameters: 8_030_261_248, context: 8192, licence: "Other" },
   { id: "someone/mystery-model-gguf", downloads: 301, likes: 2, days: null, architecture: null, isSupported: null, parameters: null, context: null, licence: null },
+  { id: "campfire/SmolLM2-135M-Fireside-Poet-LoRA", downloads: 1_912, likes: 31, days: 8, architecture: null, isSupported: null, parameters: null, context: null, licence: "Apache-2.0", base: "HuggingFaceTB/SmolLM2-135M-Instruct" },
+  { id: "someone/Llama-3.2-3B-Letters-LoRA", downloads: 240, likes: 4, days: 77, architecture: null, isSupported: null, parameters: null, context: null, licence: "Llama-3.2", base: "meta-llama/Llama-3.2-3B-Instruct" },
   { id: "someone/fails-halfway-1B-GGUF", downloads: 8, likes: 1, days: 90, architecture: "llama", isSupported: true, parameters: 1_235_814_400, context: 131_072, licence: "MIT" },
   { id: "someone/stalls-1B-GGUF", downloads: 5, likes: 0, days: 91, architecture: "llama", isSupported: true, parameters: 1_235_814_400, context: 131_072, licence: "MIT" },
 ];
@@ -58,10 +62,10 @@ const orders: Record<HubSort, (a: Repository, b: Repository) => number> = {
   updated: (a, b) => (a.days ?? Infinity) - (b.days ?? Infinity),
 };
 
-export function searchOf(query: string, sort: HubSort, devices: readonly Device[]): HubModel[] {
+export function searchOf(query: string, sort: HubSort, kind: HubKind, devices: readonly Device[]): HubModel[] {
   const words = query.toLowerCase().split(/\s+/).filter((word) => word !== "");
-  const found = repositories.filter(({ id }) => words.every((word) => id.toLowerCase().includes(word)));
-  return [...found].sort(orders[sort]).map(({ id, downloads, likes, days, architecture, isSupported, parameters, context, isGated }) => ({
+  const found = repositories.filter(({ id }) => words.every((word) => id.toLowerCase().includes(word))).filter(({ base }) => (base !== undefined) === (kind === "adapters"));
+  return [...found].sort(orders[sort]).map(({ id, downloads, likes, days, architecture, isSupported, parameters, context, isGated, base }) => ({
     id,
     downloads,
     likes,
@@ -71,17 +75,34 @@ export function searchOf(query: string, sort: HubSort, devices: readonly Device[
     parameters,
     contextTrained: context,
     isGated: isGated ?? false,
+    isAdapter: base !== undefined,
+    base: base ?? null,
     expectation: parameters === null ? null : expectationOf(parameters * 0.58, devices),
   }));
 }
 
-export function repositoryOf(id: string, devices: readonly Device[], models: readonly Model[]): HubRepository {
+export function repositoryOf(id: string, devices: readonly Device[], models: readonly Model[], adapters: readonly Adapter[]): HubRepository {
   const found = repositories.find((one) => one.id === id);
   if (!found) throw { code: "notFound", message: `The hub has no repository ${id}. Check its name; it may also be private.` };
+  if (found.base !== undefined) return adapterRepository(found, found.base, devices, adapters);
   const variants = found.id.startsWith("google/") ? kinds.filter(([name]) => name === "Q4_0") : kinds;
   const all = variants.map(([name, bytes]) => variant(found, name, bytes * (found.parameters ?? 1e9), devices, models));
   const best = all.findLast(({ expectation, name }) => expectation.verdict.type === "fits" && (expectation.tokensPerSecond ?? 0) > 8 && !/16|32/.test(name));
-  return { id, page: `https://huggingface.co/${id}`, licence: found.licence, isGated: found.isGated ?? false, variants: all.map((one) => ({ ...one, isRecommended: one === best })) };
+  return { id, page: `https://huggingface.co/${id}`, licence: found.licence, isGated: found.isGated ?? false, base: null, variants: all.map((one) => ({ ...one, isRecommended: one === best })) };
+}
+
+/** A repository with one PEFT adapter. */
+function adapterRepository({ id, licence }: Repository, base: string, devices: readonly Device[], adapters: readonly Adapter[]): HubRepository {
+  const source = `hf.co/${id}`;
+  const adapter = adapters.find(({ downloadedFrom }) => downloadedFrom === source)?.id ?? null;
+  const size = 19_562_496;
+  const one: HubVariant = { name: "PEFT", file: "adapter_config.json", files: 2, size, expectation: expectationOf(size, devices), isRecommended: false, isAdapter: true, model: null, adapter, source };
+  return { id, page: `https://huggingface.co/${id}`, licence, isGated: false, base, variants: [one] };
+}
+
+/** The base of the adapter at a source; `null` if that is no adapter. */
+export function adapterBaseOf(source: string): string | null {
+  return repositories.find(({ id }) => source === `hf.co/${id}`)?.base ?? null;
 }
 
 function variant({ id }: Repository, name: string, size: number, devices: readonly Device[], models: readonly Model[]): HubVariant {
@@ -95,6 +116,8 @@ function variant({ id }: Repository, name: string, size: number, devices: readon
     size: Math.round(size),
     expectation: expectationOf(size, devices),
     isRecommended: false,
+    isAdapter: false,
+    adapter: null,
     model: models.find(({ downloadedFrom }) => downloadedFrom === source)?.id ?? null,
     source,
   };
@@ -105,7 +128,7 @@ export function variantOf(source: string, devices: readonly Device[]): { reposit
   const match = /(?:hf\.co|huggingface\.co)\/([^/\s]+\/[^/:\s]+)(?::(\S+))?/.exec(source);
   const repository = repositories.find(({ id }) => id === match?.[1]);
   if (!repository) return null;
-  const { variants } = repositoryOf(repository.id, devices, []);
+  const { variants } = repositoryOf(repository.id, devices, [], []);
   const chosen = variants.find(({ name }) => name === match?.[2]) ?? variants.find(({ isRecommended }) => isRecommended) ?? variants[0];
   return chosen ? { repository, variant: chosen } : null;
 }

@@ -1,7 +1,7 @@
 // Runs of the fake host: their curves, and past runs. Curves, plans and outcomes are generated, not recorded: a recorded
 // run would have to be trained anew to be compared.
 
-import type { Adapter, Outcome, Run, RunCurves, RunEvaluation, RunPlan, RunPoint, RunState, TrainSettings } from "../wire";
+import type { Adapter, AdapterFit, Outcome, Run, RunCurves, RunEvaluation, RunPlan, RunPoint, RunState, TrainSettings } from "../wire";
 import { trainDefaults } from "./datasets";
 import { smol } from "./models";
 
@@ -132,15 +132,32 @@ export function pastRuns(): { runs: Run[]; curves: Map<number, RunCurves> } {
   return { runs, curves };
 }
 
+/** What adapters of the fake host have in common: they fit the small model. */
+const smolAdapter = { baseName: null, baseRepository: null, architecture: "llama", matches: [{ model: smol.id, fit: { type: "exact" } }], size: 9_781_248, downloadedFrom: null, licence: null, isDeletable: true } satisfies Partial<Adapter>;
+
+/** An imported adapter for the small model, or for another base that is not here. */
+export function importedAdapter(id: number, name: string, path: string, base: string | null = null): Adapter {
+  const misfit: AdapterFit = { type: "misfit", why: { type: "layers", adapter: 28, model: 30 } };
+  const matches = [{ model: smol.id, fit: base === null ? ({ type: "sizes" } as const) : misfit }];
+  return { ...smolAdapter, id, name, run: null, model: null, modelName: null, baseName: base, baseRepository: base, matches, isDeletable: false, path, createdAt: Date.now(), outcome: null, votes: { tuned: 0, base: 0 }, problem: null };
+}
+
+/** An adapter from the hub. */
+export function downloadedAdapter(id: number, name: string, source: string, base: string): Adapter {
+  const fits = /smollm2-135m/i.test(base);
+  const adapter = importedAdapter(id, name, `/home/you/.local/share/hearth/adapters/${source.replace("hf.co/", "")}/9b1deb4d3b7d`, base);
+  return { ...adapter, matches: fits ? [{ model: smol.id, fit: { type: "named" } }] : adapter.matches, downloadedFrom: source, licence: "Apache-2.0", isDeletable: true, size: 19_562_496 };
+}
+
 export function runAdapter(id: number, run: Run): Adapter {
-  return { id, name: run.name, run: run.id, model: run.model, modelName: run.modelName, path: `/home/you/.local/share/hearth/runs/${run.id}`, createdAt: run.endedAt ?? Date.now(), outcome: run.outcome, votes: { tuned: 0, base: 0 }, problem: null };
+  return { ...smolAdapter, id, name: run.name, run: run.id, model: run.model, modelName: run.modelName, path: `/home/you/.local/share/hearth/runs/${run.id}`, createdAt: run.endedAt ?? Date.now(), outcome: run.outcome, votes: { tuned: 0, base: 0 }, problem: null };
 }
 
 export function pastAdapters(runs: Run[]): Adapter[] {
   const made = runs.flatMap((run) => (run.adapter === null ? [] : [runAdapter(run.adapter, run)]));
   const first = made[0];
   if (first) first.votes = { tuned: 6, base: 2 };
-  const imported: Adapter = { id: 33, name: "terse", run: null, model: smol.id, modelName: smol.name, path: "/home/you/adapters/terse-lora-f16.gguf", createdAt: Date.now() - 400 * HOUR, outcome: null, votes: { tuned: 0, base: 0 }, problem: null };
+  const imported: Adapter = { ...importedAdapter(33, "terse", "/home/you/adapters/terse-lora-f16.gguf"), model: smol.id, modelName: smol.name, createdAt: Date.now() - 400 * HOUR };
   const gone: Adapter = { ...imported, id: 34, name: "old-style", path: "/media/usb/old-style", problem: "Its folder is no longer at /media/usb/old-style. Put it back, or delete the adapter." };
   return [...made, imported, gone];
 }

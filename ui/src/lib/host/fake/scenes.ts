@@ -121,7 +121,7 @@ function everyDownload(): Download[] {
     one(55, "Qwen3-8B Q4_K_M", "hf.co/unsloth/Qwen3-8B-GGUF:Q4_K_M", 5_027_783_488, 5_027_783_488, { type: "checking" }),
     one(54, "gemma3:4b", "ollama://gemma3:4b", 912_000_000, 3_338_792_448, { type: "paused" }),
     one(53, "fails-halfway-1B Q4_K_M", "hf.co/someone/fails-halfway-1B-GGUF:Q4_K_M", 306_481_971, 766_204_928, { type: "failed", problem: { code: "diskFull", message: "The disk of /home/you/.local/share/hearth/models has 0.3 GB free, and 0.5 GB are needed. Free some space, then try again." } }),
-    one(52, "Qwen3 0.6B", "qwen3-0.6b", 639_446_688, 639_446_688, { type: "done", model: qwen.id }),
+    one(52, "Qwen3 0.6B", "qwen3-0.6b", 639_446_688, 639_446_688, { type: "done", model: qwen.id, adapter: null }),
   ];
 }
 

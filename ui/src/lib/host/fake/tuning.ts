@@ -4,7 +4,7 @@ import type { FileDrop } from "../host";
 import type { Adapter, ColumnMapping, Dataset, Exported, ExportFormat, ExportOptions, Inspection, NewRun, Outcome, PauseReason, Problem, Run, RunCurves, RunState, SampleDataset, TrainSettings } from "../wire";
 import { FakeOrganizing } from "./organizing";
 import { inspect, newDataset, sampleDatasets, pastDatasets, trainDefaults } from "./datasets";
-import { runAdapter, curvesUpTo, validationLossAt, runOutcome, pastAdapters, pastRuns, runPlan, pointAt } from "./runs";
+import { importedAdapter, runAdapter, curvesUpTo, validationLossAt, runOutcome, pastAdapters, pastRuns, runPlan, pointAt } from "./runs";
 
 const NEVER_ENDS = 100_000;
 
@@ -172,13 +172,19 @@ export abstract class FakeTuning extends FakeOrganizing {
     return this.adapterList.filter((a) => !this.hidden.adapters.has(a.id));
   }
 
-  async importAdapter(path: string, model: string): Promise<Adapter> {
+  async importAdapter(path: string, model: string | null): Promise<Adapter> {
     const name = (path.split("/").at(-1) ?? path).replace(/\.gguf$/, "");
     if (/qwen/.test(name)) throw { code: "adapterInvalid", message: `${path}: this adapter does not belong to this model: it targets all layers of a model with 24 layers, but this model has 30. Choose the model it was trained on, or another adapter.` };
-    const adapter: Adapter = { id: this.newId(), name, run: null, model, modelName: "SmolLM2 135M Instruct", path, createdAt: Date.now(), outcome: null, votes: { tuned: 0, base: 0 }, problem: null };
+    // For tests: a folder is for a model that is not here, unless one is named.
+    const base = model === null && !path.endsWith(".gguf") ? "meta-llama/Llama-3.2-3B-Instruct" : null;
+    const adapter = { ...importedAdapter(this.newId(), name, path, base), model, modelName: model === null ? null : "SmolLM2 135M Instruct" };
+    await this.addAdapter(adapter);
+    return adapter;
+  }
+
+  protected async addAdapter(adapter: Adapter): Promise<void> {
     this.adapterList = [adapter, ...this.adapterList];
     await this.emitAdapters();
-    return adapter;
   }
 
   async chooseAdapter(folder: boolean): Promise<string | null> {

@@ -1,0 +1,211 @@
+//! Adapters in a repository of the hub: PEFT folders, and GGUF files that say so.
+
+use super::super::LibraryError;
+use super::client::{Failure, Hub, Requested};
+use super::header;
+use super::remote::RemoteFile;
+use super::variants::{Kind, Listed, Variant};
+use hearth_formats::hex;
+use sha2::{Digest, Sha256};
+use std::{collections::HashMap, io::Read};
+
+/// PEFT's settings.
+pub const CONFIG: &str = "adapter_config.json";
+
+/// PEFT's matrices.
+pub const TENSORS: &str = "adapter_model.safetensors";
+
+/// Most bytes of [`CONFIG`], as in its reader.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
+/// Most adapters of a repository, which may hold one per checkpoint.
+const MAX_ADAPTERS: usize = 50;
+
+/// Most files of a repository whose headers are requested.
+const MAX_PEEKED: usize = 8;
+
+/// Bytes at the start of a GGUF file in which writers put its type.
+const PEEKED: u64 = 64 << 10;
+
+/// Name of an adapter that lies in the repository's own folder.
+const PEFT: &str = "PEFT";
+
+/// Prefix of the hub's tag for the base of an adapter.
+const BASE_TAG: &str = "base_model:adapter:";
+
+/// Tags of repositories with adapters.
+const TAGS: [&str; 3] = ["lora", "peft", "gguf-my-lora"];
+
+/// Most bytes of a base model's name.
+const MAX_BASE_BYTES: usize = 200;
+
+/// What a repository's tags say of adapters.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tagged {
+    /// Whether it has adapters.
+    pub is_adapter: bool,
+    /// `OWNER/NAME` of their base model.
+    pub base: Option<String>,
+}
+
+impl Tagged {
+    pub(super) fn of(tags: &[String]) -> Self {
+        let base = tags.iter().find_map(|tag| tag.strip_prefix(BASE_TAG));
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+        let is_id = |base: &str| base.len() <= MAX_BASE_BYTES && base.split('/').count() == 2;
+        let base = base.filter(|base| is_id(base) && base.chars().all(is_plain));
+        Self {
+            is_adapter: base.is_some() || tags.iter().any(|tag| TAGS.contains(&tag.as_str())),
+            base: base.map(str::to_owned),
+        }
+    }
+}
+
+/// The PEFT adapters among a repository's files: folders with both of their files.
+pub(super) fn peft(files: &[Listed]) -> Vec<Variant> {
+    let by_path: HashMap<&str, &Listed> = files.iter().map(|file| (file.path.as_str(), file)).collect();
+    let mut found: Vec<Variant> = files
+        .iter()
+        .filter_map(|config| {
+            let folder = config.path.strip_suffix(CONFIG)?;
+            let name = folder.strip_suffix('/');
+            (folder.is_empty() || name.is_some()).then_some(())?;
+            let tensors = by_path.get(format!("{folder}{TENSORS}").as_str())?;
+            Some(Variant {
+                name: name.unwrap_or(PEFT).to_owned(),
+                files: vec![config.clone(), (*tensors).clone()],
+                kind: Kind::PeftAdapter,
+            })
+        })
+        .collect();
+    // The repository's own folder is first.
+    found.sort_by_key(|variant| (variant.file().matches('/').count(), variant.file().to_owned()));
+    found.truncate(MAX_ADAPTERS);
+    found
+}
+
+/// Whether a GGUF file may be an adapter, by what people call theirs.
+pub(super) fn may_be_adapter(variant: &Variant, is_tagged: bool) -> bool {
+    let name = variant.file().to_lowercase();
+    let is_named = name.contains("lora") || name.contains("adapter");
+    variant.kind == Kind::Model && variant.files.len() == 1 && (is_tagged || is_named)
+}
+
+/// The places of the variants that may be adapters, few enough to ask for their headers.
+pub(super) fn candidates(variants: &[Variant], is_tagged: bool) -> Vec<usize> {
+    let all = variants.iter().enumerate();
+    let candidates = all.filter(|(_, variant)| may_be_adapter(variant, is_tagged));
+    candidates.map(|(at, _)| at).take(MAX_PEEKED).collect()
+}
+
+/// Whether a GGUF file says at its start that it is an adapter.
+///
+/// # Errors
+/// [`LibraryError::Hub`]
+pub(super) fn is_gguf_adapter(hub: &Hub, file: &RemoteFile) -> Result<bool, LibraryError> {
+    let start = header::start(hub, file, PEEKED).map_err(|failure| failure.error(&file.name))?;
+    Ok(says_adapter(&start))
+}
+
+/// Looks for the entry `general.type = "adapter"`. What claims to be one without being one is
+/// refused by the reader of adapters.
+fn says_adapter(start: &[u8]) -> bool {
+    const STRING: u32 = 8;
+    let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+    let entry = [text("general.type"), STRING.to_le_bytes().to_vec(), text("adapter")].concat();
+    start.starts_with(b"GGUF") && start.windows(entry.len()).any(|bytes| bytes == entry)
+}
+
+/// Gives PEFT's settings the hash that the hub publishes for large files only: it requests them,
+/// at the repository's commit. What is downloaded later must be the same.
+///
+/// # Errors
+/// [`LibraryError::Hub`]
+pub(super) fn hash_config(hub: &Hub, file: &mut RemoteFile) -> Result<(), LibraryError> {
+    if file.sha256.is_some() {
+        return Ok(());
+    }
+    let failed = |failure: Failure| failure.error(&file.name);
+    if !file.name.ends_with(CONFIG) {
+        let why = "the hub publishes no checksum of it, so a download could not be verified";
+        return Err(failed(Failure::Final(why.to_owned())));
+    }
+    if file.size > MAX_CONFIG_BYTES {
+        let why = format!(
+            "it has {} bytes; an adapter's has at most {MAX_CONFIG_BYTES}",
+            file.size
+        );
+        return Err(failed(Failure::Final(why)));
+    }
+    let response = hub.get(&file.url, None).map_err(failed)?;
+    Requested::of(&response).map_err(failed)?;
+    let mut bytes = Vec::new();
+    let read = response
+        .into_body()
+        .into_reader()
+        .take(file.size + 1)
+        .read_to_end(&mut bytes);
+    read.map_err(|error| failed(Failure::Temporary(format!("the connection broke ({error})"))))?;
+    if bytes.len() as u64 != file.size {
+        let why = "the file there has another size than it was said to have";
+        return Err(failed(Failure::Final(why.to_owned())));
+    }
+    file.sha256 = Some(hex(Sha256::digest(&bytes)));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(path: &str) -> Listed {
+        Listed {
+            path: path.to_owned(),
+            size: 1,
+            sha256: None,
+        }
+    }
+
+    #[test]
+    fn a_peft_folder_has_both_files() {
+        let files = [
+            "checkpoint-9/adapter_config.json",
+            "checkpoint-9/adapter_model.safetensors",
+            "adapter_config.json",
+            "adapter_model.safetensors",
+            "half/adapter_config.json",
+            "pickled/adapter_config.json",
+            "pickled/adapter_model.bin",
+            "not_adapter_config.json",
+        ]
+        .map(listed);
+        let names: Vec<String> = peft(&files).into_iter().map(|variant| variant.name).collect();
+        assert_eq!(names, ["PEFT", "checkpoint-9"]);
+        let many: Vec<Listed> = (0..100)
+            .flat_map(|n| [CONFIG, TENSORS].map(|file| listed(&format!("c{n}/{file}"))))
+            .collect();
+        assert_eq!(peft(&many).len(), MAX_ADAPTERS);
+    }
+
+    #[test]
+    fn tags_name_the_base() {
+        let of = |tags: &[&str]| Tagged::of(&tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>());
+        let tagged = of(&["gguf", "base_model:o/n", "base_model:adapter:o/n"]);
+        assert_eq!((tagged.is_adapter, tagged.base.as_deref()), (true, Some("o/n")));
+        assert!(of(&["lora"]).is_adapter);
+        assert_eq!(
+            of(&["gguf", "base_model:quantized:o/n", "base_model:adapter:x"]),
+            Tagged::default()
+        );
+        assert_eq!(of(&["base_model:adapter:o/\u{202e}n"]), Tagged::default());
+    }
+
+    #[test]
+    fn the_type_is_found_at_the_start_of_a_file() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/");
+        let read = |file: &str| std::fs::read(format!("{path}{file}")).expect("a fixture");
+        assert!(says_adapter(&read("adapters/llama.gguf")));
+        assert!(!says_adapter(&read("models/llama.gguf")));
+        assert!(!says_adapter(b"GGUF") && !says_adapter(b""));
+    }
+}

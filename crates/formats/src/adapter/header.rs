@@ -1,0 +1,281 @@
+//! What an adapter's headers say: its targets and its base model. No matrix is read.
+
+use super::{AdapterError, AdapterProblem, BaseId, BaseShape, LinearName, TargetName, gguf_lora, peft};
+use crate::gguf::GgufFile;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Most layers of a base model; the largest known ones have 126.
+pub(super) const MAX_LAYERS: usize = 4096;
+
+/// Most bytes of an architecture's name or a fingerprint.
+const MAX_ARCHITECTURE_BYTES: usize = 64;
+
+/// Most characters of a base model's name.
+const MAX_NAME_CHARS: usize = 200;
+
+/// Most characters of the owner or the name of a repository.
+const MAX_REPOSITORY_CHARS: usize = 96;
+
+/// Address of the hub before a repository.
+const HUB: &str = "https://huggingface.co/";
+
+/// Sizes of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TargetShape {
+    /// Rank.
+    pub rank: usize,
+    /// Input features.
+    pub inputs: usize,
+    /// Output features.
+    pub outputs: usize,
+}
+
+/// The headers of an adapter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdapterHeader {
+    /// Architecture of its base model. `None` means that it does not say so, as PEFT does not.
+    pub architecture: Option<String>,
+    /// Name of its base model: `OWNER/NAME`, a name, or a path.
+    pub base_name: Option<String>,
+    /// Whether [`AdapterHeader::base_name`] is a repository of the hub.
+    pub is_repository: bool,
+    /// Its base model, as an adapter trained by Hearth records it.
+    pub base: Option<BaseId>,
+    /// Number of layers up to the last target.
+    pub layers: usize,
+    /// Whether each of its linears is a target in each of these layers.
+    pub is_whole: bool,
+    /// Its linears; each has the same sizes in all layers.
+    pub linears: Vec<LinearShape>,
+}
+
+/// The sizes of a linear that an adapter targets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinearShape {
+    /// Name in a GGUF: `attn_q`.
+    pub name: String,
+    /// Greatest rank.
+    pub rank: usize,
+    /// Input features.
+    pub inputs: usize,
+    /// Output features.
+    pub outputs: usize,
+}
+
+/// Why an adapter does not fit a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Misfit {
+    /// It is for another architecture.
+    Architecture {
+        /// The adapter's.
+        adapter: String,
+    },
+    /// Its base model has another number of layers.
+    Layers {
+        /// The adapter's.
+        adapter: usize,
+        /// The model's.
+        model: usize,
+    },
+    /// A linear of its base model has other sizes.
+    Linear {
+        /// Name in a GGUF: `attn_q`.
+        name: String,
+        /// Input and output features of the adapter's.
+        adapter: (usize, usize),
+        /// Input and output features of the model's.
+        model: (usize, usize),
+    },
+    /// Its base model, which it records, has other sizes outside its targets.
+    Base,
+}
+
+impl AdapterHeader {
+    /// Reads the headers of a PEFT folder or a GGUF file, within the readers' limits.
+    ///
+    /// # Errors
+    /// It cannot be read, is corrupt, or is of an unsupported kind.
+    pub fn open(path: &Path) -> Result<Self, AdapterError> {
+        if path.is_dir() {
+            return peft::read_header(path);
+        }
+        let gguf = GgufFile::open(path).map_err(|error| AdapterError::new(path, error))?;
+        gguf_lora::read_header(&gguf).map_err(|problem| AdapterError::new(path, problem))
+    }
+
+    /// Collects targets. `names` are the base model's names, of which the first repository wins.
+    pub(super) fn of(
+        architecture: Option<String>,
+        names: Vec<String>,
+        base: Option<BaseId>,
+        targets: &[(TargetName, TargetShape)],
+    ) -> Result<Self, AdapterProblem> {
+        let mut linears: BTreeMap<LinearName, TargetShape> = BTreeMap::new();
+        let mut covered = BTreeSet::new();
+        for &(target, shape) in targets {
+            covered.insert(target.layer);
+            let first = linears.entry(target.linear).or_insert(shape);
+            if (first.inputs, first.outputs) != (shape.inputs, shape.outputs) {
+                return Err(AdapterProblem::Unsupported(format!(
+                    "This adapter's target {target} has another size than the same target of other layers."
+                )));
+            }
+            first.rank = first.rank.max(shape.rank);
+        }
+        let Some(&last) = covered.last() else {
+            return Err(AdapterProblem::NotAnAdapter("it targets no weight".to_owned()));
+        };
+        let base = base.map(bounded).transpose()?;
+        if architecture
+            .as_ref()
+            .is_some_and(|name| name.len() > MAX_ARCHITECTURE_BYTES)
+        {
+            return Err(AdapterProblem::Architecture("(its name is too long)".to_owned()));
+        }
+        let layers = last.saturating_add(1);
+        if layers > MAX_LAYERS {
+            return Err(AdapterProblem::Unsupported(format!(
+                "This adapter targets layer {last}; a model has at most {MAX_LAYERS} layers."
+            )));
+        }
+        let names: Vec<String> = names.iter().filter_map(|name| shown(name)).collect();
+        let repository = names.iter().find_map(|name| repository(name));
+        Ok(Self {
+            architecture,
+            is_repository: repository.is_some(),
+            base_name: repository.or_else(|| names.into_iter().next()),
+            base,
+            layers,
+            is_whole: linears.len().checked_mul(layers) == Some(targets.len()),
+            linears: linears
+                .into_iter()
+                .map(|(linear, shape)| LinearShape {
+                    name: linear.gguf().to_owned(),
+                    rank: shape.rank,
+                    inputs: shape.inputs,
+                    outputs: shape.outputs,
+                })
+                .collect(),
+        })
+    }
+
+    /// Whether the adapter fits a model of this shape: its architecture, its layers, and the sizes
+    /// of its targets. Names do not count.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn fits(&self, model: &BaseShape) -> Result<(), Misfit> {
+        if let Some(architecture) = self.architecture.as_ref().filter(|it| **it != model.architecture) {
+            let adapter = architecture.clone();
+            return Err(Misfit::Architecture { adapter });
+        }
+        // One with the same targets in all layers is for a model with that many.
+        if self.layers > model.layers || self.is_whole && self.layers != model.layers {
+            return Err(Misfit::Layers {
+                adapter: self.layers,
+                model: model.layers,
+            });
+        }
+        for own in &self.linears {
+            let Some(linear) = LinearName::named(&own.name) else {
+                continue;
+            };
+            let (outputs, inputs) = model.linear(linear);
+            if (own.inputs, own.outputs) != (inputs, outputs) {
+                return Err(Misfit::Linear {
+                    name: own.name.clone(),
+                    adapter: (own.inputs, own.outputs),
+                    model: (inputs, outputs),
+                });
+            }
+        }
+        match &self.base {
+            Some(base) if base.shape.mismatch(model).is_some() => Err(Misfit::Base),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A recorded base whose texts are short; others are not what Hearth writes.
+fn bounded(base: BaseId) -> Result<BaseId, AdapterProblem> {
+    let hashes = [&base.fingerprint.model, &base.fingerprint.file];
+    let is_short = |text: &&String| text.len() <= MAX_ARCHITECTURE_BYTES;
+    if !hashes
+        .into_iter()
+        .chain([&base.shape.architecture])
+        .all(|text| is_short(&text))
+    {
+        return Err(AdapterProblem::corrupt(
+            "manifest",
+            "its base model's fingerprint is malformed",
+        ));
+    }
+    let file = shown(&base.file).unwrap_or_default();
+    Ok(BaseId { file, ..base })
+}
+
+/// A name without what is no text, and not too long; `None` if nothing is left.
+fn shown(name: &str) -> Option<String> {
+    let plain = name.trim().chars().filter(|c| !c.is_control());
+    let plain: String = plain.take(MAX_NAME_CHARS).collect();
+    (!plain.is_empty()).then_some(plain)
+}
+
+/// `OWNER/NAME`, if it is or ends an address of a repository of the hub.
+fn repository(name: &str) -> Option<String> {
+    let path = name.strip_prefix(HUB).unwrap_or(name).trim_end_matches('/');
+    let is_part = |part: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        !part.is_empty() && part.len() <= MAX_REPOSITORY_CHARS && !part.starts_with('.') && part.chars().all(is_plain)
+    };
+    let (owner, repository) = path.split_once('/')?;
+    (is_part(owner) && is_part(repository)).then(|| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repositories_are_told_from_paths() {
+        for (name, expected) in [
+            ("meta-llama/Llama-3.2-1B", Some("meta-llama/Llama-3.2-1B")),
+            ("https://huggingface.co/o/n/", Some("o/n")),
+            ("./local/model", None),
+            ("/home/me/model", None),
+            ("model", None),
+            ("o/n/m", None),
+            ("https://evil.example/o/n", None),
+            ("../n", None),
+            ("o/", None),
+        ] {
+            assert_eq!(repository(name).as_deref(), expected, "{name}");
+        }
+        assert_eq!(shown(" a\u{0}b\n "), Some("ab".to_owned()));
+        assert_eq!(shown("\n"), None);
+        assert_eq!(shown(&"x".repeat(1000)).map(|name| name.len()), Some(MAX_NAME_CHARS));
+    }
+
+    #[test]
+    fn sizes_that_differ_between_layers_are_refused() {
+        let target = |layer| TargetName {
+            layer,
+            linear: LinearName::AttnQ,
+        };
+        let shape = |inputs| TargetShape {
+            rank: 1,
+            inputs,
+            outputs: 4,
+        };
+        let of = |targets: &[(TargetName, TargetShape)]| AdapterHeader::of(None, Vec::new(), None, targets);
+        assert!(of(&[]).is_err());
+        assert!(of(&[(target(0), shape(4)), (target(1), shape(8))]).is_err());
+        let same = of(&[(target(0), shape(4)), (target(1), shape(4))]).expect("a header");
+        assert!(same.is_whole && same.layers == 2);
+        assert!(of(&[(target(usize::MAX), shape(4))]).is_err());
+        let last = of(&[(target(7), shape(4))]).expect("a header");
+        assert!(!last.is_whole && last.layers == 8);
+    }
+}

@@ -1,0 +1,74 @@
+// How adapters fit models, in words.
+
+import { m } from "$messages";
+import type { Adapter, AdapterFit, AdapterMisfit } from "../host";
+import { count, fileSize } from "./format";
+
+/** How an adapter fits a model; `null` if its files could not be read. */
+export function fitOf(adapter: Adapter, model: string | null): AdapterFit | null {
+  return adapter.matches.find((match) => match.model === model)?.fit ?? null;
+}
+
+export function doesFit(adapter: Adapter, model: string | null): boolean {
+  const fit = fitOf(adapter, model);
+  return fit !== null && fit.type !== "misfit";
+}
+
+const levels = ["exact", "named", "sizes"] as const;
+
+/** The model that it fits best: of one level the first of the library. */
+export function bestModel(adapter: Adapter): string | null {
+  for (const level of levels) {
+    const found = adapter.matches.find(({ fit }) => fit.type === level);
+    if (found) return found.model;
+  }
+  return null;
+}
+
+/** A few words: `trained on this model`. */
+export function fitLabel(fit: AdapterFit): string {
+  switch (fit.type) {
+    case "exact":
+      return m.text_fit_exact();
+    case "named":
+      return m.text_fit_named();
+    case "sizes":
+      return m.text_fit_sizes();
+    case "misfit":
+      return m.text_fit_none();
+  }
+}
+
+/** What a fit means; of a misfit the reason. */
+export function fitHint(fit: AdapterFit): string {
+  switch (fit.type) {
+    case "exact":
+      return m.text_fit_exact_hint();
+    case "named":
+      return m.text_fit_named_hint();
+    case "sizes":
+      return m.text_fit_sizes_hint();
+    case "misfit":
+      return misfitText(fit.why);
+  }
+}
+
+function misfitText(why: AdapterMisfit): string {
+  switch (why.type) {
+    case "architecture":
+      return m.text_misfit_architecture({ architecture: why.adapter });
+    case "unsupported":
+      return m.text_misfit_unsupported();
+    case "layers":
+      return m.text_misfit_layers({ adapter: count(why.adapter), model: count(why.model) });
+    case "linear":
+      return m.text_misfit_linear(why);
+    case "otherBase":
+      return m.text_misfit_base();
+  }
+}
+
+/** What deleting it does to its files. */
+export function deletionText(adapter: Adapter): string {
+  return adapter.isDeletable ? m.text_adapter_deletes({ size: fileSize(adapter.size) }) : m.text_adapter_stays();
+}
