@@ -82,7 +82,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn spans_are_sets(inserted in prop::collection::vec((0..END, 0..9u64), 0..12), cut in 0..=END, from in 0..=END) {
+        fn spans_are_sets(
+            inserted in prop::collection::vec((0..END, 0..9u64), 0..12),
+            cut in 0..=END,
+            from in 0..=END,
+        ) {
             let mut spans = Spans::default();
             let mut set = std::collections::BTreeSet::new();
             for (start, len) in inserted {
