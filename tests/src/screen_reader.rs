@@ -100,13 +100,13 @@ impl SessionBus {
 /// An element of the tree.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// Role, of those in [`ROLES`], or `other`.
+    /// Role, of those in `ROLES`, or `other`.
     pub role: &'static str,
     /// Name.
     pub name: String,
     /// Its text, if it has one of its own.
     pub text: String,
-    /// States, of those in [`STATES`].
+    /// States, of those in `STATES`.
     pub states: Vec<&'static str>,
     /// Attributes that come of ARIA: `live`, `posinset` and so on.
     pub attributes: Vec<(String, String)>,

@@ -10,9 +10,14 @@ use hearth_tests::paths;
 use hearth_tests::screen::{ChildGuard, Screen};
 use hearth_tests::screen_reader::{Node, ScreenReader, SessionBus};
 use hearth_tests::scripted::Scripted;
+use hearth_tests::wait;
+use std::time::Duration;
 
 /// Most presses of Tab to an element of a view.
 const MOST_TABS: usize = 40;
+
+/// How long the focus may take to move.
+const MOVE: Duration = Duration::from_secs(2);
 
 /// A person at a window, who sees nothing and has no pointer.
 struct Person {
@@ -97,9 +102,7 @@ impl Person {
             let place = |node: &Node| (node.role, node.name.clone(), node.text.clone(), node.is("selected"));
             let before = before.as_ref().map(place);
             // Two neighbours may read the same: then it is enough to have waited.
-            hearth_tests::wait::poll(std::time::Duration::from_secs(2), || {
-                (self.focus().as_ref().map(place) != before).then_some(())
-            });
+            wait::poll(MOVE, || (self.focus().as_ref().map(place) != before).then_some(()));
         }
         panic!(
             "{MOST_TABS} times {key} do not lead to {role} {name:?}:\n{}",
