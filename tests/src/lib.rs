@@ -7,9 +7,15 @@ pub mod close;
 pub mod drag;
 pub mod driver;
 pub mod hearth;
+#[cfg(target_os = "linux")]
+pub mod keyboard;
 pub mod paths;
 #[cfg(target_os = "linux")]
 pub mod screen;
+#[cfg(target_os = "linux")]
+pub mod screen_reader;
+#[cfg(target_os = "linux")]
+pub mod scripted;
 pub mod wait;
 pub mod webdriver;
 #[cfg(target_os = "linux")]

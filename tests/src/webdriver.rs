@@ -30,6 +30,8 @@ impl Key {
     pub const TAB: Key = Key('\u{e004}');
     /// Delete.
     pub const DELETE: Key = Key('\u{e017}');
+    /// End.
+    pub const END: Key = Key('\u{e010}');
     /// Control.
     pub const CONTROL: Key = Key('\u{e009}');
 }

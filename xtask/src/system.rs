@@ -25,8 +25,8 @@ const DEBIAN_RUN_PACKAGES: &[&str] = &[
     "libdbus-1-dev",
 ];
 
-/// Additional Debian packages for tests: a virtual display, two browsers, and a software Vulkan
-/// driver.
+/// Additional Debian packages for tests: a virtual display, two browsers, a software Vulkan driver,
+/// and the bus that a screen reader listens to.
 const DEBIAN_TEST_PACKAGES: &[&str] = &[
     "xvfb",
     "webkit2gtk-driver",
@@ -34,6 +34,8 @@ const DEBIAN_TEST_PACKAGES: &[&str] = &[
     "libvulkan1",
     "mesa-vulkan-drivers",
     "fonts-dejavu-core",
+    "dbus",
+    "at-spi2-core",
 ];
 
 /// Minimum version of Node for the web UI's tools, major and minor.
@@ -131,7 +133,11 @@ fn other_systems(purpose: Purpose) -> Outcome {
             }
         }
         if purpose == Purpose::Test {
-            for (name, what) in [("Xvfb", "Xvfb"), ("WebKitWebDriver", "WebKitWebDriver")] {
+            for (name, what) in [
+                ("Xvfb", "Xvfb"),
+                ("WebKitWebDriver", "WebKitWebDriver"),
+                ("dbus-daemon", "dbus-daemon"),
+            ] {
                 if program(&[name]).is_none() {
                     missing.push(what);
                 }
@@ -150,9 +156,9 @@ fn other_systems(purpose: Purpose) -> Outcome {
     }
     let command = if program(&["dnf"]).is_some() {
         "sudo dnf install gcc gcc-c++ pkgconf webkit2gtk4.1-devel gtk3-devel dbus-devel xorg-x11-server-Xvfb \
-         webkit2gtk4.1 chromium"
+         webkit2gtk4.1 dbus-daemon at-spi2-core chromium"
     } else if program(&["pacman"]).is_some() {
-        "sudo pacman -S --needed base-devel webkit2gtk-4.1 gtk3 dbus xorg-server-xvfb chromium"
+        "sudo pacman -S --needed base-devel webkit2gtk-4.1 gtk3 dbus xorg-server-xvfb at-spi2-core chromium"
     } else if cfg!(target_os = "macos") {
         "xcode-select --install; brew install --cask chromium"
     } else if cfg!(windows) {

@@ -4,7 +4,7 @@ mod support;
 
 use hearth_app::library::{
     self, Hub, LibraryError, Progress,
-    hub::{Origin, Ranges, Remote, RemoteFile},
+    hub::{Kind, Origin, Ranges, Remote, RemoteFile},
 };
 use hearth_formats::hex;
 use sha2::{Digest, Sha256};

@@ -68,6 +68,7 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
         }
         "die" | "starve" | "babble" | "fail" | "fault" | "stray" | "huge" => generation.fail(order),
         "slow" => generation.repeat("word ", controls),
+        "count" => generation.count(rest.parse().unwrap_or(0), controls),
         "flood" => generation.repeat(&"word ".repeat(400), controls),
         "deaf" => loop {
             generation.piece("word ");
@@ -197,6 +198,17 @@ impl Generation {
                 return self.finish(FinishReason::Cancelled);
             }
         }
+    }
+
+    /// The numbers from 1 to `last`, a pause after each, unless it is cancelled.
+    fn count(mut self, last: u32, controls: &Receiver<Control>) {
+        for number in 1..=last {
+            self.piece(&format!("{number} "));
+            if is_cancelled(controls) {
+                return self.finish(FinishReason::Cancelled);
+            }
+        }
+        self.finish(FinishReason::Stop);
     }
 
     fn finish(self, reason: FinishReason) {
