@@ -276,7 +276,8 @@ fn remove_entries(folder: &Path) -> bool {
     remove_path(&folder.join(store::FILE));
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let data = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_data));
-    data.fold(true, |all, entry| remove_path(&entry.path()) && all)
+    // All of them, also after one that cannot be removed.
+    data.filter(|entry| !remove_path(&entry.path())).count() == 0
 }
 
 /// Reports progress in steps of a percent.
