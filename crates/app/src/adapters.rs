@@ -27,8 +27,8 @@ impl App {
         self.shared.blocking(|shared| Ok(list(shared)?)).await
     }
 
-    /// Imports an adapter, a PEFT folder or a GGUF file, by its path; the file is not copied. Without
-    /// a model it is for whatever it fits, which may be no model on this machine.
+    /// Imports an adapter, a PEFT folder or a GGUF file, by its path; the file is not copied.
+    /// Without a model it is for whatever it fits, which may be no model on this machine.
     ///
     /// # Errors
     /// The adapter cannot be read or does not fit the model.
@@ -74,8 +74,8 @@ impl App {
         self.change_adapter(id, move |t| adapter::rename(t, id, &name)).await
     }
 
-    /// Deletes an adapter, which can be restored for a while. The files of an imported one stay; those
-    /// that Hearth downloaded or trained go with it.
+    /// Deletes an adapter, which can be restored for a while. The files of an imported one stay;
+    /// those that Hearth downloaded or trained go with it.
     pub async fn delete_adapter(&self, id: i64) -> Result<(), Problem> {
         self.change_adapter(id, move |t| adapter::delete(t, id, now())).await?;
         self.purge_later();
@@ -234,8 +234,8 @@ fn base(shared: &Shared, row: adapter::Adapter) -> Result<library::Model, Proble
     }
 }
 
-/// Checks an adapter before its import: all of its values for the model, or for the one that it fits
-/// best. One that fits none is checked by its headers only; its base may come later.
+/// Checks an adapter before its import: all of its values for the model, or for the one that it
+/// fits best. One that fits none is checked by its headers only; its base may come later.
 fn check_import(shared: &Shared, path: &Path, model: Option<&library::Model>) -> Result<(), Problem> {
     if let Some(model) = model {
         return shared.library.check_adapter(path, &model.path).map_err(invalid);

@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl App {
-    /// Whether there is a token of the hub, and where it was found. May block while a person unlocks
-    /// the keychain.
+    /// Whether there is a token of the hub, and where it was found. May block while a person
+    /// unlocks the keychain.
     pub async fn hub_token(&self) -> Result<HubToken, Problem> {
         self.shared.blocking(|shared| Ok(state(shared))).await
     }

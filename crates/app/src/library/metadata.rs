@@ -34,8 +34,8 @@ pub struct ModelMetadata {
     /// Fingerprint of its vocabulary: models that share it have the same tokens under the same ids.
     /// `None` means that it has no vocabulary.
     pub vocabulary: Option<String>,
-    /// Its sizes, by which adapters are matched. `None` means that Hearth supports no adapters of its
-    /// architecture.
+    /// Its sizes, by which adapters are matched. `None` means that Hearth supports no adapters of
+    /// its architecture.
     pub shape: Option<BaseShape>,
     /// `general.sampling.*`: the sampling parameters that the file recommends.
     pub sampling: FileSampling,

@@ -186,7 +186,8 @@ impl Store {
         written
     }
 
-    /// Whether writes are refused with [`StoreError::Frozen`], because what is written would be lost.
+    /// Whether writes are refused with [`StoreError::Frozen`], because what is written would be
+    /// lost.
     pub(crate) fn set_frozen(&self, is_frozen: bool) {
         // Behind the lock: no write is under way once it is set.
         let _connection = self.connection();

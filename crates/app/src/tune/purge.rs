@@ -1,7 +1,7 @@
 //! Removes the files of deleted runs and adapters: a file is deleted with its owner only.
 //!
-//! A run owns all files in its folder, its adapter's included. A downloaded adapter owns its files in
-//! the folder of adapters. An imported adapter owns no files, wherever it is stored.
+//! A run owns all files in its folder, its adapter's included. A downloaded adapter owns its files
+//! in the folder of adapters. An imported adapter owns no files, wherever it is stored.
 
 use crate::{
     library,

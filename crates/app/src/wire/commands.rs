@@ -205,8 +205,8 @@ macro_rules! commands {
 
                 /// Newest first.
                 fn adapters() -> Vec<Adapter>;
-                /// Imports a PEFT folder or a GGUF adapter for this model. `null` means for whatever
-                /// it fits, which may be no model on this machine.
+                /// Imports a PEFT folder or a GGUF adapter for this model. `null` means for
+                /// whatever it fits, which may be no model on this machine.
                 fn import_adapter(path: PathBuf, model: Option<String>) -> Adapter;
                 fn rename_adapter(id: i64, name: String) -> ();
                 fn delete_adapter(id: i64) -> ();
@@ -263,8 +263,8 @@ macro_rules! commands {
                 fn choose_preset_target(name: String) -> Option<String>;
                 /// Opens a native dialog; `null` if cancelled.
                 fn choose_data_folder() -> Option<String>;
-                /// Copies the data to another folder, then restarts Hearth. Reports progress through
-                /// events; nothing can be saved meanwhile.
+                /// Copies the data to another folder, then restarts Hearth. Reports progress
+                /// through events; nothing can be saved meanwhile.
                 fn move_data(folder: PathBuf) -> ();
                 /// Shows a notification of the system, unless the window has the focus.
                 fn notify(title: String, body: String) -> ();

@@ -6,8 +6,8 @@ use crate::check::decode_cost::DecodeCost;
 use hearth_kernels::Quant;
 
 /// What decode costs on the CPU with weights in these formats and this process's threads: on
-/// record, or else measured if `may_measure`, which takes about a second per format and is recorded. `None`
-/// means that it is not on record, or cannot be measured.
+/// record, or else measured if `may_measure`, which takes about a second per format and is
+/// recorded. `None` means that it is not on record, or cannot be measured.
 pub(crate) fn decode_cost(formats: &[Quant], may_measure: bool) -> Option<DecodeCost> {
     let (subject, threads) = (cpu_subject(), hearth_kernels::team::threads());
     let known = store().decode_cost(&subject, threads);

@@ -2154,8 +2154,8 @@ device: string,
  */
 turnSeconds: number | null,
 /**
- * Predicted decode speed in tokens per second, after a short prompt and without a draft. `None` means that
- * the devices were not measured with weights in the model's formats.
+ * Predicted decode speed in tokens per second, after a short prompt and without a draft.
+ * `None` means that the devices were not measured with weights in the model's formats.
  */
 tokensPerSecond: number | null, };
 

@@ -84,8 +84,8 @@ impl Hub {
         }
     }
 
-    /// The hub of a setting, or else of the environment: `HF_ENDPOINT`, and the [`token`], which the
-    /// mirror of a setting does not get. `HF_HUB_OFFLINE` disables it.
+    /// The hub of a setting, or else of the environment: `HF_ENDPOINT`, and the [`token`], which
+    /// the mirror of a setting does not get. `HF_HUB_OFFLINE` disables it.
     ///
     /// # Errors
     /// [`LibraryError::Offline`]
