@@ -234,7 +234,7 @@ impl Texts {
 }
 
 /// The number of threads: as requested, or one per physical core.
-fn team_size(requested: Option<u32>) -> Result<u32, Problem> {
+pub(crate) fn team_size(requested: Option<u32>) -> Result<u32, Problem> {
     let n = requested.unwrap_or_else(|| count(hardware::physical_cores()));
     if (1..=MAX_THREADS).contains(&n) {
         return Ok(n);

@@ -111,6 +111,9 @@ pub struct PlanRequest {
     /// Run the device check of GPUs that were never checked first, which may take minutes.
     #[serde(default)]
     pub check: bool,
+    /// CPU threads, on which the decode speed depends. `None` means the number of physical cores.
+    #[serde(default)]
+    pub threads: Option<u32>,
     /// Measure what [`Plan::tokens_per_second`] depends on, unless it is on record: about a second
     /// per format of the weights.
     #[serde(default)]

@@ -78,3 +78,16 @@ describe("a queued message", () => {
     await lastAnswer(page, "complete");
   });
 });
+
+test("rating an answer sends no queued message", async () => {
+  const { page } = await open();
+  await pace(page, 0);
+  await openConversation(page, "Borrow checker");
+  await page.evaluate(() => localStorage.setItem("hearth.queue", JSON.stringify({ 1: [{ text: "Later", files: [] }], 2: [{ text: "Later", files: [] }], 3: [{ text: "Later", files: [] }], 4: [{ text: "Later", files: [] }] })));
+  await page.reload();
+  await openConversation(page, "Borrow checker");
+  await page.getByTestId("queued").waitFor();
+  await page.getByTestId("thumb-up").last().click();
+  await page.locator("[data-testid=thumb-up][aria-pressed=true]").waitFor();
+  expect(await queued(page)).toEqual(["Later"]);
+});

@@ -12,7 +12,7 @@ class Memory {
   }
 }
 
-const answer = (type: "complete" | "stopped" | "streaming", conversation = 1) => ({ id: 7, conversation, role: "assistant", state: { type } }) as unknown as Message;
+const answer = (type: "complete" | "stopped" | "cut", conversation = 1, comparison: number | null = null) => ({ id: 7, conversation, comparison, role: "assistant", state: { type } }) as unknown as Message;
 
 test("messages outlive a restart with their files", () => {
   const memory = new Memory();
@@ -34,12 +34,12 @@ test("only a complete answer sends the next, once", async () => {
   queue.add(1, "one", []);
   queue.add(1, "two", []);
   await queue.ended(answer("stopped"));
-  await queue.ended(answer("streaming"));
+  await queue.ended(answer("cut"));
   await queue.ended(answer("complete", 2));
   expect(sent).toEqual([]);
   await Promise.all([queue.ended(answer("complete")), queue.ended(answer("complete"))]);
   expect(sent).toEqual([[1, 7, "one"]]);
-  await queue.next(1);
+  await queue.ended(answer("complete", 1, 6));
   expect(sent.at(-1)).toEqual([1, null, "two"]);
 });
 

@@ -30,6 +30,7 @@ impl LoadSettings {
             build: self.build,
             gpu_layers: self.gpu_layers,
             kv: self.kv,
+            threads: self.threads,
             draft,
             ..protocol::PlanRequest::default()
         }

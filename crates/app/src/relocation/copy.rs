@@ -120,7 +120,11 @@ fn copy_file(from: &Path, to: &Path, report: &mut dyn FnMut(u64) -> bool) -> io:
     let mut buffer = vec![0; CHUNK];
     let mut done = 0;
     loop {
-        let read = source.read(&mut buffer)?;
+        let read = match source.read(&mut buffer) {
+            // Not the error that stands for a cancellation.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
         if read == 0 {
             return target.sync_all();
         }

@@ -40,7 +40,8 @@ struct Origin {
     folder: PathBuf,
 }
 
-/// The data folder of a base folder. One whose file cannot be read is its own; see [`check`].
+/// The data folder of a base folder: that folder itself if nothing was moved, or if the file cannot
+/// be read, which [`check`] reports.
 pub(crate) fn data_of(base: PathBuf) -> PathBuf {
     match read(&base) {
         Ok(Some(moved)) => moved.data,
@@ -65,7 +66,7 @@ pub(crate) fn check(base: &Path) -> Result<(), Problem> {
         Ok(None) => Ok(()),
         Ok(Some(moved)) if moved.data.join(store::FILE).is_file() => Ok(()),
         Ok(Some(moved)) => Err(refuse(format!(
-            "Hearth's data was moved to {}, where it is not now. Connect the drive that holds it, then start Hearth again.",
+            "Hearth's data was moved to {}, which is not available. Connect the drive that holds it, then start Hearth again.",
             moved.data.display()
         ))),
         Err(error) => Err(refuse(format!(
@@ -102,7 +103,7 @@ pub(crate) fn origin(data: &Path) -> PathBuf {
 }
 
 /// Writes the origin of the data in `data` into `folder`.
-pub(super) fn keep_origin(data: &Path, folder: &Path) -> io::Result<()> {
+pub(super) fn write_origin(data: &Path, folder: &Path) -> io::Result<()> {
     let origin = Origin { folder: origin(data) };
     write_file(&folder.join(ORIGIN), &origin)
 }
@@ -171,8 +172,8 @@ mod tests {
         for name in [&first, &second, &third] {
             fs::create_dir(name).expect("a folder");
         }
-        keep_origin(&first, &second).expect("written");
-        keep_origin(&second, &third).expect("written");
+        write_origin(&first, &second).expect("written");
+        write_origin(&second, &third).expect("written");
         assert_eq!(origin(&third), first);
     }
 }

@@ -1,7 +1,7 @@
 //! Moving the data folder.
 //!
 //! The data is copied while nothing can write to the store. Only once the copy is complete, a file
-//! in the base folder says that it is the data from now on ([`location`]); the app has to be
+//! in the base folder names the new data folder ([`location`]); the app has to be
 //! restarted then. What was copied stays where it was until a person deletes it.
 
 mod copy;
@@ -77,9 +77,11 @@ impl App {
         if moved.is_err() {
             self.shared.store.set_frozen(false);
             self.shared.downloads.reopen();
-            self.start_downloads().await?;
+            if let Err(problem) = self.start_downloads().await {
+                tracing::warn!(%problem, "the downloads could not go on");
+            }
+            self.shared.relocation.is_active.store(false, Ordering::SeqCst);
         }
-        self.shared.relocation.is_active.store(false, Ordering::SeqCst);
         moved
     }
 
@@ -174,18 +176,23 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
 fn relocate(shared: &Shared, to: &Path) -> Result<(), Problem> {
     let staging = to.join(STAGING);
     let copied = copy_all(shared, to, &staging);
-    // It would take up space.
+    // Also after a failure: a partial copy takes up space.
     remove_path(&staging);
     copied?;
     let moved = Moved {
         data: to.to_owned(),
         former: Some(shared.data.clone()),
     };
-    location::write(&shared.base, &moved).map_err(|error| {
-        // Without that file nothing uses it.
-        remove_entries(to);
-        failed(&shared.base, &error)
-    })
+    match location::write(&shared.base, &moved) {
+        // The file may be in place although its folder could not be synced.
+        Err(_) if location::read(&shared.base).is_ok_and(|read| read.as_ref() == Some(&moved)) => Ok(()),
+        Err(error) => {
+            // Nothing uses the copy.
+            remove_entries(to);
+            Err(failed(&shared.base, &error))
+        }
+        Ok(()) => Ok(()),
+    }
 }
 
 fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<(), Problem> {
@@ -204,7 +211,7 @@ fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<(), Problem> {
         .map_err(at(to))?;
     shared.store.copy_to(&staging.join(store::FILE))?;
     store::prepare_restored(staging, &shared.data, to)?;
-    location::keep_origin(&shared.data, staging).map_err(at(staging))?;
+    location::write_origin(&shared.data, staging).map_err(at(staging))?;
     durable::sync_folder(staging).map_err(at(staging))?;
     let placed = place(staging, to);
     if placed.is_err() {

@@ -21,6 +21,7 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         assume_gpu: args.assume_gpu,
         kv: args.load.options.kv,
         draft: draft(&args.draft, DraftChoice::Auto)?.choice,
+        threads: args.load.options.threads,
         measure_speed: args.speed,
         ..PlanRequest::default()
     };

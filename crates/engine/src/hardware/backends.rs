@@ -116,6 +116,9 @@ fn check_gpu(gpu: &Gpu, again: bool) -> Result<(), Problem> {
 
 fn check_cpu(again: bool) {
     let subject = cpu_subject();
+    if again {
+        store().forget_decode_costs(&subject);
+    }
     if (again || store().check(&subject).is_none())
         && let Some(program) = this_program()
         && let Ok(found) = probe::check(&program, None, false)

@@ -1,32 +1,45 @@
 //! The recorded decode cost of the CPU.
 
 use super::backends::cpu_subject;
+use super::memory::memory;
 use super::records::store;
 use crate::check::decode_cost::DecodeCost;
-use hearth_kernels::Quant;
+use hearth_kernels::{Quant, team};
+use std::error::Error;
 
-/// What decode costs on the CPU with weights in these formats and this process's threads: on
-/// record, or else measured if `may_measure`, which takes about a second per format and is
-/// recorded. `None` means that it is not on record, or cannot be measured.
-pub(crate) fn decode_cost(formats: &[Quant], may_measure: bool) -> Option<DecodeCost> {
-    let (subject, threads) = (cpu_subject(), hearth_kernels::team::threads());
+/// Free memory below which nothing is measured: the largest synthetic model, its file and its
+/// packed weights.
+const MIN_FREE: u64 = 2 << 30;
+
+/// Decode cost of the CPU with weights in these formats and this many threads: on record, or else
+/// measured if `may_measure`, which takes about a second per format. `None` means that it is not on
+/// record, or cannot be measured.
+pub(crate) fn decode_cost(formats: &[Quant], threads: usize, may_measure: bool) -> Option<DecodeCost> {
+    let subject = cpu_subject();
     let known = store().decode_cost(&subject, threads);
     let is_complete = |cost: &DecodeCost| formats.iter().all(|format| cost.has(*format));
     if known.as_ref().is_some_and(is_complete) || !may_measure {
         return known.filter(is_complete);
     }
-    let measured = known.map_or_else(DecodeCost::measure, Ok).and_then(|mut cost| {
-        formats.iter().try_for_each(|format| cost.add(*format))?;
-        Ok(cost)
-    });
-    match measured {
-        Ok(cost) => {
-            store().set_decode_cost(subject, threads, cost.clone());
-            Some(cost)
-        }
-        Err(error) => {
-            tracing::warn!(%error, "the decode speed could not be measured");
-            None
-        }
+    if memory().is_some_and(|memory| memory.free < MIN_FREE) {
+        tracing::info!("too little memory is free to measure the decode speed");
+        return None;
     }
+    let team_size = team::threads();
+    team::set_threads(threads);
+    let measured = known.map_or_else(DecodeCost::measure, Ok).map(|mut cost| {
+        // Formats that were measured before one failed are on record, too.
+        let failure = add(&mut cost, formats).err();
+        (cost, failure)
+    });
+    team::set_threads(team_size);
+    let warn = |error: Box<dyn Error>| tracing::warn!(%error, "the decode speed could not be measured");
+    let (cost, failure) = measured.map_err(warn).ok()?;
+    failure.map(warn);
+    store().add_decode_cost(subject, threads, cost.clone());
+    Some(cost).filter(is_complete)
+}
+
+fn add(cost: &mut DecodeCost, formats: &[Quant]) -> Result<(), Box<dyn Error>> {
+    formats.iter().try_for_each(|format| cost.add(*format))
 }

@@ -1,4 +1,4 @@
-//! Recorded device checks and memory limits (`devices.json`). The file may be deleted at any time.
+//! Recorded device checks, decode costs and memory limits (`devices.json`). The file may be deleted at any time.
 
 use crate::check::decode_cost::DecodeCost;
 use hearth_formats::durable;
@@ -10,6 +10,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Maximum number of decode costs: of numbers of threads, and of earlier versions.
+const MAX_DECODE_COSTS: usize = 16;
+
 /// Records of all devices.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -18,7 +21,7 @@ struct Records {
     checks: Vec<Checked>,
     limits: Vec<Limit>,
     #[serde(deserialize_with = "readable")]
-    decode_costs: Vec<Costed>,
+    decode_costs: Vec<DecodeCostRecord>,
 }
 
 /// The records that can be read: one of another version of Hearth loses none of the others.
@@ -54,14 +57,20 @@ struct Checked {
     check: DeviceCheck,
 }
 
-/// What decode costs on a CPU with this many threads.
+/// Decode cost of a CPU with this many threads.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Costed {
+struct DecodeCostRecord {
     subject: Subject,
     threads: usize,
     /// Version of the measurement: [`DecodeCost::VERSION`].
     measurement: u32,
     cost: DecodeCost,
+}
+
+impl DecodeCostRecord {
+    fn is_of(&self, subject: &Subject, threads: usize) -> bool {
+        self.subject == *subject && self.threads == threads && self.measurement == DecodeCost::VERSION
+    }
 }
 
 /// Limit on the allocatable memory of a device.
@@ -133,23 +142,32 @@ impl Store {
     /// The recorded decode cost of a CPU with this many threads. `None` means not measured.
     pub fn decode_cost(&self, subject: &Subject, threads: usize) -> Option<DecodeCost> {
         let mut costs = self.read().decode_costs.into_iter();
-        let is_it = |costed: &Costed| {
-            costed.subject == *subject && costed.threads == threads && costed.measurement == DecodeCost::VERSION
-        };
-        costs.find(is_it).map(|costed| costed.cost)
+        costs
+            .find(|record| record.is_of(subject, threads))
+            .map(|record| record.cost)
     }
 
-    /// Record the decode cost of a CPU, replacing earlier ones with this many threads.
-    pub fn set_decode_cost(&mut self, subject: Subject, threads: usize, cost: DecodeCost) {
+    /// Record the decode cost of a CPU with this many threads. Formats that another process has
+    /// recorded meanwhile stay.
+    pub fn add_decode_cost(&mut self, subject: Subject, threads: usize, cost: DecodeCost) {
         self.change(|records| {
-            records.decode_costs.retain(|costed| costed.threads != threads);
-            records.decode_costs.push(Costed {
+            let costs = &mut records.decode_costs;
+            if let Some(known) = costs.iter_mut().find(|record| record.is_of(&subject, threads)) {
+                return known.cost.merge(cost);
+            }
+            costs.push(DecodeCostRecord {
                 subject,
                 threads,
                 measurement: DecodeCost::VERSION,
                 cost,
             });
+            costs.drain(..costs.len().saturating_sub(MAX_DECODE_COSTS));
         });
+    }
+
+    /// Forget the decode costs of a CPU, to measure them again.
+    pub fn forget_decode_costs(&mut self, subject: &Subject) {
+        self.change(|records| records.decode_costs.retain(|record| record.subject != *subject));
     }
 
     /// Smallest fraction of a device's free memory that was refused. `None` means nothing was
@@ -200,6 +218,29 @@ fn write(file: &Path, records: &Records) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn decode_costs_are_those_of_a_cpu_and_its_threads() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut store = Store {
+            file: Some(folder.path().join("devices.json")),
+            last: None,
+        };
+        let subject = |version: &str| Subject {
+            version: version.to_owned(),
+            ..Subject::default()
+        };
+        store.add_decode_cost(subject("1"), 2, DecodeCost::default());
+        assert_eq!(store.decode_cost(&subject("1"), 2), Some(DecodeCost::default()));
+        assert_eq!(store.decode_cost(&subject("1"), 4), None);
+        assert_eq!(store.decode_cost(&subject("2"), 2), None);
+        for threads in 3..40 {
+            store.add_decode_cost(subject("2"), threads, DecodeCost::default());
+        }
+        assert_eq!(store.decode_cost(&subject("1"), 2), None, "the oldest ones go");
+        store.forget_decode_costs(&subject("2"));
+        assert_eq!(store.decode_cost(&subject("2"), 39), None);
+    }
 
     #[test]
     fn records_outlive_the_process() {

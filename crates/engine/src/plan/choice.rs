@@ -1,9 +1,10 @@
 //! Choosing the build and the devices of a model: those that are predicted to answer soonest.
 
-use super::decode_speed::TokenWeights;
+use super::decode_speed::DecodeWeights;
 use super::{ModelBytes, PlanOptions, Planned, compute_plan, free, unknown};
 use crate::check::decode_cost::DecodeCost;
 use crate::draft;
+use crate::engine::team_size;
 use crate::hardware::{self, CPU};
 use crate::problem::{from_gguf, from_load, problem};
 use hearth_formats::gguf::Gguf;
@@ -49,10 +50,11 @@ pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(&str)) -> Result<Plan,
         (None, false) => hardware::devices_for(Some(CPU)),
     };
     free::count(&mut devices, request);
-    let weights = TokenWeights::of(&gguf, &config);
+    let weights = DecodeWeights::of(&gguf, &config);
+    let threads = team_size(request.threads)? as usize;
     let model = Model {
         bytes: &bytes,
-        cost: weights.cost(request.measure_speed),
+        cost: weights.cost(threads, request.measure_speed),
         weights,
         draft,
         config: &config,
@@ -64,7 +66,7 @@ pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(&str)) -> Result<Plan,
 /// A model to place.
 struct Model<'a> {
     bytes: &'a ModelBytes,
-    weights: TokenWeights,
+    weights: DecodeWeights,
     cost: Option<DecodeCost>,
     draft: Option<ModelBytes>,
     config: &'a Config,
@@ -353,7 +355,7 @@ mod tests {
         let (bytes, config) = fixture("llama.gguf");
         let model = Model {
             bytes: &bytes,
-            weights: TokenWeights::default(),
+            weights: DecodeWeights::default(),
             cost: None,
             draft: None,
             config: &config,

@@ -1,5 +1,4 @@
-//! The decode speed that a plan promises: of a model that was never loaded on this machine, from
-//! the formats and sizes in its header.
+//! Decode speed predicted from the tensor table of a GGUF file.
 
 use crate::check::decode_cost::DecodeCost;
 use crate::hardware;
@@ -7,14 +6,14 @@ use hearth_formats::gguf::{GgufHeader, TensorInfo};
 use hearth_kernels::Quant;
 use hearth_llm::{Config, Place, Placement};
 
-/// Weights that a token is multiplied by, per layer: their formats and bytes. The last layer is the
-/// output layer.
+/// Weight matrices read per decode step: formats and bytes, by layer. The last layer is the output
+/// layer; prediction layers, which plain decode does not run, have none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct TokenWeights {
+pub(super) struct DecodeWeights {
     layers: Vec<Vec<(Quant, u64)>>,
 }
 
-impl TokenWeights {
+impl DecodeWeights {
     /// Of a file's tensor table. A tensor in a format that Hearth does not support is not counted:
     /// such a file is not loaded.
     pub(super) fn of(gguf: &GgufHeader, config: &Config) -> Self {
@@ -48,10 +47,10 @@ impl TokenWeights {
         formats
     }
 
-    /// What a step costs on the CPU; measures what is not on record if `may_measure`. `None` means
-    /// that something was never measured.
-    pub(super) fn cost(&self, may_measure: bool) -> Option<DecodeCost> {
-        hardware::decode_cost(&self.formats(), may_measure)
+    /// Cost of a step on the CPU with this many threads; measures what is not on record if
+    /// `may_measure`. `None` means that a format was never measured.
+    pub(super) fn cost(&self, threads: usize, may_measure: bool) -> Option<DecodeCost> {
+        hardware::decode_cost(&self.formats(), threads, may_measure)
     }
 
     /// Seconds of a step: on the CPU by `cost`, elsewhere by the bandwidth of the device. `None`
@@ -65,20 +64,21 @@ impl TokenWeights {
         let output = self.layers.len().checked_sub(1)?;
         let mut seconds = 0.0;
         let mut is_on_cpu = false;
-        for (at, weights) in self.layers.iter().enumerate() {
+        let layers = self.layers.iter().enumerate();
+        for (at, weights) in layers.filter(|(_, weights)| !weights.is_empty()) {
             seconds += match placement.of(at) {
                 Place::Cpu => {
                     is_on_cpu = true;
                     match at == output {
-                        true => cost?.weights(weights)?,
-                        false => cost?.layer(weights)?,
+                        true => cost?.weights_seconds(weights)?,
+                        false => cost?.layer_seconds(weights)?,
                     }
                 }
                 place => bytes(weights) as f64 / bandwidth(place)?,
             };
         }
         if is_on_cpu {
-            seconds += cost?.step();
+            seconds += cost?.step_overhead();
         }
         Some(seconds)
     }
@@ -107,7 +107,7 @@ mod tests {
     fn a_token_is_multiplied_by_every_matrix_but_the_embedding() {
         let gguf = Gguf::open(fixture()).expect("the fixture opens");
         let config = Config::from_gguf(&gguf).expect("a model");
-        let weights = TokenWeights::of(&gguf, &config);
+        let weights = DecodeWeights::of(&gguf, &config);
         let counted: u64 = weights.layers.iter().map(|layer| bytes(layer)).sum();
         let matrices = gguf.tensors().filter(|tensor| is_matrix(tensor));
         let all: u64 = matrices.map(|tensor| tensor.byte_len as u64).sum();
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn layers_on_a_gpu_cost_by_its_bandwidth() {
-        let weights = TokenWeights {
+        let weights = DecodeWeights {
             layers: vec![vec![(Quant::F32, 100)], vec![(Quant::F32, 50)], vec![(Quant::F32, 20)]],
         };
         let on_gpu = |layers| Placement::offload(3, layers, &[(0, 1)]);

@@ -76,7 +76,7 @@ fn handle(id: RequestId, request: Request, queries: &mpsc::Sender<Query>, shared
             check(id, device, shared);
             None
         }
-        Request::Plan(request) if request.check => {
+        Request::Plan(request) if request.check || request.measure_speed => {
             plan_with_checks(id, request, shared);
             None
         }

@@ -161,6 +161,8 @@ export class App {
   }
 
   handle(event: HostEvent): void {
+    const { live } = this.thread;
+    const wasActive = event.type === "messageChanged" && live.isActive(event.message.id);
     this.folders.handle(event);
     this.conversations.handle(event);
     this.search.handle(event);
@@ -179,7 +181,8 @@ export class App {
     void this.notifications.handle(event).catch(() => {
       // The window shows the same.
     });
-    if (event.type === "messageChanged") void this.try(() => this.queue.ended(event.message));
+    // Not of an older answer that was rated, nor of the first of two that are compared.
+    if (event.type === "messageChanged" && wasActive && !live.busy.has(event.message.conversation)) void this.try(() => this.queue.ended(event.message));
     if (event.type === "closing") this.closing = event.run;
     if (event.type === "storeLocked") {
       const text = event.locked ? m.store_locked() : m.store_unlocked();
@@ -359,14 +362,14 @@ export class App {
   private async sendQueued(conversation: number, parent: number | null, { text, files }: Queued): Promise<void> {
     const fresh = { settings: this.thread.settings, systemPrompt: null, folder: null };
     const isOpen = this.thread.id === conversation;
-    const sent = await (isOpen ? this.sendHere(text, files) : this.host.send(conversation, parent, text, files, fresh));
+    const sent = await (isOpen ? this.sendHere(text, files, parent) : this.host.send(conversation, parent, text, files, fresh));
     this.conversations.put(sent.conversation);
   }
 
-  /** Sends a message in the open conversation, compared if that is switched on. */
-  private async sendHere(text: string, files: TextFile[]): Promise<Sent | Compared> {
+  /** Sends a message in the open conversation, compared if that is switched on; `null` means after the open branch. */
+  private async sendHere(text: string, files: TextFile[], parent: number | null = null): Promise<Sent | Compared> {
     const twice = this.compare.on && this.thread.adapters.length > 0;
-    return twice ? this.thread.compare(text, files) : this.thread.send(text, files);
+    return twice ? this.thread.compare(text, files, parent) : this.thread.send(text, files, parent);
   }
 
   /** Makes a message that is not sent the draft of its conversation again, with its files. */

@@ -56,6 +56,11 @@ export class Live {
     else this.schedule(() => this.flush());
   }
 
+  /** Whether an answer is being generated. */
+  isActive(message: number): boolean {
+    return this.active.has(message);
+  }
+
   /** Tokens per second of a streaming answer. */
   speed(message: number): number | null {
     return this.streams.get(message)?.tokensPerSecond ?? null;

@@ -17,9 +17,9 @@ interface Parts {
 
 export class Notifications {
   /** When answers in progress began, by message. */
-  private readonly begun = new Map<number, number>();
-  /** Downloads that were not at their end. */
-  private underWay = new Set<number>();
+  private readonly startedAt = new Map<number, number>();
+  /** Active downloads. */
+  private active = new Set<number>();
 
   constructor(
     private readonly parts: Parts,
@@ -42,11 +42,11 @@ export class Notifications {
 
   private answered(message: Message): [string, string][] {
     if (isActive(message)) {
-      if (!this.begun.has(message.id)) this.begun.set(message.id, this.now());
+      if (!this.startedAt.has(message.id)) this.startedAt.set(message.id, this.now());
       return [];
     }
-    const began = this.begun.get(message.id);
-    this.begun.delete(message.id);
+    const began = this.startedAt.get(message.id);
+    this.startedAt.delete(message.id);
     const { type } = message.state;
     if (began === undefined || type === "stopped" || this.now() - began < LONG_ANSWER) return [];
     const body = this.parts.title(message.conversation) ?? "";
@@ -54,8 +54,8 @@ export class Notifications {
   }
 
   private downloaded(downloads: readonly Download[]): [string, string][] {
-    const ended = downloads.filter(({ id, state }) => this.underWay.has(id) && (state.type === "done" || state.type === "failed"));
-    this.underWay = new Set(downloads.filter(({ state }) => state.type !== "done" && state.type !== "failed").map(({ id }) => id));
+    const ended = downloads.filter(({ id, state }) => this.active.has(id) && (state.type === "done" || state.type === "failed"));
+    this.active = new Set(downloads.filter(({ state }) => state.type !== "done" && state.type !== "failed").map(({ id }) => id));
     return ended.map(({ name, state }) => [state.type === "done" ? m.notify_download_done() : m.notify_download_failed(), name]);
   }
 

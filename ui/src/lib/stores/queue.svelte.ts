@@ -1,7 +1,7 @@
-// Owns the messages that are sent once the answer before them is complete, by conversation. They are saved, so that a
-// restart keeps them; then, and after an answer that was stopped, cut or failed, they wait until a person sends them.
+// Owns the messages that are sent once the answer before them is complete, by conversation. They are saved. After a
+// restart, or if the answer did not complete, they wait to be sent by hand.
 
-import { isActive, type Message, type TextFile } from "../host";
+import type { Message, TextFile } from "../host";
 import { SvelteMap } from "svelte/reactivity";
 import type { DraftStorage } from "./drafts.svelte";
 
@@ -53,10 +53,10 @@ export class Queue {
     return message;
   }
 
-  /** Sends the next message after an answer that is complete. */
-  async ended(answer: Message): Promise<void> {
-    if (answer.role !== "assistant" || answer.state.type !== "complete" || isActive(answer)) return;
-    await this.next(answer.conversation, answer.id);
+  /** Sends the next message after an answer that has ended, if it is complete. */
+  async ended({ id, conversation, comparison, state }: Message): Promise<void> {
+    // After a comparison, the conversation continues from the answer that is selected.
+    if (state.type === "complete") await this.next(conversation, comparison === null ? id : null);
   }
 
   /** Sends the first message of a queue; if that fails, it is the first again. */

@@ -105,18 +105,18 @@ export class Thread {
     this.folder = folder;
   }
 
-  /** Sends a message. */
-  async send(text: string, files: TextFile[]): Promise<Sent> {
+  /** Sends a message after `parent`; `null` means after the open branch. */
+  async send(text: string, files: TextFile[], parent: number | null = null): Promise<Sent> {
     const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder };
-    return this.begin(() => this.host.send(this.id, this.leaf, text, files, fresh), this.id === null, fresh);
+    return this.begin(() => this.host.send(this.id, parent ?? this.leaf, text, files, fresh), this.id === null, fresh);
   }
 
   /** Sends a message that the base model and the adapters both answer. */
-  async compare(text: string, files: TextFile[]): Promise<Compared> {
+  async compare(text: string, files: TextFile[], parent: number | null = null): Promise<Compared> {
     const adapters = [...this.adapters];
     const isNew = this.id === null;
     const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder };
-    const compared = await this.begin(() => this.host.compare(this.id, this.leaf, text, files, adapters, fresh), isNew, fresh);
+    const compared = await this.begin(() => this.host.compare(this.id, parent ?? this.leaf, text, files, adapters, fresh), isNew, fresh);
     if (isNew && this.id === compared.conversation.id) await this.setAdapters(adapters);
     return compared;
   }
