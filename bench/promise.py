@@ -17,7 +17,7 @@ from pathlib import Path
 
 from models import find
 
-# Six shapes and formats, from 0.1B to 3B.
+# Four shapes in six formats, from 0.1B to 3B.
 MODELS = ["0.1B Q5_0", "0.5B F16", "0.5B Q4_K_M", "0.5B IQ4_XS", "1B Q6_K", "3B Q4_0"]
 # Largest relative errors of the speed and of the memory.
 LIMITS = (0.25, 0.05)
@@ -37,9 +37,9 @@ def compare(hearth: str, name: str, rounds: int, idle_mb: float) -> list[float]:
     plan = run(hearth, "plan", path, "--speed", "--device", "cpu", *context)
     cpu = plan["devices"][0]
     planned_mb = sum(cpu[part] for part in ["weights", "kv", "compute"]) / MB + idle_mb
-    # A prompt as long as a chunk needs all buffers; a long prefill touches the KV cache of the whole context.
+    # A prefill of the whole context needs all buffers and touches the whole KV cache.
     speeds = [run(hearth, "bench", path, "-p", "8", "-n", "64", "-r", "1", "--device", "cpu")["gen_tok_s"] for _ in range(rounds)]
-    used_mb = run(hearth, "bench", path, "-p", str(CONTEXT - 8), "-n", "4", "-r", "1", "--device", "cpu")["peak_rss_mb"]
+    used_mb = run(hearth, "bench", path, "-p", str(CONTEXT - 4), "-n", "4", "-r", "1", "--device", "cpu")["peak_rss_mb"]
     speed = statistics.median(speeds)
     errors = [plan["tokens_per_second"] / speed - 1, planned_mb / used_mb - 1]
     row = [f"{plan['tokens_per_second']:8.1f}", f"{speed:8.1f}", f"{errors[0]:+7.0%}", f"{planned_mb:8.0f}", f"{used_mb:8.0f}", f"{errors[1]:+7.1%}"]

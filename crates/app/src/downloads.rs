@@ -54,6 +54,9 @@ const RETRY_DELAYS: [Duration; 8] = [
 /// How often a download that waits looks whether it was stopped.
 const STOP_INTERVAL: Duration = Duration::from_millis(200);
 
+/// How often the end of all downloads is checked while the app waits for it.
+const END_INTERVAL: Duration = Duration::from_millis(20);
+
 /// The downloads in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Downloads {
@@ -98,7 +101,20 @@ impl Downloads {
 
     /// Allows downloads again after [`Downloads::close`].
     pub fn reopen(&self) {
+        lock(&self.unsaved).clear();
         self.is_closing.store(false, Ordering::Relaxed);
+    }
+
+    /// Waits until no thread writes any more. Returns `false` after the time limit.
+    pub async fn ended(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        while !self.lock().is_empty() {
+            if Instant::now() > until {
+                return false;
+            }
+            tokio::time::sleep(END_INTERVAL).await;
+        }
+        true
     }
 
     /// Stops all; they stay queued.

@@ -57,7 +57,16 @@ async fn filled() -> Bench {
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         fs::write(path, vec![b' '; bytes]).expect("a file");
     }
-    support::model(&bench.path("data/models/someone/some-model"), "nested.gguf");
+    let model = support::model(&bench.path("data/models/someone/some-model"), "nested.gguf");
+    #[cfg(unix)]
+    for (target, link) in [
+        (model.as_path(), "absolute.gguf"),
+        ("some-model/nested.gguf".as_ref(), "relative.gguf"),
+    ] {
+        std::os::unix::fs::symlink(target, bench.path("data/models/someone").join(link)).expect("a link");
+    }
+    #[cfg(not(unix))]
+    drop(model);
     let weights = bench.path("data/runs/1/adapter/weights.safetensors");
     let new = adapter::New {
         name: "An adapter",
@@ -111,6 +120,23 @@ async fn everything_is_in_the_new_folder_after_the_next_start() {
     assert_eq!(rows[0].path, bench.path("elsewhere/runs/1/adapter/weights.safetensors"));
     assert_eq!(fs::metadata(&rows[0].path).expect("the file").len(), 3 << 20);
     assert!(bench.path("elsewhere/presets/Mine.json").exists());
+    #[cfg(unix)]
+    for link in ["absolute.gguf", "relative.gguf"] {
+        let target = fs::read_link(bench.path("elsewhere/models/someone").join(link)).expect("a link");
+        assert_eq!(target, bench.path("elsewhere/models/someone/some-model/nested.gguf"));
+    }
+    let modified = |path: &str| fs::metadata(bench.path(path)).expect(path).modified().expect("a time");
+    let weights = "runs/1/adapter/weights.safetensors";
+    assert_eq!(
+        modified(&format!("elsewhere/{weights}")),
+        modified(&format!("data/{weights}"))
+    );
+    let again = bench
+        .app
+        .move_data(bench.path("third"))
+        .await
+        .expect_err("the former data would be forgotten");
+    assert!(again.message.contains("Delete it first"), "{again}");
     assert!(!bench.path("elsewhere/prompt-cache").exists(), "a cache is made again");
     assert!(!bench.path("elsewhere/notes of mine.txt").exists(), "not Hearth's");
 
@@ -170,6 +196,19 @@ async fn a_move_that_fails_changes_nothing() {
     refuse(bench.path("full"), "has other files").await;
     fs::write(bench.path("file"), "").expect("a file");
     refuse(bench.path("file/inside"), "could not be moved").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_under_the_name_of_an_incomplete_copy_is_not_removed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("disk/hearth-arriving/Hearth");
+    let bench = Bench::with(folder, support::options(&data)).expect("an app");
+    bench
+        .app
+        .move_data(bench.path("disk"))
+        .await
+        .expect_err("the data is in it");
+    assert!(data.join("hearth.db").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -82,12 +82,18 @@ impl Contents {
         copied.map(|(_, bytes)| bytes).sum()
     }
 
-    /// Copies everything from `data` to the empty folder `to`. `report` is told the bytes so far,
-    /// and returns whether to go on.
+    /// Copies everything from `data` to the empty folder `to`, which is renamed to `place` later.
+    /// `report` is told the bytes so far, and returns whether to go on.
     ///
     /// # Errors
     /// A file cannot be read or written, or `report` said to stop ([`io::ErrorKind::Interrupted`]).
-    pub(super) fn copy(&self, data: &Path, to: &Path, report: &mut dyn FnMut(u64) -> bool) -> io::Result<()> {
+    pub(super) fn copy(
+        &self,
+        data: &Path,
+        to: &Path,
+        place: &Path,
+        report: &mut dyn FnMut(u64) -> bool,
+    ) -> io::Result<()> {
         let links = self.can_link(data, to);
         for name in &self.folders {
             crate::permissions::create_private_folder(&to.join(name))?;
@@ -103,10 +109,13 @@ impl Contents {
             go_on(report(done))?;
         }
         for name in &self.links {
-            copy_link(&data.join(name), &to.join(name))?;
+            let link = data.join(name);
+            let target = relocated(&link, data, place)?;
+            make_link(&link, &target, &to.join(name))?;
         }
         // Deepest first: an entry is durable once its folder is synced.
         for name in self.folders.iter().rev() {
+            keep_modified(&data.join(name), &to.join(name));
             durable::sync_folder(&to.join(name))?;
         }
         durable::sync_folder(to)
@@ -126,6 +135,7 @@ fn copy_file(from: &Path, to: &Path, report: &mut dyn FnMut(u64) -> bool) -> io:
             read => read?,
         };
         if read == 0 {
+            keep_modified(from, to);
             return target.sync_all();
         }
         target.write_all(&buffer[..read])?;
@@ -141,16 +151,35 @@ fn go_on(goes_on: bool) -> io::Result<()> {
     }
 }
 
+/// Keeps the time of modification, by which a deletion that is older than a file is known. Not every
+/// system lets a folder's be changed.
+fn keep_modified(from: &Path, to: &Path) {
+    let modified = fs::metadata(from).and_then(|about| about.modified());
+    if let Ok(modified) = modified {
+        let _ = File::open(to).and_then(|target| target.set_modified(modified));
+    }
+}
+
+/// The absolute target of a link, which is in `place` if it was in `data`.
+fn relocated(link: &Path, data: &Path, place: &Path) -> io::Result<PathBuf> {
+    let target = link.parent().unwrap_or(data).join(fs::read_link(link)?);
+    // Without `..`, which a prefix would hide; a link that leads nowhere stays as it is.
+    let target = fs::canonicalize(&target).unwrap_or(target);
+    let data = fs::canonicalize(data)?;
+    Ok(target
+        .strip_prefix(&data)
+        .map_or_else(|_| target.clone(), |inside| place.join(inside)))
+}
+
 /// Links, which a person made, stay links.
 #[cfg(unix)]
-fn copy_link(from: &Path, to: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(fs::read_link(from)?, to)
+fn make_link(_: &Path, target: &Path, to: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, to)
 }
 
 /// Links, which a person made, stay links. Making one may need a privilege.
 #[cfg(windows)]
-fn copy_link(from: &Path, to: &Path) -> io::Result<()> {
-    let target = fs::read_link(from)?;
+fn make_link(from: &Path, target: &Path, to: &Path) -> io::Result<()> {
     match fs::metadata(from).is_ok_and(|about| about.is_dir()) {
         true => std::os::windows::fs::symlink_dir(target, to),
         false => std::os::windows::fs::symlink_file(target, to),

@@ -97,13 +97,23 @@ impl App {
             .blocking(move |shared| {
                 refuse_during_run(shared)?;
                 refuse_during_restoration(shared)?;
+                refuse_with_former(shared)?;
                 target(shared, &folder)
             })
             .await?;
         self.shut_down().await?;
+        if !self.shared.downloads.ended(self.shared.shutdown_timeout).await {
+            return Err(busy("A download does not stop. Pause it, then try again."));
+        }
         self.shared
             .blocking(move |shared| {
                 shared.save_deferred();
+                if !shared.live().is_empty() {
+                    return Err(busy(
+                        "An answer is not saved yet, so it would not be moved. Free some space on the disk or close the \
+                         program that uses the store, then try again.",
+                    ));
+                }
                 shared.store.set_frozen(true);
                 relocate(shared, &to)
             })
@@ -151,6 +161,10 @@ fn target(shared: &Shared, folder: &Path) -> Result<PathBuf, Problem> {
         return Err(refused(
             "The data cannot be moved into the folder that it is in. Choose another folder.",
         ));
+    }
+    // A killed move may have left a folder that counts as nothing, and that is removed.
+    if fs::canonicalize(&to).is_ok_and(|to| data.starts_with(to)) {
+        return Err(refused("The data is already in that folder. Choose another one."));
     }
     match fs::exists(&to).map_err(unusable)? && !is_empty(&to).map_err(unusable)? {
         false => Ok(to),
@@ -207,29 +221,52 @@ fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<(), Problem> {
     check_space(to, contents.bytes_to_copy(&shared.data, staging) + store)?;
     let mut progress = Progress::new(shared, contents.bytes);
     contents
-        .copy(&shared.data, staging, &mut |done| progress.report(done))
+        .copy(&shared.data, staging, to, &mut |done| progress.report(done))
         .map_err(at(to))?;
     shared.store.copy_to(&staging.join(store::FILE))?;
     store::prepare_restored(staging, &shared.data, to)?;
     location::write_origin(&shared.data, staging).map_err(at(staging))?;
     durable::sync_folder(staging).map_err(at(staging))?;
-    let placed = place(staging, to);
-    if placed.is_err() {
-        remove_entries(to);
+    // The copy may have taken an hour.
+    if !is_empty(to).map_err(at(to))? {
+        return Err(refused(&format!(
+            "{} is no longer empty. Nothing was changed. Choose an empty folder.",
+            to.display()
+        )));
     }
-    placed.map_err(at(to))
+    let mut placed = Vec::new();
+    let done = place(staging, to, &mut placed);
+    if done.is_err() {
+        // Only those: another program may have put a file there meanwhile.
+        for path in placed {
+            remove_path(&path);
+        }
+    }
+    done.map_err(at(to))
 }
 
 /// Moves the entries of the complete copy to their places, the store last.
-fn place(staging: &Path, to: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(staging)? {
-        let name = entry?.file_name();
-        if name != store::FILE {
-            fs::rename(staging.join(&name), to.join(&name))?;
-        }
+fn place(staging: &Path, to: &Path, placed: &mut Vec<PathBuf>) -> io::Result<()> {
+    let names = fs::read_dir(staging)?.map(|entry| Ok(entry?.file_name()));
+    let mut names: Vec<_> = names.collect::<io::Result<_>>()?;
+    names.sort_by_key(|name| name == store::FILE);
+    for name in names {
+        let path = to.join(&name);
+        fs::rename(staging.join(&name), &path)?;
+        placed.push(path);
     }
-    fs::rename(staging.join(store::FILE), to.join(store::FILE))?;
     durable::sync_folder(to)
+}
+
+/// A second move would forget the copy that the last one left.
+fn refuse_with_former(shared: &Shared) -> Result<(), Problem> {
+    match former(shared) {
+        None => Ok(()),
+        Some(former) => Err(refused(&format!(
+            "{} still has the data from before the last move. Delete it first.",
+            former.path
+        ))),
+    }
 }
 
 fn check_space(to: &Path, needed: u64) -> Result<(), Problem> {
@@ -252,6 +289,12 @@ fn delete_former(shared: &Shared) -> Result<(), Problem> {
     let Some(former) = moved.and_then(|moved| moved.former) else {
         return Err(refused("There is no former data folder."));
     };
+    if !former.is_dir() {
+        return Err(refused(&format!(
+            "{} is not available, so its data was not deleted. Connect the drive that holds it.",
+            former.display()
+        )));
+    }
     if fs::canonicalize(&former).ok() == fs::canonicalize(&shared.data).ok() {
         return Err(refused(
             "The former data folder is the present one, so nothing was deleted.",
@@ -312,6 +355,13 @@ impl<'a> Progress<'a> {
             self.shared.emit(Event::MoveProgress { fraction });
         }
         !self.shared.relocation.is_cancelled.load(Ordering::SeqCst)
+    }
+}
+
+fn busy(message: &str) -> Problem {
+    Problem {
+        code: ProblemCode::Busy,
+        message: message.to_owned(),
     }
 }
 

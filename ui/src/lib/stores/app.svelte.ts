@@ -344,6 +344,9 @@ export class App {
 
   /** Puts a queued message back into the composer, after what is typed there. */
   async editQueued(conversation: number, id: number): Promise<void> {
+    const found = this.queue.of(conversation).find((message) => message.id === id);
+    // Before it is taken out, since too many files are refused.
+    if (found) this.attachments.check([...found.files, ...this.attachments.get(conversation)]);
     const message = this.queue.take(conversation, id);
     if (!message) return;
     this.putBack(conversation, message, this.drafts.get(conversation), message.text);
@@ -361,7 +364,7 @@ export class App {
   /** Sends a message after `parent`, also in a conversation that is not open. */
   private async sendQueued(conversation: number, parent: number | null, { text, files }: Queued): Promise<void> {
     const fresh = { settings: this.thread.settings, systemPrompt: null, folder: null };
-    const isOpen = this.thread.id === conversation;
+    const isOpen = this.thread.id === conversation && !this.thread.opening;
     const sent = await (isOpen ? this.sendHere(text, files, parent) : this.host.send(conversation, parent, text, files, fresh));
     this.conversations.put(sent.conversation);
   }

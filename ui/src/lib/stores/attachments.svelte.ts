@@ -17,8 +17,13 @@ export class Attachments {
     return this.files.get(String(conversation)) ?? [];
   }
 
-  set(conversation: number | null, files: TextFile[]): void {
+  /** Refuses more files than a message may have. */
+  check(files: readonly TextFile[]): void {
     if (files.length > MAX_FILES) throw { code: "badRequest", message: m.store_too_many_files({ most: MAX_FILES, n: files.length }) };
+  }
+
+  set(conversation: number | null, files: TextFile[]): void {
+    this.check(files);
     if (files.length === 0) this.files.delete(String(conversation));
     else this.files.set(String(conversation), files);
   }

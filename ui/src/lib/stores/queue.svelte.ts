@@ -1,8 +1,8 @@
 // Owns the messages that are sent once the answer before them is complete, by conversation. They are saved. After a
-// restart, or if the answer did not complete, they wait to be sent by hand.
+// restart, or if an answer did not complete, they are held until a person sends the first.
 
 import type { Message, TextFile } from "../host";
-import { SvelteMap } from "svelte/reactivity";
+import { SvelteMap, SvelteSet } from "svelte/reactivity";
 import type { DraftStorage } from "./drafts.svelte";
 
 const KEY = "hearth.queue";
@@ -18,6 +18,8 @@ type Send = (conversation: number, parent: number | null, message: Queued) => Pr
 
 export class Queue {
   private readonly queues = new SvelteMap<number, readonly Queued[]>();
+  /** Conversations whose messages are held. */
+  private readonly held = new SvelteSet<number>();
   private lastId = 0;
   /** Conversations whose next message is on its way. */
   private readonly sending = new Set<number>();
@@ -31,7 +33,9 @@ export class Queue {
       if (typeof saved !== "object" || saved === null) return;
       for (const [conversation, messages] of Object.entries(saved)) {
         const valid = Array.isArray(messages) ? messages.flatMap((message: unknown) => this.restored(message) ?? []) : [];
-        if (valid.length > 0) this.queues.set(Number(conversation), valid);
+        if (valid.length === 0) continue;
+        this.queues.set(Number(conversation), valid);
+        this.held.add(Number(conversation));
       }
     } catch {
       // Unreadable storage means no queued messages.
@@ -40,6 +44,11 @@ export class Queue {
 
   of(conversation: number | null): readonly Queued[] {
     return conversation === null ? [] : (this.queues.get(conversation) ?? []);
+  }
+
+  /** Whether the next answer sends nothing. */
+  isHeld(conversation: number | null): boolean {
+    return conversation !== null && this.held.has(conversation);
   }
 
   add(conversation: number, text: string, files: TextFile[]): void {
@@ -53,22 +62,26 @@ export class Queue {
     return message;
   }
 
-  /** Sends the next message after an answer that has ended, if it is complete. */
+  /** Sends the next message after an answer that has ended; holds it if the answer is not complete. */
   async ended({ id, conversation, comparison, state }: Message): Promise<void> {
+    if (this.of(conversation).length === 0) return;
+    if (state.type !== "complete") this.held.add(conversation);
     // After a comparison, the conversation continues from the answer that is selected.
-    if (state.type === "complete") await this.next(conversation, comparison === null ? id : null);
+    else if (!this.held.has(conversation)) await this.next(conversation, comparison === null ? id : null);
   }
 
-  /** Sends the first message of a queue; if that fails, it is the first again. */
+  /** Sends the first message of a queue; if that fails, it is the first again, and held. */
   async next(conversation: number, parent: number | null = null): Promise<void> {
     const [first] = this.of(conversation);
     if (!first || this.sending.has(conversation)) return;
+    this.held.delete(conversation);
     this.sending.add(conversation);
     this.take(conversation, first.id);
     try {
       await this.send(conversation, parent, first);
     } catch (thrown) {
       this.set(conversation, [first, ...this.of(conversation)]);
+      this.held.add(conversation);
       throw thrown;
     } finally {
       this.sending.delete(conversation);
@@ -76,12 +89,21 @@ export class Queue {
   }
 
   private set(conversation: number, messages: readonly Queued[]): void {
-    if (messages.length === 0) this.queues.delete(conversation);
-    else this.queues.set(conversation, messages);
+    if (messages.length === 0) {
+      this.queues.delete(conversation);
+      this.held.delete(conversation);
+    } else this.queues.set(conversation, messages);
+    // A storage that is too small for the files has the texts, or nothing: never a message that was sent.
+    if (!this.save((message) => message) && !this.save((message) => ({ ...message, files: [] }))) this.save(() => null);
+  }
+
+  private save(saved: (message: Queued) => Queued | null): boolean {
     try {
-      this.storage?.setItem(KEY, JSON.stringify(Object.fromEntries(this.queues)));
+      const entries = [...this.queues].map(([conversation, messages]) => [conversation, messages.flatMap((message) => saved(message) ?? [])]);
+      this.storage?.setItem(KEY, JSON.stringify(Object.fromEntries(entries)));
+      return true;
     } catch {
-      // With a full storage they are lost at a restart, not before.
+      return false;
     }
   }
 
