@@ -26,7 +26,7 @@ function drawn(seed: number, most: number): string {
 }
 
 const ELEMENTS = "div sup p h[1-6] span strong em del code pre br hr a ul ol li blockquote table thead tbody tr th td button svg path g rect circle line polyline";
-const ATTRIBUTES = "class id title rel target start role aria-[a-z]+ tabindex style width height viewBox fill stroke stroke-[a-z]+ d data-[a-z]+ cx cy r x y x1 x2 y1 y2 rx points";
+const ATTRIBUTES = "class id dir title rel target start role aria-[a-z]+ tabindex style width height viewBox fill stroke stroke-[a-z]+ d data-[a-z]+ cx cy r x y x1 x2 y1 y2 rx points";
 const names = (list: string) => `(?:${list.split(" ").join("|")})`;
 const ATTRIBUTE = `(?: ${names(ATTRIBUTES)}(?:="[^"<>]*")?| href="(?:https?|mailto):[^"<>]*")`;
 const TAG = new RegExp(`<!--[^<>]*-->|</${names(ELEMENTS)}>|<${names(ELEMENTS)}${ATTRIBUTE}*\\s*/?>`, "g");
