@@ -170,17 +170,22 @@ fn conversations_of_some_megabytes_render_in_real_templates() {
     }
 }
 
+/// Whether 1 and `true` are one key, as in Jinja 2, depends on chance: minijinja says that they are
+/// equal, but hashes them differently, with random keys.
+const UNDECIDED: &str = "{{ {1:1, 'b':none, none: 2, true: 3, 2.5:4} | tojson }}";
+
 #[test]
 fn expressions_render_as_jinja_2_renders_them() {
     let expected: Vec<(String, String)> = serde_json::from_str(&read("expressions.json")).unwrap();
     assert!(expected.len() > 7000);
     // Each with Hearth's output, null for an error.
-    let known: Vec<(String, Option<String>)> = serde_json::from_str(&read("different.json")).unwrap();
+    let mut known: Vec<(String, Option<String>)> = serde_json::from_str(&read("different.json")).unwrap();
+    known.retain(|(source, _)| source != UNDECIDED);
     let messages = r#"[{"role": "user", "content": "S <x>"}, {"role": "assistant", "content": "Hé\n"},
                        {"role": "user", "content": "B"}]"#;
     let chat = Chat::from_json(messages, None).unwrap();
     let mut different = Vec::new();
-    for (source, expected) in expected {
+    for (source, expected) in expected.into_iter().filter(|(source, _)| source != UNDECIDED) {
         let rendered = template(&source).and_then(|template| template.render_chat(&chat, GenerationPrompt::Add));
         let rendered = rendered.ok();
         if rendered.as_deref() != Some(&*expected) {
