@@ -151,8 +151,8 @@ fn go_on(goes_on: bool) -> io::Result<()> {
     }
 }
 
-/// Keeps the time of modification, by which a deletion that is older than a file is known. Not every
-/// system lets a folder's be changed.
+/// Keeps the time of modification, by which a deletion that is older than a file is known. Not
+/// every system lets a folder's be changed.
 fn keep_modified(from: &Path, to: &Path) {
     let modified = fs::metadata(from).and_then(|about| about.modified());
     if let Ok(modified) = modified {

@@ -1,9 +1,9 @@
 //! Decode speed of the CPU, per format of the weights and per layer, measured on synthetic models.
 //!
-//! A step of a model takes `step_overhead + layers · layer_overhead + Σ bytes · seconds_per_byte`: a
-//! constant, a constant per layer (norms, attention over a short context, synchronisation of threads
-//! as far as a narrow model shows it), and the time to read and multiply the weights, which depends
-//! on their format.
+//! A step of a model takes `step_overhead + layers · layer_overhead + Σ bytes · seconds_per_byte`:
+//! a constant, a constant per layer (norms, attention over a short context, synchronisation of
+//! threads as far as a narrow model shows it), and the time to read and multiply the weights, which
+//! depends on their format.
 
 use super::models::{load, tokens};
 use super::sample::Sample;

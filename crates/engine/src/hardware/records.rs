@@ -1,4 +1,5 @@
-//! Recorded device checks, decode costs and memory limits (`devices.json`). The file may be deleted at any time.
+//! Recorded device checks, decode costs and memory limits (`devices.json`). The file may be deleted
+//! at any time.
 
 use crate::check::decode_cost::DecodeCost;
 use hearth_formats::durable;
