@@ -7,7 +7,7 @@ use crate::{
         hub::{self, KeychainError, Token},
     },
     shared::Shared,
-    wire::{HubToken, KeychainState, Problem, ProblemCode, TokenSource},
+    wire::{HubToken, KeychainState, Problem, ProblemCode},
 };
 
 impl App {
@@ -59,11 +59,7 @@ fn state(shared: &Shared) -> HubToken {
             KeychainState::Locked
         }
     };
-    let source = hub::token(&*shared.keychain).map(|(_, source)| match source {
-        hub::TokenSource::Environment => TokenSource::Environment,
-        hub::TokenSource::Keychain => TokenSource::Keychain,
-        hub::TokenSource::File => TokenSource::File,
-    });
+    let source = hub::token(&*shared.keychain).map(|(_, source)| source);
     HubToken {
         source,
         is_sent: source.is_some() && Hub::sends_token(shared.settings().hub_endpoint.as_deref()),

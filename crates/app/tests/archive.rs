@@ -209,15 +209,7 @@ async fn paths_in_the_data_folder_follow_it() {
     let inside = bench.path("data/runs/1/adapter");
     let outside = bench.path("elsewhere");
     for path in [&inside, &outside] {
-        let new = adapter::New {
-            name: "An adapter",
-            run: None::<i64>,
-            model: "tiny",
-            model_name: "A tiny model",
-            path: path.to_str().expect("text"),
-            created_at: 1,
-        };
-        bench.app.store().write(|t| adapter::add(t, &new)).expect("a row");
+        bench.add_adapter(path);
     }
     bench.app.back_up(backup.clone()).await.expect("a backup");
     let other = Bench::new();

@@ -67,16 +67,7 @@ async fn filled() -> Bench {
     }
     #[cfg(not(unix))]
     drop(model);
-    let weights = bench.path("data/runs/1/adapter/weights.safetensors");
-    let new = adapter::New {
-        name: "An adapter",
-        run: None::<i64>,
-        model: "tiny",
-        model_name: "A tiny model",
-        path: weights.to_str().expect("text"),
-        created_at: 1,
-    };
-    bench.app.store().write(|t| adapter::add(t, &new)).expect("a row");
+    bench.add_adapter(&bench.path("data/runs/1/adapter/weights.safetensors"));
     let chat = json!([{"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}]);
     bench.import_json(&chat).await;
     bench

@@ -3,6 +3,7 @@
 use crate::Engine;
 use crate::problem::{from_gguf, from_session, problem};
 use crate::training::{adapter_path, open_adapter};
+use hearth_formats::adapter::{PEFT_CONFIG, PEFT_TENSORS};
 use hearth_formats::gguf::Gguf;
 use hearth_llm::{LoraPart, Model};
 use hearth_protocol::{AdapterChoice, Problem, ProblemCode};
@@ -117,9 +118,7 @@ pub(crate) fn written(path: &Path) -> Option<SystemTime> {
 pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
     let path = adapter_path(path);
     match path.is_dir() {
-        true => ["adapter_config.json", "adapter_model.safetensors"]
-            .map(|name| path.join(name))
-            .into(),
+        true => [PEFT_CONFIG, PEFT_TENSORS].map(|name| path.join(name)).into(),
         false => vec![path],
     }
 }

@@ -20,7 +20,7 @@ function notifier() {
   return { shown, state, message, downloads, ended };
 }
 
-test("only a long answer that ended by itself is told", async () => {
+test("notifies of a long answer only if it was not stopped", async () => {
   const { shown, state, message } = notifier();
   await message("complete", 9);
   await message("waiting");

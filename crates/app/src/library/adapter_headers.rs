@@ -7,7 +7,7 @@ use super::{
 };
 use crate::lock::lock;
 use hearth_formats::{
-    adapter::{AdapterHeader, Fingerprint},
+    adapter::{AdapterHeader, Fingerprint, PEFT_CONFIG, PEFT_MANIFEST, PEFT_TENSORS},
     gguf::part_files,
 };
 use std::{
@@ -20,7 +20,7 @@ use std::{
 const MAX_ENTRIES: usize = 4096;
 
 /// The files of a PEFT folder.
-const PEFT_FILES: [&str; 3] = ["adapter_config.json", "adapter_model.safetensors", "hearth.json"];
+const PEFT_FILES: [&str; 3] = [PEFT_CONFIG, PEFT_TENSORS, PEFT_MANIFEST];
 
 /// The stamps of all files of an entry; `None` means a missing file.
 type Stamps = Vec<Option<Stamp>>;

@@ -2,20 +2,14 @@
 
 use super::{
     Library, LibraryError, Model,
-    download::{origin, remove_origin},
-    hub::{CONFIG, Kind, Origin},
+    download::{ORIGIN, origin, remove_origin},
+    hub::{Kind, Origin},
 };
-use hearth_formats::adapter::{AdapterHeader, Fingerprint};
+use hearth_formats::adapter::{AdapterHeader, Fingerprint, PEFT_CONFIG, PEFT_TENSORS};
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
-
-/// End of the name of an origin's record.
-const ORIGIN: &str = ".origin.json";
-
-/// PEFT's matrices.
-const TENSORS: &str = "adapter_model.safetensors";
 
 /// Deepest folder that is searched: owner, repository, commit, and the repository's own folders.
 const MAX_DEPTH: usize = 8;
@@ -63,7 +57,7 @@ impl Library {
         let own = |record: PathBuf| {
             let name = record.file_name()?.to_str()?.strip_suffix(ORIGIN)?.to_owned();
             let first = record.with_file_name(&name);
-            let kind = match name == CONFIG {
+            let kind = match name == PEFT_CONFIG {
                 true => Kind::PeftAdapter,
                 false => Kind::GgufAdapter,
             };
@@ -166,14 +160,14 @@ fn bare(name: &str) -> String {
 
 fn files(path: &Path) -> Vec<PathBuf> {
     match path.is_dir() {
-        true => [CONFIG, TENSORS].map(|name| path.join(name)).into(),
+        true => [PEFT_CONFIG, PEFT_TENSORS].map(|name| path.join(name)).into(),
         false => vec![path.to_owned()],
     }
 }
 
 fn first_file(path: &Path) -> PathBuf {
     match path.is_dir() {
-        true => path.join(CONFIG),
+        true => path.join(PEFT_CONFIG),
         false => path.to_owned(),
     }
 }

@@ -30,7 +30,10 @@ use std::{
 /// Disk space that a download leaves free.
 const MIN_FREE: u64 = 200 << 20;
 
-/// Most bytes of the record beside a downloaded model.
+/// End of the name of the record beside a downloaded model or adapter.
+pub(super) const ORIGIN: &str = ".origin.json";
+
+/// Most bytes of that record.
 const MAX_ORIGIN_BYTES: u64 = 16 << 10;
 
 /// Progress of a download.
@@ -248,7 +251,7 @@ fn sha256(file: &mut File, progress: Report) -> io::Result<String> {
 
 /// The record of a model's origin, beside its first file.
 fn origin_file(model: &Path) -> PathBuf {
-    with_suffix(model, ".origin.json")
+    with_suffix(model, ORIGIN)
 }
 
 fn save_origin(model: &Path, origin: &Origin) -> Result<(), LibraryError> {

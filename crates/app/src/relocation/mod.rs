@@ -131,11 +131,14 @@ impl App {
 
 /// The copy that stayed in the former folder of the last move.
 pub(crate) fn former(shared: &Shared) -> Option<FormerData> {
-    let folder = location::read(&shared.base).ok().flatten()?.former?;
-    Some(FormerData {
+    former_folder(shared).map(|folder| FormerData {
         bytes: bytes_of(&folder),
         path: folder.display().to_string(),
     })
+}
+
+fn former_folder(shared: &Shared) -> Option<PathBuf> {
+    location::read(&shared.base).ok().flatten()?.former
 }
 
 /// Bytes of Hearth's files in a data folder.
@@ -192,7 +195,7 @@ fn relocate(shared: &Shared, to: &Path) -> Result<(), Problem> {
     let copied = copy_all(shared, to, &staging);
     // Also after a failure: a partial copy takes up space.
     remove_path(&staging);
-    copied?;
+    let placed = copied?;
     let moved = Moved {
         data: to.to_owned(),
         former: Some(shared.data.clone()),
@@ -202,14 +205,15 @@ fn relocate(shared: &Shared, to: &Path) -> Result<(), Problem> {
         Err(_) if location::read(&shared.base).is_ok_and(|read| read.as_ref() == Some(&moved)) => Ok(()),
         Err(error) => {
             // Nothing uses the copy.
-            remove_entries(to);
+            remove_all(&placed);
             Err(failed(&shared.base, &error))
         }
         Ok(()) => Ok(()),
     }
 }
 
-fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<(), Problem> {
+/// Copies the data. Returns the entries of `to` that are the copy.
+fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<Vec<PathBuf>, Problem> {
     let at = |path: &Path| {
         let path = path.to_owned();
         move |error: io::Error| failed(&path, &error)
@@ -238,11 +242,15 @@ fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<(), Problem> {
     let done = place(staging, to, &mut placed);
     if done.is_err() {
         // Only those: another program may have put a file there meanwhile.
-        for path in placed {
-            remove_path(&path);
-        }
+        remove_all(&placed);
     }
-    done.map_err(at(to))
+    done.map(|()| placed).map_err(at(to))
+}
+
+fn remove_all(paths: &[PathBuf]) {
+    for path in paths {
+        remove_path(path);
+    }
 }
 
 /// Moves the entries of the complete copy to their places, the store last.
@@ -260,11 +268,11 @@ fn place(staging: &Path, to: &Path, placed: &mut Vec<PathBuf>) -> io::Result<()>
 
 /// A second move would forget the copy that the last one left.
 fn refuse_with_former(shared: &Shared) -> Result<(), Problem> {
-    match former(shared) {
+    match former_folder(shared) {
         None => Ok(()),
         Some(former) => Err(refused(&format!(
             "{} still has the data from before the last move. Delete it first.",
-            former.path
+            former.display()
         ))),
     }
 }

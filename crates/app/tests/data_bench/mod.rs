@@ -6,12 +6,13 @@
 use crate::support;
 use hearth_app::{
     App, Options,
+    store::adapter,
     wire::{Conversation, Event, ImportReport, Problem},
 };
 use serde_json::Value;
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -56,6 +57,19 @@ impl Bench {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         folder
+    }
+
+    /// Adds an adapter with its files at a path.
+    pub fn add_adapter(&self, path: &Path) {
+        let new = adapter::New {
+            name: "An adapter",
+            run: None::<i64>,
+            model: "tiny",
+            model_name: "A tiny model",
+            path: path.to_str().expect("text"),
+            created_at: 1,
+        };
+        self.app.store().write(|t| adapter::add(t, &new)).expect("a row");
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -93,17 +93,10 @@ impl ModelBytes {
         let mut embedding = 0;
         let last = layers.len() - 1;
         for tensor in gguf.tensors() {
-            let (name, layer) = (tensor.name.as_str(), layer(tensor));
-            let place = match name.split('.').next().unwrap_or_default() {
-                "blk" => name.split('.').nth(1).and_then(|number| number.parse().ok()),
-                "output" | "output_norm" => Some(last),
-                "token_embd" => {
-                    embedding = layer.cpu;
-                    None
-                }
-                _ => None,
-            };
-            if let Some(at) = place.filter(|at| *at < config.n_layers || *at == last) {
+            let layer = layer(tensor);
+            if is_embedding(tensor) {
+                embedding = layer.cpu;
+            } else if let Some(at) = layer_of(tensor, config) {
                 layers[at].cpu += layer.cpu;
                 layers[at].gpu += layer.gpu;
             }
@@ -279,11 +272,33 @@ fn chunk(context: u32) -> u64 {
     u64::from(context).min(Session::LARGEST_CHUNK as u64)
 }
 
+/// Index of a tensor's layer, the output layer being the last. `None` means that it is in no layer
+/// that is loaded.
+pub(super) fn layer_of(tensor: &TensorInfo, config: &Config) -> Option<usize> {
+    let output = config.layers() - 1;
+    let mut parts = tensor.name.split('.');
+    match parts.next()? {
+        "blk" => parts.next()?.parse().ok(),
+        "output" | "output_norm" => Some(output),
+        _ => None,
+    }
+    .filter(|at| *at < config.n_layers || *at == output)
+}
+
+/// Whether a tensor is the token embedding, which is also the output layer of a file without one.
+pub(super) fn is_embedding(tensor: &TensorInfo) -> bool {
+    tensor.name.split('.').next() == Some("token_embd")
+}
+
+/// Whether a tensor is a vector, not a matrix.
+pub(super) fn is_vector(tensor: &TensorInfo) -> bool {
+    tensor.shape.iter().filter(|n| **n > 1).count() < 2
+}
+
 /// Bytes of one tensor: matrices in the file's format, since packed weights have the same size;
 /// vectors in f32.
 fn layer(tensor: &TensorInfo) -> Layer {
-    let vector = tensor.shape.iter().filter(|n| **n > 1).count() < 2;
-    let bytes = match vector {
+    let bytes = match is_vector(tensor) {
         true => tensor.shape.iter().product::<u64>() * F32,
         false => tensor.byte_len as u64,
     };

@@ -1,8 +1,9 @@
 //! Decode speed predicted from the tensor table of a GGUF file.
 
+use super::bytes::{is_embedding, is_vector, layer_of};
 use crate::check::decode_cost::DecodeCost;
 use crate::hardware;
-use hearth_formats::gguf::{GgufHeader, TensorInfo};
+use hearth_formats::gguf::GgufHeader;
 use hearth_kernels::Quant;
 use hearth_llm::{Config, Place, Placement};
 
@@ -20,16 +21,12 @@ impl DecodeWeights {
         let mut layers = vec![Vec::new(); config.layers()];
         let output = layers.len() - 1;
         let is_tied = gguf.info("output.weight").is_none();
-        for tensor in gguf.tensors().filter(|tensor| is_matrix(tensor)) {
-            let mut parts = tensor.name.split('.');
-            let layer = match parts.next() {
-                Some("blk") => parts.next().and_then(|number| number.parse().ok()),
-                Some("output") => Some(output),
-                Some("token_embd") if is_tied => Some(output),
-                _ => None,
+        for tensor in gguf.tensors().filter(|tensor| !is_vector(tensor)) {
+            let layer = match is_embedding(tensor) {
+                true => is_tied.then_some(output),
+                false => layer_of(tensor, config),
             };
-            let weights = layer.filter(|at| *at < config.n_layers || *at == output);
-            if let (Some(at), Some(format)) = (weights, Quant::from_name(tensor.kind.name())) {
+            if let (Some(at), Some(format)) = (layer, Quant::from_name(tensor.kind.name())) {
                 layers[at].push((format, tensor.byte_len as u64));
             }
         }
@@ -88,10 +85,6 @@ fn bytes(weights: &[(Quant, u64)]) -> u64 {
     weights.iter().map(|(_, bytes)| bytes).sum()
 }
 
-fn is_matrix(tensor: &TensorInfo) -> bool {
-    tensor.shape.iter().filter(|length| **length > 1).count() > 1
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,7 +102,7 @@ mod tests {
         let config = Config::from_gguf(&gguf).expect("a model");
         let weights = DecodeWeights::of(&gguf, &config);
         let counted: u64 = weights.layers.iter().map(|layer| bytes(layer)).sum();
-        let matrices = gguf.tensors().filter(|tensor| is_matrix(tensor));
+        let matrices = gguf.tensors().filter(|tensor| !is_vector(tensor));
         let all: u64 = matrices.map(|tensor| tensor.byte_len as u64).sum();
         let table = gguf.info("token_embd.weight").expect("a table").byte_len as u64;
         let read = if gguf.info("output.weight").is_none() {

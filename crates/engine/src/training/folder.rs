@@ -6,7 +6,10 @@
 //! moment can be resumed.
 
 use crate::problem::{disk, from_adapter, problem};
-use hearth_formats::adapter::{AdapterError, AdapterFile, AdapterManifest, BaseId, BaseShape, LoraTensors, TargetName};
+use hearth_formats::adapter::{
+    AdapterError, AdapterFile, AdapterManifest, BaseId, BaseShape, LoraTensors, PEFT_CONFIG, PEFT_MANIFEST,
+    PEFT_TENSORS, TargetName,
+};
 use hearth_formats::durable;
 use hearth_llm::LoraPart;
 use hearth_protocol::{DataSource, Problem, ProblemCode, StepReport};
@@ -70,7 +73,7 @@ const LOCK: &str = ".lock";
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The files of an adapter's folder.
-const ADAPTER_FILES: [&str; 3] = ["adapter_config.json", "adapter_model.safetensors", "hearth.json"];
+const ADAPTER_FILES: [&str; 3] = [PEFT_CONFIG, PEFT_TENSORS, PEFT_MANIFEST];
 
 pub(super) fn is_adapter_file(name: &OsStr) -> bool {
     ADAPTER_FILES.iter().any(|own| *own == name)

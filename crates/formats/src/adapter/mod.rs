@@ -22,6 +22,8 @@ pub use fingerprint::Fingerprint;
 pub use header::{AdapterHeader, LinearShape, Misfit};
 pub use manifest::{AdapterManifest, BaseId, DataId};
 pub use modelfile::modelfile;
+pub use peft::{MANIFEST as PEFT_MANIFEST, TENSORS as PEFT_TENSORS};
+pub use peft_config::{CONFIG as PEFT_CONFIG, MAX_CONFIG_BYTES as MAX_PEFT_CONFIG_BYTES};
 pub use row_order::RowOrder;
 pub use target::{LinearName, TargetName};
 

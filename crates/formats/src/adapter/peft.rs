@@ -18,13 +18,13 @@ use std::path::Path;
 use std::{fs, io};
 
 /// File name of the tensors.
-const TENSORS: &str = "adapter_model.safetensors";
+pub const TENSORS: &str = "adapter_model.safetensors";
 
 /// File name of the older, pickled tensors; loading it would execute Python code.
 const PICKLED: &str = "adapter_model.bin";
 
 /// File name of Hearth's manifest.
-const MANIFEST: &str = "hearth.json";
+pub const MANIFEST: &str = "hearth.json";
 
 /// The largest [`MANIFEST`] that is read, in bytes; Hearth writes a few kilobytes.
 const MAX_MANIFEST_BYTES: u64 = 4 << 20;
@@ -145,15 +145,20 @@ impl AdapterFile {
 
 /// Reads a folder; see [`AdapterFile::read_peft`].
 pub(super) fn read_folder(folder: &Path, base: &BaseShape, mode: ReadMode) -> Result<AdapterFile, AdapterError> {
-    let fail = |problem| AdapterError::new(folder, problem);
-    let Files {
-        config,
-        tensors,
-        manifest,
-    } = files(folder).map_err(fail)?;
-    let mut adapter = self::read(&config, &tensors, manifest.as_deref(), base, mode).map_err(fail)?;
+    let mut adapter = from_files(folder, |config, tensors, manifest| {
+        self::read(config, tensors, manifest, base, mode)
+    })?;
     folder.clone_into(&mut adapter.path);
     Ok(adapter)
+}
+
+/// Reads the small files of a folder; the tensors are opened only.
+fn from_files<T>(
+    folder: &Path,
+    read: impl FnOnce(&[u8], &FileBytes, Option<&[u8]>) -> Result<T, AdapterProblem>,
+) -> Result<T, AdapterError> {
+    let read = files(folder).and_then(|files| read(&files.config, &files.tensors, files.manifest.as_deref()));
+    read.map_err(|problem| AdapterError::new(folder, problem))
 }
 
 /// The files of a folder; the tensors are not read yet.
@@ -256,13 +261,7 @@ fn pairs(tensors: &impl ReadAt) -> Result<BTreeMap<TargetName, Pair>, AdapterPro
 
 /// Reads the headers of a folder: no matrix.
 pub(super) fn read_header(folder: &Path) -> Result<AdapterHeader, AdapterError> {
-    let fail = |problem| AdapterError::new(folder, problem);
-    let Files {
-        config,
-        tensors,
-        manifest,
-    } = files(folder).map_err(fail)?;
-    header(&config, &tensors, manifest.as_deref()).map_err(fail)
+    from_files(folder, header)
 }
 
 fn header(config: &[u8], tensors: &impl ReadAt, manifest: Option<&[u8]>) -> Result<AdapterHeader, AdapterProblem> {

@@ -9,11 +9,11 @@ use std::fmt;
 use std::marker::PhantomData;
 
 /// File name of the configuration.
-pub(super) const CONFIG: &str = "adapter_config.json";
+pub const CONFIG: &str = "adapter_config.json";
 
 /// The largest configuration that is read, in bytes. One that lists each linear of a large model
 /// has 100 KB.
-pub(super) const MAX_CONFIG_BYTES: u64 = 1 << 20;
+pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// Maximum number of patterns of one kind; one for each linear of the largest known models makes
 /// 1,000.

@@ -30,6 +30,8 @@ interface Generation {
 }
 
 export class FakeHost extends FakeGetting implements Host {
+  /** Notifications, newest last. */
+  notified: [string, string][] = [];
   /** Load settings of the requested plans, newest last. */
   planned: LoadSettings[] = [];
   /** Exports of conversations, newest last. */
@@ -423,6 +425,10 @@ export class FakeHost extends FakeGetting implements Host {
 
   async chooseModelFile(): Promise<string | null> {
     return "/home/you/models/tiny-poet-30M.Q8_0.gguf";
+  }
+
+  async notify(title: string, body: string): Promise<void> {
+    this.notified.push([title, body]);
   }
 
   async openLink(address: string): Promise<void> {

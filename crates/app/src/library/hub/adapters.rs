@@ -5,18 +5,12 @@ use super::client::{Failure, Hub, Requested};
 use super::header;
 use super::remote::RemoteFile;
 use super::variants::{Kind, Listed, Variant};
-use hearth_formats::hex;
+use hearth_formats::{
+    adapter::{MAX_PEFT_CONFIG_BYTES, PEFT_CONFIG, PEFT_TENSORS},
+    hex,
+};
 use sha2::{Digest, Sha256};
 use std::{collections::HashMap, io::Read};
-
-/// PEFT's settings.
-pub const CONFIG: &str = "adapter_config.json";
-
-/// PEFT's matrices.
-pub const TENSORS: &str = "adapter_model.safetensors";
-
-/// Most bytes of [`CONFIG`], as in its reader.
-const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// Most adapters of a repository, which may hold one per checkpoint.
 const MAX_ADAPTERS: usize = 50;
@@ -67,10 +61,10 @@ pub(super) fn peft(files: &[Listed]) -> Vec<Variant> {
     let mut found: Vec<Variant> = files
         .iter()
         .filter_map(|config| {
-            let folder = config.path.strip_suffix(CONFIG)?;
+            let folder = config.path.strip_suffix(PEFT_CONFIG)?;
             let name = folder.strip_suffix('/');
             (folder.is_empty() || name.is_some()).then_some(())?;
-            let tensors = by_path.get(format!("{folder}{TENSORS}").as_str())?;
+            let tensors = by_path.get(format!("{folder}{PEFT_TENSORS}").as_str())?;
             Some(Variant {
                 name: name.unwrap_or(PEFT).to_owned(),
                 files: vec![config.clone(), (*tensors).clone()],
@@ -126,13 +120,13 @@ pub(super) fn hash_config(hub: &Hub, file: &mut RemoteFile) -> Result<(), Librar
         return Ok(());
     }
     let failed = |failure: Failure| failure.error(&file.name);
-    if !file.name.ends_with(CONFIG) {
+    if !file.name.ends_with(PEFT_CONFIG) {
         let why = "the hub publishes no checksum of it, so a download could not be verified";
         return Err(failed(Failure::Final(why.to_owned())));
     }
-    if file.size > MAX_CONFIG_BYTES {
+    if file.size > MAX_PEFT_CONFIG_BYTES {
         let why = format!(
-            "it has {} bytes; an adapter's has at most {MAX_CONFIG_BYTES}",
+            "it has {} bytes; an adapter's has at most {MAX_PEFT_CONFIG_BYTES}",
             file.size
         );
         return Err(failed(Failure::Final(why)));
@@ -182,7 +176,7 @@ mod tests {
         let names: Vec<String> = peft(&files).into_iter().map(|variant| variant.name).collect();
         assert_eq!(names, ["PEFT", "checkpoint-9"]);
         let many: Vec<Listed> = (0..100)
-            .flat_map(|n| [CONFIG, TENSORS].map(|file| listed(&format!("c{n}/{file}"))))
+            .flat_map(|n| [PEFT_CONFIG, PEFT_TENSORS].map(|file| listed(&format!("c{n}/{file}"))))
             .collect();
         assert_eq!(peft(&many).len(), MAX_ADAPTERS);
     }

@@ -17,7 +17,6 @@ mod search;
 mod token;
 mod variants;
 
-pub use adapters::CONFIG;
 pub use client::{Hub, Ranges};
 pub use expected::Expected;
 pub use header::{HeaderFile, sweep_headers};
@@ -26,7 +25,7 @@ pub use reference::{Reference, Selection, is_endpoint};
 pub use remote::{Origin, Remote, RemoteFile};
 pub use repository::Repository;
 pub use search::Found;
-pub use token::{Token, TokenSource};
+pub use token::Token;
 pub use variants::{Kind, Variant, quantization};
 
 pub(crate) use client::is_offline;

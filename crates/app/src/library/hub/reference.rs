@@ -1,8 +1,8 @@
 //! What a person may call a model on the network.
 
 use super::super::{LibraryError, catalog, catalog::Entry};
-use super::adapters::{CONFIG, TENSORS};
 use super::client::{Hub, is_https};
+use hearth_formats::adapter::{PEFT_CONFIG, PEFT_TENSORS};
 
 /// Most bytes of a reference.
 const MAX_BYTES: usize = 2000;
@@ -141,7 +141,7 @@ fn is_gguf(path: &str) -> bool {
 /// Whether a file of a repository is a model or belongs to an adapter.
 fn is_file(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
-    is_gguf(path) || [CONFIG, TENSORS].contains(&name)
+    is_gguf(path) || [PEFT_CONFIG, PEFT_TENSORS].contains(&name)
 }
 
 /// Whether the hub could give this name to an owner or a repository.

@@ -2,6 +2,7 @@
 //! command line, in this order.
 
 use super::keychain::Keychain;
+use crate::wire::TokenSource;
 use std::{env, fmt, fs, path::PathBuf};
 
 /// Most bytes of a token.
@@ -38,17 +39,6 @@ impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(\u{2026})")
     }
-}
-
-/// Where a token was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TokenSource {
-    /// `HF_TOKEN`.
-    Environment,
-    /// The system's keychain.
-    Keychain,
-    /// The file of a login with the hub's own command line.
-    File,
 }
 
 /// A variable of the environment that is not blank.

@@ -1,4 +1,4 @@
-// The data folder of the fake host: its place, moves, and the restoration that waits for the next start; and notifications.
+// The data folder of the fake host: its place, moves, and the restoration that waits for the next start.
 
 import type { DataPlace, PendingRestore } from "../host";
 import { FakeBase } from "./base";
@@ -8,8 +8,6 @@ const FIRST = "/home/you/.local/share/hearth";
 export class FakeDataFolder extends FakeBase {
   /** Links and folders that were opened, newest last. */
   opened: string[] = [];
-  /** For tests: notifications, newest last. */
-  notified: [string, string][] = [];
   /** For tests: the folder that is chosen for the data. */
   dataFolder: string | null = "/media/you/disk";
   protected pendingRestore: PendingRestore | null = null;
@@ -24,10 +22,6 @@ export class FakeDataFolder extends FakeBase {
 
   async openDataFolder(): Promise<void> {
     this.opened.push(this.folder);
-  }
-
-  async notify(title: string, body: string): Promise<void> {
-    this.notified.push([title, body]);
   }
 
   async chooseDataFolder(): Promise<string | null> {
