@@ -47,6 +47,7 @@ fn fill(data: &Path) {
                 adapters: None,
                 model: None,
                 edited: false,
+                own: None,
                 created_at: 1 + number as i64,
             };
             parent = Some(message::create(t, new)?.id);

@@ -330,11 +330,14 @@ fn list(shared: &Shared) -> Result<Vec<Adapter>, StoreError> {
     };
     let votes: Vec<_> = votes
         .into_iter()
-        .map(|(better, other)| (ids(better), ids(other)))
+        .map(|vote| (ids(vote.better), vote.others.into_iter().map(ids).collect::<Vec<_>>()))
         .collect();
     let models = shared.models()?;
+    // Votes between answers with and without the adapter.
     let count = |id: i64, tuned: bool| {
-        let counts = |(better, other): &&(Vec<i64>, Vec<i64>)| if tuned { better } else { other }.contains(&id);
+        let counts = |(better, others): &&(Vec<i64>, Vec<Vec<i64>>)| {
+            better.contains(&id) == tuned && others.iter().any(|other| other.contains(&id) != tuned)
+        };
         u32::try_from(votes.iter().filter(counts).count()).unwrap_or(u32::MAX)
     };
     let to_wire = |matched: Matched| Adapter {

@@ -14,13 +14,13 @@ use crate::{
     },
     title,
     wire::{
-        AdapterChoice, Compared, Conversation, ConversationSettings, ConversationSummary, DeletedConversation, Event,
-        Message, MessageState, NewConversation, Problem, ProblemCode, SearchFilter, SearchHit, Sent, TextFile,
+        AdapterChoice, Compared, Contender, Conversation, ConversationSettings, ConversationSummary,
+        DeletedConversation, Event, Message, MessageState, NewConversation, OwnSettings, Problem, ProblemCode,
+        SearchFilter, SearchHit, Sent, TextFile,
     },
 };
 use hearth_protocol::{Part, Role};
 use rusqlite::Transaction;
-use std::iter;
 
 /// The position of a new answer in the tree.
 enum Position {
@@ -72,41 +72,33 @@ impl App {
             .await
     }
 
-    /// Like [`App::send`], with two answers side by side: the base model's first, then one with
-    /// adapters. `conversation`: `None` means a new one, which begins with `fresh`.
+    /// Like [`App::send`], with an answer per contender, side by side. `conversation`: `None` means
+    /// a new one, which begins with `fresh`.
     pub async fn compare(
         &self,
         conversation: Option<i64>,
         parent: Option<i64>,
         text: String,
         files: Vec<TextFile>,
-        adapters: Vec<AdapterChoice>,
+        contenders: Vec<Contender>,
         fresh: NewConversation,
     ) -> Result<Compared, Problem> {
         check_message(&text, &files)?;
         fresh.settings.check()?;
-        if adapters.is_empty() {
-            return Err(Problem {
-                code: ProblemCode::BadRequest,
-                message: "Choose an adapter to compare the model with.".to_owned(),
-            });
-        }
+        Contender::check(&contenders)?;
         let position = position(conversation, parent, parts(text, files), fresh);
         let added = self
             .shared
-            .blocking(move |shared| add(shared, position, Some(adapters)))
+            .blocking(move |shared| add(shared, position, contenders))
             .await?;
-        let (Some(user), Some(tuned)) = (added.user, added.tuned) else {
-            return Err(no_message());
-        };
-        for answer in [&added.answer, &tuned] {
+        let user = added.user.ok_or_else(no_message)?;
+        for answer in &added.answers {
             self.send_chat(Command::Answer(Box::new(answer.clone())))?;
         }
         Ok(Compared {
             conversation: added.conversation,
             user,
-            base: added.answer,
-            tuned,
+            answers: added.answers,
         })
     }
 
@@ -192,12 +184,7 @@ impl App {
         if go_on {
             return self.answer(position).await;
         }
-        let added = self.shared.blocking(move |shared| add(shared, position, None)).await?;
-        Ok(Sent {
-            conversation: added.conversation,
-            user: added.user,
-            answer: added.answer,
-        })
+        self.shared.blocking(move |shared| add_one(shared, position)).await
     }
 
     /// Stops a conversation's answer; its text up to now is saved.
@@ -347,13 +334,9 @@ impl App {
 
     /// Adds the message and an empty answer, and starts its generation.
     async fn answer(&self, position: Position) -> Result<Sent, Problem> {
-        let added = self.shared.blocking(move |shared| add(shared, position, None)).await?;
-        self.send_chat(Command::Answer(Box::new(added.answer.clone())))?;
-        Ok(Sent {
-            conversation: added.conversation,
-            user: added.user,
-            answer: added.answer,
-        })
+        let sent = self.shared.blocking(move |shared| add_one(shared, position)).await?;
+        self.send_chat(Command::Answer(Box::new(sent.answer.clone())))?;
+        Ok(sent)
     }
 }
 
@@ -376,15 +359,23 @@ fn position(conversation: Option<i64>, parent: Option<i64>, parts: Vec<Part>, fr
 struct Added {
     conversation: ConversationSummary,
     user: Option<Message>,
-    answer: Message,
-    /// The answer with adapters of a comparison.
-    tuned: Option<Message>,
+    /// One, or those that are compared.
+    answers: Vec<Message>,
 }
 
-/// Adds, in one transaction, the conversation and the message if new, and the answer, and selects
-/// its branch. `compared` adds two answers, the first without adapters; otherwise the
-/// conversation's adapters are used.
-fn add(shared: &Shared, position: Position, compared: Option<Vec<AdapterChoice>>) -> Result<Added, Problem> {
+/// Adds one answer, by the conversation's model, settings and adapters.
+fn add_one(shared: &Shared, position: Position) -> Result<Sent, Problem> {
+    let mut added = add(shared, position, Vec::new())?;
+    Ok(Sent {
+        conversation: added.conversation,
+        user: added.user,
+        answer: added.answers.pop().ok_or_else(no_message)?,
+    })
+}
+
+/// Adds, in one transaction, the conversation and the message if new, and the answers, and selects
+/// the branch of the last one. Without contenders there is one answer.
+fn add(shared: &Shared, position: Position, contenders: Vec<Contender>) -> Result<Added, Problem> {
     shared.save_deferred();
     let _one_at_a_time = lock(&shared.adding);
     let answered = match &position {
@@ -399,15 +390,16 @@ fn add(shared: &Shared, position: Position, compared: Option<Vec<AdapterChoice>>
         let exists = shared.store.read(|t| conversation::get(t, conversation))?.is_some();
         return Err(if exists { busy() } else { no_conversation() });
     }
-    let added = shared.store.write(|t| write(t, position, compared.as_deref()))?;
-    let (row, user, answer, tuned) = added.ok_or_else(no_message)?;
-    let (user, answer, tuned) = (user.map(Message::from), Message::from(answer), tuned.map(Message::from));
-    for answer in iter::once(&answer).chain(&tuned).filter(|answer| is_unfinished(answer)) {
+    let added = shared.store.write(|t| write(t, position, &contenders))?;
+    let (row, user, answers) = added.ok_or_else(no_message)?;
+    let user = user.map(Message::from);
+    let answers: Vec<Message> = answers.into_iter().map(Message::from).collect();
+    for answer in answers.iter().filter(|answer| is_unfinished(answer)) {
         shared.set_live(answer.clone());
     }
     // Events arrive in order: the conversation, then its messages.
     shared.emit_conversation(&row);
-    for message in user.iter().chain([&answer]).chain(&tuned) {
+    for message in user.iter().chain(&answers) {
         shared.emit(Event::MessageChanged {
             message: Box::new(message.clone()),
         });
@@ -415,26 +407,19 @@ fn add(shared: &Shared, position: Position, compared: Option<Vec<AdapterChoice>>
     Ok(Added {
         conversation: (&row).into(),
         user,
-        answer,
-        tuned,
+        answers,
     })
 }
 
-/// The conversation, the new user message, the answer, and the answer with adapters of a
-/// comparison.
+/// The conversation, the new user message, and the answers.
 type Written = (
     conversation::Conversation,
     Option<message::Message>,
-    message::Message,
-    Option<message::Message>,
+    Vec<message::Message>,
 );
 
 /// Returns `None` if the conversation or the parent does not exist.
-fn write(
-    t: &Transaction<'_>,
-    position: Position,
-    compared: Option<&[AdapterChoice]>,
-) -> rusqlite::Result<Option<Written>> {
+fn write(t: &Transaction<'_>, position: Position, contenders: &[Contender]) -> rusqlite::Result<Option<Written>> {
     let now = now();
     let (conversation, parent, parts) = match position {
         Position::New { parts, fresh } => {
@@ -465,39 +450,74 @@ fn write(
     let Some(row) = conversation::get(t, conversation)? else {
         return Ok(None);
     };
-    let own: Vec<AdapterChoice> = from_json(row.adapters.as_deref()).unwrap_or_default();
-    let new = |parent, role, parts, state, adapters: &[AdapterChoice]| {
-        let adapters = to_json_unless_empty(&adapters::with_names(t, adapters)?);
-        message::create(
-            t,
-            New {
-                conversation,
-                parent,
-                role,
-                parts,
-                state,
-                adapters: adapters.as_deref(),
-                model: None,
-                edited: false,
-                created_at: now,
-            },
-        )
+    let new = New {
+        conversation,
+        parent,
+        role: Role::User,
+        parts: Vec::new(),
+        state: State::Complete,
+        adapters: None,
+        model: None,
+        edited: false,
+        own: None,
+        created_at: now,
     };
     let user = parts
-        .map(|parts| new(parent, Role::User, parts, State::Complete, &[]))
+        .map(|parts| message::create(t, New { parts, ..new.clone() }))
         .transpose()?;
-    let under = user.as_ref().map_or(parent, |user| Some(user.id));
-    let answer = |adapters| new(under, Role::Assistant, Vec::new(), State::Unfinished, adapters);
-    let mut first = answer(if compared.is_some() { &[] } else { &own })?;
-    let mut second = compared.map(answer).transpose()?;
-    if let Some(second) = &mut second {
-        message::set_compared(t, first.id, second.id)?;
-        (first.comparison, second.comparison) = (Some(second.id), Some(first.id));
-    }
-    let leaf = second.as_ref().unwrap_or(&first).id;
-    conversation::set_leaf(t, conversation, Some(leaf))?;
+    let answer = New {
+        parent: user.as_ref().map_or(parent, |user| Some(user.id)),
+        role: Role::Assistant,
+        state: State::Unfinished,
+        ..new
+    };
+    let answers = match contenders {
+        [] => {
+            let own: Vec<AdapterChoice> = from_json(row.adapters.as_deref()).unwrap_or_default();
+            vec![write_answer(t, answer, &own, None)?]
+        }
+        contenders => write_compared(t, &answer, contenders)?,
+    };
+    conversation::set_leaf(t, conversation, answers.last().map(|answer| answer.id))?;
     conversation::touch(t, conversation, None, now)?;
-    Ok(conversation::get(t, conversation)?.map(|row| (row, user, first, second)))
+    Ok(conversation::get(t, conversation)?.map(|row| (row, user, answers)))
+}
+
+/// Writes an answer per contender, and links them.
+fn write_compared(
+    t: &Transaction<'_>,
+    answer: &New<'_>,
+    contenders: &[Contender],
+) -> rusqlite::Result<Vec<message::Message>> {
+    let write = |Contender { own, adapters }: &Contender| {
+        let own = (*own != OwnSettings::default()).then(|| to_json(own));
+        write_answer(t, answer.clone(), adapters, own.as_deref())
+    };
+    let mut answers: Vec<message::Message> = contenders.iter().map(write).collect::<rusqlite::Result<_>>()?;
+    let ids: Vec<i64> = answers.iter().map(|answer| answer.id).collect();
+    message::set_compared(t, &ids)?;
+    for (answer, next) in answers.iter_mut().zip(ids.iter().cycle().skip(1)) {
+        answer.comparison = Some(*next);
+    }
+    Ok(answers)
+}
+
+fn write_answer(
+    t: &Transaction<'_>,
+    answer: New<'_>,
+    adapters: &[AdapterChoice],
+    own: Option<&str>,
+) -> rusqlite::Result<message::Message> {
+    let adapters = to_json_unless_empty(&adapters::with_names(t, adapters)?);
+    let adapters = adapters.as_deref();
+    message::create(
+        t,
+        New {
+            adapters,
+            own,
+            ..answer
+        },
+    )
 }
 
 /// Writes another version of an answer. Returns `None` if its conversation does not exist.
@@ -523,12 +543,13 @@ fn write_edited(
             adapters: answer.adapters.as_deref(),
             model: answer.model.as_deref(),
             edited: true,
+            own: answer.own.as_deref(),
             created_at: now,
         },
     )?;
     conversation::set_leaf(t, conversation, Some(edited.id))?;
     conversation::touch(t, conversation, None, now)?;
-    Ok(conversation::get(t, conversation)?.map(|row| (row, None, edited, None)))
+    Ok(conversation::get(t, conversation)?.map(|row| (row, None, vec![edited])))
 }
 
 /// Marks the last answer of a branch as unfinished again, and selects its branch. Returns its state

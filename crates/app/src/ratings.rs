@@ -32,23 +32,23 @@ impl App {
         self.shared
             .blocking(move |shared| {
                 let vote = |t: &Transaction<'_>| {
-                    let Some(row) = message::get(t, id)? else {
+                    let compared = message::compared(t, id)?;
+                    let Some(row) = message::get(t, id)?.filter(|_| compared.len() > 1) else {
                         return Ok(None);
                     };
-                    let Some(other) = row.comparison else { return Ok(None) };
-                    message::vote(t, id, better)?;
+                    message::vote(t, &compared, id, better)?;
                     let shown = conversation::get(t, row.conversation)?.and_then(|conversation| conversation.leaf);
                     // A conversation that has continued keeps its branch.
-                    if better && shown == Some(other) {
+                    if better && shown.is_some_and(|shown| compared.contains(&shown)) {
                         conversation::set_leaf(t, row.conversation, Some(id))?;
                     }
-                    Ok(Some((other, conversation::get(t, row.conversation)?)))
+                    Ok(Some((compared, conversation::get(t, row.conversation)?)))
                 };
-                let (other, conversation) = shared.store.write(vote)?.ok_or_else(|| Problem {
+                let (compared, conversation) = shared.store.write(vote)?.ok_or_else(|| Problem {
                     code: ProblemCode::BadRequest,
                     message: "This answer is not part of a comparison, so there is nothing to vote on.".to_owned(),
                 })?;
-                emit(shared, &[id, other])?;
+                emit(shared, &compared)?;
                 if let Some(row) = conversation {
                     shared.emit_conversation(&row);
                 }

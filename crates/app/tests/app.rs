@@ -435,7 +435,7 @@ async fn a_crash_fails_all_answers_in_progress_and_the_next_is_given() {
     let slow = bench.say(None, "slow").await;
     bench.streaming(slow.answer.id).await;
     let died = bench.say(None, "die").await;
-    let failed = bench.both_ended([slow.answer.id, died.answer.id]).await;
+    let failed = bench.all_ended([slow.answer.id, died.answer.id]).await;
     assert!(failed[0].text().starts_with("word "));
     assert_eq!(failure(&failed[0]), failure(&failed[1]));
     assert_eq!(bench.answer("say again").await.text(), "again");

@@ -37,6 +37,7 @@ fn say(store: &Store, conversation: i64, parent: Option<i64>, content: &str, sta
                     adapters: None,
                     model: None,
                     edited: false,
+                    own: None,
                     created_at: 5,
                 },
             )
@@ -404,6 +405,7 @@ fn a_full_disk_is_reported_and_loses_nothing() {
         adapters: None,
         model: None,
         edited: false,
+        own: None,
         created_at: 1,
     };
     assert!(matches!(
@@ -523,6 +525,7 @@ fn a_store_is_backed_up_before_migrations() {
              ALTER TABLE conversation DROP COLUMN folder; DROP TABLE folder;
              ALTER TABLE message DROP COLUMN parts; ALTER TABLE message DROP COLUMN settings;
              ALTER TABLE message DROP COLUMN tokens; ALTER TABLE message DROP COLUMN edited;
+             ALTER TABLE message DROP COLUMN own;
              ALTER TABLE conversation DROP COLUMN settings; DROP TABLE measurement; DROP TABLE download;
              DROP INDEX conversation_by_origin;
              ALTER TABLE conversation DROP COLUMN origin; ALTER TABLE conversation DROP COLUMN pinned;

@@ -4,7 +4,7 @@
 mod bench;
 mod support;
 
-use bench::{Bench, OTHER_BUILD, PATIENCE, failure, options, under_way};
+use bench::{Bench, OTHER_BUILD, PATIENCE, failure, ids, options, under_way};
 use hearth_app::{
     Options,
     power::{Power, Supply},
@@ -699,6 +699,18 @@ fn shown(answer: &Message) -> GenerateRequest {
     serde_json::from_str(&answer.text()).expect("the request, shown")
 }
 
+/// The base model beside an adapter.
+fn with_base(adapter: &Adapter) -> Vec<Contender> {
+    let adapters = vec![choice(adapter)];
+    vec![
+        Contender::default(),
+        Contender {
+            adapters,
+            ..Contender::default()
+        },
+    ]
+}
+
 fn choice(adapter: &Adapter) -> AdapterChoice {
     AdapterChoice {
         adapter: adapter.id,
@@ -784,12 +796,12 @@ async fn an_adapter_of_another_model_is_refused() {
             None,
             "say one".into(),
             Vec::new(),
-            vec![choice(&adapter)],
+            with_base(&adapter),
             NewConversation::default(),
         )
         .await
         .unwrap();
-    let [tuned, base] = bench.both_ended([compared.tuned.id, compared.base.id]).await;
+    let [base, tuned] = bench.all_ended(ids(&compared)).await;
     assert_eq!(failure(&tuned).code, ProblemCode::AdapterInvalid);
     assert!(failure(&tuned).message.contains(&adapter.name));
     assert_eq!(base.text(), "one", "the other answer is generated");
@@ -805,18 +817,15 @@ async fn two_answers_side_by_side_and_a_vote() {
             None,
             "show".into(),
             Vec::new(),
-            vec![choice(&adapter)],
+            with_base(&adapter),
             NewConversation::default(),
         )
         .await
         .unwrap();
     let id = compared.conversation.id;
-    assert_eq!(
-        (compared.base.comparison, compared.tuned.comparison),
-        (Some(compared.tuned.id), Some(compared.base.id))
-    );
-    assert_eq!(compared.base.parent, compared.tuned.parent);
-    let [base, tuned] = bench.both_ended([compared.base.id, compared.tuned.id]).await;
+    let [base, tuned] = bench.all_ended(ids(&compared)).await;
+    assert_eq!((base.comparison, tuned.comparison), (Some(tuned.id), Some(base.id)));
+    assert_eq!(base.parent, tuned.parent);
     assert_eq!((shown(&base).adapters.len(), shown(&tuned).adapters.len()), (0, 1));
     let votes = |adapters: Vec<Adapter>| (adapters[0].votes.base, adapters[0].votes.tuned);
     let better = |conversation: &Conversation| -> Vec<bool> {
@@ -855,7 +864,7 @@ async fn two_answers_side_by_side_and_a_vote() {
             None,
             "say one".into(),
             Vec::new(),
-            Vec::new(),
+            vec![Contender::default()],
             NewConversation::default(),
         )
         .await;
@@ -879,28 +888,14 @@ async fn a_comparison_begins_a_conversation_with_its_settings() {
         folder: None,
     };
     let hot = bench
-        .compare(
-            None,
-            None,
-            "show".into(),
-            Vec::new(),
-            vec![choice(&adapter)],
-            fresh(101.0),
-        )
+        .compare(None, None, "show".into(), Vec::new(), with_base(&adapter), fresh(101.0))
         .await;
     assert_eq!(hot.unwrap_err().code, ProblemCode::BadRequest);
     let compared = bench
-        .compare(
-            None,
-            None,
-            "show".into(),
-            Vec::new(),
-            vec![choice(&adapter)],
-            fresh(0.25),
-        )
+        .compare(None, None, "show".into(), Vec::new(), with_base(&adapter), fresh(0.25))
         .await
         .unwrap();
-    for answer in bench.both_ended([compared.base.id, compared.tuned.id]).await {
+    for answer in bench.all_ended::<2>(ids(&compared)).await {
         let request = shown(&answer);
         assert_eq!((request.sampling.temperature, request.max_tokens), (0.25, Some(99)));
         let Prompt::Chat(turns) = request.prompt else {
@@ -921,12 +916,12 @@ async fn a_comparison_begins_a_conversation_with_its_settings() {
             None,
             "show".into(),
             Vec::new(),
-            vec![choice(&adapter)],
+            with_base(&adapter),
             fresh(0.75),
         )
         .await
         .unwrap();
-    let [base, _] = bench.both_ended([again.base.id, again.tuned.id]).await;
+    let [base, _] = bench.all_ended(ids(&again)).await;
     assert_eq!(shown(&base).sampling.temperature, 0.25);
 }
 
@@ -940,14 +935,14 @@ async fn stop_ends_both_answers() {
             None,
             "slow".into(),
             Vec::new(),
-            vec![choice(&adapter)],
+            with_base(&adapter),
             NewConversation::default(),
         )
         .await
         .unwrap();
-    bench.streaming(compared.base.id).await;
+    bench.streaming(compared.answers[0].id).await;
     bench.stop(compared.conversation.id).await.unwrap();
-    let ends = bench.both_ended([compared.tuned.id, compared.base.id]).await;
+    let ends: [Message; 2] = bench.all_ended(ids(&compared)).await;
     assert!(
         ends.iter().all(|answer| answer.state == MessageState::Stopped),
         "{ends:?}"

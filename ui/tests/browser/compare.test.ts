@@ -26,7 +26,7 @@ test("two answers are side by side, and labelled after the vote", async () => {
   expect(boxes[0]?.y).toBe(boxes[1]?.y);
   const warm = pair.locator("section").filter({ hasText: "Sorry about the wait." });
   await warm.getByTestId("vote").click();
-  await expect.poll(() => page.getByTestId("voted").textContent()).toContain("the answer with adapters");
+  await expect.poll(() => page.getByTestId("voted").textContent()).toBe("You preferred: With support-tone.");
   expect((await pair.locator("h2").allTextContents()).toSorted()).toEqual(["Base model", "With support-tone"]);
   await page.getByTestId("view-tune").click();
   await expect.poll(() => page.getByTestId("result").textContent()).toContain("of 9 votes");
@@ -86,10 +86,55 @@ test("both answers stop together", async () => {
   await tryIt(page);
   await pace(page, 20);
   await send(page, "Tell me a long story.");
-  await page.locator("[data-role=assistant][data-state=streaming]").waitFor();
+  await page.locator("[data-role=assistant][data-state=streaming]").first().waitFor();
   await page.keyboard.press("Escape");
   await expect.poll(() => page.locator("[data-role=assistant][data-state=stopped]").count()).toBe(2);
   await page.getByTestId("send").waitFor();
+});
+
+test("up to four models and settings answer, and the preferred one goes on", async () => {
+  const { page, errors } = await open();
+  await pace(page, 0);
+  await page.getByTestId("new-conversation").click();
+  await page.getByTestId("compare").click();
+  await expect.poll(() => page.getByTestId("contender").count()).toBe(2);
+  await page.getByTestId("contender-add").click();
+  await page.getByTestId("contender-add").click();
+  expect(await page.getByTestId("contender-add").count()).toBe(0);
+  await page.getByTestId("contender").nth(3).click();
+  await page.getByTestId("contender-model").selectOption("");
+  await page.getByTestId("contender-preset").selectOption({ label: "Creative" });
+  await page.keyboard.press("Escape");
+  await send(page, "What is the capital of France?");
+  await expect.poll(() => page.getByTestId("vote").count()).toBe(4);
+  expect(await page.getByTestId("pair").locator("h2").allTextContents()).toEqual(["Answer A", "Answer B", "Answer C", "Answer D"]);
+  await page.getByTestId("reveal").click();
+  const creative = page.getByTestId("pair").locator("section").filter({ hasText: "Creative" });
+  await creative.getByTestId("vote").click();
+  await expect.poll(() => page.getByTestId("voted").textContent()).toContain("Creative");
+  await page.getByTestId("use-contender").click();
+  await expect.poll(() => page.getByTestId("contenders").count()).toBe(0);
+  await page.getByTestId("chat-settings-toggle").click();
+  expect(await page.getByTestId("knob-temperature").locator("input").inputValue()).toBe("1.1");
+  expect(errors).toEqual([]);
+});
+
+test("two contenders stay at least, and twins are pointed out", async () => {
+  const { page } = await open();
+  await page.getByTestId("compare").click();
+  await page.getByTestId("contender").first().click();
+  expect(await page.getByTestId("contender-remove").count()).toBe(0);
+  await page.keyboard.press("Escape");
+  expect(await page.getByTestId("twins").count()).toBe(0);
+  await page.getByTestId("contender").nth(1).click();
+  await page.getByTestId("contender-adapters").selectOption("");
+  await page.keyboard.press("Escape");
+  await page.getByTestId("twins").waitFor();
+  await page.getByTestId("contender-add").click();
+  await page.getByTestId("contender").nth(1).click();
+  await page.getByTestId("contender-remove").click();
+  await expect.poll(() => page.getByTestId("contender").count()).toBe(2);
+  expect(await page.getByTestId("twins").count()).toBe(0);
 });
 
 test("adapters are chosen, scaled and combined per conversation", async () => {

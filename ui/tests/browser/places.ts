@@ -85,6 +85,7 @@ export const places: Place[] = [
   ["the system prompt", "", async (page) => (await openConversation(page, "Rye bread"), await page.getByTestId("instructions").click(), await page.getByTestId("instructions-text").waitFor())],
   ["a correction", "", async (page) => (await openConversation(page, "Borrow checker"), await page.getByTestId("correct").last().click(), await page.getByTestId("correction").waitFor())],
   ["two answers", "", pair],
+  ["a contender", "", async (page) => (await pair(page), await page.getByTestId("contender").nth(1).click(), await page.getByTestId("contender-preset").waitFor())],
   ["the command palette", "", async (page) => (await page.keyboard.press("Control+k"), await page.keyboard.type("s"))],
   ["Models", "drafts", (page) => page.getByTestId("view-models").click()],
   ["models that do not fit", "too-big", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("card-fit").nth(2).waitFor())],

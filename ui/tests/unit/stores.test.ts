@@ -17,7 +17,7 @@ async function started(scene: string | null = null): Promise<{ app: App; host: F
 }
 
 const message = (id: number, change: Partial<Message> = {}): Message => ({
-  id, conversation: 1, parent: null, role: "assistant", parts: [], state: { type: "waiting" }, createdAt: 0, model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, settings: null, edited: false, ...change,
+  id, conversation: 1, parent: null, role: "assistant", parts: [], state: { type: "waiting" }, createdAt: 0, model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, settings: null, edited: false, own: null, ...change,
 });
 
 const delta = (id: number, text: string): Extract<HostEvent, { type: "messageDelta" }> => ({ type: "messageDelta", conversation: 1, message: id, kind: "text", text, tokens: 1, tokensPerSecond: 9 });

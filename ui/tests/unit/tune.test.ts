@@ -4,7 +4,7 @@ import type { Inspection, RunPoint, TrainSettings } from "../../src/lib/host";
 import { FakeHost } from "../../src/lib/host/fake";
 import { inspect, newDataset, trainDefaults } from "../../src/lib/host/fake/datasets";
 import { App } from "../../src/lib/stores/app.svelte";
-import { Compare } from "../../src/lib/stores/compare.svelte";
+import { shuffled } from "../../src/lib/stores/compare.svelte";
 import { Live } from "../../src/lib/stores/live.svelte";
 import { Runs } from "../../src/lib/stores/runs.svelte";
 import { groups, parse, shown, type Field } from "../../src/lib/tune/fields";
@@ -98,15 +98,25 @@ describe("a run's curve", () => {
   });
 });
 
-test("both orders of a pair are about equally frequent", () => {
-  const swapped = Array.from({ length: 1000 }, (_, i) => Compare.swapped(i * 2)).filter(Boolean).length;
-  expect(swapped).toBeGreaterThan(420);
-  expect(swapped).toBeLessThan(580);
+test.each([2, 3, 4])("every order of %i answers is about equally frequent, and the same each time", (count) => {
+  const rounds = 4800;
+  const seen = new Map<string, number>();
+  for (let round = 0; round < rounds; round++) {
+    // Ids as a store gives them: the answers of a comparison follow each other, the next one's a few later.
+    const answers = Array.from({ length: count }, (_, at) => ({ message: { id: round * (count + 1) + at } }));
+    const order = shuffled(answers);
+    expect(shuffled(answers.toReversed().sort((a, b) => a.message.id - b.message.id))).toEqual(order);
+    const key = order.map((one) => answers.indexOf(one)).join();
+    seen.set(key, (seen.get(key) ?? 0) + 1);
+  }
+  const orders = [1, 1, 2, 6, 24][count] ?? 1;
+  expect(seen.size).toBe(orders);
+  for (const times of seen.values()) expect(Math.abs((times * orders) / rounds - 1)).toBeLessThan(0.4);
 });
 
 test("a conversation is busy until both of two answers have ended", () => {
   const live = new Live(() => {}, (frame) => frame());
-  const answer = (id: number, type: "waiting" | "complete") => ({ id, conversation: 7, parent: 1, role: "assistant" as const, parts: [], state: { type }, createdAt: 0, model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, settings: null, edited: false });
+  const answer = (id: number, type: "waiting" | "complete") => ({ id, conversation: 7, parent: 1, role: "assistant" as const, parts: [], state: { type }, createdAt: 0, model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, settings: null, edited: false, own: null });
   live.merge(answer(1, "waiting"));
   live.merge(answer(2, "waiting"));
   live.grow(1, [], { conversation: 7, kind: "text", text: "a", tokens: 1, tokensPerSecond: 1 });

@@ -81,10 +81,19 @@ struct Running {
     stop: watch::Sender<Stop>,
     /// The model that gives it, once that is loaded.
     model: Arc<OnceLock<Model>>,
+    /// The model that it waits for, if that is not the selected one.
+    own: Option<watch::Sender<Option<Selection>>>,
     task: JoinHandle<()>,
 }
 
 impl Running {
+    /// The model that gives it, or that it alone waits for. `None` means that it waits for the
+    /// selected one.
+    fn model(&self) -> Option<Model> {
+        let own = || Some(self.own.as_ref()?.borrow().as_ref()?.model.clone());
+        self.model.get().cloned().or_else(own)
+    }
+
     /// Whether the worker is done with it, so that it only has to be saved.
     fn has_ended(&self) -> bool {
         self.stop.is_closed()
@@ -185,19 +194,26 @@ impl Chat {
         }
     }
 
-    /// Begins an answer, by the model of its conversation, or else by the selected one, or by that
-    /// of the last answer. `before` is the state of an answer that is continued.
+    /// Begins an answer, by its own model, or that of its conversation, or else by the selected
+    /// one, or by that of the last answer. `before` is the state of an answer that is continued.
     async fn answer(&mut self, mut message: Message, before: Option<MessageState>) {
         self.stop_measuring();
-        if let Err(problem) = self.select_for(message.conversation).await {
-            message.state = MessageState::Failed { problem };
-            return answer::end(&self.shared, message, None).await;
-        }
+        let own = match message.own.as_ref().and_then(|own| own.model.clone()) {
+            Some(model) => self.own_selection(model).await.map(Some),
+            None => self.select_for(message.conversation).await.map(|()| None),
+        };
+        let own = match own {
+            Ok(own) => own,
+            Err(problem) => {
+                message.state = MessageState::Failed { problem };
+                return answer::end(&self.shared, message, None).await;
+            }
+        };
         let (stop, stopped) = watch::channel(Stop::No);
         let model = Arc::<OnceLock<Model>>::default();
         let (id, conversation) = (message.id, message.conversation);
         let wait = Wait {
-            selection: self.selection.subscribe(),
+            selection: own.as_ref().unwrap_or(&self.selection).subscribe(),
             is_measuring: self.is_measuring.subscribe(),
             model: Arc::clone(&model),
         };
@@ -211,9 +227,23 @@ impl Chat {
             conversation,
             stop,
             model,
+            own,
             task,
         };
         self.answers.insert(id, running);
+    }
+
+    /// A selection for one answer, which leaves that of new answers as it is.
+    async fn own_selection(&self, model: String) -> Result<watch::Sender<Option<Selection>>, Problem> {
+        let target = self
+            .shared
+            .blocking(move |shared| Target::of_answer(shared, &model))
+            .await?;
+        let model = self.shared.host.model(self.load_request(&target));
+        Ok(watch::Sender::new(Some(Selection {
+            target: Arc::new(target),
+            model,
+        })))
     }
 
     /// Selects the model that answers in a conversation, unless it is selected.
@@ -247,12 +277,8 @@ impl Chat {
         let before = self.selection.send_replace(Some(selected));
         if let Some(Selection { model: before, .. }) = before.filter(|before| before.model != model) {
             let is_loading = matches!(*before.status().borrow(), ModelStatus::Loading { .. });
-            if is_loading
-                && !self
-                    .answers
-                    .values()
-                    .any(|running| running.model.get() == Some(&before))
-            {
+            let is_awaited = |running: &Running| running.model().as_ref() == Some(&before);
+            if is_loading && !self.answers.values().any(is_awaited) {
                 // Nobody waits for it any more.
                 tokio::spawn(async move { before.unload().await });
             }
@@ -276,7 +302,7 @@ impl Chat {
         let Some(Selection { model, .. }) = selected else {
             return;
         };
-        self.stop_answers(|running| running.model.get().is_none_or(|used| *used == model))
+        self.stop_answers(|running| running.model().is_none_or(|used| used == model))
             .await;
         model.unload().await;
     }
@@ -291,7 +317,7 @@ impl Chat {
         if is_selected {
             self.unload().await;
         }
-        self.stop_answers(|running| running.model.get().is_some_and(|used| used.request().uses(path)))
+        self.stop_answers(|running| running.model().is_some_and(|used| used.request().uses(path)))
             .await;
         self.shared.host.unload(path).await;
     }

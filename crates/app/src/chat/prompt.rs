@@ -63,6 +63,7 @@ mod tests {
             rating: None,
             settings: None,
             edited: false,
+            own: None,
         }
     }
 

@@ -37,7 +37,9 @@ pub(super) fn of(
     })?;
     // Messages that a full disk kept out of the store are part of the conversation, too.
     shared.complete(&mut branch);
+    let preset = message.own.as_ref().and_then(|own| own.preset.as_ref());
     let own = row.as_ref().and_then(|row| row.system_prompt.as_deref());
+    let own = preset.and_then(|preset| preset.values.system_prompt.as_deref()).or(own);
     let of_folder = folder.as_ref().and_then(|folder| folder.system_prompt.as_deref());
     let system = match (own.or(of_folder), &trained) {
         (Some(own), _) => prompt::written(own),
@@ -45,7 +47,13 @@ pub(super) fn of(
         (None, TrainingPrompt::Text(text)) => Some(text.as_str()),
         (None, TrainingPrompt::Unknown) => target.system_prompt.as_deref().and_then(prompt::written),
     };
-    let settings = settings(row.as_ref(), folder.as_ref());
+    let settings = match preset {
+        Some(preset) => preset
+            .values
+            .settings(None, Some(preset.id.clone()))
+            .or(read(folder.as_ref().and_then(|folder| folder.settings.as_deref()))),
+        None => settings(row.as_ref(), folder.as_ref()),
+    };
     let made_with = AnswerSettings {
         sampling: with_seed(settings.sampling.apply(defaults(shared, target))),
         max_tokens: settings.max_tokens,
@@ -73,9 +81,12 @@ pub(super) fn settings(
     row: Option<&conversation::Conversation>,
     folder: Option<&folder::Folder>,
 ) -> ConversationSettings {
-    let read = |json: Option<&str>| from_json::<ConversationSettings>(json).unwrap_or_default();
     let own = read(row.and_then(|row| row.settings.as_deref()));
     own.or(read(folder.and_then(|folder| folder.settings.as_deref())))
+}
+
+fn read(json: Option<&str>) -> ConversationSettings {
+    from_json(json).unwrap_or_default()
 }
 
 /// The model's default parameters: those of its file or the catalog, under a person's.

@@ -57,16 +57,27 @@ impl Target {
         let Some(model) = request::settings(row.as_ref(), folder.as_ref()).model else {
             return Ok(None);
         };
+        let gone = "The model of this conversation is no longer in the library. Choose another one in the \
+                    conversation's settings.";
+        Self::of_library(shared, &model, gone).map(Some)
+    }
+
+    /// The model that an answer has of its own.
+    ///
+    /// # Errors
+    /// The model is no longer in the library, or its file cannot be read.
+    pub(super) fn of_answer(shared: &Shared, model: &str) -> Result<Self, Problem> {
+        let gone = "The model of this answer is no longer in the library. Choose another one to compare with.";
+        Self::of_library(shared, model, gone)
+    }
+
+    fn of_library(shared: &Shared, id: &str, gone: &str) -> Result<Self, Problem> {
         let models = shared.models()?;
-        let Some(model) = models.iter().find(|one| one.id == model) else {
-            return Err(Problem {
-                code: ProblemCode::NotFound,
-                message: "The model of this conversation is no longer in the library. Choose another one in the \
-                          conversation's settings."
-                    .to_owned(),
-            });
-        };
-        Self::new(model, shared).map(Some)
+        let model = models.iter().find(|one| one.id == id).ok_or_else(|| Problem {
+            code: ProblemCode::NotFound,
+            message: gone.to_owned(),
+        })?;
+        Self::new(model, shared)
     }
 
     /// The last loaded model, or else the default model.

@@ -45,6 +45,7 @@ impl From<message::Message> for wire::Message {
             rating: from_json(row.rating.as_deref()),
             settings: from_json(row.settings.as_deref()),
             edited: row.edited,
+            own: from_json(row.own.as_deref()),
         }
     }
 }
@@ -68,6 +69,7 @@ impl From<&wire::Message> for message::Message {
             rating: message.rating.as_ref().map(to_json),
             settings: message.settings.as_ref().map(to_json),
             edited: message.edited,
+            own: message.own.as_ref().map(to_json),
         }
     }
 }

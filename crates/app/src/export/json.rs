@@ -4,7 +4,8 @@
 //! the id of the last message of the selected branch. `messages` are all nodes of the tree, parents
 //! before children, as the window gets them ([`Message`]): `id`, `parent` (an id or `null`),
 //! `role`, `parts`, `state`, `createdAt` (milliseconds since 1970), `model`, `stats`, `leftOut`,
-//! `adapters`, `comparison` (the id of the answer it was compared with), `better`, `rating`.
+//! `adapters`, `comparison` (the id of the next answer of its comparison, in a ring), `better`,
+//! `rating`, `own` (the model and preset that were not the conversation's).
 
 use crate::{
     import::hearth::VERSION,

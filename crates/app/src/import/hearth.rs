@@ -72,6 +72,7 @@ fn whole(message: &Json) -> Option<wire::Message> {
         rating: None,
         settings: None,
         edited: false,
+        own: None,
     };
     let mut fields = serde_json::to_value(default).ok()?;
     for (key, value) in message.entries().iter().rev() {

@@ -9,12 +9,12 @@ use crate::{
         now,
     },
     title,
-    wire::Rating,
+    wire::{Contender, Rating},
 };
 use hearth_protocol::{Part, Role, text_of};
 use rusqlite::Connection;
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
+use std::{collections::HashMap, iter};
 
 /// What an import did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +158,7 @@ fn row(conversation: i64, parent: Option<i64>, node: &Node, imported: &ImportedC
             parent,
             created_at,
             comparison: None,
+            own: whole.own.as_ref().filter(|own| own.check().is_ok()).map(to_json),
             state: match row.state {
                 State::Unfinished => State::Stopped,
                 state => state,
@@ -186,6 +187,7 @@ fn row(conversation: i64, parent: Option<i64>, node: &Node, imported: &ImportedC
         rating: rating.map(|rating| to_json(&rating)),
         settings: None,
         edited: false,
+        own: None,
     }
 }
 
@@ -193,16 +195,18 @@ fn row(conversation: i64, parent: Option<i64>, node: &Node, imported: &ImportedC
 fn link_comparisons(t: &Connection, tree: &Tree, ids: &[i64], added: &[i64]) -> rusqlite::Result<()> {
     let whole = |at: usize| tree.nodes[at].message.whole.as_deref();
     let by_id: HashMap<i64, usize> = (0..ids.len()).filter_map(|at| Some((whole(at)?.id, at))).collect();
-    for (id, at) in &by_id {
-        let other = whole(*at).and_then(|message| message.comparison);
-        let Some(other) = other.and_then(|other| by_id.get(&other)) else {
-            continue;
-        };
-        let is_new = added.binary_search(&ids[*at]).is_ok() && added.binary_search(&ids[*other]).is_ok();
-        // Each pair once, if both name each other.
-        let is_pair = whole(*other).is_some_and(|message| message.comparison == Some(*id));
-        if is_new && is_pair && at < other {
-            message::set_compared(t, ids[*at], ids[*other])?;
+    for at in by_id.values() {
+        let next = |at: &usize| by_id.get(&whole(*at)?.comparison?).copied();
+        let ring: Vec<usize> = iter::successors(Some(*at), |at| next(at).filter(|next| next > at))
+            .take(Contender::MAX + 1)
+            .collect();
+        let parent = tree.nodes[*at].parent;
+        let is_new = |at: &usize| tree.nodes[*at].parent == parent && added.binary_search(&ids[*at]).is_ok();
+        // Once, from its first answer.
+        let is_whole = ring.last().and_then(next) == Some(*at);
+        if (2..=Contender::MAX).contains(&ring.len()) && is_whole && ring.iter().all(is_new) {
+            let ring: Vec<i64> = ring.iter().map(|at| ids[*at]).collect();
+            message::set_compared(t, &ring)?;
         }
     }
     Ok(())
@@ -223,7 +227,7 @@ fn select(t: &Connection, id: i64, leaf: Option<i64>, tree: &Tree, ids: &[i64], 
     if added.binary_search(&ids[at]).is_err() {
         return Ok(());
     }
-    let mut branch = std::iter::successors(Some(at), |at| tree.nodes[*at].parent);
+    let mut branch = iter::successors(Some(at), |at| tree.nodes[*at].parent);
     if leaf.is_none_or(|leaf| branch.any(|at| ids[at] == leaf)) {
         let leaf = message::newest_leaf(t, ids[at])?;
         conversation::set_leaf(t, id, Some(leaf))?;

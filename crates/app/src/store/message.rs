@@ -36,6 +36,10 @@ CREATE INDEX message_better ON message (comparison) WHERE better;
 CREATE INDEX message_rated ON message (id) WHERE rating IS NOT NULL;
 ";
 
+pub(super) const OWN: &str = "
+ALTER TABLE message ADD COLUMN own TEXT;
+";
+
 pub(super) const PARTS: &str = "
 ALTER TABLE message ADD COLUMN parts TEXT;
 ";
@@ -128,9 +132,9 @@ pub struct Message {
     pub left_out: Option<LeftOut>,
     /// Applied adapters, as the caller's JSON.
     pub adapters: Option<String>,
-    /// Id of the other answer of a comparison.
+    /// Id of the next answer of its comparison; that of the last one is the first one's.
     pub comparison: Option<i64>,
-    /// Whether a person preferred it to the other answer.
+    /// Whether a person preferred it to the other answers.
     pub better: bool,
     /// A person's rating, as the caller's JSON.
     pub rating: Option<String>,
@@ -138,6 +142,8 @@ pub struct Message {
     pub settings: Option<String>,
     /// Whether a person wrote it, or its beginning.
     pub edited: bool,
+    /// The model and settings that are not its conversation's, as the caller's JSON.
+    pub own: Option<String>,
 }
 
 impl Message {
@@ -148,7 +154,7 @@ impl Message {
 }
 
 const COLUMNS: &str = "id, conversation, parent, role, content, state, detail, created_at, model, stats, left_out, \
-    adapters, comparison, better, rating, parts, settings, edited";
+    adapters, comparison, better, rating, parts, settings, edited, own";
 
 fn row(row: &Row<'_>) -> rusqlite::Result<Message> {
     let detail: Option<String> = row.get(6)?;
@@ -180,6 +186,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Message> {
         rating: row.get(14)?,
         settings: row.get(16)?,
         edited: row.get(17)?,
+        own: row.get(18)?,
     })
 }
 
@@ -263,6 +270,8 @@ pub struct New<'a> {
     pub model: Option<&'a str>,
     /// Whether a person wrote it, although it is an answer.
     pub edited: bool,
+    /// The model and settings that are not its conversation's, as the caller's JSON.
+    pub own: Option<&'a str>,
     /// Milliseconds since 1970.
     pub created_at: i64,
 }
@@ -273,8 +282,8 @@ pub fn create(connection: &Connection, new: New<'_>) -> rusqlite::Result<Message
     connection
         .prepare_cached(
             "INSERT INTO message (conversation, parent, role, content, state, detail, adapters, created_at, parts,
-                model, edited)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                model, edited, own)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute(params![
             new.conversation,
@@ -287,7 +296,8 @@ pub fn create(connection: &Connection, new: New<'_>) -> rusqlite::Result<Message
             new.created_at,
             message_parts::column(&new.parts),
             new.model,
-            new.edited
+            new.edited,
+            new.own
         ])?;
     Ok(Message {
         id: connection.last_insert_rowid(),
@@ -306,6 +316,7 @@ pub fn create(connection: &Connection, new: New<'_>) -> rusqlite::Result<Message
         rating: None,
         settings: None,
         edited: new.edited,
+        own: new.own.map(str::to_owned),
     })
 }
 
@@ -315,8 +326,8 @@ pub fn import(connection: &Connection, message: &Message) -> rusqlite::Result<i6
     connection
         .prepare_cached(
             "INSERT INTO message (conversation, parent, role, content, state, detail, created_at, model, stats,
-                left_out, adapters, better, rating, parts, settings, edited)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                left_out, adapters, better, rating, parts, settings, edited, own)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
         )?
         .execute(params![
             message.conversation,
@@ -334,7 +345,8 @@ pub fn import(connection: &Connection, message: &Message) -> rusqlite::Result<i6
             message.rating,
             message_parts::column(&message.parts),
             message.settings,
-            message.edited
+            message.edited,
+            message.own
         ])?;
     Ok(connection.last_insert_rowid())
 }
@@ -369,31 +381,68 @@ pub fn save(connection: &Connection, message: &Message) -> rusqlite::Result<()> 
     Ok(())
 }
 
-/// Links two answers as a comparison.
-pub fn set_compared(connection: &Connection, one: i64, other: i64) -> rusqlite::Result<()> {
+/// Links answers as a comparison: each to the next one, the last one to the first one.
+pub fn set_compared(connection: &Connection, ids: &[i64]) -> rusqlite::Result<()> {
     let mut update = connection.prepare_cached("UPDATE message SET comparison = ?2 WHERE id = ?1")?;
-    update.execute(params![one, other])?;
-    update.execute(params![other, one])?;
+    for (id, next) in ids.iter().zip(ids.iter().cycle().skip(1)) {
+        update.execute(params![id, next])?;
+    }
     Ok(())
 }
 
-/// Votes for one answer of a comparison, or withdraws the vote.
-pub fn vote(connection: &Connection, id: i64, better: bool) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("UPDATE message SET better = (id = ?1 AND ?2) WHERE id = ?1 OR comparison = ?1")?
-        .execute(params![id, better])?;
-    Ok(())
-}
-
-/// The adapters of the better and of the other answer of every comparison with a vote.
-pub fn votes(connection: &Connection) -> rusqlite::Result<Vec<(Option<String>, Option<String>)>> {
+/// The answers of a comparison, by their ids, this one included. Empty if it is in none.
+pub fn compared(connection: &Connection, id: i64) -> rusqlite::Result<Vec<i64>> {
     connection
         .prepare_cached(
-            "SELECT a.adapters, b.adapters FROM message a JOIN message b ON b.id = a.comparison
-             JOIN conversation c ON c.id = a.conversation WHERE a.better AND c.deleted_at IS NULL",
+            "WITH RECURSIVE ring (id, next) AS (
+                SELECT id, comparison FROM message WHERE id = ?1 AND comparison IS NOT NULL
+                UNION SELECT m.id, m.comparison FROM message m JOIN ring ON m.id = ring.next
+                WHERE m.comparison IS NOT NULL
+            )
+            SELECT id FROM ring ORDER BY id",
+        )?
+        .query_map(params![id], |row| row.get(0))?
+        .collect()
+}
+
+/// Votes for one answer of these, or withdraws the vote.
+pub fn vote(connection: &Connection, compared: &[i64], id: i64, better: bool) -> rusqlite::Result<()> {
+    let mut update = connection.prepare_cached("UPDATE message SET better = ?2 WHERE id = ?1")?;
+    for one in compared {
+        update.execute(params![one, better && *one == id])?;
+    }
+    Ok(())
+}
+
+/// The adapters of the answers of a comparison with a vote, as the caller's JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vote {
+    /// Those of the better answer.
+    pub better: Option<String>,
+    /// Those of the others.
+    pub others: Vec<Option<String>>,
+}
+
+/// The adapters of every comparison with a vote.
+pub fn votes(connection: &Connection) -> rusqlite::Result<Vec<Vote>> {
+    let voted: Vec<(i64, Option<String>)> = connection
+        .prepare_cached(
+            "SELECT m.id, m.adapters FROM message m JOIN conversation c ON c.id = m.conversation
+             WHERE m.better AND m.comparison IS NOT NULL AND c.deleted_at IS NULL",
         )?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect()
+        .collect::<rusqlite::Result<_>>()?;
+    let mut adapters = connection.prepare_cached("SELECT adapters FROM message WHERE id = ?1")?;
+    let mut votes = Vec::with_capacity(voted.len());
+    for (id, better) in voted {
+        let others = compared(connection, id)?.into_iter().filter(|other| *other != id);
+        let others = others.map(|other| adapters.query_row(params![other], |row| row.get(0)));
+        votes.push(Vote {
+            better,
+            others: others.collect::<rusqlite::Result<_>>()?,
+        });
+    }
+    Ok(votes)
 }
 
 /// Saves a message's rating, as the caller's JSON. Returns `false` if it does not exist.

@@ -34,6 +34,7 @@ const MIGRATIONS: &[&str] = &[
     conversation::SETTINGS,
     folder::MIGRATION,
     saved_prompt::MIGRATION,
+    message::OWN,
 ];
 
 /// The tables. The search index is derived from messages.
@@ -131,6 +132,7 @@ mod tests {
             "549e3b7e4ab31ae4",
             "5baf0ce3443ac512",
             "46ceab7fb10f5d93",
+            "9f250c5d88111d4e",
         ];
         assert_eq!(
             MIGRATIONS.len(),

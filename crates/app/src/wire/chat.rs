@@ -1,7 +1,7 @@
 //! The settings of a conversation, and those that made an answer.
 
 use super::{
-    Problem, SamplingOverrides,
+    AdapterChoice, Preset, Problem, SamplingOverrides,
     bounds::{MAX_TEXT, json_schema, refuse, texts},
 };
 use hearth_protocol::{Effort, SamplingParams, Thinking};
@@ -64,13 +64,67 @@ impl ConversationSettings {
             texts("stop string", stop, MAX_STOP_STRINGS, MAX_TEXT)?;
         }
         self.json_schema.as_deref().map_or(Ok(()), json_schema)?;
-        if self.model.as_ref().is_some_and(|id| id.len() > MAX_TEXT) {
-            return refuse("This model does not exist. Choose another one.".to_owned());
-        }
+        model(self.model.as_deref())?;
         if self.preset.as_ref().is_some_and(|id| id.len() > MAX_TEXT) {
             return refuse("This preset does not exist. Choose another one.".to_owned());
         }
         Ok(())
+    }
+}
+
+/// Refuses an id that no model has.
+fn model(id: Option<&str>) -> Result<(), Problem> {
+    match id {
+        Some(id) if id.len() > MAX_TEXT => refuse("This model does not exist. Choose another one.".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// The model and settings of an answer that are not its conversation's.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnSettings {
+    /// Id of the model. `None` means the conversation's.
+    pub model: Option<String>,
+    /// Preset, as it was, with its system prompt if it has one. `None` means the conversation's
+    /// settings.
+    pub preset: Option<Preset>,
+}
+
+impl OwnSettings {
+    /// Refuses values out of range, with a sentence that names the setting.
+    ///
+    /// # Errors
+    /// A value is out of range.
+    pub fn check(&self) -> Result<(), Problem> {
+        model(self.model.as_deref())?;
+        self.preset.as_ref().map_or(Ok(()), |preset| preset.values.check())
+    }
+}
+
+/// What gives one of several answers side by side.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Contender {
+    /// Model and settings.
+    pub own: OwnSettings,
+    /// Adapters; none means the base model.
+    pub adapters: Vec<AdapterChoice>,
+}
+
+impl Contender {
+    /// Most answers side by side.
+    pub const MAX: usize = 4;
+
+    /// Refuses values out of range, and other numbers of contenders than 2 to [`Self::MAX`].
+    ///
+    /// # Errors
+    /// See above.
+    pub fn check(contenders: &[Self]) -> Result<(), Problem> {
+        if !(2..=Self::MAX).contains(&contenders.len()) {
+            return refuse(format!("Between 2 and {} answers can be compared.", Self::MAX));
+        }
+        contenders.iter().try_for_each(|contender| contender.own.check())
     }
 }
 

@@ -216,16 +216,16 @@ macro_rules! commands {
 
                 /// Sets the adapters of new answers; an empty list means the base model.
                 fn set_conversation_adapters(conversation: i64, choices: Vec<AdapterChoice>) -> ();
-                /// Like `send`, with two answers: base model, then with adapters.
+                /// Like `send`, with 2 to 4 answers side by side.
                 fn compare(
                     conversation: Option<i64>,
                     parent: Option<i64>,
                     text: String,
                     files: Vec<TextFile>,
-                    adapters: Vec<AdapterChoice>,
+                    contenders: Vec<Contender>,
                     fresh: NewConversation
                 ) -> Compared;
-                /// Votes for one of two compared answers, from which the conversation continues;
+                /// Votes for one of the compared answers, from which the conversation continues;
                 /// `false` removes the vote.
                 fn vote_answer(message: i64, better: bool) -> ();
                 /// Removes the rating if both are `null`. A correction alone counts as thumb down.

@@ -394,9 +394,9 @@ pub struct Message {
     pub left_out: Option<LeftOut>,
     /// The active adapters. Empty means the base model.
     pub adapters: Vec<UsedAdapter>,
-    /// Id of the other answer of a side-by-side comparison, without and with adapters.
+    /// Id of the next answer of a side-by-side comparison; that of the last one is the first one's.
     pub comparison: Option<i64>,
-    /// Whether a person preferred it to the other answer.
+    /// Whether a person preferred it to the other answers.
     pub better: bool,
     /// A person's rating.
     pub rating: Option<Rating>,
@@ -404,6 +404,8 @@ pub struct Message {
     pub settings: Option<AnswerSettings>,
     /// Whether a person wrote it, or its beginning, although it is an answer.
     pub edited: bool,
+    /// The model and settings that are not its conversation's. `None` means none.
+    pub own: Option<OwnSettings>,
 }
 
 impl Message {
@@ -519,7 +521,7 @@ pub struct Sent {
     pub answer: Message,
 }
 
-/// The result of comparing: one message, answered twice.
+/// The result of comparing: one message, answered several times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Compared {
@@ -527,10 +529,8 @@ pub struct Compared {
     pub conversation: ConversationSummary,
     /// The new user message.
     pub user: Message,
-    /// The base model's answer, still empty; generated first.
-    pub base: Message,
-    /// The answer with adapters, still empty; generated second.
-    pub tuned: Message,
+    /// The answers, still empty, in the order of the contenders.
+    pub answers: Vec<Message>,
 }
 
 /// Tauri's event name for every [`Event`].

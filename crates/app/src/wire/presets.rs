@@ -54,7 +54,8 @@ impl PresetValues {
         }
     }
 
-    fn settings(&self, model: Option<String>, preset: Option<String>) -> ConversationSettings {
+    /// The settings of a conversation with this model and preset.
+    pub(crate) fn settings(&self, model: Option<String>, preset: Option<String>) -> ConversationSettings {
         ConversationSettings {
             model,
             preset,

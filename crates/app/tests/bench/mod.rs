@@ -6,7 +6,7 @@
 use crate::support;
 use hearth_app::{
     App, Options,
-    wire::{Conversation, Event, Message, MessageState, ModelState, NewConversation, Problem, Sent},
+    wire::{Compared, Conversation, Event, Message, MessageState, ModelState, NewConversation, Problem, Sent},
 };
 use std::time::Duration;
 use tempfile::TempDir;
@@ -105,9 +105,9 @@ impl Bench {
         .await
     }
 
-    /// The messages once both answers have ended, in any order.
-    pub async fn both_ended(&mut self, ids: [i64; 2]) -> [Message; 2] {
-        let mut ended = [None, None];
+    /// The messages once all answers have ended, in any order.
+    pub async fn all_ended<const N: usize>(&mut self, ids: [i64; N]) -> [Message; N] {
+        let mut ended = [const { None }; N];
         self.next(|event| {
             if let Event::MessageChanged { message } = event
                 && !under_way(&message)
@@ -115,10 +115,10 @@ impl Bench {
             {
                 ended[at] = Some(*message);
             }
-            let [first, second] = ended.clone();
-            Some([first?, second?])
+            ended.iter().all(Option::is_some).then_some(())
         })
-        .await
+        .await;
+        ended.map(|message| message.expect("an answer that has ended"))
     }
 
     pub async fn streaming(&mut self, id: i64) {
@@ -181,6 +181,12 @@ pub fn under_way(message: &Message) -> bool {
         message.state,
         MessageState::Waiting | MessageState::Prefill { .. } | MessageState::Streaming
     )
+}
+
+/// The answers of a comparison.
+pub fn ids<const N: usize>(compared: &Compared) -> [i64; N] {
+    let ids: Vec<i64> = compared.answers.iter().map(|answer| answer.id).collect();
+    ids.try_into().expect("so many answers")
 }
 
 pub fn failure(message: &Message) -> &Problem {

@@ -21,6 +21,13 @@ pub fn model(folder: &Path, file: &str) -> PathBuf {
     write(folder, file, &metadata(), "weight", 8)
 }
 
+/// Writes a model with this name.
+pub fn named_model(folder: &Path, file: &str, name: &str) -> PathBuf {
+    let mut metadata = metadata();
+    metadata.insert("general.name", name);
+    write(folder, file, &metadata, "weight", 8)
+}
+
 /// Writes a model of one tensor with this number of parameters, and a vocabulary.
 pub fn model_with_vocabulary(folder: &Path, file: &str, parameters: usize, tokens: &[&str]) -> PathBuf {
     let mut metadata = metadata();

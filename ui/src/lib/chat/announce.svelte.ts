@@ -13,14 +13,14 @@ export function announceAnswers(app: App): void {
   $effect(() => {
     const message = app.thread.last?.message;
     if (!message || message.role !== "assistant") return;
-    const other = app.thread.other(message)?.message ?? null;
-    const pair = Math.min(message.id, other?.id ?? message.id);
-    if (isActive(message) || (other && isActive(other))) {
-      if (writing !== pair) app.announcements.say(other ? m.chat_announce_two() : m.chat_announce_one());
-      writing = pair;
-    } else if (writing === pair) {
+    const compared = app.thread.compared(message).map((node) => node.message);
+    const first = compared[0]?.id ?? message.id;
+    if ([message, ...compared].some(isActive)) {
+      if (writing !== first) app.announcements.say(compared.length > 1 ? m.chat_announce_several({ count: compared.length }) : m.chat_announce_one());
+      writing = first;
+    } else if (writing === first) {
       writing = null;
-      app.announcements.say(other ? m.chat_announce_both() : ended(message));
+      app.announcements.say(compared.length > 1 ? m.chat_announce_all() : ended(message));
     }
   });
 }

@@ -13,7 +13,7 @@ import { planFor } from "./fake/plans";
 import { initialWorld, type World } from "./fake/scenes";
 import { onlySet, withOverrides } from "../text/sampling";
 import { matchesDevice } from "../text/devices";
-import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Conversation, ConversationSettings, ConversationSummary, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, LoadSettings, Measurement, Message, Model, ModelState, NewConversation, PendingRestore, Plan, Problem, SearchFilter, SearchHit, Sent, Settings, Snapshot, TextFile, Thumb, WrittenBackup } from "./host";
+import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Contender, Conversation, ConversationSettings, ConversationSummary, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, LoadSettings, Measurement, Message, Model, ModelState, NewConversation, OwnSettings, PendingRestore, Plan, Problem, SearchFilter, SearchHit, Sent, Settings, Snapshot, TextFile, Thumb, WrittenBackup } from "./host";
 import { defaultChatSettings } from "./host";
 
 /** The problem of a crashed worker. */
@@ -25,6 +25,7 @@ const WORKER_DIED: Problem = {
 const CONTEXT = 2048;
 
 interface Generation {
+  conversation: number;
   stopped: boolean;
   crashed: boolean;
 }
@@ -129,8 +130,7 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   async stop(conversation: number): Promise<void> {
-    const run = this.generating.get(conversation);
-    if (run) run.stopped = true;
+    for (const run of this.generating.values()) if (run.conversation === conversation) run.stopped = true;
   }
 
   async selectLeaf(conversation: number, message: number): Promise<Conversation> {
@@ -439,28 +439,28 @@ export class FakeHost extends FakeGetting implements Host {
     this.conversation(conversation).adapters = choices;
   }
 
-  async compare(conversation: number | null, parent: number | null, text: string, files: TextFile[], adapters: AdapterChoice[], fresh: NewConversation): Promise<Compared> {
+  async compare(conversation: number | null, parent: number | null, text: string, files: TextFile[], contenders: Contender[], fresh: NewConversation): Promise<Compared> {
     const home = conversation === null ? this.begin(text, fresh) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
     user.parts = [...asParts(files), ...user.parts];
-    const base = this.waitingAnswer(home, user, []);
-    const tuned = this.waitingAnswer(home, user, adapters);
-    base.comparison = tuned.id;
-    tuned.comparison = base.id;
-    void this.write(home, base, text).then((stopped) => (stopped ? this.finish(home, tuned, { type: "stopped" }) : this.write(home, tuned, text)));
-    return { conversation: this.summary(home), user: { ...user }, base: { ...base }, tuned: { ...tuned } };
+    const answers = contenders.map(({ own, adapters }) => this.waitingAnswer(home, user, adapters, own.model === null && own.preset === null ? null : own));
+    for (const [at, answer] of answers.entries()) answer.comparison = answers[(at + 1) % answers.length]?.id ?? null;
+    const sent = { conversation: this.summary(home), user: { ...user }, answers: answers.map((answer) => ({ ...answer })) };
+    for (const answer of answers) void this.write(home, answer, text);
+    return sent;
   }
 
   async voteAnswer(message: number, better: boolean): Promise<void> {
     const [home, answer] = this.find(message);
     if (answer.comparison === null) throw { code: "badRequest", message: "This answer is not part of a comparison, so there is nothing to vote on." };
-    const [, other] = this.find(answer.comparison);
-    const tuned = answer.adapters.length > 0 ? answer : other;
-    const before = tuned.better ? "tuned" : answer.better || other.better ? "base" : null;
-    const after = better ? (tuned === answer ? "tuned" : "base") : null;
-    this.vote(tuned.adapters, { tuned: Number(after === "tuned") - Number(before === "tuned"), base: Number(after === "base") - Number(before === "base") });
-    this.change(home, answer, { better });
-    this.change(home, other, { better: false });
+    const all = [answer];
+    for (let next = this.find(answer.comparison)[1]; next !== answer; next = this.find(next.comparison ?? message)[1]) all.push(next);
+    const tuned = all.find(({ adapters }) => adapters.length > 0);
+    const before = all.find((one) => one.better);
+    const count = (one: Message | undefined, wanted: boolean) => Number(one !== undefined && one.adapters.length > 0 === wanted);
+    const after = better ? answer : undefined;
+    if (tuned) this.vote(tuned.adapters, { tuned: count(after, true) - count(before, true), base: count(after, false) - count(before, false) });
+    for (const one of all) this.change(home, one, { better: better && one === answer });
     if (better) home.leaf = answer.id;
     this.emit({ type: "conversationChanged", conversation: this.summary(home), leaf: home.leaf });
   }
@@ -498,12 +498,12 @@ export class FakeHost extends FakeGetting implements Host {
 
   /** Generates an answer; returns `true` if the user stopped it. */
   private async write(home: Conversation, answer: Message, question: string, continued: Script | null = null): Promise<boolean> {
-    const run: Generation = { stopped: false, crashed: false };
-    this.generating.set(home.id, run);
+    const run: Generation = { conversation: home.id, stopped: false, crashed: false };
+    this.generating.set(answer.id, run);
     this.setChatBusy(true);
     const script = continued ?? (answer.adapters.length > 0 ? tunedAnswer(question) : scriptedAnswer(question));
     const before = answer.stats?.tokens ?? 0;
-    const { maxTokens, thinking, sampling, stop, jsonSchema } = home.settings;
+    const { maxTokens, thinking, sampling, stop, jsonSchema } = answer.own?.preset?.values ?? home.settings;
     if (thinking.enabled === false) script.thought = [];
     if (this.world.modelState.type !== "ready") {
       const first = this.world.models.find((m) => m.problem === null);
@@ -540,8 +540,8 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   private finish(home: Conversation, answer: Message, state: Message["state"], stats: Message["stats"] = null): boolean {
-    this.generating.delete(home.id);
-    this.setChatBusy(false);
+    this.generating.delete(answer.id);
+    this.setChatBusy(this.generating.size > 0);
     this.change(home, answer, { state, stats });
     this.emit({ type: "conversationChanged", conversation: this.summary(home), leaf: home.leaf });
     return state.type === "stopped";
@@ -554,9 +554,10 @@ export class FakeHost extends FakeGetting implements Host {
     return sent;
   }
 
-  private waitingAnswer(home: Conversation, user: Message, adapters: AdapterChoice[]): Message {
+  private waitingAnswer(home: Conversation, user: Message, adapters: AdapterChoice[], own: OwnSettings | null = null): Message {
     const answer = this.message(home, user.id, "assistant", "");
-    answer.model = "SmolLM2 135M Instruct";
+    answer.own = own;
+    answer.model = this.world.models.find(({ id }) => id === own?.model)?.name ?? "SmolLM2 135M Instruct";
     answer.state = { type: "waiting" };
     answer.adapters = adapters.map(({ adapter, scale }) => ({ adapter, name: this.adapterName(adapter), scale }));
     home.updatedAt = Date.now();
@@ -573,7 +574,7 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   private message(home: Conversation, parent: number | null, role: Message["role"], text: string): Message {
-    const message: Message = { id: this.newId(), conversation: home.id, parent, role, parts: plain(text), state: { type: "complete" }, createdAt: Date.now(), model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, settings: null, edited: false };
+    const message: Message = { id: this.newId(), conversation: home.id, parent, role, parts: plain(text), state: { type: "complete" }, createdAt: Date.now(), model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, settings: null, edited: false, own: null };
     home.messages.push(message);
     home.leaf = message.id;
     return message;

@@ -161,9 +161,9 @@ export interface Commands {
   exportAdapter(options: ExportOptions): Promise<Exported>;
   /** Sets the adapters of new answers; an empty list means the base model. */
   setConversationAdapters(conversation: number, choices: Array<AdapterChoice>): Promise<void>;
-  /** Like `send`, with two answers: base model, then with adapters. */
-  compare(conversation: number | null, parent: number | null, text: string, files: Array<TextFile>, adapters: Array<AdapterChoice>, fresh: NewConversation): Promise<Compared>;
-  /** Votes for one of two compared answers, from which the conversation continues; `false` removes the vote. */
+  /** Like `send`, with 2 to 4 answers side by side. */
+  compare(conversation: number | null, parent: number | null, text: string, files: Array<TextFile>, contenders: Array<Contender>, fresh: NewConversation): Promise<Compared>;
+  /** Votes for one of the compared answers, from which the conversation continues; `false` removes the vote. */
   voteAnswer(message: number, better: boolean): Promise<void>;
   /** Removes the rating if both are `null`. A correction alone counts as thumb down. */
   rateAnswer(message: number, thumb: Thumb | null, correction: string | null): Promise<void>;
@@ -305,7 +305,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   restoreAdapter: (id) => invoke("restore_adapter", { id }),
   exportAdapter: (options) => invoke("export_adapter", { options }),
   setConversationAdapters: (conversation, choices) => invoke("set_conversation_adapters", { conversation, choices }),
-  compare: (conversation, parent, text, files, adapters, fresh) => invoke("compare", { conversation, parent, text, files, adapters, fresh }),
+  compare: (conversation, parent, text, files, contenders, fresh) => invoke("compare", { conversation, parent, text, files, contenders, fresh }),
   voteAnswer: (message, better) => invoke("vote_answer", { message, better }),
   rateAnswer: (message, thumb, correction) => invoke("rate_answer", { message, thumb, correction }),
   ratedExamples: () => invoke("rated_examples"),
@@ -628,13 +628,19 @@ conversation: ConversationSummary,
  */
 user: Message,
 /**
- * The base model's answer, still empty; generated first.
+ * The answers, still empty, in the order of the contenders.
  */
-base: Message,
+answers: Array<Message>, };
+
+export type Contender = {
 /**
- * The answer with adapters, still empty; generated second.
+ * Model and settings.
  */
-tuned: Message, };
+own: OwnSettings,
+/**
+ * Adapters; none means the base model.
+ */
+adapters: Array<AdapterChoice>, };
 
 export type Contrast = "system" | "more";
 
@@ -1675,11 +1681,11 @@ leftOut: LeftOut | null,
  */
 adapters: Array<UsedAdapter>,
 /**
- * Id of the other answer of a side-by-side comparison, without and with adapters.
+ * Id of the next answer of a side-by-side comparison; that of the last one is the first one's.
  */
 comparison: number | null,
 /**
- * Whether a person preferred it to the other answer.
+ * Whether a person preferred it to the other answers.
  */
 better: boolean,
 /**
@@ -1693,7 +1699,11 @@ settings: AnswerSettings | null,
 /**
  * Whether a person wrote it, or its beginning, although it is an answer.
  */
-edited: boolean, };
+edited: boolean,
+/**
+ * The model and settings that are not its conversation's. `None` means none.
+ */
+own: OwnSettings | null, };
 
 export type MessageState = { "type": "complete" } | { "type": "waiting" } | { "type": "prefill",
 /**
@@ -1991,6 +2001,17 @@ peakMemory: number,
  * The adapter's folder; empty in outcomes that an earlier version stored.
  */
 adapter: string, };
+
+export type OwnSettings = {
+/**
+ * Id of the model. `None` means the conversation's.
+ */
+model: string | null,
+/**
+ * Preset, as it was, with its system prompt if it has one. `None` means the conversation's
+ * settings.
+ */
+preset: Preset | null, };
 
 export type Part = { "type": "text",
 /**

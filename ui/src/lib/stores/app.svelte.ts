@@ -3,7 +3,7 @@
 import { m } from "$messages";
 import { getContext, setContext, tick } from "svelte";
 import { actions, type Action } from "../actions";
-import { asProblem, type ChatFormat, type Compared, type Device, type Folder, type Host, type HostEvent, type Model, type Problem, type SamplingParams, type SavedPrompt, type SearchFilter, type Sent, type Settings, type TextFile } from "../host";
+import { asProblem, type ChatFormat, type Compared, type Device, type Folder, type Host, type HostEvent, type Message, type Model, type Problem, type SamplingParams, type SavedPrompt, type SearchFilter, type Sent, type Settings, type TextFile } from "../host";
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
 import { Attachments } from "./attachments.svelte";
@@ -92,7 +92,7 @@ export class App {
   readonly preparation: Preparation;
   readonly runs: Runs;
   readonly adapters: Adapters;
-  readonly compare = new Compare();
+  readonly compare: Compare = new Compare(this);
   readonly tune: Tune = new Tune(this);
   readonly announcements = new Announcements();
   readonly toasts = new Toasts();
@@ -181,7 +181,7 @@ export class App {
     void this.notifications.handle(event).catch(() => {
       // The window shows the same.
     });
-    // Not of an older answer that was rated, nor of the first of two that are compared.
+    // Not of an older answer that was rated, nor of the first of those that are compared.
     if (event.type === "messageChanged" && wasActive && !live.busy.has(event.message.conversation)) void this.try(() => this.queue.ended(event.message));
     if (event.type === "closing") this.closing = event.run;
     if (event.type === "storeLocked") {
@@ -371,8 +371,19 @@ export class App {
 
   /** Sends a message in the open conversation, compared if that is switched on; `null` means after the open branch. */
   private async sendHere(text: string, files: TextFile[], parent: number | null = null): Promise<Sent | Compared> {
-    const twice = this.compare.on && this.thread.adapters.length > 0;
-    return twice ? this.thread.compare(text, files, parent) : this.thread.send(text, files, parent);
+    return this.compare.on ? this.thread.compare(this.compare.contenders, text, files, parent) : this.thread.send(text, files, parent);
+  }
+
+  /** Goes on in the open conversation with the model, settings and adapters of one of several answers. */
+  async useContender({ own, adapters }: Message, name: string): Promise<void> {
+    const { thread } = this;
+    await this.try(async () => {
+      if (own?.preset) await this.presets.apply(own.preset.id);
+      if (own?.model) await thread.setSettings({ ...thread.settings, model: own.model });
+      await thread.setAdapters(adapters.map(({ adapter, scale }) => ({ adapter, scale })));
+      this.compare.on = false;
+      this.toasts.show({ kind: "note", text: m.store_contender_used({ name }) });
+    });
   }
 
   /** Makes a message that is not sent the draft of its conversation again, with its files. */

@@ -1,28 +1,122 @@
-// Owns comparison and blind mode, and which pairs of answers are revealed.
+// Owns comparison: who answers the next message, blind mode, and which comparisons are revealed.
 
 import { SvelteSet } from "svelte/reactivity";
-import type { Message } from "../host";
+import type { Adapter, AdapterChoice, Contender, Message, Model, Preset } from "../host";
+import { same } from "../text/same";
+
+/** Who gives one of the answers. `null` and `"chat"`: the model, settings and adapters of the conversation. */
+export interface Choice {
+  readonly model: string | null;
+  /** Id of a preset. */
+  readonly preset: string | null;
+  readonly adapters: readonly AdapterChoice[] | "chat";
+}
+
+/** The parts of the app that contenders are chosen from. */
+interface Parts {
+  readonly chatModel: Model | null;
+  readonly models: { readonly all: readonly Model[] };
+  readonly adapters: { of(model: string | null): readonly Adapter[] };
+  readonly presets: { readonly all: readonly Preset[]; readonly chosen: Preset | null };
+  readonly thread: { readonly adapters: readonly AdapterChoice[]; setAdapters(choices: readonly AdapterChoice[]): Promise<void> };
+  try(action: () => Promise<unknown>): Promise<boolean>;
+}
+
+/** As `Contender::MAX` of the app. */
+export const MAX_CONTENDERS = 4;
+
+const BASE: Choice = { model: null, preset: null, adapters: [] };
+const CHAT: Choice = { model: null, preset: null, adapters: "chat" };
 
 export class Compare {
   on = $state(false);
   /** Hides which answer is which until the vote. */
   blind = $state(true);
-  /** Revealed pairs, by the first answer's id. */
+  choices: readonly Choice[] = $state.raw([]);
+  /** Revealed comparisons, by the first answer's id. */
   private readonly open = new SvelteSet<number>();
 
-  hidden(first: Message, second: Message): boolean {
-    return this.blind && !first.better && !second.better && !this.open.has(Math.min(first.id, second.id));
+  constructor(private readonly app: Parts) {}
+
+  /** The choices as the app takes them. */
+  get contenders(): Contender[] {
+    return this.choices.map(({ model, preset, adapters }) => ({
+      own: { model, preset: this.app.presets.all.find(({ id }) => id === preset) ?? null },
+      adapters: adapters === "chat" ? [...this.app.thread.adapters] : [...adapters],
+    }));
   }
 
-  reveal(first: Message, second: Message): void {
-    this.open.add(Math.min(first.id, second.id));
+  /** Whether two contenders are the same. */
+  readonly hasTwins: boolean = $derived.by(() => {
+    const all = this.contenders.map(({ own, adapters }) => ({ model: own.model ?? this.app.chatModel?.id, preset: own.preset?.id, adapters }));
+    return all.some((one, at) => all.slice(at + 1).some((other) => same(one, other)));
+  });
+
+  /** Compares, or stops. Who is compared stays, as long as they differ. */
+  toggle(): void {
+    this.on = !this.on;
+    if (!this.on) return;
+    const { adapters, models, chatModel, presets, thread } = this.app;
+    const newest = adapters.of(chatModel?.id ?? null).find(({ problem }) => problem === null);
+    const wantsAdapter = this.choices.length === 0 || this.choices.some((choice) => choice.adapters === "chat");
+    if (newest && wantsAdapter && thread.adapters.length === 0) void this.app.try(() => thread.setAdapters([{ adapter: newest.id, scale: 1 }]));
+    if (this.choices.length > 1 && !this.hasTwins) return;
+    const other = models.all.find(({ id, problem }) => problem === null && id !== chatModel?.id);
+    const preset = presets.all.find(({ id }) => id !== presets.chosen?.id);
+    if (newest || thread.adapters.length > 0) this.withBase();
+    else this.choices = [CHAT, { ...CHAT, ...(other ? { model: other.id } : { preset: preset?.id ?? null }) }];
   }
 
-  /** Whether the second answer of a pair is on the left: pseudo-random, and stable per pair. */
-  static swapped(pair: number): boolean {
-    let x = Math.imul(pair ^ 0x9e3779b9, 0x85ebca6b);
-    x ^= x >>> 13;
+  /** Compares the base model with the adapters of the conversation. */
+  withBase(): void {
+    this.on = true;
+    this.choices = [BASE, CHAT];
+  }
+
+  set(at: number, change: Partial<Choice>): void {
+    this.choices = this.choices.map((choice, index) => (index === at ? { ...choice, ...change } : choice));
+  }
+
+  /** Adds a contender: the first model that is not compared yet, or else the first such preset. */
+  add(): void {
+    if (this.choices.length >= MAX_CONTENDERS) return;
+    const models = new Set(this.choices.map(({ model }) => model ?? this.app.chatModel?.id));
+    const presets = new Set(this.choices.map(({ preset }) => preset ?? this.app.presets.chosen?.id));
+    const model = this.app.models.all.find(({ id, problem }) => problem === null && !models.has(id));
+    const preset = this.app.presets.all.find(({ id }) => !presets.has(id));
+    this.choices = [...this.choices, model ? { ...BASE, model: model.id } : { ...CHAT, preset: preset?.id ?? null }];
+  }
+
+  remove(at: number): void {
+    if (this.choices.length > 2) this.choices = this.choices.filter((_, index) => index !== at);
+  }
+
+  /** Whether who gave these answers is hidden. */
+  hidden(compared: readonly Message[]): boolean {
+    return this.blind && !compared.some(({ better }) => better) && !this.open.has(firstOf(compared));
+  }
+
+  reveal(compared: readonly Message[]): void {
+    this.open.add(firstOf(compared));
+  }
+}
+
+function firstOf(compared: readonly Message[]): number {
+  return Math.min(...compared.map(({ id }) => id));
+}
+
+/** Answers in an order that is pseudo-random, and the same each time: by the id of the first one. */
+export function shuffled<T extends { message: Pick<Message, "id"> }>(compared: readonly T[]): T[] {
+  let state = Math.min(...compared.map(({ message }) => message.id)) ^ 0x9e3779b9;
+  const order = [...compared];
+  for (let last = order.length - 1; last > 0; last--) {
+    // A step of a linear congruential generator, then a finaliser as MurmurHash3 has it.
+    state = (Math.imul(state, 0x85ebca6b) + 0x6d2b79f5) | 0;
+    let x = state ^ (state >>> 16);
     x = Math.imul(x, 0xc2b2ae35);
-    return ((x ^ (x >>> 16)) & 1) === 1;
+    x ^= x >>> 13;
+    const at = (x >>> 0) % (last + 1);
+    [order[last], order[at]] = [order[at] as T, order[last] as T];
   }
+  return order;
 }

@@ -27,7 +27,7 @@ const SLOW_RENDER_MS = 8;
 const REST_FACTOR = 5;
 
 export class Live {
-  /** The answer generated in a conversation; one of the two if they are compared. */
+  /** The answer generated in a conversation; one of them if several are compared. */
   readonly busy = new SvelteMap<number, number>();
   /** Every answer being generated, and its conversation. */
   private readonly active = new Map<number, number>();

@@ -1,6 +1,6 @@
 // Owns the open conversation: its tree of messages, the current branch, and sending.
 
-import { asProblem, defaultChatSettings, isActive, type AdapterChoice, type Compared, type Conversation, type ConversationSettings, type Host, type HostEvent, type Message, type NewConversation, type Problem, type Sent, type TextFile, type Thumb } from "../host";
+import { asProblem, defaultChatSettings, isActive, type AdapterChoice, type Compared, type Contender, type Conversation, type ConversationSettings, type Host, type HostEvent, type Message, type NewConversation, type Problem, type Sent, type TextFile, type Thumb } from "../host";
 import { same } from "../text/same";
 import { Live, nextFrame, type Schedule } from "./live.svelte";
 import { Tree } from "./tree";
@@ -26,7 +26,7 @@ export class Thread {
   /** Why the conversation could not be opened. */
   problem: Problem | null = $state.raw(null);
   systemPrompt: string | null = $state(null);
-  /** The adapters of new answers; in a new conversation, those compared with the base model. */
+  /** The adapters of new answers; in a new conversation, those that may be compared. */
   adapters: readonly AdapterChoice[] = $state.raw([]);
   /** The settings of new answers; of a new conversation, those that it begins with. */
   settings: ConversationSettings = $state.raw(defaultChatSettings);
@@ -111,13 +111,13 @@ export class Thread {
     return this.begin(() => this.host.send(this.id, parent ?? this.leaf, text, files, fresh), this.id === null, fresh);
   }
 
-  /** Sends a message that the base model and the adapters both answer. */
-  async compare(text: string, files: TextFile[], parent: number | null = null): Promise<Compared> {
+  /** Sends a message that every contender answers. */
+  async compare(contenders: Contender[], text: string, files: TextFile[], parent: number | null = null): Promise<Compared> {
     const adapters = [...this.adapters];
     const isNew = this.id === null;
     const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder };
-    const compared = await this.begin(() => this.host.compare(this.id, parent ?? this.leaf, text, files, adapters, fresh), isNew, fresh);
-    if (isNew && this.id === compared.conversation.id) await this.setAdapters(adapters);
+    const compared = await this.begin(() => this.host.compare(this.id, parent ?? this.leaf, text, files, contenders, fresh), isNew, fresh);
+    if (isNew && adapters.length > 0 && this.id === compared.conversation.id) await this.setAdapters(adapters);
     return compared;
   }
 
@@ -198,21 +198,25 @@ export class Thread {
     if (node) node.message = { ...node.message, rating: rated && { thumb: rated, correction } };
   }
 
-  /** Votes for one of two compared answers, from which the conversation continues; `false` removes the vote. */
+  /** Votes for one of the compared answers, from which the conversation continues; `false` removes the vote. */
   async vote(message: number, better: boolean): Promise<void> {
     await this.host.voteAnswer(message, better);
     const node = this.nodes.get(message);
     if (!node) return;
-    const other = this.other(node.message);
-    node.message = { ...node.message, better };
-    if (other) other.message = { ...other.message, better: false };
+    for (const one of this.compared(node.message)) one.message = { ...one.message, better: better && one === node };
     if (better && this.id !== null) await this.select(message);
   }
 
-  /** The other answer of a comparison. */
-  other(message: Message): MessageNode | null {
+  /** The answers of a comparison, this one included, in the order of their contenders; empty if it is in none. */
+  compared(message: Message): MessageNode[] {
     void this.version;
-    return message.comparison === null ? null : (this.nodes.get(message.comparison) ?? null);
+    const ring = new Map<number, MessageNode>();
+    for (let next = message.comparison; next !== null && !ring.has(next); next = ring.get(next)?.message.comparison ?? null) {
+      const node = this.nodes.get(next);
+      if (!node) return [];
+      ring.set(next, node);
+    }
+    return [...ring.values()].sort((a, b) => a.message.id - b.message.id);
   }
 
   /** The siblings of a message, itself included, and its index among them. */
@@ -248,7 +252,7 @@ export class Thread {
     this.sending = true;
     try {
       const sent = await command();
-      const answers = ("answer" in sent ? [sent.answer] : [sent.base, sent.tuned]).map((answer) => this.early.get(answer.id) ?? this.live.merge(answer));
+      const answers = ("answer" in sent ? [sent.answer] : sent.answers).map((answer) => this.early.get(answer.id) ?? this.live.merge(answer));
       // If the user opened another conversation meanwhile, it stays open.
       if (visit !== this.visit) return sent;
       if (fresh) {

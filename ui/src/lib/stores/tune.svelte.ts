@@ -115,7 +115,7 @@ export class Tune {
     const { state } = this.app.models;
     const model = on ?? bestModel(adapter) ?? adapter.model;
     this.app.newConversation();
-    this.app.compare.on = true;
+    this.app.compare.withBase();
     await this.app.try(async () => {
       await this.app.thread.setAdapters([{ adapter: id, scale: 1 }]);
       if (model !== null && (state.type === "none" || state.type === "failed" || state.model !== model)) await this.app.models.load(model);

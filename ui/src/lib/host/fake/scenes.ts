@@ -82,6 +82,7 @@ function talk(id: number, title: string, at: number, turns: string[]): Conversat
     leftOut: null,
     adapters: [],
     comparison: null,
+    own: null,
     better: false,
     rating: null,
     settings: i % 2 === 0 ? null : { sampling: { ...smol.sampling, seed: 421 }, maxTokens: null, stop: [], thinking: null, effort: null, jsonSchema: null },

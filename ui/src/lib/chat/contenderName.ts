@@ -1,0 +1,51 @@
+// Who gives one of several answers, in words.
+
+import { m } from "$messages";
+import type { Message } from "../host";
+import type { App } from "../stores/app.svelte";
+import type { Choice } from "../stores/compare.svelte";
+import { adapterName } from "./adapterName";
+
+interface Named {
+  model: string | null;
+  preset: string | null;
+  /** The names of its adapters. */
+  adapters: readonly string[];
+}
+
+/** Names that say only what differs among them. */
+function names(all: readonly Named[]): string[] {
+  const differ = (of: (one: Named) => string | null) => new Set(all.map(of)).size > 1;
+  const [byModel, byPreset, byAdapters] = [differ(({ model }) => model), differ(({ preset }) => preset), differ(({ adapters }) => adapters.join())];
+  return all.map((one) => {
+    const tuned = one.adapters.length > 0 ? m.chat_with_adapters_title({ adapters: one.adapters.join(" + ") }) : null;
+    // That there is no adapter or preset is said where it tells apart.
+    const ofModel = all.filter(({ model }) => model === one.model);
+    const base = ofModel.some(({ adapters }) => adapters.length > 0) ? m.chat_base_model() : null;
+    const own = ofModel.some(({ preset, adapters }) => preset !== null && adapters.join() === one.adapters.join()) ? m.chat_own_settings() : null;
+    const parts = [byModel ? one.model : null, byAdapters ? (tuned ?? base) : null, byPreset ? (one.preset ?? own) : null];
+    return parts.filter((part) => part !== null).join(" · ") || (one.model ?? m.chat_answer());
+  });
+}
+
+/** Who gave these answers. */
+export function answerNames(app: App, compared: readonly Message[]): string[] {
+  return names(
+    compared.map(({ model, own, adapters }) => ({
+      model: model ?? app.models.all.find(({ id }) => id === own?.model)?.name ?? app.chatModel?.name ?? null,
+      preset: own?.preset?.name ?? null,
+      adapters: adapters.map(adapterName),
+    })),
+  );
+}
+
+/** Who gives the next answers. */
+export function choiceNames(app: App, choices: readonly Choice[]): string[] {
+  return names(
+    choices.map(({ model, preset, adapters }) => ({
+      model: (app.models.all.find(({ id }) => id === model) ?? app.chatModel)?.name ?? null,
+      preset: app.presets.all.find(({ id }) => id === preset)?.name ?? null,
+      adapters: (adapters === "chat" ? app.thread.adapters : adapters).map(({ adapter, scale }) => adapterName({ adapter, scale, name: app.adapters.get(adapter)?.name ?? m.chat_adapters_deleted() })),
+    })),
+  );
+}
