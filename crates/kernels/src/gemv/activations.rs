@@ -7,9 +7,10 @@ use crate::blocks::{BlockError, CHUNK, GROUP, HALF_GROUP};
 /// A group whose largest activation is below this is quantised to zeros: the inverse of its scale
 /// would overflow.
 const SMALLEST: f32 = 1e-30;
-/// Maximum code. The minimum is its negative: -128 is never used, so that a product of two codes
+/// Greatest code. The smallest is its negative: -128 is never used, so that a product of two codes
 /// cannot overflow.
-const TOP: f32 = 127.0;
+pub(crate) const GREATEST_CODE: i8 = i8::MAX;
+const TOP: f32 = GREATEST_CODE as f32;
 
 /// 256 quantised activations: activation `i` is approximately `scales[i / 32] * values[i]`.
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]

@@ -1,9 +1,11 @@
-//! AVX2: `vpmaddubsw` on eight rows at a time, widened to 32 bits by `vpmaddwd`.
+//! AVX2: `vpmaddubsw` on eight rows at a time. As many of its sums as 16 bits hold are added before
+//! `vpmaddwd` widens them to 32 bits: all eight of a tile of 4-bit codes, one of 8-bit codes.
 
 use super::layout::Packable;
-use super::scales::{restores_sign, row_scales, zero_point_shift};
+use super::scales::{RowScales, restores_sign, row_scales, zero_point_shift};
 use super::{Group, PackedProduct, ROWS, array};
 use crate::blocks::{CHUNK, GROUP, with_format};
+use crate::gemv::{ActivationChunk, GREATEST_CODE};
 use crate::lanes::{Avx2, avx2, load, methods, store};
 use std::arch::x86_64::*;
 
@@ -71,22 +73,112 @@ avx2! {
     }
 }
 
+/// Vectors of codes of a format whose products, two added by `vpmaddubsw`, fit 16 bits when they
+/// are added: a power of two, at most `most`.
+const fn fitting<B: Packable>(most: usize) -> usize {
+    let mut greatest: i32 = match restores_sign::<Avx2, B>() {
+        true => 128,
+        false => (1 << B::LAYOUT.bits) - 1,
+    };
+    if B::LAYOUT.codebook.is_some() && !restores_sign::<Avx2, B>() {
+        let mut at = 0;
+        greatest = 0;
+        while at < B::UNSIGNED_VALUES.len() {
+            let value = B::UNSIGNED_VALUES[at] as i32;
+            greatest = if value > greatest { value } else { greatest };
+            at += 1;
+        }
+    }
+    let sum = 2 * greatest * GREATEST_CODE as i32;
+    assert!(sum <= i16::MAX as i32);
+    let mut fitting = most;
+    while fitting as i32 * sum > i16::MAX as i32 {
+        fitting /= 2;
+    }
+    fitting
+}
+
 avx2! {
-    /// Dot products of four columns of eight rows with four activations, in 32 bits.
+    /// The codes of half `half` of a tile's rows, signed if the format restores signs.
     #[inline]
-    fn multiply<B: Packable>(codes: __m256i, values: __m256i) -> __m256i {
-        let pairs = if restores_sign::<Avx2, B>() {
-            let signed = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
-            _mm256_maddubs_epi16(_mm256_abs_epi8(signed), _mm256_sign_epi8(values, signed))
-        } else {
-            _mm256_maddubs_epi16(codes, values)
-        };
-        _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))
+    fn all_codes<B: Packable>(tile: &[u8], half: usize) -> [__m256i; 8] {
+        std::array::from_fn(|v| {
+            let codes = codes::<B>(tile, v, half);
+            match restores_sign::<Avx2, B>() {
+                true => _mm256_xor_si256(codes, _mm256_set1_epi8(-128)),
+                false => codes,
+            }
+        })
     }
 }
 
 avx2! {
-    /// Multiplies half `HALF` of the sixteen rows with `N` tokens starting at `first`.
+    /// Products of four columns of eight rows with four activations, in pairs, in 16 bits.
+    #[inline]
+    fn pairs<B: Packable>(codes: __m256i, values: __m256i) -> __m256i {
+        match restores_sign::<Avx2, B>() {
+            true => _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(values, codes)),
+            false => _mm256_maddubs_epi16(codes, values),
+        }
+    }
+}
+
+avx2! {
+    /// Accumulates the products of half `HALF` of a tile's rows with part `part` of the activations
+    /// of `K` tokens.
+    #[inline]
+    fn add<B: Packable, const HALF: usize, const K: usize>(
+        codes: &[__m256i; 8],
+        scales: &RowScales<[__m256; 2]>,
+        chunks: [&ActivationChunk; K],
+        part: usize,
+        sums: &mut [__m256; K],
+    ) {
+        // A tile, or each half of it, is summed in integers.
+        let parts = if B::LAYOUT.halves() { 2 } else { 1 };
+        for which in 0..parts {
+            let mut dots: [_; K] = std::array::from_fn(|k| {
+                let Some(shift) = zero_point_shift::<Avx2, B>() else {
+                    return _mm256_setzero_si256();
+                };
+                let minus = match parts {
+                    1 => chunks[k].minus_sums[part],
+                    _ => chunks[k].minus_half_sums[2 * part + which],
+                };
+                _mm256_set1_epi32(minus << shift)
+            });
+            let fitting = const { fitting::<B>(if B::LAYOUT.halves() { 4 } else { 8 }) };
+            for first in (8 / parts * which..8 / parts * (which + 1)).step_by(fitting) {
+                let mut sums = [_mm256_setzero_si256(); K];
+                for v in first..first + fitting {
+                    for (sum, chunk) in sums.iter_mut().zip(chunks) {
+                        let values = _mm256_set1_epi32(chunk.four(part, v));
+                        *sum = _mm256_add_epi16(*sum, pairs::<B>(codes[v], values));
+                    }
+                }
+                for (dot, sum) in dots.iter_mut().zip(sums) {
+                    *dot = _mm256_add_epi32(*dot, _mm256_madd_epi16(sum, _mm256_set1_epi16(1)));
+                }
+            }
+            for ((sum, dot), chunk) in sums.iter_mut().zip(dots).zip(chunks) {
+                let scale = _mm256_set1_ps(chunk.scales[part]);
+                let products = _mm256_mul_ps(scales.scale[which][HALF], _mm256_cvtepi32_ps(dot));
+                *sum = _mm256_fmadd_ps(products, scale, *sum);
+                if B::LAYOUT.has_minimum() {
+                    let all = match parts {
+                        1 => chunk.sums[part],
+                        _ => chunk.half_sums[2 * part + which],
+                    };
+                    *sum = _mm256_fmadd_ps(scales.minimum[which][HALF], _mm256_set1_ps(all), *sum);
+                }
+            }
+        }
+    }
+}
+
+avx2! {
+    /// Multiplies half `HALF` of the sixteen rows with `N` tokens starting at `first`, four at once:
+    /// their sums fit sixteen registers. The codes of a tile are made for all of them.
     #[inline]
     fn eight_rows<B: Packable, const HALF: usize, const N: usize>(
         l: Avx2,
@@ -95,48 +187,29 @@ avx2! {
         out: &mut [[f32; ROWS]; N],
     ) {
         let tiles = B::LAYOUT.scales.tiles;
-        // A tile, or each half of it, is summed in integers.
-        let parts = if B::LAYOUT.halves() { 2 } else { 1 };
         let tokens: [_; N] = group.rows(first);
         let mut sums = [_mm256_setzero_ps(); N];
         for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
             for at in 0..tiles {
                 let group = index * tiles + at;
                 let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
-                let chunks: [_; N] = std::array::from_fn(|n| &tokens[n][chunk]);
                 let tile = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
                 let scales = row_scales::<_, B>(l, block, at);
-                for which in 0..parts {
-                    let mut dots: [_; N] = std::array::from_fn(|n| {
-                        let Some(shift) = zero_point_shift::<Avx2, B>() else {
-                            return _mm256_setzero_si256();
-                        };
-                        let minus = match parts {
-                            1 => chunks[n].minus_sums[part],
-                            _ => chunks[n].minus_half_sums[2 * part + which],
-                        };
-                        _mm256_set1_epi32(minus << shift)
-                    });
-                    for v in 8 / parts * which..8 / parts * (which + 1) {
-                        let codes = codes::<B>(tile, v, HALF);
-                        for (dot, chunk) in dots.iter_mut().zip(chunks) {
-                            let values = _mm256_set1_epi32(chunk.four(part, v));
-                            *dot = _mm256_add_epi32(*dot, multiply::<B>(codes, values));
-                        }
-                    }
-                    for ((sum, dot), chunk) in sums.iter_mut().zip(dots).zip(chunks) {
-                        let scale = _mm256_set1_ps(chunk.scales[part]);
-                        let products = _mm256_mul_ps(scales.scale[which][HALF], _mm256_cvtepi32_ps(dot));
-                        *sum = _mm256_fmadd_ps(products, scale, *sum);
-                        if B::LAYOUT.has_minimum() {
-                            let all = match parts {
-                                1 => chunk.sums[part],
-                                _ => chunk.half_sums[2 * part + which],
-                            };
-                            *sum = _mm256_fmadd_ps(scales.minimum[which][HALF], _mm256_set1_ps(all), *sum);
-                        }
-                    }
+                let codes = all_codes::<B>(tile, HALF);
+                let (fours, rest) = sums.as_chunks_mut::<4>();
+                for (four, sums) in fours.iter_mut().enumerate() {
+                    let chunks = std::array::from_fn(|token| &tokens[4 * four + token][chunk]);
+                    add::<B, HALF, 4>(&codes, &scales, chunks, part, sums);
                 }
+                macro_rules! rest {
+                    ($($left:literal)*) => {
+                        $(if let Ok(sums) = <&mut [_; $left]>::try_from(&mut *rest) {
+                            let chunks = std::array::from_fn(|token| &tokens[N - $left + token][chunk]);
+                            add::<B, HALF, $left>(&codes, &scales, chunks, part, sums);
+                        })*
+                    };
+                }
+                rest!(1 2 3);
             }
         }
         for (out, sum) in out.iter_mut().zip(&sums) {
@@ -165,11 +238,13 @@ avx2! {
 }
 
 avx2! {
-    /// Multiplies sixteen rows with every token. Four at once fit sixteen registers.
+    /// Multiplies sixteen rows with every token.
     fn all_tokens<B: Packable>(l: Avx2, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
         let mut first = 0;
         while first < group.tokens {
             first += match group.tokens - first {
+                12.. => tokens::<B, 12>(l, group, first, sink),
+                8.. => tokens::<B, 8>(l, group, first, sink),
                 4.. => tokens::<B, 4>(l, group, first, sink),
                 3.. => tokens::<B, 3>(l, group, first, sink),
                 2.. => tokens::<B, 2>(l, group, first, sink),

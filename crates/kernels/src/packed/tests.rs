@@ -1,4 +1,5 @@
 use super::*;
+use crate::blocks::CHUNK;
 use crate::matrix::LAYOUT_VERSION;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -71,22 +72,55 @@ proptest! {
         for (token, activations) in activations.chunks_exact_mut(chunks).enumerate() {
             Activations::quantize(&random(u64::from(seed) * 7 + token as u64, cols), activations).expect("it fits");
         }
-        let run = |isa: Isa| {
-            let mut out = vec![0.0; tokens * ROWS];
-            matrix
-                .product(isa, 0..1, &activations, tokens, |token, row, sums| {
-                    out[token * ROWS + row..][..ROWS].copy_from_slice(sums);
-                })
-                .expect("it fits");
-            out
-        };
-        let mut isas = Isa::available().into_iter();
-        let expected = run(isas.next().expect("scalar is always available"));
-        let largest = expected.iter().fold(1.0f32, |most, x| most.max(x.abs()));
-        for isa in isas {
-            for (expected, found) in expected.iter().zip(run(isa)) {
-                prop_assert!((expected - found).abs() <= TOLERANCE * largest * (cols / GROUP) as f32, "{isa:?} \
-                    {quant:?}: {expected} {found}");
+        check_products(&matrix, &activations, tokens);
+    }
+}
+
+/// Checks the products on every instruction set against those in scalar code.
+fn check_products(matrix: &Packed, activations: &[ActivationChunk], tokens: usize) {
+    let run = |isa: Isa| {
+        let mut out = vec![0.0; tokens * ROWS];
+        matrix
+            .product(isa, 0..1, activations, tokens, |token, row, sums| {
+                out[token * ROWS + row..][..ROWS].copy_from_slice(sums);
+            })
+            .expect("it fits");
+        out
+    };
+    let mut isas = Isa::available().into_iter();
+    let expected = run(isas.next().expect("scalar is always available"));
+    let largest = expected.iter().fold(1.0f32, |most, x| most.max(x.abs()));
+    let tolerance = TOLERANCE * largest * (matrix.cols / GROUP) as f32;
+    for isa in isas {
+        for (expected, found) in expected.iter().zip(run(isa)) {
+            let quant = matrix.quant;
+            assert!(
+                (expected - found).abs() <= tolerance,
+                "{isa:?} {quant:?}: {expected} {found}"
+            );
+        }
+    }
+}
+
+/// Codes and activations of the greatest size in every place: sums of their products in 16 bits
+/// would overflow first here.
+#[test]
+fn extreme_codes_overflow_no_sum() {
+    for quant in quants() {
+        let (cols, layout) = (CHUNK, PackedLayout::of(quant).expect("it can be packed"));
+        let plain = quantized(quant, cols, 1);
+        let mut packed = vec![0; plain.len()];
+        pack_group(quant, cols, &plain, &mut packed).expect("it fits");
+        for codes in [0x00, 0x7f, 0x80, 0xff] {
+            for blocks in packed.chunks_exact_mut(layout.bytes()) {
+                blocks[layout.scales.bytes()..].fill(codes);
+            }
+            let matrix = Packed::new(quant, cols, &packed).expect("it fits");
+            for signs in [[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]] {
+                let x: Vec<f32> = (0..cols).map(|at| signs[at % 2]).collect();
+                let mut chunks = [ActivationChunk::ZERO];
+                Activations::quantize(&x, &mut chunks).expect("it fits");
+                check_products(&matrix, &chunks.repeat(5), 5);
             }
         }
     }
