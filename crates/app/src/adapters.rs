@@ -330,13 +330,14 @@ fn list(shared: &Shared) -> Result<Vec<Adapter>, StoreError> {
     };
     let votes: Vec<_> = votes
         .into_iter()
-        .map(|vote| (ids(vote.better), vote.others.into_iter().map(ids).collect::<Vec<_>>()))
+        .map(|(better, other)| (ids(better), ids(other)))
         .collect();
     let models = shared.models()?;
-    // Votes between answers with and without the adapter.
+    // Votes between answers with the adapter and by the base model.
     let count = |id: i64, tuned: bool| {
-        let counts = |(better, others): &&(Vec<i64>, Vec<Vec<i64>>)| {
-            better.contains(&id) == tuned && others.iter().any(|other| other.contains(&id) != tuned)
+        let counts = |(better, other): &&(Vec<i64>, Vec<i64>)| {
+            let (with, without) = if tuned { (better, other) } else { (other, better) };
+            with.contains(&id) && without.is_empty()
         };
         u32::try_from(votes.iter().filter(counts).count()).unwrap_or(u32::MAX)
     };

@@ -432,7 +432,10 @@ fn write(t: &Transaction<'_>, position: Position, contenders: &[Contender]) -> r
         Position::Edited { answer, text, go_on } => return write_edited(t, &answer, text, go_on, now),
         Position::AtEnd { conversation, parts } => (
             conversation,
-            conversation::get(t, conversation)?.and_then(|row| row.leaf),
+            conversation::get(t, conversation)?
+                .and_then(|row| row.leaf)
+                .map(|leaf| message::end_of_branch(t, leaf))
+                .transpose()?,
             Some(parts),
         ),
         Position::After {

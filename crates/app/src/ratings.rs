@@ -12,7 +12,7 @@ use crate::{
         now,
     },
     title,
-    wire::{self, Dataset, Event, Problem, ProblemCode, Rating, Thumb},
+    wire::{self, Dataset, Event, OwnSettings, Problem, ProblemCode, Rating, Thumb},
 };
 use hearth_formats::durable;
 use hearth_protocol::Role;
@@ -137,7 +137,10 @@ fn examples(t: &Transaction<'_>) -> rusqlite::Result<Vec<Example>> {
     }
     let mut examples = Vec::new();
     for row in &rows {
+        let own: Option<OwnSettings> = from_json(row.own.as_deref());
+        let own = own.and_then(|own| own.preset?.values.system_prompt);
         let system = conversation::get(t, row.conversation)?.and_then(|conversation| conversation.system_prompt);
+        let system = own.or(system);
         let branch = message::branch(t, row.id)?;
         let turns: Option<Vec<Turn>> = branch
             .iter()

@@ -7,7 +7,7 @@ mod support;
 use bench::{Bench, failure, ids};
 use hearth_app::wire::{
     ChatFormat, Compared, Contender, Conversation, Message, MessageState, ModelState, NewConversation, OwnSettings,
-    Preset, PresetValues, Problem, ProblemCode, SamplingOverrides,
+    Preset, PresetValues, Problem, ProblemCode, SamplingOverrides, Thumb,
 };
 use hearth_protocol::{GenerateRequest, Prompt};
 
@@ -148,6 +148,45 @@ async fn a_model_that_is_gone_fails_its_answer_only() {
     let [gone, given] = bench.all_ended(ids(&compared)).await;
     assert_eq!(failure(&gone).code, ProblemCode::NotFound);
     assert_eq!((given.text(), given.state), ("one".to_owned(), MessageState::Complete));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_goes_on_from_an_answer_that_says_something() {
+    let mut bench = Bench::tiny();
+    let contenders = vec![Contender::default(), by_model("gone")];
+    let compared = compare(&bench, "say one", contenders).await.unwrap();
+    let [given, gone] = bench.all_ended(ids(&compared)).await;
+    assert_eq!(bench.conversation(compared.conversation.id).await.leaf, Some(gone.id));
+    let next = bench.say(Some(compared.conversation.id), "show").await;
+    assert_eq!(next.user.expect("a message").parent, Some(given.id));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unloading_the_selected_model_leaves_the_answer_of_another() {
+    let mut bench = two_models();
+    bench.load_model("tiny".into()).await.unwrap();
+    let compared = compare(&bench, "slow", vec![Contender::default(), by_model("other")])
+        .await
+        .unwrap();
+    let [plain, other] = ids(&compared);
+    bench.streaming(other).await;
+    bench.unload_model().await.unwrap();
+    assert_eq!(bench.ended(plain).await.state, MessageState::Stopped);
+    bench.streaming(other).await;
+    bench.stop(compared.conversation.id).await.unwrap();
+    assert_eq!(bench.ended(other).await.state, MessageState::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rated_contender_is_an_example_with_its_own_system_prompt() {
+    let mut bench = Bench::tiny();
+    let contenders = vec![Contender::default(), by_preset(0.125, "Sing.")];
+    let compared = compare(&bench, "say one", contenders).await.unwrap();
+    let [_, sung] = bench.all_ended(ids(&compared)).await;
+    bench.rate_answer(sung.id, Some(Thumb::Up), None).await.unwrap();
+    let dataset = bench.dataset_from_ratings("Songs".into()).await.unwrap();
+    let text = std::fs::read_to_string(dataset.path).expect("a dataset");
+    assert!(text.contains("Sing."), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

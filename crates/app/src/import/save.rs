@@ -158,6 +158,7 @@ fn row(conversation: i64, parent: Option<i64>, node: &Node, imported: &ImportedC
             parent,
             created_at,
             comparison: None,
+            better: false,
             own: whole.own.as_ref().filter(|own| own.check().is_ok()).map(to_json),
             state: match row.state {
                 State::Unfinished => State::Stopped,
@@ -201,12 +202,21 @@ fn link_comparisons(t: &Connection, tree: &Tree, ids: &[i64], added: &[i64]) -> 
             .take(Contender::MAX + 1)
             .collect();
         let parent = tree.nodes[*at].parent;
-        let is_new = |at: &usize| tree.nodes[*at].parent == parent && added.binary_search(&ids[*at]).is_ok();
+        let is_new = |at: &usize| {
+            let node = &tree.nodes[*at];
+            let is_answer = node.parent == parent && node.message.role == Role::Assistant;
+            is_answer && added.binary_search(&ids[*at]).is_ok()
+        };
         // Once, from its first answer.
         let is_whole = ring.last().and_then(next) == Some(*at);
         if (2..=Contender::MAX).contains(&ring.len()) && is_whole && ring.iter().all(is_new) {
+            let better = ring.iter().find(|at| whole(**at).is_some_and(|message| message.better));
+            let better = better.map(|at| ids[*at]);
             let ring: Vec<i64> = ring.iter().map(|at| ids[*at]).collect();
             message::set_compared(t, &ring)?;
+            if let Some(better) = better {
+                message::vote(t, &ring, better, true)?;
+            }
         }
     }
     Ok(())

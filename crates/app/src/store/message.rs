@@ -414,35 +414,35 @@ pub fn vote(connection: &Connection, compared: &[i64], id: i64, better: bool) ->
     Ok(())
 }
 
-/// The adapters of the answers of a comparison with a vote, as the caller's JSON.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Vote {
-    /// Those of the better answer.
-    pub better: Option<String>,
-    /// Those of the others.
-    pub others: Vec<Option<String>>,
-}
-
-/// The adapters of every comparison with a vote.
-pub fn votes(connection: &Connection) -> rusqlite::Result<Vec<Vote>> {
-    let voted: Vec<(i64, Option<String>)> = connection
+/// Of every comparison with a vote, the adapters of the better answer and of each other one with
+/// the same model and settings, as the caller's JSON.
+pub fn votes(connection: &Connection) -> rusqlite::Result<Vec<(Option<String>, Option<String>)>> {
+    connection
         .prepare_cached(
-            "SELECT m.id, m.adapters FROM message m JOIN conversation c ON c.id = m.conversation
-             WHERE m.better AND m.comparison IS NOT NULL AND c.deleted_at IS NULL",
+            "WITH RECURSIVE ring (better, next) AS (
+                SELECT m.id, m.comparison FROM message m JOIN conversation c ON c.id = m.conversation
+                WHERE m.better AND m.comparison IS NOT NULL AND c.deleted_at IS NULL
+                UNION SELECT ring.better, m.comparison FROM message m JOIN ring ON m.id = ring.next
+                WHERE m.comparison IS NOT NULL
+            )
+            SELECT a.adapters, b.adapters FROM ring JOIN message a ON a.id = ring.better
+            JOIN message b ON b.id = ring.next WHERE b.id != a.id AND b.own IS a.own",
         )?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<rusqlite::Result<_>>()?;
-    let mut adapters = connection.prepare_cached("SELECT adapters FROM message WHERE id = ?1")?;
-    let mut votes = Vec::with_capacity(voted.len());
-    for (id, better) in voted {
-        let others = compared(connection, id)?.into_iter().filter(|other| *other != id);
-        let others = others.map(|other| adapters.query_row(params![other], |row| row.get(0)));
-        votes.push(Vote {
-            better,
-            others: others.collect::<rusqlite::Result<_>>()?,
-        });
+        .collect()
+}
+
+/// The message after which a branch goes on: its last one, or instead of an answer of a comparison
+/// that says nothing the first one that says something.
+pub fn end_of_branch(connection: &Connection, leaf: i64) -> rusqlite::Result<i64> {
+    let mut says = connection.prepare_cached("SELECT content != '' FROM message WHERE id = ?1")?;
+    let mut says = |id: i64| says.query_row(params![id], |row| row.get::<_, bool>(0));
+    for id in std::iter::once(leaf).chain(compared(connection, leaf)?) {
+        if says(id)? {
+            return Ok(id);
+        }
     }
-    Ok(votes)
+    Ok(leaf)
 }
 
 /// Saves a message's rating, as the caller's JSON. Returns `false` if it does not exist.

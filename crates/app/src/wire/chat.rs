@@ -98,7 +98,11 @@ impl OwnSettings {
     /// A value is out of range.
     pub fn check(&self) -> Result<(), Problem> {
         model(self.model.as_deref())?;
-        self.preset.as_ref().map_or(Ok(()), |preset| preset.values.check())
+        let Some(preset) = &self.preset else { return Ok(()) };
+        if preset.id.len().max(preset.name.len()) > MAX_TEXT {
+            return refuse("This preset does not exist. Choose another one.".to_owned());
+        }
+        preset.values.check()
     }
 }
 

@@ -28,11 +28,16 @@ function names(all: readonly Named[]): string[] {
   });
 }
 
+function modelName(app: App, model: string | null): string | null {
+  if (model === null) return app.chatModel?.name ?? null;
+  return app.models.all.find(({ id }) => id === model)?.name ?? m.chat_contender_gone();
+}
+
 /** Who gave these answers. */
 export function answerNames(app: App, compared: readonly Message[]): string[] {
   return names(
     compared.map(({ model, own, adapters }) => ({
-      model: model ?? app.models.all.find(({ id }) => id === own?.model)?.name ?? app.chatModel?.name ?? null,
+      model: model ?? modelName(app, own?.model ?? null),
       preset: own?.preset?.name ?? null,
       adapters: adapters.map(adapterName),
     })),
@@ -42,10 +47,10 @@ export function answerNames(app: App, compared: readonly Message[]): string[] {
 /** Who gives the next answers. */
 export function choiceNames(app: App, choices: readonly Choice[]): string[] {
   return names(
-    choices.map(({ model, preset, adapters }) => ({
-      model: (app.models.all.find(({ id }) => id === model) ?? app.chatModel)?.name ?? null,
-      preset: app.presets.all.find(({ id }) => id === preset)?.name ?? null,
-      adapters: (adapters === "chat" ? app.thread.adapters : adapters).map(({ adapter, scale }) => adapterName({ adapter, scale, name: app.adapters.get(adapter)?.name ?? m.chat_adapters_deleted() })),
+    choices.map((choice) => ({
+      model: modelName(app, choice.model),
+      preset: app.presets.all.find(({ id }) => id === choice.preset)?.name ?? null,
+      adapters: app.compare.adaptersOf(choice).map(({ adapter, scale }) => adapterName({ adapter, scale, name: app.adapters.get(adapter)?.name ?? m.chat_adapters_deleted() })),
     })),
   );
 }

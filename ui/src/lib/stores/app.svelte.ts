@@ -278,6 +278,7 @@ export class App {
   newConversation(folder: number | null = null): void {
     this.view = "chat";
     this.thread.startNew(folder);
+    this.compare.chooseAdapter();
     if (folder === null) return;
     // The list, in which the folder was chosen, may cover the composer.
     this.listOpen = false;
@@ -371,16 +372,18 @@ export class App {
 
   /** Sends a message in the open conversation, compared if that is switched on; `null` means after the open branch. */
   private async sendHere(text: string, files: TextFile[], parent: number | null = null): Promise<Sent | Compared> {
-    return this.compare.on ? this.thread.compare(this.compare.contenders, text, files, parent) : this.thread.send(text, files, parent);
+    return this.compare.isReady ? this.thread.compare(this.compare.contenders, text, files, parent) : this.thread.send(text, files, parent);
   }
 
   /** Goes on in the open conversation with the model, settings and adapters of one of several answers. */
   async useContender({ own, adapters }: Message, name: string): Promise<void> {
     const { thread } = this;
+    const { id, settings, systemPrompt } = thread;
     await this.try(async () => {
-      if (own?.preset) await this.presets.apply(own.preset.id);
-      if (own?.model) await thread.setSettings({ ...thread.settings, model: own.model });
-      await thread.setAdapters(adapters.map(({ adapter, scale }) => ({ adapter, scale })));
+      const { systemPrompt: prompt = null, ...values } = own?.preset?.values ?? {};
+      await thread.setSettings({ ...settings, ...values, model: own?.model ?? settings.model, preset: own?.preset?.id ?? settings.preset });
+      if (thread.id === id && prompt !== null && prompt !== systemPrompt) await thread.setSystemPrompt(prompt);
+      if (thread.id === id) await thread.setAdapters(adapters.map(({ adapter, scale }) => ({ adapter, scale })));
       this.compare.on = false;
       this.toasts.show({ kind: "note", text: m.store_contender_used({ name }) });
     });

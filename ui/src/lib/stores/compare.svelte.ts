@@ -40,31 +40,51 @@ export class Compare {
 
   /** The choices as the app takes them. */
   get contenders(): Contender[] {
-    return this.choices.map(({ model, preset, adapters }) => ({
-      own: { model, preset: this.app.presets.all.find(({ id }) => id === preset) ?? null },
-      adapters: adapters === "chat" ? [...this.app.thread.adapters] : [...adapters],
+    return this.choices.map((choice) => ({
+      own: { model: choice.model, preset: this.app.presets.all.find(({ id }) => id === choice.preset) ?? null },
+      adapters: [...this.adaptersOf(choice)],
     }));
   }
 
-  /** Whether two contenders are the same. */
-  readonly hasTwins: boolean = $derived.by(() => {
+  /** The adapters of a choice, as far as they fit its model. */
+  adaptersOf({ model, adapters }: Choice): readonly AdapterChoice[] {
+    if (adapters === "chat" && model === null) return this.app.thread.adapters;
+    const fitting = this.app.adapters.of(model ?? this.app.chatModel?.id ?? null);
+    return (adapters === "chat" ? this.app.thread.adapters : adapters).filter(({ adapter }) => fitting.some(({ id }) => id === adapter));
+  }
+
+  /** How many contenders differ from each other. */
+  private readonly kinds: number = $derived.by(() => {
     const all = this.contenders.map(({ own, adapters }) => ({ model: own.model ?? this.app.chatModel?.id, preset: own.preset?.id, adapters }));
-    return all.some((one, at) => all.slice(at + 1).some((other) => same(one, other)));
+    return all.filter((one, at) => all.findIndex((other) => same(one, other)) === at).length;
   });
+
+  /** Whether two contenders are the same. */
+  readonly hasTwins: boolean = $derived.by(() => this.kinds < this.choices.length);
+
+  /** Whether the next message has several answers. */
+  readonly isReady: boolean = $derived.by(() => this.on && this.kinds > 1);
 
   /** Compares, or stops. Who is compared stays, as long as they differ. */
   toggle(): void {
     this.on = !this.on;
     if (!this.on) return;
-    const { adapters, models, chatModel, presets, thread } = this.app;
-    const newest = adapters.of(chatModel?.id ?? null).find(({ problem }) => problem === null);
-    const wantsAdapter = this.choices.length === 0 || this.choices.some((choice) => choice.adapters === "chat");
-    if (newest && wantsAdapter && thread.adapters.length === 0) void this.app.try(() => thread.setAdapters([{ adapter: newest.id, scale: 1 }]));
+    const { models, chatModel, presets, thread } = this.app;
+    this.choices = this.choices.filter(({ model }) => model === null || models.all.some(({ id, problem }) => id === model && problem === null));
+    this.chooseAdapter();
     if (this.choices.length > 1 && !this.hasTwins) return;
     const other = models.all.find(({ id, problem }) => problem === null && id !== chatModel?.id);
     const preset = presets.all.find(({ id }) => id !== presets.chosen?.id);
-    if (newest || thread.adapters.length > 0) this.withBase();
-    else this.choices = [CHAT, { ...CHAT, ...(other ? { model: other.id } : { preset: preset?.id ?? null }) }];
+    if (thread.adapters.length > 0) this.withBase();
+    else this.choices = [CHAT, other ? { ...BASE, model: other.id } : { ...CHAT, preset: preset?.id ?? null }];
+  }
+
+  /** Chooses the newest adapter for a conversation without one whose adapters are compared. */
+  chooseAdapter(): void {
+    const { adapters, chatModel, thread } = this.app;
+    const newest = adapters.of(chatModel?.id ?? null).find(({ problem }) => problem === null);
+    const isWanted = this.choices.length === 0 || this.choices.some((choice) => choice.adapters === "chat" && choice.model === null);
+    if (this.on && newest && isWanted && thread.adapters.length === 0) void this.app.try(() => thread.setAdapters([{ adapter: newest.id, scale: 1 }]));
   }
 
   /** Compares the base model with the adapters of the conversation. */

@@ -7,10 +7,14 @@ import { count, list, moment, precise, seconds, speed } from "./format";
 type Fact = [name: string, value: string];
 
 export function answerFacts(message: Message, now = Date.now()): Fact[] {
-  const { model, stats, settings, adapters, edited } = message;
+  const { model, stats, settings, adapters, edited, own } = message;
   const facts: Fact[] = [[m.text_fact_model(), model ?? m.text_fact_model_unknown()]];
   if (adapters.length > 0) facts.push([m.text_fact_adapters(), list(adapters.map(({ name, scale }) => (scale === 1 ? name : `${name} × ${precise(scale)}`)))]);
   facts.push([m.text_fact_time(), moment(message.createdAt, now)]);
+  if (own?.preset) {
+    facts.push([m.text_fact_preset(), own.preset.name]);
+    if (own.preset.values.systemPrompt !== null) facts.push([m.text_fact_system_prompt(), own.preset.values.systemPrompt]);
+  }
   if (edited) facts.push([m.text_fact_written_by(), m.text_fact_written_by_you()]);
   if (stats) {
     facts.push([m.text_fact_tokens(), count(stats.tokens)], [m.text_fact_speed(), speed(stats.tokensPerSecond)]);
