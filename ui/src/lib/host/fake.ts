@@ -207,10 +207,10 @@ export class FakeHost extends FakeGetting implements Host {
     for (const c of this.world.conversations.values()) {
       if (this.world.deleted.has(c.id) || hits.length >= 50) continue;
       if (!this.isWithin(c, filter)) continue;
-      const found = needle === "" ? undefined : c.messages.find((m) => (filter.role ?? m.role) === m.role && textOf(m.parts).toLowerCase().includes(needle));
-      if (!found && filter.role) continue;
-      if (!found && !c.title.toLowerCase().includes(needle)) continue;
-      hits.push({ conversation: c.id, title: c.title, message: found?.id ?? null, snippet: snippet(found ? textOf(found.parts) : c.title, needle), updatedAt: c.updatedAt });
+      const found = needle === "" ? [] : c.messages.filter((m) => (filter.role ?? m.role) === m.role && textOf(m.parts).toLowerCase().includes(needle));
+      for (const message of found) hits.push({ conversation: c.id, title: c.title, message: message.id, snippet: snippet(textOf(message.parts), needle), updatedAt: c.updatedAt });
+      if (found.length > 0 || filter.role || !c.title.toLowerCase().includes(needle)) continue;
+      hits.push({ conversation: c.id, title: c.title, message: null, snippet: snippet(c.title, needle), updatedAt: c.updatedAt });
     }
     return hits;
   }
