@@ -413,3 +413,12 @@ test("the gallery works by keyboard alone", async () => {
   expect(await focused(page)).toBe("tab-downloads");
   await expect.poll(() => page.getByTestId("download-row").getAttribute("data-state")).toBe("done");
 });
+
+test("the search field of the hub has a name that does not depend on its value", async () => {
+  const { page } = await models("discover");
+  const field = page.getByTestId("hub-query");
+  await field.fill("qwen");
+  // WebKit names a field inside its label by the text of both.
+  expect(await field.evaluate((e: HTMLInputElement) => e.labels?.length)).toBe(0);
+  expect(await page.getByRole("searchbox", { name: "Search huggingface.co, or paste a link", exact: true }).inputValue()).toBe("qwen");
+});
