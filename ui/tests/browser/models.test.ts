@@ -356,6 +356,12 @@ test("the hub's address, other programs and folders are settings", async () => {
   expect(errors).toEqual([]);
 });
 
+test("every speed that was not measured with the model itself is called expected", async () => {
+  const { page } = await models("discover");
+  const speed = page.getByTestId("catalog-model").first().locator(".speed");
+  expect(await speed.getAttribute("title")).toMatch(/^Expected speed, from a /);
+});
+
 test("nothing is wider than a narrow window, whatever its name", async () => {
   const { page, errors } = await open({ scene: "discover", width: 480, height: 900 });
   await pace(page, 0);

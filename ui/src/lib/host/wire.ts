@@ -1174,7 +1174,7 @@ export type Expectation = {
  */
 verdict: Verdict,
 /**
- * Predicted decode speed in tokens per second. `None` means that it does not fit.
+ * Expected decode speed in tokens per second. `None` means that it does not fit.
  */
 tokensPerSecond: number | null,
 /**
@@ -2154,7 +2154,7 @@ device: string,
  */
 turnSeconds: number | null,
 /**
- * Predicted decode speed in tokens per second, after a short prompt and without a draft.
+ * Expected decode speed in tokens per second, after a short prompt and without a draft.
  * `None` means that the devices were not measured with weights in the model's formats.
  */
 tokensPerSecond: number | null, };
