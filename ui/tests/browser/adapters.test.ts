@@ -67,6 +67,9 @@ describe("on this machine", () => {
     await page.getByTestId("import-adapter-folder").click();
     const waiting = page.getByTestId("waiting-adapters").getByTestId("adapter-row");
     expect(await waiting.getByTestId("adapter-needs").textContent()).toBe("Made for meta-llama/Llama-3.2-3B-Instruct.");
+    await waiting.getByTestId("adapter-misfits").click();
+    await expect.poll(() => waiting.getByTestId("adapter-misfit-list").locator("dt").allTextContents()).toEqual(["SmolLM2 135M Instruct"]);
+    expect(await waiting.getByTestId("adapter-misfit-list").locator("dd").allTextContents()).toEqual(["It is for a model with 28 layers; this one has 30."]);
     await waiting.getByTestId("adapter-get").click();
     await page.getByTestId("hub-results").waitFor();
     expect(await page.getByTestId("hub-query").inputValue()).toBe("Llama-3.2-3B-Instruct");

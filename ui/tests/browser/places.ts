@@ -193,7 +193,7 @@ export const places: Place[] = [
   }],
   ["a report of an import", "", async (page) => (await openSettings(page, "data"), await page.getByTestId("import-file").click(), await page.getByTestId("import-report").waitFor())],
   ["restoring a backup", "", async (page) => (await openSettings(page, "data"), await page.getByTestId("restore-backup").click(), await page.getByTestId("restore-confirm").waitFor())],
-  ["adapters", "", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("import-adapter-folder").click(), await page.getByTestId("waiting-adapters").waitFor(), await page.getByTestId("card-adapters").click(), await page.getByTestId("adapter-row").nth(4).waitFor())],
+  ["adapters", "", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("import-adapter-folder").click(), await page.getByTestId("waiting-adapters").waitFor(), await page.getByTestId("card-adapters").click(), await page.getByTestId("adapter-misfits").click(), await page.getByTestId("adapter-misfit-list").waitFor())],
   ["folders and tags", "organized", async (page) => (await page.getByTestId("folder-toggle").first().click(), await openConversation(page, "Borrow checker"), await page.getByTestId("folder-pill").waitFor())],
   ["a folder's settings", "organized", async (page) => (await page.getByTestId("folder-toggle").first().hover(), await page.getByTestId("folder-menu").first().click(), await page.getByTestId("folder-settings").click(), await page.getByTestId("folder-dialog").waitFor())],
   ["moving a conversation", "organized", async (page) => (await onConversation(page, "conversation-menu"), await page.getByTestId("move").click(), await page.getByTestId("move-dialog").waitFor())],
