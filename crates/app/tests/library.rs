@@ -4,7 +4,7 @@ mod support;
 
 use hearth_app::{
     library::{Library, LibraryError, ModelMetadata, Progress, Reader, catalog, download},
-    wire::Source,
+    wire::{Problem, ProblemCode, Source},
 };
 use hearth_formats::{
     gguf::{Metadata, Strings, Value},
@@ -230,6 +230,21 @@ fn a_corrupt_model_is_listed_with_its_problem() {
         library.check(&path),
         Err(LibraryError::Unreadable { found: true, .. })
     ));
+}
+
+#[test]
+fn an_adapter_that_is_added_as_a_model_is_told_apart_from_a_corrupt_file() {
+    let folder = folder();
+    let (library, _) = library(folder.path());
+    let mut metadata = support::metadata();
+    metadata.insert("general.type", "adapter");
+    metadata.insert("adapter.type", "lora");
+    let path = support::write(folder.path(), "lora.gguf", &metadata, "blk.0.attn_q.weight.lora_a", 8);
+    let error = library.check(&path).unwrap_err();
+    assert!(matches!(&error, LibraryError::IsAdapter(_)), "{error}");
+    let problem = Problem::from(error);
+    assert_eq!(problem.code, ProblemCode::IsAdapter);
+    assert!(problem.message.contains("lora.gguf"), "{problem}");
 }
 
 fn entry(file: &[u8]) -> catalog::Entry {

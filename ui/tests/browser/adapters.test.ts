@@ -99,6 +99,20 @@ test("an adapter of the hub is marked, downloaded, and joins its base", async ()
   expect(errors).toEqual([]);
 });
 
+test("an adapter that is dropped on the window is imported as one, beside models", async () => {
+  const { page, errors } = await models("discover");
+  await page.evaluate(() => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: ["/x/tiny-poet-30M.Q8_0.gguf", "/x/rhymes-lora-f16.gguf"] }));
+  await page.getByText("rhymes-lora-f16 was imported. It fits SmolLM2 135M Instruct.").waitFor();
+  await page.locator("[data-testid=model-card]").filter({ hasText: "tiny-poet-30M" }).waitFor();
+  await page.locator(smol).getByTestId("card-adapters").click();
+  await row(page, "rhymes-lora-f16").waitFor();
+  // What is neither is refused as before.
+  await page.evaluate(`fakeHost.addModel = (path) => Promise.reject({ code: "fileInvalid", message: path + ": this is not a GGUF file." })`);
+  await page.evaluate(() => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: ["/x/broken.gguf"] }));
+  await page.getByText("/x/broken.gguf: this is not a GGUF file.").waitFor();
+  expect(errors).toEqual([]);
+});
+
 test("a conversation offers the adapters that fit, with the level in words", async () => {
   const { page, errors } = await models("machine");
   await page.getByTestId("import-adapter-folder").click();

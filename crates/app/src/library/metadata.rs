@@ -1,6 +1,6 @@
 //! The metadata of a model's file.
 
-use super::file_sampling::FileSampling;
+use super::{error::LibraryError, file_sampling::FileSampling};
 use hearth_formats::{
     adapter::BaseShape,
     gguf::{GgufFile, GgufHeader},
@@ -57,10 +57,7 @@ impl ModelMetadata {
             ));
         }
         if gguf.str("general.type").ok().flatten() == Some("adapter") {
-            return Err(format!(
-                "{}: this is a LoRA adapter, not a model. Import it as an adapter.",
-                path.display()
-            ));
+            return Err(LibraryError::IsAdapter(path.to_owned()).to_string());
         }
         // Invalid optional fields are ignored.
         let context = gguf.u64(&format!("{architecture}.context_length")).ok().flatten();
@@ -77,6 +74,11 @@ impl ModelMetadata {
             architecture,
         })
     }
+}
+
+/// Whether a file is a LoRA adapter by its header.
+pub(super) fn is_adapter(path: &Path) -> bool {
+    GgufFile::open(path).is_ok_and(|gguf| gguf.str("general.type").ok().flatten() == Some("adapter"))
 }
 
 /// The first 16 hexadecimal digits of SHA-256 over the tokenizer's kind, its pre-tokenizer and all

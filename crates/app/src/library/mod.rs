@@ -359,6 +359,7 @@ impl Library {
         let model = file_model(path.clone(), self.metadata(&path));
         match &model.metadata {
             Ok(_) => Ok((model, text)),
+            Err(_) if metadata::is_adapter(&path) => Err(LibraryError::IsAdapter(path)),
             Err(message) => Err(unreadable(true, message.clone())),
         }
     }

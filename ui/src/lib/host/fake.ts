@@ -306,6 +306,7 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   async addModel(path: string) {
+    if (/lora/i.test(path)) throw { code: "isAdapter", message: `${path}: this is a LoRA adapter, not a model. Import it as an adapter.` };
     const model = addedModel(path);
     this.world.models = [...this.world.models, model];
     this.emit({ type: "modelsChanged", models: this.world.models });
