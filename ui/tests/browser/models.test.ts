@@ -56,6 +56,25 @@ describe("on this machine", () => {
     expect(errors).toEqual([]);
   });
 
+  test("the chat template of a model is unfolded and copied", async () => {
+    const { page, errors } = await models("machine", "discover");
+    const smol = card(page, "smollm2-135m-instruct");
+    await smol.getByTestId("card-details").click();
+    expect(await smol.getByTestId("template-text").count()).toBe(0);
+    await smol.getByTestId("card-template").click();
+    await expect.poll(() => smol.getByTestId("template-text").textContent()).toContain("{% for message in messages %}");
+    await smol.getByTestId("template-copy").click();
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(await smol.getByTestId("template-text").textContent());
+    await card(page, "own-download").getByTestId("card-details").click();
+    await card(page, "own-download").getByTestId("card-template").click();
+    await card(page, "own-download").getByTestId("template-none").waitFor();
+    await page.evaluate(`fakeHost.chatTemplate = () => Promise.reject({ code: "fileInvalid", message: "/x.gguf: its chat template has 300000 bytes, and Hearth shows up to 262144." })`);
+    await card(page, "file-lm").getByTestId("card-details").click();
+    await card(page, "file-lm").getByTestId("card-template").click();
+    await expect.poll(() => card(page, "file-lm").getByTestId("template-problem").textContent()).toContain("300000 bytes");
+    expect(errors).toEqual([]);
+  });
+
   test("removing says what it frees, and can be cancelled", async () => {
     const { page } = await models("machine", "discover");
     await card(page, "own-download").getByTestId("card-remove").click();

@@ -205,5 +205,6 @@ export const places: Place[] = [
   ["saved prompts", "organized", async (page) => (await openSettings(page, "chat"), await page.getByTestId("edit-prompts").click(), await page.getByTestId("saved-prompt").first().waitFor())],
   ["a saved prompt", "organized", async (page) => (await openSettings(page, "chat"), await page.getByTestId("edit-prompts").click(), await page.getByTestId("prompt-edit").first().click(), await page.getByTestId("prompt-editor").waitFor())],
   ["queued messages", "slow", async (page) => (await pace(page, 5), await send(page, "Tell me a long story."), await lastAnswer(page, "streaming"), await page.getByTestId("composer").fill("And then?"), await page.keyboard.press("Enter"), await page.getByTestId("queued").waitFor(), await pace(page, Number.POSITIVE_INFINITY))],
+  ["a chat template", "", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("card-details").first().click(), await page.getByTestId("card-template").first().click(), await page.getByTestId("template-text").waitFor())],
   ["moving the data folder", "", async (page) => (await openSettings(page, "data"), await page.getByTestId("move-data").click(), await page.getByTestId("move-dialog").waitFor())],
 ];

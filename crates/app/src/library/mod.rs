@@ -23,7 +23,7 @@ pub(crate) use folders::base_folder;
 pub use folders::{bundled_folders, cache_folder, data_folder, metadata_file, packed_folder, sample_folders};
 pub use foreign::Place;
 pub use hub::Hub;
-pub use metadata::ModelMetadata;
+pub use metadata::{ModelMetadata, chat_template};
 pub use metadata_cache::Reader;
 
 use crate::{

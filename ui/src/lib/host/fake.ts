@@ -8,7 +8,7 @@ import { afterCheck } from "./fake/checks";
 import { fluctuate } from "./fake/devices";
 import { FakeGetting } from "./fake/getting";
 import { asParts, checkedTags } from "./fake/organizing";
-import { addedModel, inFolder, loadedState } from "./fake/models";
+import { addedModel, inFolder, loadedState, templateOf } from "./fake/models";
 import { planFor } from "./fake/plans";
 import { initialWorld, type World } from "./fake/scenes";
 import { onlySet, withOverrides } from "../text/sampling";
@@ -311,6 +311,13 @@ export class FakeHost extends FakeGetting implements Host {
     this.world.models = [...this.world.models, model];
     this.emit({ type: "modelsChanged", models: this.world.models });
     return model;
+  }
+
+  async chatTemplate(id: string): Promise<string | null> {
+    await this.rest();
+    const model = this.world.models.find((one) => one.id === id);
+    if (!model) throw { code: "notFound", message: "This model no longer exists. Choose another one." };
+    return templateOf(model);
   }
 
   async rescanModels(): Promise<Model[]> {
