@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     hearth = str(Path(args.hearth).resolve())
-    print(f"{'model':14} {'promised':>8} {'tokens/s':>8} {'off':>7} {'planned':>8} {'peak MB':>8} {'off':>7}")
+    print(f"{'model':14} {'expected':>8} {'tokens/s':>8} {'off':>7} {'planned':>8} {'peak MB':>8} {'off':>7}")
     with tempfile.TemporaryDirectory() as data:
         os.environ["HEARTH_DATA"] = data
         # The program itself, without a model.

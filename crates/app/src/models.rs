@@ -4,10 +4,10 @@ use crate::{
     App, adapters,
     chat::{Command, Target},
     convert, library,
-    model_lookup::find,
+    model_lookup::{self, find},
     shared::Shared,
     store::{model, now},
-    wire::{Event, Model, Problem, Settings, Source},
+    wire::{Event, Model, Problem, ProblemCode, Settings, Source},
 };
 use std::path::PathBuf;
 
@@ -46,6 +46,22 @@ impl App {
                 // A file in one of the app's folders is already listed.
                 let same = |model: &&library::Model| model.id == added.id || model.path == added.path;
                 Ok(convert::model(models.iter().find(same).unwrap_or(&added), &models))
+            })
+            .await
+    }
+
+    /// The source of a model's chat template. `None` means that its file has none.
+    ///
+    /// # Errors
+    /// The file cannot be read, or its template is longer than the window shows.
+    pub async fn chat_template(&self, model: String) -> Result<Option<String>, Problem> {
+        self.shared
+            .blocking(move |shared| {
+                let model = model_lookup::readable(shared, &model)?;
+                library::chat_template(&model.path).map_err(|message| Problem {
+                    code: ProblemCode::FileInvalid,
+                    message,
+                })
             })
             .await
     }

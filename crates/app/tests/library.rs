@@ -3,8 +3,8 @@
 mod support;
 
 use hearth_app::{
-    library::{Library, LibraryError, ModelMetadata, Progress, Reader, catalog, download},
-    wire::Source,
+    library::{Library, LibraryError, ModelMetadata, Progress, Reader, catalog, chat_template, download},
+    wire::{Problem, ProblemCode, Source},
 };
 use hearth_formats::{
     gguf::{Metadata, Strings, Value},
@@ -230,6 +230,45 @@ fn a_corrupt_model_is_listed_with_its_problem() {
         library.check(&path),
         Err(LibraryError::Unreadable { found: true, .. })
     ));
+}
+
+#[test]
+fn an_adapter_that_is_added_as_a_model_is_told_apart_from_a_corrupt_file() {
+    let folder = folder();
+    let (library, _) = library(folder.path());
+    let mut metadata = support::metadata();
+    metadata.insert("general.type", "adapter");
+    metadata.insert("adapter.type", "lora");
+    let path = support::write(folder.path(), "lora.gguf", &metadata, "blk.0.attn_q.weight.lora_a", 8);
+    let error = library.check(&path).unwrap_err();
+    assert!(matches!(&error, LibraryError::IsAdapter(_)), "{error}");
+    let problem = Problem::from(error);
+    assert_eq!(problem.code, ProblemCode::IsAdapter);
+    assert!(problem.message.contains("lora.gguf"), "{problem}");
+}
+
+#[test]
+fn the_chat_template_of_a_model_is_read_up_to_a_limit() {
+    let folder = folder();
+    let with = |file: &str, template: Value| {
+        let mut metadata = support::metadata();
+        metadata.insert("tokenizer.chat_template", template);
+        support::write(folder.path(), file, &metadata, "weight", 8)
+    };
+    let source = "{% for message in messages %}{{ message.content }}{% endfor %}";
+    let path = with("with.gguf", Value::from(source));
+    assert_eq!(chat_template(&path).unwrap().as_deref(), Some(source));
+    let without = support::model(folder.path(), "without.gguf");
+    assert_eq!(chat_template(&without).unwrap(), None);
+    let longest = "x".repeat(256 << 10);
+    assert_eq!(
+        chat_template(&with("longest.gguf", Value::from(longest.as_str()))).unwrap(),
+        Some(longest.clone())
+    );
+    let longer = chat_template(&with("longer.gguf", Value::from(&*format!("{longest}x")))).unwrap_err();
+    assert!(longer.contains("longer.gguf") && longer.contains("262145"), "{longer}");
+    assert!(chat_template(&with("number.gguf", Value::from(7u32))).is_err());
+    assert!(chat_template(&folder.path().join("nowhere.gguf")).is_err());
 }
 
 fn entry(file: &[u8]) -> catalog::Entry {

@@ -122,7 +122,7 @@ pub struct Plan {
     /// Plan for a hypothetical GPU with this many bytes
     #[arg(long, value_name = "BYTES", conflicts_with = "device")]
     pub assume_gpu: Option<u64>,
-    /// Measure this machine for the predicted decode speed, unless that is on record
+    /// Measure this machine for the expected decode speed, unless that is on record
     #[arg(long, conflicts_with = "assume_gpu")]
     pub speed: bool,
     #[command(flatten)]

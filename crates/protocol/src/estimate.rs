@@ -24,7 +24,7 @@ pub struct Estimate {
     pub verdict: Verdict,
     /// That memory in bytes. `None` means unknown.
     pub room: Option<u64>,
-    /// Predicted decode speed in tokens per second: every token reads all weights once. `None`
+    /// Expected decode speed in tokens per second: every token reads all weights once. `None`
     /// means that it does not fit.
     pub tokens_per_second: Option<f64>,
     /// Whether the speeds of the devices were measured.

@@ -599,6 +599,8 @@ pub enum ProblemCode {
     DataInvalid,
     /// An adapter is corrupt or belongs to another model.
     AdapterInvalid,
+    /// A file is an adapter, but a model was asked for. An app's, never a worker's.
+    IsAdapter,
     /// A draft model cannot be loaded, or cannot draft for its target.
     DraftInvalid,
     /// The loss diverged.

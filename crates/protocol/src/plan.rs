@@ -187,7 +187,7 @@ pub struct Plan {
     /// Predicted seconds of a typical turn. `None` means that the devices were not measured.
     #[serde(default)]
     pub turn_seconds: Option<f64>,
-    /// Predicted decode speed in tokens per second, after a short prompt and without a draft.
+    /// Expected decode speed in tokens per second, after a short prompt and without a draft.
     /// `None` means that the devices were not measured with weights in the model's formats.
     #[serde(default)]
     pub tokens_per_second: Option<f64>,

@@ -67,6 +67,9 @@ describe("on this machine", () => {
     await page.getByTestId("import-adapter-folder").click();
     const waiting = page.getByTestId("waiting-adapters").getByTestId("adapter-row");
     expect(await waiting.getByTestId("adapter-needs").textContent()).toBe("Made for meta-llama/Llama-3.2-3B-Instruct.");
+    await waiting.getByTestId("adapter-misfits").click();
+    await expect.poll(() => waiting.getByTestId("adapter-misfit-list").locator("dt").allTextContents()).toEqual(["SmolLM2 135M Instruct"]);
+    expect(await waiting.getByTestId("adapter-misfit-list").locator("dd").allTextContents()).toEqual(["It is for a model with 28 layers; this one has 30."]);
     await waiting.getByTestId("adapter-get").click();
     await page.getByTestId("hub-results").waitFor();
     expect(await page.getByTestId("hub-query").inputValue()).toBe("Llama-3.2-3B-Instruct");
@@ -93,6 +96,20 @@ test("an adapter of the hub is marked, downloaded, and joins its base", async ()
   expect(await poems.getByTestId("adapter-fit").textContent()).toBe("made for this model");
   expect(await poems.textContent()).toContain("hf.co/campfire/SmolLM2-135M-Fireside-Poet-LoRA");
   expect(await poems.textContent()).toContain("Apache-2.0");
+  expect(errors).toEqual([]);
+});
+
+test("an adapter that is dropped on the window is imported as one, beside models", async () => {
+  const { page, errors } = await models("discover");
+  await page.evaluate(() => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: ["/x/tiny-poet-30M.Q8_0.gguf", "/x/rhymes-lora-f16.gguf"] }));
+  await page.getByText("rhymes-lora-f16 was imported. It fits SmolLM2 135M Instruct.").waitFor();
+  await page.locator("[data-testid=model-card]").filter({ hasText: "tiny-poet-30M" }).waitFor();
+  await page.locator(smol).getByTestId("card-adapters").click();
+  await row(page, "rhymes-lora-f16").waitFor();
+  // What is neither is refused as before.
+  await page.evaluate(`fakeHost.addModel = (path) => Promise.reject({ code: "fileInvalid", message: path + ": this is not a GGUF file." })`);
+  await page.evaluate(() => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: ["/x/broken.gguf"] }));
+  await page.getByText("/x/broken.gguf: this is not a GGUF file.").waitFor();
   expect(errors).toEqual([]);
 });
 

@@ -237,6 +237,31 @@ test("announces the start and the text of an answer, not each token", async () =
   expect(announced[1]).toContain("Answer: The capital of France");
 });
 
+test("announces an answer that ends at once, and none that was there before", async () => {
+  const { page } = await open();
+  await pace(page, 0);
+  const announcer = page.getByTestId("announcer");
+  await openConversation(page, "Borrow checker");
+  await drawn(page);
+  expect(await announcer.textContent()).toBe("");
+  // The command answers after its answer has ended: the page never sees it growing.
+  await page.evaluate(() => {
+    const host = (window as unknown as { fakeHost: { send: (...args: unknown[]) => Promise<unknown>; generating: Map<number, unknown> } }).fakeHost;
+    const begin = host.send.bind(host);
+    host.send = async (...args) => {
+      const sent = await begin(...args);
+      while (host.generating.size > 0) await new Promise((resolve) => setTimeout(resolve));
+      return sent;
+    };
+  });
+  await send(page, "Say: Yes.");
+  await lastAnswer(page, "complete");
+  await expect.poll(() => announcer.textContent()).toBe("Answer: Yes.");
+  await openConversation(page, "SQL");
+  await drawn(page);
+  expect(await announcer.textContent()).toBe("Answer: Yes.");
+});
+
 test("text files go with a message, from the dialog, the clipboard and the desktop", async () => {
   const { page, errors } = await open();
   await pace(page, 0);

@@ -19,6 +19,23 @@ test("search finds words in messages, marks them and opens the message", async (
   await expect.poll(() => page.getByTestId("conversation").count()).toBe(8);
 });
 
+test("search counts conversations and messages", async () => {
+  const { page } = await open();
+  const state = page.locator(".state");
+  for (const text of ["Say: A zebra.", "Say: One more zebra."]) {
+    await page.getByTestId("composer").fill(text);
+    await page.keyboard.press("Enter");
+    await lastAnswer(page, "complete");
+  }
+  await page.getByTestId("search").fill("zebra");
+  await expect.poll(() => state.textContent().then((text) => text?.trim())).toBe("1 conversation found, 4 matching messages");
+  await page.getByTestId("search").fill("one more zebra");
+  await expect.poll(() => state.textContent().then((text) => text?.trim())).toBe("1 conversation found, 2 matching messages");
+  // A title alone is no message.
+  await page.getByTestId("search").fill("landlord");
+  await expect.poll(() => state.textContent().then((text) => text?.trim())).toMatch(/^1 conversation found/);
+});
+
 test("search opens the branch of the match", async () => {
   const { page } = await open();
   await page.getByTestId("search").fill("may move while you look");

@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { open, openConversation, openSettings, useBrowser } from "./window";
+import { drawn, open, openConversation, openSettings, pace, send, useBrowser } from "./window";
 
 useBrowser();
 
@@ -86,4 +86,24 @@ test("in a narrow window the list of conversations opens by button and by key", 
   await list.waitFor();
   await openConversation(page, "Rye bread");
   await list.waitFor({ state: "hidden" });
+});
+
+test("the buttons of a narrow top bar keep their distance, while two answers are compared", async () => {
+  const { page, errors } = await open({ width: 480, height: 700 });
+  await pace(page, 0);
+  await page.getByTestId("view-tune").click();
+  await page.locator("[data-testid=run][data-id='21']").getByTestId("open-run").click();
+  await page.getByTestId("try-it").click();
+  await page.getByTestId("compare-welcome").waitFor();
+  await send(page, "My order is late, what now?");
+  await expect.poll(() => page.getByTestId("vote").count()).toBe(2);
+  for (const width of [480, 520, 560, 600, 640, 680, 720, 800, 900, 1180]) {
+    await page.setViewportSize({ width, height: 700 });
+    await drawn(page);
+    const boxes = await page.locator("main header").evaluate((bar) => [...bar.children].map((e) => e.getBoundingClientRect()).filter(({ width }) => width > 0).map(({ left, right }) => [left, right]));
+    const contents = await page.locator("main header").evaluate((bar) => [...bar.querySelectorAll("button")].map((e) => e.scrollWidth - e.clientWidth));
+    for (const [at, [left = 0]] of boxes.entries()) if (at > 0) expect([width, at, left - (boxes[at - 1]?.[1] ?? 0) >= 2]).toEqual([width, at, true]);
+    expect([width, Math.max(...contents)]).toEqual([width, 0]);
+  }
+  expect(errors).toEqual([]);
 });

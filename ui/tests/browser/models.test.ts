@@ -56,6 +56,25 @@ describe("on this machine", () => {
     expect(errors).toEqual([]);
   });
 
+  test("the chat template of a model is unfolded and copied", async () => {
+    const { page, errors } = await models("machine", "discover");
+    const smol = card(page, "smollm2-135m-instruct");
+    await smol.getByTestId("card-details").click();
+    expect(await smol.getByTestId("template-text").count()).toBe(0);
+    await smol.getByTestId("card-template").click();
+    await expect.poll(() => smol.getByTestId("template-text").textContent()).toContain("{% for message in messages %}");
+    await smol.getByTestId("template-copy").click();
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(await smol.getByTestId("template-text").textContent());
+    await card(page, "own-download").getByTestId("card-details").click();
+    await card(page, "own-download").getByTestId("card-template").click();
+    await card(page, "own-download").getByTestId("template-none").waitFor();
+    await page.evaluate(`fakeHost.chatTemplate = () => Promise.reject({ code: "fileInvalid", message: "/x.gguf: its chat template has 300000 bytes, and Hearth shows up to 262144." })`);
+    await card(page, "file-lm").getByTestId("card-details").click();
+    await card(page, "file-lm").getByTestId("card-template").click();
+    await expect.poll(() => card(page, "file-lm").getByTestId("template-problem").textContent()).toContain("300000 bytes");
+    expect(errors).toEqual([]);
+  });
+
   test("removing says what it frees, and can be cancelled", async () => {
     const { page } = await models("machine", "discover");
     await card(page, "own-download").getByTestId("card-remove").click();
@@ -356,6 +375,12 @@ test("the hub's address, other programs and folders are settings", async () => {
   expect(errors).toEqual([]);
 });
 
+test("every speed that was not measured with the model itself is called expected", async () => {
+  const { page } = await models("discover");
+  const speed = page.getByTestId("catalog-model").first().locator(".speed");
+  expect(await speed.getAttribute("title")).toMatch(/^Expected speed, from a /);
+});
+
 test("nothing is wider than a narrow window, whatever its name", async () => {
   const { page, errors } = await open({ scene: "discover", width: 480, height: 900 });
   await pace(page, 0);
@@ -412,4 +437,13 @@ test("the gallery works by keyboard alone", async () => {
   await page.keyboard.press("End");
   expect(await focused(page)).toBe("tab-downloads");
   await expect.poll(() => page.getByTestId("download-row").getAttribute("data-state")).toBe("done");
+});
+
+test("the search field of the hub has a name that does not depend on its value", async () => {
+  const { page } = await models("discover");
+  const field = page.getByTestId("hub-query");
+  await field.fill("qwen");
+  // WebKit names a field inside its label by the text of both.
+  expect(await field.evaluate((e: HTMLInputElement) => e.labels?.length)).toBe(0);
+  expect(await page.getByRole("searchbox", { name: "Search huggingface.co, or paste a link", exact: true }).inputValue()).toBe("qwen");
 });

@@ -113,6 +113,33 @@ test("a new conversation begins in a folder, under its instructions and settings
   expect(errors).toEqual([]);
 });
 
+test("a folder has a preset and thinking of its own, which its conversations inherit", async () => {
+  const { page, errors } = await open({ scene: "thinks" });
+  await pace(page, 0);
+  await create(page, "Stories");
+  await menu(page, "Stories", "folder-settings");
+  const dialog = page.getByTestId("folder-dialog");
+  await dialog.getByTestId("preset").selectOption("built-in:creative");
+  await expect.poll(() => dialog.getByTestId("knob-temperature").locator("input").inputValue()).toBe("1.1");
+  expect(await dialog.getByTestId("preset-modified").count()).toBe(0);
+  expect(await dialog.getByTestId("thinking").getAttribute("aria-pressed")).toBe("true");
+  await dialog.getByTestId("thinking").click();
+  expect(await dialog.getByTestId("thinking").getAttribute("aria-pressed")).toBe("false");
+  await dialog.getByTestId("preset-modified").waitFor();
+  // Neither has changed the open conversation, or ended the dialog.
+  await dialog.getByTestId("folder-save").click();
+  await dialog.waitFor({ state: "detached" });
+  await expect.poll(() => page.getByTestId("thinking").getAttribute("aria-pressed")).toBe("true");
+  await menu(page, "Stories", "folder-settings");
+  expect(await dialog.getByTestId("preset").inputValue()).toBe("built-in:creative");
+  await page.keyboard.press("Escape");
+  const stories = folder(page, "Stories");
+  await stories.getByTestId("folder-toggle").hover();
+  await stories.getByTestId("folder-new-conversation").click();
+  await expect.poll(() => page.getByTestId("thinking").getAttribute("aria-pressed")).toBe("false");
+  expect(errors).toEqual([]);
+});
+
 async function drag(page: Page, from: Locator, to: Locator): Promise<void> {
   const [a, b] = [await from.boundingBox(), await to.boundingBox()];
   if (!a || !b) throw new Error("Nothing to drag.");

@@ -47,3 +47,46 @@ test("a thread that was at its end stays there when its answer fails", async () 
   await failed.getByTestId("try-again").click();
   await drawn(page);
 });
+
+test("every message has a name in the feed, and Page Up and Page Down go from one to the next", async () => {
+  const { page } = await open({ scene: "many", height: 500 });
+  await page.getByTestId("open-conversation").first().click();
+  await page.getByTestId("message").first().waitFor();
+  const articles = page.getByTestId("thread").getByRole("article");
+  const focused = () => page.evaluate(() => document.activeElement?.getAttribute("aria-label"));
+  await expect.poll(() => articles.last().getAttribute("aria-label")).toBe("Answer by SmolLM2 135M Instruct, 10,000 of 10,000");
+  expect(await page.getByRole("article", { name: "You, 9,999 of 10,000", exact: true }).count()).toBe(1);
+  // From a control of a message, to the messages above it, also those that were not rendered.
+  await articles.last().getByTestId("copy").focus();
+  for (const position of ["9,999", "9,998", "9,997", "9,996", "9,995", "9,994", "9,993"]) {
+    await page.keyboard.press("PageUp");
+    expect(await focused()).toContain(`, ${position} of 10,000`);
+    await expect.poll(() => page.locator("article:focus").evaluate((e) => e.getBoundingClientRect().top - (e.closest("[role=feed]")?.getBoundingClientRect().top ?? 0))).toBeLessThan(500);
+  }
+  for (const position of ["9,994", "9,995"]) {
+    await page.keyboard.press("PageDown");
+    expect(await focused()).toContain(`, ${position} of 10,000`);
+  }
+  // In a text field the keys belong to the field.
+  await page.locator("article:focus").getByTestId("edit").first().click();
+  await page.getByTestId("edit-text").waitFor();
+  await page.keyboard.press("PageDown");
+  expect(await page.evaluate(() => document.activeElement?.tagName)).toBe("TEXTAREA");
+});
+
+test("Page Up and Page Down scroll a thread that was clicked, and enter it from the keyboard", async () => {
+  const { page } = await open({ scene: "many", height: 500 });
+  await page.getByTestId("open-conversation").first().click();
+  await page.getByTestId("message").first().waitFor();
+  await stays(page);
+  const thread = page.getByTestId("thread");
+  const inArticle = () => page.evaluate(() => document.activeElement?.matches("article"));
+  await thread.click({ position: { x: 4, y: 200 } });
+  await page.keyboard.press("PageUp");
+  await expect.poll(() => fromEnd(page)).toBeGreaterThan(100);
+  expect(await inArticle()).toBe(false);
+  await page.getByTestId("composer").focus();
+  await thread.focus();
+  await page.keyboard.press("PageDown");
+  expect(await inArticle()).toBe(true);
+});

@@ -37,6 +37,9 @@ pub enum LibraryError {
         /// A sentence that names the file.
         message: String,
     },
+    /// The file is an adapter.
+    #[error("{}: this is a LoRA adapter, not a model. Import it as an adapter.", .0.display())]
+    IsAdapter(PathBuf),
     /// The path is not valid UTF-8.
     #[error("The path {} has characters that Hearth cannot store. Rename the file or its folder, then add it \
         again.", .0.display())]
@@ -177,6 +180,7 @@ impl From<LibraryError> for Problem {
             }
             LibraryError::Unreadable { found: false, .. } => ProblemCode::FileUnreadable,
             LibraryError::Unreadable { .. } => ProblemCode::FileInvalid,
+            LibraryError::IsAdapter(_) => ProblemCode::IsAdapter,
             LibraryError::NonUtf8Path(_)
             | LibraryError::Bundled { .. }
             | LibraryError::AddedByHand(_)

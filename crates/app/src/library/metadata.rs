@@ -1,6 +1,6 @@
 //! The metadata of a model's file.
 
-use super::file_sampling::FileSampling;
+use super::{error::LibraryError, file_sampling::FileSampling};
 use hearth_formats::{
     adapter::BaseShape,
     gguf::{GgufFile, GgufHeader},
@@ -15,6 +15,9 @@ const MAX_NAME_CHARS: usize = 200;
 
 /// Most bytes of an architecture's name; known ones have up to 20.
 const MAX_ARCHITECTURE_BYTES: usize = 64;
+
+/// Most bytes of a chat template that is shown; known ones have up to 20 kB.
+const MAX_TEMPLATE_BYTES: usize = 256 << 10;
 
 /// Metadata of a GGUF file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,10 +60,7 @@ impl ModelMetadata {
             ));
         }
         if gguf.str("general.type").ok().flatten() == Some("adapter") {
-            return Err(format!(
-                "{}: this is a LoRA adapter, not a model. Import it as an adapter.",
-                path.display()
-            ));
+            return Err(LibraryError::IsAdapter(path.to_owned()).to_string());
         }
         // Invalid optional fields are ignored.
         let context = gguf.u64(&format!("{architecture}.context_length")).ok().flatten();
@@ -76,6 +76,28 @@ impl ModelMetadata {
             sampling: FileSampling::read(gguf.metadata()),
             architecture,
         })
+    }
+}
+
+/// Whether a file is a LoRA adapter by its header.
+pub(super) fn is_adapter(path: &Path) -> bool {
+    GgufFile::open(path).is_ok_and(|gguf| gguf.str("general.type").ok().flatten() == Some("adapter"))
+}
+
+/// The source of a file's chat template. `None` means that it has none.
+///
+/// # Errors
+/// A sentence that names the file: it cannot be read, or its template is malformed or too long.
+pub fn chat_template(path: &Path) -> Result<Option<String>, String> {
+    let gguf = GgufFile::open(path).map_err(|error| error.to_string())?;
+    let template = gguf.str("tokenizer.chat_template").map_err(|error| error.to_string())?;
+    match template {
+        Some(text) if text.len() > MAX_TEMPLATE_BYTES => Err(format!(
+            "{}: its chat template has {} bytes, and Hearth shows up to {MAX_TEMPLATE_BYTES}.",
+            path.display(),
+            text.len()
+        )),
+        template => Ok(template.map(str::to_owned)),
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) use folders::base_folder;
 pub use folders::{bundled_folders, cache_folder, data_folder, metadata_file, packed_folder, sample_folders};
 pub use foreign::Place;
 pub use hub::Hub;
-pub use metadata::ModelMetadata;
+pub use metadata::{ModelMetadata, chat_template};
 pub use metadata_cache::Reader;
 
 use crate::{
@@ -359,6 +359,7 @@ impl Library {
         let model = file_model(path.clone(), self.metadata(&path));
         match &model.metadata {
             Ok(_) => Ok((model, text)),
+            Err(_) if metadata::is_adapter(&path) => Err(LibraryError::IsAdapter(path)),
             Err(message) => Err(unreadable(true, message.clone())),
         }
     }

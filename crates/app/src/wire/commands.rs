@@ -112,6 +112,8 @@ macro_rules! commands {
                 fn add_model(path: PathBuf) -> Model;
                 /// Removes a model from the list; a file added by the user stays on disk.
                 fn remove_model(id: String) -> ();
+                /// The source of a model's chat template, if its file has one.
+                fn chat_template(model: String) -> Option<String>;
                 /// Lists the models on this machine again: folders and drives come and go.
                 fn rescan_models() -> Vec<Model>;
 

@@ -11,7 +11,7 @@ use ts_rs::TS;
 pub struct Expectation {
     /// Whether it fits in the memory that is free now.
     pub verdict: Verdict,
-    /// Predicted decode speed in tokens per second. `None` means that it does not fit.
+    /// Expected decode speed in tokens per second. `None` means that it does not fit.
     pub tokens_per_second: Option<f64>,
     /// Whether the speed follows from a measurement of this machine, and not from an assumption.
     pub is_measured: bool,

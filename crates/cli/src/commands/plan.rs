@@ -37,7 +37,7 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         plan.gpu_layers, plan.layers_total, plan.context
     )?;
     if let Some(speed) = plan.tokens_per_second {
-        writeln!(out, "about {speed:.1} tokens/s in decode, predicted")?;
+        writeln!(out, "expected decode speed: about {speed:.1} tokens/s")?;
     }
     for device in &plan.devices {
         let draft = match device.draft {

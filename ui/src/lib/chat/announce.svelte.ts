@@ -9,16 +9,21 @@ import { problemText } from "../text/problem";
 
 export function announceAnswers(app: App): void {
   let writing: number | null = null;
+  /** The request whose answer was announced; one that ends at once is never seen growing. */
+  let heard = app.thread.requested;
 
   $effect(() => {
     const message = app.thread.last?.message;
     if (!message || message.role !== "assistant") return;
     const compared = app.thread.compared(message).map((node) => node.message);
     const first = compared[0]?.id ?? message.id;
+    const { requested } = app.thread;
+    const isNew = requested !== heard && requested?.answer === first;
+    heard = requested;
     if ([message, ...compared].some(isActive)) {
       if (writing !== first) app.announcements.say(compared.length > 1 ? m.chat_announce_several({ count: compared.length }) : m.chat_announce_one());
       writing = first;
-    } else if (writing === first) {
+    } else if (writing === first || isNew) {
       writing = null;
       app.announcements.say(compared.length > 1 ? m.chat_announce_all() : ended(message));
     }

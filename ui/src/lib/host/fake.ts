@@ -8,7 +8,7 @@ import { afterCheck } from "./fake/checks";
 import { fluctuate } from "./fake/devices";
 import { FakeGetting } from "./fake/getting";
 import { asParts, checkedTags } from "./fake/organizing";
-import { addedModel, inFolder, loadedState } from "./fake/models";
+import { addedModel, inFolder, loadedState, templateOf } from "./fake/models";
 import { planFor } from "./fake/plans";
 import { initialWorld, type World } from "./fake/scenes";
 import { onlySet, withOverrides } from "../text/sampling";
@@ -207,10 +207,10 @@ export class FakeHost extends FakeGetting implements Host {
     for (const c of this.world.conversations.values()) {
       if (this.world.deleted.has(c.id) || hits.length >= 50) continue;
       if (!this.isWithin(c, filter)) continue;
-      const found = needle === "" ? undefined : c.messages.find((m) => (filter.role ?? m.role) === m.role && textOf(m.parts).toLowerCase().includes(needle));
-      if (!found && filter.role) continue;
-      if (!found && !c.title.toLowerCase().includes(needle)) continue;
-      hits.push({ conversation: c.id, title: c.title, message: found?.id ?? null, snippet: snippet(found ? textOf(found.parts) : c.title, needle), updatedAt: c.updatedAt });
+      const found = needle === "" ? [] : c.messages.filter((m) => (filter.role ?? m.role) === m.role && textOf(m.parts).toLowerCase().includes(needle));
+      for (const message of found) hits.push({ conversation: c.id, title: c.title, message: message.id, snippet: snippet(textOf(message.parts), needle), updatedAt: c.updatedAt });
+      if (found.length > 0 || filter.role || !c.title.toLowerCase().includes(needle)) continue;
+      hits.push({ conversation: c.id, title: c.title, message: null, snippet: snippet(c.title, needle), updatedAt: c.updatedAt });
     }
     return hits;
   }
@@ -306,10 +306,18 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   async addModel(path: string) {
+    if (/lora/i.test(path)) throw { code: "isAdapter", message: `${path}: this is a LoRA adapter, not a model. Import it as an adapter.` };
     const model = addedModel(path);
     this.world.models = [...this.world.models, model];
     this.emit({ type: "modelsChanged", models: this.world.models });
     return model;
+  }
+
+  async chatTemplate(id: string): Promise<string | null> {
+    await this.rest();
+    const model = this.world.models.find((one) => one.id === id);
+    if (!model) throw { code: "notFound", message: "This model no longer exists. Choose another one." };
+    return templateOf(model);
   }
 
   async rescanModels(): Promise<Model[]> {

@@ -80,6 +80,8 @@ export interface Commands {
   addModel(path: string): Promise<Model>;
   /** Removes a model from the list; a file added by the user stays on disk. */
   removeModel(id: string): Promise<void>;
+  /** The source of a model's chat template, if its file has one. */
+  chatTemplate(model: string): Promise<string | null>;
   /** Lists the models on this machine again: folders and drives come and go. */
   rescanModels(): Promise<Array<Model>>;
   /** The models of the catalog, the three that suit this machine best first, and what each would be like here. Needs no network. */
@@ -259,6 +261,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   unloadModel: () => invoke("unload_model"),
   addModel: (path) => invoke("add_model", { path }),
   removeModel: (id) => invoke("remove_model", { id }),
+  chatTemplate: (model) => invoke("chat_template", { model }),
   rescanModels: () => invoke("rescan_models"),
   catalog: () => invoke("catalog"),
   searchHub: (query, sort, kind) => invoke("search_hub", { query, sort, kind }),
@@ -1180,7 +1183,7 @@ export type Expectation = {
  */
 verdict: Verdict,
 /**
- * Predicted decode speed in tokens per second. `None` means that it does not fit.
+ * Expected decode speed in tokens per second. `None` means that it does not fit.
  */
 tokensPerSecond: number | null,
 /**
@@ -2175,7 +2178,7 @@ device: string,
  */
 turnSeconds: number | null,
 /**
- * Predicted decode speed in tokens per second, after a short prompt and without a draft.
+ * Expected decode speed in tokens per second, after a short prompt and without a draft.
  * `None` means that the devices were not measured with weights in the model's formats.
  */
 tokensPerSecond: number | null, };

@@ -1,7 +1,8 @@
 // Owns the open part of Models, and the actions there that need several stores.
 
 import { m } from "$messages";
-import type { Download, FileDrop, Host, HostEvent, Settings } from "../host";
+import { asProblem, type Download, type FileDrop, type Host, type HostEvent, type Settings } from "../host";
+import { bestModel } from "../text/adapters";
 import { problemText } from "../text/problem";
 import { fileName } from "../text/source";
 import type { Announcements } from "./announcements.svelte";
@@ -147,10 +148,29 @@ export class Gallery {
     if (files.length === 0 && !folder) return false;
     this.open("machine");
     void this.app.try(async () => {
-      for (const path of files) await this.app.models.addPath(path);
+      for (const path of files) await this.addFile(path);
       if (folder) await this.addFolder(first);
     });
     return true;
+  }
+
+  /** Imports an adapter, and says which model it fits. */
+  async importAdapter(path: string): Promise<void> {
+    const { host, models, toasts } = this.app;
+    const added = await host.importAdapter(path, null);
+    const { name } = added;
+    const best = models.all.find(({ id }) => id === bestModel(added));
+    toasts.show({ kind: "note", text: best ? m.models_adapter_added({ name, model: best.name }) : m.models_adapter_added_waiting({ name }) });
+  }
+
+  /** Adds a GGUF file as the model or the adapter that it is. */
+  private async addFile(path: string): Promise<void> {
+    try {
+      await this.app.models.addPath(path);
+    } catch (thrown) {
+      if (asProblem(thrown).code !== "isAdapter") throw thrown;
+      await this.importAdapter(path);
+    }
   }
 
   private async change(change: Partial<Settings>): Promise<void> {

@@ -1,7 +1,7 @@
 // Owns the presets, and which one the open conversation uses.
 
 import { m } from "$messages";
-import type { BrokenPreset, Host, HostEvent, Preset, PresetValues } from "../host";
+import type { BrokenPreset, ConversationSettings, Host, HostEvent, Preset, PresetValues } from "../host";
 import { same } from "../text/same";
 import type { Thread } from "./thread.svelte";
 import type { Toasts } from "./toasts.svelte";
@@ -30,18 +30,12 @@ export class Presets {
   readonly chosen: Preset | null = $derived.by(() => this.all.find(({ id }) => id === this.app.thread.settings.preset) ?? null);
 
   /** Whether the conversation differs from its preset. */
-  readonly modified: boolean = $derived.by(() => {
-    if (!this.chosen) return false;
-    const { systemPrompt, ...values } = this.chosen.values;
-    const { systemPrompt: own, ...now } = this.now;
-    return !same(values, now) || (systemPrompt !== null && systemPrompt !== own);
-  });
+  readonly modified: boolean = $derived.by(() => this.chosen !== null && differs(this.chosen, this.now));
 
   /** The conversation's settings as those of a preset. */
   get now(): PresetValues {
     const { systemPrompt, settings } = this.app.thread;
-    const { sampling, maxTokens, stop, thinking, jsonSchema } = settings;
-    return { systemPrompt, sampling, maxTokens, stop, thinking, jsonSchema };
+    return valuesOf(settings, systemPrompt);
   }
 
   async load(): Promise<void> {
@@ -116,4 +110,15 @@ export class Presets {
     await this.app.host.exportPreset(id, path);
     this.app.toasts.show({ kind: "note", text: m.store_written({ path }) });
   }
+}
+
+/** The settings as those of a preset. */
+export function valuesOf({ sampling, maxTokens, stop, thinking, jsonSchema }: ConversationSettings, systemPrompt: string | null): PresetValues {
+  return { systemPrompt, sampling, maxTokens, stop, thinking, jsonSchema };
+}
+
+/** Whether settings are no longer those of a preset. One without a system prompt leaves that alone. */
+export function differs(preset: Preset, { systemPrompt: own, ...now }: PresetValues): boolean {
+  const { systemPrompt, ...values } = preset.values;
+  return !same(values, now) || (systemPrompt !== null && systemPrompt !== own);
 }

@@ -45,6 +45,8 @@ export class Thread {
   private leaf: number | null = $state(null);
   private version = $state(0);
   private reportedContext: ContextUse | null = $state.raw(null);
+  /** The answer that was requested last, the earlier one of two; each request is a new object. */
+  requested: { readonly answer: number } | null = $state.raw(null);
   private visit = 0;
 
   readonly path: readonly MessageNode[] = $derived.by(() => {
@@ -261,7 +263,8 @@ export class Thread {
     this.sending = true;
     try {
       const sent = await command();
-      const answers = ("answer" in sent ? [sent.answer] : sent.answers).map((answer) => this.early.get(answer.id) ?? this.live.merge(answer));
+      const begun = "answer" in sent ? [sent.answer] : sent.answers;
+      const answers = begun.map((answer) => this.early.get(answer.id) ?? this.live.merge(answer));
       // If the user opened another conversation meanwhile, it stays open.
       if (visit !== this.visit) return sent;
       if (fresh) {
@@ -274,6 +277,7 @@ export class Thread {
         this.put(answer);
         this.leaf = answer.id;
       }
+      if (begun.every(isActive)) this.requested = { answer: Math.min(...begun.map(({ id }) => id)) };
       this.reportedContext = null;
       return sent;
     } finally {

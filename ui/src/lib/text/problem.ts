@@ -12,6 +12,7 @@ const headlines: Record<string, () => string> = {
   outOfMemory: m.text_problem_out_of_memory,
   dataInvalid: m.text_problem_data_invalid,
   adapterInvalid: m.text_problem_adapter_invalid,
+  isAdapter: m.text_problem_is_adapter,
   draftInvalid: m.text_problem_draft_invalid,
   diverged: m.text_problem_diverged,
   diskFull: m.text_problem_disk_full,

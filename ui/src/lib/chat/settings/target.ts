@@ -6,6 +6,7 @@ import { useApp } from "../../stores/app.svelte";
 
 export interface Target {
   readonly settings: ConversationSettings;
+  readonly systemPrompt: string | null;
   /** Default sampling parameters, those of the folder included. */
   readonly defaults: SamplingParams | null;
   /** Settings of the conversation's folder, which are its defaults. */
@@ -13,6 +14,8 @@ export interface Target {
   /** The model whose defaults apply. */
   readonly model: Model | null;
   set(settings: ConversationSettings): Promise<void>;
+  /** Applies a preset, whose system prompt, if it has one, replaces the target's. */
+  applyPreset(id: string): Promise<void>;
 }
 
 const KEY = Symbol("target");
@@ -29,6 +32,9 @@ export function useTarget(): Target {
       get settings() {
         return app.thread.settings;
       },
+      get systemPrompt() {
+        return app.thread.systemPrompt;
+      },
       get defaults() {
         return app.chatDefaults;
       },
@@ -39,6 +45,7 @@ export function useTarget(): Target {
         return app.chatModel;
       },
       set: (settings) => app.thread.setSettings(settings),
+      applyPreset: (id) => app.presets.apply(id),
     }
   );
 }

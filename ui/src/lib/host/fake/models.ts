@@ -63,6 +63,14 @@ export function addedModel(path: string): Model {
   return { ...qwen, id: file, name: file.replace(/\.[^.]+\.gguf$/, ""), path, fileSize: 32_112_640, quantization: "Q8_0", parameters: 30_142_848, contextTrained: 1024 };
 }
 
+/** ChatML for Qwen3, a short one for others; files of other programs have none. */
+export function templateOf({ architecture, source }: Model): string | null {
+  if (source !== "bundled" && source !== "file") return null;
+  if (architecture !== "qwen3") return "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}{{ '<|im_start|>system\\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\\n' }}{% endif %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+  const turns = ["system", "user", "assistant"].map((role) => `  {%- if message.role == "${role}" %}\n    {{- '<|im_start|>${role}\\n' + message.content + '<|im_end|>\\n' }}\n  {%- endif %}`);
+  return ["{%- for message in messages %}", ...turns, "{%- endfor %}", "{%- if add_generation_prompt %}", "  {{- '<|im_start|>assistant\\n' }}", "  {%- if enable_thinking is defined and enable_thinking is false %}", "    {{- '<think>\\n\\n</think>\\n\\n' }}", "  {%- endif %}", "{%- endif %}"].join("\n");
+}
+
 /** A draft model, with the plans of an added model. */
 export const small: Model = { ...addedModel("/home/you/models/Qwen3-Draft-120M.Q8_0.gguf"), id: "qwen3-draft-120m", name: "Qwen3 Draft 120M", fileSize: 127_401_984, parameters: 119_537_664, contextTrained: 40_960 };
 
