@@ -45,7 +45,7 @@ export class Thread {
   private leaf: number | null = $state(null);
   private version = $state(0);
   private reportedContext: ContextUse | null = $state.raw(null);
-  /** The answer that was requested last, the earlier one of two; each request is a new object. */
+  /** The answer that was requested last, the first of those that are compared; each request is a new object. */
   requested: { readonly answer: number } | null = $state.raw(null);
   private visit = 0;
 
