@@ -137,6 +137,36 @@ test("two contenders stay at least, and twins are pointed out", async () => {
   expect(await page.getByTestId("twins").count()).toBe(0);
 });
 
+test("a new conversation compares the same, and contenders that are all the same give one answer", async () => {
+  const { page, errors } = await open();
+  await tryIt(page);
+  await page.getByTestId("new-conversation").click();
+  expect(await page.getByTestId("contender").allTextContents()).toEqual(["1Base model", "2With support-tone"]);
+  await page.getByTestId("contender").nth(1).click();
+  await page.getByTestId("contender-adapters").selectOption("");
+  await page.keyboard.press("Escape");
+  await send(page, "What is the capital of France?");
+  await lastAnswer(page, "complete");
+  expect(await page.getByTestId("pair").count()).toBe(0);
+  expect(errors).toEqual([]);
+});
+
+test("an answer that failed says no reason before the vote", async () => {
+  const { page } = await open();
+  await tryIt(page);
+  await page.evaluate(() => {
+    const host = (window as unknown as { fakeHost: { pace: number; killWorker(): void } }).fakeHost;
+    host.pace = 20;
+  });
+  await send(page, "Tell me a long story.");
+  await page.locator("[data-role=assistant][data-state=streaming]").first().waitFor();
+  await page.evaluate(() => (window as unknown as { fakeHost: { killWorker(): void } }).fakeHost.killWorker());
+  await page.getByTestId("failed").first().waitFor();
+  const text = await page.getByTestId("failed").first().textContent();
+  expect(text).toContain("The reason is shown after the vote.");
+  expect(await page.getByTestId("try-again").count()).toBe(0);
+});
+
 test("adapters are chosen, scaled and combined per conversation", async () => {
   const { page } = await open();
   await pace(page, 0);
