@@ -388,6 +388,7 @@ const pictures = [
   { name: "models-adapter-delete", act: async (page) => { await adapters(page); await page.getByTestId("adapter-delete").first().click(); } },
   { name: "discover-adapters", act: hubAdapters },
   { name: "discover-adapters-narrow", width: 480, height: 900, act: hubAdapters },
+  { name: "repository-original", act: async (page) => { await find(page, "Qwen3-4B"); await page.getByTestId("hub-kind").selectOption("originals"); await page.locator("[data-testid=hub-result][data-id='Qwen/Qwen3-4B-Instruct-2507']").click(); await page.getByTestId("conversions").waitFor(); } },
   { name: "repository-adapter", act: async (page) => { await hubAdapters(page); await page.getByTestId("hub-result").first().click(); await page.getByTestId("variant-adapter").waitFor(); } },
   { name: "discover", scene: "discover", height: 1000, act: discover },
   { name: "discover-measured", scene: "two-gpus", height: 1000, act: discover },

@@ -81,6 +81,25 @@ impl App {
         Ok(found?.into_iter().map(|found| hub_model(found, &expected)).collect())
     }
 
+    /// Repositories with GGUF files that were made from those of a repository.
+    ///
+    /// # Errors
+    /// As [`App::search_hub`].
+    pub async fn hub_conversions(&self, id: String) -> Result<Vec<HubModel>, Problem> {
+        let devices = self.devices().await.unwrap_or_default();
+        self.shared
+            .blocking(move |shared| {
+                let hub = shared.hub()?;
+                let Reference::Hub { repository, .. } = Reference::parse(&format!("hf.co/{id}"), &hub)? else {
+                    return Err(library::LibraryError::BadReference(id).into());
+                };
+                let expected = Expected(&devices);
+                let found = hub.conversions(&repository)?.into_iter();
+                Ok(found.map(|found| hub_model(found, &expected)).collect())
+            })
+            .await
+    }
+
     /// The models in a repository of the hub.
     ///
     /// # Errors

@@ -206,6 +206,25 @@ fn a_search_is_read_and_what_is_malformed_is_left_out() {
 }
 
 #[test]
+fn originals_and_their_conversions_are_found() {
+    let rows = br#"[{"id": "meta/a", "safetensors": {"total": 7}}]"#;
+    let hub = FakeHub::with(
+        HashMap::from([("/api/models".to_owned(), rows.to_vec())]),
+        &[Reply::Good],
+    );
+    let found = hub.hub.search("a", HubSort::Likes, HubKind::Originals).expect("a list");
+    assert_eq!((found[0].parameters, found[0].is_supported), (Some(7), None));
+    hub.hub.conversions("meta/a").expect("a list");
+    let requests = hub.requests();
+    for (request, expected) in requests.iter().zip([
+        "search=a&filter=safetensors&pipeline_tag=text-generation&sort=likes",
+        "filter=gguf&filter=base_model%3Aquantized%3Ameta%2Fa&sort=downloads",
+    ]) {
+        assert!(request.contains(expected), "{request}");
+    }
+}
+
+#[test]
 fn a_hub_that_misbehaves_is_reported_in_a_sentence() {
     let cases: [(&'static [Reply], &str, usize); 8] = [
         (&[Reply::Status(500)], "responded with 500", 3),

@@ -179,6 +179,7 @@ export const places: Place[] = [
   }],
   ["removing a model", "discover", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("card-remove").nth(1).click(), await page.getByTestId("remove-dialog").waitFor())],
   ["removing a download", "downloads", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("tab-downloads").click(), await page.locator("[data-testid=download-row][data-state=paused]").getByTestId("remove-download").first().click(), await page.getByTestId("remove-download-dialog").waitFor())],
+  ["the conversions of an original model", "discover", async (page) => (await find(page, "Qwen3-4B"), await page.getByTestId("hub-kind").selectOption("originals"), await page.locator("[data-testid=hub-result][data-id='Qwen/Qwen3-4B-Instruct-2507']").click(), await page.getByTestId("conversions").waitFor())],
   ["the hub's results", "discover", async (page) => (await find(page, ""), await page.getByTestId("only-supported").uncheck())],
   ["a repository", "discover", async (page) => (await repository(page, "qwen3-4b"), await page.getByTestId("check-variant").nth(5).click(), await page.getByTestId("checked-verdict").waitFor())],
   ["a run that failed", "", async (page) => (await tune(page), await page.locator('[data-testid=run][data-id="23"]').getByTestId("open-run").click(), await page.getByTestId("run-page").waitFor())],

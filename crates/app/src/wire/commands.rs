@@ -122,6 +122,8 @@ macro_rules! commands {
                 fn catalog() -> Vec<CatalogModel>;
                 /// Searches the hub for repositories with GGUF files.
                 fn search_hub(query: String, sort: HubSort, kind: HubKind) -> Vec<HubModel>;
+                /// Repositories with GGUF files that were made from those of a repository.
+                fn hub_conversions(id: String) -> Vec<HubModel>;
                 /// The models in a repository of the hub.
                 fn hub_repository(id: String) -> HubRepository;
                 /// Reads the header of a model that is not on this machine, some megabytes, and

@@ -106,9 +106,11 @@ pub enum HubKind {
     Models,
     /// Repositories with PEFT adapters.
     Adapters,
+    /// Repositories with safetensors, which Hearth does not run; each leads to its conversions.
+    Originals,
 }
 
-/// A repository with GGUF files or PEFT adapters in the hub's list.
+/// A repository in the hub's list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct HubModel {

@@ -88,6 +88,8 @@ export interface Commands {
   catalog(): Promise<Array<CatalogModel>>;
   /** Searches the hub for repositories with GGUF files. */
   searchHub(query: string, sort: HubSort, kind: HubKind): Promise<Array<HubModel>>;
+  /** Repositories with GGUF files that were made from those of a repository. */
+  hubConversions(id: string): Promise<Array<HubModel>>;
   /** The models in a repository of the hub. */
   hubRepository(id: string): Promise<HubRepository>;
   /** Reads the header of a model that is not on this machine, some megabytes, and plans it. `source` is as in `startDownload`. */
@@ -265,6 +267,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   rescanModels: () => invoke("rescan_models"),
   catalog: () => invoke("catalog"),
   searchHub: (query, sort, kind) => invoke("search_hub", { query, sort, kind }),
+  hubConversions: (id) => invoke("hub_conversions", { id }),
   hubRepository: (id) => invoke("hub_repository", { id }),
   inspectRemote: (source) => invoke("inspect_remote", { source }),
   downloads: () => invoke("downloads"),
@@ -1293,7 +1296,7 @@ bytes: number, };
 
 export type GpuLayers = { "type": "auto" } | { "type": "all" } | { "type": "count", "count": number };
 
-export type HubKind = "models" | "adapters";
+export type HubKind = "models" | "adapters" | "originals";
 
 export type HubModel = {
 /**

@@ -25,6 +25,8 @@ export class HubStore {
   /** Id of the open repository. */
   open: string | null = $state(null);
   repository: Asked<HubRepository> | null = $state.raw(null);
+  /** Repositories with GGUF files that were made from those of the open one, if that has none. */
+  conversions: Asked<readonly HubModel[]> | null = $state.raw(null);
   /** Checked variants, by source. */
   private readonly checks = new SvelteMap<string, Asked<RemoteModel>>();
   private searches = 0;
@@ -35,7 +37,7 @@ export class HubStore {
   readonly source: string | null = $derived(asSource(this.query));
   readonly results: readonly HubModel[] = $derived(this.found?.type === "answered" ? this.found.answer : []);
   /** The results that pass the filters. A model is shown unless the hub says that it is not supported. */
-  readonly shown: readonly HubModel[] = $derived(this.results.filter((model) => this.kind === "adapters" || ((!this.onlySupported || model.isSupported !== false) && (!this.onlyFitting || fitsHere(model.expectation)))));
+  readonly shown: readonly HubModel[] = $derived(this.results.filter((model) => this.kind !== "models" || ((!this.onlySupported || model.isSupported !== false) && (!this.onlyFitting || fitsHere(model.expectation)))));
 
   constructor(
     private readonly host: Host,
@@ -67,7 +69,7 @@ export class HubStore {
     if (this.found !== null) void this.search();
   }
 
-  /** Searches for models or for adapters. */
+  /** Searches for models, adapters or originals. */
   searchFor(kind: HubKind): void {
     this.kind = kind;
     if (this.found !== null) void this.search();
@@ -77,14 +79,26 @@ export class HubStore {
     const opened = ++this.opens;
     this.open = id;
     this.repository = { type: "asking" };
+    this.conversions = null;
     const repository = await answer(() => this.host.hubRepository(id));
-    if (opened === this.opens) this.repository = repository;
+    if (opened !== this.opens) return;
+    this.repository = repository;
+    if (repository.type === "answered" && repository.answer.variants.length === 0) await this.convert(id);
+  }
+
+  /** Asks for the repositories with GGUF files that were made from those of the open one. */
+  async convert(id: string): Promise<void> {
+    const opened = this.opens;
+    this.conversions = { type: "asking" };
+    const conversions = await answer(async () => distinct(await this.host.hubConversions(id)));
+    if (opened === this.opens) this.conversions = conversions;
   }
 
   close(): void {
     this.opens += 1;
     this.open = null;
     this.repository = null;
+    this.conversions = null;
   }
 
   check(source: string): Asked<RemoteModel> | null {

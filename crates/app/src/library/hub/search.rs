@@ -28,11 +28,12 @@ fn sort_key(sort: HubSort) -> &'static str {
     }
 }
 
-/// The hub's tag of what is searched for.
+/// The hub's tags of what is searched for.
 fn filter(kind: HubKind) -> &'static str {
     match kind {
-        HubKind::Models => "gguf",
-        HubKind::Adapters => "peft",
+        HubKind::Models => "filter=gguf",
+        HubKind::Adapters => "filter=peft",
+        HubKind::Originals => "filter=safetensors&pipeline_tag=text-generation",
     }
 }
 
@@ -76,7 +77,15 @@ struct Row {
     #[serde(default)]
     gguf: Option<Gguf>,
     #[serde(default)]
+    safetensors: Option<Safetensors>,
+    #[serde(default)]
     tags: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Safetensors {
+    #[serde(default)]
+    total: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -90,23 +99,43 @@ struct Gguf {
 }
 
 impl Hub {
-    /// Repositories whose names match a query: with GGUF files, or with PEFT adapters.
+    /// Repositories whose names match a query: with GGUF files, with PEFT adapters, or with
+    /// safetensors.
     ///
     /// # Errors
     /// [`LibraryError::Hub`]
     pub fn search(&self, query: &str, sort: HubSort, kind: HubKind) -> Result<Vec<Found>, LibraryError> {
         let query: String = query.trim().chars().take(MAX_QUERY_CHARS).collect();
-        let fields: String = ["downloads", "likes", "lastModified", "gated", "gguf", "tags"]
-            .iter()
-            .map(|field| format!("&expand[]={field}"))
-            .collect();
+        let query = encode(&query).replace('/', "%2F");
+        self.list(&format!("search={query}&{}&sort={}", filter(kind), sort_key(sort)))
+    }
+
+    /// Repositories with GGUF files that were made from those of a repository, the most downloaded
+    /// first.
+    ///
+    /// # Errors
+    /// [`LibraryError::Hub`]
+    pub fn conversions(&self, id: &str) -> Result<Vec<Found>, LibraryError> {
+        let base = encode(&format!("base_model:quantized:{id}")).replace('/', "%2F");
+        self.list(&format!("filter=gguf&filter={base}&sort=downloads"))
+    }
+
+    fn list(&self, which: &str) -> Result<Vec<Found>, LibraryError> {
+        let fields: String = [
+            "downloads",
+            "likes",
+            "lastModified",
+            "gated",
+            "gguf",
+            "safetensors",
+            "tags",
+        ]
+        .iter()
+        .map(|field| format!("&expand%5B%5D={field}"))
+        .collect();
         let url = format!(
-            "{}/api/models?search={}&filter={}&sort={}&direction=-1&limit={LIMIT}{}",
-            self.endpoint,
-            encode(&query).replace('/', "%2F"),
-            filter(kind),
-            sort_key(sort),
-            fields.replace("[]", "%5B%5D"),
+            "{}/api/models?{which}&direction=-1&limit={LIMIT}{fields}",
+            self.endpoint
         );
         let rows: Vec<Value> = self.json(&url, "The search", None)?;
         // A row in another form is left out, not the whole list.
@@ -132,7 +161,10 @@ impl From<Row> for Found {
             likes: row.likes.unwrap_or(0),
             updated_at: row.last_modified.as_deref().and_then(milliseconds),
             is_supported: architecture.as_deref().map(|name| Architecture::named(name).is_some()),
-            parameters: gguf.and_then(|gguf| gguf.total).filter(|total| *total > 0),
+            parameters: gguf
+                .and_then(|gguf| gguf.total)
+                .or(row.safetensors.and_then(|weights| weights.total))
+                .filter(|total| *total > 0),
             context_trained: gguf.and_then(|gguf| gguf.context_length),
             is_gated: !matches!(row.gated, Value::Null | Value::Bool(false)),
             architecture,

@@ -4,7 +4,7 @@
 import { fileName } from "../../text/source";
 import type { CatalogModel, Device, Download, HubKind, HubModel, HubRepository, HubSort, HubToken, KeychainState, LoadSettings, Model, Plan, Problem, RemoteModel } from "../wire";
 import { catalogOf, entryOf } from "./catalog";
-import { adapterBaseOf, remoteOf, repositoryOf, searchOf, variantOf } from "./hub";
+import { adapterBaseOf, conversionsOf, remoteOf, repositoryOf, searchOf, variantOf } from "./hub";
 import { qwen } from "./models";
 import { downloadedAdapter } from "./runs";
 import { FakeTuning } from "./tuning";
@@ -54,8 +54,13 @@ export abstract class FakeGetting extends FakeTuning {
   }
 
   async searchHub(query: string, sort: HubSort, kind: HubKind): Promise<HubModel[]> {
-    await this.request(`search ${query} ${sort}${kind === "adapters" ? " adapters" : ""}`);
+    await this.request(`search ${query} ${sort}${kind === "models" ? "" : ` ${kind}`}`);
     return searchOf(query, sort, kind, this.devicesNow);
+  }
+
+  async hubConversions(id: string): Promise<HubModel[]> {
+    await this.request(`conversions ${id}`);
+    return conversionsOf(id, this.devicesNow);
   }
 
   async hubRepository(id: string): Promise<HubRepository> {

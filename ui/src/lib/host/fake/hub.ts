@@ -34,6 +34,8 @@ interface Repository {
   isGated?: boolean;
   /** The base of a repository with a PEFT adapter. */
   base?: string;
+  /** Ids of the repositories with GGUF files that were made from one with safetensors. */
+  conversions?: string[];
 }
 
 const repositories: Repository[] = [
@@ -51,6 +53,8 @@ const repositories: Repository[] = [
   { id: "someone/mystery-model-gguf", downloads: 301, likes: 2, days: null, architecture: null, isSupported: null, parameters: null, context: null, licence: null },
   { id: "campfire/SmolLM2-135M-Fireside-Poet-LoRA", downloads: 1_912, likes: 31, days: 8, architecture: null, isSupported: null, parameters: null, context: null, licence: "Apache-2.0", base: "HuggingFaceTB/SmolLM2-135M-Instruct" },
   { id: "someone/Llama-3.2-3B-Letters-LoRA", downloads: 240, likes: 4, days: 77, architecture: null, isSupported: null, parameters: null, context: null, licence: "Llama-3.2", base: "meta-llama/Llama-3.2-3B-Instruct" },
+  { id: "Qwen/Qwen3-4B-Instruct-2507", downloads: 5_120_044, likes: 612, days: 100, architecture: null, isSupported: null, parameters: 4_022_468_096, context: null, licence: "Apache-2.0", conversions: ["unsloth/Qwen3-4B-Instruct-2507-GGUF"] },
+  { id: "someone/unconverted-1B", downloads: 11, likes: 0, days: 5, architecture: null, isSupported: null, parameters: 1_100_000_000, context: null, licence: "MIT", conversions: [] },
   { id: "someone/fails-halfway-1B-GGUF", downloads: 8, likes: 1, days: 90, architecture: "llama", isSupported: true, parameters: 1_235_814_400, context: 131_072, licence: "MIT" },
   { id: "someone/stalls-1B-GGUF", downloads: 5, likes: 0, days: 91, architecture: "llama", isSupported: true, parameters: 1_235_814_400, context: 131_072, licence: "MIT" },
 ];
@@ -64,8 +68,23 @@ const orders: Record<HubSort, (a: Repository, b: Repository) => number> = {
 
 export function searchOf(query: string, sort: HubSort, kind: HubKind, devices: readonly Device[]): HubModel[] {
   const words = query.toLowerCase().split(/\s+/).filter((word) => word !== "");
-  const found = repositories.filter(({ id }) => words.every((word) => id.toLowerCase().includes(word))).filter(({ base }) => (base !== undefined) === (kind === "adapters"));
-  return [...found].sort(orders[sort]).map(({ id, downloads, likes, days, architecture, isSupported, parameters, context, isGated, base }) => ({
+  const found = repositories.filter(({ id }) => words.every((word) => id.toLowerCase().includes(word))).filter((one) => kindOf(one) === kind);
+  return [...found].sort(orders[sort]).map((one) => modelOf(one, devices));
+}
+
+/** The repositories that were made from those of a repository. */
+export function conversionsOf(id: string, devices: readonly Device[]): HubModel[] {
+  const ids = repositories.find((one) => one.id === id)?.conversions ?? [];
+  return repositories.filter((one) => ids.includes(one.id)).map((one) => modelOf(one, devices));
+}
+
+function kindOf({ base, conversions }: Repository): HubKind {
+  if (conversions) return "originals";
+  return base === undefined ? "models" : "adapters";
+}
+
+function modelOf({ id, downloads, likes, days, architecture, isSupported, parameters, context, isGated, base }: Repository, devices: readonly Device[]): HubModel {
+  return {
     id,
     downloads,
     likes,
@@ -78,12 +97,13 @@ export function searchOf(query: string, sort: HubSort, kind: HubKind, devices: r
     isAdapter: base !== undefined,
     base: base ?? null,
     expectation: parameters === null ? null : expectationOf(parameters * 0.58, devices),
-  }));
+  };
 }
 
 export function repositoryOf(id: string, devices: readonly Device[], models: readonly Model[], adapters: readonly Adapter[]): HubRepository {
   const found = repositories.find((one) => one.id === id);
   if (!found) throw { code: "notFound", message: `The hub has no repository ${id}. Check its name; it may also be private.` };
+  if (found.conversions) return { id, page: `https://huggingface.co/${id}`, licence: found.licence, isGated: false, base: null, variants: [] };
   if (found.base !== undefined) return adapterRepository(found, found.base, devices, adapters);
   const variants = found.id.startsWith("google/") ? kinds.filter(([name]) => name === "Q4_0") : kinds;
   const all = variants.map(([name, bytes]) => variant(found, name, bytes * (found.parameters ?? 1e9), devices, models));
