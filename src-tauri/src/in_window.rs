@@ -1,8 +1,8 @@
 //! The commands that need the window: the system's file dialogs, and the settings, whose theme is
 //! also the frame's.
 
-use crate::window;
-use hearth_app::wire::{ChatFormat, ExportFormat, Problem, ProblemCode, Settings};
+use crate::{links, window};
+use hearth_app::wire::{ChatFormat, ExportFormat, Link, Problem, ProblemCode, Settings};
 use hearth_app::{App, DATASET_EXTENSIONS, file_name, path_text, preset_file_stem};
 use std::path::PathBuf;
 use tauri::{AppHandle, Manager, Wry};
@@ -166,6 +166,10 @@ pub async fn move_data(window: AppHandle, folder: PathBuf) -> Result<(), Problem
 pub async fn notify(window: AppHandle, title: String, body: String) -> Result<(), Problem> {
     window::notify(&window, title, body);
     Ok(())
+}
+
+pub async fn take_links(window: AppHandle) -> Result<Vec<Link>, Problem> {
+    Ok(links::take(&window))
 }
 
 pub async fn open_data_folder(window: AppHandle) -> Result<(), Problem> {

@@ -10,6 +10,7 @@
 mod close;
 mod commands;
 mod in_window;
+mod links;
 mod power;
 mod recovery;
 mod start;
@@ -37,6 +38,11 @@ fn main() {
                 event: WindowEvent::CloseRequested { api, .. },
                 ..
             } if close::waits_for_run(app) => api.prevent_close(),
+            #[cfg(target_os = "macos")]
+            RunEvent::Opened { urls } => {
+                links::open(app, urls.into_iter().map(String::from));
+                window::focus(app);
+            }
             RunEvent::Exit => close::end(app),
             _ => {}
         }),

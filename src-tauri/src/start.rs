@@ -1,5 +1,6 @@
 //! Starting the app: plugins, options, the store, the window.
 
+use crate::links::{self, Links};
 use crate::{close, power::SystemPower, recovery, window};
 use hearth_app::library::data_folder;
 use hearth_app::wire::{EVENT_NAME, Problem, ProblemCode, Theme};
@@ -24,12 +25,18 @@ pub fn plugins(builder: Builder<Wry>) -> Builder<Wry> {
         .plugin(tauri_plugin_dialog::init())
         .plugin(tauri_plugin_notification::init())
         .plugin(tauri_plugin_opener::init())
-        .plugin(state.build());
+        .plugin(state.build())
+        .manage(Links::from_arguments());
     if data.is_some() {
         // Another instance may be running; the store's lock still rejects two with the same data.
         return builder;
     }
-    builder.plugin(tauri_plugin_single_instance::init(|app, _, _| window::focus(app)))
+    // The first argument is the executable.
+    let builder = builder.plugin(tauri_plugin_single_instance::init(|app, arguments, _| {
+        links::open(app, arguments.into_iter().skip(1));
+        window::focus(app);
+    }));
+    links::register(builder)
 }
 
 /// Opens the store and then the window, or shows why it cannot.

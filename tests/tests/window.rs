@@ -70,6 +70,31 @@ fn two_conversations_are_answered_at_once() {
 }
 
 #[test]
+fn three_presets_answer_side_by_side_and_the_preferred_one_goes_on() {
+    let desk = Desktop::new();
+    let window = desk.open();
+    window.click("compare");
+    window.click("contender-add");
+    window.send("What is the capital of France?");
+    let count = |name: &str| window.session.all(&id(name)).len();
+    window.session.until(PATIENCE, "three answers to choose from", || {
+        (count("vote") == 3).then_some(())
+    });
+    window.screenshot("compare-presets");
+    window.click("vote");
+    window.session.one(&id("voted"));
+    window.click("use-contender");
+    window.session.until(PATIENCE, "the comparison ends", || {
+        (count("contenders") == 0).then_some(())
+    });
+    window.send("And of Italy?");
+    window.session.until(PATIENCE, "one answer follows", || {
+        (window.state().as_deref() == Some("complete") && count("regenerate") == 1).then_some(())
+    });
+    window.screenshot("compare-gone-on");
+}
+
+#[test]
 fn a_conversation_survives_a_restart_and_is_found() {
     let desk = Desktop::new();
     let window = desk.open();

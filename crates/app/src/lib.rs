@@ -25,6 +25,7 @@ mod hardware;
 mod hub_token;
 mod import;
 pub mod library;
+pub mod link;
 mod lock;
 mod model_lookup;
 mod models;

@@ -231,6 +231,10 @@ describe("discover", () => {
     await query.press("Enter");
     await page.getByText("qwen3:0.6b is ready").waitFor();
     expect(await onHost(page, (host) => host.requests)).toEqual(["repository unsloth/Qwen3-0.6B-GGUF"]);
+    await query.fill("ollama://qwen3:4b");
+    await page.getByTestId("address-check").click();
+    await page.getByTestId("checked-verdict").waitFor();
+    expect((await onHost(page, (host) => host.requests)).at(-1)).toBe("inspect ollama://qwen3:4b");
     await query.fill("https://example.com/page.html");
     await query.press("Enter");
     await expect.poll(() => page.getByTestId("toast").last().textContent()).toContain("There is no model at");

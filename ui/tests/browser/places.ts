@@ -177,6 +177,9 @@ export const places: Place[] = [
     });
     await page.getByTestId("link-dialog").waitFor();
   }],
+  ["a link that was opened", "link", (page) => page.getByTestId("link-place").waitFor()],
+  ["an address that was checked", "link", async (page) => (await page.getByTestId("link-agree").click(), await page.getByTestId("checked-verdict").waitFor())],
+  ["a link to a conversation", "", async (page) => (await page.evaluate("fakeHost.openLinks({ type: 'conversation', id: 4 })"), await page.getByTestId("opened-link").waitFor())],
   ["removing a model", "discover", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("card-remove").nth(1).click(), await page.getByTestId("remove-dialog").waitFor())],
   ["removing a download", "downloads", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("tab-downloads").click(), await page.locator("[data-testid=download-row][data-state=paused]").getByTestId("remove-download").first().click(), await page.getByTestId("remove-download-dialog").waitFor())],
   ["the conversions of an original model", "discover", async (page) => (await find(page, "Qwen3-4B"), await page.getByTestId("hub-kind").selectOption("originals"), await page.locator("[data-testid=hub-result][data-id='Qwen/Qwen3-4B-Instruct-2507']").click(), await page.getByTestId("conversions").waitFor())],

@@ -272,6 +272,8 @@ macro_rules! commands {
                 fn move_data(folder: PathBuf) -> ();
                 /// Shows a notification of the system, unless the window has the focus.
                 fn notify(title: String, body: String) -> ();
+                /// Links that were opened since the last call, before the page loaded too.
+                fn take_links() -> Vec<Link>;
                 /// Opens the data folder in the system's file manager.
                 fn open_data_folder() -> ();
                 /// Opens a native dialog for a file of conversations with this title; `null` if

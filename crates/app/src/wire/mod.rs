@@ -12,6 +12,7 @@ mod chat;
 mod commands;
 mod hardware;
 mod keeping;
+mod link;
 mod models;
 mod organizing;
 mod presets;
@@ -27,6 +28,7 @@ pub use hearth_protocol::{
     ThinkingSupport,
 };
 pub use keeping::*;
+pub use link::*;
 pub use models::*;
 pub use organizing::*;
 pub use presets::*;
@@ -688,6 +690,8 @@ pub enum Event {
         /// Whether it is still locked.
         locked: bool,
     },
+    /// Links were opened; `takeLinks` returns them.
+    LinksOpened,
     /// The app closes once this run has completed its step and written a checkpoint.
     Closing {
         /// Id of the run.

@@ -10,10 +10,10 @@ import { FakeGetting } from "./fake/getting";
 import { asParts, checkedTags } from "./fake/organizing";
 import { addedModel, inFolder, loadedState, templateOf } from "./fake/models";
 import { planFor } from "./fake/plans";
-import { initialWorld, type World } from "./fake/scenes";
+import { initialWorld, linked, type World } from "./fake/scenes";
 import { onlySet, withOverrides } from "../text/sampling";
 import { matchesDevice } from "../text/devices";
-import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Contender, Conversation, ConversationSettings, ConversationSummary, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, LoadSettings, Measurement, Message, Model, ModelState, NewConversation, OwnSettings, PendingRestore, Plan, Problem, SearchFilter, SearchHit, Sent, Settings, Snapshot, TextFile, Thumb, WrittenBackup } from "./host";
+import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Contender, Conversation, ConversationSettings, ConversationSummary, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, Link, LoadSettings, Measurement, Message, Model, ModelState, NewConversation, OwnSettings, PendingRestore, Plan, Problem, SearchFilter, SearchHit, Sent, Settings, Snapshot, TextFile, Thumb, WrittenBackup } from "./host";
 import { defaultChatSettings } from "./host";
 
 /** The problem of a crashed worker. */
@@ -39,6 +39,8 @@ export class FakeHost extends FakeGetting implements Host {
   exports: { conversation: number | null; format: ChatFormat; path: string }[] = [];
   /** The backup that is chosen. */
   backup = "/media/you/disk/Hearth.hearthbackup";
+  /** Links that the page has not taken. */
+  private readonly linked: Link[] = [];
   private readonly world: World;
   private polls = 0;
   private measuring = false;
@@ -51,6 +53,7 @@ export class FakeHost extends FakeGetting implements Host {
     this.fillDownloads(this.world.downloads);
     if (scene === "presets") this.fillPresets();
     if (scene === "organized") this.fillOrganized();
+    if (scene === "link") this.linked.push(linked);
   }
 
   async snapshot(): Promise<Snapshot> {
@@ -437,6 +440,16 @@ export class FakeHost extends FakeGetting implements Host {
 
   async notify(title: string, body: string): Promise<void> {
     this.notified.push([title, body]);
+  }
+
+  async takeLinks(): Promise<Link[]> {
+    return this.linked.splice(0);
+  }
+
+  /** Opens links, as another program does. */
+  openLinks(...links: Link[]): void {
+    this.linked.push(...links);
+    this.emit({ type: "linksOpened" });
   }
 
   async openLink(address: string): Promise<void> {

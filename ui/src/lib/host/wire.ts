@@ -203,6 +203,8 @@ export interface Commands {
   moveData(folder: string): Promise<void>;
   /** Shows a notification of the system, unless the window has the focus. */
   notify(title: string, body: string): Promise<void>;
+  /** Links that were opened since the last call, before the page loaded too. */
+  takeLinks(): Promise<Array<Link>>;
   /** Opens the data folder in the system's file manager. */
   openDataFolder(): Promise<void>;
   /** Opens a native dialog for a file of conversations with this title; `null` if cancelled. */
@@ -330,6 +332,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   chooseDataFolder: () => invoke("choose_data_folder"),
   moveData: (folder) => invoke("move_data", { folder }),
   notify: (title, body) => invoke("notify", { title, body }),
+  takeLinks: () => invoke("take_links"),
   openDataFolder: () => invoke("open_data_folder"),
   chooseChatExport: (format, title) => invoke("choose_chat_export", { format, title }),
   chooseExportTarget: (format, name) => invoke("choose_export_target", { format, name }),
@@ -1170,7 +1173,7 @@ message: string, } | { "type": "storeLocked",
 /**
  * Whether it is still locked.
  */
-locked: boolean, } | { "type": "closing",
+locked: boolean, } | { "type": "linksOpened" } | { "type": "closing",
 /**
  * Id of the run.
  */
@@ -1542,6 +1545,72 @@ messages: number,
  * Their tokens.
  */
 tokens: number, };
+
+export type Link = { "type": "model",
+/**
+ * The model as `startDownload` takes it.
+ */
+source: string,
+/**
+ * Where it comes from.
+ */
+place: LinkPlace, } | { "type": "conversation",
+/**
+ * Its id.
+ */
+id: number, } | { "type": "refused",
+/**
+ * Why.
+ */
+reason: LinkRefusal, };
+
+export type LinkPlace = { "type": "hub",
+/**
+ * Owner of the repository.
+ */
+owner: string,
+/**
+ * Name of the repository.
+ */
+name: string,
+/**
+ * Branch, tag or commit. `None` means the default branch.
+ */
+revision: string | null,
+/**
+ * The quantisation, if one is named.
+ */
+quantization: string | null,
+/**
+ * Path of the file, if one is named.
+ */
+file: string | null, } | { "type": "ollama",
+/**
+ * The registry's host.
+ */
+host: string,
+/**
+ * Its owner. `None` means Ollama's own library.
+ */
+owner: string | null,
+/**
+ * Its name.
+ */
+name: string,
+/**
+ * Its tag.
+ */
+tag: string, } | { "type": "web",
+/**
+ * The host, with its port if one is named.
+ */
+host: string,
+/**
+ * File name.
+ */
+file: string, };
+
+export type LinkRefusal = "tooLong" | "hiddenCharacters" | "unknownForm" | "unknownSource";
 
 export type LoadSettings = {
 /**

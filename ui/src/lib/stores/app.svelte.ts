@@ -23,6 +23,7 @@ import { problemText } from "../text/problem";
 import { variables } from "../text/promptVariables";
 import { withOverrides } from "../text/sampling";
 import { Keeping } from "./keeping.svelte";
+import { Links } from "./links.svelte";
 import type { Schedule } from "./live.svelte";
 import { Machine } from "./machine.svelte";
 import { Models } from "./models.svelte";
@@ -93,6 +94,7 @@ export class App {
   readonly runs: Runs;
   readonly adapters: Adapters;
   readonly compare: Compare = new Compare(this);
+  readonly links: Links = new Links(this);
   readonly tune: Tune = new Tune(this);
   readonly announcements = new Announcements();
   readonly toasts = new Toasts();
@@ -157,7 +159,7 @@ export class App {
     }
     this.ready = true;
     // Loaded last, since chat does not need it.
-    if (!this.problem) await Promise.all([this.try(() => this.tune.start()), this.try(() => this.gallery.start()), this.try(() => this.presets.load()), this.try(() => this.prompts.load())]);
+    if (!this.problem) await Promise.all([this.try(() => this.links.start()), this.try(() => this.tune.start()), this.try(() => this.gallery.start()), this.try(() => this.presets.load()), this.try(() => this.prompts.load())]);
   }
 
   handle(event: HostEvent): void {
@@ -178,6 +180,7 @@ export class App {
     this.runs.handle(event);
     this.adapters.handle(event);
     this.tune.handle(event);
+    this.links.handle(event);
     void this.notifications.handle(event).catch(() => {
       // The window shows the same.
     });
@@ -192,6 +195,9 @@ export class App {
 
   /** The folder of the open conversation, or that a new one begins in. */
   readonly folder: Folder | null = $derived.by(() => this.folders.get(this.thread.id === null ? this.thread.folder : this.conversations.get(this.thread.id)?.folder));
+
+  /** The host of the hub, as it is shown. */
+  readonly hubName: string = $derived.by(() => (this.settings.value.hubEndpoint ?? "huggingface.co").replace(/^https?:\/\//, "").replace(/\/$/, ""));
 
   /** The model that answers in the open conversation: its own, its folder's, or the selected one. */
   readonly chatModel: Model | null = $derived.by(() => {

@@ -13,7 +13,7 @@ use ureq::{
 };
 
 /// The default hub; `HF_ENDPOINT` or a setting overrides it.
-const HUB: &str = "https://huggingface.co";
+pub(crate) const HUB: &str = "https://huggingface.co";
 
 /// Ollama's registry.
 const OLLAMA: &str = "https://registry.ollama.ai";

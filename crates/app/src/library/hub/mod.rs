@@ -28,8 +28,8 @@ pub use search::Found;
 pub use token::Token;
 pub use variants::{Kind, Variant, quantization};
 
-pub(crate) use client::is_offline;
 pub(super) use client::{Failure, Requested};
+pub(crate) use client::{HUB, is_offline};
 pub(super) use ollama::{Manifest, remote as ollama};
-pub(crate) use reference::without_query;
+pub(crate) use reference::{MAIN, without_query};
 pub(crate) use token::token;

@@ -116,7 +116,7 @@ impl Reference {
 }
 
 /// The default branch.
-pub(super) const MAIN: &str = "main";
+pub(crate) const MAIN: &str = "main";
 
 fn bad(text: &str) -> LibraryError {
     LibraryError::BadReference(text.chars().take(200).collect())

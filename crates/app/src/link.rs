@@ -1,0 +1,424 @@
+//! Links to the window, which any page or document may contain: `hearth://model?from=SOURCE` and
+//! `hearth://conversation/ID`.
+
+use crate::library::{
+    Hub,
+    hub::{HUB, MAIN, Reference, Selection},
+};
+use crate::wire::{Link, LinkPlace, LinkRefusal};
+
+/// The scheme. Installers register it, by `src-tauri/tauri.conf.json`.
+pub const SCHEME: &str = "hearth";
+
+/// Most bytes of a link: those of the longest source, each encoded as `%XX`, and more.
+const MAX_BYTES: usize = 8 * 1024;
+
+/// How a source begins. A name of the catalog, or `OWNER/REPO` alone, could be taken for a file.
+const SOURCES: [&str; 5] = [
+    "hf.co/",
+    "huggingface.co/",
+    "www.huggingface.co/",
+    "ollama://",
+    "https://",
+];
+
+/// Whether an argument of the command line is a link.
+pub fn is_link(argument: &str) -> bool {
+    after_scheme(argument).is_some()
+}
+
+/// Parses a link. It may be hostile: what comes out is of a known form and safe to show.
+pub fn parse(text: &str) -> Link {
+    try_parse(text).unwrap_or_else(|reason| Link::Refused { reason })
+}
+
+fn try_parse(text: &str) -> Result<Link, LinkRefusal> {
+    if text.len() > MAX_BYTES {
+        return Err(LinkRefusal::TooLong);
+    }
+    let text = visible(text)?;
+    let rest = after_scheme(text)
+        .and_then(|rest| rest.strip_prefix("//"))
+        .filter(|rest| !rest.contains('#'))
+        .ok_or(LinkRefusal::UnknownForm)?;
+    let (path, query) = match rest.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (rest, None),
+    };
+    // Browsers may add the slash.
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let (kind, id) = path.split_once('/').unwrap_or((path, ""));
+    match (kind.to_ascii_lowercase().as_str(), id, query) {
+        ("model", "", Some(query)) => model(query),
+        ("conversation", id, None) => conversation(id),
+        _ => Err(LinkRefusal::UnknownForm),
+    }
+}
+
+fn after_scheme(text: &str) -> Option<&str> {
+    let (scheme, rest) = text.split_once(':')?;
+    scheme.eq_ignore_ascii_case(SCHEME).then_some(rest)
+}
+
+fn conversation(id: &str) -> Result<Link, LinkRefusal> {
+    let is_number = id.bytes().all(|byte| byte.is_ascii_digit());
+    match id.parse() {
+        Ok(id) if is_number => Ok(Link::Conversation { id }),
+        _ => Err(LinkRefusal::UnknownForm),
+    }
+}
+
+/// Parses `from=SOURCE`.
+fn model(query: &str) -> Result<Link, LinkRefusal> {
+    let from = query
+        .strip_prefix("from=")
+        .filter(|from| !from.contains('&'))
+        .ok_or(LinkRefusal::UnknownForm)?;
+    let decoded = percent_decoded(from).ok_or(LinkRefusal::UnknownForm)?;
+    let source = visible(&decoded)?;
+    let is_known = SOURCES.iter().any(|start| {
+        let found = source.get(..start.len());
+        found.is_some_and(|found| found.eq_ignore_ascii_case(start))
+    });
+    if !is_known {
+        return Err(LinkRefusal::UnknownSource);
+    }
+    let hub = Hub::at(HUB);
+    let reference = Reference::parse(source, &hub).map_err(|_| LinkRefusal::UnknownSource)?;
+    Ok(Link::Model {
+        source: reference.text(),
+        place: place(&reference, &hub)?,
+    })
+}
+
+fn place(reference: &Reference, hub: &Hub) -> Result<LinkPlace, LinkRefusal> {
+    match reference {
+        Reference::Catalog(_) => Err(LinkRefusal::UnknownSource),
+        Reference::Hub {
+            repository,
+            revision,
+            selection,
+        } => {
+            let (owner, name) = repository.split_once('/').ok_or(LinkRefusal::UnknownSource)?;
+            let (quantization, file) = match selection {
+                Selection::Automatic => (None, None),
+                Selection::Quantization(quantization) => (Some(quantization.clone()), None),
+                // It was decoded once more.
+                Selection::File(file) => (None, Some(visible(file)?.to_owned())),
+            };
+            Ok(LinkPlace::Hub {
+                owner: owner.to_owned(),
+                name: name.to_owned(),
+                revision: (revision != MAIN).then(|| revision.clone()),
+                quantization,
+                file,
+            })
+        }
+        Reference::Ollama { name, tag } => {
+            let (owner, name) = name.split_once('/').ok_or(LinkRefusal::UnknownSource)?;
+            Ok(LinkPlace::Ollama {
+                host: hub.ollama.trim_start_matches("https://").to_owned(),
+                owner: (owner != "library").then(|| owner.to_owned()),
+                name: name.to_owned(),
+                tag: tag.clone(),
+            })
+        }
+        Reference::Url(url) => web(url),
+    }
+}
+
+/// The host and file of an HTTPS address.
+fn web(url: &str) -> Result<LinkPlace, LinkRefusal> {
+    let (scheme, rest) = url.split_once("://").ok_or(LinkRefusal::UnknownSource)?;
+    let (host, path) = rest.split_once('/').ok_or(LinkRefusal::UnknownSource)?;
+    // No user name, query or letters of other scripts, each of which can disguise a host.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-.:[]".contains(c);
+    if !scheme.eq_ignore_ascii_case("https") || host.is_empty() || !host.chars().all(is_plain) {
+        return Err(LinkRefusal::UnknownSource);
+    }
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let path = percent_decoded(path).ok_or(LinkRefusal::UnknownSource)?;
+    let file = visible(path.rsplit('/').next().unwrap_or_default())?;
+    Ok(LinkPlace::Web {
+        host: host.to_ascii_lowercase(),
+        file: file.to_owned(),
+    })
+}
+
+/// Refuses a text with characters that are not seen or reorder others.
+fn visible(text: &str) -> Result<&str, LinkRefusal> {
+    match text.contains(is_hidden) {
+        true => Err(LinkRefusal::HiddenCharacters),
+        false => Ok(text),
+    }
+}
+
+/// Whether a character is a control character, is invisible, or changes the direction of text.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Decodes `%20` and the like. `None` if one is malformed, or the result is not UTF-8.
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => hex(rest.next()?)? << 4 | hex(rest.next()?)?,
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    let value = char::from(digit).to_digit(16)?;
+    u8::try_from(value).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn refused(reason: LinkRefusal) -> Link {
+        Link::Refused { reason }
+    }
+
+    fn hub(quantization: Option<&str>, file: Option<&str>, revision: Option<&str>) -> LinkPlace {
+        LinkPlace::Hub {
+            owner: "o".into(),
+            name: "n.1".into(),
+            revision: revision.map(str::to_owned),
+            quantization: quantization.map(str::to_owned),
+            file: file.map(str::to_owned),
+        }
+    }
+
+    fn ollama(owner: Option<&str>, name: &str, tag: &str) -> LinkPlace {
+        LinkPlace::Ollama {
+            host: "registry.ollama.ai".into(),
+            owner: owner.map(str::to_owned),
+            name: name.into(),
+            tag: tag.into(),
+        }
+    }
+
+    fn on_web(host: &str, file: &str) -> LinkPlace {
+        LinkPlace::Web {
+            host: host.into(),
+            file: file.into(),
+        }
+    }
+
+    #[test]
+    fn models_are_taken_apart() {
+        for (link, source, place) in [
+            ("hearth://model?from=hf.co/o/n.1", "hf.co/o/n.1", hub(None, None, None)),
+            (
+                "HEARTH://Model/?from=hf.co%2Fo%2Fn.1%3AQ8_0",
+                "hf.co/o/n.1:Q8_0",
+                hub(Some("Q8_0"), None, None),
+            ),
+            (
+                "hearth://model?from=https://huggingface.co/o/n.1/tree/v2",
+                "https://huggingface.co/o/n.1/tree/v2",
+                hub(None, None, Some("v2")),
+            ),
+            (
+                "hearth://model?from=HF.co/o/n.1/a/b%2520c.gguf",
+                "https://huggingface.co/o/n.1/blob/main/a/b%20c.gguf",
+                hub(None, Some("a/b c.gguf"), None),
+            ),
+            (
+                "hearth://model?from=ollama://qwen3:0.6b",
+                "ollama://qwen3:0.6b",
+                ollama(None, "qwen3", "0.6b"),
+            ),
+            (
+                "hearth://model?from=https://ollama.com/o/n",
+                "ollama://o/n:latest",
+                ollama(Some("o"), "n", "latest"),
+            ),
+            (
+                "hearth://model?from=https%3A%2F%2FExample.org%3A8443%2Fm%2Fa%2520b.gguf%3Fk%3Dv",
+                "https://Example.org:8443/m/a%20b.gguf?k=v",
+                on_web("example.org:8443", "a b.gguf"),
+            ),
+        ] {
+            let source = source.to_owned();
+            assert_eq!(parse(link), Link::Model { source, place }, "{link}");
+        }
+    }
+
+    #[test]
+    fn conversations_are_numbers() {
+        for link in ["hearth://conversation/12", "Hearth://CONVERSATION/12/"] {
+            assert_eq!(parse(link), Link::Conversation { id: 12 }, "{link}");
+        }
+        for id in [
+            "",
+            "a",
+            "-1",
+            "+1",
+            "1/2",
+            "1?x=1",
+            "1%32",
+            "99999999999999999999",
+            "\u{661}",
+        ] {
+            let link = format!("hearth://conversation/{id}");
+            assert_eq!(parse(&link), refused(LinkRefusal::UnknownForm), "{link}");
+        }
+    }
+
+    #[test]
+    fn other_forms_are_refused() {
+        for link in [
+            "",
+            "hearth:",
+            "hearth://",
+            "hearth:model?from=hf.co/o/n",
+            "https://model?from=hf.co/o/n",
+            "hearth://model",
+            "hearth://model?",
+            "hearth://model?from",
+            "hearth://model?from=hf.co/o/n&go=1",
+            "hearth://model?go=1&from=hf.co/o/n",
+            "hearth://model?from=hf.co/o/n#x",
+            "hearth://model/x?from=hf.co/o/n",
+            "hearth://user@model?from=hf.co/o/n",
+            "hearth://model?from=%",
+            "hearth://model?from=%zz",
+            "hearth://model?from=%+1",
+            "hearth://model?from=hf.co/o/%ff",
+            "hearth://run?from=hf.co/o/n",
+        ] {
+            assert_eq!(parse(link), refused(LinkRefusal::UnknownForm), "{link}");
+        }
+        let long = format!("hearth://model?from=hf.co/o/{}", "n".repeat(MAX_BYTES));
+        assert_eq!(parse(&long), refused(LinkRefusal::TooLong));
+    }
+
+    #[test]
+    fn other_sources_are_refused() {
+        let long = format!("hf.co/o/{}", "n".repeat(3000));
+        for source in [
+            "",
+            "qwen3-0.6b",
+            "o/n",
+            "/home/you/a.gguf",
+            "~/a.gguf",
+            "C:%5Ca.gguf",
+            "%5C%5Chost%5Ca.gguf",
+            "../o/n",
+            "file:///etc/a.gguf",
+            "http://example.org/a.gguf",
+            "http://127.0.0.1:80/a.gguf",
+            "https://example.org/",
+            "https://example.org/a.bin",
+            "https://user@example.org/a.gguf",
+            "https://huggingface.co@example.org/a.gguf",
+            "https://example.org%3Fhuggingface.co/a.gguf",
+            "https://example.org%23huggingface.co/a.gguf",
+            "https://example.org%5Chuggingface.co/a.gguf",
+            "https://huggingface.\u{441}o/a.gguf",
+            "https:///a.gguf",
+            "hf.co/o/n a",
+            "hf.co/o",
+            "hf.co/../n",
+            "ollama://",
+            &long,
+        ] {
+            let link = format!("hearth://model?from={source}");
+            assert_eq!(parse(&link), refused(LinkRefusal::UnknownSource), "{link}");
+        }
+    }
+
+    #[test]
+    fn hidden_characters_are_refused_however_they_are_encoded() {
+        for hidden in [
+            "\0",
+            "\n",
+            "\u{7f}",
+            "\u{85}",
+            "\u{200b}",
+            "\u{202e}",
+            "\u{2066}",
+            "\u{feff}",
+            "\u{e0041}",
+        ] {
+            let encoded: String = hidden.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            let twice = encoded.replace('%', "%25");
+            for link in [
+                format!("hearth://model?from=hf.co/o/{hidden}n"),
+                format!("hearth://model?from=hf.co/o/{encoded}n"),
+                format!("hearth://model?from=hf.co/o/n/{twice}a.gguf"),
+                format!("hearth://model?from=https://example.org/{twice}a.gguf"),
+                format!("hearth://conversation/1{hidden}"),
+            ] {
+                assert_eq!(parse(&link), refused(LinkRefusal::HiddenCharacters), "{link:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_that_are_links_are_recognised() {
+        for link in ["hearth://model?from=x", "HEARTH:x"] {
+            assert!(is_link(link), "{link}");
+        }
+        for other in ["", "hearth", "--flag", "/a/hearth:x", "https://hearth:80/"] {
+            assert!(!is_link(other), "{other}");
+        }
+    }
+
+    /// Installers read both files; the bundler's own desktop entry does not pass the link on.
+    #[test]
+    fn installers_register_the_scheme() {
+        let configuration: serde_json::Value =
+            serde_json::from_str(include_str!("../../../src-tauri/tauri.conf.json")).unwrap();
+        let schemes = &configuration["plugins"]["deep-link"]["desktop"]["schemes"];
+        assert_eq!(schemes, &serde_json::json!([SCHEME]));
+        let entry = include_str!("../../../src-tauri/linux.desktop");
+        assert!(entry.lines().any(|line| line == "Exec={{exec}} %u"), "{entry}");
+        for format in ["deb", "rpm"] {
+            assert_eq!(
+                configuration["bundle"]["linux"][format]["desktopTemplate"],
+                "linux.desktop"
+            );
+        }
+    }
+
+    fn texts(value: &serde_json::Value) -> Vec<&str> {
+        match value {
+            serde_json::Value::String(text) => vec![text],
+            serde_json::Value::Object(fields) => fields.values().flat_map(texts).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_accepted_is_shown_as_it_is_and_read_again(
+            start in prop::sample::select(vec!["", "hearth:", "hearth://", "hearth://conversation/", "hearth://model?from="]),
+            source in prop::sample::select(vec!["", "hf.co/o/n", "hf.co/o/n/", "ollama://", "https://e.org/", "https://"]),
+            text in "\\PC*|(%[0-9a-f]{2}|[-a-z0-9/:?&=@._\u{202e}\u{0}])*",
+            end in prop::sample::select(vec!["", ".gguf", "/"]),
+        ) {
+            let link = parse(&format!("{start}{source}{text}{end}"));
+            for shown in texts(&serde_json::to_value(&link).unwrap()) {
+                prop_assert!(!shown.contains(is_hidden), "{shown:?}");
+            }
+            if let Link::Model { source, place } = link {
+                let encoded: String = source.bytes().map(|byte| format!("%{byte:02X}")).collect();
+                prop_assert_eq!(parse(&format!("hearth://model?from={encoded}")), Link::Model { source, place });
+            }
+        }
+    }
+}

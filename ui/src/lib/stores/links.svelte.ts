@@ -1,0 +1,84 @@
+// Owns the links that were opened, until the person has decided on each. A link does nothing by itself: of a model it
+// only says where the person may look.
+
+import { m } from "$messages";
+import type { Host, HostEvent, Link } from "../host";
+import { refusalText } from "../text/link";
+import type { Conversations } from "./conversations.svelte";
+import type { Gallery } from "./gallery.svelte";
+import type { HubStore } from "./hub.svelte";
+import type { Toasts } from "./toasts.svelte";
+
+/** The parts of the app that links act on. */
+interface Parts {
+  readonly host: Host;
+  readonly conversations: Conversations;
+  readonly gallery: Gallery;
+  readonly hub: HubStore;
+  readonly toasts: Toasts;
+  open(conversation: number): Promise<void>;
+  try(action: () => Promise<unknown>): Promise<boolean>;
+}
+
+/** A link that a person can agree to. */
+export type Question = Exclude<Link, { type: "refused" }>;
+
+/** Most links that wait for a decision; a page may open any number of them. */
+const MOST = 5;
+
+export class Links {
+  /** Those to decide on, in the order in which they were opened. */
+  waiting: readonly Question[] = $state.raw([]);
+  private started = false;
+
+  constructor(private readonly app: Parts) {}
+
+  /** Asks about the links that were opened before the page loaded; call it once the conversations are known. */
+  async start(): Promise<void> {
+    this.started = true;
+    await this.take();
+  }
+
+  handle(event: HostEvent): void {
+    if (event.type === "linksOpened" && this.started) void this.app.try(() => this.take());
+  }
+
+  /** Drops the first link. */
+  dismiss(): void {
+    this.waiting = this.waiting.slice(1);
+  }
+
+  /** Does what the first link asks for. */
+  agree(): void {
+    const [link] = this.waiting;
+    if (!link) return;
+    this.dismiss();
+    if (link.type === "conversation") void this.app.try(() => this.app.open(link.id));
+    else this.lookUp(link);
+  }
+
+  private async take(): Promise<void> {
+    for (const link of await this.app.host.takeLinks()) this.add(link);
+  }
+
+  private add(link: Link): void {
+    const { toasts, conversations } = this.app;
+    if (link.type === "refused") return toasts.show({ kind: "problem", text: refusalText(link.reason) });
+    if (link.type === "conversation" && conversations.get(link.id) === null) return toasts.show({ kind: "problem", text: m.shell_link_no_conversation() });
+    const known = this.waiting.some((other) => JSON.stringify(other) === JSON.stringify(link));
+    if (!known && this.waiting.length < MOST) this.waiting = [...this.waiting, link];
+  }
+
+  /** Shows a repository of the hub, or what the header of a file says. */
+  private lookUp({ source, place }: Extract<Link, { type: "model" }>): void {
+    const { hub, gallery } = this.app;
+    gallery.open("discover");
+    if (place.type === "hub" && place.revision === null && place.quantization === null && place.file === null) {
+      void hub.show(`${place.owner}/${place.name}`);
+      return;
+    }
+    hub.close();
+    hub.type(source);
+    void hub.inspect(source);
+  }
+}
