@@ -150,10 +150,10 @@ avx2! {
             let fitting = const { fitting::<B>(if B::LAYOUT.halves() { 4 } else { 8 }) };
             for first in (8 / parts * which..8 / parts * (which + 1)).step_by(fitting) {
                 let mut sums = [_mm256_setzero_si256(); K];
-                for v in first..first + fitting {
+                for (at, codes) in codes[first..][..fitting].iter().enumerate() {
                     for (sum, chunk) in sums.iter_mut().zip(chunks) {
-                        let values = _mm256_set1_epi32(chunk.four(part, v));
-                        *sum = _mm256_add_epi16(*sum, pairs::<B>(codes[v], values));
+                        let values = _mm256_set1_epi32(chunk.four(part, first + at));
+                        *sum = _mm256_add_epi16(*sum, pairs::<B>(*codes, values));
                     }
                 }
                 for (dot, sum) in dots.iter_mut().zip(sums) {
