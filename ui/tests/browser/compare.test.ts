@@ -109,6 +109,11 @@ test("up to four models and settings answer, and the preferred one goes on", asy
   await expect.poll(() => page.getByTestId("vote").count()).toBe(4);
   expect(await page.getByTestId("pair").locator("h2").allTextContents()).toEqual(["Answer A", "Answer B", "Answer C", "Answer D"]);
   await page.getByTestId("reveal").click();
+  // Of another answer than the one that the conversation goes on from until then.
+  await page.getByTestId("pair").locator("section").filter({ hasText: "Qwen3" }).getByTestId("vote").click();
+  await page.getByTestId("voted").waitFor();
+  await drawn(page);
+  expect(await page.evaluate(() => document.activeElement?.getAttribute("data-testid"))).toBe("vote");
   const creative = page.getByTestId("pair").locator("section").filter({ hasText: "Creative" });
   await creative.getByTestId("vote").click();
   await expect.poll(() => page.getByTestId("voted").textContent()).toContain("Creative");

@@ -221,8 +221,9 @@ export class Thread {
   /** The answers of a comparison, this one included, in the order of their contenders; empty if it is in none. */
   compared(message: Message): MessageNode[] {
     void this.version;
+    if (message.comparison === null) return [];
     const ring = new Map<number, MessageNode>();
-    for (let next = message.comparison; next !== null && !ring.has(next); next = ring.get(next)?.message.comparison ?? null) {
+    for (let next: number | null = message.comparison; next !== null && !ring.has(next); next = ring.get(next)?.message.comparison ?? null) {
       const node = this.nodes.get(next);
       if (!node) return [];
       ring.set(next, node);
