@@ -177,7 +177,7 @@ avx2! {
 }
 
 avx2! {
-    /// Multiplies half `HALF` of the sixteen rows with `N` tokens starting at `first`, four at once:
+    /// Multiplies half `HALF` of the sixteen rows with `N` tokens from `first` on, four at once:
     /// their sums fit sixteen registers. The codes of a tile are made for all of them.
     #[inline]
     fn eight_rows<B: Packable, const HALF: usize, const N: usize>(
