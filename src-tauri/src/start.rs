@@ -1,6 +1,6 @@
 //! Starting the app: plugins, options, the store, the window.
 
-use crate::links::{self, Links};
+use crate::links;
 use crate::{close, power::SystemPower, recovery, window};
 use hearth_app::library::data_folder;
 use hearth_app::wire::{EVENT_NAME, Problem, ProblemCode, Theme};
@@ -26,7 +26,7 @@ pub fn plugins(builder: Builder<Wry>) -> Builder<Wry> {
         .plugin(tauri_plugin_notification::init())
         .plugin(tauri_plugin_opener::init())
         .plugin(state.build())
-        .manage(Links::from_arguments());
+        .manage(links::from_arguments());
     if data.is_some() {
         // Another instance may be running; the store's lock still rejects two with the same data.
         return builder;

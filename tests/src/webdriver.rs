@@ -37,14 +37,15 @@ impl Key {
 }
 
 impl Session {
-    /// Opens `application` through the driver at `driver` (`http://127.0.0.1:PORT`).
+    /// Opens `application` with arguments through the driver at `driver` (`http://127.0.0.1:PORT`).
     ///
     /// # Errors
     /// The driver's error.
-    pub fn open(driver: &str, application: &Path) -> Result<Self, String> {
+    pub fn open(driver: &str, application: &Path, arguments: &[&str]) -> Result<Self, String> {
         let config = ureq::Agent::config_builder().http_status_as_error(false);
         let agent: ureq::Agent = config.timeout_global(Some(Duration::from_secs(180))).build().into();
-        let capabilities = json!({"capabilities": {"alwaysMatch": {"tauri:options": {"application": application}}}});
+        let options = json!({"application": application, "args": arguments});
+        let capabilities = json!({"capabilities": {"alwaysMatch": {"tauri:options": options}}});
         let session = call(&agent, Some(&capabilities), &format!("{driver}/session"))?;
         let id = session["sessionId"].as_str().ok_or("the driver named no session")?;
         Ok(Self {

@@ -68,7 +68,15 @@ impl Desktop {
     /// # Panics
     /// Panics if it does not open.
     pub fn open_program(&self, program: &Path) -> Window {
-        let session = Session::open(&self.driver.address, program);
+        self.open_with(program, &[])
+    }
+
+    /// Opens the window of a copy of Hearth with these arguments.
+    ///
+    /// # Panics
+    /// Panics if it does not open.
+    pub fn open_with(&self, program: &Path, arguments: &[&str]) -> Window {
+        let session = Session::open(&self.driver.address, program, arguments);
         let window = Window {
             session: session.unwrap_or_else(|error| panic!("the window does not open: {error}")),
         };

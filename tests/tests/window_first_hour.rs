@@ -161,6 +161,31 @@ const SCHEMA: [&str; 2] = [
 ];
 
 #[test]
+fn a_link_on_the_command_line_asks_before_the_hub_is_asked() {
+    let (hub, folder) = (hub(), tempfile::tempdir().expect("a folder"));
+    let program = installed(folder.path());
+    let variables = [
+        ("HF_ENDPOINT", hub.hub.endpoint.as_ref()),
+        ("HEARTH_MODELS", folder.path().as_os_str()),
+    ];
+    let desk = Desktop::with(&variables);
+    let link = format!("hearth://model?from=hf.co/{REPOSITORY}");
+    let window = desk.open_with(&program, &[link.as_str()]);
+    window.session.one(&id("opened-link"));
+    window.until_shows("HuggingFaceTB");
+    let host = hub.hub.endpoint.trim_start_matches("http://");
+    window.until_shows(host);
+    window.screenshot("link");
+    assert!(
+        hub.requests().is_empty(),
+        "the hub is asked unasked: {:?}",
+        hub.requests()
+    );
+    window.click("link-agree");
+    window.session.one(&id("variant"));
+}
+
+#[test]
 fn an_answer_follows_a_preset_and_a_schema() {
     let desk = Desktop::new();
     let window = desk.open();

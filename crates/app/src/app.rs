@@ -4,7 +4,10 @@ use crate::{
     adapters, archive,
     chat::{self, Command},
     convert, downloads, folders,
-    library::hub::{is_endpoint, sweep_headers},
+    library::{
+        Hub,
+        hub::{is_endpoint, sweep_headers},
+    },
     models,
     options::Options,
     prompt_cache,
@@ -68,6 +71,7 @@ impl App {
                     models: convert::models(&models),
                     folders: folders::list(shared)?,
                     model_state,
+                    default_hub: Hub::address(None),
                 })
             })
             .await

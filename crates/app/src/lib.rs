@@ -26,6 +26,7 @@ mod hub_token;
 mod import;
 pub mod library;
 pub mod link;
+pub mod link_queue;
 mod lock;
 mod model_lookup;
 mod models;

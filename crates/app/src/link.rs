@@ -13,6 +13,15 @@ pub const SCHEME: &str = "hearth";
 /// Most bytes of a link: those of the longest source, each encoded as `%XX`, and more.
 const MAX_BYTES: usize = 8 * 1024;
 
+/// Most bytes of a file's path in a repository, or of its name: as file systems have them.
+const MAX_FILE: usize = 255;
+
+/// Most bytes of a host's name (RFC 1035) and port.
+const MAX_HOST: usize = 260;
+
+/// Most combining marks on a character. More of them cover the lines above and below.
+const MAX_MARKS: usize = 2;
+
 /// How a source begins. A name of the catalog, or `OWNER/REPO` alone, could be taken for a file.
 const SOURCES: [&str; 5] = [
     "hf.co/",
@@ -85,8 +94,13 @@ fn model(query: &str) -> Result<Link, LinkRefusal> {
     }
     let hub = Hub::at(HUB);
     let reference = Reference::parse(source, &hub).map_err(|_| LinkRefusal::UnknownSource)?;
+    let source = reference.text();
+    // As text it may be longer than what is taken.
+    if Reference::parse(&source, &hub).ok().as_ref() != Some(&reference) {
+        return Err(LinkRefusal::UnknownSource);
+    }
     Ok(Link::Model {
-        source: reference.text(),
+        source,
         place: place(&reference, &hub)?,
     })
 }
@@ -104,7 +118,7 @@ fn place(reference: &Reference, hub: &Hub) -> Result<LinkPlace, LinkRefusal> {
                 Selection::Automatic => (None, None),
                 Selection::Quantization(quantization) => (Some(quantization.clone()), None),
                 // It was decoded once more.
-                Selection::File(file) => (None, Some(visible(file)?.to_owned())),
+                Selection::File(file) => (None, Some(short(visible(file)?, MAX_FILE)?.to_owned())),
             };
             Ok(LinkPlace::Hub {
                 owner: owner.to_owned(),
@@ -140,26 +154,46 @@ fn web(url: &str) -> Result<LinkPlace, LinkRefusal> {
     let path = percent_decoded(path).ok_or(LinkRefusal::UnknownSource)?;
     let file = visible(path.rsplit('/').next().unwrap_or_default())?;
     Ok(LinkPlace::Web {
-        host: host.to_ascii_lowercase(),
-        file: file.to_owned(),
+        host: short(host, MAX_HOST)?.to_ascii_lowercase(),
+        file: short(file, MAX_FILE)?.to_owned(),
     })
 }
 
-/// Refuses a text with characters that are not seen or reorder others.
-fn visible(text: &str) -> Result<&str, LinkRefusal> {
-    match text.contains(is_hidden) {
-        true => Err(LinkRefusal::HiddenCharacters),
+/// Refuses a text that would not fit a dialog.
+fn short(text: &str, most: usize) -> Result<&str, LinkRefusal> {
+    match text.len() > most {
+        true => Err(LinkRefusal::TooLong),
         false => Ok(text),
     }
 }
 
-/// Whether a character is a control character, is invisible, or changes the direction of text.
+/// Refuses a text with characters that are not seen, reorder others or cover them.
+fn visible(text: &str) -> Result<&str, LinkRefusal> {
+    let mut marks = 0;
+    for c in text.chars() {
+        marks = if is_mark(c) { marks + 1 } else { 0 };
+        if is_hidden(c) || marks > MAX_MARKS {
+            return Err(LinkRefusal::HiddenCharacters);
+        }
+    }
+    Ok(text)
+}
+
+/// Whether a character is a combining mark of every script's use.
+fn is_mark(c: char) -> bool {
+    matches!(c, '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
+        | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
+}
+
+/// Whether a character is a control character, is invisible or a space other than the usual one, or
+/// changes the direction of text.
 fn is_hidden(c: char) -> bool {
     c.is_control()
+        || c.is_whitespace() && c != ' '
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
             | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
             | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
             | '\u{e0000}'..='\u{e0fff}')
 }
@@ -304,6 +338,29 @@ mod tests {
         }
         let long = format!("hearth://model?from=hf.co/o/{}", "n".repeat(MAX_BYTES));
         assert_eq!(parse(&long), refused(LinkRefusal::TooLong));
+    }
+
+    #[test]
+    fn what_would_not_fit_a_dialog_is_refused() {
+        let file = |file: &str| parse(&format!("hearth://model?from=https://example.org/{file}.gguf"));
+        assert!(matches!(file(&"a".repeat(250)), Link::Model { .. }));
+        assert_eq!(file(&"a".repeat(251)), refused(LinkRefusal::TooLong));
+        assert_eq!(
+            parse(&format!("hearth://model?from=https://{}.org/a.gguf", "a".repeat(300))),
+            refused(LinkRefusal::TooLong)
+        );
+        // Encoded again, it is longer than what is taken.
+        let letters = format!("hearth://model?from=hf.co/o/n/{}.gguf", "%C3%A9".repeat(700));
+        assert!(matches!(parse(&letters), Link::Refused { .. }));
+        for hidden in [
+            "%25E2%25A0%2580",
+            "%25C2%25A0",
+            "%25E3%2580%2580",
+            "e%25CC%2581%25CC%2581%25CC%2581",
+        ] {
+            assert_eq!(file(hidden), refused(LinkRefusal::HiddenCharacters), "{hidden}");
+        }
+        assert!(matches!(file("e%25CC%2581"), Link::Model { .. }));
     }
 
     #[test]

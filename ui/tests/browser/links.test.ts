@@ -123,6 +123,15 @@ test("links wait for each other: equal ones once, a few at most", async () => {
   expect(errors).toEqual([]);
 });
 
+test("a double click agrees to one link, not to the next one unread", async () => {
+  const { page } = await window();
+  await openLinks(page, REPOSITORY, WEB);
+  await dialog(page).waitFor();
+  await page.getByTestId("link-agree").dblclick();
+  await page.getByTestId("repository").waitFor();
+  expect(await dialog(page).getByRole("heading").textContent()).toContain("poet.gguf");
+});
+
 test("nothing is looked up offline", async () => {
   const { page, errors } = await window("offline");
   await openLinks(page, REPOSITORY);

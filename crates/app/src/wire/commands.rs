@@ -120,7 +120,7 @@ macro_rules! commands {
                 /// The models of the catalog, the three that suit this machine best first, and what
                 /// each would be like here. Needs no network.
                 fn catalog() -> Vec<CatalogModel>;
-                /// Searches the hub for repositories with GGUF files.
+                /// Searches the hub for repositories with models, adapters, or originals.
                 fn search_hub(query: String, sort: HubSort, kind: HubKind) -> Vec<HubModel>;
                 /// Repositories with GGUF files that were made from those of a repository.
                 fn hub_conversions(id: String) -> Vec<HubModel>;

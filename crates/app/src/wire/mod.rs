@@ -509,6 +509,8 @@ pub struct Snapshot {
     pub model_state: ModelState,
     /// Id of the default model for a new conversation.
     pub default_model: Option<String>,
+    /// Address of the hub, unless the settings name another one.
+    pub default_hub: String,
 }
 
 /// The result of sending, regenerating or editing.

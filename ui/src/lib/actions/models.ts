@@ -11,7 +11,7 @@ export const modelActions: readonly Row[] = [
     icon: "add",
     words: m.action_add_model_words,
     run: async (app) => {
-      const model = await app.models.addFile();
+      const model = await app.gallery.chooseFile();
       if (model && model.problem === null) await app.models.load(model.id);
     },
   },

@@ -67,6 +67,7 @@ export class FakeHost extends FakeGetting implements Host {
       models,
       modelState,
       defaultModel: models.find((m) => m.problem === null)?.id ?? null,
+      defaultHub: "https://huggingface.co",
     };
   }
 

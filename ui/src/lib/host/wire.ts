@@ -86,7 +86,7 @@ export interface Commands {
   rescanModels(): Promise<Array<Model>>;
   /** The models of the catalog, the three that suit this machine best first, and what each would be like here. Needs no network. */
   catalog(): Promise<Array<CatalogModel>>;
-  /** Searches the hub for repositories with GGUF files. */
+  /** Searches the hub for repositories with models, adapters, or originals. */
   searchHub(query: string, sort: HubSort, kind: HubKind): Promise<Array<HubModel>>;
   /** Repositories with GGUF files that were made from those of a repository. */
   hubConversions(id: string): Promise<Array<HubModel>>;
@@ -3083,7 +3083,11 @@ modelState: ModelState,
 /**
  * Id of the default model for a new conversation.
  */
-defaultModel: string | null, };
+defaultModel: string | null,
+/**
+ * Address of the hub, unless the settings name another one.
+ */
+defaultHub: string, };
 
 export type SnippetPart = {
 /**

@@ -149,6 +149,7 @@ export class App {
       // Subscribes before the snapshot, so that no event is lost.
       await this.host.onEvent((event) => this.handle(event));
       const snapshot = await this.host.snapshot();
+      this.defaultHub = snapshot.defaultHub;
       this.settings.fill(snapshot.settings, snapshot.version);
       this.models.fill(snapshot);
       this.folders.fill(snapshot.folders);
@@ -196,8 +197,11 @@ export class App {
   /** The folder of the open conversation, or that a new one begins in. */
   readonly folder: Folder | null = $derived.by(() => this.folders.get(this.thread.id === null ? this.thread.folder : this.conversations.get(this.thread.id)?.folder));
 
+  /** Address of the hub, unless the settings name another one. */
+  private defaultHub = $state("https://huggingface.co");
+
   /** The host of the hub, as it is shown. */
-  readonly hubName: string = $derived.by(() => (this.settings.value.hubEndpoint ?? "huggingface.co").replace(/^https?:\/\//, "").replace(/\/$/, ""));
+  readonly hubName: string = $derived.by(() => (this.settings.value.hubEndpoint ?? this.defaultHub).replace(/^https?:\/\//, "").replace(/\/$/, ""));
 
   /** The model that answers in the open conversation: its own, its folder's, or the selected one. */
   readonly chatModel: Model | null = $derived.by(() => {

@@ -163,13 +163,20 @@ export class Gallery {
     toasts.show({ kind: "note", text: best ? m.models_adapter_added({ name, model: best.name }) : m.models_adapter_added_waiting({ name }) });
   }
 
+  /** Asks for a GGUF file and adds it; `null` if the dialog is cancelled, or the file is an adapter. */
+  async chooseFile(): Promise<Model | null> {
+    const path = await this.app.host.chooseModelFile();
+    return path === null ? null : this.addFile(path);
+  }
+
   /** Adds a GGUF file as the model or the adapter that it is. */
-  private async addFile(path: string): Promise<void> {
+  private async addFile(path: string): Promise<Model | null> {
     try {
-      await this.app.models.addPath(path);
+      return await this.app.models.addPath(path);
     } catch (thrown) {
       if (asProblem(thrown).code !== "isAdapter") throw thrown;
       await this.importAdapter(path);
+      return null;
     }
   }
 

@@ -43,12 +43,6 @@ export class Models {
     this.all = this.all.filter((m) => m.id !== id);
   }
 
-  /** Asks for a file and adds it; `null` if the dialog is cancelled. */
-  async addFile(): Promise<Model | null> {
-    const path = await this.host.chooseModelFile();
-    return path === null ? null : this.addPath(path);
-  }
-
   async addPath(path: string): Promise<Model> {
     const model = await this.host.addModel(path);
     if (!this.all.some((m) => m.id === model.id)) this.all = [...this.all, model];

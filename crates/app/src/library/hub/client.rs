@@ -114,6 +114,11 @@ impl Hub {
         setting.is_none() || self.endpoint == HUB
     }
 
+    /// The address of the hub of a setting or the environment.
+    pub(crate) fn address(setting: Option<&str>) -> String {
+        Self::without_token(setting).endpoint
+    }
+
     /// Whether requests to the hub of a setting or the environment carry a token, if there is one.
     pub(crate) fn sends_token(setting: Option<&str>) -> bool {
         let hub = Self::without_token(setting);
