@@ -146,7 +146,7 @@ test("a new conversation compares the same, and contenders that are all the same
   const { page, errors } = await open();
   await tryIt(page);
   await page.getByTestId("new-conversation").click();
-  expect(await page.getByTestId("contender").allTextContents()).toEqual(["1Base model", "2With support-tone"]);
+  expect(await page.getByTestId("contender").allTextContents()).toEqual(["1 Base model", "2 With support-tone"]);
   await page.getByTestId("contender").nth(1).click();
   await page.getByTestId("contender-adapters").selectOption("");
   await page.keyboard.press("Escape");

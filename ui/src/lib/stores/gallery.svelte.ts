@@ -1,7 +1,7 @@
 // Owns the open part of Models, and the actions there that need several stores.
 
 import { m } from "$messages";
-import { asProblem, type Download, type FileDrop, type Host, type HostEvent, type Settings } from "../host";
+import { asProblem, type Download, type FileDrop, type Host, type HostEvent, type Model, type Settings } from "../host";
 import { bestModel } from "../text/adapters";
 import { problemText } from "../text/problem";
 import { fileName } from "../text/source";
