@@ -217,6 +217,28 @@ async fn a_folder_with_other_files_gets_a_folder_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_vanish_during_a_move_do_not_fail_it() {
+    let folder = filled().await.close().await;
+    let vanishing = folder.path().join("data/datasets/vanishing");
+    fs::create_dir_all(&vanishing).expect("a folder");
+    for number in 0..20 {
+        fs::write(vanishing.join(format!("{number}.tmp")), "half").expect("a file");
+    }
+    let (options, gone) = (support::options(&folder.path().join("data")), vanishing.clone());
+    let app = App::open(options, move |event| {
+        // Called by the thread that copies, once it has listed the files.
+        if let Event::MoveProgress { .. } = event {
+            let _ = fs::remove_dir_all(&gone);
+        }
+    })
+    .expect("an app");
+    let to = folder.path().join("elsewhere");
+    app.move_data(to.clone()).await.expect("moved");
+    assert!(to.join("hearth.db").exists());
+    assert!(!vanishing.exists(), "the files vanished");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_move_leaves_the_app_as_it_was() {
     let folder = filled().await.close().await;
     let app: Arc<OnceLock<App>> = Arc::default();

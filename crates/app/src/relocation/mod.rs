@@ -32,6 +32,10 @@ const STAGING: &str = "hearth-arriving";
 /// The folder that is created in one with other files.
 const SUBFOLDER: &str = "Hearth";
 
+/// Times that the files are listed and copied: one that is replaced meanwhile is gone under its
+/// temporary name.
+const ATTEMPTS: u32 = 3;
+
 /// Names of entries in a folder that counts as empty.
 const IGNORED: [&str; 8] = [
     STAGING,
@@ -218,15 +222,17 @@ fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<Vec<PathBuf>, 
         let path = path.to_owned();
         move |error: io::Error| failed(&path, &error)
     };
-    remove_path(staging);
-    permissions::create_private_folder(staging).map_err(at(staging))?;
-    let contents = Contents::of(&shared.data).map_err(at(&shared.data))?;
-    let store = fs::metadata(shared.store.path()).map_or(0, |about| about.len());
-    check_space(to, contents.bytes_to_copy(&shared.data, staging) + store)?;
-    let mut progress = Progress::new(shared, contents.bytes);
-    contents
-        .copy(&shared.data, staging, to, &mut |done| progress.report(done))
-        .map_err(at(to))?;
+    let mut copied = copy_files(shared, to, staging)?;
+    for _ in 1..ATTEMPTS {
+        if !copied
+            .as_ref()
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        {
+            break;
+        }
+        copied = copy_files(shared, to, staging)?;
+    }
+    copied.map_err(at(to))?;
     shared.store.copy_to(&staging.join(store::FILE))?;
     store::prepare_restored(staging, &shared.data, to)?;
     location::write_origin(&shared.data, staging).map_err(at(staging))?;
@@ -245,6 +251,20 @@ fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<Vec<PathBuf>, 
         remove_all(&placed);
     }
     done.map(|()| placed).map_err(at(to))
+}
+
+/// Copies all files but the store. The inner error is that of the files.
+fn copy_files(shared: &Shared, to: &Path, staging: &Path) -> Result<io::Result<()>, Problem> {
+    remove_path(staging);
+    permissions::create_private_folder(staging).map_err(|error| failed(staging, &error))?;
+    let contents = match Contents::of(&shared.data) {
+        Ok(contents) => contents,
+        Err(error) => return Ok(Err(error)),
+    };
+    let store = fs::metadata(shared.store.path()).map_or(0, |about| about.len());
+    check_space(to, contents.bytes_to_copy(&shared.data, staging) + store)?;
+    let mut progress = Progress::new(shared, contents.bytes);
+    Ok(contents.copy(&shared.data, staging, to, &mut |done| progress.report(done)))
 }
 
 fn remove_all(paths: &[PathBuf]) {
