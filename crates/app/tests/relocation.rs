@@ -222,7 +222,8 @@ async fn files_that_vanish_during_a_move_do_not_fail_it() {
     let vanishing = folder.path().join("data/datasets/vanishing");
     fs::create_dir_all(&vanishing).expect("a folder");
     for number in 0..20 {
-        fs::write(vanishing.join(format!("{number}.tmp")), "half").expect("a file");
+        // Large enough for a report after the first of them.
+        fs::write(vanishing.join(format!("{number}.tmp")), vec![0; 1 << 16]).expect("a file");
     }
     let (options, gone) = (support::options(&folder.path().join("data")), vanishing.clone());
     let app = App::open(options, move |event| {
