@@ -1,5 +1,6 @@
 //! AVX2: `vpmaddubsw` on eight rows at a time. As many of its sums as 16 bits hold are added before
-//! `vpmaddwd` widens them to 32 bits: all eight of a tile of linear 4-bit codes, one of 8-bit codes.
+//! `vpmaddwd` widens them to 32 bits: all eight of a tile of linear 4-bit codes, one of 8-bit
+//! codes.
 
 use super::layout::Packable;
 use super::scales::{RowScales, restores_sign, row_scales, zero_point_shift};
