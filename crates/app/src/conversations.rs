@@ -29,8 +29,13 @@ enum Position {
         parts: Vec<Part>,
         fresh: Box<NewConversation>,
     },
-    /// A new message at the end of the selected branch.
-    AtEnd { conversation: i64, parts: Vec<Part> },
+    /// A new message at the end of a branch.
+    AtEnd {
+        conversation: i64,
+        /// The branch's last message. `None` means that of the selected branch.
+        leaf: Option<i64>,
+        parts: Vec<Part>,
+    },
     /// A new message after a given one, or a first one.
     After {
         conversation: i64,
@@ -346,10 +351,9 @@ fn position(conversation: Option<i64>, parent: Option<i64>, parts: Vec<Part>, fr
             parts,
             fresh: Box::new(fresh),
         },
-        (Some(conversation), None) => Position::AtEnd { conversation, parts },
-        (Some(conversation), parent) => Position::After {
+        (Some(conversation), leaf) => Position::AtEnd {
             conversation,
-            parent,
+            leaf,
             parts,
         },
     }
@@ -430,14 +434,18 @@ fn write(t: &Transaction<'_>, position: Position, contenders: &[Contender]) -> r
             (id, None, Some(parts))
         }
         Position::Edited { answer, text, go_on } => return write_edited(t, &answer, text, go_on, now),
-        Position::AtEnd { conversation, parts } => (
+        Position::AtEnd {
             conversation,
-            conversation::get(t, conversation)?
-                .and_then(|row| row.leaf)
-                .map(|leaf| message::end_of_branch(t, leaf))
-                .transpose()?,
-            Some(parts),
-        ),
+            leaf,
+            parts,
+        } => {
+            let leaf = match leaf {
+                Some(leaf) => Some(leaf),
+                None => conversation::get(t, conversation)?.and_then(|row| row.leaf),
+            };
+            let end = leaf.map(|leaf| message::end_of_branch(t, leaf)).transpose()?;
+            (conversation, end, Some(parts))
+        }
         Position::After {
             conversation,
             parent,

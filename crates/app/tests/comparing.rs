@@ -153,12 +153,18 @@ async fn a_model_that_is_gone_fails_its_answer_only() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_goes_on_from_an_answer_that_says_something() {
     let mut bench = Bench::tiny();
-    let contenders = vec![Contender::default(), by_model("gone")];
-    let compared = compare(&bench, "say one", contenders).await.unwrap();
-    let [given, gone] = bench.all_ended(ids(&compared)).await;
-    assert_eq!(bench.conversation(compared.conversation.id).await.leaf, Some(gone.id));
-    let next = bench.say(Some(compared.conversation.id), "show").await;
-    assert_eq!(next.user.expect("a message").parent, Some(given.id));
+    // The window names the end of the branch, a queue does not.
+    for is_named in [false, true] {
+        let contenders = vec![Contender::default(), by_model("gone")];
+        let compared = compare(&bench, "say one", contenders).await.unwrap();
+        let [given, gone] = bench.all_ended(ids(&compared)).await;
+        let id = compared.conversation.id;
+        assert_eq!(bench.conversation(id).await.leaf, Some(gone.id));
+        let parent = is_named.then_some(gone.id);
+        let next = bench.send(Some(id), parent, "show".into(), Vec::new(), NewConversation::default());
+        let user = next.await.unwrap().user.expect("a message");
+        assert_eq!(user.parent, Some(given.id));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -436,9 +436,8 @@ pub fn votes(connection: &Connection) -> rusqlite::Result<Vec<(Option<String>, O
 /// that says nothing the first one that says something.
 pub fn end_of_branch(connection: &Connection, leaf: i64) -> rusqlite::Result<i64> {
     let mut says = connection.prepare_cached("SELECT content != '' FROM message WHERE id = ?1")?;
-    let mut says = |id: i64| says.query_row(params![id], |row| row.get::<_, bool>(0));
     for id in std::iter::once(leaf).chain(compared(connection, leaf)?) {
-        if says(id)? {
+        if says.query_row(params![id], |row| row.get(0)).optional()? == Some(true) {
             return Ok(id);
         }
     }

@@ -1,7 +1,6 @@
 // Owns the open conversation: its tree of messages, the current branch, and sending.
 
 import { asProblem, defaultChatSettings, isActive, type AdapterChoice, type Compared, type Contender, type Conversation, type ConversationSettings, type Host, type HostEvent, type Message, type NewConversation, type Problem, type Sent, type TextFile, type Thumb } from "../host";
-import { textOf } from "../text/parts";
 import { same } from "../text/same";
 import { Live, nextFrame, type Schedule } from "./live.svelte";
 import { Tree } from "./tree";
@@ -108,18 +107,10 @@ export class Thread {
     this.folder = folder;
   }
 
-  /** The message after which the open branch goes on: its last one, or instead of a compared answer without text the first one with text. */
-  private get end(): number | null {
-    const last = this.last?.message;
-    const says = ({ parts }: Message) => textOf(parts) !== "";
-    if (!last || says(last)) return this.leaf;
-    return this.compared(last).find(({ message }) => says(message))?.message.id ?? this.leaf;
-  }
-
   /** Sends a message after `parent`; `null` means after the open branch. */
   async send(text: string, files: TextFile[], parent: number | null = null): Promise<Sent> {
     const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder };
-    return this.begin(() => this.host.send(this.id, parent ?? this.end, text, files, fresh), this.id === null, fresh);
+    return this.begin(() => this.host.send(this.id, parent ?? this.leaf, text, files, fresh), this.id === null, fresh);
   }
 
   /** Sends a message that every contender answers. */
@@ -127,7 +118,7 @@ export class Thread {
     const adapters = [...this.adapters];
     const isNew = this.id === null;
     const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder };
-    const compared = await this.begin(() => this.host.compare(this.id, parent ?? this.end, text, files, contenders, fresh), isNew, fresh);
+    const compared = await this.begin(() => this.host.compare(this.id, parent ?? this.leaf, text, files, contenders, fresh), isNew, fresh);
     if (isNew && adapters.length > 0 && this.id === compared.conversation.id) await this.setAdapters(adapters);
     return compared;
   }
