@@ -3,7 +3,7 @@
 
 use crate::library::{
     Hub,
-    hub::{HUB, MAIN, Reference, Selection},
+    hub::{HUB, MAIN, Reference, Selection, decode_strictly},
 };
 use crate::wire::{Link, LinkPlace, LinkRefusal};
 
@@ -83,7 +83,7 @@ fn model(query: &str) -> Result<Link, LinkRefusal> {
         .strip_prefix("from=")
         .filter(|from| !from.contains('&'))
         .ok_or(LinkRefusal::UnknownForm)?;
-    let decoded = percent_decoded(from).ok_or(LinkRefusal::UnknownForm)?;
+    let decoded = decode_strictly(from).ok_or(LinkRefusal::UnknownForm)?;
     let source = visible(&decoded)?;
     let is_known = SOURCES.iter().any(|start| {
         let found = source.get(..start.len());
@@ -151,7 +151,7 @@ fn web(url: &str) -> Result<LinkPlace, LinkRefusal> {
         return Err(LinkRefusal::UnknownSource);
     }
     let path = path.split(['?', '#']).next().unwrap_or_default();
-    let path = percent_decoded(path).ok_or(LinkRefusal::UnknownSource)?;
+    let path = decode_strictly(path).ok_or(LinkRefusal::UnknownSource)?;
     let file = visible(path.rsplit('/').next().unwrap_or_default())?;
     Ok(LinkPlace::Web {
         host: short(host, MAX_HOST)?.to_ascii_lowercase(),
@@ -196,24 +196,6 @@ fn is_hidden(c: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
             | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
             | '\u{e0000}'..='\u{e0fff}')
-}
-
-/// Decodes `%20` and the like. `None` if one is malformed, or the result is not UTF-8.
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => hex(rest.next()?)? << 4 | hex(rest.next()?)?,
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).ok()
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    let value = char::from(digit).to_digit(16)?;
-    u8::try_from(value).ok()
 }
 
 #[cfg(test)]

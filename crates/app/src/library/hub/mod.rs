@@ -31,5 +31,5 @@ pub use variants::{Kind, Variant, quantization};
 pub(super) use client::{Failure, Requested};
 pub(crate) use client::{HUB, is_offline};
 pub(super) use ollama::{Manifest, remote as ollama};
-pub(crate) use reference::{MAIN, without_query};
+pub(crate) use reference::{MAIN, decode_strictly, without_query};
 pub(crate) use token::token;

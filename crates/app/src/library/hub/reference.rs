@@ -209,6 +209,17 @@ pub(super) fn encode(path: &str) -> String {
 
 /// Decodes `%20` and the like; malformed ones stay.
 pub(super) fn decode(text: &str) -> String {
+    String::from_utf8_lossy(&decoded(text)).into_owned()
+}
+
+/// Decodes `%20` and the like. `None` if one is malformed, or the result is not UTF-8.
+pub(crate) fn decode_strictly(text: &str) -> Option<String> {
+    let is_hex = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let is_right = text.split('%').skip(1).all(|after| after.get(..2).is_some_and(is_hex));
+    is_right.then(|| String::from_utf8(decoded(text)).ok())?
+}
+
+fn decoded(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
@@ -219,7 +230,7 @@ pub(super) fn decode(text: &str) -> String {
         bytes.push(byte.unwrap_or(*first));
         rest = if byte.is_some() { &after[2..] } else { after };
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
 /// `[OWNER/]NAME[:TAG]`
