@@ -48,10 +48,7 @@ pub(super) fn of(
         (None, TrainingPrompt::Unknown) => target.system_prompt.as_deref().and_then(prompt::written),
     };
     let settings = match preset {
-        Some(preset) => preset
-            .values
-            .settings(None, Some(preset.id.clone()))
-            .or(read(folder.as_ref().and_then(|folder| folder.settings.as_deref()))),
+        Some(preset) => over_folder(preset.values.settings(None, Some(preset.id.clone())), folder.as_ref()),
         None => settings(row.as_ref(), folder.as_ref()),
     };
     let made_with = AnswerSettings {
@@ -81,12 +78,14 @@ pub(super) fn settings(
     row: Option<&conversation::Conversation>,
     folder: Option<&folder::Folder>,
 ) -> ConversationSettings {
-    let own = read(row.and_then(|row| row.settings.as_deref()));
-    own.or(read(folder.and_then(|folder| folder.settings.as_deref())))
+    let own = from_json(row.and_then(|row| row.settings.as_deref()));
+    over_folder(own.unwrap_or_default(), folder)
 }
 
-fn read(json: Option<&str>) -> ConversationSettings {
-    from_json(json).unwrap_or_default()
+/// Settings over those of a folder.
+fn over_folder(own: ConversationSettings, folder: Option<&folder::Folder>) -> ConversationSettings {
+    let of_folder = from_json(folder.and_then(|folder| folder.settings.as_deref()));
+    own.or(of_folder.unwrap_or_default())
 }
 
 /// The model's default parameters: those of its file or the catalog, under a person's.
