@@ -41,21 +41,39 @@ export class Compare {
   /** The choices as the app takes them. */
   get contenders(): Contender[] {
     return this.choices.map((choice) => ({
-      own: { model: choice.model, preset: this.app.presets.all.find(({ id }) => id === choice.preset) ?? null },
+      own: { model: choice.model, preset: this.presetOf(choice) },
       adapters: [...this.adaptersOf(choice)],
     }));
   }
 
+  /** The models that can be chosen. */
+  readonly models: readonly Model[] = $derived.by(() => this.app.models.all.filter(({ problem }) => problem === null));
+
+  /** Id of the model of a choice. */
+  private modelOf({ model }: Choice): string | null {
+    return model ?? this.app.chatModel?.id ?? null;
+  }
+
+  private presetOf({ preset }: Choice): Preset | null {
+    return this.app.presets.all.find(({ id }) => id === preset) ?? null;
+  }
+
+  /** The adapters that fit the model of a choice, also those that cannot be used now. */
+  fitting(choice: Choice): readonly Adapter[] {
+    return this.app.adapters.of(this.modelOf(choice));
+  }
+
   /** The adapters of a choice, as far as they fit its model. */
-  adaptersOf({ model, adapters }: Choice): readonly AdapterChoice[] {
-    if (adapters === "chat" && model === null) return this.app.thread.adapters;
-    const fitting = this.app.adapters.of(model ?? this.app.chatModel?.id ?? null);
-    return (adapters === "chat" ? this.app.thread.adapters : adapters).filter(({ adapter }) => fitting.some(({ id }) => id === adapter));
+  adaptersOf(choice: Choice): readonly AdapterChoice[] {
+    const chosen = choice.adapters === "chat" ? this.app.thread.adapters : choice.adapters;
+    if (choice.adapters === "chat" && choice.model === null) return chosen;
+    const fitting = this.fitting(choice);
+    return chosen.filter(({ adapter }) => fitting.some(({ id }) => id === adapter));
   }
 
   /** How many contenders differ from each other. */
   private readonly kinds: number = $derived.by(() => {
-    const all = this.contenders.map(({ own, adapters }) => ({ model: own.model ?? this.app.chatModel?.id, preset: own.preset?.id, adapters }));
+    const all = this.choices.map((choice) => ({ model: this.modelOf(choice), preset: this.presetOf(choice)?.id ?? null, adapters: this.adaptersOf(choice) }));
     return all.filter((one, at) => all.findIndex((other) => same(one, other)) === at).length;
   });
 
@@ -69,11 +87,11 @@ export class Compare {
   toggle(): void {
     this.on = !this.on;
     if (!this.on) return;
-    const { models, chatModel, presets, thread } = this.app;
-    this.choices = this.choices.filter(({ model }) => model === null || models.all.some(({ id, problem }) => id === model && problem === null));
+    const { chatModel, presets, thread } = this.app;
+    this.choices = this.choices.filter(({ model }) => model === null || this.models.some(({ id }) => id === model));
     this.chooseAdapter();
     if (this.choices.length > 1 && !this.hasTwins) return;
-    const other = models.all.find(({ id, problem }) => problem === null && id !== chatModel?.id);
+    const other = this.models.find(({ id }) => id !== chatModel?.id);
     const preset = presets.all.find(({ id }) => id !== presets.chosen?.id);
     if (thread.adapters.length > 0) this.withBase();
     else this.choices = [CHAT, other ? { ...BASE, model: other.id } : { ...CHAT, preset: preset?.id ?? null }];
@@ -81,8 +99,8 @@ export class Compare {
 
   /** Chooses the newest adapter for a conversation without one whose adapters are compared. */
   chooseAdapter(): void {
-    const { adapters, chatModel, thread } = this.app;
-    const newest = adapters.of(chatModel?.id ?? null).find(({ problem }) => problem === null);
+    const { thread } = this.app;
+    const newest = this.fitting(CHAT).find(({ problem }) => problem === null);
     const isWanted = this.choices.length === 0 || this.choices.some((choice) => choice.adapters === "chat" && choice.model === null);
     if (this.on && newest && isWanted && thread.adapters.length === 0) void this.app.try(() => thread.setAdapters([{ adapter: newest.id, scale: 1 }]));
   }
@@ -100,9 +118,9 @@ export class Compare {
   /** Adds a contender: the first model that is not compared yet, or else the first such preset. */
   add(): void {
     if (this.choices.length >= MAX_CONTENDERS) return;
-    const models = new Set(this.choices.map(({ model }) => model ?? this.app.chatModel?.id));
+    const models = new Set(this.choices.map((choice) => this.modelOf(choice)));
     const presets = new Set(this.choices.map(({ preset }) => preset ?? this.app.presets.chosen?.id));
-    const model = this.app.models.all.find(({ id, problem }) => problem === null && !models.has(id));
+    const model = this.models.find(({ id }) => !models.has(id));
     const preset = this.app.presets.all.find(({ id }) => !presets.has(id));
     this.choices = [...this.choices, model ? { ...BASE, model: model.id } : { ...CHAT, preset: preset?.id ?? null }];
   }
