@@ -46,6 +46,15 @@ fn installed(folder: &Path) -> PathBuf {
     copy("hearth-desktop")
 }
 
+/// A desktop on which Hearth has no models, and that Hearth.
+fn without_models(hub: &FakeHub, folder: &Path) -> (Desktop, PathBuf) {
+    let variables = [
+        ("HF_ENDPOINT", hub.hub.endpoint.as_ref()),
+        ("HEARTH_MODELS", folder.as_os_str()),
+    ];
+    (Desktop::with(&variables), installed(folder))
+}
+
 fn click_all(window: &Window, names: &[&str]) {
     for name in names {
         window.click(name);
@@ -55,12 +64,7 @@ fn click_all(window: &Window, names: &[&str]) {
 #[test]
 fn a_model_of_the_hub_is_found_downloaded_and_answers() {
     let (hub, folder) = (hub(), tempfile::tempdir().expect("a folder"));
-    let program = installed(folder.path());
-    let variables = [
-        ("HF_ENDPOINT", hub.hub.endpoint.as_ref()),
-        ("HEARTH_MODELS", folder.path().as_os_str()),
-    ];
-    let desk = Desktop::with(&variables);
+    let (desk, program) = without_models(&hub, folder.path());
     let window = desk.open_program(&program);
     window.until_shows("Hearth needs a model");
     window.until_shows("Better models for this machine");
@@ -163,12 +167,7 @@ const SCHEMA: [&str; 2] = [
 #[test]
 fn a_link_on_the_command_line_asks_before_the_hub_is_asked() {
     let (hub, folder) = (hub(), tempfile::tempdir().expect("a folder"));
-    let program = installed(folder.path());
-    let variables = [
-        ("HF_ENDPOINT", hub.hub.endpoint.as_ref()),
-        ("HEARTH_MODELS", folder.path().as_os_str()),
-    ];
-    let desk = Desktop::with(&variables);
+    let (desk, program) = without_models(&hub, folder.path());
     let link = format!("hearth://model?from=hf.co/{REPOSITORY}");
     let window = desk.open_with(&program, &[link.as_str()]);
     window.session.one(&id("opened-link"));

@@ -1,18 +1,13 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { answers, drawn, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+import { answers, compareRun, drawn, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
 
 useBrowser();
 
-/** Opens a past run and compares two answers. */
+/** Opens a past run and compares two answers at once. */
 async function tryIt(page: Page): Promise<void> {
   await pace(page, 0);
-  await page.getByTestId("view-tune").click();
-  await page.locator("[data-testid=run][data-id='21']").getByTestId("open-run").click();
-  await page.getByTestId("try-it").click();
-  await page.getByTestId("compare-welcome").waitFor();
-  await send(page, "My order is late, what now?");
-  await expect.poll(() => page.getByTestId("vote").count()).toBe(2);
+  await compareRun(page);
 }
 
 test("two answers are side by side, and labelled after the vote", async () => {

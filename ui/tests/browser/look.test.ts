@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { drawn, open, openConversation, openSettings, pace, send, useBrowser } from "./window";
+import { compareRun, drawn, open, openConversation, openSettings, pace, useBrowser } from "./window";
 
 useBrowser();
 
@@ -91,12 +91,7 @@ test("in a narrow window the list of conversations opens by button and by key", 
 test("the buttons of a narrow top bar keep their distance, while two answers are compared", async () => {
   const { page, errors } = await open({ width: 480, height: 700 });
   await pace(page, 0);
-  await page.getByTestId("view-tune").click();
-  await page.locator("[data-testid=run][data-id='21']").getByTestId("open-run").click();
-  await page.getByTestId("try-it").click();
-  await page.getByTestId("compare-welcome").waitFor();
-  await send(page, "My order is late, what now?");
-  await expect.poll(() => page.getByTestId("vote").count()).toBe(2);
+  await compareRun(page);
   for (const width of [480, 520, 560, 600, 640, 680, 720, 800, 900, 1180]) {
     await page.setViewportSize({ width, height: 700 });
     await drawn(page);

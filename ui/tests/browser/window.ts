@@ -31,6 +31,16 @@ export async function send(page: Page, text: string): Promise<void> {
   await page.getByTestId("send").click();
 }
 
+/** Opens a past run and compares its adapter with the base model. */
+export async function compareRun(page: Page): Promise<void> {
+  await page.getByTestId("view-tune").click();
+  await page.locator("[data-testid=run][data-id='21']").getByTestId("open-run").click();
+  await page.getByTestId("try-it").click();
+  await page.getByTestId("compare-welcome").waitFor();
+  await send(page, "My order is late, what now?");
+  await expect.poll(() => page.getByTestId("vote").count()).toBe(2);
+}
+
 export function answers(page: Page): Locator {
   return page.locator("[data-testid=message][data-role=assistant]");
 }
