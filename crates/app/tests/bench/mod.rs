@@ -186,7 +186,7 @@ pub fn under_way(message: &Message) -> bool {
 /// The answers of a comparison.
 pub fn ids<const N: usize>(compared: &Compared) -> [i64; N] {
     let ids: Vec<i64> = compared.answers.iter().map(|answer| answer.id).collect();
-    ids.try_into().expect("so many answers")
+    ids.try_into().expect("as many answers as ids")
 }
 
 pub fn failure(message: &Message) -> &Problem {

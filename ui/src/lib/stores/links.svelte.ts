@@ -1,5 +1,5 @@
-// Owns the links that were opened, until the person has decided on each. A link does nothing by itself: of a model it
-// only says where the person may look.
+// Owns the opened links until each is confirmed or dismissed. A confirmed link to a model only opens its page or its
+// check.
 
 import { m } from "$messages";
 import type { Host, HostEvent, Link } from "../host";
