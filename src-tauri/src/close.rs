@@ -23,6 +23,13 @@ pub fn waits_for_run(app: &AppHandle) -> bool {
     is_training
 }
 
+/// Exits the app, after the active run is saved.
+pub fn quit(app: &AppHandle) {
+    if !waits_for_run(app) {
+        app.exit(0);
+    }
+}
+
 /// Exits the app once everything is saved, which has a time limit. Further calls do nothing.
 fn save_and_exit(app: &AppHandle) {
     if CLOSING.swap(true, Ordering::SeqCst) {

@@ -1,8 +1,8 @@
 //! The commands that need the window: the system's file dialogs, and the settings, whose theme is
 //! also the frame's.
 
-use crate::{links, window};
-use hearth_app::wire::{ChatFormat, ExportFormat, Link, Problem, ProblemCode, Settings};
+use crate::{links, tray, window};
+use hearth_app::wire::{ChatFormat, ExportFormat, Link, Problem, ProblemCode, Settings, TrayContent};
 use hearth_app::{App, DATASET_EXTENSIONS, file_name, path_text, preset_file_stem};
 use std::path::PathBuf;
 use tauri::{AppHandle, Manager, Wry};
@@ -66,8 +66,9 @@ fn internal(message: &str) -> Problem {
 }
 
 pub async fn set_settings(window: AppHandle, settings: Settings) -> Result<(), Problem> {
-    let theme = settings.theme;
+    let (theme, tray) = (settings.theme, settings.tray);
     window.state::<App>().set_settings(settings).await?;
+    tray::follow(&window, tray);
     // The page already shows the theme; only the frame may fail to follow.
     let _ = window::set_theme(&window, theme);
     Ok(())
@@ -166,6 +167,11 @@ pub async fn move_data(window: AppHandle, folder: PathBuf) -> Result<(), Problem
 pub async fn notify(window: AppHandle, title: String, body: String) -> Result<(), Problem> {
     window::notify(&window, title, body);
     Ok(())
+}
+
+pub async fn set_tray(window: AppHandle, content: Option<TrayContent>) -> Result<bool, Problem> {
+    let set = tauri::async_runtime::spawn_blocking(move || tray::set(&window, content.as_ref()));
+    set.await.map_err(|_| internal("The tray's icon could not be set."))
 }
 
 pub async fn take_links(window: AppHandle) -> Result<Vec<Link>, Problem> {

@@ -14,6 +14,7 @@ mod links;
 mod power;
 mod recovery;
 mod start;
+mod tray;
 mod window;
 
 use tauri::{RunEvent, WindowEvent};
@@ -37,7 +38,10 @@ fn main() {
             RunEvent::WindowEvent {
                 event: WindowEvent::CloseRequested { api, .. },
                 ..
-            } if close::waits_for_run(app) => api.prevent_close(),
+            } if window::hides(app) || close::waits_for_run(app) => api.prevent_close(),
+            // A click on the icon in the dock.
+            #[cfg(target_os = "macos")]
+            RunEvent::Reopen { .. } => window::focus(app),
             #[cfg(target_os = "macos")]
             RunEvent::Opened { urls } => {
                 links::open(app, urls.into_iter().map(String::from));

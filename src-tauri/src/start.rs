@@ -1,7 +1,7 @@
 //! Starting the app: plugins, options, the store, the window.
 
 use crate::links;
-use crate::{close, power::SystemPower, recovery, window};
+use crate::{close, power::SystemPower, recovery, tray, window};
 use hearth_app::library::data_folder;
 use hearth_app::wire::{EVENT_NAME, Problem, ProblemCode, Theme};
 use hearth_app::{App, Options};
@@ -26,7 +26,9 @@ pub fn plugins(builder: Builder<Wry>) -> Builder<Wry> {
         .plugin(tauri_plugin_notification::init())
         .plugin(tauri_plugin_opener::init())
         .plugin(state.build())
-        .manage(links::from_arguments());
+        .manage(links::from_arguments())
+        .manage(tray::Tray::default())
+        .on_menu_event(tray::chosen);
     if data.is_some() {
         // Another instance may be running; the store's lock still rejects two with the same data.
         return builder;
@@ -71,6 +73,7 @@ async fn open(app: &AppHandle) -> Result<(App, Theme), Problem> {
         // A page that misses events requests a snapshot when it loads.
         let _ = page.emit(EVENT_NAME, event);
     })?;
-    let theme = hearth.snapshot().await?.settings.theme;
-    Ok((hearth, theme))
+    let settings = hearth.snapshot().await?.settings;
+    tray::follow(app, settings.tray);
+    Ok((hearth, settings.theme))
 }

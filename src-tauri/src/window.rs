@@ -1,5 +1,6 @@
 //! The window: opening, theme, notifications, and the dialog for a failed start.
 
+use crate::tray;
 use hearth_app::wire::{Problem, Theme};
 use tauri::webview::NewWindowResponse;
 use tauri::window::Color;
@@ -53,12 +54,20 @@ pub fn set_theme(app: &AppHandle, theme: Theme) -> tauri::Result<()> {
     set_background(&window)
 }
 
-/// Focuses the window, when a second instance is started.
+/// Shows and focuses the window.
 pub fn focus(app: &AppHandle) {
     if let Some(window) = main(app) {
         // Failing to raise the window is harmless.
-        let _ = window.unminimize().and_then(|()| window.set_focus());
+        let _ = window
+            .show()
+            .and_then(|()| window.unminimize())
+            .and_then(|()| window.set_focus());
     }
+}
+
+/// Hides the window that is being closed, if the person wants Hearth to go on in the tray.
+pub fn hides(app: &AppHandle) -> bool {
+    tray::keeps_running(app) && main(app).is_some_and(|window| window.hide().is_ok())
 }
 
 /// Shows a notification unless the window has the focus. Does not block.

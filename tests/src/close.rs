@@ -32,3 +32,14 @@ pub fn close_window(display: &str) -> Outcome<()> {
     connection.get_input_focus()?.reply()?;
     Ok(())
 }
+
+/// Whether a display shows a window that accepts drops.
+///
+/// # Errors
+/// The display does not answer.
+pub fn shows_window(display: &str) -> Outcome<bool> {
+    let (connection, screen) = RustConnection::connect(Some(display))?;
+    let root = connection.setup().roots[screen].root;
+    let atoms = Atoms::new(&connection)?.reply()?;
+    Ok(largest(&connection, root, atoms.XdndAware)?.is_some())
+}

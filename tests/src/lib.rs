@@ -9,6 +9,8 @@ pub mod driver;
 pub mod hearth;
 #[cfg(target_os = "linux")]
 pub mod keyboard;
+#[cfg(target_os = "linux")]
+pub mod panel;
 pub mod paths;
 #[cfg(target_os = "linux")]
 pub mod screen;

@@ -2,6 +2,7 @@
 
 use crate::paths;
 use crate::screen::{Driver, Screen};
+use crate::screen_reader::SessionBus;
 use crate::wait::PATIENCE;
 use crate::webdriver::{Element, Key, Session};
 use std::ffi::OsStr;
@@ -43,9 +44,7 @@ impl Desktop {
     /// # Panics
     /// Panics if a tool is not installed.
     pub fn with(variables: &[(&str, &OsStr)]) -> Self {
-        let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let data = tempfile::tempdir().expect("a temporary folder");
-        let screen = Screen::start();
+        let (guard, data, screen) = Self::empty();
         let driver = Driver::start(&screen, data.path(), variables);
         Self {
             data,
@@ -53,6 +52,29 @@ impl Desktop {
             driver,
             _guard: guard,
         }
+    }
+
+    /// As [`Desktop::with`], in a session with a bus.
+    ///
+    /// # Panics
+    /// Panics if a tool is not installed.
+    pub fn with_bus(variables: &[(&str, &OsStr)]) -> (Self, SessionBus) {
+        let (guard, data, screen) = Self::empty();
+        let bus = SessionBus::start(&screen, data.path());
+        let address = ("DBUS_SESSION_BUS_ADDRESS", OsStr::new(&bus.address));
+        let driver = Driver::start(&screen, data.path(), &[variables, &[address]].concat());
+        let desktop = Self {
+            data,
+            screen,
+            driver,
+            _guard: guard,
+        };
+        (desktop, bus)
+    }
+
+    fn empty() -> (MutexGuard<'static, ()>, tempfile::TempDir, Screen) {
+        let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        (guard, tempfile::tempdir().expect("a temporary folder"), Screen::start())
     }
 
     /// Opens Hearth's window.

@@ -269,3 +269,17 @@ test("on a narrow window the pages are a row of tabs above the page", async () =
   expect((tabs?.y ?? 0) + (tabs?.height ?? 0)).toBeLessThanOrEqual(panel?.y ?? 0);
   expect(await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)).toBe(0);
 });
+
+test("the tray says what runs, and the setting says if the desktop has none", async () => {
+  const { page, errors } = await settings("default", "general");
+  const trays = () => page.evaluate(() => (window as unknown as { fakeHost: { trays: ({ running: string[] } | null)[] } }).fakeHost.trays);
+  await expect.poll(async () => (await trays()).at(-1)?.running).toEqual(["Nothing is running"]);
+  await page.getByTestId("tray").selectOption("off");
+  await expect.poll(async () => (await trays()).at(-1)).toBeNull();
+  const row = page.locator(".row", { has: page.getByTestId("tray") });
+  expect(await row.textContent()).toContain("Shows what is running");
+  await page.evaluate(() => Object.assign((window as unknown as { fakeHost: { hasTray: boolean } }).fakeHost, { hasTray: false }));
+  await page.getByTestId("tray").selectOption("keepRunning");
+  await expect.poll(() => row.textContent()).toContain("This desktop has no tray");
+  expect(errors).toEqual([]);
+});

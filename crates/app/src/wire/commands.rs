@@ -272,6 +272,9 @@ macro_rules! commands {
                 fn move_data(folder: PathBuf) -> ();
                 /// Shows a notification of the system, unless the window has the focus.
                 fn notify(title: String, body: String) -> ();
+                /// Sets the menu of the icon in the system's tray; `null` removes the icon. Returns
+                /// whether the tray has the icon: not every desktop has a tray.
+                fn set_tray(content: Option<TrayContent>) -> bool;
                 /// Links that were opened since the last call, before the page loaded too.
                 fn take_links() -> Vec<Link>;
                 /// Opens the data folder in the system's file manager.

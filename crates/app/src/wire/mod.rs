@@ -17,6 +17,7 @@ mod models;
 mod organizing;
 mod presets;
 mod sampling;
+mod tray;
 mod tune;
 mod typescript;
 
@@ -33,6 +34,7 @@ pub use models::*;
 pub use organizing::*;
 pub use presets::*;
 pub use sampling::*;
+pub use tray::*;
 pub use tune::*;
 pub use typescript::typescript;
 
@@ -116,6 +118,8 @@ pub struct Settings {
     /// Whether the system notifies when a long answer, a download or a run ends while the window is
     /// not in use.
     pub notifications: bool,
+    /// Whether the tray has an icon.
+    pub tray: TraySetting,
     /// Changed keyboard shortcuts: the key of an action (`Mod+Shift+K`; empty means none) by its
     /// id. Unknown ids are ignored.
     pub shortcuts: BTreeMap<String, String>,
@@ -163,6 +167,7 @@ impl Default for Settings {
             text_size: 100,
             enter_sends: true,
             notifications: true,
+            tray: TraySetting::default(),
             shortcuts: BTreeMap::new(),
             threads: None,
             context: None,

@@ -13,7 +13,7 @@ import { planFor } from "./fake/plans";
 import { initialWorld, linked, type World } from "./fake/scenes";
 import { onlySet, withOverrides } from "../text/sampling";
 import { matchesDevice } from "../text/devices";
-import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Contender, Conversation, ConversationSettings, ConversationSummary, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, Link, LoadSettings, Measurement, Message, Model, ModelState, NewConversation, OwnSettings, PendingRestore, Plan, Problem, SearchFilter, SearchHit, Sent, Settings, Snapshot, TextFile, Thumb, WrittenBackup } from "./host";
+import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Contender, Conversation, ConversationSettings, ConversationSummary, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, Link, LoadSettings, Measurement, Message, Model, ModelState, NewConversation, OwnSettings, PendingRestore, Plan, Problem, SearchFilter, SearchHit, Sent, Settings, Snapshot, TextFile, Thumb, TrayContent, WrittenBackup } from "./host";
 import { defaultChatSettings } from "./host";
 
 /** The problem of a crashed worker. */
@@ -33,6 +33,10 @@ interface Generation {
 export class FakeHost extends FakeGetting implements Host {
   /** Notifications, newest last. */
   notified: [string, string][] = [];
+  /** What the menu of the tray's icon showed, newest last. */
+  trays: (TrayContent | null)[] = [];
+  /** Whether the desktop has a tray. */
+  hasTray = true;
   /** Load settings of the requested plans, newest last. */
   planned: LoadSettings[] = [];
   /** Exports of conversations, newest last. */
@@ -441,6 +445,11 @@ export class FakeHost extends FakeGetting implements Host {
 
   async notify(title: string, body: string): Promise<void> {
     this.notified.push([title, body]);
+  }
+
+  async setTray(content: TrayContent | null): Promise<boolean> {
+    this.trays.push(content);
+    return content !== null && this.hasTray;
   }
 
   async takeLinks(): Promise<Link[]> {

@@ -203,6 +203,8 @@ export interface Commands {
   moveData(folder: string): Promise<void>;
   /** Shows a notification of the system, unless the window has the focus. */
   notify(title: string, body: string): Promise<void>;
+  /** Sets the menu of the icon in the system's tray; `null` removes the icon. Returns whether the tray has the icon: not every desktop has a tray. */
+  setTray(content: TrayContent | null): Promise<boolean>;
   /** Links that were opened since the last call, before the page loaded too. */
   takeLinks(): Promise<Array<Link>>;
   /** Opens the data folder in the system's file manager. */
@@ -332,6 +334,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   chooseDataFolder: () => invoke("choose_data_folder"),
   moveData: (folder) => invoke("move_data", { folder }),
   notify: (title, body) => invoke("notify", { title, body }),
+  setTray: (content) => invoke("set_tray", { content }),
   takeLinks: () => invoke("take_links"),
   openDataFolder: () => invoke("open_data_folder"),
   chooseChatExport: (format, title) => invoke("choose_chat_export", { format, title }),
@@ -342,7 +345,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
 export const EVENT_NAME = "hearth";
 
 /** The settings of a new installation. */
-export const defaultSettings: Settings = {"language":"system","theme":"system","contrast":"system","motion":"system","textSize":100,"enterSends":true,"notifications":true,"shortcuts":{},"threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"sampling":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
+export const defaultSettings: Settings = {"language":"system","theme":"system","contrast":"system","motion":"system","textSize":100,"enterSends":true,"notifications":true,"tray":"on","shortcuts":{},"threads":null,"context":null,"device":null,"trainingDevice":null,"build":null,"gpuLayers":{"type":"auto"},"kv":"f16","drafts":{},"sampling":{},"lastModel":null,"promptCacheLimit":2000000000,"offline":false,"hubEndpoint":null,"listOtherPrograms":true,"modelFolders":[]};
 
 export type Adapter = {
 /**
@@ -2970,6 +2973,10 @@ enterSends: boolean,
  */
 notifications: boolean,
 /**
+ * Whether the tray has an icon.
+ */
+tray: TraySetting,
+/**
  * Changed keyboard shortcuts: the key of an action (`Mod+Shift+K`; empty means none) by its
  * id. Unknown ids are ignored.
  */
@@ -3290,6 +3297,22 @@ trainOnPrompts: boolean,
  * decides; empty: an empty system message.
  */
 systemPrompt: string | null, };
+
+export type TrayContent = {
+/**
+ * The entry that opens the window.
+ */
+open: string,
+/**
+ * What is running, or that nothing is: a line each.
+ */
+running: Array<string>,
+/**
+ * The entry that ends Hearth.
+ */
+quit: string, };
+
+export type TraySetting = "off" | "on" | "keepRunning";
 
 export type UsedAdapter = {
 /**

@@ -41,6 +41,7 @@ import { Shortcuts } from "./shortcuts.svelte";
 import { Speech } from "./speech.svelte";
 import { Thread } from "./thread.svelte";
 import { Toasts } from "./toasts.svelte";
+import { Tray } from "./tray.svelte";
 import { Tune } from "./tune.svelte";
 import type { SettingsPage, View } from "./view";
 
@@ -95,6 +96,7 @@ export class App {
   readonly adapters: Adapters;
   readonly compare: Compare = new Compare(this);
   readonly links: Links = new Links(this);
+  readonly tray: Tray;
   readonly tune: Tune = new Tune(this);
   readonly announcements = new Announcements();
   readonly toasts = new Toasts();
@@ -135,6 +137,7 @@ export class App {
       title: (conversation) => this.conversations.title(conversation),
       run: (id) => this.runs.get(id),
     });
+    this.tray = new Tray(host);
     this.shortcuts = new Shortcuts(this.settings, actions);
     this.palette = new Palette(parts.storage ?? null);
     this.prompts = new Prompts(host);
