@@ -17,7 +17,9 @@ const DATA: &str = "HEARTH_DATA";
 pub fn plugins(builder: Builder<Wry>) -> Builder<Wry> {
     let mut state = tauri_plugin_window_state::Builder::default()
         .with_state_flags(StateFlags::SIZE | StateFlags::POSITION | StateFlags::MAXIMIZED);
-    let data = std::env::var_os(DATA).map(PathBuf::from);
+    let data = std::env::var_os(DATA)
+        .filter(|folder| !folder.is_empty())
+        .map(PathBuf::from);
     if let Some(data) = &data {
         state = state.with_filename(data.join("window.json").to_string_lossy());
     }
