@@ -75,10 +75,18 @@ fn ui_tests() -> Outcome<TestResults> {
 }
 
 /// The tests of `kernels` with debug assertions and overflow checks. Uninitialised scratch memory
-/// is then NaN (`kernels/src/scratch.rs`).
+/// is then NaN (`kernels/src/scratch.rs`). The code for AVX-VNNI runs on machines with AVX-512, which
+/// are more usual in data centres.
 fn checked_kernels() -> Outcome<TestResults> {
     // Only its own features, so that few crates are built.
-    let mut command = checked(&["--package", "hearth-kernels", "--lib", "--tests"])?;
+    let mut command = checked(&[
+        "--package",
+        "hearth-kernels",
+        "--lib",
+        "--tests",
+        "--features",
+        "avx-vnni-on-avx512",
+    ])?;
     command.env("HEARTH_CHECKED", "1");
     run_nextest("The kernels' tests, with assertions", &mut command)
 }

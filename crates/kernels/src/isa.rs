@@ -3,7 +3,7 @@
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 use crate::lanes::Neon;
 #[cfg(target_arch = "x86_64")]
-use crate::lanes::{Avx2, Avx512, Avx512Bf16};
+use crate::lanes::{Avx2, Avx512, Avx512Bf16, AvxVnni};
 use crate::lanes::{Kernel, Plain, Token};
 use std::sync::OnceLock;
 
@@ -63,6 +63,8 @@ sets! {
     $ Scalar(Plain) "scalar" "scalar"
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2) "avx2" "AVX2"
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni(AvxVnni) "avx+vnni" "AVX-VNNI"
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512) "avx512" "AVX-512 VNNI"
     #[cfg(target_arch = "x86_64")]

@@ -9,6 +9,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx_vnni;
 mod exp;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod neon;
@@ -18,6 +20,8 @@ mod register;
 mod simd;
 mod token;
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx_vnni::{AvxVnni, avx_vnni, dot_bytes};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::{Avx2, avx2};
 #[cfg(target_arch = "x86_64")]

@@ -2,6 +2,7 @@
 //! `vpmaddwd` widens them to 32 bits: all eight of a tile of linear 4-bit codes, one of 8-bit
 //! codes.
 
+use super::eight_rows::eight_rows;
 use super::layout::Packable;
 use super::scales::{RowScales, restores_sign, row_scales, zero_point_shift};
 use super::{Group, PackedProduct, ROWS, array};
@@ -13,7 +14,7 @@ use std::arch::x86_64::*;
 avx2! {
     /// Codes of four columns of eight rows: vector `v` of a tile, row half `half`.
     #[inline]
-    fn codes<B: Packable>(tile: &[u8], v: usize, half: usize) -> __m256i {
+    pub(super) fn codes<B: Packable>(tile: &[u8], v: usize, half: usize) -> __m256i {
         let vector = |at: usize, v: usize| load(array::<32>(tile, at + 64 * v + 32 * half));
         let lower = B::LAYOUT.upper_bytes();
         if B::LAYOUT.bits == 8 {
@@ -125,6 +126,32 @@ avx2! {
 }
 
 avx2! {
+    /// Adds products with half `HALF` of a tile's rows to `sums`, scaled: those of the tile or, if
+    /// its halves have scales, of half `which` of its columns.
+    #[inline]
+    pub(super) fn add_scaled<B: Packable, const HALF: usize, const K: usize>(
+        dots: [__m256i; K],
+        scales: &RowScales<[__m256; 2]>,
+        chunks: [&ActivationChunk; K],
+        [part, which]: [usize; 2],
+        sums: &mut [__m256; K],
+    ) {
+        for ((sum, dot), chunk) in sums.iter_mut().zip(dots).zip(chunks) {
+            let scale = _mm256_set1_ps(chunk.scales[part]);
+            let products = _mm256_mul_ps(scales.scale[which][HALF], _mm256_cvtepi32_ps(dot));
+            *sum = _mm256_fmadd_ps(products, scale, *sum);
+            if B::LAYOUT.has_minimum() {
+                let all = match B::LAYOUT.halves() {
+                    false => chunk.sums[part],
+                    true => chunk.half_sums[2 * part + which],
+                };
+                *sum = _mm256_fmadd_ps(scales.minimum[which][HALF], _mm256_set1_ps(all), *sum);
+            }
+        }
+    }
+}
+
+avx2! {
     /// Accumulates the products of half `HALF` of a tile's rows with part `part` of the activations
     /// of `K` tokens.
     #[inline]
@@ -161,99 +188,12 @@ avx2! {
                     *dot = _mm256_add_epi32(*dot, _mm256_madd_epi16(sum, _mm256_set1_epi16(1)));
                 }
             }
-            for ((sum, dot), chunk) in sums.iter_mut().zip(dots).zip(chunks) {
-                let scale = _mm256_set1_ps(chunk.scales[part]);
-                let products = _mm256_mul_ps(scales.scale[which][HALF], _mm256_cvtepi32_ps(dot));
-                *sum = _mm256_fmadd_ps(products, scale, *sum);
-                if B::LAYOUT.has_minimum() {
-                    let all = match parts {
-                        1 => chunk.sums[part],
-                        _ => chunk.half_sums[2 * part + which],
-                    };
-                    *sum = _mm256_fmadd_ps(scales.minimum[which][HALF], _mm256_set1_ps(all), *sum);
-                }
-            }
+            add_scaled::<B, HALF, K>(dots, scales, chunks, [part, which], sums);
         }
     }
 }
 
-avx2! {
-    /// Multiplies half `HALF` of the sixteen rows with `N` tokens from `first` on, four at once:
-    /// their sums fit sixteen registers. The codes of a tile are made for all of them.
-    #[inline]
-    fn eight_rows<B: Packable, const HALF: usize, const N: usize>(
-        l: Avx2,
-        group: &Group,
-        first: usize,
-        out: &mut [[f32; ROWS]; N],
-    ) {
-        let tiles = B::LAYOUT.scales.tiles;
-        let tokens: [_; N] = group.rows(first);
-        let mut sums = [_mm256_setzero_ps(); N];
-        for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
-            for at in 0..tiles {
-                let group = index * tiles + at;
-                let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
-                let tile = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
-                let scales = row_scales::<_, B>(l, block, at);
-                let codes = all_codes::<B>(tile, HALF);
-                let (fours, rest) = sums.as_chunks_mut::<4>();
-                for (four, sums) in fours.iter_mut().enumerate() {
-                    let chunks = std::array::from_fn(|token| &tokens[4 * four + token][chunk]);
-                    add::<B, HALF, 4>(&codes, &scales, chunks, part, sums);
-                }
-                macro_rules! rest {
-                    ($($left:literal)*) => {
-                        $(if let Ok(sums) = <&mut [_; $left]>::try_from(&mut *rest) {
-                            let chunks = std::array::from_fn(|token| &tokens[N - $left + token][chunk]);
-                            add::<B, HALF, $left>(&codes, &scales, chunks, part, sums);
-                        })*
-                    };
-                }
-                rest!(1 2 3);
-            }
-        }
-        for (out, sum) in out.iter_mut().zip(&sums) {
-            store(*sum, &mut out.as_chunks_mut::<8>().0[HALF]);
-        }
-    }
-}
-
-avx2! {
-    /// Multiplies sixteen rows with `N` tokens. Returns `N`.
-    #[inline]
-    fn tokens<B: Packable, const N: usize>(
-        l: Avx2,
-        group: &Group,
-        first: usize,
-        sink: &mut dyn FnMut(usize, &[f32; ROWS]),
-    ) -> usize {
-        let mut out = [[0.0; ROWS]; N];
-        eight_rows::<B, 0, N>(l, group, first, &mut out);
-        eight_rows::<B, 1, N>(l, group, first, &mut out);
-        for (token, out) in out.iter().enumerate() {
-            sink(first + token, out);
-        }
-        N
-    }
-}
-
-avx2! {
-    /// Multiplies sixteen rows with every token.
-    fn all_tokens<B: Packable>(l: Avx2, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        let mut first = 0;
-        while first < group.tokens {
-            first += match group.tokens - first {
-                12.. => tokens::<B, 12>(l, group, first, sink),
-                8.. => tokens::<B, 8>(l, group, first, sink),
-                4.. => tokens::<B, 4>(l, group, first, sink),
-                3.. => tokens::<B, 3>(l, group, first, sink),
-                2.. => tokens::<B, 2>(l, group, first, sink),
-                _ => tokens::<B, 1>(l, group, first, sink),
-            };
-        }
-    }
-}
+eight_rows!(avx2);
 
 impl Avx2 {
     methods! { avx2;

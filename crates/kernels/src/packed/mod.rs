@@ -26,6 +26,10 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx_vnni;
+#[cfg(target_arch = "x86_64")]
+mod eight_rows;
 mod expand;
 pub(crate) mod layout;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]

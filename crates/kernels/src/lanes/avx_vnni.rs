@@ -1,0 +1,62 @@
+//! AVX-VNNI: AVX2 with `vpdpbusd`.
+//!
+//! With the feature `avx-vnni-on-avx512` it is the 256-bit `vpdpbusd` of AVX-512 VNNI, which does the
+//! same and has another encoding: so the kernels can be tested on machines that lack AVX-VNNI.
+
+use super::Avx2;
+use super::token::{Kernel, Token};
+use std::arch::x86_64::*;
+
+/// [`Avx2`], and proof that the CPU has AVX-VNNI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct AvxVnni(Avx2);
+
+/// Enables the instructions of [`AvxVnni`] in a function.
+macro_rules! avx_vnni {
+    ($($function:tt)*) => {
+        $crate::lanes::avx2! {
+            #[cfg_attr(not(feature = "avx-vnni-on-avx512"), target_feature(enable = "avxvnni"))]
+            #[cfg_attr(feature = "avx-vnni-on-avx512", target_feature(enable = "avx512vnni,avx512vl"))]
+            $($function)*
+        }
+    };
+}
+pub(crate) use avx_vnni;
+
+impl Token for AvxVnni {
+    type Lanes = Avx2;
+
+    fn detect() -> Option<Self> {
+        #[cfg(not(feature = "avx-vnni-on-avx512"))]
+        let detected = is_x86_feature_detected!("avxvnni");
+        #[cfg(feature = "avx-vnni-on-avx512")]
+        let detected = is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512vl");
+        Avx2::detect().filter(|_| detected).map(Self)
+    }
+
+    #[inline(always)]
+    fn run<R>(self, f: impl FnOnce() -> R) -> R {
+        self.0.run(f)
+    }
+
+    #[inline(always)]
+    fn kernel<K: Kernel>(self, kernel: K) -> K::Output {
+        self.0.kernel(kernel)
+    }
+
+    #[inline(always)]
+    fn lanes(self) -> Avx2 {
+        self.0
+    }
+}
+
+avx_vnni! {
+    /// Adds to each of eight sums the products of four unsigned with four signed bytes.
+    #[inline]
+    pub(crate) fn dot_bytes(sums: __m256i, unsigned: __m256i, signed: __m256i) -> __m256i {
+        #[cfg(not(feature = "avx-vnni-on-avx512"))]
+        return _mm256_dpbusd_avx_epi32(sums, unsigned, signed);
+        #[cfg(feature = "avx-vnni-on-avx512")]
+        return _mm256_dpbusd_epi32(sums, unsigned, signed);
+    }
+}
