@@ -2,7 +2,7 @@
 //! `vpmaddwd` widens them to 32 bits: all eight of a tile of linear 4-bit codes, one of 8-bit
 //! codes.
 
-use super::eight_rows::eight_rows;
+use super::eight_rows::{TURNS, add_scaled, eight_rows};
 use super::layout::Packable;
 use super::scales::{RowScales, restores_sign, row_scales, zero_point_shift};
 use super::{Group, PackedProduct, ROWS, array};
@@ -126,32 +126,6 @@ avx2! {
 }
 
 avx2! {
-    /// Adds products with half `HALF` of a tile's rows to `sums`, scaled: those of the tile or, if
-    /// its halves have scales, of half `which` of its columns.
-    #[inline]
-    pub(super) fn add_scaled<B: Packable, const HALF: usize, const K: usize>(
-        dots: [__m256i; K],
-        scales: &RowScales<[__m256; 2]>,
-        chunks: [&ActivationChunk; K],
-        [part, which]: [usize; 2],
-        sums: &mut [__m256; K],
-    ) {
-        for ((sum, dot), chunk) in sums.iter_mut().zip(dots).zip(chunks) {
-            let scale = _mm256_set1_ps(chunk.scales[part]);
-            let products = _mm256_mul_ps(scales.scale[which][HALF], _mm256_cvtepi32_ps(dot));
-            *sum = _mm256_fmadd_ps(products, scale, *sum);
-            if B::LAYOUT.has_minimum() {
-                let all = match B::LAYOUT.halves() {
-                    false => chunk.sums[part],
-                    true => chunk.half_sums[2 * part + which],
-                };
-                *sum = _mm256_fmadd_ps(scales.minimum[which][HALF], _mm256_set1_ps(all), *sum);
-            }
-        }
-    }
-}
-
-avx2! {
     /// Accumulates the products of half `HALF` of a tile's rows with part `part` of the activations
     /// of `K` tokens.
     #[inline]
@@ -188,7 +162,7 @@ avx2! {
                     *dot = _mm256_add_epi32(*dot, _mm256_madd_epi16(sum, _mm256_set1_epi16(1)));
                 }
             }
-            add_scaled::<B, HALF, K>(dots, scales, chunks, [part, which], sums);
+            add_scaled!(B, HALF; dots, scales, chunks, [part, which], sums);
         }
     }
 }

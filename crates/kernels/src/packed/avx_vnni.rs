@@ -1,7 +1,7 @@
 //! AVX-VNNI: `vpdpbusd` multiplies four columns of eight rows with four broadcast activations.
 
-use super::avx2::{add_scaled, codes};
-use super::eight_rows::eight_rows;
+use super::avx2::codes;
+use super::eight_rows::{TURNS, add_scaled, eight_rows};
 use super::layout::Packable;
 use super::scales::{RowScales, row_scales, zero_point_shift};
 use super::{Group, PackedProduct, ROWS};
@@ -49,7 +49,7 @@ avx_vnni! {
                     *dot = dot_bytes(*dot, *codes, values);
                 }
             }
-            add_scaled::<B, HALF, K>(dots, scales, chunks, [part, which], sums);
+            add_scaled!(B, HALF; dots, scales, chunks, [part, which], sums);
         }
     }
 }
