@@ -4,10 +4,10 @@
 mod bench;
 mod support;
 
-use bench::{Bench, failure, ids};
+use bench::{Bench, failure, ids, under_way};
 use hearth_app::wire::{
-    ChatFormat, Compared, Contender, Conversation, Message, MessageState, ModelState, NewConversation, OwnSettings,
-    Preset, PresetValues, Problem, ProblemCode, SamplingOverrides, Thumb,
+    ChatFormat, Compared, Contender, Conversation, Event, Message, MessageState, ModelState, NewConversation,
+    OwnSettings, Preset, PresetValues, Problem, ProblemCode, SamplingOverrides, Thumb,
 };
 use hearth_protocol::{GenerateRequest, Prompt};
 
@@ -111,6 +111,36 @@ async fn each_answer_is_given_by_its_own_model_and_settings() {
         matches!(&selected, ModelState::Ready { model, .. } if model == "tiny"),
         "a model to compare with is not selected: {selected:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_shows_how_far_its_own_model_is_loaded() {
+    let mut bench = two_models();
+    bench.load_model("tiny".into()).await.unwrap();
+    bench
+        .model_state(|state| matches!(state, ModelState::Ready { .. }))
+        .await;
+    let contenders = vec![Contender::default(), by_model("other")];
+    let compared = compare(&bench, "say one", contenders).await.unwrap();
+    let [plain, other] = ids(&compared);
+    let (mut loading, mut ended) = (Vec::new(), 0);
+    bench
+        .next(|event| {
+            match event {
+                Event::MessageChanged { message } if !under_way(&message) => ended += 1,
+                Event::MessageChanged { message } => match message.state {
+                    MessageState::Loading { fraction, .. } => loading.push((message.id, fraction)),
+                    _ => {}
+                },
+                Event::ModelState { state } => panic!("a model to compare with is not selected: {state:?}"),
+                _ => {}
+            }
+            (ended == 2).then_some(())
+        })
+        .await;
+    assert!(loading.iter().any(|(id, _)| *id == other), "{loading:?}");
+    assert!(loading.iter().all(|(id, _)| *id != plain), "{loading:?}");
+    assert!(loading.is_sorted_by(|(_, one), (_, next)| one <= next), "{loading:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

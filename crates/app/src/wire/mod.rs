@@ -345,8 +345,15 @@ pub enum CutReason {
 pub enum MessageState {
     /// Complete.
     Complete,
-    /// Queued until the model is loaded and free.
+    /// Queued until the model is free.
     Waiting,
+    /// Its model is being loaded.
+    Loading {
+        /// From 0 to 1.
+        fraction: f32,
+        /// The stage, in a few words.
+        stage: String,
+    },
     /// The prompt is being prefilled.
     Prefill {
         /// Tokens done, cached ones included.

@@ -1780,7 +1780,15 @@ edited: boolean,
  */
 own: OwnSettings | null, };
 
-export type MessageState = { "type": "complete" } | { "type": "waiting" } | { "type": "prefill",
+export type MessageState = { "type": "complete" } | { "type": "waiting" } | { "type": "loading",
+/**
+ * From 0 to 1.
+ */
+fraction: number,
+/**
+ * The stage, in a few words.
+ */
+stage: string, } | { "type": "prefill",
 /**
  * Tokens done, cached ones included.
  */
