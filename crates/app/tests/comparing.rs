@@ -226,6 +226,40 @@ async fn a_rated_contender_is_an_example_with_its_own_system_prompt() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_with_a_preset_is_as_if_that_had_been_applied() {
+    let mut bench = Bench::tiny();
+    let sings = PresetValues {
+        system_prompt: Some("Sing.".to_owned()),
+        ..PresetValues::default()
+    };
+    let sings = bench.save_preset("Sings".into(), sings).await.unwrap().id;
+    let id = bench.answer("say one").await.conversation;
+    let fresh = NewConversation::default;
+    for (system_prompt, shown) in [(None, "say one"), (Some("Mine."), "Mine.")] {
+        bench.apply_preset(sings.clone(), Some(id), fresh()).await.unwrap();
+        if let Some(own) = system_prompt {
+            bench.set_system_prompt(id, Some(own.into())).await.unwrap();
+        }
+        let mut contender = by_preset(0.125, "");
+        if let Some(preset) = &mut contender.own.preset {
+            preset.values.system_prompt = None;
+        }
+        let contenders = vec![Contender::default(), contender];
+        let compared = bench
+            .compare(Some(id), None, "show".into(), Vec::new(), contenders, fresh())
+            .await;
+        let [plain, other] = bench.all_ended(ids(&compared.unwrap())).await;
+        assert_eq!(first_turn(&plain), system_prompt.unwrap_or("Sing."));
+        assert_eq!(first_turn(&other), shown);
+        bench.rate_answer(other.id, Some(Thumb::Up), None).await.unwrap();
+        let dataset = bench.dataset_from_ratings("Songs".into()).await.unwrap();
+        let text = std::fs::read_to_string(dataset.path).expect("a dataset");
+        assert!(!text.contains("Sing."), "{text}");
+        assert_eq!(text.contains("Mine."), system_prompt.is_some(), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_continued_answer_keeps_its_model_and_settings() {
     let mut bench = two_models();
     bench.load_model("tiny".into()).await.unwrap();
