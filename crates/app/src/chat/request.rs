@@ -13,7 +13,7 @@ use crate::{
     store::{answer_tokens, conversation, folder, message as rows},
     wire::{AnswerSettings, ConversationSettings, Message, Problem},
 };
-use hearth_protocol::{self as protocol, GenerateRequest, Prompt, Role, SamplingParams};
+use hearth_protocol::{self as protocol, GenerateRequest, Prompt, Role, SamplingParams, Thinking};
 use std::hash::{BuildHasher, RandomState};
 
 /// The request of an answer by this model, and the settings that make it. A message with text is
@@ -47,12 +47,13 @@ pub(super) fn of(
         (None, TrainingPrompt::Unknown) => target.system_prompt.as_deref().and_then(prompt::written),
     };
     let settings = over_folder(own.settings, folder.as_ref());
+    let thinking = Thinking::from(settings.thinking);
     let made_with = AnswerSettings {
         sampling: with_seed(settings.sampling.apply(defaults(shared, target))),
         max_tokens: settings.max_tokens,
         stop: settings.stop.unwrap_or_default(),
-        thinking: settings.thinking.enabled,
-        effort: settings.thinking.effort,
+        thinking: thinking.enabled,
+        effort: thinking.effort,
         json_schema: settings.json_schema,
     };
     let request = GenerateRequest {
@@ -63,7 +64,7 @@ pub(super) fn of(
         ignore_end: false,
         adapters,
         conversation: Some(message.conversation),
-        thinking: settings.thinking,
+        thinking,
         json_schema: made_with.json_schema.clone(),
     };
     Ok((request, made_with))

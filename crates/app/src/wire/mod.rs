@@ -17,6 +17,7 @@ mod models;
 mod organizing;
 mod presets;
 mod sampling;
+mod thinking;
 mod tune;
 mod typescript;
 
@@ -24,8 +25,7 @@ pub use crate::store::{message::Stats, search::Filter as SearchFilter};
 pub use chat::*;
 pub use hardware::*;
 pub use hearth_protocol::{
-    Effort, LeftOut, LogitBias, ModelInfo, Part, Problem, ProblemCode, Role, SamplingParams, TextKind, Thinking,
-    ThinkingSupport,
+    Effort, LeftOut, LogitBias, ModelInfo, Part, Problem, ProblemCode, Role, SamplingParams, TextKind, ThinkingSupport,
 };
 pub use keeping::*;
 pub use link::*;
@@ -33,6 +33,7 @@ pub use models::*;
 pub use organizing::*;
 pub use presets::*;
 pub use sampling::*;
+pub use thinking::*;
 pub use tune::*;
 pub use typescript::typescript;
 

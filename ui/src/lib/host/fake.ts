@@ -555,7 +555,7 @@ export class FakeHost extends FakeGetting implements Host {
       await this.loadFor(home, answer, first, run);
     }
     const model = this.world.models.find(({ id }) => this.world.modelState.type === "ready" && id === this.world.modelState.model);
-    if (model) answer.settings = { sampling: { ...withOverrides(model.sampling, this.world.settings.sampling[model.id]), seed: 421, ...onlySet(sampling) }, maxTokens, stop: stop ?? [], thinking: thinking.enabled, effort: thinking.effort, jsonSchema };
+    if (model) answer.settings = { sampling: { ...withOverrides(model.sampling, this.world.settings.sampling[model.id]), seed: 421, ...onlySet(sampling) }, maxTokens, stop: stop ?? [], thinking: thinking.enabled === "model" ? null : thinking.enabled, effort: thinking.effort === "model" ? null : thinking.effort, jsonSchema };
     for (let done = 0; done < script.promptTokens && !run.stopped && !run.crashed; done += 128) {
       this.change(home, answer, { state: { type: "prefill", done, total: script.promptTokens } });
       await this.rest();

@@ -719,7 +719,7 @@ stop: Array<string> | null,
 /**
  * Thinking, if the model's chat template can switch it.
  */
-thinking: Thinking,
+thinking: ThinkingChoice,
 /**
  * JSON schema that answers follow. `None` means any text.
  */
@@ -1993,6 +1993,8 @@ model: string,
  */
 problem: Problem, };
 
+export type ModelsOwn = "model";
+
 export type Motion = "system" | "reduce";
 
 export type NewConversation = {
@@ -2358,7 +2360,7 @@ stop: Array<string> | null,
 /**
  * Thinking.
  */
-thinking: Thinking,
+thinking: ThinkingChoice,
 /**
  * JSON schema that answers follow. `None` means any text.
  */
@@ -3167,15 +3169,17 @@ export type TextKind = "text" | "thinking";
 
 export type Theme = "system" | "light" | "dark";
 
-export type Thinking = {
+export type ThinkingChoice = {
 /**
- * Whether the model thinks: `enable_thinking` or `thinking`.
+ * Whether the model thinks.
  */
-enabled: boolean | null,
+enabled: ThinkingSwitch | null,
 /**
  * How long it thinks.
  */
-effort: Effort | null, };
+effort: ThinkingEffort | null, };
+
+export type ThinkingEffort = Effort | ModelsOwn;
 
 export type ThinkingSupport = {
 /**
@@ -3186,6 +3190,8 @@ switch: boolean | null,
  * Whether [`Effort`] has an effect.
  */
 effort: boolean, };
+
+export type ThinkingSwitch = boolean | ModelsOwn;
 
 export type Thumb = "up" | "down";
 
