@@ -138,7 +138,7 @@ test("a folder has a preset and thinking of its own, which its conversations inh
   await stories.getByTestId("folder-new-conversation").click();
   // A conversation overrides it, also by the model's own.
   const choice = page.getByTestId("thinking-choice");
-  await expect.poll(() => choice.locator("option:checked").textContent()).toBe("As in the folder: do not think");
+  await expect.poll(() => choice.locator("option:checked").textContent()).toBe("Do not think (folder)");
   expect(await page.getByTestId("thinking-effort").count()).toBe(0);
   await choice.selectOption({ label: "Model default" });
   await page.getByTestId("thinking-effort").selectOption("high");
