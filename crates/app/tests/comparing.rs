@@ -128,10 +128,11 @@ async fn an_answer_shows_how_far_its_own_model_is_loaded() {
         .next(|event| {
             match event {
                 Event::MessageChanged { message } if !under_way(&message) => ended += 1,
-                Event::MessageChanged { message } => match message.state {
-                    MessageState::Loading { fraction, .. } => loading.push((message.id, fraction)),
-                    _ => {}
-                },
+                Event::MessageChanged { message } => {
+                    if let MessageState::Loading { fraction, .. } = message.state {
+                        loading.push((message.id, fraction));
+                    }
+                }
                 Event::ModelState { state } => panic!("a model to compare with is not selected: {state:?}"),
                 _ => {}
             }
