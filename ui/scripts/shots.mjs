@@ -374,6 +374,7 @@ const pictures = [
   { name: "compare-blind", act: pair },
   { name: "compare-voted", act: async (page) => { await pair(page); await page.getByTestId("vote").first().click(); await page.getByTestId("voted").waitFor(); } },
   { name: "compare-narrow", width: 760, height: 900, act: async (page) => { await pair(page); await page.getByTestId("reveal").click(); } },
+  { name: "compare-loading", act: async (page) => { await page.getByTestId("compare").click(); await page.getByTestId("contender-add").click(); await page.evaluate("fakeHost.pace = 150"); await send(page, "What is the capital of France?"); await page.locator("[data-state=loading]").waitFor(); await page.waitForTimeout(1500); } },
   { name: "compare-four", act: async (page) => { await page.evaluate("fakeHost.pace = 0"); await page.getByTestId("new-conversation").click(); await page.getByTestId("compare").click(); await page.getByTestId("contender-add").click(); await page.getByTestId("contender-add").click(); await send(page, "What is the capital of France?"); await page.getByTestId("vote").nth(3).waitFor(); await page.getByTestId("contender").nth(2).click(); } },
   { name: "adapters", act: async (page) => { await pair(page); await page.getByTestId("adapter-pill").click(); await page.getByTestId("adapter-on").nth(1).check(); } },
   { name: "rated", act: async (page) => { await open(page, "Borrow checker"); await page.getByTestId("thumb-up").last().click(); } },

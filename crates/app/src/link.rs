@@ -442,6 +442,51 @@ mod tests {
         }
     }
 
+    /// A text of pieces that links are made of, encoded up to twice, and of any other characters.
+    fn hostile() -> impl Strategy<Value = String> {
+        let pieces = prop_oneof![
+            prop::sample::select(vec![
+                "hearth:",
+                "//",
+                "/",
+                "model",
+                "?from=",
+                "conversation",
+                "hf.co/",
+                "HuggingFace.co/o/n",
+                "ollama://",
+                "https://",
+                "e.org",
+                ":",
+                "@",
+                "&",
+                "#",
+                "?",
+                "%",
+                "%2",
+                "%25",
+                ".gguf",
+                "/tree/",
+                "/blob/main/",
+                "..",
+                "\u{e9}",
+                "e\u{301}",
+                "\u{1f600}",
+                "\u{202e}",
+                "9223372036854775808",
+            ])
+            .prop_map(str::to_owned),
+            any::<String>(),
+            (prop_oneof![any::<char>(), Just('a'), Just('\u{e9}')], 0..3000_usize)
+                .prop_map(|(c, count)| c.to_string().repeat(count)),
+        ];
+        let encoded = (pieces, 0..3).prop_map(|(piece, times)| {
+            let encode = |text: String| text.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            (0..times).fold(piece, |text, _| encode(text))
+        });
+        prop::collection::vec(encoded, 0..6).prop_map(|pieces| pieces.concat())
+    }
+
     proptest! {
         #[test]
         fn what_is_accepted_is_shown_as_it_is_and_read_again(
@@ -457,6 +502,27 @@ mod tests {
             if let Link::Model { source, place } = link {
                 let encoded: String = source.bytes().map(|byte| format!("%{byte:02X}")).collect();
                 prop_assert_eq!(parse(&format!("hearth://model?from={encoded}")), Link::Model { source, place });
+            }
+        }
+
+        #[test]
+        fn a_hostile_link_is_refused_or_short(
+            start in prop::sample::select(vec!["", "hearth://", "hearth://model?from=", "hearth://model?from=hf.co/o/n", "hearth://model?from=https://", "hearth://model?from=https://e.org/", "hearth://model?from=hf.co/o/n/"]),
+            text in hostile(),
+            end in prop::sample::select(vec!["", ".gguf"]),
+        ) {
+            let text = format!("{start}{text}{end}");
+            is_link(&text);
+            let link = parse(&text);
+            match &link {
+                Link::Model { source, place } => {
+                    prop_assert!(source.len() <= 2000, "{} bytes", source.len());
+                    let place = serde_json::to_value(place).unwrap();
+                    let longest = texts(&place).into_iter().map(str::len).max();
+                    prop_assert!(longest.is_some_and(|bytes| bytes <= MAX_HOST), "{place}");
+                }
+                Link::Conversation { id } => prop_assert!(*id >= 0),
+                Link::Refused { .. } => {}
             }
         }
     }

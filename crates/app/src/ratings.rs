@@ -4,7 +4,7 @@
 use crate::{
     App,
     convert::{from_json, to_json},
-    datasets,
+    datasets, presets,
     shared::Shared,
     store::{
         StoreError, conversation,
@@ -85,7 +85,7 @@ impl App {
     /// Number of examples that [`App::dataset_from_ratings`] would write.
     pub async fn rated_examples(&self) -> Result<usize, Problem> {
         self.shared
-            .blocking(|shared| Ok(shared.store.read(examples)?.len()))
+            .blocking(|shared| Ok(shared.store.read(|t| examples(shared, t))?.len()))
             .await
     }
 
@@ -95,7 +95,7 @@ impl App {
         let name = title::normalised(&name).ok_or_else(title::empty_name)?;
         self.shared
             .blocking(move |shared| {
-                let examples = shared.store.read(examples)?;
+                let examples = shared.store.read(|t| examples(shared, t))?;
                 if examples.is_empty() {
                     let message =
                         "No answer has a thumb up or a correction yet. Rate some answers in your conversations, then \
@@ -129,7 +129,7 @@ struct Turn {
 
 /// One conversation per answer with a thumb up or a correction, corrections applied. A conversation
 /// with a bad answer before it is left out, since it would train on that, too.
-fn examples(t: &Transaction<'_>) -> rusqlite::Result<Vec<Example>> {
+fn examples(shared: &Shared, t: &Transaction<'_>) -> rusqlite::Result<Vec<Example>> {
     let mut rated: HashMap<i64, Rating> = HashMap::new();
     let rows = message::rated(t)?;
     for row in &rows {
@@ -138,9 +138,8 @@ fn examples(t: &Transaction<'_>) -> rusqlite::Result<Vec<Example>> {
     let mut examples = Vec::new();
     for row in &rows {
         let own: Option<OwnSettings> = from_json(row.own.as_deref());
-        let own = own.and_then(|own| own.preset?.values.system_prompt);
-        let system = conversation::get(t, row.conversation)?.and_then(|conversation| conversation.system_prompt);
-        let system = own.or(system);
+        let conversation = conversation::get(t, row.conversation)?;
+        let system = presets::of_answer(shared, conversation.as_ref(), own.as_ref()).system_prompt;
         let branch = message::branch(t, row.id)?;
         let turns: Option<Vec<Turn>> = branch
             .iter()

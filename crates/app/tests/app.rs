@@ -69,6 +69,11 @@ async fn first_message_loads_the_model_and_is_answered() {
     states.dedup();
     let order = [
         MessageState::Waiting,
+        MessageState::Loading {
+            fraction: 0.0,
+            stage: String::new(),
+        },
+        MessageState::Waiting,
         MessageState::Prefill { done: 0, total: 0 },
         MessageState::Streaming,
         MessageState::Complete,

@@ -7,7 +7,7 @@ mod support;
 use bench::{Bench, failure};
 use hearth_app::wire::{
     ConversationSettings, CutReason, Effort, LogitBias, Message, MessageState, NewConversation, Part, Problem,
-    ProblemCode, SamplingOverrides, Sent, Settings, Thinking,
+    ProblemCode, SamplingOverrides, Sent, Settings, ThinkingChoice, ThinkingEffort, ThinkingSwitch,
 };
 use hearth_protocol::{GenerateRequest, Prompt};
 
@@ -234,9 +234,9 @@ fn settings() -> ConversationSettings {
         },
         max_tokens: Some(99),
         stop: Some(vec!["END".into()]),
-        thinking: Thinking {
-            enabled: Some(false),
-            effort: Some(Effort::Low),
+        thinking: ThinkingChoice {
+            enabled: Some(ThinkingSwitch::Fixed(false)),
+            effort: Some(ThinkingEffort::Fixed(Effort::Low)),
         },
         json_schema: Some("{\"type\": \"object\"}".into()),
     }
@@ -260,7 +260,7 @@ async fn settings_of_a_conversation_make_its_answers() {
     let made = answer.settings.clone().expect("settings");
     assert_eq!(
         (request.max_tokens, &request.stop, request.thinking),
-        (Some(99), &vec!["END".into()], settings().thinking)
+        (Some(99), &vec!["END".into()], settings().thinking.into())
     );
     assert_eq!(
         (made.sampling.temperature, made.sampling.top_k, made.sampling.seed),

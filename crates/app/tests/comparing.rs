@@ -4,10 +4,10 @@
 mod bench;
 mod support;
 
-use bench::{Bench, failure, ids};
+use bench::{Bench, failure, ids, under_way};
 use hearth_app::wire::{
-    ChatFormat, Compared, Contender, Conversation, Message, MessageState, ModelState, NewConversation, OwnSettings,
-    Preset, PresetValues, Problem, ProblemCode, SamplingOverrides, Thumb,
+    ChatFormat, Compared, Contender, Conversation, Event, Message, MessageState, ModelState, NewConversation,
+    OwnSettings, Preset, PresetValues, Problem, ProblemCode, SamplingOverrides, Thumb,
 };
 use hearth_protocol::{GenerateRequest, Prompt};
 
@@ -114,6 +114,37 @@ async fn each_answer_is_given_by_its_own_model_and_settings() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_shows_how_far_its_own_model_is_loaded() {
+    let mut bench = two_models();
+    bench.load_model("tiny".into()).await.unwrap();
+    bench
+        .model_state(|state| matches!(state, ModelState::Ready { .. }))
+        .await;
+    let contenders = vec![Contender::default(), by_model("other")];
+    let compared = compare(&bench, "say one", contenders).await.unwrap();
+    let [plain, other] = ids(&compared);
+    let (mut loading, mut ended) = (Vec::new(), 0);
+    bench
+        .next(|event| {
+            match event {
+                Event::MessageChanged { message } if !under_way(&message) => ended += 1,
+                Event::MessageChanged { message } => {
+                    if let MessageState::Loading { fraction, .. } = message.state {
+                        loading.push((message.id, fraction));
+                    }
+                }
+                Event::ModelState { state } => panic!("a model to compare with is not selected: {state:?}"),
+                _ => {}
+            }
+            (ended == 2).then_some(())
+        })
+        .await;
+    assert!(loading.iter().any(|(id, _)| *id == other), "{loading:?}");
+    assert!(loading.iter().all(|(id, _)| *id != plain), "{loading:?}");
+    assert!(loading.is_sorted_by(|(_, one), (_, next)| one <= next), "{loading:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_vote_is_for_one_of_all() {
     let mut bench = Bench::tiny();
     let contenders = vec![Contender::default(); 4];
@@ -193,6 +224,40 @@ async fn a_rated_contender_is_an_example_with_its_own_system_prompt() {
     let dataset = bench.dataset_from_ratings("Songs".into()).await.unwrap();
     let text = std::fs::read_to_string(dataset.path).expect("a dataset");
     assert!(text.contains("Sing."), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_with_a_preset_is_as_if_that_had_been_applied() {
+    let mut bench = Bench::tiny();
+    let sings = PresetValues {
+        system_prompt: Some("Sing.".to_owned()),
+        ..PresetValues::default()
+    };
+    let sings = bench.save_preset("Sings".into(), sings).await.unwrap().id;
+    let id = bench.answer("say one").await.conversation;
+    let fresh = NewConversation::default;
+    for (system_prompt, shown) in [(None, "say one"), (Some("Mine."), "Mine.")] {
+        bench.apply_preset(sings.clone(), Some(id), fresh()).await.unwrap();
+        if let Some(own) = system_prompt {
+            bench.set_system_prompt(id, Some(own.into())).await.unwrap();
+        }
+        let mut contender = by_preset(0.125, "");
+        if let Some(preset) = &mut contender.own.preset {
+            preset.values.system_prompt = None;
+        }
+        let contenders = vec![Contender::default(), contender];
+        let compared = bench
+            .compare(Some(id), None, "show".into(), Vec::new(), contenders, fresh())
+            .await;
+        let [plain, other] = bench.all_ended(ids(&compared.unwrap())).await;
+        assert_eq!(first_turn(&plain), system_prompt.unwrap_or("Sing."));
+        assert_eq!(first_turn(&other), shown);
+        bench.rate_answer(other.id, Some(Thumb::Up), None).await.unwrap();
+        let dataset = bench.dataset_from_ratings("Songs".into()).await.unwrap();
+        let text = std::fs::read_to_string(dataset.path).expect("a dataset");
+        assert!(!text.contains("Sing."), "{text}");
+        assert_eq!(text.contains("Mine."), system_prompt.is_some(), "{text}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,8 +6,8 @@ mod support;
 
 use bench::Bench;
 use hearth_app::wire::{
-    ConversationSettings, ConversationSummary, Event, Folder, MAX_FILE, MAX_FILES, NewConversation, Part, Problem,
-    ProblemCode, Role, SamplingOverrides, SavedPrompt, SearchFilter, TextFile,
+    ConversationSettings, ConversationSummary, Effort, Event, Folder, MAX_FILE, MAX_FILES, NewConversation, Part,
+    Problem, ProblemCode, Role, SamplingOverrides, SavedPrompt, SearchFilter, TextFile,
 };
 use hearth_protocol::{GenerateRequest, Prompt};
 
@@ -90,6 +90,36 @@ async fn a_folder_is_what_its_conversations_begin_from() {
     assert_eq!((outside.max_tokens, system(&outside) != system(&request)), (None, true));
     let bench = bench.again().await;
     assert_eq!(folders(&bench).await, [changed]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_leaves_the_thinking_of_its_folder_to_the_model() {
+    let mut bench = Bench::tiny();
+    let folder = bench.create_folder("Work".into()).await.expect("a folder");
+    let thinking = |json: &str| ConversationSettings {
+        thinking: serde_json::from_str(json).expect(json),
+        ..ConversationSettings::default()
+    };
+    let changed = Folder {
+        settings: thinking(r#"{"enabled":false,"effort":"high"}"#),
+        ..folder.clone()
+    };
+    bench.update_folder(changed).await.expect("a change");
+    let (off, high) = (Some(false), Some(Effort::High));
+    for (own, wanted) in [
+        ("{}", (off, high)),
+        (r#"{"effort":"low"}"#, (off, Some(Effort::Low))),
+        (r#"{"effort":"model"}"#, (off, None)),
+        (r#"{"enabled":"model"}"#, (None, high)),
+    ] {
+        let fresh = NewConversation {
+            settings: thinking(own),
+            folder: Some(folder.id),
+            ..NewConversation::default()
+        };
+        let request = shown(&mut bench, None, fresh).await;
+        assert_eq!((request.thinking.enabled, request.thinking.effort), wanted, "{own}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@ mod support;
 use bench::Bench;
 use hearth_app::wire::{
     ConversationSettings, Effort, Event, NewConversation, Preset, PresetValues, Problem, ProblemCode,
-    SamplingOverrides, Thinking,
+    SamplingOverrides, ThinkingChoice, ThinkingEffort, ThinkingSwitch,
 };
 use std::{
     fs,
@@ -32,9 +32,9 @@ fn values(temperature: f32, prompt: Option<&str>) -> PresetValues {
         },
         max_tokens: Some(64),
         stop: Some(vec!["END".into()]),
-        thinking: Thinking {
-            enabled: Some(true),
-            effort: Some(Effort::High),
+        thinking: ThinkingChoice {
+            enabled: Some(ThinkingSwitch::Fixed(true)),
+            effort: Some(ThinkingEffort::Fixed(Effort::High)),
         },
         json_schema: Some("{\"type\": \"object\"}".into()),
     }

@@ -14,6 +14,7 @@ mod free_space;
 pub mod gguf;
 mod hex;
 mod regular;
+mod shortened;
 pub mod tokenizer;
 
 pub use architecture::{Architecture, listed};

@@ -119,6 +119,31 @@ test("up to four models and settings answer, and the preferred one goes on", asy
   expect(errors).toEqual([]);
 });
 
+test("an answer shows how far its own model is loaded, and in a blind comparison not which it is", async () => {
+  const { page, errors } = await open();
+  await page.getByTestId("new-conversation").click();
+  await page.getByTestId("compare").click();
+  await page.getByTestId("contender-add").click();
+  await pace(page, Infinity);
+  await send(page, "What is the capital of France?");
+  const loading = page.locator("[data-role=assistant][data-state=loading]");
+  await loading.waitFor();
+  expect(await loading.getByTestId("progress").textContent()).toMatch(/^Loading the model\s+0/);
+  expect(await loading.getByRole("progressbar").getAttribute("aria-valuenow")).toBe("0");
+  expect(await page.getByTestId("pair").textContent()).not.toMatch(/Qwen3|reading the file/);
+  await pace(page, 0);
+  await expect.poll(() => page.getByTestId("vote").count()).toBe(3);
+  expect(errors).toEqual([]);
+});
+
+test("an answer that is not blind shows the stage of a load below the name of its model", async () => {
+  const { page } = await open({ scene: "fresh" });
+  await pace(page, Infinity);
+  await send(page, "What is the capital of France?");
+  const answer = await lastAnswer(page, "loading");
+  expect(await answer.getByTestId("progress").textContent()).toContain("Loading SmolLM2 135M Instruct: reading the file");
+});
+
 test("two contenders stay at least, and twins are pointed out", async () => {
   const { page } = await open();
   await page.getByTestId("compare").click();

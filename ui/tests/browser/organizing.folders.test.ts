@@ -136,7 +136,20 @@ test("a folder has a preset and thinking of its own, which its conversations inh
   const stories = folder(page, "Stories");
   await stories.getByTestId("folder-toggle").hover();
   await stories.getByTestId("folder-new-conversation").click();
-  await expect.poll(() => page.getByTestId("thinking").getAttribute("aria-pressed")).toBe("false");
+  // A conversation overrides it, also by the model's own.
+  const choice = page.getByTestId("thinking-choice");
+  await expect.poll(() => choice.locator("option:checked").textContent()).toBe("Do not think (folder)");
+  expect(await page.getByTestId("thinking-effort").count()).toBe(0);
+  await choice.selectOption({ label: "Model default" });
+  await page.getByTestId("thinking-effort").selectOption("high");
+  await send(page, "Think: what is the capital of France?");
+  await (await lastAnswer(page, "complete")).getByTestId("details").click();
+  expect(await page.getByTestId("answer-facts").textContent()).not.toContain("Thinking off");
+  await page.keyboard.press("Escape");
+  await choice.selectOption({ label: "Do not think" });
+  await send(page, "Think: what is the capital of Spain?");
+  await (await lastAnswer(page, "complete")).getByTestId("details").click();
+  expect(await page.getByTestId("answer-facts").textContent()).toContain("Thinking off");
   expect(errors).toEqual([]);
 });
 

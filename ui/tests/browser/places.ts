@@ -1,6 +1,7 @@
 // Every view, important dialog and menu of the window, and how to get there: for the tests that look at all of them.
 
 import type { Page } from "playwright-core";
+import type { FakeHost } from "../../src/lib/host/fake";
 import { settingsPages } from "../../src/lib/stores/view";
 import { lastAnswer, openConversation, openSettings, pace, send } from "./window";
 
@@ -85,6 +86,7 @@ export const places: Place[] = [
   ["the system prompt", "", async (page) => (await openConversation(page, "Rye bread"), await page.getByTestId("instructions").click(), await page.getByTestId("instructions-text").waitFor())],
   ["a correction", "", async (page) => (await openConversation(page, "Borrow checker"), await page.getByTestId("correct").last().click(), await page.getByTestId("correction").waitFor())],
   ["two answers", "", pair],
+  ["answers whose model is loaded", "", async (page) => (await page.getByTestId("compare").click(), await page.getByTestId("contender-add").click(), await pace(page, Number.POSITIVE_INFINITY), await send(page, "What is the capital of France?"), await page.locator("[data-state=loading]").waitFor())],
   ["a contender", "", async (page) => (await pair(page), await page.getByTestId("contender").nth(1).click(), await page.getByTestId("contender-preset").waitFor())],
   ["the command palette", "", async (page) => (await page.keyboard.press("Control+k"), await page.keyboard.type("s"))],
   ["Models", "drafts", (page) => page.getByTestId("view-models").click()],
@@ -202,6 +204,16 @@ export const places: Place[] = [
   ["folders and tags", "organized", async (page) => (await page.getByTestId("folder-toggle").first().click(), await openConversation(page, "Borrow checker"), await page.getByTestId("folder-pill").waitFor())],
   ["a folder's settings", "organized", async (page) => (await page.getByTestId("folder-toggle").first().hover(), await page.getByTestId("folder-menu").first().click(), await page.getByTestId("folder-settings").click(), await page.getByTestId("folder-dialog").waitFor())],
   ["a folder's settings with thinking", "thinks", async (page) => (await page.getByTestId("new-folder").click(), await page.getByTestId("folder-name").fill("Stories"), await page.keyboard.press("Enter"), await page.getByTestId("folder-toggle").first().hover(), await page.getByTestId("folder-menu").first().click(), await page.getByTestId("folder-settings").click(), await page.getByTestId("folder-dialog").getByTestId("thinking").waitFor())],
+  ["thinking that a folder chooses", "thinks", async (page) => {
+    await page.evaluate(async () => {
+      const host = (window as unknown as { fakeHost: FakeHost }).fakeHost;
+      const folder = await host.createFolder("Stories");
+      await host.updateFolder({ ...folder, settings: { ...folder.settings, thinking: { enabled: true, effort: "high" } } });
+    });
+    await page.getByTestId("folder-toggle").hover();
+    await page.getByTestId("folder-new-conversation").click();
+    await page.getByTestId("thinking-choice").waitFor();
+  }],
   ["moving a conversation", "organized", async (page) => (await onConversation(page, "conversation-menu"), await page.getByTestId("move").click(), await page.getByTestId("move-dialog").waitFor())],
   ["the tags of a conversation", "organized", async (page) => (await onConversation(page, "conversation-menu"), await page.getByTestId("edit-tags").click(), await page.getByTestId("tags-dialog").waitFor())],
   ["filters of the search", "organized", async (page) => (await page.getByTestId("tag").first().click(), await page.getByTestId("toggle-filters").click(), await page.getByTestId("filter-time").selectOption("custom"), await page.getByTestId("search-hit").first().waitFor())],

@@ -25,3 +25,24 @@ test("a preset without a prompt is not modified by a conversation's own", async 
   await app.thread.resetSettings();
   expect(same(app.thread.settings, defaultChatSettings)).toBe(true);
 });
+
+test("an answer's preset, taken over, replaces the prompt of the preset before, and leaves a person's own", async () => {
+  const host = new FakeHost("fresh");
+  host.pace = 0;
+  const app = new App(host);
+  await app.start();
+  const preset = app.presets.all.find(({ id }) => id === "built-in:precise");
+  if (!preset) throw new Error("No preset.");
+  const sings = await host.savePreset("Sings", { ...preset.values, systemPrompt: "Sing." });
+  await app.presets.load();
+  for (const own of [null, "Mine."]) {
+    app.newConversation();
+    await app.presets.apply(sings.id);
+    if (own !== null) await app.thread.setSystemPrompt(own);
+    const contenders = [{ own: { model: null, preset: null }, adapters: [] }, { own: { model: null, preset }, adapters: [] }];
+    const [, answer] = (await app.thread.compare(contenders, "What is the capital of France?", [])).answers;
+    if (!answer) throw new Error("No answer.");
+    await app.useContender(answer, "Precise");
+    expect([app.thread.settings.preset, app.thread.systemPrompt]).toEqual([preset.id, own]);
+  }
+});

@@ -69,6 +69,22 @@ describe("a conversation", () => {
     expect(app.thread.problem).toBeNull();
   });
 
+  test("steps over the answers of a comparison as one version", async () => {
+    const { app, host } = await started("fresh");
+    const own = { model: null, preset: null };
+    const { conversation, answers } = await host.compare(null, null, "What is the capital of France?", [], [{ own, adapters: [] }, { own, adapters: [] }], { settings: app.thread.settings, systemPrompt: null, folder: null });
+    const [first, second] = answers.map(({ id }) => id) as [number, number];
+    const { answer } = await host.regenerate(first);
+    await app.open(conversation.id);
+    expect(app.thread.versions(answer.id)).toEqual({ ids: [second, answer.id], index: 1 });
+    await app.thread.vote(first, true);
+    for (const one of [first, second]) expect(app.thread.versions(one)).toEqual({ ids: [first, answer.id], index: 0 });
+    await app.thread.vote(first, false);
+    await host.send(conversation.id, first, "And of Spain?");
+    await app.open(conversation.id, second);
+    expect(app.thread.versions(second)).toEqual({ ids: [first, answer.id], index: 0 });
+  });
+
   test("deleted elsewhere is closed", async () => {
     const { app } = await started();
     await app.open(2);

@@ -29,3 +29,19 @@ test.each([
 ])("%s: beside %s are %j", (links, id, siblings) => {
   expect(tree(links).siblings(id)).toEqual(siblings);
 });
+
+test.each([
+  ["1 2<1 3<1 4<1 5<1", [[3, 4]], 5, [[2], [3, 4], [5]]],
+  ["1 2<1 3<1 4<1", [[2, 4]], 3, [[2, 4], [3]]],
+  ["1 2<1", [], 2, [[2]]],
+])("%s with %j together: the versions of %s are %j", (links, groups, id, versions) => {
+  expect(tree(links).versions(id, (one) => groups.find((group) => group.includes(one)) ?? [])).toEqual(versions);
+});
+
+test.each<[string, [number, ...number[]], number]>([
+  ["1 2<1 3<1", [2, 3], 3],
+  ["1 2<1 3<1 4<2", [2, 3], 2],
+  ["1 2<1 3<1 4<3 5<2", [2, 3], 2],
+])("%s: of %j, %s was continued", (links, ids, continued) => {
+  expect(tree(links).continued(ids)).toBe(continued);
+});

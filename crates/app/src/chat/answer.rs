@@ -15,10 +15,12 @@ use crate::{
     wire::{CutReason, Event, Message, MessageState, Problem},
 };
 use hearth_protocol::{
-    self as protocol, Lease, Model, Part, Request, Responses, Summary, TextKind, append_text, text_of, thinking_of,
+    self as protocol, Lease, LoadError, Model, ModelStatus, Part, Request, Responses, Summary, TextKind, append_text,
+    text_of, thinking_of,
 };
 use std::{
     future::pending,
+    pin::pin,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -134,7 +136,7 @@ impl Answer {
             tokio::select! {
                 biased;
                 changed = wait.selection.changed() => changed.map_err(|_| MessageState::Stopped)?,
-                ready = selected.model.ready() => match (ready, wait.selection.has_changed()) {
+                ready = self.ready(&selected.model) => match (ready, wait.selection.has_changed()) {
                     (Ok(lease), _) => break (selected, lease),
                     // Another model was selected while this one failed.
                     (Err(_), Ok(true)) => {}
@@ -145,6 +147,9 @@ impl Answer {
                 },
             }
         };
+        if self.message.state != MessageState::Waiting {
+            self.change(MessageState::Waiting);
+        }
         // It is set once.
         let _ = wait.model.set(selected.model);
         // An error means that the chat has ended.
@@ -158,6 +163,27 @@ impl Answer {
         self.message.settings = Some(settings);
         let events = lease.request(Request::Generate(request));
         Ok((lease, events))
+    }
+
+    /// Waits until a model is loaded, and shows how far it is.
+    async fn ready(&mut self, model: &Model) -> Result<Lease, LoadError> {
+        let mut status = model.status();
+        let mut ready = pin!(model.ready());
+        loop {
+            let state = match status.borrow_and_update().clone() {
+                ModelStatus::Loading { fraction, stage } => MessageState::Loading { fraction, stage },
+                _ => MessageState::Waiting,
+            };
+            if state != self.message.state {
+                self.change(state);
+            }
+            tokio::select! {
+                biased;
+                ready = &mut ready => return ready,
+                // The model holds the sender.
+                _ = status.changed() => {}
+            }
+        }
     }
 
     /// Follows the worker until the answer has ended and is saved.

@@ -8,11 +8,12 @@ use super::{
 use crate::{
     adapters,
     convert::from_json,
+    presets,
     shared::Shared,
     store::{answer_tokens, conversation, folder, message as rows},
     wire::{AnswerSettings, ConversationSettings, Message, Problem},
 };
-use hearth_protocol::{self as protocol, GenerateRequest, Prompt, Role, SamplingParams};
+use hearth_protocol::{self as protocol, GenerateRequest, Prompt, Role, SamplingParams, Thinking};
 use std::hash::{BuildHasher, RandomState};
 
 /// The request of an answer by this model, and the settings that make it. A message with text is
@@ -37,26 +38,22 @@ pub(super) fn of(
     })?;
     // Messages that a full disk kept out of the store are part of the conversation, too.
     shared.complete(&mut branch);
-    let preset = message.own.as_ref().and_then(|own| own.preset.as_ref());
-    let own = row.as_ref().and_then(|row| row.system_prompt.as_deref());
-    let own = preset.and_then(|preset| preset.values.system_prompt.as_deref()).or(own);
+    let own = presets::of_answer(shared, row.as_ref(), message.own.as_ref());
     let of_folder = folder.as_ref().and_then(|folder| folder.system_prompt.as_deref());
-    let system = match (own.or(of_folder), &trained) {
+    let system = match (own.system_prompt.as_deref().or(of_folder), &trained) {
         (Some(own), _) => prompt::written(own),
         (None, TrainingPrompt::Template) => None,
         (None, TrainingPrompt::Text(text)) => Some(text.as_str()),
         (None, TrainingPrompt::Unknown) => target.system_prompt.as_deref().and_then(prompt::written),
     };
-    let settings = match preset {
-        Some(preset) => over_folder(preset.values.settings(None, Some(preset.id.clone())), folder.as_ref()),
-        None => settings(row.as_ref(), folder.as_ref()),
-    };
+    let settings = over_folder(own.settings, folder.as_ref());
+    let thinking = Thinking::from(settings.thinking);
     let made_with = AnswerSettings {
         sampling: with_seed(settings.sampling.apply(defaults(shared, target))),
         max_tokens: settings.max_tokens,
         stop: settings.stop.unwrap_or_default(),
-        thinking: settings.thinking.enabled,
-        effort: settings.thinking.effort,
+        thinking: thinking.enabled,
+        effort: thinking.effort,
         json_schema: settings.json_schema,
     };
     let request = GenerateRequest {
@@ -67,7 +64,7 @@ pub(super) fn of(
         ignore_end: false,
         adapters,
         conversation: Some(message.conversation),
-        thinking: settings.thinking,
+        thinking,
         json_schema: made_with.json_schema.clone(),
     };
     Ok((request, made_with))

@@ -105,9 +105,10 @@ impl From<&wire::MessageState> for message::State {
     fn from(state: &wire::MessageState) -> Self {
         match state {
             wire::MessageState::Complete => Self::Complete,
-            wire::MessageState::Waiting | wire::MessageState::Prefill { .. } | wire::MessageState::Streaming => {
-                Self::Unfinished
-            }
+            wire::MessageState::Waiting
+            | wire::MessageState::Loading { .. }
+            | wire::MessageState::Prefill { .. }
+            | wire::MessageState::Streaming => Self::Unfinished,
             wire::MessageState::Stopped => Self::Stopped,
             wire::MessageState::Cut {
                 reason: wire::CutReason::ContextFull,

@@ -17,7 +17,7 @@ use crate::{
     lock::lock,
     shared::Shared,
     store::conversation,
-    wire::{ConversationSettings, Event, NewConversation, Preset, PresetValues, Presets, Problem, ProblemCode},
+    wire::{Event, NewConversation, OwnSettings, Preset, PresetValues, Presets, Problem, ProblemCode},
 };
 use file::PresetFile;
 use hearth_formats::durable;
@@ -219,16 +219,32 @@ fn applied(shared: &Shared, preset: &Preset, to: NewConversation) -> NewConversa
     preset.values.apply(preset.id.clone(), to, replaced)
 }
 
+/// The settings and the system prompt of an answer: its conversation's, as if the preset of its own
+/// had been applied to that.
+pub(crate) fn of_answer(
+    shared: &Shared,
+    row: Option<&conversation::Conversation>,
+    own: Option<&OwnSettings>,
+) -> NewConversation {
+    let now = row.map(of_conversation).unwrap_or_default();
+    match own.and_then(|own| own.preset.as_ref()) {
+        Some(preset) => applied(shared, preset, now),
+        None => now,
+    }
+}
+
+fn of_conversation(row: &conversation::Conversation) -> NewConversation {
+    NewConversation {
+        settings: from_json(row.settings.as_deref()).unwrap_or_default(),
+        system_prompt: row.system_prompt.clone(),
+        folder: row.folder,
+    }
+}
+
 fn apply(shared: &Shared, preset: &Preset, id: i64) -> Result<NewConversation, Problem> {
     let row = shared.store.read(|t| conversation::get(t, id))?;
     let row = row.ok_or_else(conversations::no_conversation)?;
-    let settings: ConversationSettings = from_json(row.settings.as_deref()).unwrap_or_default();
-    let now = NewConversation {
-        settings,
-        system_prompt: row.system_prompt,
-        folder: row.folder,
-    };
-    let new = applied(shared, preset, now);
+    let new = applied(shared, preset, of_conversation(&row));
     let row = shared.store.write(|t| {
         conversation::set_settings(t, id, Some(&to_json(&new.settings)))?;
         conversation::set_system_prompt(t, id, new.system_prompt.as_deref())?;

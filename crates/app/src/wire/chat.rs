@@ -1,10 +1,10 @@
 //! The settings of a conversation, and those that made an answer.
 
 use super::{
-    AdapterChoice, Preset, Problem, SamplingOverrides,
+    AdapterChoice, Preset, Problem, SamplingOverrides, ThinkingChoice,
     bounds::{MAX_TEXT, json_schema, refuse, texts},
 };
-use hearth_protocol::{Effort, SamplingParams, Thinking};
+use hearth_protocol::{Effort, SamplingParams};
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
@@ -28,7 +28,7 @@ pub struct ConversationSettings {
     /// Stop strings. `None` means none.
     pub stop: Option<Vec<String>>,
     /// Thinking, if the model's chat template can switch it.
-    pub thinking: Thinking,
+    pub thinking: ThinkingChoice,
     /// JSON schema that answers follow. `None` means any text.
     pub json_schema: Option<String>,
 }
@@ -43,10 +43,7 @@ impl ConversationSettings {
             sampling: self.sampling.or(folder.sampling),
             max_tokens: self.max_tokens.or(folder.max_tokens),
             stop: self.stop.or(folder.stop),
-            thinking: Thinking {
-                enabled: self.thinking.enabled.or(folder.thinking.enabled),
-                effort: self.thinking.effort.or(folder.thinking.effort),
-            },
+            thinking: self.thinking.or(folder.thinking),
             json_schema: self.json_schema.or(folder.json_schema),
         }
     }

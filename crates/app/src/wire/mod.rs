@@ -17,6 +17,7 @@ mod models;
 mod organizing;
 mod presets;
 mod sampling;
+mod thinking;
 mod tray;
 mod tune;
 mod typescript;
@@ -25,8 +26,7 @@ pub use crate::store::{message::Stats, search::Filter as SearchFilter};
 pub use chat::*;
 pub use hardware::*;
 pub use hearth_protocol::{
-    Effort, LeftOut, LogitBias, ModelInfo, Part, Problem, ProblemCode, Role, SamplingParams, TextKind, Thinking,
-    ThinkingSupport,
+    Effort, LeftOut, LogitBias, ModelInfo, Part, Problem, ProblemCode, Role, SamplingParams, TextKind, ThinkingSupport,
 };
 pub use keeping::*;
 pub use link::*;
@@ -34,6 +34,7 @@ pub use models::*;
 pub use organizing::*;
 pub use presets::*;
 pub use sampling::*;
+pub use thinking::*;
 pub use tray::*;
 pub use tune::*;
 pub use typescript::typescript;
@@ -350,8 +351,15 @@ pub enum CutReason {
 pub enum MessageState {
     /// Complete.
     Complete,
-    /// Queued until the model is loaded and free.
+    /// Queued until the model is free.
     Waiting,
+    /// Its model is being loaded.
+    Loading {
+        /// From 0 to 1.
+        fraction: f32,
+        /// The stage, in a few words.
+        stage: String,
+    },
     /// The prompt is being prefilled.
     Prefill {
         /// Tokens done, cached ones included.

@@ -1,10 +1,9 @@
 //! Presets: named settings of conversations.
 
 use super::{
-    ConversationSettings, NewConversation, Problem, SamplingOverrides,
+    ConversationSettings, NewConversation, Problem, SamplingOverrides, ThinkingChoice,
     bounds::{MAX_PROMPT, refuse},
 };
-use hearth_protocol::Thinking;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
@@ -21,7 +20,7 @@ pub struct PresetValues {
     /// Stop strings. `None` means none.
     pub stop: Option<Vec<String>>,
     /// Thinking.
-    pub thinking: Thinking,
+    pub thinking: ThinkingChoice,
     /// JSON schema that answers follow. `None` means any text.
     pub json_schema: Option<String>,
 }

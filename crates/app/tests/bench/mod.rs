@@ -179,7 +179,7 @@ impl Bench {
 pub fn under_way(message: &Message) -> bool {
     matches!(
         message.state,
-        MessageState::Waiting | MessageState::Prefill { .. } | MessageState::Streaming
+        MessageState::Waiting | MessageState::Loading { .. } | MessageState::Prefill { .. } | MessageState::Streaming
     )
 }
 

@@ -1,5 +1,6 @@
 //! The shape of an adapter's base model.
 
+use super::error::quotable;
 use super::{AdapterError, AdapterProblem, LinearName, RowOrder, TargetName};
 use crate::Architecture;
 use crate::gguf::{GgufError, GgufHeader, GgufProblem};
@@ -155,5 +156,5 @@ impl BaseShape {
 const MAX_SIZE: u32 = 1 << 24;
 
 fn known(architecture: &str) -> Result<Architecture, AdapterProblem> {
-    Architecture::named(architecture).ok_or_else(|| AdapterProblem::Architecture(architecture.to_owned()))
+    Architecture::named(architecture).ok_or_else(|| AdapterProblem::Architecture(quotable(architecture)))
 }

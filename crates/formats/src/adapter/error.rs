@@ -3,6 +3,7 @@
 use super::TargetName;
 use crate::Architecture;
 use crate::gguf::{GgufError, GgufProblem};
+use crate::shortened::shortened;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -88,9 +89,17 @@ impl AdapterProblem {
     pub(super) fn corrupt(file: &'static str, why: impl ToString) -> Self {
         Self::Corrupt {
             file,
-            why: why.to_string(),
+            why: quotable(&why.to_string()),
         }
     }
+}
+
+/// Most characters of a text of a file in a message.
+const MAX_QUOTED_CHARS: usize = 200;
+
+/// A text of a file for a message.
+pub(super) fn quotable(text: &str) -> String {
+    shortened(text, MAX_QUOTED_CHARS)
 }
 
 /// The file is named once, by [`AdapterError`].

@@ -1,5 +1,6 @@
 //! LoRA adapters as GGUF files, compatible with llama.cpp.
 
+use super::error::quotable;
 use super::values::{Float, ReadMode, floats};
 use super::{
     AdapterError, AdapterFile, AdapterHeader, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, TargetName,
@@ -172,7 +173,8 @@ fn check_kind(gguf: &GgufHeader) -> Result<(), AdapterProblem> {
         "lora" => {}
         other => {
             return Err(AdapterProblem::Unsupported(format!(
-                "This adapter is of the type '{other}'."
+                "This adapter is of the type '{}'.",
+                quotable(other)
             )));
         }
     }
@@ -190,7 +192,10 @@ fn pairs(gguf: &GgufHeader) -> Result<BTreeMap<TargetName, Pair<'_>>, AdapterPro
     for info in gguf.tensors() {
         let (weight, half) = info.name.rsplit_once('.').unwrap_or((&info.name, ""));
         let Some(target) = TargetName::from_weight(weight) else {
-            return Err(AdapterProblem::Unsupported(format!("This adapter targets '{weight}'.")));
+            return Err(AdapterProblem::Unsupported(format!(
+                "This adapter targets '{}'.",
+                quotable(weight)
+            )));
         };
         let pair = pairs.entry(target).or_default();
         match half {
@@ -199,7 +204,7 @@ fn pairs(gguf: &GgufHeader) -> Result<BTreeMap<TargetName, Pair<'_>>, AdapterPro
             _ => {
                 return Err(AdapterProblem::Unsupported(format!(
                     "This adapter contains the tensor '{}'.",
-                    info.name
+                    quotable(&info.name)
                 )));
             }
         }

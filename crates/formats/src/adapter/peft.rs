@@ -1,6 +1,7 @@
 //! LoRA adapters as PEFT saves them: a folder with `adapter_config.json` and
 //! `adapter_model.safetensors`.
 
+use super::error::quotable;
 use super::header::MAX_LAYERS;
 use super::peft_config::{CONFIG, Config, MAX_CONFIG_BYTES};
 use super::safetensors_file::{FileBytes, ReadAt, Table};
@@ -313,7 +314,7 @@ fn remove_if_exists(path: &Path) -> io::Result<()> {
 }
 
 fn unsupported_target(what: &str) -> AdapterProblem {
-    AdapterProblem::Unsupported(format!("This adapter targets '{what}'."))
+    AdapterProblem::Unsupported(format!("This adapter targets '{}'.", quotable(what)))
 }
 
 /// The module path of a tensor, and whether it is matrix A.
@@ -333,7 +334,7 @@ fn matrix(name: &str, info: &TensorInfo, table: &Table) -> Result<Half, AdapterP
     let &[rows, row] = info.shape.as_slice() else {
         return Err(AdapterProblem::corrupt(
             TENSORS,
-            format!("'{name}' has {} dimensions instead of 2", info.shape.len()),
+            format!("'{}' has {} dimensions instead of 2", quotable(name), info.shape.len()),
         ));
     };
     let float = match info.dtype {
@@ -342,7 +343,8 @@ fn matrix(name: &str, info: &TensorInfo, table: &Table) -> Result<Half, AdapterP
         Dtype::BF16 => Float::Bf16,
         other => {
             return Err(AdapterProblem::Unsupported(format!(
-                "This adapter stores '{name}' as {other:?}, not as F32, F16 or BF16."
+                "This adapter stores '{}' as {other:?}, not as F32, F16 or BF16.",
+                quotable(name)
             )));
         }
     };

@@ -1,5 +1,6 @@
 //! PEFT's `adapter_config.json`: the supported settings, and those that are refused.
 
+use super::error::quotable;
 use super::{AdapterFile, AdapterProblem, LinearName, TargetName};
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
@@ -98,7 +99,8 @@ impl Config {
             Some("LORA") => {}
             Some(other) => {
                 return Err(AdapterProblem::Unsupported(format!(
-                    "This adapter has the PEFT type '{other}'."
+                    "This adapter has the PEFT type '{}'.",
+                    quotable(other)
                 )));
             }
             None => {

@@ -286,8 +286,5 @@ pub(super) fn index<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String,
 /// Truncates a name for an error message.
 fn shorten(name: &str) -> String {
     const SHOWN: usize = 40;
-    match name.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}...", &name[..end]),
-        None => name.to_owned(),
-    }
+    crate::shortened::shortened(name, SHOWN)
 }

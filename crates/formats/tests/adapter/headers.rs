@@ -1,7 +1,9 @@
 //! Headers of adapters, and which models they fit by them.
 
 use crate::fixtures::{adapter, model, path, shape, with_manifest};
-use hearth_formats::adapter::{AdapterHeader, BaseShape, Misfit};
+use crate::hostile::{LLAMA, corrupt};
+use hearth_formats::adapter::{AdapterError, AdapterHeader, BaseShape, Misfit};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Write;
@@ -178,5 +180,127 @@ fn a_header_of_a_gigabyte_is_not_read() {
     for cut in [0, 4, 8, 100] {
         file.set_len(cut).unwrap();
         assert!(AdapterHeader::open(folder.path()).is_err(), "{cut}");
+    }
+}
+
+/// A text of a header: long, with control characters and others of several bytes.
+fn hostile_text() -> impl Strategy<Value = String> {
+    let pieces = prop_oneof![
+        any::<String>(),
+        "[a-z./\u{0}\u{202e}\u{e9}-]{0,30}",
+        "(https://huggingface.co/)?[a-zA-Z.-]{1,120}/[a-zA-Z.-]{1,120}",
+        Just("\u{1f600}".repeat(300)),
+    ];
+    prop::collection::vec(pieces, 1..4).prop_map(|pieces| pieces.concat())
+}
+
+/// A value of a setting.
+fn hostile_value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        hostile_text().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        prop::collection::vec(hostile_text().prop_map(Value::from), 0..4).prop_map(Value::from),
+        prop::collection::vec(any::<i32>().prop_map(Value::from), 0..4).prop_map(Value::from),
+        prop::collection::btree_map(hostile_text(), any::<u32>(), 0..3).prop_map(|map| json!(map)),
+        Just(Value::Null),
+    ]
+}
+
+/// Settings of PEFT, each of any kind of value.
+fn hostile_settings() -> impl Strategy<Value = Value> {
+    let names = prop::sample::select(vec![
+        "peft_type",
+        "base_model_name_or_path",
+        "r",
+        "lora_alpha",
+        "target_modules",
+        "rank_pattern",
+        "alpha_pattern",
+        "layers_to_transform",
+        "layers_pattern",
+        "exclude_modules",
+        "use_rslora",
+        "bias",
+    ]);
+    prop::collection::btree_map(names, hostile_value(), 0..4).prop_map(|settings| json!(settings))
+}
+
+/// Fails unless a header or the reason against it, which go to the window, is small and can be shown.
+fn check(header: Result<AdapterHeader, AdapterError>) -> Result<(), TestCaseError> {
+    let header = match header {
+        Ok(header) => header,
+        Err(error) => {
+            let why = error.problem.to_string();
+            prop_assert!(why.len() < 1000 && !why.contains(char::is_control), "{why:?}");
+            return Ok(());
+        }
+    };
+    prop_assert!((1..=4096).contains(&header.layers), "{}", header.layers);
+    let is_known = |name: &str| (1..=16).contains(&name.len()) && name.is_ascii();
+    prop_assert!(header.linears.iter().all(|linear| is_known(&linear.name)));
+    let is_plain = |text: &str| text.chars().count() <= 200 && !text.contains(char::is_control);
+    let files = header.base.as_ref().map(|base| base.file.as_str());
+    prop_assert!(header.base_name.as_deref().into_iter().chain(files).all(is_plain));
+    prop_assert!(
+        !header.is_repository
+            || header
+                .base_name
+                .as_deref()
+                .is_some_and(|name| name.matches('/').count() == 1)
+    );
+    let json = serde_json::to_string(&header).unwrap();
+    prop_assert!(json.len() < 8192, "{json}");
+    for model in ["llama", "qwen2"] {
+        let _ = header.fits(&shape(model));
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn hostile_headers_are_refused_or_bounded(
+        settings in hostile_settings(),
+        name in hostile_text(),
+        (from, to) in (prop::sample::select(vec!["layers.1.", "q_proj", "lora_A", "\"shape\":[4,", "F32"]), hostile_text()),
+        layer in any::<u64>(),
+        tensors in corrupt(&LLAMA[1]),
+        file in corrupt(&LLAMA[2]),
+        manifest in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let peft = folder.path();
+        let config = peft.join("adapter_config.json");
+        let matrices = peft.join("adapter_model.safetensors");
+        changed(peft, settings, |table| table);
+        check(AdapterHeader::open(peft))?;
+        changed(peft, json!({"base_model_name_or_path": name}), |table| table);
+        let header = AdapterHeader::open(peft);
+        prop_assert!(header.is_ok(), "{header:?}");
+        check(header)?;
+        changed(peft, json!({}), |table| table.replace("layers.1.", &format!("layers.{layer}.")));
+        check(AdapterHeader::open(peft))?;
+        let to = to.replace(['"', '\\'], "");
+        changed(peft, json!({}), |table| table.replacen(from, &to, 1));
+        check(AdapterHeader::open(peft))?;
+        fs::write(&matrices, &tensors).unwrap();
+        check(AdapterHeader::open(peft))?;
+        fs::write(&config, &manifest).unwrap();
+        check(AdapterHeader::open(peft))?;
+        changed(peft, json!({}), |table| table);
+        fs::write(peft.join("hearth.json"), &manifest).unwrap();
+        check(AdapterHeader::open(peft))?;
+
+        let gguf = folder.path().join("a.gguf");
+        fs::write(&gguf, &file).unwrap();
+        check(AdapterHeader::open(&gguf))?;
+        let mut named = adapter("llama.gguf");
+        named.base_name = Some(name);
+        named.write_gguf(&gguf).unwrap();
+        let header = AdapterHeader::open(&gguf);
+        prop_assert!(header.is_ok(), "{header:?}");
+        check(header)?;
     }
 }

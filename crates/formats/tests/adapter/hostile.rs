@@ -9,7 +9,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 /// The adapter of the tiny llama: configuration, tensors and GGUF.
-static LLAMA: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
+pub static LLAMA: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
     [
         "llama/adapter_config.json",
         "llama/adapter_model.safetensors",
@@ -308,7 +308,7 @@ fn a_configured_target_without_tensors_is_refused() {
 }
 
 /// A file with some bytes changed, and possibly one removed.
-fn corrupt(file: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
+pub fn corrupt(file: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((0..file.len(), any::<u8>()), 0..6);
     (changes, 0..file.len(), any::<bool>(), 0..2000usize).prop_map(|(changes, at, cut, head)| {
         let mut bytes = file.to_vec();

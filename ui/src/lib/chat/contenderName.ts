@@ -13,8 +13,11 @@ interface Named {
   adapters: readonly string[];
 }
 
-/** Names that say only what differs among them. */
-function names(all: readonly Named[]): string[] {
+/** Between the parts of a name. */
+const BETWEEN = " · ";
+
+/** The parts of names that say only what differs among them. */
+function names(all: readonly Named[]): string[][] {
   const differ = (of: (one: Named) => string | null) => new Set(all.map(of)).size > 1;
   const [byModel, byPreset, byAdapters] = [differ(({ model }) => model), differ(({ preset }) => preset), differ(({ adapters }) => adapters.join())];
   return all.map((one) => {
@@ -23,8 +26,8 @@ function names(all: readonly Named[]): string[] {
     const ofModel = all.filter(({ model }) => model === one.model);
     const base = ofModel.some(({ adapters }) => adapters.length > 0) ? m.chat_base_model() : null;
     const own = ofModel.some(({ preset, adapters }) => preset !== null && adapters.join() === one.adapters.join()) ? m.chat_own_settings() : null;
-    const parts = [byModel ? one.model : null, byAdapters ? (tuned ?? base) : null, byPreset ? (one.preset ?? own) : null];
-    return parts.filter((part) => part !== null).join(" · ") || (one.model ?? m.chat_answer());
+    const parts = [byModel ? one.model : null, byAdapters ? (tuned ?? base) : null, byPreset ? (one.preset ?? own) : null].filter((part) => part !== null);
+    return parts.length > 0 ? parts : [one.model ?? m.chat_answer()];
   });
 }
 
@@ -41,11 +44,20 @@ export function answerNames(app: App, compared: readonly Message[]): string[] {
       preset: own?.preset?.name ?? null,
       adapters: adapters.map(adapterName),
     })),
-  );
+  ).map((parts) => parts.join(BETWEEN));
 }
 
 /** Who gives the next answers. */
 export function choiceNames(app: App, choices: readonly Choice[]): string[] {
+  return choiceParts(app, choices).map((parts) => parts.join(BETWEEN));
+}
+
+/** The parts of these names; the separator is of the part after it. */
+export function choiceLabels(app: App, choices: readonly Choice[]): string[][] {
+  return choiceParts(app, choices).map((parts) => parts.map((part, at) => (at > 0 ? BETWEEN : "") + part));
+}
+
+function choiceParts(app: App, choices: readonly Choice[]): string[][] {
   return names(
     choices.map((choice) => ({
       model: modelName(app, choice.model),

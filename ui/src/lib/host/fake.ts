@@ -48,6 +48,8 @@ export class FakeHost extends FakeGetting implements Host {
   private readonly world: World;
   private polls = 0;
   private measuring = false;
+  /** Ids of the models that answers have of their own. */
+  private readonly loaded = new Set<string>();
   private readonly generating = new Map<number, Generation>();
 
   constructor(scene: string | null) {
@@ -302,11 +304,27 @@ export class FakeHost extends FakeGetting implements Host {
       this.setModelState({ type: "failed", model: id, problem: { code: "fileUnreadable", message: model.problem } });
       return;
     }
+    for await (const progress of this.loading()) this.setModelState({ type: "loading", model: id, ...progress });
+    this.setModelState(loadedState(model, this.world.settings, this.world, this.world.models));
+  }
+
+  /** The progress of a load. */
+  private async *loading(): AsyncGenerator<{ fraction: number; stage: string }> {
     for (let step = 0; step <= 10; step++) {
-      this.setModelState({ type: "loading", model: id, fraction: step / 10, stage: step < 4 ? "reading the file" : "repacking weights" });
+      yield { fraction: step / 10, stage: step < 4 ? "reading the file" : "repacking weights" };
       await this.rest(3);
     }
-    this.setModelState(loadedState(model, this.world.settings, this.world, this.world.models));
+  }
+
+  /** Loads the model of an answer, which shows the progress. */
+  private async loadFor(home: Conversation, answer: Message, model: Model, run: Generation): Promise<void> {
+    const isOwn = answer.own?.model === model.id;
+    for await (const progress of this.loading()) {
+      if (!isOwn) this.setModelState({ type: "loading", model: model.id, ...progress });
+      if (!run.stopped) this.change(home, answer, { state: { type: "loading", ...progress } });
+    }
+    if (isOwn) this.loaded.add(model.id);
+    else this.setModelState(loadedState(model, this.world.settings, this.world, this.world.models));
   }
 
   async unloadModel(): Promise<void> {
@@ -536,13 +554,17 @@ export class FakeHost extends FakeGetting implements Host {
     const before = answer.stats?.tokens ?? 0;
     const { maxTokens, thinking, sampling, stop, jsonSchema } = answer.own?.preset?.values ?? home.settings;
     if (thinking.enabled === false) script.thought = [];
-    if (this.world.modelState.type !== "ready") {
+    const own = this.world.models.find(({ id }) => id === answer.own?.model);
+    const state = this.world.modelState;
+    const isReady = state.type === "ready";
+    if (own && !this.loaded.has(own.id) && !(isReady && state.model === own.id)) await this.loadFor(home, answer, own, run);
+    else if (!own && !isReady) {
       const first = this.world.models.find((m) => m.problem === null);
       if (!first) return this.finish(home, answer, { type: "failed", problem: { code: "noModel", message: "There is no model on this machine yet. Add a GGUF file under Models, then try again." } });
-      await this.loadModel(first.id);
+      await this.loadFor(home, answer, first, run);
     }
     const model = this.world.models.find(({ id }) => this.world.modelState.type === "ready" && id === this.world.modelState.model);
-    if (model) answer.settings = { sampling: { ...withOverrides(model.sampling, this.world.settings.sampling[model.id]), seed: 421, ...onlySet(sampling) }, maxTokens, stop: stop ?? [], thinking: thinking.enabled, effort: thinking.effort, jsonSchema };
+    if (model) answer.settings = { sampling: { ...withOverrides(model.sampling, this.world.settings.sampling[model.id]), seed: 421, ...onlySet(sampling) }, maxTokens, stop: stop ?? [], thinking: thinking.enabled === "model" ? null : thinking.enabled, effort: thinking.effort === "model" ? null : thinking.effort, jsonSchema };
     for (let done = 0; done < script.promptTokens && !run.stopped && !run.crashed; done += 128) {
       this.change(home, answer, { state: { type: "prefill", done, total: script.promptTokens } });
       await this.rest();

@@ -69,5 +69,5 @@ export const defaultChatSettings: ConversationSettings = {
 /** Whether an answer is still being generated. */
 export function isActive(message: Message): boolean {
   const type = message.state.type;
-  return type === "waiting" || type === "prefill" || type === "streaming";
+  return type === "waiting" || type === "loading" || type === "prefill" || type === "streaming";
 }

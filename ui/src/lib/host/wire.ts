@@ -722,7 +722,7 @@ stop: Array<string> | null,
 /**
  * Thinking, if the model's chat template can switch it.
  */
-thinking: Thinking,
+thinking: ThinkingChoice,
 /**
  * JSON schema that answers follow. `None` means any text.
  */
@@ -1783,7 +1783,15 @@ edited: boolean,
  */
 own: OwnSettings | null, };
 
-export type MessageState = { "type": "complete" } | { "type": "waiting" } | { "type": "prefill",
+export type MessageState = { "type": "complete" } | { "type": "waiting" } | { "type": "loading",
+/**
+ * From 0 to 1.
+ */
+fraction: number,
+/**
+ * The stage, in a few words.
+ */
+stage: string, } | { "type": "prefill",
 /**
  * Tokens done, cached ones included.
  */
@@ -1987,6 +1995,8 @@ model: string,
  * Why.
  */
 problem: Problem, };
+
+export type ModelsOwn = "model";
 
 export type Motion = "system" | "reduce";
 
@@ -2353,7 +2363,7 @@ stop: Array<string> | null,
 /**
  * Thinking.
  */
-thinking: Thinking,
+thinking: ThinkingChoice,
 /**
  * JSON schema that answers follow. `None` means any text.
  */
@@ -3166,15 +3176,17 @@ export type TextKind = "text" | "thinking";
 
 export type Theme = "system" | "light" | "dark";
 
-export type Thinking = {
+export type ThinkingChoice = {
 /**
- * Whether the model thinks: `enable_thinking` or `thinking`.
+ * Whether the model thinks.
  */
-enabled: boolean | null,
+enabled: ThinkingSwitch | null,
 /**
  * How long it thinks.
  */
-effort: Effort | null, };
+effort: ThinkingEffort | null, };
+
+export type ThinkingEffort = Effort | ModelsOwn;
 
 export type ThinkingSupport = {
 /**
@@ -3185,6 +3197,8 @@ switch: boolean | null,
  * Whether [`Effort`] has an effect.
  */
 effort: boolean, };
+
+export type ThinkingSwitch = boolean | ModelsOwn;
 
 export type Thumb = "up" | "down";
 

@@ -393,9 +393,10 @@ export class App {
     const { thread } = this;
     const { id, settings, systemPrompt } = thread;
     await this.try(async () => {
-      const { systemPrompt: prompt = null, ...values } = own?.preset?.values ?? {};
-      await thread.setSettings({ ...settings, ...values, model: own?.model ?? settings.model, preset: own?.preset?.id ?? settings.preset });
-      if (thread.id === id && prompt !== null && prompt !== systemPrompt) await thread.setSystemPrompt(prompt);
+      const now = { settings: { ...settings, model: own?.model ?? settings.model }, systemPrompt };
+      const used = own?.preset ? this.presets.with(own.preset, now) : now;
+      await thread.setSettings(used.settings);
+      if (thread.id === id && used.systemPrompt !== systemPrompt) await thread.setSystemPrompt(used.systemPrompt);
       if (thread.id === id) await thread.setAdapters(adapters.map(({ adapter, scale }) => ({ adapter, scale })));
       this.compare.on = false;
       this.toasts.show({ kind: "note", text: m.store_contender_used({ name }) });

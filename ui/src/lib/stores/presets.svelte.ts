@@ -1,7 +1,7 @@
 // Owns the presets, and which one the open conversation uses.
 
 import { m } from "$messages";
-import type { BrokenPreset, ConversationSettings, Host, HostEvent, Preset, PresetValues } from "../host";
+import type { BrokenPreset, ConversationSettings, Host, HostEvent, NewConversation, Preset, PresetValues } from "../host";
 import { same } from "../text/same";
 import type { Thread } from "./thread.svelte";
 import type { Toasts } from "./toasts.svelte";
@@ -56,6 +56,12 @@ export class Presets {
     const { id: conversation, settings, systemPrompt } = thread;
     const applied = await host.applyPreset(id, conversation, { settings, systemPrompt, folder: thread.folder });
     if (thread.id === conversation) ({ settings: thread.settings, systemPrompt: thread.systemPrompt } = applied);
+  }
+
+  /** Settings of the open conversation with a preset as it was, as {@link apply} changes them. */
+  with({ id, values: { systemPrompt, ...values } }: Preset, now: Pick<NewConversation, "settings" | "systemPrompt">): typeof now {
+    const isReplaced = this.chosen !== null && this.chosen.values.systemPrompt === now.systemPrompt;
+    return { settings: { ...now.settings, ...values, preset: id }, systemPrompt: systemPrompt ?? (isReplaced ? null : now.systemPrompt) };
   }
 
   /** Leaves the preset; the settings stay. */

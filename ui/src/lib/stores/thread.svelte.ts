@@ -222,11 +222,15 @@ export class Thread {
     return [...ring.values()].sort((a, b) => a.message.id - b.message.id);
   }
 
-  /** The siblings of a message, itself included, and its index among them. */
-  siblings(message: number): { ids: readonly number[]; index: number } {
+  /** The versions of a message, as ids to select, and the index of its own. The answers of a comparison are one version. */
+  versions(message: number): { ids: readonly number[]; index: number } {
     void this.version;
-    const ids = this.tree.siblings(message);
-    return { ids, index: ids.indexOf(message) };
+    const versions = this.tree.versions(message, (id) => {
+      const node = this.nodes.get(id);
+      return node ? this.compared(node.message).map((one) => one.message.id) : [];
+    });
+    const isBetter = (id: number) => this.nodes.get(id)?.message.better ?? false;
+    return { ids: versions.map((ids) => ids.find(isBetter) ?? this.tree.continued(ids)), index: versions.findIndex((ids) => ids.includes(message)) };
   }
 
   handle(event: HostEvent): void {

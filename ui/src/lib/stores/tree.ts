@@ -42,4 +42,23 @@ export class Tree {
   siblings(id: number): readonly number[] {
     return this.children.get(this.parents.get(id) ?? null) ?? [id];
   }
+
+  /** The siblings of a message, itself included, oldest first; those of a group, which are shown together, are one version. */
+  versions(id: number, group: (id: number) => readonly number[]): (readonly [number, ...number[]])[] {
+    const versions: (readonly [number, ...number[]])[] = [];
+    const seen = new Set<number>();
+    for (const sibling of this.siblings(id)) {
+      if (seen.has(sibling)) continue;
+      const others = group(sibling).filter((other) => other !== sibling);
+      for (const one of [sibling, ...others]) seen.add(one);
+      versions.push([sibling, ...others]);
+    }
+    return versions;
+  }
+
+  /** The one of some messages that was replied to last, or else the last one. */
+  continued(ids: readonly [number, ...number[]]): number {
+    const reply = (id: number) => this.children.get(id)?.at(-1) ?? -Infinity;
+    return ids.reduce((best, id) => (reply(id) >= reply(best) ? id : best));
+  }
 }

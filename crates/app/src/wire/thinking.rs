@@ -1,0 +1,104 @@
+//! The thinking that a conversation, a folder or a preset chooses.
+
+use hearth_protocol::{Effort, Thinking};
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// A choice of thinking. `None` means the folder's, or else the model's own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ThinkingChoice {
+    /// Whether the model thinks.
+    pub enabled: Option<ThinkingSwitch>,
+    /// How long it thinks.
+    pub effort: Option<ThinkingEffort>,
+}
+
+/// Whether the model thinks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(untagged)]
+pub enum ThinkingSwitch {
+    /// It does, or does not.
+    Fixed(bool),
+    /// The model's own.
+    Model(ModelsOwn),
+}
+
+/// How long the model thinks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(untagged)]
+pub enum ThinkingEffort {
+    /// This effort.
+    Fixed(Effort),
+    /// The model's own.
+    Model(ModelsOwn),
+}
+
+/// The default of the model's chat template, also in a folder that has another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub enum ModelsOwn {
+    /// The only one.
+    #[serde(rename = "model")]
+    Model,
+}
+
+impl ThinkingChoice {
+    /// This choice, with that of a folder where it is none.
+    #[must_use]
+    pub fn or(self, folder: Self) -> Self {
+        Self {
+            enabled: self.enabled.or(folder.enabled),
+            effort: self.effort.or(folder.effort),
+        }
+    }
+}
+
+impl From<ThinkingChoice> for Thinking {
+    fn from(choice: ThinkingChoice) -> Self {
+        Self {
+            enabled: choice.enabled.and_then(|enabled| match enabled {
+                ThinkingSwitch::Fixed(enabled) => Some(enabled),
+                ThinkingSwitch::Model(_) => None,
+            }),
+            effort: choice.effort.and_then(|effort| match effort {
+                ThinkingEffort::Fixed(effort) => Some(effort),
+                ThinkingEffort::Model(_) => None,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(json: &str) -> ThinkingChoice {
+        let choice = serde_json::from_str(json).expect(json);
+        assert_eq!(
+            serde_json::from_str::<ThinkingChoice>(&serde_json::to_string(&choice).unwrap()).unwrap(),
+            choice
+        );
+        choice
+    }
+
+    #[test]
+    fn a_choice_is_read_as_before_it_could_name_the_model() {
+        let none = parsed(r#"{"enabled":null}"#);
+        assert_eq!(none, ThinkingChoice::default());
+        let high = parsed(r#"{"enabled":true,"effort":"high"}"#);
+        let thinking = Thinking {
+            enabled: Some(true),
+            effort: Some(Effort::High),
+        };
+        assert_eq!(Thinking::from(high), thinking);
+        assert_eq!(Thinking::from(none.or(high)), thinking);
+    }
+
+    #[test]
+    fn the_models_own_is_over_that_of_a_folder() {
+        let own = parsed(r#"{"enabled":"model","effort":"model"}"#);
+        let folder = parsed(r#"{"enabled":false,"effort":"low"}"#);
+        assert_eq!(Thinking::from(own.or(folder)), Thinking::default());
+        assert!(serde_json::from_str::<ThinkingChoice>(r#"{"enabled":"models"}"#).is_err());
+    }
+}
