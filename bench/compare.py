@@ -1,12 +1,13 @@
-"""Compares Hearth with llama.cpp, and with --train also with PEFT and PyTorch: measures in turns, prints, and writes a page.
+"""Compares Hearth with llama.cpp and ik_llama.cpp, and with --train also with PEFT and PyTorch: measures in turns, prints, and writes a page.
 
-    python compare.py HEARTH [--quick] [--only GROUP...] [--models NAME...] [--train] [--write docs/PERFORMANCE.md]
+    python compare.py HEARTH [--quick] [--isa native,avx2] [--only GROUP...] [--models NAME...] [--train] [--write docs/PERFORMANCE.md]
 
 HEARTH is a release build of `hearth`. Results are saved in a file, so a run can be interrupted, continued, or shown again with
 --show. See README.md.
 """
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
@@ -15,11 +16,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import ik
 import llama
 import machine
 import page
 from names import DEFAULT, NAMES, USUAL
-from programs import GROUPS, START, TESTS, Program, Test, hearth, llama_cpp
+from programs import AVX2, GROUPS, IK, ISA_GROUPS, LLAMA, NATIVE, START, TESTS, Program, Test, hearth, peer
 from results import Results
 
 HERE = Path(__file__).parent
@@ -35,10 +37,10 @@ def main() -> None:
     if not args.show:
         began = time.monotonic()
         before = results.seconds
-        llama_bench = args.llama_bench or llama.find(CACHE)
-        carried = f"llama.cpp of {llama.PACKAGE} {llama.VERSION} (commit {llama.COMMIT})"
-        results.join(machine.about(args.hearth, args.llama_name or carried))
-        for measured in measure(args, results, [hearth(args.hearth, CACHE / "hearth"), llama_cpp(llama_bench)]):
+        titles = {LLAMA: args.llama_name or llama.TITLE, IK: ik.TITLE}
+        programs = [program for isa in args.isa for program in contenders(args, isa)]
+        results.join(machine.about(args.hearth) | {"peers": {name: titles[name] for name in args.peers}})
+        for measured in measure(args, results, programs):
             results.seconds = before + time.monotonic() - began
             results.save()
             print(f"{results.seconds:5.0f} s  {measured}", file=sys.stderr, flush=True)
@@ -47,18 +49,28 @@ def main() -> None:
         page.write(results, args.write)
 
 
+def contenders(args: argparse.Namespace, isa: str) -> list[Program]:
+    """Hearth, and each layout of each peer; builds the peers if needed."""
+    find = {LLAMA: lambda: args.llama_bench or llama.find(CACHE, isa=isa), IK: lambda: ik.find(CACHE, isa)}
+    return [hearth(args.hearth, CACHE, isa), *(program for name in args.peers for program in peer(name, find[name](), isa))]
+
+
 def arguments() -> argparse.Namespace:
     cores = machine.cores()
-    parser = argparse.ArgumentParser(description="Compare Hearth with llama.cpp, PEFT and PyTorch.", epilog=f"Models: {'; '.join(NAMES)}; or a GGUF file.")
+    parser = argparse.ArgumentParser(description="Compare Hearth with llama.cpp, ik_llama.cpp, PEFT and PyTorch.", epilog=f"Models: {'; '.join(NAMES)}; or a GGUF file.")
     parser.add_argument("hearth", type=Path, help="a release build of hearth")
     parser.add_argument(
         "--only", nargs="+", choices=[*GROUPS, TRAIN], default=GROUPS, metavar="GROUP", help=f"groups to measure: {', '.join([*GROUPS, TRAIN])}"
     )
     parser.add_argument("--models", nargs="+", default=USUAL, metavar="NAME", help=f"default: {'; '.join(USUAL)}")
     parser.add_argument("--threads", type=lambda text: [int(part) for part in text.split(",")], default=sorted({1, cores}), metavar="N,N")
+    parser.add_argument(
+        "--isa", type=instruction_sets, default=[NATIVE], metavar="ISA,ISA", help=f"{NATIVE}, {AVX2} or both: AVX2 is measured in all programs"
+    )
+    parser.add_argument("--peers", nargs="+", choices=[LLAMA, IK], default=[LLAMA, IK], metavar="PEER", help=f"default: {LLAMA} {IK}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--long-rounds", type=int, default=1, metavar="ROUNDS", help="rounds of tests with thousands of tokens")
-    parser.add_argument("--quick", action="store_true", help="default model only, one round, no long tests: about a minute")
+    parser.add_argument("--quick", action="store_true", help="default model only, one round, no long tests: a few minutes")
     parser.add_argument("--train", action="store_true", help="also compare fine-tuning; needs requirements-train.txt")
     parser.add_argument("--llama-bench", type=Path, metavar="PATH", help="use this llama-bench instead of building one")
     parser.add_argument("--llama-name", metavar="TEXT", help="name of that llama-bench on the page")
@@ -70,10 +82,21 @@ def arguments() -> argparse.Namespace:
     for path in [args.hearth, args.llama_bench]:
         if path and not path.is_file():
             parser.error(f"{path} is not a file")
+    if args.llama_bench and args.isa != [NATIVE]:
+        parser.error("--llama-bench has one instruction set: use it with --isa native")
+    if AVX2 in args.isa and AVX2 not in machine.instructions():
+        parser.error("this machine has no AVX2")
     if args.quick:
         args.models, args.rounds, args.long_rounds = [DEFAULT], 1, 0
     args.train |= TRAIN in args.only
     return args
+
+
+def instruction_sets(text: str) -> list[str]:
+    found = text.split(",")
+    if unknown := [isa for isa in found if isa not in ISA_GROUPS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]} is neither {' nor '.join(ISA_GROUPS)}")
+    return found
 
 
 def measure(args: argparse.Namespace, results: Results, programs: list[Program]) -> Iterator[str]:
@@ -88,24 +111,25 @@ def measure(args: argparse.Namespace, results: Results, programs: list[Program])
     for turn in range(max(args.rounds, args.long_rounds) if tests else 0):
         for facts in chosen:
             read_once(facts["path"])
-            for threads in args.threads:
-                peaks = machine.ceilings(CACHE, threads)
-                results.ceilings.append({"model": facts["name"], "threads": threads, **peaks})
-                yield f"round {turn + 1}, {facts['name']}, peak rates, threads {threads}: {peaks}"
+            for isa, threads in itertools.product(args.isa, args.threads):
+                peaks = machine.ceilings(CACHE, threads, isa)
+                results.ceilings.append({"model": facts["name"], "threads": threads, "isa": isa, **peaks})
+                yield f"round {turn + 1}, {facts['name']}, peak rates, {isa}, threads {threads}: {peaks}"
             for test in tests:
                 # A quantised KV cache is measured on one model only.
                 if turn >= (args.long_rounds if test.long else args.rounds) or (test.group == "kv" and facts is not chosen[0]):
                     continue
+                measured = [program for program in programs if test.group in ISA_GROUPS[program.isa]]
                 if test is START and turn == 0:
                     # The first start of a model packs its weights, which is not compared.
-                    for program in programs:
+                    for program in measured:
                         program.measure(test, facts["path"], [max(args.threads)])
                 for threads in groups(test, args.threads):
-                    for program in programs[:: -1 if turn % 2 else 1]:
+                    for program in measured[:: -1 if turn % 2 else 1]:
                         samples = program.measure(test, facts["path"], threads)
-                        results.add(program.name, facts["name"], samples)
+                        results.add(program, facts["name"], samples)
                         figures = ", ".join(f"{sample.value:.2f}" for sample in samples)
-                        yield f"round {turn + 1}, {facts['name']}, {test.name}, threads {threads}, {program.name}: {figures}"
+                        yield f"round {turn + 1}, {facts['name']}, {test.name}, threads {threads}, {program.title}: {figures}"
     if args.train:
         trained(args, results)
         yield "fine-tuning"

@@ -265,8 +265,7 @@ def main() -> None:
         programs: list[Any] = [Hearth(args.hearth, args.threads, args.tokens)]
         if args.llama:
             programs.append(Llama(llama.find(CACHE, llama.LOOKUP), llama.find(CACHE, llama.SPECULATIVE), args.threads, args.tokens))
-        peer = f"llama.cpp of {llama.PACKAGE} {llama.VERSION} (commit {llama.COMMIT})"
-        results.join(machine.about(args.hearth, peer) | {"threads": args.threads, "tokens": args.tokens, "llama_draft": LLAMA_DRAFT})
+        results.join(machine.about(args.hearth) | {"llama": llama.TITLE, "threads": args.threads, "tokens": args.tokens, "llama_draft": LLAMA_DRAFT})
         measure(args, results, programs)
         results.seconds = before + time.monotonic() - began
         results.save()

@@ -4,7 +4,7 @@ import statistics
 
 from draft_results import DraftResults, acceptance, interval, middle, ratios, worst
 from names import DEFAULT
-from page import markdown, number, percent, plural, times
+from tables import markdown, number, percent, plural, times
 
 COMMAND = "python bench/draft.py target/release/hearth --llama --write docs/DRAFTS.md"
 KINDS = {

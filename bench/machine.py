@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 INSTRUCTIONS = ["avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "amx_int8", "asimddp", "i8mm", "bf16"]
 
 
-def about(hearth: Path, llama: str) -> dict[str, Any]:
+def about(hearth: Path) -> dict[str, Any]:
     return {
         "processor": processor(),
         "cores": cores(),
@@ -27,7 +27,6 @@ def about(hearth: Path, llama: str) -> dict[str, Any]:
         "hearth": output(hearth.resolve(), "--version"),
         "hearth_sha256": hashlib.sha256(hearth.read_bytes()).hexdigest(),
         "commit": output("git", "-C", HERE, "rev-parse", "--short", "HEAD"),
-        "llama": llama,
         "date": datetime.date.today().isoformat(),
         # Load average before the measurement.
         "load": round(psutil.getloadavg()[0], 1),
@@ -67,12 +66,12 @@ def output(*command: str | Path) -> str:
         return ""
 
 
-def ceilings(cache: Path, threads: int) -> dict[str, float | None]:
-    """Output of examples/ceilings.rs, built with the installed rustc."""
+def ceilings(cache: Path, threads: int, isa: str = "native") -> dict[str, float | None]:
+    """Output of examples/ceilings.rs, built with the installed rustc: peak rates with all instructions, or with none beyond AVX2."""
     cache.mkdir(exist_ok=True)
     program, source = cache / f"ceilings{'.exe' if sys.platform == 'win32' else ''}", HERE / "examples" / "ceilings.rs"
     if not program.is_file() or program.stat().st_mtime < source.stat().st_mtime:
         command: list[str | Path] = ["rustc", "--edition", "2024", "-O", "-C", "target-cpu=native", "-o", program, source]
         if subprocess.run(command).returncode:
             sys.exit("rustc could not build ceilings.rs.")
-    return json.loads(output(program, str(threads)))
+    return json.loads(output(program, str(threads), isa))

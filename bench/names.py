@@ -72,4 +72,4 @@ RECIPES = {
 }
 NAMES = [DEFAULT, *(f"{shape} {recipe}" for shape in SHAPES for recipe in RECIPES)]
 # The models of the page: each common format, and one larger model.
-USUAL = [DEFAULT, "0.5B Q4_K_M", "0.5B Q5_0", "0.5B Q8_0", "0.5B F16", "1B Q4_K_M"]
+USUAL = [DEFAULT, "0.5B Q4_K_M", "0.5B Q4_0", "0.5B Q5_0", "0.5B Q8_0", "0.5B F16", "1B Q4_K_M"]

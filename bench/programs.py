@@ -1,4 +1,4 @@
-"""The tests, which `cargo xtask measure` runs."""
+"""The tests, and the programs that are compared; `cargo xtask measure` runs them."""
 
 import json
 import os
@@ -13,6 +13,11 @@ from train import WORDS
 DEPTH = 4096
 # As many tokens for llama-bench as words for Hearth.
 START_PROMPT, START_WORDS = 32, " ".join(WORDS[:32])
+HEARTH = "Hearth"
+LLAMA, IK = "llama.cpp", "ik_llama.cpp"
+# Layouts of a peer's weights, by the value of its --repack. Both are measured; the better one counts.
+LAYOUTS = {"0": "stored", "1": "repacked"}
+NATIVE, AVX2 = "native", "avx2"
 
 
 @dataclass(frozen=True)
@@ -33,14 +38,15 @@ START = Test("start", "start")
 MEMORY = "memory"
 TESTS = [
     START,
-    Test("prefill 32", "prefill", prefill=32),
-    Test("prefill 512", "prefill", prefill=512),
+    *(Test(f"prefill {tokens}", "prefill", prefill=tokens) for tokens in [32, 64, 200, 512]),
     Test("prefill 2048", "prefill", prefill=2048, long=True),
     Test("decode", "decode", decode=32),
     Test(f"decode at {DEPTH}", "depth", decode=32, depth=DEPTH, long=True),
     Test(f"decode at {DEPTH} q8_0", "kv", decode=32, depth=DEPTH, kv="q8_0", long=True),
 ]
 GROUPS = list(dict.fromkeys(test.group for test in TESTS))
+# Groups that are measured with each instruction set.
+ISA_GROUPS = {NATIVE: GROUPS, AVX2: ["prefill", "decode"]}
 
 
 @dataclass(frozen=True)
@@ -52,31 +58,47 @@ class Sample:
     value: float
 
 
+@dataclass(frozen=True)
 class Program:
-    """A program that `cargo xtask measure` knows by the name in `kind`."""
+    """A program limited to an instruction set, and for a peer with one layout of its weights."""
 
-    def __init__(self, name: str, kind: str, program: Path, environment: dict[str, str] | None = None) -> None:
-        self.name, self.kind, self.program = name, kind, program.resolve()
-        self.environment = os.environ | (environment or {})
+    name: str
+    path: Path
+    isa: str = NATIVE
+    # A value of LAYOUTS; empty for Hearth.
+    layout: str = ""
+    # Of `cargo xtask measure`, and additional environment variables.
+    options: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def title(self) -> str:
+        return " ".join(part for part in [self.name, self.layout, self.isa] if part)
 
     def measure(self, test: Test, model: str, threads: list[int]) -> list[Sample]:
-        options = ["--threads", ",".join(map(str, threads))]
+        options = [*self.options, "--threads", ",".join(map(str, threads))]
         if test is START:
             options += ["--start", START_WORDS]
         else:
-            options += ["--prefill", test.prefill] if test.prefill else ["--decode", test.decode]
-            options += ["--depth", test.depth, "--kv", test.kv]
-        lines = measured(self.environment, self.kind, self.program, model, *options)
+            options += ["--prefill", str(test.prefill)] if test.prefill else ["--decode", str(test.decode)]
+            options += ["--depth", str(test.depth), "--kv", test.kv]
+        # ik_bench has the options and the output of llama-bench.
+        kind = "hearth" if self.name == HEARTH else "llama.cpp"
+        lines = measured(os.environ | dict(self.environment), kind, self.path.resolve(), model, *options)
         return [Sample(test.name if found["what"] == "speed" else found["what"], found["threads"], found["value"]) for found in lines]
 
 
-def hearth(program: Path, data: Path) -> Program:
-    # Keeps the caches of random models out of the user's data folder.
-    return Program("Hearth", "hearth", program, {"HEARTH_DATA": str(data)})
+def hearth(path: Path, cache: Path, isa: str = NATIVE) -> Program:
+    # Keeps the caches of random models, one for each instruction set, out of the user's data folder.
+    environment = (("HEARTH_DATA", str(cache / ("hearth" if isa == NATIVE else f"hearth-{isa}"))),)
+    if isa != NATIVE:
+        environment += (("HEARTH_ISA", isa),)
+    return Program(HEARTH, path, isa, environment=environment)
 
 
-def llama_cpp(program: Path) -> Program:
-    return Program("llama.cpp", "llama.cpp", program)
+def peer(name: str, path: Path, isa: str = NATIVE) -> list[Program]:
+    """A peer's contenders: one for each layout of its weights."""
+    return [Program(name, path, isa, layout, ("--repack", repack)) for repack, layout in LAYOUTS.items()]
 
 
 def measured(environment: dict[str, str], *arguments: object) -> list[dict[str, Any]]:

@@ -4,18 +4,43 @@ import json
 import statistics
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from programs import Sample
+from programs import HEARTH, LAYOUTS, MEMORY, NATIVE, START, Program, Sample
+
+# Of the results file. Form 1, which had no number, had one peer, in one layout and with one instruction set.
+FORM = 2
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is compared: one test of one model."""
+
+    model: str
+    test: str
+    threads: int
+    isa: str = NATIVE
+
+
+@dataclass(frozen=True)
+class Best:
+    """The better layout of a peer, or the best of all peers, and its median."""
+
+    program: str
+    layout: str
+    value: float
 
 
 class Results:
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.form = FORM
         # The machine and the programs; results are joined only if these match.
         self.about: dict[str, Any] = {}
-        # Peak rates just before each model's turn, because they drift: the model, the number of threads, and machine.ceilings.
+        # Peak rates just before each model's turn, because they drift: the model, the number of threads, the instruction set, and
+        # machine.ceilings.
         self.ceilings: list[dict[str, Any]] = []
         # `models.Facts`, by name.
         self.models: dict[str, dict[str, Any]] = {}
@@ -24,12 +49,13 @@ class Results:
         self.train: dict[str, list[dict[str, Any]]] = {}
         self.seconds = 0.0
         if path.is_file():
-            vars(self).update(json.loads(path.read_text()))
-        # Earlier versions named the tests `read N` and `write ...`.
-        for sample in self.samples:
-            words = sample["test"].split(" ", 1)
-            words[0] = {"read": "prefill", "write": "decode"}.get(words[0], words[0])
-            sample["test"] = " ".join(words)
+            saved = json.loads(path.read_text())
+            if saved.get("form") != FORM:
+                sys.exit(
+                    f"{path.name} was written by another version of this comparison, whose results cannot be compared with these. "
+                    "Delete them with --fresh, or write to another file with --json."
+                )
+            vars(self).update(saved)
 
     def save(self) -> None:
         saved = {key: value for key, value in vars(self).items() if key != "path"}
@@ -38,65 +64,104 @@ class Results:
 
     def join(self, about: dict[str, Any]) -> None:
         """Continues with the saved results if they are of the same machine and programs; exits otherwise."""
-        for key in ["processor", "cores", "hearth", "hearth_sha256", "llama"]:
-            if self.about and self.about.get(key) != about[key]:
+        peers = self.about.get("peers", {})
+        differences = [(key, self.about.get(key), about[key]) for key in ["processor", "cores", "hearth", "hearth_sha256"] if self.about]
+        differences += [(name, peers[name], now) for name, now in about["peers"].items() if name in peers]
+        for key, saved, now in differences:
+            if saved != now:
                 sys.exit(
-                    f"{self.path.name} has results of a different {key} ({self.about.get(key)}, now {about[key]}). "
+                    f"{self.path.name} has results of a different {key} ({saved}, now {now}). "
                     "Delete them with --fresh, or write to another file with --json."
                 )
-        self.about = about
+        self.about = about | {"peers": peers | about["peers"]}
 
-    def add(self, program: str, model: str, samples: list[Sample]) -> None:
-        self.samples += [{"program": program, "model": model, **vars(sample)} for sample in samples]
+    def add(self, program: Program, model: str, samples: list[Sample]) -> None:
+        contender = {"program": program.name, "layout": program.layout, "isa": program.isa}
+        self.samples += [{**contender, "model": model, **vars(sample)} for sample in samples]
 
-    def peaks(self, kind: str, threads: int, model: str | None = None) -> list[float]:
+    def peaks(self, kind: str, threads: int, model: str | None = None, isa: str = NATIVE) -> list[float]:
         """All measurements of one ceiling, for one model or for all."""
-        wanted = {"threads": threads} | ({"model": model} if model else {})
+        wanted = {"threads": threads, "isa": isa} | ({"model": model} if model else {})
         return [found[kind] for found in self.ceilings if wanted.items() <= found.items() and found[kind]]
 
-    def values(self, program: str, model: str, test: str, threads: int) -> list[float]:
-        wanted = {"program": program, "model": model, "test": test, "threads": threads}
+    def values(self, program: str, layout: str, cell: Cell) -> list[float]:
+        wanted = {"program": program, "layout": layout, **vars(cell)}
         return [sample["value"] for sample in self.samples if wanted.items() <= sample.items()]
 
-    def median(self, program: str, model: str, test: str, threads: int) -> float | None:
-        values = self.values(program, model, test, threads)
+    def median(self, program: str, layout: str, cell: Cell) -> float | None:
+        values = self.values(program, layout, cell)
         return statistics.median(values) if values else None
 
-    def ratio(self, model: str, test: str, threads: int) -> float | None:
-        """Hearth's median as a multiple of llama.cpp's."""
-        return quotient(self.median("Hearth", model, test, threads), self.median("llama.cpp", model, test, threads))
+    def hearth(self, cell: Cell) -> float | None:
+        return self.median(HEARTH, "", cell)
+
+    def peer(self, name: str, cell: Cell) -> Best | None:
+        """The peer's median with its better layout; `None` until all layouts are measured."""
+        return better(cell, [(name, layout, self.median(name, layout, cell)) for layout in LAYOUTS.values()])
+
+    def best(self, cell: Cell) -> Best | None:
+        """The best of all peers; `None` until all are measured."""
+        found = {name: self.peer(name, cell) for name in self.peers()}
+        return better(cell, [(name, peer.layout if peer else "", peer.value if peer else None) for name, peer in found.items()])
+
+    def ratio(self, cell: Cell) -> float | None:
+        """Hearth's median as a multiple of that of the best peer."""
+        best = self.best(cell)
+        return quotient(self.hearth(cell), best.value if best else None)
+
+    def ratios(self, isa: str) -> list[tuple[float, Cell]]:
+        """The ratios of all speeds, worst first."""
+        cells = [cell for cell in self.cells() if cell.isa == isa and cell.test not in [START.name, MEMORY]]
+        return sorted(((ratio, cell) for cell in cells if (ratio := self.ratio(cell))), key=lambda found: found[0])
+
+    def peers(self) -> list[str]:
+        return list(self.about["peers"])
 
     def threads(self) -> list[int]:
         return sorted({sample["threads"] for sample in self.samples})
 
-    def tests(self) -> list[str]:
-        return list(dict.fromkeys(sample["test"] for sample in self.samples))
+    def isas(self) -> list[str]:
+        return list(dict.fromkeys(sample["isa"] for sample in self.samples))
+
+    def tests(self, kind: str) -> list[str]:
+        """The measured tests whose name begins with `kind`; prompts by length."""
+        found = dict.fromkeys(sample["test"] for sample in self.samples if sample["test"].startswith(kind))
+        return sorted(found, key=lambda test: int(test.split()[1])) if kind == "prefill" else list(found)
 
     def rounds(self) -> tuple[int, int]:
         """Minimum and maximum number of samples per median."""
-        counts = [len(self.values(*cell)) for cell in self.cells()]
+        contenders = dict.fromkeys((sample["program"], sample["layout"]) for sample in self.samples)
+        counts = [count for cell in self.cells() for contender in contenders if (count := len(self.values(*contender, cell)))]
         return min(counts, default=0), max(counts, default=0)
 
-    def cells(self) -> Iterator[tuple[str, str, str, int]]:
-        yield from dict.fromkeys((s["program"], s["model"], s["test"], s["threads"]) for s in self.samples)
+    def cells(self) -> Iterator[Cell]:
+        yield from dict.fromkeys(Cell(s["model"], s["test"], s["threads"], s["isa"]) for s in self.samples)
 
-    def ceiling(self, model: str, test: str, threads: int) -> float | None:
+    def ceiling(self, cell: Cell) -> float | None:
         """Upper bound of tokens per second: prefill is bound by multiply-adds, decode by memory bandwidth."""
-        facts = self.models[model]
+        facts = self.models[cell.model]
 
         def median(kind: str) -> float:
-            return statistics.median(self.peaks(kind, threads, model) or [0.0])
+            return statistics.median(self.peaks(kind, cell.threads, cell.model, cell.isa) or [0.0])
 
-        if test.startswith("prefill"):
+        if cell.test.startswith("prefill"):
             kinds = ["bf16_gmac_s", "f32_gmac_s"] if facts["floats"] else ["int8_gmac_s"]
             best = max(map(median, kinds))
             return best * 1e9 / facts["macs"] if best else None
-        _, _, depth = test.partition(" at ")
-        cells, _, kv = depth.partition(" ")
+        _, _, depth = cell.test.partition(" at ")
+        positions, _, kv = depth.partition(" ")
         # q8_0 stores 32 values in 34 bytes, f16 in 64.
-        cached = int(cells or 0) * facts["kv_bytes"] * (34 / 64 if kv == "q8_0" else 1)
+        cached = int(positions or 0) * facts["kv_bytes"] * (34 / 64 if kv == "q8_0" else 1)
         bandwidth = median("read_gb_s")
         return bandwidth * 1e9 / (facts["weight_bytes"] + cached) if bandwidth else None
+
+
+def better(cell: Cell, medians: list[tuple[str, str, float | None]]) -> Best | None:
+    """The best of some programs and layouts: the highest speed, or the least time or memory. `None` if any is missing."""
+    found = [Best(program, layout, value) for program, layout, value in medians if value is not None]
+    if not found or len(found) < len(medians):
+        return None
+    return (min if cell.test in [START.name, MEMORY] else max)(found, key=lambda best: best.value)
 
 
 def quotient(above: float | None, below: float | None) -> float | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import machine
-from page import markdown
+from tables import markdown
 
 HERE = Path(__file__).parent
 CACHE = HERE / "cache"

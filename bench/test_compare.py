@@ -1,5 +1,6 @@
 """Tests of the comparison: `python -m unittest discover bench`."""
 
+import json
 import tempfile
 import unittest
 from pathlib import Path
@@ -11,22 +12,32 @@ from blocks import FILL, random_rows
 from chart import Bar, Panel, chart
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
-from programs import Sample
-from results import Results
+from programs import AVX2, HEARTH, IK, ISA_GROUPS, LLAMA, NATIVE, START, TESTS, Program, Sample, hearth, peer
+from results import Best, Cell, Results
 from shares import rows
 
 
+DECODE = Cell("M", "decode", 2)
+
+
 def measured(folder: str) -> Results:
-    """A model of 1 GB and a billion multiply-adds, on a machine of 10 GB/s and 100 GMAC/s."""
+    """A model of 1 GB and a billion multiply-adds, on a machine of 10 GB/s and 100 GMAC/s; 50 with AVX2."""
     results = Results(Path(folder) / "results.json")
-    results.about = dict(processor="P", cores=2, memory_gb=8, system="S", instructions=["avx2"], hearth="h", commit="c", llama="l", date="d", load=0)
-    of_model = {"model": "M", "threads": 2, "int8_gmac_s": 100.0, "bf16_gmac_s": None, "f32_gmac_s": 50.0}
+    results.about = dict(processor="P", cores=2, memory_gb=8, system="S", instructions=["avx2"], hearth="h", commit="c", date="d", load=0)
+    results.about["peers"] = {LLAMA: "l", IK: "i"}
+    of_model = {"model": "M", "threads": 2, "isa": NATIVE, "int8_gmac_s": 100.0, "bf16_gmac_s": None, "f32_gmac_s": 50.0}
     results.ceilings = [of_model | {"read_gb_s": speed} for speed in [2.0, 10.0, 11.0]]
     results.ceilings.append(of_model | {"model": "another", "read_gb_s": 1.0})
+    results.ceilings.append(of_model | {"isa": AVX2, "int8_gmac_s": 50.0, "read_gb_s": 10.0})
     results.models = {"M": {"name": "M", "file_bytes": 1e9, "weight_bytes": 1e9, "kv_bytes": 250e6 / 4096, "macs": 1e9, "floats": False}}
-    for values, program in [([9.0, 6.0, 1.0], "Hearth"), ([4.0], "llama.cpp")]:
-        results.add(program, "M", [Sample("decode", 2, value) for value in values])
+    add(results, "decode", {HEARTH: [9.0, 6.0, 1.0], f"{LLAMA} stored": [3.0], f"{LLAMA} repacked": [4.0], f"{IK} stored": [5.0], f"{IK} repacked": [2.0]})
     return results
+
+
+def add(results: Results, test: str, values: dict[str, list[float]], isa: str = NATIVE) -> None:
+    for title, found in values.items():
+        name, _, layout = title.partition(" ")
+        results.add(Program(name, Path(), isa, layout), "M", [Sample(test, 2, value) for value in found])
 
 
 class Compare(unittest.TestCase):
@@ -35,12 +46,63 @@ class Compare(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.results = measured(folder.name)
 
-    def test_a_table_has_medians_shares_and_ratios(self) -> None:
-        self.assertIn("| M | 0 | 6.0 | 60 % | 4.0 | 40 % | 1.50 |", page.page(self.results))
+    def test_a_table_has_medians_shares_and_the_ratio_to_the_best_peer(self) -> None:
+        self.assertIn("| M | 0 | 6.0 | 60 % | 4.0 repacked | **5.0 stored** | 50 % | 1.20 |", page.page(self.results))
+
+    def test_the_better_layout_of_a_peer_counts(self) -> None:
+        self.assertEqual(self.results.peer(LLAMA, DECODE), Best(LLAMA, "repacked", 4.0))
+        self.assertEqual(self.results.best(DECODE), Best(IK, "stored", 5.0))
+        self.assertEqual(self.results.ratio(DECODE), 1.2)
+
+    def test_the_least_time_and_memory_are_the_best(self) -> None:
+        for test in ["start", "memory"]:
+            add(self.results, test, {HEARTH: [1.0], f"{LLAMA} stored": [3.0], f"{LLAMA} repacked": [4.0], f"{IK} stored": [5.0], f"{IK} repacked": [2.0]})
+            self.assertEqual(self.results.best(Cell("M", test, 2)), Best(IK, "repacked", 2.0))
+        self.assertIn("| M | 1.00 | 2.00 ik_llama.cpp repacked | 0.50 | 1000 | 1.0 | 2.0 ik_llama.cpp repacked | 0.00 |", page.page(self.results))
+
+    def test_a_peer_that_was_measured_in_part_has_no_best(self) -> None:
+        add(self.results, "prefill 64", {HEARTH: [8.0], f"{LLAMA} stored": [3.0], f"{LLAMA} repacked": [4.0], f"{IK} stored": [2.0]})
+        cell = Cell("M", "prefill 64", 2)
+        self.assertEqual(self.results.peer(LLAMA, cell), Best(LLAMA, "repacked", 4.0))
+        self.assertIsNone(self.results.peer(IK, cell))
+        self.assertIsNone(self.results.best(cell))
+        self.assertIn("| M | 64 | 8.0 | 8 % | 4.0 repacked |  |  |  |", page.page(self.results))
+
+    def test_avx2_has_a_table_and_peak_rates_of_its_own(self) -> None:
+        self.assertNotIn("AVX2 only", page.page(self.results))
+        values = {HEARTH: [20.0], f"{LLAMA} stored": [40.0], f"{LLAMA} repacked": [10.0], f"{IK} stored": [10.0], f"{IK} repacked": [10.0]}
+        add(self.results, "prefill 512", values, AVX2)
+        text = page.page(self.results)
+        _, _, table = text.partition("## Prefill with AVX2")
+        self.assertIn("| M | 512 | 20.0 | 40 % | **40.0 stored** | 10.0 stored | 80 % | 0.50 |", table)
+        self.assertNotIn("## Prefill\n", text)
+        self.assertEqual(self.results.ratio(Cell("M", "prefill 512", 2, AVX2)), 0.5)
+        self.assertIsNone(self.results.ratio(Cell("M", "prefill 512", 2)))
+
+    def test_the_worst_ratio_comes_first(self) -> None:
+        values = {HEARTH: [20.0], f"{LLAMA} stored": [40.0], f"{LLAMA} repacked": [10.0], f"{IK} stored": [10.0], f"{IK} repacked": [10.0]}
+        add(self.results, "prefill 512", values, AVX2)
+        text = page.page(self.results)
+        avx2 = text.index("Worst ratio with AVX2 only: **0.50**, prefill 512 of M, 2 threads: 20.0 tokens per second, llama.cpp stored 40.0. 1 of 1")
+        native = text.index("Worst ratio with all instructions of the machine: **1.20**, decode of M")
+        self.assertLess(avx2, native)
+        self.assertLess(native, text.index("## Decode"))
+
+    def test_each_layout_and_instruction_set_is_a_contender(self) -> None:
+        stored, repacked = peer(IK, Path("ik_bench"), AVX2)
+        self.assertEqual((stored.title, stored.options), ("ik_llama.cpp stored avx2", ("--repack", "0")))
+        self.assertEqual((repacked.title, repacked.options), ("ik_llama.cpp repacked avx2", ("--repack", "1")))
+        limited = hearth(Path("hearth"), Path("cache"), AVX2)
+        self.assertIn(("HEARTH_ISA", "avx2"), limited.environment)
+        # Packs of one instruction set must not replace those of another, or each start would pack again.
+        self.assertNotEqual(dict(limited.environment)["HEARTH_DATA"], dict(hearth(Path("hearth"), Path("cache")).environment)["HEARTH_DATA"])
+        self.assertFalse(START.group in ISA_GROUPS[AVX2])
+        self.assertTrue({64, 200} <= {test.prefill for test in TESTS})
 
     def test_ceilings_count_multiply_adds_for_prefill_and_bytes_for_decode(self) -> None:
         for test, expected in [("prefill 512", 100.0), ("decode", 10.0), ("decode at 4096", 8.0), ("decode at 4096 q8_0", 10 / (1 + 0.25 * 34 / 64))]:
-            self.assertAlmostEqual(self.results.ceiling("M", test, 2) or 0, expected)
+            self.assertAlmostEqual(self.results.ceiling(Cell("M", test, 2)) or 0, expected)
+        self.assertEqual(self.results.ceiling(Cell("M", "prefill 512", 2, AVX2)), 50.0)
 
     def test_a_benchmark_is_compared_with_its_ceiling(self) -> None:
         ceilings = {"read_gb_s": 10.0, "int8_gmac_s": 100.0, "bf16_gmac_s": 50.0, "f32_gmac_s": 20.0}
@@ -59,10 +121,20 @@ class Compare(unittest.TestCase):
         self.results.about |= {"hearth_sha256": "1"}
         self.results.save()
         again = Results(self.results.path)
-        self.assertEqual(again.values("Hearth", "M", "decode", 2), [9.0, 6.0, 1.0])
+        self.assertEqual(again.values(HEARTH, "", DECODE), [9.0, 6.0, 1.0])
         again.join(self.results.about)
-        with self.assertRaises(SystemExit):
-            again.join(self.results.about | {"hearth_sha256": "2"})
+        for other in [{"hearth_sha256": "2"}, {"peers": {LLAMA: "another"}}]:
+            with self.assertRaises(SystemExit):
+                again.join(self.results.about | other)
+        again.join(self.results.about | {"peers": {IK: "i"}})
+        self.assertEqual(again.peers(), [LLAMA, IK])
+
+    def test_results_of_an_older_form_are_refused(self) -> None:
+        old = {"about": {"llama": "l"}, "samples": [{"program": "llama.cpp", "model": "M", "test": "decode", "threads": 2, "value": 4.0}]}
+        for saved in [old, old | {"form": 1}, old | {"form": 3}]:
+            self.results.path.write_text(json.dumps(saved))
+            with self.assertRaisesRegex(SystemExit, "another version"):
+                Results(self.results.path)
 
     def test_the_chart_is_well_formed(self) -> None:
         panels = [Panel("A & B <c>", "one", [("x", [Bar("k", 0.5, "f"), Bar("l", 90.0, "g")])]), Panel("Nothing", "", [])]

@@ -1,6 +1,7 @@
 //! Peak memory bandwidth and multiply-add rates of this machine, for `compare.py`.
 //!
-//! `ceilings THREADS` prints one JSON object; a rate is null if the CPU has no such instruction.
+//! `ceilings THREADS [native|avx2]` prints one JSON object; a rate is null if the CPU, or AVX2, has
+//! no such instruction.
 //! Every rate is the maximum of several measurements. The file needs no crate, so `rustc` alone
 //! builds it in seconds.
 
@@ -24,9 +25,10 @@ type Products = (fn(), usize);
 fn main() {
     let threads = std::env::args().nth(1).and_then(|count| count.parse().ok());
     let Some(threads) = threads.filter(|count| *count > 0) else {
-        eprintln!("usage: ceilings THREADS (at least 1)");
+        eprintln!("usage: ceilings THREADS (at least 1) [native|avx2]");
         std::process::exit(2);
     };
+    let avx2_only = std::env::args().nth(2).is_some_and(|isa| isa == "avx2");
     let products = |products: Option<Products>| match products {
         Some((make, each)) => format!("{:.2}", best(threads, |_| make(), SUMS * ITERATIONS * each * threads)),
         None => "null".to_owned(),
@@ -34,9 +36,9 @@ fn main() {
     println!(
         r#"{{"read_gb_s": {:.2}, "int8_gmac_s": {}, "bf16_gmac_s": {}, "f32_gmac_s": {}}}"#,
         read(threads),
-        products(cpu::int8()),
-        products(cpu::bf16()),
-        products(cpu::f32()),
+        products(cpu::int8(avx2_only)),
+        products(cpu::bf16(avx2_only)),
+        products(cpu::f32(avx2_only)),
     );
 }
 
@@ -93,29 +95,30 @@ mod cpu {
     use super::{ITERATIONS, Products, SUMS, black_box};
     use std::arch::x86_64::*;
 
-    pub fn int8() -> Option<Products> {
+    pub fn int8(avx2_only: bool) -> Option<Products> {
         let vnni = products!(is_x86_feature_detected: "avx512f", "avx512vnni"; 64 in _mm512_setzero_si512();
             |sum| _mm512_dpbusd_epi32(sum, sum, sum));
         let avx2 = products!(is_x86_feature_detected: "avx2"; 32 in _mm256_setzero_si256();
             |sum| _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(sum, sum), _mm256_set1_epi16(1))));
-        vnni.or(avx2)
+        vnni.filter(|_| !avx2_only).or(avx2)
     }
 
-    pub fn bf16() -> Option<Products> {
-        products!(is_x86_feature_detected: "avx512f", "avx512bf16"; 32 in _mm512_setzero_ps();
+    pub fn bf16(avx2_only: bool) -> Option<Products> {
+        let avx512 = products!(is_x86_feature_detected: "avx512f", "avx512bf16"; 32 in _mm512_setzero_ps();
         |sum| {
             // SAFETY: both are 512 bits of any value.
             let pairs = unsafe { std::mem::transmute::<__m512, __m512bh>(sum) };
             _mm512_dpbf16_ps(sum, pairs, pairs)
-        })
+        });
+        avx512.filter(|_| !avx2_only)
     }
 
-    pub fn f32() -> Option<Products> {
+    pub fn f32(avx2_only: bool) -> Option<Products> {
         let avx512 = products!(is_x86_feature_detected: "avx512f"; 16 in _mm512_setzero_ps();
             |sum| _mm512_fmadd_ps(sum, sum, sum));
         let avx2 = products!(is_x86_feature_detected: "avx2", "fma"; 8 in _mm256_setzero_ps();
             |sum| _mm256_fmadd_ps(sum, sum, sum));
-        avx512.or(avx2)
+        avx512.filter(|_| !avx2_only).or(avx2)
     }
 }
 
@@ -124,7 +127,7 @@ mod cpu {
     use super::{ITERATIONS, Products, SUMS, black_box};
     use std::arch::aarch64::*;
 
-    pub fn int8() -> Option<Products> {
+    pub fn int8(_avx2_only: bool) -> Option<Products> {
         products!(is_aarch64_feature_detected: "neon", "dotprod"; 16 in vdupq_n_s32(0); |sum| {
             let mut sum = sum;
             // SAFETY: only registers are used. The intrinsic is not stable yet.
@@ -137,11 +140,11 @@ mod cpu {
     }
 
     /// `None`: the intrinsics are not stable yet.
-    pub fn bf16() -> Option<Products> {
+    pub fn bf16(_avx2_only: bool) -> Option<Products> {
         None
     }
 
-    pub fn f32() -> Option<Products> {
+    pub fn f32(_avx2_only: bool) -> Option<Products> {
         products!(is_aarch64_feature_detected: "neon"; 4 in vdupq_n_f32(0.0); |sum| vfmaq_f32(sum, sum, sum))
     }
 }
@@ -150,15 +153,15 @@ mod cpu {
 mod cpu {
     use super::Products;
 
-    pub fn int8() -> Option<Products> {
+    pub fn int8(_avx2_only: bool) -> Option<Products> {
         None
     }
 
-    pub fn bf16() -> Option<Products> {
+    pub fn bf16(_avx2_only: bool) -> Option<Products> {
         None
     }
 
-    pub fn f32() -> Option<Products> {
+    pub fn f32(_avx2_only: bool) -> Option<Products> {
         None
     }
 }

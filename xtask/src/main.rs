@@ -51,6 +51,7 @@ cargo xtask measure hearth|llama.cpp PROGRAM FILE.gguf OPTIONS
     --prefill N, --decode N       tokens to prefill or to generate
     --depth N, --kv TYPE          tokens in the KV cache before them, and its type
     --start WORDS                 measure a process that answers these words with one token
+    --repack 0|1                  llama.cpp only: keep the file's layout of weights, or repack them
 cargo xtask measure train PROGRAM FILE.gguf DATA FOLDER [OPTIONS OF hearth train]...
 cargo xtask pairs OLD NEW [OPTIONS]
                                   measure two hearth executables in turns on the CPU; fail if NEW is slower

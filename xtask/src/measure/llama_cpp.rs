@@ -10,9 +10,13 @@ use std::process::Command;
 /// `-ngl` value for all layers.
 const ALL_LAYERS: &str = "99";
 
-/// A `llama-bench`.
+/// A `llama-bench`, or `bench/ik_bench.cpp`, which has its options.
 #[derive(Debug, Clone)]
-pub struct LlamaBench(PathBuf);
+pub struct LlamaBench {
+    program: PathBuf,
+    /// The value of `--repack`; by default the program's own.
+    repack: Option<String>,
+}
 
 /// What it measured.
 #[derive(Debug)]
@@ -25,13 +29,25 @@ pub struct LlamaCpp {
     pub about: LlamaResult,
 }
 
-/// Tokens of the prompt that warms up, instead of the program's own, which is the whole prompt.
+/// Tokens of the prompt that warms up before a long one, instead of the program's own warm-up,
+/// which is the whole prompt.
 const WARM_UP: usize = 32;
+/// Prompts longer than this are long.
+const LONG: usize = 512;
 
 impl LlamaBench {
     /// The program at `program`.
     pub fn new(program: &Path) -> Self {
-        Self(program.to_owned())
+        Self {
+            program: program.to_owned(),
+            repack: None,
+        }
+    }
+
+    /// The same program with this value of `--repack`.
+    #[must_use]
+    pub fn repack(self, repack: Option<String>) -> Self {
+        Self { repack, ..self }
     }
 
     /// The program in HEARTH_LLAMA_BENCH, or the one on the PATH.
@@ -42,12 +58,12 @@ impl LlamaBench {
         let named = env::var_os("HEARTH_LLAMA_BENCH").map(PathBuf::from);
         let program = named.or_else(|| paths::program(&["llama-bench"]));
         let program = program.ok_or("`llama-bench` was not found on the PATH or in HEARTH_LLAMA_BENCH.")?;
-        Ok(Self(program))
+        Ok(Self::new(&program))
     }
 
     /// A measurement of prefill and decode with all layers on its GPUs.
     pub fn bench(&self, model: &Path, prompt: usize, generated: usize, repetitions: usize) -> Command {
-        let mut command = Command::new(&self.0);
+        let mut command = Command::new(&self.program);
         command.arg("-m").arg(model).args(["-ngl", ALL_LAYERS]);
         for (option, value) in [("-p", prompt), ("-n", generated), ("-r", repetitions)] {
             command.arg(option).arg(value.to_string());
@@ -58,8 +74,8 @@ impl LlamaBench {
 }
 
 impl LlamaBench {
-    /// A measurement of prefill or decode on the CPU, with each of these thread counts. The result
-    /// of a warm-up comes first.
+    /// A measurement of prefill or decode on the CPU, with each of these thread counts. Before a
+    /// long prompt comes the result of a short one, which warms up.
     pub fn on_cpu(
         &self,
         model: &Path,
@@ -68,15 +84,16 @@ impl LlamaBench {
         threads: &[usize],
     ) -> Command {
         let mut command = self.cpu(model, threads);
-        let prompts = match prefill {
-            0 => "0".to_owned(),
-            prefill => format!("{WARM_UP},{prefill}"),
+        let long = prefill > LONG;
+        let prompts = match long {
+            true => format!("{WARM_UP},{prefill}"),
+            false => prefill.to_string(),
         };
         command.args(["-p", &prompts, "-ctk", kv, "-ctv", kv]);
         for (option, value) in [("-n", decode), ("-d", depth), ("-r", repetitions)] {
             command.arg(option).arg(value.to_string());
         }
-        command.args((prefill > 0).then_some("--no-warmup"));
+        command.args(long.then_some("--no-warmup"));
         command
     }
 
@@ -90,9 +107,10 @@ impl LlamaBench {
 
     fn cpu(&self, model: &Path, threads: &[usize]) -> Command {
         let threads: Vec<String> = threads.iter().map(usize::to_string).collect();
-        let mut command = Command::new(&self.0);
+        let mut command = Command::new(&self.program);
         command.arg("-m").arg(model).args(["-ngl", "0", "-o", "jsonl"]);
         command.arg("-t").arg(threads.join(","));
+        command.args(self.repack.iter().flat_map(|repack| ["--repack", repack]));
         command
     }
 }
@@ -127,6 +145,22 @@ impl LlamaCpp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_long_prompts_are_warmed_up_by_a_short_one() {
+        let bench = LlamaBench::new(Path::new("llama-bench")).repack(Some("1".to_owned()));
+        let arguments = |prefill: usize| {
+            let command = bench.on_cpu(Path::new("m.gguf"), [prefill, 0, 0, 3], "f16", &[2, 1]);
+            command
+                .get_args()
+                .map(|argument| argument.to_string_lossy().into_owned())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let short = "-m m.gguf -ngl 0 -o jsonl -t 2,1 --repack 1 -p 200 -ctk f16 -ctv f16 -n 0 -d 0 -r 3";
+        assert_eq!(arguments(200), short);
+        assert_eq!(arguments(2048), short.replace("-p 200", "-p 32,2048") + " --no-warmup");
+    }
 
     #[test]
     fn prefill_and_decode_are_found() {

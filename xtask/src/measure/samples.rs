@@ -43,8 +43,12 @@ pub fn samples(arguments: &[String]) -> Outcome {
     }
     let request = Request::read(rest)?;
     let samples = match program.as_str() {
+        "hearth" if request.repack.is_some() => return Err("--repack is an option of llama.cpp.".to_owned()),
         "hearth" => hearth(&Hearth::new(executable), model, &request)?,
-        "llama.cpp" => llama_cpp(&LlamaBench::new(executable), model, &request)?,
+        "llama.cpp" => {
+            let bench = LlamaBench::new(executable).repack(request.repack.clone());
+            llama_cpp(&bench, model, &request)?
+        }
         other => return Err(format!("{other} cannot be measured: name hearth, llama.cpp or train.")),
     };
     for sample in samples {
@@ -85,7 +89,12 @@ struct Request {
     kv: Option<String>,
     /// Words of a prompt, a token each: measures a process that generates one token.
     start: Option<String>,
+    /// The value of llama-bench's `--repack`.
+    repack: Option<String>,
 }
+
+/// Prompts of at most so many tokens are measured several times.
+const SHORT: usize = 256;
 
 impl Request {
     fn read(arguments: &[String]) -> Outcome<Self> {
@@ -103,6 +112,7 @@ impl Request {
                 "--depth" => request.depth = number()?,
                 "--kv" => request.kv = Some(value.clone()),
                 "--start" => request.start = Some(value.clone()),
+                "--repack" => request.repack = Some(value.clone()),
                 "--threads" => {
                     let threads = value.split(',').map(str::parse).collect::<Result<_, _>>();
                     request.threads = threads.map_err(|_| format!("{value} is not a list of thread counts."))?;
@@ -122,7 +132,8 @@ impl Request {
 
     /// Repetitions, of which the median counts: short measurements are repeated.
     fn repetitions(&self) -> usize {
-        if self.decode > 0 && self.depth == 0 { 3 } else { 1 }
+        let short = (1..=SHORT).contains(&self.prefill) || self.decode > 0;
+        if short && self.depth == 0 { 3 } else { 1 }
     }
 }
 
@@ -174,7 +185,8 @@ fn llama_cpp(llama: &LlamaBench, model: &Path, request: &Request) -> Outcome<Vec
         kv,
         ..
     } = request;
-    let repetitions = if *decode > 0 { 3 } else { 1 };
+    // Decode at depth is repeated as well, because the tokens before it are processed only once.
+    let repetitions = if *decode > 0 { 3 } else { request.repetitions() };
     let kv = kv.as_deref().unwrap_or("f16");
     let finished = finish(&mut llama.on_cpu(model, [*prefill, *decode, *depth, repetitions], kv, threads))?;
     let lines = finished.output.stdout.lines().filter(|line| line.starts_with('{'));
@@ -220,9 +232,13 @@ mod tests {
             decode: 32,
             depth: 4096,
             kv: Some("q8_0".to_owned()),
+            repack: Some("0".to_owned()),
             ..Request::default()
         };
-        assert_eq!(read("--threads 1,2 --decode 32 --depth 4096 --kv q8_0"), Ok(expected));
+        assert_eq!(
+            read("--threads 1,2 --decode 32 --depth 4096 --kv q8_0 --repack 0"),
+            Ok(expected)
+        );
         for (line, expected) in [
             ("--threads 1", "one of --prefill"),
             ("--prefill 8", "--threads"),
@@ -232,6 +248,19 @@ mod tests {
             ("--threads 1 --speed 8", "Unknown option --speed"),
         ] {
             assert!(read(line).is_err_and(|error| error.contains(expected)), "{line}");
+        }
+    }
+
+    #[test]
+    fn short_measurements_are_repeated() {
+        for (line, expected) in [
+            ("--prefill 64", 3),
+            ("--prefill 512", 1),
+            ("--decode 32", 3),
+            ("--decode 32 --depth 4096", 1),
+        ] {
+            let request = read(&format!("--threads 1 {line}")).expect("valid");
+            assert_eq!(request.repetitions(), expected, "{line}");
         }
     }
 
