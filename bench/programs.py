@@ -89,10 +89,9 @@ class Program:
 
 
 def hearth(path: Path, cache: Path, isa: str = NATIVE) -> Program:
-    # Keeps the caches of random models, one for each instruction set, out of the user's data folder.
-    environment = (("HEARTH_DATA", str(cache / ("hearth" if isa == NATIVE else f"hearth-{isa}"))),)
-    if isa != NATIVE:
-        environment += (("HEARTH_ISA", isa),)
+    # Keeps the caches of random models out of the user's data folder. An empty variable counts as unset: the user's do not count.
+    folder = cache / ("hearth" if isa == NATIVE else f"hearth-{isa}")
+    environment = (("HEARTH_DATA", str(folder)), ("HEARTH_CACHE", ""), ("HEARTH_ISA", "" if isa == NATIVE else isa))
     return Program(HEARTH, path, isa, environment=environment)
 
 

@@ -94,7 +94,7 @@ class Compare(unittest.TestCase):
         self.assertEqual((repacked.title, repacked.options), ("ik_llama.cpp repacked avx2", ("--repack", "1")))
         limited = hearth(Path("hearth"), Path("cache"), AVX2)
         self.assertIn(("HEARTH_ISA", "avx2"), limited.environment)
-        # Packs of one instruction set must not replace those of another, or each start would pack again.
+        # Neither finds what the other one cached or measured.
         self.assertNotEqual(dict(limited.environment)["HEARTH_DATA"], dict(hearth(Path("hearth"), Path("cache")).environment)["HEARTH_DATA"])
         self.assertFalse(START.group in ISA_GROUPS[AVX2])
         self.assertTrue({64, 200} <= {test.prefill for test in TESTS})

@@ -98,9 +98,12 @@ mod cpu {
     pub fn int8(avx2_only: bool) -> Option<Products> {
         let vnni = products!(is_x86_feature_detected: "avx512f", "avx512vnni"; 64 in _mm512_setzero_si512();
             |sum| _mm512_dpbusd_epi32(sum, sum, sum));
+        let avx_vnni = products!(is_x86_feature_detected: "avx2", "avxvnni"; 32 in _mm256_setzero_si256();
+            |sum| _mm256_dpbusd_avx_epi32(sum, sum, sum));
+        // In 16 bits, as codes of few bits allow before their sums are widened.
         let avx2 = products!(is_x86_feature_detected: "avx2"; 32 in _mm256_setzero_si256();
-            |sum| _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(sum, sum), _mm256_set1_epi16(1))));
-        vnni.filter(|_| !avx2_only).or(avx2)
+            |sum| _mm256_add_epi16(sum, _mm256_maddubs_epi16(sum, sum)));
+        vnni.or(avx_vnni).filter(|_| !avx2_only).or(avx2)
     }
 
     pub fn bf16(avx2_only: bool) -> Option<Products> {

@@ -4,6 +4,7 @@
 //! The window stays open for that, and shows it. The end of the session arrives as a signal on Unix
 //! and as the app's exit event on macOS; Windows sends nothing.
 
+use crate::window;
 use hearth_app::App;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tauri::{AppHandle, Manager};
@@ -23,10 +24,11 @@ pub fn waits_for_run(app: &AppHandle) -> bool {
     is_training
 }
 
-/// Exits the app, after the active run is saved.
+/// Exits the app, after the active run is saved; the window shows that, also if it was hidden.
 pub fn quit(app: &AppHandle) {
-    if !waits_for_run(app) {
-        app.exit(0);
+    match waits_for_run(app) {
+        true => window::focus(app),
+        false => app.exit(0),
     }
 }
 

@@ -66,6 +66,9 @@ fn internal(message: &str) -> Problem {
 }
 
 pub async fn set_settings(window: AppHandle, settings: Settings) -> Result<(), Problem> {
+    /// What is saved last is followed last.
+    static ORDER: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    let _turn = ORDER.lock().await;
     let (theme, tray) = (settings.theme, settings.tray);
     window.state::<App>().set_settings(settings).await?;
     tray::follow(&window, tray);

@@ -11,6 +11,7 @@ mod close;
 mod commands;
 mod in_window;
 mod links;
+mod panel;
 mod power;
 mod recovery;
 mod start;

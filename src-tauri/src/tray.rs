@@ -4,10 +4,10 @@
 //! (<https://www.freedesktop.org/wiki/Specifications/StatusNotifierItem/>), through the feature
 //! `ksni` of `tray-icon`: libappindicator, which Tauri would use, panics if it is missing.
 
-use crate::{close, window};
+use crate::{close, panel, window};
 use hearth_app::wire::{TrayContent, TraySetting};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, mpsc};
 use tauri::menu::{Menu, MenuEvent, MenuItem, PredefinedMenuItem};
 use tauri::tray::{MouseButton, MouseButtonState, TrayIcon, TrayIconBuilder, TrayIconEvent};
 use tauri::{AppHandle, Manager, Wry};
@@ -76,25 +76,44 @@ impl Entries {
     }
 }
 
-/// Sets what the icon's menu shows, or removes the icon. Returns whether the tray has the icon.
+/// Sets what the icon's menu shows, or removes the icon. Returns whether the tray has the icon. A
+/// hidden window whose icon is gone is shown.
 ///
 /// It waits for the main thread, so it must not run there.
 pub fn set(app: &AppHandle, content: Option<&TrayContent>) -> bool {
     let tray = app.state::<Tray>();
     let mut shown = tray.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    // A desktop without a tray, such as GNOME without an extension, or no session bus.
+    let content = content.filter(|_| panel::has_tray());
     let is_shown = content.is_some_and(|content| {
-        let result = show(app, &mut shown, content);
-        // A desktop without a tray, such as GNOME without an extension, or no session bus.
-        result
+        show(app, &mut shown, content)
             .inspect_err(|error| tracing::info!(%error, "the tray has no icon"))
             .is_ok()
     });
-    if !is_shown {
-        *shown = None;
-        app.remove_tray_by_id(ID);
-    }
     tray.has_icon.store(is_shown, Ordering::SeqCst);
+    if !is_shown {
+        remove(app, shown.take());
+    }
     is_shown
+}
+
+/// Removes the icon on the main thread, the only one that may.
+fn remove(app: &AppHandle, shown: Option<Shown>) {
+    let Some(shown) = shown else { return };
+    let (ended, end) = mpsc::channel();
+    let main = app.clone();
+    let started = app.run_on_main_thread(move || {
+        drop((shown, main.remove_tray_by_id(ID)));
+        if window::main(&main).is_some_and(|window| !window.is_visible().unwrap_or(true)) {
+            window::focus(&main);
+        }
+        // Nobody waits if the app is closing.
+        let _ = ended.send(());
+    });
+    if started.is_ok() {
+        // The sender is dropped if the main thread has ended.
+        let _ = end.recv();
+    }
 }
 
 /// Remembers whether closing the window may hide it.

@@ -2,6 +2,7 @@
 
 use crate::tray;
 use hearth_app::wire::{Problem, Theme};
+use tauri::utils::config::BackgroundThrottlingPolicy;
 use tauri::webview::NewWindowResponse;
 use tauri::window::Color;
 use tauri::{AppHandle, Manager, WebviewUrl, WebviewWindow, WebviewWindowBuilder};
@@ -31,6 +32,8 @@ pub fn open(app: &AppHandle, theme: Theme) -> tauri::Result<()> {
         // Links neither navigate away from the page nor open windows.
         .on_navigation(|url| url.scheme() == "tauri" || url.host_str() == Some("tauri.localhost"))
         .on_new_window(|_, _| NewWindowResponse::Deny)
+        // The page tells the tray what is running, also when it is hidden.
+        .background_throttling(BackgroundThrottlingPolicy::Disabled)
         .build()?;
     set_background(&window)?;
     window.show()?;

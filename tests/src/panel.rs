@@ -144,7 +144,7 @@ impl Panel {
                 let enabled = properties.remove("enabled").map(bool::try_from).transpose()?;
                 entries.push(Entry {
                     id,
-                    text: String::try_from(text)?.replace('_', ""),
+                    text: without_keys(&String::try_from(text)?),
                     enabled: enabled.unwrap_or(true),
                 });
             }
@@ -174,4 +174,10 @@ impl Panel {
             .bus
             .call_method(Some(icon.as_str()), path, Some(interface), method, arguments)?)
     }
+}
+
+/// A label without its marks of keys: a single `_` marks the next character, two are one.
+fn without_keys(label: &str) -> String {
+    let parts: Vec<String> = label.split("__").map(|part| part.replace('_', "")).collect();
+    parts.join("_")
 }

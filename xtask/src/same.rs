@@ -13,10 +13,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Instruction sets beside the native one, as values of `HEARTH_ISA`.
-const ISA_LEVELS: &[&str] = match cfg!(target_arch = "x86_64") {
-    true => &["avx2", "scalar"],
-    false => &["neon", "scalar"],
-};
+fn isa_levels() -> Vec<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avxvnni") {
+        return vec!["avx+vnni", "avx2", "scalar"];
+    }
+    match cfg!(target_arch = "x86_64") {
+        true => vec!["avx2", "scalar"],
+        false => vec!["neon", "scalar"],
+    }
+}
 
 /// A prompt that needs no template.
 const PROMPT: &str = "Once upon a time there was";
@@ -88,7 +94,7 @@ pub fn same(arguments: &[String]) -> Outcome {
     };
     for model in fixtures()? {
         comparison.model(&model, None);
-        ISA_LEVELS.iter().for_each(|isa| comparison.model(&model, Some(isa)));
+        isa_levels().iter().for_each(|isa| comparison.model(&model, Some(isa)));
     }
     if model::path().is_file() {
         comparison.model(&model::path(), None);

@@ -12,7 +12,7 @@ use crate::{
         now,
     },
     title,
-    wire::{self, Dataset, Event, OwnSettings, Problem, ProblemCode, Rating, Thumb},
+    wire::{self, Dataset, Event, OwnSettings, Preset, Problem, ProblemCode, Rating, Thumb},
 };
 use hearth_formats::durable;
 use hearth_protocol::Role;
@@ -84,9 +84,7 @@ impl App {
 
     /// Number of examples that [`App::dataset_from_ratings`] would write.
     pub async fn rated_examples(&self) -> Result<usize, Problem> {
-        self.shared
-            .blocking(|shared| Ok(shared.store.read(|t| examples(shared, t))?.len()))
-            .await
+        self.shared.blocking(|shared| Ok(rated(shared)?.len())).await
     }
 
     /// Writes answers with a thumb up and corrections, each with the preceding conversation, to a
@@ -95,7 +93,7 @@ impl App {
         let name = title::normalised(&name).ok_or_else(title::empty_name)?;
         self.shared
             .blocking(move |shared| {
-                let examples = shared.store.read(|t| examples(shared, t))?;
+                let examples = rated(shared)?;
                 if examples.is_empty() {
                     let message =
                         "No answer has a thumb up or a correction yet. Rate some answers in your conversations, then \
@@ -127,9 +125,16 @@ struct Turn {
     content: String,
 }
 
+/// The examples of all conversations.
+fn rated(shared: &Shared) -> Result<Vec<Example>, StoreError> {
+    // Read before the store is locked: a file each.
+    let known = presets::all(shared);
+    shared.store.read(|t| examples(&known, t))
+}
+
 /// One conversation per answer with a thumb up or a correction, corrections applied. A conversation
 /// with a bad answer before it is left out, since it would train on that, too.
-fn examples(shared: &Shared, t: &Transaction<'_>) -> rusqlite::Result<Vec<Example>> {
+fn examples(known: &[Preset], t: &Transaction<'_>) -> rusqlite::Result<Vec<Example>> {
     let mut rated: HashMap<i64, Rating> = HashMap::new();
     let rows = message::rated(t)?;
     for row in &rows {
@@ -139,7 +144,7 @@ fn examples(shared: &Shared, t: &Transaction<'_>) -> rusqlite::Result<Vec<Exampl
     for row in &rows {
         let own: Option<OwnSettings> = from_json(row.own.as_deref());
         let conversation = conversation::get(t, row.conversation)?;
-        let system = presets::of_answer(shared, conversation.as_ref(), own.as_ref()).system_prompt;
+        let system = presets::of_answer(known, conversation.as_ref(), own.as_ref()).system_prompt;
         let branch = message::branch(t, row.id)?;
         let turns: Option<Vec<Turn>> = branch
             .iter()

@@ -119,7 +119,7 @@ test("up to four models and settings answer, and the preferred one goes on", asy
   expect(errors).toEqual([]);
 });
 
-test("an answer shows how far its own model is loaded, and in a blind comparison not which it is", async () => {
+test("a blind comparison does not show that a model is loaded", async () => {
   const { page, errors } = await open();
   await page.getByTestId("new-conversation").click();
   await page.getByTestId("compare").click();
@@ -128,8 +128,8 @@ test("an answer shows how far its own model is loaded, and in a blind comparison
   await send(page, "What is the capital of France?");
   const loading = page.locator("[data-role=assistant][data-state=loading]");
   await loading.waitFor();
-  expect(await loading.getByTestId("progress").textContent()).toMatch(/^Loading the model\s+0/);
-  expect(await loading.getByRole("progressbar").getAttribute("aria-valuenow")).toBe("0");
+  const labels = await page.getByTestId("pair").getByTestId("progress").allTextContents();
+  expect(new Set(labels.map((label) => label.trim()))).toEqual(new Set(["Preparing"]));
   expect(await page.getByTestId("pair").textContent()).not.toMatch(/Qwen3|reading the file/);
   await pace(page, 0);
   await expect.poll(() => page.getByTestId("vote").count()).toBe(3);

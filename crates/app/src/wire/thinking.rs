@@ -16,7 +16,7 @@ pub struct ThinkingChoice {
 
 /// Whether the model thinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected true, false or \"model\"")]
 pub enum ThinkingSwitch {
     /// It does, or does not.
     Fixed(bool),
@@ -26,7 +26,7 @@ pub enum ThinkingSwitch {
 
 /// How long the model thinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected an effort or \"model\"")]
 pub enum ThinkingEffort {
     /// This effort.
     Fixed(Effort),
@@ -37,13 +37,13 @@ pub enum ThinkingEffort {
 /// The default of the model's chat template, also in a folder that has another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub enum ModelsOwn {
-    /// The only one.
+    /// Written as `"model"`.
     #[serde(rename = "model")]
     Model,
 }
 
 impl ThinkingChoice {
-    /// This choice, with that of a folder where it is none.
+    /// This choice, which falls back to the folder's where it has none.
     #[must_use]
     pub fn or(self, folder: Self) -> Self {
         Self {
@@ -99,6 +99,12 @@ mod tests {
         let own = parsed(r#"{"enabled":"model","effort":"model"}"#);
         let folder = parsed(r#"{"enabled":false,"effort":"low"}"#);
         assert_eq!(Thinking::from(own.or(folder)), Thinking::default());
-        assert!(serde_json::from_str::<ThinkingChoice>(r#"{"enabled":"models"}"#).is_err());
+        for (wrong, expected) in [
+            (r#"{"enabled":"models"}"#, "true, false"),
+            (r#"{"effort":"hihg"}"#, "an effort"),
+        ] {
+            let error = serde_json::from_str::<ThinkingChoice>(wrong).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

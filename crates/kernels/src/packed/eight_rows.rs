@@ -5,7 +5,7 @@ pub(super) const TURNS: usize = super::TOKEN_TILE / 4;
 
 /// Adds products with half `HALF` of a tile's rows to sums, scaled: those of the tile or, if its
 /// halves have scales, of half `which` of its columns. A function in its place, though inlined, made
-/// the compiler store each sum before the next products, which took 20 % longer.
+/// the compiler store each sum before the next products, and AVX2 slower by up to a quarter.
 macro_rules! add_scaled {
     ($B:ident, $HALF:ident; $dots:ident, $scales:ident, $chunks:ident, [$part:ident, $which:ident], $sums:ident) => {
         for ((sum, dot), chunk) in $sums.iter_mut().zip($dots).zip($chunks) {
@@ -29,8 +29,8 @@ pub(super) use add_scaled;
 ///
 /// * `all_codes::<B>(tile, half)`: the codes of half `half` of a tile's rows;
 /// * `add::<B, HALF, K>(codes, scales, chunks, part, sums)`: accumulates their products with part
-///   `part` of the activations of `K` tokens. It is called in one place, where the compiler inlines
-///   it: 8-bit codes gain 15 %.
+///   `part` of the activations of `K` tokens. It is called in one place, so that the compiler
+///   always inlines it (`docs/tried.md`).
 macro_rules! eight_rows {
     ($enabled:ident) => {
         $enabled! {

@@ -52,7 +52,7 @@ export function choiceNames(app: App, choices: readonly Choice[]): string[] {
   return choiceParts(app, choices).map((parts) => parts.join(BETWEEN));
 }
 
-/** The parts of these names; the separator is of the part after it. */
+/** The parts of these names; each but the first begins with the separator. */
 export function choiceLabels(app: App, choices: readonly Choice[]): string[][] {
   return choiceParts(app, choices).map((parts) => parts.map((part, at) => (at > 0 ? BETWEEN : "") + part));
 }

@@ -2,46 +2,46 @@
 
 import type { Host, TrayContent } from "../host";
 
-/** Milliseconds between two changes, as a run reports its steps more often, and after a tray was not there. */
+/** Milliseconds between two changes: a run reports its steps more often. */
 const PAUSE = 1000;
-const MISSING_PAUSE = 30_000;
 
-const NONE = JSON.stringify(null);
+/** Milliseconds after which an icon is asked for again: panels come and go. */
+const AGAIN = 30_000;
 
 export class Tray {
-  /** Whether the tray has the icon that was asked for last; `null` before the first answer. */
+  /** Whether the tray has the icon; `null` if that is not known, or none is wanted. */
   shown: boolean | null = $state(null);
   private wanted: TrayContent | null = null;
-  /** What the tray shows, as JSON. */
-  private sent = NONE;
-  private timer: ReturnType<typeof setTimeout> | null = null;
+  /** What was sent last, as JSON; `null` before that, as the icon of an earlier page may be there. */
+  private sent: string | null = null;
+  /** Whether the next content waits for the host, or for the end of the pause. */
+  private waits = false;
+  private again: ReturnType<typeof setTimeout> | undefined;
 
   constructor(private readonly host: Host) {}
 
   /** Shows this content, or no icon: at once, or after a pause if something was sent just now. */
   show(content: TrayContent | null): void {
     this.wanted = content;
-    if (this.timer === null) void this.send();
+    if (content === null) this.shown = null;
+    if (!this.waits && this.changed()) void this.send();
+  }
+
+  private changed(): boolean {
+    return JSON.stringify(this.wanted) !== this.sent;
   }
 
   private async send(): Promise<void> {
+    clearTimeout(this.again);
     const content = this.wanted;
-    const text = JSON.stringify(content);
-    if (text === this.sent) return;
-    this.sent = text;
-    this.pause(PAUSE);
-    this.shown = await this.host.setTray(content).catch(() => false);
-    if (this.shown || content === null) return;
-    // Panels come and go.
-    this.sent = NONE;
-    this.pause(MISSING_PAUSE);
-  }
-
-  private pause(milliseconds: number): void {
-    if (this.timer !== null) clearTimeout(this.timer);
-    this.timer = setTimeout(() => {
-      this.timer = null;
-      void this.send();
-    }, milliseconds);
+    this.sent = JSON.stringify(content);
+    this.waits = true;
+    const has = await this.host.setTray(content).catch(() => false);
+    if (this.wanted !== null) this.shown = content === null ? null : has;
+    setTimeout(() => {
+      this.waits = false;
+      if (this.changed()) void this.send();
+      else if (content !== null) this.again = setTimeout(() => void this.send(), AGAIN);
+    }, PAUSE);
   }
 }
