@@ -2,7 +2,8 @@
 //!
 //! Decoding a token dispatches work some 150 times in a few milliseconds, so the latency of a
 //! dispatch matters as much as the work. Workers spin, then yield, then park; an [`Awake`] guard
-//! held during a forward pass prevents parking between dispatches.
+//! held during a forward pass prevents parking between dispatches, but not for longer than they may
+//! take: a GPU may be at work meanwhile.
 //!
 //! Each thread starts with its own range of chunks and processes it in order, so that it streams
 //! from memory; idle threads steal chunks from the end of another's range.
@@ -26,6 +27,9 @@ const YIELDS: u32 = 64;
 /// Spins between two yields of a worker kept awake by a guard, so that a busy machine gets the core
 /// back.
 const SPINS_PER_YIELD: u32 = 512;
+/// Spins before a worker parks although a guard keeps it awake: some milliseconds, longer than what
+/// one thread does alone in a forward pass on the CPU.
+const SPINS_AWAKE: u32 = 1 << 17;
 
 /// The work of a run: called with the index of a chunk.
 type Work<'a> = dyn Fn(usize) + Sync + 'a;
@@ -141,17 +145,19 @@ impl Shared {
         }
     }
 
-    /// Whether worker `index`, which found no chunk in run `seen`, may park.
-    fn may_park(&self, index: usize, seen: usize) -> bool {
+    /// Whether worker `index`, which found no chunk in run `seen`, may park, if `tired` also while
+    /// a guard exists.
+    fn may_park(&self, index: usize, seen: usize, tired: bool) -> bool {
         let surplus = index >= self.size.load(Ordering::SeqCst);
-        let idle = self.run.load(Ordering::SeqCst) == seen && self.guards.load(Ordering::SeqCst) == 0;
+        let kept_awake = !tired && self.guards.load(Ordering::SeqCst) > 0;
+        let idle = self.run.load(Ordering::SeqCst) == seen && !kept_awake;
         (surplus || idle) && !self.quit.load(Ordering::SeqCst)
     }
 
-    fn park(&self, index: usize, seen: usize) {
+    fn park(&self, index: usize, seen: usize, tired: bool) {
         self.parked.fetch_add(1, Ordering::SeqCst);
         let mut guard = lock(&self.lock);
-        while self.may_park(index, seen) {
+        while self.may_park(index, seen, tired) {
             guard = self.bell.wait(guard).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
         drop(guard);
@@ -164,7 +170,7 @@ impl Shared {
         let mut seen = 0;
         while !self.quit.load(Ordering::Relaxed) {
             if index >= self.size.load(Ordering::Relaxed) {
-                self.park(index, seen);
+                self.park(index, seen, false);
                 continue;
             }
             let run = self.run.load(Ordering::Acquire);
@@ -179,7 +185,7 @@ impl Shared {
             idle = idle.saturating_add(1);
             if idle < SPINS {
                 std::hint::spin_loop();
-            } else if self.guards.load(Ordering::Relaxed) > 0 {
+            } else if idle < SPINS_AWAKE && self.guards.load(Ordering::Relaxed) > 0 {
                 match idle % SPINS_PER_YIELD {
                     0 => thread::yield_now(),
                     _ => std::hint::spin_loop(),
@@ -187,7 +193,7 @@ impl Shared {
             } else if idle < SPINS + YIELDS {
                 thread::yield_now();
             } else {
-                self.park(index, seen);
+                self.park(index, seen, idle >= SPINS_AWAKE);
                 idle = 0;
             }
         }
@@ -522,6 +528,18 @@ mod tests {
     fn parked_workers_wake() {
         let team = Team::new(2);
         for _ in 0..5 {
+            assert_eq!(counts(&team, 3), vec![1; 3]);
+            while team.shared.parked.load(Ordering::SeqCst) == 0 && team.threads() > 1 {
+                thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn workers_that_are_kept_awake_park_if_nothing_comes() {
+        let team = Team::new(2);
+        let _awake = team.enter();
+        for _ in 0..3 {
             assert_eq!(counts(&team, 3), vec![1; 3]);
             while team.shared.parked.load(Ordering::SeqCst) == 0 && team.threads() > 1 {
                 thread::yield_now();
