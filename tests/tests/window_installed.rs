@@ -69,6 +69,8 @@ fn the_data_folder_moves_and_hearth_starts_again_there() {
     // WebDriver does not follow it to the next start.
     let ended = || window.session.script("return 1").is_err().then_some(());
     wait::until(PATIENCE, "the first process ends", ended);
+    // The driver has one session at a time.
+    drop(window);
     wait::until(PATIENCE, "Hearth starts again", || {
         shows_window(&desk.screen.display).ok()?.then_some(())
     });
