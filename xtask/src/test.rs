@@ -75,8 +75,7 @@ fn ui_tests() -> Outcome<TestResults> {
 }
 
 /// The tests of `kernels` with debug assertions and overflow checks. Uninitialised scratch memory
-/// is then NaN (`kernels/src/scratch.rs`). The code for AVX-VNNI runs on machines with AVX-512, which
-/// are more usual in data centres.
+/// is then NaN (`kernels/src/scratch.rs`). The code for AVX-VNNI runs on machines with AVX-512.
 fn checked_kernels() -> Outcome<TestResults> {
     // Only its own features, so that few crates are built.
     let mut command = checked(&[

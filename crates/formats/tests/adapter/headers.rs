@@ -226,7 +226,8 @@ fn hostile_settings() -> impl Strategy<Value = Value> {
     prop::collection::btree_map(names, hostile_value(), 0..4).prop_map(|settings| json!(settings))
 }
 
-/// Fails unless a header or the reason against it, which go to the window, is small and can be shown.
+/// Fails unless a header or the reason against it, which go to the window, is small and can be
+/// shown.
 fn check(header: Result<AdapterHeader, AdapterError>) -> Result<(), TestCaseError> {
     let header = match header {
         Ok(header) => header,

@@ -1,7 +1,7 @@
 //! AVX-VNNI: AVX2 with `vpdpbusd`.
 //!
-//! With the feature `avx-vnni-on-avx512` it is the 256-bit `vpdpbusd` of AVX-512 VNNI, which does the
-//! same and has another encoding: so the kernels can be tested on machines that lack AVX-VNNI.
+//! With the feature `avx-vnni-on-avx512` it is the 256-bit `vpdpbusd` of AVX-512 VNNI, which does
+//! the same and has another encoding: so the kernels can be tested on machines that lack AVX-VNNI.
 
 use super::Avx2;
 use super::token::{Kernel, Token};

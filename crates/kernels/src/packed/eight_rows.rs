@@ -4,8 +4,8 @@
 pub(super) const TURNS: usize = super::TOKEN_TILE / 4;
 
 /// Adds products with half `HALF` of a tile's rows to sums, scaled: those of the tile or, if its
-/// halves have scales, of half `which` of its columns. A function in its place, though inlined, made
-/// the compiler store each sum before the next products, and AVX2 slower by up to a quarter.
+/// halves have scales, of half `which` of its columns. A function in its place, though inlined,
+/// made the compiler store each sum before the next products, and AVX2 slower by up to a quarter.
 macro_rules! add_scaled {
     ($B:ident, $HALF:ident; $dots:ident, $scales:ident, $chunks:ident, [$part:ident, $which:ident], $sums:ident) => {
         for ((sum, dot), chunk) in $sums.iter_mut().zip($dots).zip($chunks) {
