@@ -69,8 +69,6 @@ fn the_data_folder_moves_and_hearth_starts_again_there() {
     // WebDriver does not follow it to the next start.
     let ended = || window.session.script("return 1").is_err().then_some(());
     wait::until(PATIENCE, "the first process ends", ended);
-    // The driver has one session at a time.
-    drop(window);
     wait::until(PATIENCE, "Hearth starts again", || {
         shows_window(&desk.screen.display).ok()?.then_some(())
     });
@@ -81,6 +79,8 @@ fn the_data_folder_moves_and_hearth_starts_again_there() {
     wait::until(PATIENCE, "the second process ends", || {
         (!shows_window(&desk.screen.display).ok()?).then_some(())
     });
+    // The driver has one session at a time, and ends the browser with it.
+    drop(window);
     let window = desk.open();
     window.session.one(&id("open-conversation"));
     window.until_shows(QUESTION);
