@@ -44,6 +44,8 @@ impl Screen {
     pub fn start() -> Self {
         let mut server = Command::new(paths::tool("Xvfb"))
             .args(["-displayfd", "1", "-screen", "0", "1440x900x24", "-nolisten", "tcp"])
+            // A server that resets when its last window closes refuses the next one meanwhile.
+            .arg("-noreset")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
