@@ -222,7 +222,8 @@ fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<Vec<PathBuf>, 
         let path = path.to_owned();
         move |error: io::Error| failed(&path, &error)
     };
-    let mut copied = copy_files(shared, to, staging)?;
+    let mut progress = Progress::new(shared);
+    let mut copied = copy_files(shared, to, staging, &mut progress)?;
     for _ in 1..ATTEMPTS {
         if !copied
             .as_ref()
@@ -230,7 +231,7 @@ fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<Vec<PathBuf>, 
         {
             break;
         }
-        copied = copy_files(shared, to, staging)?;
+        copied = copy_files(shared, to, staging, &mut progress)?;
     }
     copied.map_err(at(to))?;
     shared.store.copy_to(&staging.join(store::FILE))?;
@@ -254,7 +255,7 @@ fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<Vec<PathBuf>, 
 }
 
 /// Copies all files but the store. The inner error is that of the files.
-fn copy_files(shared: &Shared, to: &Path, staging: &Path) -> Result<io::Result<()>, Problem> {
+fn copy_files(shared: &Shared, to: &Path, staging: &Path, progress: &mut Progress) -> Result<io::Result<()>, Problem> {
     remove_path(staging);
     permissions::create_private_folder(staging).map_err(|error| failed(staging, &error))?;
     let contents = match Contents::of(&shared.data) {
@@ -263,7 +264,7 @@ fn copy_files(shared: &Shared, to: &Path, staging: &Path) -> Result<io::Result<(
     };
     let store = fs::metadata(shared.store.path()).map_or(0, |about| about.len());
     check_space(to, contents.bytes_to_copy(&shared.data, staging) + store)?;
-    let mut progress = Progress::new(shared, contents.bytes);
+    progress.bytes = contents.bytes.max(1);
     Ok(contents.copy(&shared.data, staging, to, &mut |done| progress.report(done)))
 }
 
@@ -358,7 +359,7 @@ fn remove_entries(folder: &Path) -> bool {
     data.filter(|entry| !remove_path(&entry.path())).count() == 0
 }
 
-/// Reports progress in steps of a percent.
+/// Reports progress in steps of a percent, never less than before: copying may begin again.
 struct Progress<'a> {
     shared: &'a Shared,
     bytes: u64,
@@ -366,10 +367,10 @@ struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    fn new(shared: &'a Shared, bytes: u64) -> Self {
+    fn new(shared: &'a Shared) -> Self {
         Self {
             shared,
-            bytes: bytes.max(1),
+            bytes: 1,
             percent: 0,
         }
     }
