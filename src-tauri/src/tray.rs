@@ -107,7 +107,7 @@ fn remove(app: &AppHandle, shown: Option<Shown>) {
         if window::main(&main).is_some_and(|window| !window.is_visible().unwrap_or(true)) {
             window::focus(&main);
         }
-        // Nobody waits if the app is closing.
+        // The receiver is dropped if the app is closing.
         let _ = ended.send(());
     });
     if started.is_ok() {

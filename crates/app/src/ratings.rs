@@ -140,11 +140,12 @@ fn examples(known: &[Preset], t: &Transaction<'_>) -> rusqlite::Result<Vec<Examp
     for row in &rows {
         rated.extend(from_json(row.rating.as_deref()).map(|rating| (row.id, rating)));
     }
+    let by_id = |id: &str| known.iter().find(|preset| preset.id == id).cloned();
     let mut examples = Vec::new();
     for row in &rows {
         let own: Option<OwnSettings> = from_json(row.own.as_deref());
         let conversation = conversation::get(t, row.conversation)?;
-        let system = presets::of_answer(known, conversation.as_ref(), own.as_ref()).system_prompt;
+        let system = presets::of_answer(&by_id, conversation.as_ref(), own.as_ref()).system_prompt;
         let branch = message::branch(t, row.id)?;
         let turns: Option<Vec<Turn>> = branch
             .iter()

@@ -38,7 +38,7 @@ pub(super) fn of(
     })?;
     // Messages that a full disk kept out of the store are part of the conversation, too.
     shared.complete(&mut branch);
-    let own = presets::of_answer(&presets::all(shared), row.as_ref(), message.own.as_ref());
+    let own = presets::of_answer(&|id| presets::by_id(shared, id), row.as_ref(), message.own.as_ref());
     let of_folder = folder.as_ref().and_then(|folder| folder.system_prompt.as_deref());
     let system = match (own.system_prompt.as_deref().or(of_folder), &trained) {
         (Some(own), _) => prompt::written(own),

@@ -121,7 +121,7 @@ impl App {
             .blocking(move |shared| {
                 let preset = find(shared, &id)?;
                 match conversation {
-                    None => Ok(applied(&all(shared), &preset, fresh)),
+                    None => Ok(applied(&|id| by_id(shared, id), &preset, fresh)),
                     Some(conversation) => apply(shared, &preset, conversation),
                 }
             })
@@ -177,6 +177,11 @@ pub(crate) fn all(shared: &Shared) -> Vec<Preset> {
     list(shared).presets
 }
 
+/// A preset, which is read from its folder.
+pub(crate) fn by_id(shared: &Shared, id: &str) -> Option<Preset> {
+    find(shared, id).ok()
+}
+
 fn find(shared: &Shared, id: &str) -> Result<Preset, Problem> {
     found(list(shared), id)
 }
@@ -217,24 +222,23 @@ fn add(shared: &Shared, preset: PresetFile) -> Result<String, Problem> {
     Ok(stem)
 }
 
-/// A conversation's settings with a preset, in place of the one of `known` that it has.
-fn applied(known: &[Preset], preset: &Preset, to: NewConversation) -> NewConversation {
-    let before = to.settings.preset.as_deref();
-    let before = before.and_then(|id| known.iter().find(|preset| preset.id == id));
-    let replaced = before.map(|before| &before.values);
+/// A conversation's settings with a preset, in place of the one that it has, which `by_id` finds.
+fn applied(by_id: &dyn Fn(&str) -> Option<Preset>, preset: &Preset, to: NewConversation) -> NewConversation {
+    let before = to.settings.preset.as_deref().and_then(by_id);
+    let replaced = before.as_ref().map(|before| &before.values);
     preset.values.apply(preset.id.clone(), to, replaced)
 }
 
 /// The settings and the system prompt of an answer: its conversation's as they are now, as if the
-/// preset of its own had been applied to them. `known` are all presets.
+/// preset of its own had been applied to them. `by_id` finds the preset that it replaces.
 pub(crate) fn of_answer(
-    known: &[Preset],
+    by_id: &dyn Fn(&str) -> Option<Preset>,
     row: Option<&conversation::Conversation>,
     own: Option<&OwnSettings>,
 ) -> NewConversation {
     let now = row.map(of_conversation).unwrap_or_default();
     match own.and_then(|own| own.preset.as_ref()) {
-        Some(preset) => applied(known, preset, now),
+        Some(preset) => applied(by_id, preset, now),
         None => now,
     }
 }
@@ -250,7 +254,7 @@ fn of_conversation(row: &conversation::Conversation) -> NewConversation {
 fn apply(shared: &Shared, preset: &Preset, id: i64) -> Result<NewConversation, Problem> {
     let row = shared.store.read(|t| conversation::get(t, id))?;
     let row = row.ok_or_else(conversations::no_conversation)?;
-    let new = applied(&all(shared), preset, of_conversation(&row));
+    let new = applied(&|id| by_id(shared, id), preset, of_conversation(&row));
     let row = shared.store.write(|t| {
         conversation::set_settings(t, id, Some(&to_json(&new.settings)))?;
         conversation::set_system_prompt(t, id, new.system_prompt.as_deref())?;
