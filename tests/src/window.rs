@@ -135,6 +135,25 @@ impl Window {
         self.session.press(&composer, Key::ENTER);
     }
 
+    /// The text of the element with this `data-testid`.
+    pub fn text_of(&self, name: &str) -> String {
+        self.session.text(&self.session.one(&id(name))).unwrap_or_default()
+    }
+
+    /// Chooses an option of the list with this `data-testid` by its value.
+    ///
+    /// # Panics
+    /// Panics if there is no such list.
+    pub fn choose(&self, name: &str, value: &str) {
+        self.session.one(&id(name));
+        let choose = format!(
+            "const list = document.querySelector('{}'); list.value = '{value}'; list.dispatchEvent(new Event('change', \
+             {{ bubbles: true }}))",
+            id(name)
+        );
+        self.session.script(&choose).expect("the option is chosen");
+    }
+
     /// Clicks the element with this `data-testid`.
     pub fn click(&self, name: &str) {
         self.session.click(&self.session.one(&id(name)));

@@ -189,12 +189,7 @@ fn an_answer_follows_a_preset_and_a_schema() {
     let desk = Desktop::new();
     let window = desk.open();
     click_all(&window, &["chat-settings-toggle", "chat-settings-advanced"]);
-    let choose = format!(
-        "const list = document.querySelector('{}'); list.value = 'built-in:precise'; list.dispatchEvent(new \
-         Event('change', {{ bubbles: true }}))",
-        id("preset")
-    );
-    window.session.script(&choose).expect("the preset is chosen");
+    window.choose("preset", "built-in:precise");
     let temperature = format!("{} input", id("knob-temperature"));
     window.session.until(PATIENCE, "the preset is applied", || {
         let shown = format!("return document.querySelector('{temperature}').value");

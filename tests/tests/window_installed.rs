@@ -8,15 +8,10 @@ use hearth_tests::close::{close_window, shows_window};
 use hearth_tests::paths;
 use hearth_tests::scripted::Scripted;
 use hearth_tests::wait::{self, PATIENCE};
-use hearth_tests::window::{Desktop, Window, id};
+use hearth_tests::window::{Desktop, id};
 use std::ffi::OsStr;
 
 const QUESTION: &str = "count 3";
-
-/// The text of an element.
-fn text_of(window: &Window, name: &str) -> String {
-    window.session.text(&window.session.one(&id(name))).unwrap_or_default()
-}
 
 #[test]
 fn a_second_start_hands_its_link_to_the_first_window() {
@@ -85,5 +80,5 @@ fn the_data_folder_moves_and_hearth_starts_again_there() {
     window.session.one(&id("open-conversation"));
     window.until_shows(QUESTION);
     window.open_settings("data");
-    assert_eq!(text_of(&window, "data-place"), target.display().to_string());
+    assert_eq!(window.text_of("data-place"), target.display().to_string());
 }

@@ -25,14 +25,9 @@ fn click_on(window: &Window, device: &str, name: &str) {
     window.session.click(&window.session.one(&css));
 }
 
-/// The text of an element.
-fn text_of(window: &Window, name: &str) -> String {
-    window.session.text(&window.session.one(&id(name))).unwrap_or_default()
-}
-
 fn until_text(window: &Window, name: &str, text: &str) {
     window.session.until(PATIENCE, &format!("{name} says {text:?}"), || {
-        text_of(window, name).contains(text).then_some(())
+        window.text_of(name).contains(text).then_some(())
     });
 }
 

@@ -8,7 +8,7 @@ use hearth_tests::close::{close_window, shows_window};
 use hearth_tests::panel::Panel;
 use hearth_tests::scripted::Scripted;
 use hearth_tests::wait::{self, PATIENCE};
-use hearth_tests::window::{Desktop, Window, id};
+use hearth_tests::window::{Desktop, Window};
 
 const IDLE: &str = "Nothing is running";
 
@@ -17,13 +17,7 @@ const LONG: &str = "count 20000";
 
 fn choose(window: &Window, setting: &str) {
     window.open_settings("general");
-    let select = format!(
-        "const field = document.querySelector('{}'); field.value = '{setting}'; field.dispatchEvent(new \
-         Event('change', {{ bubbles: true }}))",
-        id("tray")
-    );
-    window.session.one(&id("tray"));
-    window.session.script(&select).expect("a choice");
+    window.choose("tray", setting);
 }
 
 fn until_shown(desk: &Desktop, shown: bool) {

@@ -1,6 +1,6 @@
 //! Texts of files in messages.
 
-/// A text of a file for a message: at most so many characters of it, without control characters.
+/// Truncates a text of a file for a message to `most` characters, without control characters.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     let mut plain = text.chars().filter(|c| !c.is_control());
     let mut shown: String = plain.by_ref().take(most).collect();

@@ -93,7 +93,7 @@ struct Request {
     repack: Option<String>,
 }
 
-/// Prompts of at most so many tokens are measured several times.
+/// Longest prompt, in tokens, that is measured several times.
 const SHORT: usize = 256;
 
 impl Request {
