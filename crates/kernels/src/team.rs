@@ -11,6 +11,8 @@
 //! Callers split sums by chunk index, so results never depend on which thread took a chunk, or
 //! when.
 
+pub mod trace;
+
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::ops::Range;
@@ -41,9 +43,11 @@ type Work<'a> = dyn Fn(usize) + Sync + 'a;
 struct Untaken(AtomicU64);
 
 impl Untaken {
+    /// Publishes a range. The line is in the cache of the thread that took from it last; a release
+    /// store does not wait for it.
     fn set(&self, chunks: Range<usize>) {
         self.0
-            .store(chunks.start as u64 | (chunks.end as u64) << 32, Ordering::SeqCst);
+            .store(chunks.start as u64 | (chunks.end as u64) << 32, Ordering::Release);
     }
 
     /// Takes the chunk that `which` removes from the remaining range.
@@ -78,14 +82,20 @@ fn last(left: &mut Range<u32>) -> u32 {
     left.end
 }
 
+/// A value with cache lines of its own, so that writes to its neighbours do not delay its readers.
+#[derive(Default)]
+#[repr(align(128))]
+struct OwnLines<T>(T);
+
 /// State shared by the threads of a team.
 struct Shared {
     /// A range for each possible thread.
     untaken: Box<[Untaken]>,
-    /// Number of runs: an idle worker looks for chunks again when it changes.
-    run: AtomicUsize,
-    /// Number of unfinished chunks.
-    unfinished: AtomicUsize,
+    /// Number of runs: an idle worker, which reads it all the time, looks for chunks again when it
+    /// changes.
+    run: OwnLines<AtomicUsize>,
+    /// Number of chunks that no thread has reported as finished.
+    unfinished: OwnLines<AtomicUsize>,
     /// The current work. Written only while no chunk is unfinished, read only by the holder of an
     /// unfinished one.
     work: UnsafeCell<*const Work<'static>>,
@@ -101,7 +111,7 @@ struct Shared {
 }
 
 // SAFETY: `work` is the only field that is not Sync; taking a chunk orders its reads after its
-// write (see `finish`).
+// write (see `run_chunks`).
 unsafe impl Sync for Shared {}
 // SAFETY: the target of `work` is Sync and is dereferenced only while `Team::run` keeps it alive.
 unsafe impl Send for Shared {}
@@ -117,25 +127,32 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Takes a chunk for thread `index`: from the start of its own range, else from the end of
-    /// another's. `None` means none is left.
+    /// Takes a chunk for thread `index` of `threads`: from the start of its own range, else from
+    /// the end of another's. `None` means none is left.
     #[inline]
-    fn take(&self, index: usize) -> Option<usize> {
-        let all = &self.untaken;
+    fn take(&self, index: usize, threads: usize) -> Option<usize> {
+        let all = &self.untaken[..threads];
         all[index]
             .take(first)
-            .or_else(|| (1..all.len()).find_map(|by| all[(index + by) % all.len()].take(last)))
+            .or_else(|| (1..threads).find_map(|by| all[(index + by) % threads].take(last)))
     }
 
-    /// Runs a chunk that [`Shared::take`] returned.
-    fn finish(&self, chunk: usize) {
-        // SAFETY: the chunk is unfinished, so the work is not being written, and it is alive
-        // because `Team::run` returns only when `unfinished` is zero.
-        let work = unsafe { &**self.work.get() };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(chunk))) {
-            lock(&self.panic).get_or_insert(panic);
+    /// Runs chunks as thread `index` until none is left, and reports them as finished together: a
+    /// counter that all threads wrote after each chunk would be waited for.
+    fn run_chunks(&self, index: usize, threads: usize) {
+        let mut finished = 0;
+        while let Some(chunk) = self.take(index, threads) {
+            // SAFETY: the chunk is unfinished, so the work is not being written, and it is alive
+            // because `Team::run` returns only when `unfinished` is zero.
+            let work = unsafe { &**self.work.get() };
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(chunk))) {
+                lock(&self.panic).get_or_insert(panic);
+            }
+            finished += 1;
         }
-        self.unfinished.fetch_sub(1, Ordering::Release);
+        if finished > 0 {
+            self.unfinished.0.fetch_sub(finished, Ordering::Release);
+        }
     }
 
     fn wake(&self) {
@@ -150,7 +167,7 @@ impl Shared {
     fn may_park(&self, index: usize, seen: usize, tired: bool) -> bool {
         let surplus = index >= self.size.load(Ordering::SeqCst);
         let kept_awake = !tired && self.guards.load(Ordering::SeqCst) > 0;
-        let idle = self.run.load(Ordering::SeqCst) == seen && !kept_awake;
+        let idle = self.run.0.load(Ordering::SeqCst) == seen && !kept_awake;
         (surplus || idle) && !self.quit.load(Ordering::SeqCst)
     }
 
@@ -169,16 +186,15 @@ impl Shared {
         let mut idle = 0_u32;
         let mut seen = 0;
         while !self.quit.load(Ordering::Relaxed) {
-            if index >= self.size.load(Ordering::Relaxed) {
+            let size = self.size.load(Ordering::Relaxed);
+            if index >= size {
                 self.park(index, seen, false);
                 continue;
             }
-            let run = self.run.load(Ordering::Acquire);
+            let run = self.run.0.load(Ordering::Acquire);
             if run != seen {
                 seen = run;
-                while let Some(chunk) = self.take(index) {
-                    self.finish(chunk);
-                }
+                self.run_chunks(index, size);
                 idle = 0;
                 continue;
             }
@@ -214,8 +230,8 @@ impl Team {
     pub fn new(threads: usize) -> Self {
         let shared = Shared {
             untaken: (0..cores()).map(|_| Untaken::default()).collect(),
-            run: AtomicUsize::new(0),
-            unfinished: AtomicUsize::new(0),
+            run: OwnLines::default(),
+            unfinished: OwnLines::default(),
             work: UnsafeCell::new(&|_| ()),
             panic: Mutex::new(None),
             size: AtomicUsize::new(fitting(threads)),
@@ -256,6 +272,9 @@ impl Team {
     /// If a chunk panics: the panic resumes in the caller after the other chunks are done.
     pub fn run(&self, chunks: usize, work: &Work<'_>) {
         let threads = self.threads();
+        if trace::run(chunks, work) {
+            return;
+        }
         if chunks <= 1 || threads == 1 || IN_CHUNK.get() || u32::try_from(chunks).is_err() {
             (0..chunks).for_each(work);
             return;
@@ -270,19 +289,17 @@ impl Team {
         unsafe {
             *shared.work.get() = std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work);
         }
-        shared.unfinished.store(chunks, Ordering::Relaxed);
+        shared.unfinished.0.store(chunks, Ordering::Relaxed);
         for (thread, untaken) in shared.untaken.iter().enumerate().take(threads) {
             untaken.set(thread * chunks / threads..(thread + 1) * chunks / threads);
         }
-        shared.run.fetch_add(1, Ordering::SeqCst);
+        shared.run.0.fetch_add(1, Ordering::SeqCst);
         shared.wake();
         IN_CHUNK.set(true);
-        while let Some(chunk) = shared.take(0) {
-            shared.finish(chunk);
-        }
+        shared.run_chunks(0, threads);
         IN_CHUNK.set(false);
         let mut waited = 0_u32;
-        while shared.unfinished.load(Ordering::Acquire) != 0 {
+        while shared.unfinished.0.load(Ordering::Acquire) != 0 {
             waited = waited.saturating_add(1);
             match waited < SPINS {
                 true => std::hint::spin_loop(),

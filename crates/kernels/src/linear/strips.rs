@@ -17,8 +17,10 @@ const MIN_BYTES: usize = 12 * 1024;
 /// Maximum bytes of weights per chunk for many tokens, which reuse them: they stay in a core's own
 /// cache.
 const MAX_BYTES: usize = 128 * 1024;
-/// Number of chunks for few tokens: enough for the threads to end together.
+/// Minimum number of chunks for few tokens.
 const CHUNKS: usize = 48;
+/// Chunks per thread for few tokens: enough for the threads to end together.
+const CHUNKS_PER_THREAD_OF_FEW: usize = 6;
 /// Tokens per conversion of sixteen rows of a 16-bit weight to bf16.
 const TOKENS_IN_BF16: usize = 96;
 /// Tokens per packing of an f32 panel.
@@ -169,10 +171,9 @@ fn packed_of<'a>(matrix: &Matrix<'a>) -> Result<Packed<'a>, ShapeError> {
 /// Receives results: index of the weight, token, first row, up to sixteen results.
 pub(crate) type Write<'a> = dyn Fn(usize, usize, usize, &[f32]) + Sync + 'a;
 
-/// Tokens per chunk in f32: leaves three chunks per thread.
-fn tokens_in_f32() -> usize {
-    let parts = (3 * team::threads()).div_ceil(CHUNKS);
-    (TOKENS_IN_F32 / parts).max(4 * MR).next_multiple_of(MR)
+/// Number of chunks into which the rows of weights are split for few tokens.
+fn chunks_of_rows() -> usize {
+    CHUNKS.max(CHUNKS_PER_THREAD_OF_FEW * team::threads())
 }
 
 /// Split of products of weights with tokens into chunks of work.
@@ -197,18 +198,21 @@ impl WorkSplit {
             any(|activation| matches!(activation, Activation::Bf16(_))),
         );
         if in_f32 && tokens > FEW {
+            let bytes = (total / chunks_of_rows()).max(MIN_BYTES);
+            let parts = (CHUNKS_PER_THREAD_OF_FEW * team::threads()).div_ceil(total.div_ceil(bytes).max(1));
+            let tokens = (tokens / parts).clamp(4 * MR, TOKENS_IN_F32).next_multiple_of(MR);
             return Self {
-                bytes: (total / CHUNKS).max(MIN_BYTES),
+                bytes,
                 strips: NR / ROWS,
-                tokens: tokens_in_f32(),
+                tokens,
                 // A panel is packed once for each of these.
-                at_a_time: tokens_in_f32(),
+                at_a_time: tokens,
             };
         }
         let at_a_time = 4 * TOKEN_TILE;
         if tokens <= TOKEN_TILE || in_bf16 {
             return Self {
-                bytes: (total / CHUNKS).max(MIN_BYTES),
+                bytes: (total / chunks_of_rows()).max(MIN_BYTES),
                 strips: 1,
                 tokens: TOKENS_IN_BF16,
                 at_a_time,

@@ -1,0 +1,217 @@
+//! Traces of runs, and a simulation of their schedule with any number of threads, for machines with
+//! more cores than the one at hand.
+//!
+//! A traced run is executed by its caller alone, split as for the team's number of threads; the
+//! duration of each chunk is recorded. The simulation knows neither shared memory bandwidth nor
+//! clock rates that depend on the number of busy cores.
+
+use super::Work;
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Instant;
+
+/// A run of the team.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TracedRun {
+    /// Seconds since the end of the previous run: work of one thread.
+    pub before: f64,
+    /// Seconds of each chunk.
+    pub chunks: Vec<f64>,
+}
+
+/// The runs of some work.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Trace {
+    /// In order.
+    pub runs: Vec<TracedRun>,
+    /// Seconds after the last run.
+    pub after: f64,
+}
+
+/// The costs of scheduling, in seconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Costs {
+    /// From the start of a run to the first chunk of a worker, and from the last chunk to the
+    /// caller's return.
+    pub dispatch: f64,
+    /// Of a steal.
+    pub steal: f64,
+}
+
+struct Recording {
+    runs: Vec<TracedRun>,
+    end_of_last: Instant,
+}
+
+thread_local! {
+    static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
+}
+
+/// Traces the runs that `body` starts on this thread.
+pub fn trace(body: impl FnOnce()) -> Trace {
+    let started = Recording {
+        runs: Vec::new(),
+        end_of_last: Instant::now(),
+    };
+    RECORDING.set(Some(started));
+    body();
+    let recorded = RECORDING.take().unwrap_or_else(|| Recording {
+        runs: Vec::new(),
+        end_of_last: Instant::now(),
+    });
+    Trace {
+        runs: recorded.runs,
+        after: recorded.end_of_last.elapsed().as_secs_f64(),
+    }
+}
+
+/// Executes and records a run if this thread is traced; returns whether it is.
+pub(super) fn run(chunks: usize, work: &Work<'_>) -> bool {
+    // Not borrowed during the work, which may start nested runs.
+    let Some(mut recording) = RECORDING.take() else {
+        return false;
+    };
+    let mut run = TracedRun {
+        before: recording.end_of_last.elapsed().as_secs_f64(),
+        chunks: Vec::with_capacity(chunks),
+    };
+    for chunk in 0..chunks {
+        let start = Instant::now();
+        work(chunk);
+        run.chunks.push(start.elapsed().as_secs_f64());
+    }
+    recording.runs.push(run);
+    recording.end_of_last = Instant::now();
+    RECORDING.set(Some(recording));
+    true
+}
+
+impl Trace {
+    /// Seconds in which one thread alone executes everything.
+    pub fn total(&self) -> f64 {
+        self.serial() + self.runs.iter().map(TracedRun::work).sum::<f64>()
+    }
+
+    /// Seconds outside of runs, and in runs of one chunk.
+    pub fn serial(&self) -> f64 {
+        let short = self.runs.iter().filter(|run| run.chunks.len() < 2).map(TracedRun::work);
+        self.after + self.runs.iter().map(|run| run.before).sum::<f64>() + short.sum::<f64>()
+    }
+
+    /// Simulated seconds with `threads` threads.
+    pub fn simulated(&self, threads: usize, costs: Costs) -> f64 {
+        let run = |run: &TracedRun| run.before + run.simulated(threads, costs);
+        self.after + self.runs.iter().map(run).sum::<f64>()
+    }
+}
+
+impl TracedRun {
+    fn work(&self) -> f64 {
+        self.chunks.iter().sum()
+    }
+
+    /// Simulated seconds with `threads` threads, which take chunks as those of a team do: each from
+    /// the start of its range, then from the end of another's.
+    fn simulated(&self, threads: usize, costs: Costs) -> f64 {
+        let chunks = self.chunks.len();
+        if chunks < 2 || threads < 2 {
+            return self.work();
+        }
+        let mut ranges: Vec<VecDeque<f64>> = (0..threads)
+            .map(|thread| {
+                let range = thread * chunks / threads..(thread + 1) * chunks / threads;
+                self.chunks[range].iter().copied().collect()
+            })
+            .collect();
+        // When each thread looks for its next chunk: in nanoseconds, which are ordered.
+        let nanoseconds = |seconds: f64| (seconds * 1e9) as u64;
+        let begin = |thread: usize| Reverse((if thread == 0 { 0 } else { nanoseconds(costs.dispatch) }, thread));
+        let mut idle: BinaryHeap<_> = (0..threads).map(begin).collect();
+        let mut end = 0;
+        while let Some(Reverse((now, thread))) = idle.pop() {
+            let own = ranges[thread].pop_front();
+            let stolen = |ranges: &mut Vec<VecDeque<f64>>| {
+                let mut others = (1..threads).map(|by| (thread + by) % threads);
+                others.find_map(|other| ranges[other].pop_back()).map(|chunk| chunk + costs.steal)
+            };
+            if let Some(chunk) = own.or_else(|| stolen(&mut ranges)) {
+                let done = now + nanoseconds(chunk);
+                end = end.max(done);
+                idle.push(Reverse((done, thread)));
+            }
+        }
+        end as f64 * 1e-9 + costs.dispatch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::team::Team;
+
+    const FREE: Costs = Costs {
+        dispatch: 0.0,
+        steal: 0.0,
+    };
+
+    fn trace_of(chunks: &[f64]) -> Trace {
+        let run = TracedRun {
+            before: 1.0,
+            chunks: chunks.to_vec(),
+        };
+        Trace {
+            runs: vec![run],
+            after: 0.5,
+        }
+    }
+
+    fn assert_seconds(found: f64, expected: f64) {
+        assert!((found - expected).abs() < 1e-6, "{found} instead of {expected}");
+    }
+
+    #[test]
+    fn equal_chunks_are_shared_equally() {
+        let trace = trace_of(&[0.25; 16]);
+        for (threads, expected) in [(1, 4.0), (2, 2.0), (4, 1.0), (16, 0.25), (64, 0.25)] {
+            assert_seconds(trace.simulated(threads, FREE), 1.5 + expected);
+        }
+        assert_seconds(trace.total(), 5.5);
+        assert_seconds(trace.serial(), 1.5);
+    }
+
+    #[test]
+    fn idle_threads_steal_from_the_end() {
+        // The second thread has nothing of its own to do after its chunk, and takes the last one of
+        // the first thread.
+        let trace = trace_of(&[1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
+        assert_seconds(trace.simulated(2, FREE), 1.5 + 2.0);
+        let costs = Costs {
+            dispatch: 0.125,
+            steal: 0.25,
+        };
+        // It begins after the dispatch, and its steal ends before the first thread's two chunks.
+        assert_seconds(trace.simulated(2, costs), 1.5 + 2.0 + 0.125);
+    }
+
+    #[test]
+    fn runs_of_one_chunk_are_serial() {
+        let trace = trace_of(&[2.0]);
+        assert_seconds(trace.simulated(8, FREE), 3.5);
+        assert_seconds(trace.serial(), 3.5);
+    }
+
+    #[test]
+    fn runs_are_recorded_in_order_and_only_while_traced() {
+        let team = Team::new(2);
+        team.run(3, &|_| ());
+        let trace = trace(|| {
+            team.run(5, &|_| ());
+            team.run(1, &|_| team.run(4, &|_| ()));
+        });
+        team.run(3, &|_| ());
+        let chunks: Vec<usize> = trace.runs.iter().map(|run| run.chunks.len()).collect();
+        assert_eq!(chunks, [5, 1]);
+        assert!(trace.total() > 0.0);
+    }
+}
