@@ -52,6 +52,7 @@ SHAPES = {
     "0.5B": Shape(layers=28, width=1024, ffn=4096, heads=16, kv_heads=4),
     "1B": Shape(layers=16, width=2048, ffn=8192, heads=32, kv_heads=8),
     "3B": Shape(layers=28, width=3072, ffn=8192, heads=24, kv_heads=8),
+    "8B": Shape(layers=32, width=4096, ffn=14336, heads=32, kv_heads=8),
 }
 RECIPES = {
     "Q4_K_M": Recipe("Q4_K", "Q6_K", more="Q6_K"),

@@ -87,18 +87,23 @@ fn last(left: &mut Range<u32>) -> u32 {
 #[repr(align(128))]
 struct OwnLines<T>(T);
 
+/// What a worker reads when a run starts.
+struct Run {
+    /// Number of runs: an idle worker looks for chunks again when it changes.
+    number: AtomicUsize,
+    /// The work. Written only while no chunk is unfinished, read only by the holder of an unfinished
+    /// one.
+    work: UnsafeCell<*const Work<'static>>,
+}
+
 /// State shared by the threads of a team.
 struct Shared {
     /// A range for each possible thread.
     untaken: Box<[Untaken]>,
-    /// Number of runs: an idle worker, which reads it all the time, looks for chunks again when it
-    /// changes.
-    run: OwnLines<AtomicUsize>,
+    /// The current run, written only at its start.
+    current: OwnLines<Run>,
     /// Number of chunks that no thread has reported as finished.
     unfinished: OwnLines<AtomicUsize>,
-    /// The current work. Written only while no chunk is unfinished, read only by the holder of an
-    /// unfinished one.
-    work: UnsafeCell<*const Work<'static>>,
     /// Payload of the first panic of a chunk.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// Number of threads, including the caller.
@@ -144,7 +149,7 @@ impl Shared {
         while let Some(chunk) = self.take(index, threads) {
             // SAFETY: the chunk is unfinished, so the work is not being written, and it is alive
             // because `Team::run` returns only when `unfinished` is zero.
-            let work = unsafe { &**self.work.get() };
+            let work = unsafe { &**self.current.0.work.get() };
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(chunk))) {
                 lock(&self.panic).get_or_insert(panic);
             }
@@ -167,7 +172,7 @@ impl Shared {
     fn may_park(&self, index: usize, seen: usize, tired: bool) -> bool {
         let surplus = index >= self.size.load(Ordering::SeqCst);
         let kept_awake = !tired && self.guards.load(Ordering::SeqCst) > 0;
-        let idle = self.run.0.load(Ordering::SeqCst) == seen && !kept_awake;
+        let idle = self.current.0.number.load(Ordering::SeqCst) == seen && !kept_awake;
         (surplus || idle) && !self.quit.load(Ordering::SeqCst)
     }
 
@@ -191,7 +196,7 @@ impl Shared {
                 self.park(index, seen, false);
                 continue;
             }
-            let run = self.run.0.load(Ordering::Acquire);
+            let run = self.current.0.number.load(Ordering::Acquire);
             if run != seen {
                 seen = run;
                 self.run_chunks(index, size);
@@ -230,9 +235,11 @@ impl Team {
     pub fn new(threads: usize) -> Self {
         let shared = Shared {
             untaken: (0..cores()).map(|_| Untaken::default()).collect(),
-            run: OwnLines::default(),
+            current: OwnLines(Run {
+                number: AtomicUsize::new(0),
+                work: UnsafeCell::new(&|_| ()),
+            }),
             unfinished: OwnLines::default(),
-            work: UnsafeCell::new(&|_| ()),
             panic: Mutex::new(None),
             size: AtomicUsize::new(fitting(threads)),
             guards: AtomicUsize::new(0),
@@ -287,13 +294,13 @@ impl Team {
         // until `unfinished` is zero again, which is awaited below on every path: chunks do not
         // unwind.
         unsafe {
-            *shared.work.get() = std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work);
+            *shared.current.0.work.get() = std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work);
         }
         shared.unfinished.0.store(chunks, Ordering::Relaxed);
         for (thread, untaken) in shared.untaken.iter().enumerate().take(threads) {
             untaken.set(thread * chunks / threads..(thread + 1) * chunks / threads);
         }
-        shared.run.0.fetch_add(1, Ordering::SeqCst);
+        shared.current.0.number.fetch_add(1, Ordering::SeqCst);
         shared.wake();
         IN_CHUNK.set(true);
         shared.run_chunks(0, threads);
