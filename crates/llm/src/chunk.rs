@@ -1,6 +1,7 @@
 //! The chunks of a prompt: long enough for full speed, short enough to be cancelled soon.
 
 use crate::cache::CacheSize;
+use crate::model::Model;
 use std::time::Duration;
 
 /// Tokens of a prompt's first chunk, before its speed is known.
@@ -9,6 +10,11 @@ const FIRST: usize = 128;
 const SMALLEST: usize = 16;
 /// Target time between two cancellation checks of a prefill.
 const STEP_TIME: Duration = Duration::from_millis(60);
+/// The same with layers on a GPU. A short chunk leaves a large GPU idle and takes as long as a long
+/// one, so with a lower target it would stay short.
+const GPU_STEP_TIME: Duration = Duration::from_millis(400);
+/// The same while others wait for the step.
+const SHARED_GPU_STEP_TIME: Duration = Duration::from_millis(200);
 
 /// The number of tokens that a prefill processes in a step, adapted to the measured speed.
 #[derive(Debug, Clone, Copy)]
@@ -29,16 +35,25 @@ impl Chunk {
         self.0
     }
 
-    /// Adapts it after a step of `tokens` tokens, so that one of its `checks` takes about
-    /// [`STEP_TIME`]: a layer, or on an asynchronous GPU the whole step.
-    pub fn adapt(&mut self, tokens: usize, took: Duration, checks: usize) {
+    /// How long a step of a model should take. On the CPU it can be cancelled after each layer; a
+    /// GPU is given all layers at once. `shared` means that other answers wait for it.
+    pub fn step_time(model: &Model, shared: bool) -> Duration {
+        match (model.placement().gpu_layers() > 0, shared) {
+            (true, false) => GPU_STEP_TIME,
+            (true, true) => SHARED_GPU_STEP_TIME,
+            (false, false) => STEP_TIME * model.config().n_layers.max(1) as u32,
+            (false, true) => STEP_TIME,
+        }
+    }
+
+    /// Adapts it after a step of `tokens` tokens, so that a step takes about `target`.
+    pub fn adapt(&mut self, tokens: usize, took: Duration, target: Duration) {
         if tokens < self.0 {
             return;
         }
-        let step = took / checks.max(1) as u32;
-        if step > STEP_TIME {
+        if took > target {
             self.0 = (self.0 / 2).max(SMALLEST);
-        } else if step < STEP_TIME / 2 {
+        } else if took < target / 2 {
             self.0 = (self.0 * 2).min(Self::LARGEST);
         }
     }
@@ -52,7 +67,7 @@ mod tests {
     fn a_chunk_follows_the_speed_within_its_bounds() {
         let mut chunk = Chunk::default();
         let mut after = |tokens, milliseconds| {
-            chunk.adapt(tokens, Duration::from_millis(milliseconds), 10);
+            chunk.adapt(tokens, Duration::from_millis(milliseconds), 10 * STEP_TIME);
             chunk.tokens()
         };
         assert_eq!(after(100, 1), 128, "a shorter chunk says nothing");
@@ -67,5 +82,17 @@ mod tests {
             ],
             [64, 32, 16, 16]
         );
+    }
+
+    #[test]
+    fn a_chunk_on_a_gpu_recovers_from_steps_that_compiled_kernels() {
+        let mut chunk = Chunk::default();
+        let mut after = |milliseconds| {
+            chunk.adapt(chunk.tokens(), Duration::from_millis(milliseconds), GPU_STEP_TIME);
+            chunk.tokens()
+        };
+        // An H200 took as long for 16 tokens of a model with 1B weights as for 128.
+        let expected = [64, 32, 64, 128, 256, 512];
+        assert_eq!([9_000, 3_000, 145, 145, 145, 150].map(&mut after), expected);
     }
 }

@@ -225,13 +225,8 @@ impl Session {
                     completed: false,
                 });
             }
-            // On a GPU all layers are submitted before the first has run.
-            let checks = if self.model.placement().gpu_layers() == 0 {
-                layers
-            } else {
-                1
-            };
-            self.chunk.adapt(chunk.len(), begin.elapsed(), checks);
+            self.chunk
+                .adapt(chunk.len(), begin.elapsed(), Chunk::step_time(&self.model, false));
             done += chunk.len();
         }
         self.take_snapshot();

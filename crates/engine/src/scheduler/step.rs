@@ -7,7 +7,7 @@ use crate::problem::{from_session, internal};
 use crate::prompt_cache::PromptCache;
 use crate::turns::count;
 use hearth_llm::draft::Drafted;
-use hearth_llm::{CacheError, Output, Session, SessionError, SessionRows, Want, step_sessions};
+use hearth_llm::{CacheError, Chunk, Output, Session, SessionError, SessionRows, Want, step_sessions};
 use hearth_protocol::{Event, FinishReason, Problem, RequestId};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -187,15 +187,13 @@ impl Scheduler {
             .filter(|tokens| *tokens > 1)
             .sum();
         let [first, ..] = &*self.running else { return };
-        let model = first.session.model();
-        if self.running.len() > 1 {
-            self.chunks.shared.adapt(read, took, 1);
-        } else if model.placement().gpu_layers() > 0 {
-            // On a GPU all layers are submitted before the first has run.
-            self.chunks.alone.adapt(read, took, 1);
-        } else {
-            self.chunks.alone.adapt(read, took, model.config().n_layers);
-        }
+        let shared = self.running.len() > 1;
+        let target = Chunk::step_time(first.session.model(), shared);
+        let chunk = match shared {
+            true => &mut self.chunks.shared,
+            false => &mut self.chunks.alone,
+        };
+        chunk.adapt(read, took, target);
     }
 
     /// Adds the next token to each answer whose tokens are all in the cache.

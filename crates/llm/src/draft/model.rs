@@ -129,7 +129,8 @@ impl ModelDrafter {
             Err(error) if !rounds::is_of_device(&error) => return Ok(false),
             Err(error) => return Err(error),
         }
-        self.chunk.adapt(tokens, began.elapsed(), 1);
+        self.chunk
+            .adapt(tokens, began.elapsed(), Chunk::step_time(&self.model, true));
         *left -= tokens;
         Ok(missing - tokens <= MAX_CATCH_UP)
     }
