@@ -38,7 +38,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let gguf = Gguf::open(Path::new(&path))?;
     let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()))?;
     let mut session = Session::new(Arc::new(model), PROMPT + TOKENS * (THREADS.len() + 1))?;
-    println!("A dispatch costs {:.0} ns, a steal {:.0} ns.", dispatch * 1e9, STEAL * 1e9);
+    println!(
+        "A dispatch costs {:.0} ns, a steal {:.0} ns.",
+        dispatch * 1e9,
+        STEAL * 1e9
+    );
     for (what, prompt) in [("Prefill of 512 tokens", true), ("Decode of a token", false)] {
         let traced = |session: &mut Session| match prompt {
             true => prefill(session),
@@ -71,7 +75,11 @@ fn prefill(session: &mut Session) -> Result<Trace, Box<dyn Error>> {
     let prompt: Vec<u32> = (0..PROMPT as u32).map(|token| 100 + token % 50).collect();
     session.clear();
     let mut outcome = Ok(());
-    let traced = trace(|| outcome = session.prefill(&prompt, &mut |_, _| ControlFlow::Continue(())).map(drop));
+    let traced = trace(|| {
+        outcome = session
+            .prefill(&prompt, &mut |_, _| ControlFlow::Continue(()))
+            .map(drop)
+    });
     outcome?;
     Ok(traced)
 }

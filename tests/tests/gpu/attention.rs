@@ -1,6 +1,6 @@
 //! Attention of a batch over itself and over a KV cache, and writes to the cache.
 
-use crate::device::{assert_near, floats, gpu, numbers};
+use crate::device::{assert_near, floats, gpu, numbers, unpadded};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use hearth_kernels::Quant;
@@ -33,7 +33,7 @@ fn cache(client: &Client, heads: &Heads, n_cells: usize, format: KvFormat) -> [H
         KvFormat::Q8_0 => f32::INFINITY.to_bits(),
     };
     let words = vec![infinite; format.gpu_words(n_cells, heads.kv_heads, heads.head_dim)];
-    [numbers(client, &words), numbers(client, &words)]
+    [(); 2].map(|()| unpadded(numbers(client, &words)))
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn attends_over_pages(client: &Client, heads: &Heads, tokens: usize, length: usi
     let lists = [numbers(client, &other_pages), numbers(client, &pages[first_page..])];
     let last = [&other_qkv[(other - 1) * width..], &own_qkv[(length - tokens) * width..]].concat();
     let batch = floats(client, &last, 1 + tokens, width);
-    let attend_with = |n_cells, tokens, length, first_page| {
+    let attend_with = |n_cells, tokens, length, first_page, pages| {
         let sequences = [
             CachedRows {
                 rows: 1,
@@ -137,12 +137,12 @@ fn attends_over_pages(client: &Client, heads: &Heads, tokens: usize, length: usi
                 rows: tokens,
                 length,
                 first_page,
-                pages: &lists[1],
+                pages,
             },
         ];
         attend_cached(client, &batch, heads, [&keys, &values], n_cells, &sequences, format)
     };
-    let found = attend_with(n_cells, tokens, length, first_page).expect("shapes that fit");
+    let found = attend_with(n_cells, tokens, length, first_page, &lists[1]).expect("shapes that fit");
     // The outputs of earlier tokens are not compared: let them see only themselves, which is fast.
     let starts = |length: usize, tokens: usize| -> Vec<u32> {
         (0..length)
@@ -168,7 +168,8 @@ fn attends_over_pages(client: &Client, heads: &Heads, tokens: usize, length: usi
         },
     );
 
-    let wrong = |n_cells, tokens, length, first| assert!(attend_with(n_cells, tokens, length, first).is_err());
+    let pages = unpadded(lists[1].clone());
+    let wrong = |n_cells, tokens, length, first| assert!(attend_with(n_cells, tokens, length, first, &pages).is_err());
     wrong(n_cells + 1, tokens, length, first_page);
     wrong(0, tokens, length, first_page);
     wrong(n_cells, tokens + 1, length, first_page);

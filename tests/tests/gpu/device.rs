@@ -1,6 +1,7 @@
 //! The GPU that all tests share, and transfers to it and back.
 
 use cubecl::prelude::*;
+use cubecl::server::Handle;
 use hearth_kernels::Quant;
 use hearth_kernels::gpu::{Floats, Weight, words};
 use hearth_kernels::reference::{noise, relative_error};
@@ -55,15 +56,25 @@ fn kernels_run_in_the_language_of_the_build() {
     );
 }
 
+/// Elements of each buffer after the last, which no kernel may use: CUDA's are rounded up.
+const PADDING: usize = 70;
+
 /// A matrix on the device.
 pub fn floats(client: &Client, values: &[f32], rows: usize, cols: usize) -> Floats {
-    Floats::new(client.create_from_slice(f32::as_bytes(values)), rows, cols)
+    let longer: Vec<f32> = values.iter().copied().chain([f32::NAN; PADDING]).collect();
+    Floats::new(client.create_from_slice(f32::as_bytes(&longer)), rows, cols)
         .expect("the buffer is as large as the matrix")
 }
 
+/// The same buffer without [`PADDING`], for tests that refuse short ones.
+pub fn unpadded(buffer: Handle) -> Handle {
+    buffer.offset_end((PADDING * 4) as u64)
+}
+
 /// Integers on the device.
-pub fn numbers(client: &Client, values: &[u32]) -> cubecl::server::Handle {
-    client.create_from_slice(u32::as_bytes(values))
+pub fn numbers(client: &Client, values: &[u32]) -> Handle {
+    let longer: Vec<u32> = values.iter().copied().chain([u32::MAX; PADDING]).collect();
+    client.create_from_slice(u32::as_bytes(&longer))
 }
 
 /// A weight `[rows, cols]` of quantised noise: on the device, and dequantised.

@@ -1,6 +1,6 @@
 //! Linears over quantised weights.
 
-use crate::device::{assert_near, floats, gpu, weight};
+use crate::device::{assert_near, floats, gpu, unpadded, weight};
 use cubecl::prelude::*;
 use hearth_kernels::gpu::{Floats, Linear, Lora, linear, linear_with_limit};
 use hearth_kernels::reference::{self, noise, wide};
@@ -172,9 +172,10 @@ fn mismatched_sizes_of_a_linear_are_errors() {
     refused(&of(2, 64), &plain, &of(3, 5), 0);
     refused(&of(2, 64), &plain, &of(2, 5), 1);
     let mut larger = plain.clone();
+    larger.weight.words = unpadded(larger.weight.words);
     larger.weight.rows = 6;
     refused(&of(2, 64), &larger, &of(2, 6), 0);
-    let bias = Some(of(1, 4).handle);
+    let bias = Some(unpadded(of(1, 4).handle));
     refused(&of(2, 64), &Linear { bias, ..plain.clone() }, &of(2, 5), 0);
     let lora = Some(Lora {
         a: of(3, 64),

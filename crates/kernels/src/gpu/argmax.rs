@@ -9,8 +9,8 @@ use cubecl::server::Handle;
 const UNITS: usize = 256;
 
 #[cube(launch_unchecked)]
-fn argmax_rows(x: &[f32], out: &mut [u32], cols: usize) {
-    if CUBE_POS >= out.len() {
+fn argmax_rows(x: &[f32], out: &mut [u32], rows: usize, cols: usize) {
+    if CUBE_POS >= rows {
         terminate!();
     }
     let unit = UNIT_POS as usize;
@@ -64,7 +64,7 @@ pub fn argmax(client: &Client, x: &Floats) -> Result<Handle, GpuError> {
         let dim = CubeDim::new_1d(UNITS as u32);
         // SAFETY: the kernel stays in the rows and columns of `x`, and `out` has a word for each
         // row.
-        unsafe { argmax_rows::launch_unchecked(client, count, dim, input, result, x.cols) };
+        unsafe { argmax_rows::launch_unchecked(client, count, dim, input, result, x.rows, x.cols) };
     }
     Ok(out)
 }

@@ -28,8 +28,8 @@ pub fn words(bytes: &[u8]) -> Vec<u32> {
 }
 
 #[cube(launch)]
-fn all_rows(words: &[u32], out: &mut [f32], #[comptime] quant: Quant) {
-    if ABSOLUTE_POS >= out.len() {
+fn all_rows(words: &[u32], out: &mut [f32], weights: usize, #[comptime] quant: Quant) {
+    if ABSOLUTE_POS >= weights {
         terminate!();
     }
     let elements = comptime!(quant.block_elements());
@@ -39,8 +39,16 @@ fn all_rows(words: &[u32], out: &mut [f32], #[comptime] quant: Quant) {
 }
 
 #[cube(launch)]
-fn some_rows(words: &[u32], ids: &[u32], out: &mut [f32], cols: usize, scale: f32, #[comptime] quant: Quant) {
-    if ABSOLUTE_POS >= out.len() {
+fn some_rows(
+    words: &[u32],
+    ids: &[u32],
+    out: &mut [f32],
+    weights: usize,
+    cols: usize,
+    scale: f32,
+    #[comptime] quant: Quant,
+) {
+    if ABSOLUTE_POS >= weights {
         terminate!();
     }
     let elements = comptime!(quant.block_elements());
@@ -76,6 +84,7 @@ pub fn dequantize(client: &Client, words: Handle, quant: Quant, rows: usize, col
             dim,
             words,
             result,
+            weights,
             quant,
         );
     }
@@ -117,7 +126,7 @@ pub fn embed(client: &Client, table: &Weight, ids: Handle, count: usize, scale: 
             )
         };
         let cubes = calculate_cube_count_elemwise(client, weights, dim);
-        some_rows::launch(client, cubes, dim, words, ids, result, cols, scale, quant);
+        some_rows::launch(client, cubes, dim, words, ids, result, weights, cols, scale, quant);
     }
     Floats::new(out, count, cols)
 }

@@ -30,8 +30,8 @@ fn activated(x: f32, #[comptime] activation: Activation) -> f32 {
 }
 
 #[cube(launch_unchecked)]
-fn gate(gate_up: &[f32], out: &mut [f32], width: usize, #[comptime] activation: Activation) {
-    if ABSOLUTE_POS >= out.len() {
+fn gate(gate_up: &[f32], out: &mut [f32], rows: usize, width: usize, #[comptime] activation: Activation) {
+    if ABSOLUTE_POS >= rows * width {
         terminate!();
     }
     let at = ABSOLUTE_POS / width * 2 * width + ABSOLUTE_POS % width;
@@ -57,7 +57,7 @@ pub fn glu(client: &Client, gate_up: &Floats, activation: Activation) -> Result<
         let dim = CubeDim::new_1d(UNITS as u32);
         // SAFETY: an element of `out` has its gate and its other factor in the same row of the
         // input, which was checked.
-        unsafe { gate::launch_unchecked(client, count, dim, input, result, out.cols, activation) };
+        unsafe { gate::launch_unchecked(client, count, dim, input, result, out.rows, out.cols, activation) };
     }
     Ok(out)
 }

@@ -240,8 +240,7 @@ fn gemm(
 }
 
 #[cube(launch_unchecked)]
-fn add_bias(bias: &[f32], out: &mut [f32], tokens: usize, width: usize, at: usize) {
-    let rows = bias.len();
+fn add_bias(bias: &[f32], out: &mut [f32], tokens: usize, rows: usize, width: usize, at: usize) {
     if ABSOLUTE_POS < tokens * rows {
         out[ABSOLUTE_POS / rows * width + at + ABSOLUTE_POS % rows] += bias[ABSOLUTE_POS % rows];
     }
@@ -342,6 +341,7 @@ pub fn linear_with_limit(
                 bias,
                 matrix(out, "output of a linear")?,
                 x.rows,
+                weight.rows,
                 out.cols,
                 at,
             );

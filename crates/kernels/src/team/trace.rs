@@ -133,7 +133,9 @@ impl TracedRun {
             let own = ranges[thread].pop_front();
             let stolen = |ranges: &mut Vec<VecDeque<f64>>| {
                 let mut others = (1..threads).map(|by| (thread + by) % threads);
-                others.find_map(|other| ranges[other].pop_back()).map(|chunk| chunk + costs.steal)
+                others
+                    .find_map(|other| ranges[other].pop_back())
+                    .map(|chunk| chunk + costs.steal)
             };
             if let Some(chunk) = own.or_else(|| stolen(&mut ranges)) {
                 let done = now + nanoseconds(chunk);
