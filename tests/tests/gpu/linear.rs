@@ -118,6 +118,19 @@ fn every_format_runs_with_few_and_many_tokens() {
     }
 }
 
+/// Few parts of a row are divided among 32 units, more among 64, many among 128.
+#[test]
+fn rows_of_any_length_are_divided_among_units() {
+    let Some(client) = gpu() else { return };
+    for cols in [96, 320, 1088] {
+        for tokens in [1, 8, 65] {
+            Case::plain(Quant::Q5_0, tokens, 9, cols).check(&client, |x, y, out| {
+                linear(&client, x, y, MatmulPrecision::F32, out, 0, false).expect("shapes that fit");
+            });
+        }
+    }
+}
+
 #[test]
 fn scale_adapter_and_bias_follow_the_product_in_any_columns() {
     let Some(client) = gpu() else { return };

@@ -12,18 +12,21 @@ use super::matmul::check_columns;
 use super::matrix_units::{self, Over, linear_uses_matrix_units};
 use super::row_ranges::{Range, ranges, words_of};
 use super::tiles::{DEPTH, UNITS, fill, multiply, store, stride, tile, zeros};
-use super::weight_tile::{WeightTile, block_at, decode};
+use super::weight_tile::{WeightTile, block_at, decode, segment_column, segment_or_zero};
 use super::{Floats, GpuError, Linear, Transpose, Weight, dropout_rows, matmul};
 use crate::blocks::Quant;
 use crate::linear::MatmulPrecision;
 use cubecl::prelude::*;
 
-/// GEMV: units that share rows of the weight.
-const LINE: usize = 32;
+/// GEMV: units of a cube.
+const GEMV_UNITS: usize = 128;
+/// GEMV: minimum units of a line, which share rows of the weight.
+const MIN_LINE: usize = 32;
+/// GEMV: units that fill a large device. With fewer, each waits for memory in turn: an H200 took as
+/// long for 2048 rows as for 8192.
+const FULL_DEVICE_UNITS: usize = 1 << 18;
 /// GEMV: rows of the weight per line of units, to reuse the loaded `x`.
 const ROWS_PER_LINE: usize = 2;
-/// GEMV: lines of units in a cube.
-const LINES: usize = 4;
 /// GEMM: rows and columns of a cube's output tile: one row of the weight per unit.
 const TILE: usize = UNITS;
 /// GEMM: a tile of the weight, step by step along its columns.
@@ -67,22 +70,23 @@ fn reduce_and_write(
     at: usize,
     scale: f32,
     #[comptime] batch: usize,
+    #[comptime] line: usize,
     #[comptime] add: bool,
 ) {
     let unit = UNIT_POS as usize;
-    let lane = unit % LINE;
-    let mut shared = Shared::<[f32]>::new_slice(comptime!(LINES * LINE * ROWS_PER_LINE * batch));
+    let lane = unit % line;
+    let mut shared = Shared::<[f32]>::new_slice(comptime!(GEMV_UNITS * ROWS_PER_LINE * batch));
     #[unroll]
     for i in 0..comptime!(batch * ROWS_PER_LINE) {
-        shared[i * comptime!(LINES * LINE) + unit] = sums[i];
+        shared[i * GEMV_UNITS + unit] = sums[i];
     }
-    let mut half = comptime!(LINE / 2).runtime();
+    let mut half = comptime!(line / 2).runtime();
     while half > 0 {
         sync_cube();
         if lane < half {
             #[unroll]
             for i in 0..comptime!(batch * ROWS_PER_LINE) {
-                let mine = i * comptime!(LINES * LINE) + unit;
+                let mine = i * GEMV_UNITS + unit;
                 shared[mine] += shared[mine + half];
             }
         }
@@ -94,7 +98,7 @@ fn reduce_and_write(
             let token = i / ROWS_PER_LINE;
             let row = first_row + i % ROWS_PER_LINE;
             if token < tokens && row < rows {
-                let value = scale * shared[i * comptime!(LINES * LINE) + unit];
+                let value = scale * shared[i * GEMV_UNITS + unit];
                 let place = token * width + at + row;
                 if comptime!(add) {
                     out[place] += value;
@@ -120,16 +124,17 @@ fn gemv_blocks(
     scale: f32,
     #[comptime] quant: Quant,
     #[comptime] batch: usize,
+    #[comptime] line: usize,
     #[comptime] add: bool,
 ) {
-    let first_row = (CUBE_POS * LINES + UNIT_POS as usize / LINE) * ROWS_PER_LINE;
-    let lane = UNIT_POS as usize % LINE;
+    let first_row = (CUBE_POS * comptime!(GEMV_UNITS / line) + UNIT_POS as usize / line) * ROWS_PER_LINE;
+    let lane = UNIT_POS as usize % line;
     let each = comptime!(quant.block_elements() / SEGMENT);
     let segments = cols / SEGMENT;
     let mut sums = zero_sums(batch);
     if first_row < rows {
-        for step in 0..segments.div_ceil(LINE) {
-            let index = step * LINE + lane;
+        for step in 0..segments.div_ceil(line) {
+            let index = step * line + lane;
             if index < segments {
                 let first = index / each * comptime!(quant.block_elements());
                 let mut w = Array::<f32>::new(comptime!(ROWS_PER_LINE * SEGMENT));
@@ -160,7 +165,7 @@ fn gemv_blocks(
             }
         }
     }
-    reduce_and_write(&sums, out, first_row, tokens, rows, width, at, scale, batch, add);
+    reduce_and_write(&sums, out, first_row, tokens, rows, width, at, scale, batch, line, add);
 }
 
 /// GEMV over float weights, whose rows may have any length, with coalesced reads.
@@ -177,13 +182,14 @@ fn gemv_floats(
     scale: f32,
     #[comptime] quant: Quant,
     #[comptime] batch: usize,
+    #[comptime] line: usize,
     #[comptime] add: bool,
 ) {
-    let first_row = (CUBE_POS * LINES + UNIT_POS as usize / LINE) * ROWS_PER_LINE;
+    let first_row = (CUBE_POS * comptime!(GEMV_UNITS / line) + UNIT_POS as usize / line) * ROWS_PER_LINE;
     let mut sums = zero_sums(batch);
     if first_row < rows {
-        for step in 0..cols.div_ceil(LINE) {
-            let column = step * LINE + UNIT_POS as usize % LINE;
+        for step in 0..cols.div_ceil(line) {
+            let column = step * line + UNIT_POS as usize % line;
             if column < cols {
                 let mut w = Array::<f32>::new(ROWS_PER_LINE);
                 #[unroll]
@@ -202,7 +208,58 @@ fn gemv_floats(
             }
         }
     }
-    reduce_and_write(&sums, out, first_row, tokens, rows, width, at, scale, batch, add);
+    reduce_and_write(&sums, out, first_row, tokens, rows, width, at, scale, batch, line, add);
+}
+
+/// Segments of a row in a step of the GEMM.
+const SEGMENTS: usize = DEPTH / SEGMENT;
+
+/// Fills a tile with rows of `x` from `top` on, zero-padded: the columns of the weight's segments
+/// from `part * SEGMENTS` on, in the order of their weights.
+#[cube]
+fn fill_in_segments(
+    tile: &mut [f32],
+    x: &[f32],
+    top: usize,
+    tokens: usize,
+    part: usize,
+    cols: usize,
+    #[comptime] quant: Quant,
+) {
+    let step = UNIT_POS as usize % DEPTH;
+    let column = segment_column(part * SEGMENTS + step / SEGMENT, step % SEGMENT, quant);
+    #[unroll]
+    for pass in 0..comptime!(TILE * DEPTH / UNITS) {
+        let row = UNIT_POS as usize / DEPTH + pass * comptime!(UNITS / DEPTH);
+        let mut value = 0.0f32;
+        if top + row < tokens && column < cols {
+            value = x[(top + row) * cols + column];
+        }
+        tile[step * comptime!(stride(TILE)) + row] = value;
+    }
+}
+
+/// Decodes the segments from `part * SEGMENTS` on of the rows from `left` on, zero-padded: a row per
+/// unit.
+#[cube]
+fn decode_segments(
+    tile: &mut [f32],
+    words: &[u32],
+    left: usize,
+    rows: usize,
+    part: usize,
+    cols: usize,
+    #[comptime] quant: Quant,
+) {
+    let row = UNIT_POS as usize;
+    #[unroll]
+    for number in 0..SEGMENTS {
+        let values = segment_or_zero(words, left + row, rows, part * SEGMENTS + number, cols, quant);
+        #[unroll]
+        for i in 0..SEGMENT {
+            tile[(number * SEGMENT + i) * comptime!(stride(TILE)) + row] = values[i];
+        }
+    }
 }
 
 #[cube(launch_unchecked)]
@@ -230,8 +287,13 @@ fn gemm(
     let mut w_tile = tile(TILE);
     let mut sums = zeros(TILE);
     for part in 0..cols.div_ceil(DEPTH) {
-        fill(&mut x_tile, x, top, tokens, part * DEPTH, cols, TILE, true);
-        decode(&mut w_tile, words, left, rows, part * DEPTH, cols, quant, WEIGHT_TILE);
+        if comptime!(quant.is_float()) {
+            fill(&mut x_tile, x, top, tokens, part * DEPTH, cols, TILE, true);
+            decode(&mut w_tile, words, left, rows, part * DEPTH, cols, quant, WEIGHT_TILE);
+        } else {
+            fill_in_segments(&mut x_tile, x, top, tokens, part, cols, quant);
+            decode_segments(&mut w_tile, words, left, rows, part, cols, quant);
+        }
         sync_cube();
         multiply(&x_tile, &w_tile, &mut sums, TILE);
         sync_cube();
@@ -350,6 +412,15 @@ pub fn linear_with_limit(
     Ok(())
 }
 
+/// Units of a line of the GEMV kernels: as few as fill a device, at most one per part of a row.
+fn line(rows: usize, parts: usize) -> usize {
+    let mut line = MIN_LINE;
+    while line < GEMV_UNITS && line < parts && rows.div_ceil(ROWS_PER_LINE) * line < FULL_DEVICE_UNITS {
+        line *= 2;
+    }
+    line
+}
+
 fn launch_range(
     client: &Client,
     x: &Floats,
@@ -373,15 +444,18 @@ fn launch_range(
     unsafe {
         if tokens <= GEMV_TOKENS {
             let batch = tokens.next_power_of_two();
-            let count = cubes(client, rows.div_ceil(ROWS_PER_LINE * LINES))?;
-            let dim = CubeDim::new_1d((LINES * LINE) as u32);
+            let line = line(rows, if quant.is_float() { cols } else { cols / SEGMENT });
+            let count = cubes(client, rows.div_ceil(ROWS_PER_LINE * (GEMV_UNITS / line)))?;
+            let dim = CubeDim::new_1d(GEMV_UNITS as u32);
             if quant.is_float() {
                 gemv_floats::launch_unchecked(
-                    client, count, dim, x, words, result, tokens, rows, cols, out.cols, at, scale, quant, batch, add,
+                    client, count, dim, x, words, result, tokens, rows, cols, out.cols, at, scale, quant, batch, line,
+                    add,
                 );
             } else {
                 gemv_blocks::launch_unchecked(
-                    client, count, dim, x, words, result, tokens, rows, cols, out.cols, at, scale, quant, batch, add,
+                    client, count, dim, x, words, result, tokens, rows, cols, out.cols, at, scale, quant, batch, line,
+                    add,
                 );
             }
         } else {

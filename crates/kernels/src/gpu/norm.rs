@@ -5,8 +5,8 @@ use super::reduce::sum;
 use super::{Floats, GpuError, Norm};
 use cubecl::prelude::*;
 
-/// Units that share a row.
-const UNITS: usize = 128;
+/// Units that share a row: as many as every device allows.
+const UNITS: usize = 256;
 
 #[cube(launch_unchecked)]
 fn norm_rows(
