@@ -3,7 +3,7 @@
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a cache line. No vector of a buffer aligned to it crosses a line.
@@ -13,8 +13,11 @@ pub(crate) const SLACK: usize = LINE / size_of::<u32>() - 1;
 /// Minimum words of a pooled buffer; smaller ones are left to the allocator.
 const MIN_POOLED: usize = 16 * 1024;
 /// Pooled and used words together may exceed the peak use by one part in this many: a step requests
-/// the lengths of the step before it in a different order.
+/// the lengths of the step before it in a different order,
 const SPARE: usize = 16;
+/// and by this many (16 MiB): the buffers of a layer's operations differ in length and are not used
+/// together, so the peak has no room for all of them.
+const SPARE_WORDS: usize = 4 << 20;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool {
     unused: Vec::new(),
@@ -55,7 +58,7 @@ impl Pool {
 
     fn shorten(&mut self) {
         let all = self.in_use + self.unused.iter().map(Vec::len).sum::<usize>();
-        let mut surplus = all.saturating_sub(self.peak + self.peak / SPARE);
+        let mut surplus = all.saturating_sub(self.peak + self.peak / SPARE + SPARE_WORDS);
         let mut freed = 0;
         while surplus > 0 && freed < self.unused.len() {
             surplus = surplus.saturating_sub(self.unused[freed].len());
@@ -74,8 +77,8 @@ fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A pooled buffer of 16-bit or 32-bit elements, initially unspecified; returned to the pool when
-/// dropped.
+/// A pooled buffer of 16-bit elements, or elements of whole words, initially unspecified; returned to
+/// the pool when dropped.
 pub struct Scratch<E> {
     /// The whole buffer, which may be longer than requested.
     words: Vec<u32>,
@@ -99,6 +102,12 @@ impl<E> Scratch<E> {
             elements: PhantomData,
         }
     }
+
+    /// The words of the elements.
+    fn range(&self) -> Range<usize> {
+        let first = before_line(&self.words);
+        first..first + (self.length * size_of::<E>()).div_ceil(size_of::<u32>())
+    }
 }
 
 impl<E> Drop for Scratch<E> {
@@ -114,14 +123,14 @@ impl<E: AnyBitPattern> Deref for Scratch<E> {
     type Target = [E];
 
     fn deref(&self) -> &[E] {
-        &bytemuck::cast_slice(&self.words[before_line(&self.words)..])[..self.length]
+        &bytemuck::cast_slice(&self.words[self.range()])[..self.length]
     }
 }
 
 impl<E: AnyBitPattern + NoUninit> DerefMut for Scratch<E> {
     fn deref_mut(&mut self) -> &mut [E] {
-        let first = before_line(&self.words);
-        &mut bytemuck::cast_slice_mut(&mut self.words[first..])[..self.length]
+        let range = self.range();
+        &mut bytemuck::cast_slice_mut(&mut self.words[range])[..self.length]
     }
 }
 

@@ -7,7 +7,7 @@
 //! dispatch; by default what two threads of this machine need. Two limits are not simulated: memory
 //! bandwidth, and lower clock rates if many cores are busy.
 
-use hearth_formats::Gguf;
+use hearth_formats::gguf::Gguf;
 use hearth_kernels::team::{
     self,
     trace::{Costs, Trace, trace},
@@ -17,7 +17,7 @@ use std::error::Error;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const THREADS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const PROMPT: usize = 512;
@@ -29,11 +29,12 @@ const STEAL: f64 = 200e-9;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("Usage: schedule MODEL.gguf [DISPATCH_NS]")?;
+    // Before the team is used.
+    team::oversubscribe(THREADS[THREADS.len() - 1]);
     let dispatch = match arguments.next() {
         Some(nanoseconds) => nanoseconds.parse::<f64>()? * 1e-9,
         None => dispatch(),
     };
-    team::oversubscribe(THREADS[THREADS.len() - 1]);
     let costs = Costs { dispatch, steal: STEAL };
     let gguf = Gguf::open(Path::new(&path))?;
     let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()))?;
@@ -96,15 +97,19 @@ fn decode(session: &mut Session) -> Result<Trace, Box<dyn Error>> {
     Ok(traces.swap_remove(TOKENS / 2))
 }
 
-/// Median seconds of a run without work, with two threads.
+/// Median seconds that a run of two chunks on two threads takes longer than one chunk.
 fn dispatch() -> f64 {
+    const WORK: Duration = Duration::from_micros(5);
     team::set_threads(2);
     let _awake = team::enter();
-    let mut times: Vec<f64> = (0..10_001)
+    let mut times: Vec<f64> = (0..2_001)
         .map(|_| {
             let start = Instant::now();
-            team::run(2, &|_| ());
-            start.elapsed().as_secs_f64()
+            team::run(2, &|_| {
+                let start = Instant::now();
+                while start.elapsed() < WORK {}
+            });
+            start.elapsed().saturating_sub(WORK).as_secs_f64()
         })
         .collect();
     times.sort_by(f64::total_cmp);

@@ -14,6 +14,8 @@ use std::ops::Range;
 /// Elements of a head that share a scale, in formats with scales; the last block of a head may be
 /// shorter.
 pub(crate) const BLOCK: usize = 32;
+/// Minimum tokens whose cells are written by several threads: fewer take less than a dispatch.
+const MIN_SHARED_TOKENS: usize = 16;
 /// Maximum stored multiple of a scale.
 pub(super) const I8_MAX: f32 = 127.0;
 
@@ -377,52 +379,80 @@ impl<E: KvElement> KvStore<E> {
                 count: self.cells,
             });
         }
-        for (row, cell) in qkv.chunks_exact(heads.qkv_width()).zip(cells) {
-            let (keys, values) = row[heads.keys_at()..].split_at(heads.values_at() - heads.keys_at());
-            self.write_cell(*cell as usize, keys, values);
+        let (isa, dim, width, tiles) = (Isa::best(), self.head_dim, heads.qkv_width(), self.tile_count());
+        let lengths = Lengths::of::<E>(tiles * WIDTH, 1, dim);
+        let (keys, values) = (
+            team::Scattered::new(&mut self.keys),
+            team::Scattered::new(&mut self.values),
+        );
+        let scales = [&mut self.key_scales, &mut self.value_scales].map(|scales| team::Scattered::new(scales));
+        // Keys and values of a head are a region each, which one chunk writes.
+        let half = |chunk: usize| {
+            let (head, half) = (chunk / 2, chunk % 2);
+            // SAFETY: each region belongs to one chunk.
+            let scales = unsafe { scales[half].slice(head * lengths.scales, lengths.scales) };
+            let rows = qkv.chunks_exact(width).zip(cells.iter().map(|cell| *cell as usize));
+            if half == 0 {
+                // SAFETY: as above.
+                let keys = unsafe { keys.slice(head * lengths.keys, lengths.keys) };
+                rows.for_each(|(row, cell)| {
+                    write_key::<E>(isa, &row[heads.keys_at() + head * dim..][..dim], cell, keys, scales);
+                });
+            } else {
+                // SAFETY: as above.
+                let values = unsafe { values.slice(head * lengths.values, lengths.values) };
+                rows.for_each(|(row, cell)| {
+                    write_value::<E>(isa, &row[heads.values_at() + head * dim..][..dim], cell, values, scales);
+                });
+            }
+        };
+        match tokens < MIN_SHARED_TOKENS {
+            true => (0..2 * self.kv_heads).for_each(half),
+            false => team::run(2 * self.kv_heads, &half),
         }
         Ok(())
     }
+}
 
-    /// Writes one cell: `keys` and `values` are `[kv_heads, head_dim]`.
-    pub(super) fn write_cell(&mut self, cell: usize, keys: &[f32], values: &[f32]) {
-        let (dim, value_width, isa) = (self.head_dim, self.value_width(), Isa::best());
-        let (tile, lane) = (cell / WIDTH, cell % WIDTH);
-        for (head, (keys, values)) in keys.chunks_exact(dim).zip(values.chunks_exact(dim)).enumerate() {
-            let head = self.tile_index(tile, head);
-            let scale_at = |block: usize| (head * blocks::<E>(dim) + block) * WIDTH + lane;
-            let size = key_width::<E>(dim) * WIDTH;
-            let column = &mut self.keys[head * size..][..size];
-            for (block, (keys, columns)) in keys.chunks(BLOCK).zip(column.chunks_mut(BLOCK * WIDTH)).enumerate() {
-                let mut stored = [E::default(); BLOCK];
-                let scale = store_block::<E>(isa, keys, &mut stored);
-                let groups = columns.chunks_exact_mut(E::INTERLEAVE * WIDTH);
-                for (elements, group) in stored.chunks_exact(E::INTERLEAVE).zip(groups) {
-                    group[lane * E::INTERLEAVE..][..E::INTERLEAVE].copy_from_slice(elements);
-                }
-                if E::SCALED {
-                    self.key_scales[scale_at(block)] = scale;
-                }
-            }
-            if lane == 0 {
-                // Other lanes are multiplied by 0 before they are written, which keeps a NaN of the
-                // page's last owner.
-                self.values[head * WIDTH * value_width..][..WIDTH * value_width].fill(E::default());
-                let scales = blocks::<E>(dim) * WIDTH;
-                self.value_scales[head * scales..][..scales].fill(0);
-            }
-            let rows = &mut self.values[(head * WIDTH + lane / E::INTERLEAVE * E::INTERLEAVE) * value_width..];
-            let rows = &mut rows[..E::INTERLEAVE * value_width];
-            let parts = rows.chunks_mut(E::INTERLEAVE * BLOCK);
-            for (block, (values, rows)) in values.chunks(BLOCK).zip(parts).enumerate() {
-                let mut stored = [E::default(); BLOCK];
-                let scale = store_block::<E>(isa, values, &mut stored);
-                let row = rows.iter_mut().skip(lane % E::INTERLEAVE).step_by(E::INTERLEAVE);
-                row.zip(stored).for_each(|(to, element)| *to = element);
-                if E::SCALED {
-                    self.value_scales[scale_at(block)] = scale;
-                }
-            }
+/// Writes the key of a cell to the keys and scales of its head.
+fn write_key<E: KvElement>(isa: Isa, key: &[f32], cell: usize, keys: &mut [E], scales: &mut [u16]) {
+    let (tile, lane, size) = (cell / WIDTH, cell % WIDTH, key_width::<E>(key.len()) * WIDTH);
+    let tile_scales = tile * blocks::<E>(key.len()) * WIDTH;
+    let columns = keys[tile * size..][..size].chunks_mut(BLOCK * WIDTH);
+    for (block, (key, columns)) in key.chunks(BLOCK).zip(columns).enumerate() {
+        let mut stored = [E::default(); BLOCK];
+        let scale = store_block::<E>(isa, key, &mut stored);
+        let groups = columns.chunks_exact_mut(E::INTERLEAVE * WIDTH);
+        for (elements, group) in stored.chunks_exact(E::INTERLEAVE).zip(groups) {
+            group[lane * E::INTERLEAVE..][..E::INTERLEAVE].copy_from_slice(elements);
+        }
+        if E::SCALED {
+            scales[tile_scales + block * WIDTH + lane] = scale;
+        }
+    }
+}
+
+/// Writes the value of a cell to the values and scales of its head.
+fn write_value<E: KvElement>(isa: Isa, value: &[f32], cell: usize, values: &mut [E], scales: &mut [u16]) {
+    let (tile, lane, width) = (cell / WIDTH, cell % WIDTH, value.len().next_multiple_of(WIDTH));
+    let scales_of_tile = blocks::<E>(value.len()) * WIDTH;
+    let scales = &mut scales[tile * scales_of_tile..][..scales_of_tile];
+    let rows = &mut values[tile * WIDTH * width..][..WIDTH * width];
+    if lane == 0 {
+        // Other lanes are multiplied by 0 before they are written, which keeps a NaN of the page's
+        // last owner.
+        rows.fill(E::default());
+        scales.fill(0);
+    }
+    let rows = &mut rows[lane / E::INTERLEAVE * E::INTERLEAVE * width..][..E::INTERLEAVE * width];
+    let parts = rows.chunks_mut(E::INTERLEAVE * BLOCK);
+    for (block, (value, rows)) in value.chunks(BLOCK).zip(parts).enumerate() {
+        let mut stored = [E::default(); BLOCK];
+        let scale = store_block::<E>(isa, value, &mut stored);
+        let row = rows.iter_mut().skip(lane % E::INTERLEAVE).step_by(E::INTERLEAVE);
+        row.zip(stored).for_each(|(to, element)| *to = element);
+        if E::SCALED {
+            scales[block * WIDTH + lane] = scale;
         }
     }
 }

@@ -33,7 +33,7 @@ impl Deref for Floats<'_> {
 /// if the precision is.
 pub(crate) struct Input<'a> {
     pub floats: Floats<'a>,
-    pub(super) chunks: Vec<ActivationChunk>,
+    pub(super) chunks: Scratch<ActivationChunk>,
     /// Created on first use.
     bf16_rows: OnceLock<Bf16Rows>,
     /// Created on first use.
@@ -54,7 +54,7 @@ impl<'a> Input<'a> {
             MatmulPrecision::F32 | MatmulPrecision::Bf16 => 0,
         };
         let mut normed = Scratch::new(if norm.is_some() { x.len() } else { 0 });
-        let mut chunks = vec![ActivationChunk::ZERO; tokens * per_token];
+        let mut chunks = Scratch::<ActivationChunk>::new(tokens * per_token);
         let isa = Isa::best();
         let outcome = Outcome::default();
         {
