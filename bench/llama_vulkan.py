@@ -1,5 +1,7 @@
-"""Measures llama.cpp on a Vulkan GPU as `llama-bench` does, with its options and its JSON lines, through PyPI's cyllama-vulkan: a prebuilt
-llama.cpp, for machines where none can be built. `cargo xtask gpu` runs it in the place of `llama-bench` if HEARTH_LLAMA_BENCH names it.
+#!/usr/bin/env python3
+"""Measures llama.cpp on a Vulkan GPU as `llama-bench` does, with its options and its JSON lines, through PyPI's cyllama-vulkan 0.7.0: a prebuilt
+llama.cpp, for machines where none can be built. `cargo xtask gpu` runs it in the place of `llama-bench` if HEARTH_LLAMA_BENCH names it. It has run
+on a CPU only so far, which it reports as its backend.
 
     python llama_vulkan.py -m MODEL.gguf [-ngl 99] [-p 512] [-n 128] [-r 5]
 """
