@@ -77,8 +77,8 @@ fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A pooled buffer of 16-bit elements, or elements of whole words, initially unspecified; returned to
-/// the pool when dropped.
+/// A pooled buffer of 16-bit elements, or elements of whole words, initially unspecified; returned
+/// to the pool when dropped.
 pub struct Scratch<E> {
     /// The whole buffer, which may be longer than requested.
     words: Vec<u32>,

@@ -91,8 +91,8 @@ struct OwnLines<T>(T);
 struct Run {
     /// Number of runs: an idle worker looks for chunks again when it changes.
     number: AtomicUsize,
-    /// The work. Written only while no chunk is unfinished, read only by the holder of an unfinished
-    /// one.
+    /// The work. Written only while no chunk is unfinished, read only by the holder of an
+    /// unfinished one.
     work: UnsafeCell<*const Work<'static>>,
 }
 

@@ -239,8 +239,8 @@ fn fill_in_segments(
     }
 }
 
-/// Decodes the segments from `part * SEGMENTS` on of the rows from `left` on, zero-padded: a row per
-/// unit.
+/// Decodes the segments from `part * SEGMENTS` on of the rows from `left` on, zero-padded: a row
+/// per unit.
 #[cube]
 fn decode_segments(
     tile: &mut [f32],
