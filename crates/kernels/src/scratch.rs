@@ -1,4 +1,4 @@
-//! Pooled output buffers, reused after a drop: allocating and zeroing the pages of a new buffer of
+//! Pooled buffers of activations and outputs, reused after a drop: allocating and zeroing the pages of a new buffer of
 //! some megabytes takes about a tenth of the time of the product that fills it.
 
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -13,10 +13,10 @@ pub(crate) const SLACK: usize = LINE / size_of::<u32>() - 1;
 /// Minimum words of a pooled buffer; smaller ones are left to the allocator.
 const MIN_POOLED: usize = 16 * 1024;
 /// Pooled and used words together may exceed the peak use by one part in this many: a step requests
-/// the lengths of the step before it in a different order,
+/// the lengths of the step before it in a different order.
 const SPARE: usize = 16;
-/// and by this many (16 MiB): the buffers of a layer's operations differ in length and are not used
-/// together, so the peak has no room for all of them.
+/// Further words that the pool may hold (16 MiB): the buffers of a layer's operations differ in
+/// length and are not used together, so the peak has no room for all of them.
 const SPARE_WORDS: usize = 4 << 20;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool {

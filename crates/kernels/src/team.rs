@@ -115,7 +115,7 @@ struct Shared {
     bell: Condvar,
 }
 
-// SAFETY: `work` is the only field that is not Sync; taking a chunk orders its reads after its
+// SAFETY: `Run::work` is the only part that is not Sync; taking a chunk orders its reads after its
 // write (see `run_chunks`).
 unsafe impl Sync for Shared {}
 // SAFETY: the target of `work` is Sync and is dereferenced only while `Team::run` keeps it alive.
@@ -359,8 +359,8 @@ impl Drop for Awake<'_> {
 /// Minimum number of threads, set by [`oversubscribe`].
 static MIN_THREADS: AtomicUsize = AtomicUsize::new(1);
 
-/// Allows a team this many threads even if there are fewer hardware threads, for tests. Must be
-/// called before any team is used.
+/// Allows a team this many threads even if there are fewer hardware threads, for tests and
+/// simulations. Must be called before any team is used.
 #[doc(hidden)]
 pub fn oversubscribe(threads: usize) {
     MIN_THREADS.fetch_max(threads, Ordering::Relaxed);

@@ -35,7 +35,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(nanoseconds) => nanoseconds.parse::<f64>()? * 1e-9,
         None => dispatch(),
     };
-    let costs = Costs { dispatch, steal: STEAL };
+    let costs = Costs {
+        dispatch: dispatch / 2.0,
+        steal: STEAL,
+    };
     let gguf = Gguf::open(Path::new(&path))?;
     let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()))?;
     let mut session = Session::new(Arc::new(model), PROMPT + TOKENS * (THREADS.len() + 1))?;
@@ -44,7 +47,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         dispatch * 1e9,
         STEAL * 1e9
     );
-    for (what, prompt) in [("Prefill of 512 tokens", true), ("Decode of a token", false)] {
+    for (what, prompt) in [
+        (format!("Prefill of {PROMPT} tokens"), true),
+        ("Decode of a token".to_owned(), false),
+    ] {
         let traced = |session: &mut Session| match prompt {
             true => prefill(session),
             false => decode(session),

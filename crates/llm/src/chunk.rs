@@ -10,11 +10,9 @@ const FIRST: usize = 128;
 const SMALLEST: usize = 16;
 /// Target time between two cancellation checks of a prefill.
 const STEP_TIME: Duration = Duration::from_millis(60);
-/// The same with layers on a GPU. A short chunk leaves a large GPU idle and takes as long as a long
-/// one, so with a lower target it would stay short.
+/// Target time of a step with most layers on a GPU. A short chunk leaves a large GPU idle and takes
+/// as long as a long one, so with a lower target it would stay short.
 const GPU_STEP_TIME: Duration = Duration::from_millis(400);
-/// The same while others wait for the step.
-const SHARED_GPU_STEP_TIME: Duration = Duration::from_millis(200);
 
 /// The number of tokens that a prefill processes in a step, adapted to the measured speed.
 #[derive(Debug, Clone, Copy)]
@@ -38,11 +36,11 @@ impl Chunk {
     /// How long a step of a model should take. On the CPU it can be cancelled after each layer; a
     /// GPU is given all layers at once. `shared` means that other answers wait for it.
     pub fn step_time(model: &Model, shared: bool) -> Duration {
-        match (model.placement().gpu_layers() > 0, shared) {
-            (true, false) => GPU_STEP_TIME,
-            (true, true) => SHARED_GPU_STEP_TIME,
-            (false, false) => STEP_TIME * model.config().n_layers.max(1) as u32,
-            (false, true) => STEP_TIME,
+        let layers = model.config().n_layers.max(1);
+        match model.placement().gpu_layers() {
+            on_gpu if 2 * on_gpu > layers => GPU_STEP_TIME,
+            0 if !shared => STEP_TIME * layers as u32,
+            _ => STEP_TIME,
         }
     }
 

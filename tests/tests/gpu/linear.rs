@@ -118,9 +118,9 @@ fn every_format_runs_with_few_and_many_tokens() {
     }
 }
 
-/// Few parts of a row are divided among 32 units, more among 64, many among 128.
+/// Rows of 12, 40 and 136 segments: lines of 32, 64 and 128 units.
 #[test]
-fn rows_of_any_length_are_divided_among_units() {
+fn gemv_with_each_line_and_gemm_match_the_reference() {
     let Some(client) = gpu() else { return };
     for cols in [96, 320, 1088] {
         for tokens in [1, 8, 65] {

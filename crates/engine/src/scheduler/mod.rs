@@ -76,8 +76,7 @@ struct Running {
 /// The sizes of chunks.
 #[derive(Default)]
 struct Chunks {
-    /// If a single answer is in progress: bounded by the time of a layer, after which it can be
-    /// cancelled.
+    /// If a single answer is in progress: bounded by the time until it can be cancelled.
     alone: Chunk,
     /// If there are others: bounded by the time of the step, for which they wait.
     shared: Chunk,

@@ -11,10 +11,8 @@ use crate::team;
 use std::ops::Range;
 
 /// Threads also divide the splits of the keys if a block of rows may have more than this share of
-/// all splits,
+/// all splits, or if there are fewer blocks than threads.
 const FEW_BLOCKS: usize = 16;
-/// or if a thread has fewer blocks than this.
-const BLOCKS_PER_THREAD: usize = 3;
 
 /// Inputs that all blocks of rows share.
 pub(super) struct Pass<'a, E> {
@@ -248,7 +246,7 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], lse: Option<&mu
     let most = splits.iter().map(Vec::len).max().unwrap_or(0);
     let all: usize = blocks.iter().map(|block| splits[block.sequence].len()).sum();
     // Both ways sum in the same order.
-    if most <= 1 || all >= most * FEW_BLOCKS.max(BLOCKS_PER_THREAD * team::threads()) {
+    if most <= 1 || all >= most * FEW_BLOCKS.max(team::threads()) {
         // The last tokens see the most keys: start with them, so that threads finish together.
         team::run(blocks.len(), &|chunk| {
             let block = &blocks[blocks.len() - 1 - chunk];

@@ -8,8 +8,8 @@ use cubecl::server::Handle;
 /// Maximum tokens of the GEMV kernels, in which each unit decodes the weights it uses.
 pub(super) const GEMV_TOKENS: usize = 8;
 
-/// The first `elements` words of a buffer as a kernel argument. A kernel must not ask it for its
-/// length: on CUDA that is the buffer's, which may be longer.
+/// The first `elements` words of a buffer as a kernel argument. The length that a kernel reads is
+/// the buffer's, which may be longer (CUDA rounds it up): pass sizes instead.
 ///
 /// # Errors
 /// Returns an error if the buffer is shorter or too large for a kernel to address.

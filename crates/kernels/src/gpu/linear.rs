@@ -22,8 +22,8 @@ use cubecl::prelude::*;
 const GEMV_UNITS: usize = 128;
 /// GEMV: minimum units of a line, which share rows of the weight.
 const MIN_LINE: usize = 32;
-/// GEMV: units that fill a large device. With fewer, each waits for memory in turn: an H200 took as
-/// long for 2048 rows as for 8192.
+/// GEMV: units that fill a large device. With fewer, memory latency is not hidden: on an H200, 8192
+/// rows took 1.6 times as long as 2048.
 const FULL_DEVICE_UNITS: usize = 1 << 18;
 /// GEMV: rows of the weight per line of units, to reuse the loaded `x`.
 const ROWS_PER_LINE: usize = 2;
@@ -412,8 +412,9 @@ pub fn linear_with_limit(
     Ok(())
 }
 
-/// Units of a line of the GEMV kernels: as few as fill a device, at most one per part of a row.
-fn line(rows: usize, parts: usize) -> usize {
+/// Units of a line of the GEMV kernels: doubled from [`MIN_LINE`] while the device is not full and a
+/// row has more parts than units.
+fn units_per_line(rows: usize, parts: usize) -> usize {
     let mut line = MIN_LINE;
     while line < GEMV_UNITS && line < parts && rows.div_ceil(ROWS_PER_LINE) * line < FULL_DEVICE_UNITS {
         line *= 2;
@@ -444,7 +445,7 @@ fn launch_range(
     unsafe {
         if tokens <= GEMV_TOKENS {
             let batch = tokens.next_power_of_two();
-            let line = line(rows, if quant.is_float() { cols } else { cols / SEGMENT });
+            let line = units_per_line(rows, if quant.is_float() { cols } else { cols / SEGMENT });
             let count = cubes(client, rows.div_ceil(ROWS_PER_LINE * (GEMV_UNITS / line)))?;
             let dim = CubeDim::new_1d(GEMV_UNITS as u32);
             if quant.is_float() {

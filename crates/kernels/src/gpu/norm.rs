@@ -5,7 +5,7 @@ use super::reduce::sum;
 use super::{Floats, GpuError, Norm};
 use cubecl::prelude::*;
 
-/// Units that share a row: as many as every device allows.
+/// Units that share a row: WebGPU's default limit of a cube.
 const UNITS: usize = 256;
 
 #[cube(launch_unchecked)]

@@ -17,10 +17,10 @@ const MIN_BYTES: usize = 12 * 1024;
 /// Maximum bytes of weights per chunk for many tokens, which reuse them: they stay in a core's own
 /// cache.
 const MAX_BYTES: usize = 128 * 1024;
-/// Minimum number of chunks for few tokens.
-const CHUNKS: usize = 48;
-/// Chunks per thread for few tokens: enough for the threads to end together.
-const CHUNKS_PER_THREAD_OF_FEW: usize = 6;
+/// Minimum number of chunks if weights are split by rows.
+const MIN_ROW_CHUNKS: usize = 48;
+/// The same per thread: enough for the threads to end together.
+const ROW_CHUNKS_PER_THREAD: usize = 6;
 /// Tokens per conversion of sixteen rows of a 16-bit weight to bf16.
 const TOKENS_IN_BF16: usize = 96;
 /// Tokens per packing of an f32 panel.
@@ -171,9 +171,9 @@ fn packed_of<'a>(matrix: &Matrix<'a>) -> Result<Packed<'a>, ShapeError> {
 /// Receives results: index of the weight, token, first row, up to sixteen results.
 pub(crate) type Write<'a> = dyn Fn(usize, usize, usize, &[f32]) + Sync + 'a;
 
-/// Number of chunks into which the rows of weights are split for few tokens.
+/// Number of chunks into which the rows of weights are split.
 fn chunks_of_rows() -> usize {
-    CHUNKS.max(CHUNKS_PER_THREAD_OF_FEW * team::threads())
+    MIN_ROW_CHUNKS.max(ROW_CHUNKS_PER_THREAD * team::threads())
 }
 
 /// Split of products of weights with tokens into chunks of work.
@@ -198,15 +198,22 @@ impl WorkSplit {
             any(|activation| matches!(activation, Activation::Bf16(_))),
         );
         if in_f32 && tokens > FEW {
-            let bytes = (total / chunks_of_rows()).max(MIN_BYTES);
-            let parts = (CHUNKS_PER_THREAD_OF_FEW * team::threads()).div_ceil(total.div_ceil(bytes).max(1));
+            let split = Self {
+                bytes: (total / chunks_of_rows()).max(MIN_BYTES),
+                strips: NR / ROWS,
+                tokens: TOKENS_IN_F32,
+                at_a_time: TOKENS_IN_F32,
+            };
+            // Tokens are split, too, if the rows give too few chunks.
+            let of_rows = |weight: &Strips| weight.count().div_ceil(split.strips(weight.row_bytes()));
+            let row_chunks: usize = weights.iter().map(of_rows).sum();
+            let parts = (ROW_CHUNKS_PER_THREAD * team::threads()).div_ceil(row_chunks.max(1));
             let tokens = (tokens / parts).clamp(4 * MR, TOKENS_IN_F32).next_multiple_of(MR);
             return Self {
-                bytes,
-                strips: NR / ROWS,
                 tokens,
                 // A panel is packed once for each of these.
                 at_a_time: tokens,
+                ..split
             };
         }
         let at_a_time = 4 * TOKEN_TILE;

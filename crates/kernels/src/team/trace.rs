@@ -1,11 +1,11 @@
 //! Traces of runs, and a simulation of their schedule with any number of threads, for machines with
 //! more cores than the one at hand.
 //!
-//! A traced run is executed by its caller alone, split as for the team's number of threads; the
-//! duration of each chunk is recorded. The simulation knows neither shared memory bandwidth nor
+//! A traced run is executed by its caller alone, as are runs inside it, split as for the team's
+//! number of threads; the duration of each chunk is recorded. The simulation knows neither shared memory bandwidth nor
 //! clock rates that depend on the number of busy cores.
 
-use super::Work;
+use super::{IN_CHUNK, Work};
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -32,8 +32,8 @@ pub struct Trace {
 /// The costs of scheduling, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
-    /// From the start of a run to the first chunk of a worker, and from the last chunk to the
-    /// caller's return.
+    /// Each way: from the start of a run to the first chunk of a worker, and from the last chunk to
+    /// the caller's return.
     pub dispatch: f64,
     /// Of a steal.
     pub steal: f64,
@@ -44,22 +44,32 @@ struct Recording {
     end_of_last: Instant,
 }
 
+impl Default for Recording {
+    fn default() -> Self {
+        Self {
+            runs: Vec::new(),
+            end_of_last: Instant::now(),
+        }
+    }
+}
+
 thread_local! {
     static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
 }
 
 /// Traces the runs that `body` starts on this thread.
 pub fn trace(body: impl FnOnce()) -> Trace {
-    let started = Recording {
-        runs: Vec::new(),
-        end_of_last: Instant::now(),
-    };
-    RECORDING.set(Some(started));
+    /// Ends the recording also if the body panics.
+    struct End;
+    impl Drop for End {
+        fn drop(&mut self) {
+            RECORDING.set(None);
+        }
+    }
+    let _end = End;
+    RECORDING.set(Some(Recording::default()));
     body();
-    let recorded = RECORDING.take().unwrap_or_else(|| Recording {
-        runs: Vec::new(),
-        end_of_last: Instant::now(),
-    });
+    let recorded = RECORDING.take().unwrap_or_default();
     Trace {
         runs: recorded.runs,
         after: recorded.end_of_last.elapsed().as_secs_f64(),
@@ -76,11 +86,13 @@ pub(super) fn run(chunks: usize, work: &Work<'_>) -> bool {
         before: recording.end_of_last.elapsed().as_secs_f64(),
         chunks: Vec::with_capacity(chunks),
     };
+    let is_nested = IN_CHUNK.replace(true);
     for chunk in 0..chunks {
         let start = Instant::now();
         work(chunk);
         run.chunks.push(start.elapsed().as_secs_f64());
     }
+    IN_CHUNK.set(is_nested);
     recording.runs.push(run);
     recording.end_of_last = Instant::now();
     RECORDING.set(Some(recording));
@@ -151,6 +163,7 @@ impl TracedRun {
 mod tests {
     use super::*;
     use crate::team::Team;
+    use std::thread;
 
     const FREE: Costs = Costs {
         dispatch: 0.0,
@@ -184,8 +197,7 @@ mod tests {
 
     #[test]
     fn idle_threads_steal_from_the_end() {
-        // The second thread has nothing of its own to do after its chunk, and takes the last one of
-        // the first thread.
+        // The second thread finishes its three empty chunks and steals the last of the first's.
         let trace = trace_of(&[1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
         assert_seconds(trace.simulated(2, FREE), 1.5 + 2.0);
         let costs = Costs {
@@ -209,7 +221,8 @@ mod tests {
         team.run(3, &|_| ());
         let trace = trace(|| {
             team.run(5, &|_| ());
-            team.run(1, &|_| team.run(4, &|_| ()));
+            let caller = thread::current().id();
+            team.run(1, &|_| team.run(4, &|_| assert_eq!(thread::current().id(), caller)));
         });
         team.run(3, &|_| ());
         let chunks: Vec<usize> = trace.runs.iter().map(|run| run.chunks.len()).collect();

@@ -129,6 +129,7 @@ impl ModelDrafter {
             Err(error) if !rounds::is_of_device(&error) => return Ok(false),
             Err(error) => return Err(error),
         }
+        // Answers wait for a draft.
         self.chunk
             .adapt(tokens, began.elapsed(), Chunk::step_time(&self.model, true));
         *left -= tokens;
