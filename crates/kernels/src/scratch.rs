@@ -1,5 +1,5 @@
-//! Pooled buffers of activations and outputs, reused after a drop: allocating and zeroing the pages of a new buffer of
-//! some megabytes takes about a tenth of the time of the product that fills it.
+//! Pooled buffers of activations and outputs, reused after a drop: allocating and zeroing the pages
+//! of a new buffer of some megabytes takes about a tenth of the time of the product that fills it.
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::marker::PhantomData;

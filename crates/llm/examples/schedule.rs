@@ -59,12 +59,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         traced(&mut session)?;
         println!("\n{what}:\n\n| threads | runs | chunks | serial, ms | total, ms | simulated, ms | speed-up |");
         println!("|---:|---:|---:|---:|---:|---:|---:|");
-        let mut first = None;
         for threads in THREADS {
             team::set_threads(threads);
             let trace = traced(&mut session)?;
             let simulated = trace.simulated(threads, costs);
-            let speed_up = *first.get_or_insert(simulated) / simulated;
+            // Of the same trace: the machine's speed varies between traces.
+            let speed_up = trace.total() / simulated;
             let parallel = trace.runs.iter().filter(|run| run.chunks.len() > 1);
             let chunks: usize = parallel.clone().map(|run| run.chunks.len()).sum();
             let [serial, total, simulated] = [trace.serial(), trace.total(), simulated].map(|seconds| seconds * 1e3);

@@ -412,8 +412,8 @@ pub fn linear_with_limit(
     Ok(())
 }
 
-/// Units of a line of the GEMV kernels: doubled from [`MIN_LINE`] while the device is not full and a
-/// row has more parts than units.
+/// Units of a line of the GEMV kernels: doubled from [`MIN_LINE`] while the device is not full and
+/// a row has more parts than units.
 fn units_per_line(rows: usize, parts: usize) -> usize {
     let mut line = MIN_LINE;
     while line < GEMV_UNITS && line < parts && rows.div_ceil(ROWS_PER_LINE) * line < FULL_DEVICE_UNITS {

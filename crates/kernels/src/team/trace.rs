@@ -1,9 +1,9 @@
 //! Traces of runs, and a simulation of their schedule with any number of threads, for machines with
 //! more cores than the one at hand.
 //!
-//! A traced run is executed by its caller alone, as are runs inside it, split as for the team's
-//! number of threads; the duration of each chunk is recorded. The simulation knows neither shared memory bandwidth nor
-//! clock rates that depend on the number of busy cores.
+//! A traced run is executed by its caller alone, as are runs inside it, split as for the number of
+//! threads of the team; the duration of each chunk is recorded. The simulation knows neither shared
+//! memory bandwidth nor clock rates that depend on the number of busy cores.
 
 use super::{IN_CHUNK, Work};
 use std::cell::RefCell;
