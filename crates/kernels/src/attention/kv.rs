@@ -387,12 +387,12 @@ impl<E: KvElement> KvStore<E> {
         );
         let scales = [&mut self.key_scales, &mut self.value_scales].map(|scales| team::Scattered::new(scales));
         // Keys and values of a head are a region each, which one chunk writes.
-        let half = |chunk: usize| {
-            let (head, half) = (chunk / 2, chunk % 2);
+        let write_region = |chunk: usize| {
+            let (head, which) = (chunk / 2, chunk % 2);
             // SAFETY: each region belongs to one chunk.
-            let scales = unsafe { scales[half].slice(head * lengths.scales, lengths.scales) };
+            let scales = unsafe { scales[which].slice(head * lengths.scales, lengths.scales) };
             let rows = qkv.chunks_exact(width).zip(cells.iter().map(|cell| *cell as usize));
-            if half == 0 {
+            if which == 0 {
                 // SAFETY: as above.
                 let keys = unsafe { keys.slice(head * lengths.keys, lengths.keys) };
                 rows.for_each(|(row, cell)| {
@@ -407,8 +407,8 @@ impl<E: KvElement> KvStore<E> {
             }
         };
         match tokens < MIN_SHARED_TOKENS {
-            true => (0..2 * self.kv_heads).for_each(half),
-            false => team::run(2 * self.kv_heads, &half),
+            true => (0..2 * self.kv_heads).for_each(write_region),
+            false => team::run(2 * self.kv_heads, &write_region),
         }
         Ok(())
     }
@@ -417,7 +417,8 @@ impl<E: KvElement> KvStore<E> {
 /// Writes the key of a cell to the keys and scales of its head.
 fn write_key<E: KvElement>(isa: Isa, key: &[f32], cell: usize, keys: &mut [E], scales: &mut [u16]) {
     let (tile, lane, size) = (cell / WIDTH, cell % WIDTH, key_width::<E>(key.len()) * WIDTH);
-    let tile_scales = tile * blocks::<E>(key.len()) * WIDTH;
+    let scales_of_tile = blocks::<E>(key.len()) * WIDTH;
+    let scales = &mut scales[tile * scales_of_tile..][..scales_of_tile];
     let columns = keys[tile * size..][..size].chunks_mut(BLOCK * WIDTH);
     for (block, (key, columns)) in key.chunks(BLOCK).zip(columns).enumerate() {
         let mut stored = [E::default(); BLOCK];
@@ -427,7 +428,7 @@ fn write_key<E: KvElement>(isa: Isa, key: &[f32], cell: usize, keys: &mut [E], s
             group[lane * E::INTERLEAVE..][..E::INTERLEAVE].copy_from_slice(elements);
         }
         if E::SCALED {
-            scales[tile_scales + block * WIDTH + lane] = scale;
+            scales[block * WIDTH + lane] = scale;
         }
     }
 }
