@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import ik
 import llama
@@ -22,7 +23,7 @@ import machine
 import page
 from names import DEFAULT, NAMES, USUAL
 from programs import AVX2, GROUPS, IK, ISA_GROUPS, LLAMA, NATIVE, START, TESTS, Program, Test, hearth, peer
-from results import Results
+from results import Cell, Results
 
 HERE = Path(__file__).parent
 CACHE = HERE / "cache"
@@ -116,28 +117,36 @@ def measure(args: argparse.Namespace, results: Results, programs: list[Program])
     for turn in range(max(args.rounds, args.long_rounds) if tests else 0):
         for facts in chosen:
             read_once(facts["path"])
-            for isa, threads in itertools.product(args.isa, args.threads):
-                peaks = machine.ceilings(CACHE, threads, isa)
-                results.ceilings.append({"model": facts["name"], "threads": threads, "isa": isa, **peaks})
-                yield f"round {turn + 1}, {facts['name']}, peak rates, {isa}, threads {threads}: {peaks}"
             for test in tests:
                 # A quantised KV cache is measured on one model only.
                 if turn >= (args.long_rounds if test.long else args.rounds) or (test.group == "kv" and facts is not chosen[0]):
                     continue
-                measured = [program for program in programs if test.group in ISA_GROUPS[program.isa]]
-                if test is START and turn == 0:
-                    # The first start of a model packs its weights, which is not compared.
-                    for program in measured:
-                        program.measure(test, facts["path"], [max(args.threads)])
-                for threads in groups(test, args.threads):
+                for isa, threads in itertools.product(args.isa, groups(test, args.threads)):
+                    if test.group not in ISA_GROUPS[isa]:
+                        continue
+                    measured = [program for program in programs if program.isa == isa]
+                    if test is START and turn == 0:
+                        # The first start of a model packs its weights, which is not compared.
+                        for program in measured:
+                            program.measure(test, facts["path"], threads)
+                    peaks(results, test, facts, threads, isa)
                     for program in measured[:: -1 if turn % 2 else 1]:
                         samples = program.measure(test, facts["path"], threads)
                         results.add(program, facts["name"], samples)
                         figures = ", ".join(f"{sample.value:.2f}" for sample in samples)
                         yield f"round {turn + 1}, {facts['name']}, {test.name}, threads {threads}, {program.title}: {figures}"
+                    peaks(results, test, facts, threads, isa)
     if args.train:
         trained(args, results)
         yield "fine-tuning"
+
+
+def peaks(results: Results, test: Test, facts: dict[str, Any], threads: list[int], isa: str) -> None:
+    """Measures the machine's peak rates that bound a test."""
+    bounds = test.bounds(facts["floats"])
+    for count in threads if bounds else []:
+        cell = Cell(facts["name"], test.name, count, isa)
+        results.ceilings.append(vars(cell) | machine.ceilings(CACHE, count, isa, *bounds))
 
 
 def read_once(path: str) -> None:

@@ -66,8 +66,8 @@ def output(*command: str | Path) -> str:
         return ""
 
 
-def ceilings(cache: Path, threads: int, isa: str = "native") -> dict[str, float | None]:
-    """Output of examples/ceilings.rs, built with the installed rustc: peak rates with all instructions, or with none beyond AVX2."""
+def ceilings(cache: Path, threads: int, isa: str = "native", *rates: str) -> dict[str, float | None]:
+    """Output of examples/ceilings.rs, built with the installed rustc: some or all peak rates, with all instructions or none beyond AVX2."""
     cache.mkdir(exist_ok=True)
     program, source = cache / f"ceilings{'.exe' if sys.platform == 'win32' else ''}", HERE / "examples" / "ceilings.rs"
     if not program.is_file() or program.stat().st_mtime < max(source.stat().st_mtime, Path(__file__).stat().st_mtime):
@@ -75,4 +75,4 @@ def ceilings(cache: Path, threads: int, isa: str = "native") -> dict[str, float 
         command: list[str | Path] = ["rustc", "--edition", "2024", "-O", "-o", program, source]
         if subprocess.run(command).returncode:
             sys.exit("rustc could not build ceilings.rs.")
-    return json.loads(output(program, str(threads), isa))
+    return json.loads(output(program, str(threads), isa, *rates))

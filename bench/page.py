@@ -61,7 +61,7 @@ def names(results: Results) -> str:
 
 
 def worst(results: Results) -> str:
-    """The worst ratio of each instruction set, and how many are below 1; the worst of all first."""
+    """The worst ratio of each instruction set, and how many are below 1, the worst of all first; then those of fine-tuning."""
     found = sorted(((ratios, isa) for isa in results.isas() if (ratios := results.ratios(isa))), key=lambda pair: pair[0][0][0])
     lines = []
     for ratios, isa in found:
@@ -74,6 +74,8 @@ def worst(results: Results) -> str:
             f"{behind} of {plural(len(ratios), 'ratio')} {'is' if behind == 1 else 'are'} below 1; the median is "
             f"{times(statistics.median(ratio for ratio, _ in ratios))}."
         )
+    for name, peer, ratio in train.ratios(results.train):
+        lines.append(f"- Fine-tuning with products in {train.FACTORS[name]}: **{times(ratio)}** times {peer}.")
     return "\n".join(lines)
 
 
@@ -102,7 +104,7 @@ def environment(results: Results) -> str:
 def ceilings(results: Results, threads: int, isa: str) -> str:
     """The range of each peak rate; empty if none was measured."""
     kinds = {"read_gb_s": "GB/s read", "int8_gmac_s": "GMAC/s in int8", "bf16_gmac_s": "in bf16", "f32_gmac_s": "in f32"}
-    found = {name: peaks for kind, name in kinds.items() if (peaks := results.peaks(kind, threads, isa=isa))}
+    found = {name: peaks for kind, name in kinds.items() if (peaks := results.peaks(kind, threads=threads, isa=isa))}
     rates = ", ".join(f"{min(peaks):.0f} to {max(peaks):.0f} {name}" for name, peaks in found.items())
     return f"Peak rates {ISA_TITLES[isa]}, {plural(threads, 'thread')}: {rates}." if rates else ""
 
@@ -128,7 +130,8 @@ HOW = f"""## How it is measured
 - The peak of decode is the memory bandwidth over the bytes of all weights in the file's format and of the KV cache. The peak of prefill is
   the CPU's multiply-add rate in int8 (in bf16 or f32 for unquantised files) over the multiply-adds with weights; attention and the output
   layer are not counted, so 100 % is not reachable. Both peak rates are measured by
-  [a loop of nothing else](../bench/examples/ceilings.rs) before each model's turn, because the machine's speed drifts; shares are of the median."""
+  [a loop of nothing else](../bench/examples/ceilings.rs) before and after each turn of a test, because the machine's speed drifts; shares are of
+  the median."""
 
 
 def drawing(results: Results) -> str:
@@ -143,8 +146,9 @@ def drawing(results: Results) -> str:
     rows = [(model, drawn) for model in results.models if (drawn := bars(model))]
     panels = [Panel(f"Speed as a multiple of the best of {names(results)}, {plural(threads, 'thread')}", "best peer", rows)] if rows else []
     if results.train:
-        base = train.median(results.train, train.BASELINE, "tok_s")
-        trained = {name: train.median(results.train, name, "tok_s") for name in results.train}
-        rows = [(name, [Bar("", speed / base, f"{number(speed)} tokens/s")]) for name, speed in trained.items()]
-        panels.append(Panel(f"Fine-tuning speed as a multiple of {train.BASELINE} on PyTorch", train.BASELINE, rows))
+        rows = [
+            (f"Products in {train.FACTORS[name]}", [Bar("", ratio, f"{number(train.median(results.train, name, 'tok_s'))} tokens/s")])
+            for name, _, ratio in train.ratios(results.train)
+        ]
+        panels.append(Panel("Fine-tuning speed as a multiple of the fastest PEFT with the same products", "fastest PEFT", rows))
     return chart(panels)

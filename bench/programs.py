@@ -33,6 +33,13 @@ class Test:
     # Processes thousands of tokens.
     long: bool = False
 
+    def bounds(self, floats: bool) -> list[str]:
+        """The peak rates of machine.ceilings that bound the speed, the highest of them: multiply-adds in prefill, for a model of floats or of
+        quantised weights, and memory bandwidth in decode."""
+        if self.prefill:
+            return ["bf16_gmac_s", "f32_gmac_s"] if floats else ["int8_gmac_s"]
+        return ["read_gb_s"] if self.decode else []
+
 
 START = Test("start", "start")
 MEMORY = "memory"
@@ -44,6 +51,7 @@ TESTS = [
     Test(f"decode at {DEPTH}", "depth", decode=32, depth=DEPTH, long=True),
     Test(f"decode at {DEPTH} q8_0", "kv", decode=32, depth=DEPTH, kv="q8_0", long=True),
 ]
+NAMED = {test.name: test for test in TESTS}
 GROUPS = list(dict.fromkeys(test.group for test in TESTS))
 # Groups that are measured with each instruction set.
 ISA_GROUPS = {NATIVE: GROUPS, AVX2: ["prefill", "decode"]}

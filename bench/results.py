@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from programs import HEARTH, LAYOUTS, MEMORY, NATIVE, START, Program, Sample
+from programs import HEARTH, LAYOUTS, MEMORY, NAMED, NATIVE, START, Program, Sample
 
-# Of the results file. Form 1, which had no number, had one peer, in one layout and with one instruction set.
-FORM = 2
+# Of the results file. Form 1, which had no number, had one peer, in one layout and with one instruction set. Form 2 had peak rates of each model
+# instead of each test.
+FORM = 3
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,7 @@ class Results:
         self.form = FORM
         # The machine and the programs; results are joined only if these match.
         self.about: dict[str, Any] = {}
-        # Peak rates just before each model's turn, because they drift: the model, the number of threads, the instruction set, and
-        # machine.ceilings.
+        # Peak rates just before and after each turn of a test, because they drift: the fields of the test's Cell, and machine.ceilings.
         self.ceilings: list[dict[str, Any]] = []
         # `models.Facts`, by name.
         self.models: dict[str, dict[str, Any]] = {}
@@ -79,10 +79,9 @@ class Results:
         contender = {"program": program.name, "layout": program.layout, "isa": program.isa}
         self.samples += [{**contender, "model": model, **vars(sample)} for sample in samples]
 
-    def peaks(self, kind: str, threads: int, model: str | None = None, isa: str = NATIVE) -> list[float]:
-        """All measurements of one ceiling, for one model or for all."""
-        wanted = {"threads": threads, "isa": isa} | ({"model": model} if model else {})
-        return [found[kind] for found in self.ceilings if wanted.items() <= found.items() and found[kind]]
+    def peaks(self, kind: str, **wanted: object) -> list[float]:
+        """All measurements of one ceiling, of one cell or of all with some of its fields."""
+        return [rate for found in self.ceilings if wanted.items() <= found.items() and (rate := found.get(kind))]
 
     def values(self, program: str, layout: str, cell: Cell) -> list[float]:
         wanted = {"program": program, "layout": layout, **vars(cell)}
@@ -139,21 +138,12 @@ class Results:
 
     def ceiling(self, cell: Cell) -> float | None:
         """Upper bound of tokens per second: prefill is bound by multiply-adds, decode by memory bandwidth."""
-        facts = self.models[cell.model]
-
-        def median(kind: str) -> float:
-            return statistics.median(self.peaks(kind, cell.threads, cell.model, cell.isa) or [0.0])
-
-        if cell.test.startswith("prefill"):
-            kinds = ["bf16_gmac_s", "f32_gmac_s"] if facts["floats"] else ["int8_gmac_s"]
-            best = max(map(median, kinds))
-            return best * 1e9 / facts["macs"] if best else None
-        _, _, depth = cell.test.partition(" at ")
-        positions, _, kv = depth.partition(" ")
+        facts, test = self.models[cell.model], NAMED[cell.test]
+        best = max((statistics.median(self.peaks(kind, **vars(cell)) or [0.0]) for kind in test.bounds(facts["floats"])), default=0.0)
         # q8_0 stores 32 values in 34 bytes, f16 in 64.
-        cached = int(positions or 0) * facts["kv_bytes"] * (34 / 64 if kv == "q8_0" else 1)
-        bandwidth = median("read_gb_s")
-        return bandwidth * 1e9 / (facts["weight_bytes"] + cached) if bandwidth else None
+        cached = test.depth * facts["kv_bytes"] * (34 / 64 if test.kv == "q8_0" else 1)
+        needed = facts["macs"] if test.prefill else facts["weight_bytes"] + cached
+        return best * 1e9 / needed if best else None
 
 
 def better(cell: Cell, medians: list[tuple[str, str, float | None]]) -> Best | None:

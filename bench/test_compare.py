@@ -12,7 +12,7 @@ from blocks import FILL, random_rows
 from chart import Bar, Panel, chart
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
-from programs import AVX2, HEARTH, IK, ISA_GROUPS, LLAMA, NATIVE, START, TESTS, Program, Sample, hearth, peer
+from programs import AVX2, HEARTH, IK, ISA_GROUPS, LLAMA, NAMED, NATIVE, START, TESTS, Program, Sample, hearth, peer
 from results import Best, Cell, Results
 from shares import rows
 
@@ -25,10 +25,13 @@ def measured(folder: str) -> Results:
     results = Results(Path(folder) / "results.json")
     results.about = dict(processor="P", cores=2, memory_gb=8, system="S", instructions=["avx2"], hearth="h", commit="c", date="d", load=0)
     results.about["peers"] = {LLAMA: "l", IK: "i"}
-    of_model = {"model": "M", "threads": 2, "isa": NATIVE, "int8_gmac_s": 100.0, "bf16_gmac_s": None, "f32_gmac_s": 50.0}
-    results.ceilings = [of_model | {"read_gb_s": speed} for speed in [2.0, 10.0, 11.0]]
-    results.ceilings.append(of_model | {"model": "another", "read_gb_s": 1.0})
-    results.ceilings.append(of_model | {"isa": AVX2, "int8_gmac_s": 50.0, "read_gb_s": 10.0})
+    for test in ["decode", "decode at 4096", "decode at 4096 q8_0"]:
+        of_test = vars(Cell("M", test, 2))
+        results.ceilings += [of_test | {"read_gb_s": speed} for speed in [2.0, 10.0, 11.0]]
+        results.ceilings.append(of_test | {"model": "another", "read_gb_s": 1.0})
+    for isa, speed in [(NATIVE, 100.0), (AVX2, 50.0)]:
+        results.ceilings.append(vars(Cell("M", "prefill 512", 2, isa)) | {"int8_gmac_s": speed})
+    results.ceilings.append(vars(Cell("M", "prefill 64", 2)) | {"int8_gmac_s": 200.0})
     results.models = {"M": {"name": "M", "file_bytes": 1e9, "weight_bytes": 1e9, "kv_bytes": 250e6 / 4096, "macs": 1e9, "floats": False}}
     add(results, "decode", {HEARTH: [9.0, 6.0, 1.0], f"{LLAMA} stored": [3.0], f"{LLAMA} repacked": [4.0], f"{IK} stored": [5.0], f"{IK} repacked": [2.0]})
     return results
@@ -66,7 +69,7 @@ class Compare(unittest.TestCase):
         self.assertEqual(self.results.peer(LLAMA, cell), Best(LLAMA, "repacked", 4.0))
         self.assertIsNone(self.results.peer(IK, cell))
         self.assertIsNone(self.results.best(cell))
-        self.assertIn("| M | 64 | 8.0 | 8 % | 4.0 repacked |  |  |  |", page.page(self.results))
+        self.assertIn("| M | 64 | 8.0 | 4 % | 4.0 repacked |  |  |  |", page.page(self.results))
 
     def test_avx2_has_a_table_and_peak_rates_of_its_own(self) -> None:
         self.assertNotIn("AVX2 only", page.page(self.results))
@@ -103,6 +106,7 @@ class Compare(unittest.TestCase):
         for test, expected in [("prefill 512", 100.0), ("decode", 10.0), ("decode at 4096", 8.0), ("decode at 4096 q8_0", 10 / (1 + 0.25 * 34 / 64))]:
             self.assertAlmostEqual(self.results.ceiling(Cell("M", test, 2)) or 0, expected)
         self.assertEqual(self.results.ceiling(Cell("M", "prefill 512", 2, AVX2)), 50.0)
+        self.assertEqual(NAMED["prefill 512"].bounds(floats=True), ["bf16_gmac_s", "f32_gmac_s"])
 
     def test_a_benchmark_is_compared_with_its_ceiling(self) -> None:
         ceilings = {"read_gb_s": 10.0, "int8_gmac_s": 100.0, "bf16_gmac_s": 50.0, "f32_gmac_s": 20.0}
@@ -116,6 +120,15 @@ class Compare(unittest.TestCase):
         self.assertEqual(share("gemm", "Int8Activations 512", "F16", "Elements"), "10 %")
         self.assertEqual(share("gemm", "F32 512", "Q4_1", "Elements"), "25 %")
         self.assertIsNone(share("135M", "decode", None, "Elements"))
+
+    def test_fine_tuning_is_compared_with_the_fastest_peft_of_the_same_products(self) -> None:
+        speeds = {"PEFT f32": 10, "PEFT f32, compiled": 20, "PEFT bf16": 50, "PEFT bf16, compiled": 40, "Hearth f32": 60, "Hearth bf16": 75}
+        self.results.train = {name: [{"tok_s": speed, "peak_rss_mb": 1, "steps": 5}] for name, speed in speeds.items()}
+        text = page.page(self.results)
+        self.assertIn("- Fine-tuning with products in f32: **3.00** times PEFT f32, compiled.", text)
+        self.assertIn("- Fine-tuning with products in bf16: **1.50** times PEFT bf16.", text)
+        self.assertIn("| PEFT f32 | f32 | 10.0 | 10.0 - 10.0 | 0.50 |", text)
+        self.assertIn("60.0 tokens/s", page.drawing(self.results))
 
     def test_results_of_other_programs_are_not_joined(self) -> None:
         self.results.about |= {"hearth_sha256": "1"}
@@ -131,7 +144,7 @@ class Compare(unittest.TestCase):
 
     def test_results_of_an_older_form_are_refused(self) -> None:
         old = {"about": {"llama": "l"}, "samples": [{"program": "llama.cpp", "model": "M", "test": "decode", "threads": 2, "value": 4.0}]}
-        for saved in [old, old | {"form": 1}, old | {"form": 3}]:
+        for saved in [old, old | {"form": 2}, old | {"form": 4}]:
             self.results.path.write_text(json.dumps(saved))
             with self.assertRaisesRegex(SystemExit, "another version"):
                 Results(self.results.path)

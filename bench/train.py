@@ -4,7 +4,7 @@
 
 HEARTH is a release build of `hearth`, MODEL.gguf the default model. LoRA of rank 16 on all seven linears of each layer, batches of 2
 times 512 tokens, every token in the loss. The contenders run in turns, each in a separate process, so that load on the machine affects all;
-the table has the medians of the rounds. See README.md.
+the table has the medians of the rounds. Hearth is compared with the best PEFT whose products have the same factors. See README.md.
 """
 
 import argparse
@@ -18,9 +18,24 @@ import sys
 import tempfile
 from pathlib import Path
 
+import machine
+
 HERE = Path(__file__).parent
 BATCH, SEQ, RANK = 2, 512, 16
-BASELINE = "PEFT f32"
+HEARTH = "Hearth"
+# Factors of products.
+F32, BF16 = "f32", "bf16"
+# PyTorch's contenders by name: the factors of their products, and the options of peft_train.py.
+PEFT = {
+    "PEFT f32": (F32, ["f32"]),
+    "PEFT f32, compiled": (F32, ["f32", "--compile"]),
+    "PEFT f32, bf16 allowed": (BF16, ["f32-bf16"]),
+    "PEFT bf16": (BF16, ["bf16"]),
+    "PEFT bf16, compiled": (BF16, ["bf16", "--compile"]),
+}
+# Hearth's contenders: the factors of their products. Without bf16 instructions there is only the first.
+OURS = {f"{HEARTH} f32": F32, f"{HEARTH} bf16": BF16}
+FACTORS = {name: factors for name, (factors, _) in PEFT.items()} | OURS
 
 # Each is one token of SmolLM2 with its leading space, so that words count as tokens.
 WORDS = """the of and to in a is that for it was on with as be by at from are this have or an which you one were all her she there
@@ -35,15 +50,15 @@ def document(tokens):
     return " ".join(chosen.choice(WORDS) for _ in range(tokens + tokens // 8)) + "\n"
 
 
-def last_line_of(command):
+def last_line_of(command, environment=None):
     """Runs a command. Returns the JSON object in the last line of its output."""
-    done = subprocess.run([str(part) for part in command], cwd=HERE, capture_output=True, text=True)
+    done = subprocess.run([str(part) for part in command], cwd=HERE, env=os.environ | (environment or {}), capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{Path(command[0]).name} failed with exit code {done.returncode}:\n{done.stderr.strip()[-2000:]}")
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def run_hearth(args, folder):
+def run_hearth(args, folder, environment):
     # Enough for one more step, so that no step is short.
     data = folder / "document.txt"
     data.write_text(document((args.steps + 1) * BATCH * SEQ))
@@ -52,12 +67,12 @@ def run_hearth(args, folder):
             "cargo", "xtask", "measure", "train", args.hearth.resolve(), args.model.resolve(), data, Path(out) / "run", "--epochs", 1,
             "--max-steps", args.steps, "--batch", BATCH, "--accum", 1, "--seq", SEQ, "--rank", RANK, "--alpha", 2 * RANK, "--lr", 1e-4,
             "--seed", 1, "--device", "cpu", "--threads", args.threads,
-        ])  # fmt: skip
+        ], environment)  # fmt: skip
 
 
-def run_peft(args, dtype):
+def run_peft(args, options):
     return last_line_of([
-        sys.executable, HERE / "peft_train.py", dtype, "--steps", args.steps, "--batch", BATCH, "--seq", SEQ,
+        sys.executable, HERE / "peft_train.py", *options, "--steps", args.steps, "--batch", BATCH, "--seq", SEQ,
         "--rank", RANK, "--threads", args.threads,
     ])  # fmt: skip
 
@@ -66,18 +81,39 @@ def median(results, name, field):
     return statistics.median(result[field] for result in results[name])
 
 
+def rival(results, factors):
+    """The fastest PEFT whose products have these factors."""
+    return max((name for name in results if name in PEFT and FACTORS[name] == factors), key=lambda name: median(results, name, "tok_s"))
+
+
+def ratios(results):
+    """Of each contender of Hearth that was measured: its name, the fastest PEFT with the same factors, and how many times faster it is."""
+    for name in OURS:
+        if name in results:
+            peer = rival(results, FACTORS[name])
+            yield name, peer, median(results, name, "tok_s") / median(results, peer, "tok_s")
+
+
 def table(results):
-    """A Markdown table: medians, their range, and ratios to PEFT in f32."""
-    lines = ["| | tokens/s | from - to | to f32 | peak MB | to f32 | MB before the model |", "|---|---:|---:|---:|---:|---:|---:|"]
+    """A Markdown table: medians, their range, and ratios to the fastest PEFT with the same factors of products."""
+    lines = ["| | products | tokens/s | from - to | to PEFT | peak MB | to PEFT | MB before the model |", "|---|---|---:|---:|---:|---:|---:|---:|"]
     for name, runs in results.items():
         speeds = [result["tok_s"] for result in runs]
+        peer = rival(results, FACTORS[name])
         before = f"{median(results, name, 'baseline_mb'):.0f}" if "baseline_mb" in runs[0] else ""
         lines.append(
-            f"| {name} | {median(results, name, 'tok_s'):.1f} | {min(speeds):.1f} - {max(speeds):.1f} "
-            f"| {median(results, name, 'tok_s') / median(results, BASELINE, 'tok_s'):.2f} | {median(results, name, 'peak_rss_mb'):.0f} "
-            f"| {median(results, name, 'peak_rss_mb') / median(results, BASELINE, 'peak_rss_mb'):.2f} | {before} |"
+            f"| {name} | {FACTORS[name]} | {median(results, name, 'tok_s'):.1f} | {min(speeds):.1f} - {max(speeds):.1f} "
+            f"| {median(results, name, 'tok_s') / median(results, peer, 'tok_s'):.2f} | {median(results, name, 'peak_rss_mb'):.0f} "
+            f"| {median(results, name, 'peak_rss_mb') / median(results, peer, 'peak_rss_mb'):.2f} | {before} |"
         )
     return "\n".join(lines)
+
+
+def hearths():
+    """The value of HEARTH_ISA of each of Hearth's contenders that this machine can run."""
+    f32, bf16 = OURS
+    # The only instructions in bf16 that Hearth trains with; without them the default is f32.
+    return {f32: "avx512", bf16: ""} if "avx512_bf16" in machine.instructions() else {f32: ""}
 
 
 def main():
@@ -95,11 +131,8 @@ def main():
 
     results = {}
     with tempfile.TemporaryDirectory() as folder:
-        contenders = {
-            BASELINE: lambda: run_peft(args, "f32"),
-            "PEFT bf16": lambda: run_peft(args, "bf16"),
-            "Hearth": lambda: run_hearth(args, Path(folder)),
-        }
+        contenders = {name: lambda options=options: run_peft(args, options) for name, (_, options) in PEFT.items()}
+        contenders |= {name: lambda isa=isa: run_hearth(args, Path(folder), {"HEARTH_ISA": isa}) for name, isa in hearths().items()}
         for turn in range(args.rounds):
             for name, run in contenders.items():
                 result = run()

@@ -1,7 +1,7 @@
 //! Peak memory bandwidth and multiply-add rates of this machine, for `compare.py`.
 //!
-//! `ceilings THREADS [native|avx2]` prints one JSON object; a rate is null if the CPU, or AVX2, has
-//! no such instruction.
+//! `ceilings THREADS [native|avx2] [RATE...]` prints one JSON object with the named rates, or all;
+//! a rate is null if the CPU, or AVX2, has no such instruction.
 //! Every rate is the maximum of several measurements. The file needs no crate, so `rustc` alone
 //! builds it in seconds.
 
@@ -25,7 +25,7 @@ type Products = (fn(), usize);
 fn main() {
     let threads = std::env::args().nth(1).and_then(|count| count.parse().ok());
     let Some(threads) = threads.filter(|count| *count > 0) else {
-        eprintln!("usage: ceilings THREADS (at least 1) [native|avx2]");
+        eprintln!("usage: ceilings THREADS (at least 1) [native|avx2] [RATE...]");
         std::process::exit(2);
     };
     let avx2_only = std::env::args().nth(2).is_some_and(|isa| isa == "avx2");
@@ -33,13 +33,19 @@ fn main() {
         Some((make, each)) => format!("{:.2}", best(threads, |_| make(), SUMS * ITERATIONS * each * threads)),
         None => "null".to_owned(),
     };
-    println!(
-        r#"{{"read_gb_s": {:.2}, "int8_gmac_s": {}, "bf16_gmac_s": {}, "f32_gmac_s": {}}}"#,
-        read(threads),
-        products(cpu::int8(avx2_only)),
-        products(cpu::bf16(avx2_only)),
-        products(cpu::f32(avx2_only)),
-    );
+    let wanted: Vec<String> = std::env::args().skip(3).collect();
+    let rates: [(&str, &dyn Fn() -> String); 4] = [
+        ("read_gb_s", &|| format!("{:.2}", read(threads))),
+        ("int8_gmac_s", &|| products(cpu::int8(avx2_only))),
+        ("bf16_gmac_s", &|| products(cpu::bf16(avx2_only))),
+        ("f32_gmac_s", &|| products(cpu::f32(avx2_only))),
+    ];
+    let measured: Vec<String> = rates
+        .iter()
+        .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name))
+        .map(|(name, measure)| format!(r#""{name}": {}"#, measure()))
+        .collect();
+    println!("{{{}}}", measured.join(", "));
 }
 
 /// Read bandwidth in GB/s: every thread sums its own part of the memory.
