@@ -5,7 +5,7 @@
 use super::eight_rows::{TURNS, add_scaled, eight_rows};
 use super::layout::Packable;
 use super::scales::{RowScales, restores_sign, row_scales, zero_point_shift};
-use super::{Group, PackedProduct, ROWS, array};
+use super::{Group, PackedProduct, ROWS, array, prefetch_after};
 use crate::blocks::{CHUNK, GROUP, with_format};
 use crate::gemv::{ActivationChunk, GREATEST_CODE};
 use crate::lanes::{Avx2, avx2, load, methods, store};

@@ -3,15 +3,11 @@
 
 use super::layout::Packable;
 use super::scales::{RowScales, row_scales, zero_point_shift};
-use super::{Group, PackedProduct, ROWS, array};
+use super::{Group, PackedProduct, ROWS, array, prefetch_after};
 use crate::blocks::{CHUNK, GROUP, with_format};
 use crate::gemv::ActivationChunk;
 use crate::lanes::{Avx512, Avx512Bf16, Token, avx512, load, methods, store};
 use std::arch::x86_64::*;
-
-/// Prefetch distance in bytes: a page, so that the TLB miss is hidden too. The hardware prefetcher
-/// stops at the end of a page, and the instructions of a few tiles fill the reorder buffer.
-const PREFETCH_BYTES: usize = 4096;
 
 /// A tile in registers.
 struct Tile {
@@ -164,9 +160,7 @@ avx512! {
                 let group = index * tiles + at;
                 let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
                 let bytes = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
-                for line in bytes.as_chunks::<64>().0 {
-                    _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().wrapping_add(PREFETCH_BYTES).cast());
-                }
+                prefetch_after(bytes);
                 let tile = Tile {
                     codes: codes::<B>(bytes),
                     scales: row_scales::<_, B>(l, block, at),

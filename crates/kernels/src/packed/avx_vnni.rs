@@ -4,7 +4,7 @@ use super::avx2::codes;
 use super::eight_rows::{TURNS, add_scaled, eight_rows};
 use super::layout::Packable;
 use super::scales::{RowScales, row_scales, zero_point_shift};
-use super::{Group, PackedProduct, ROWS};
+use super::{Group, PackedProduct, ROWS, prefetch_after};
 use crate::blocks::{CHUNK, GROUP, with_format};
 use crate::gemv::ActivationChunk;
 use crate::lanes::{Avx2, AvxVnni, Token, avx_vnni, dot_bytes, methods, store};

@@ -1,4 +1,5 @@
-//! Products on 256-bit registers: eight rows at a time, as the sums of sixteen would not fit.
+//! Products on 256-bit registers. Of four tokens and more, eight rows at a time, as the sums of
+//! sixteen would not fit; of fewer, all sixteen, so that each tile is read from memory once.
 
 /// Most turns of four tokens with the codes of one tile.
 pub(super) const TURNS: usize = super::TOKEN_TILE / 4;
@@ -29,28 +30,27 @@ pub(super) use add_scaled;
 ///
 /// * `all_codes::<B>(tile, half)`: the codes of half `half` of a tile's rows;
 /// * `add::<B, HALF, K>(codes, scales, chunks, part, sums)`: accumulates their products with part
-///   `part` of the activations of `K` tokens. It is called in one place, so that the compiler
+///   `part` of the activations of `K` tokens. Each is called in one place, so that the compiler
 ///   always inlines it (`docs/tried.md`).
 macro_rules! eight_rows {
     ($enabled:ident) => {
         $enabled! {
-            /// Multiplies half `HALF` of the sixteen rows with `K` tokens at once, `turns` times
-            /// from `first` on; `turns` is 1 unless `K` is 4. Sums of four tokens fit sixteen
-            /// registers. The codes of a tile are made for all of them.
+            /// Multiplies half `HALF` of the sixteen rows with four tokens at once, `turns` times
+            /// from `first` on. The codes of a tile are made for all of them.
             #[inline]
-            fn eight_rows<B: Packable, const HALF: usize, const K: usize>(
+            fn eight_rows<B: Packable, const HALF: usize>(
                 l: Avx2,
                 group: &Group,
                 first: usize,
                 turns: usize,
-                out: &mut [[[f32; ROWS]; K]; TURNS],
+                out: &mut [[[f32; ROWS]; 4]; TURNS],
             ) {
-                let turns = if K < 4 { 1 } else { turns.min(TURNS) };
+                let turns = turns.min(TURNS);
                 let tiles = B::LAYOUT.scales.tiles;
-                let tokens: [[_; K]; TURNS] = std::array::from_fn(|turn| {
-                    group.rows(if turn < turns { first + turn * K } else { first })
+                let tokens: [[_; 4]; TURNS] = std::array::from_fn(|turn| {
+                    group.rows(if turn < turns { first + turn * 4 } else { first })
                 });
-                let mut sums = [[_mm256_setzero_ps(); K]; TURNS];
+                let mut sums = [[_mm256_setzero_ps(); 4]; TURNS];
                 for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
                     for at in 0..tiles {
                         let group = index * tiles + at;
@@ -59,7 +59,7 @@ macro_rules! eight_rows {
                         let scales = row_scales::<_, B>(l, block, at);
                         let codes = all_codes::<B>(tile, HALF);
                         for (tokens, sums) in tokens.iter().zip(&mut sums).take(turns) {
-                            add::<B, HALF, K>(&codes, &scales, tokens.map(|token| &token[chunk]), part, sums);
+                            add::<B, HALF, 4>(&codes, &scales, tokens.map(|token| &token[chunk]), part, sums);
                         }
                     }
                 }
@@ -72,22 +72,56 @@ macro_rules! eight_rows {
         }
 
         $enabled! {
-            /// Multiplies sixteen rows with `K` tokens, `turns` times. Returns their number.
+            /// Multiplies sixteen rows with four tokens, `turns` times. Returns their number.
             #[inline]
-            fn tokens<B: Packable, const K: usize>(
+            fn turns<B: Packable>(
                 l: Avx2,
                 group: &Group,
                 first: usize,
                 turns: usize,
                 sink: &mut dyn FnMut(usize, &[f32; ROWS]),
             ) -> usize {
-                let mut out = [[[0.0; ROWS]; K]; TURNS];
-                eight_rows::<B, 0, K>(l, group, first, turns, &mut out);
-                eight_rows::<B, 1, K>(l, group, first, turns, &mut out);
-                for (token, out) in out.as_flattened().iter().take(K * turns).enumerate() {
+                let mut out = [[[0.0; ROWS]; 4]; TURNS];
+                eight_rows::<B, 0>(l, group, first, turns, &mut out);
+                eight_rows::<B, 1>(l, group, first, turns, &mut out);
+                for (token, out) in out.as_flattened().iter().take(4 * turns).enumerate() {
                     sink(first + token, out);
                 }
-                K * turns
+                4 * turns
+            }
+        }
+
+        $enabled! {
+            /// Multiplies sixteen rows with `K` tokens, at most three. Returns `K`.
+            #[inline]
+            fn few<B: Packable, const K: usize>(
+                l: Avx2,
+                group: &Group,
+                first: usize,
+                sink: &mut dyn FnMut(usize, &[f32; ROWS]),
+            ) -> usize {
+                let tiles = B::LAYOUT.scales.tiles;
+                let tokens: [_; K] = group.rows(first);
+                let [mut upper, mut lower] = [[_mm256_setzero_ps(); K]; 2];
+                for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
+                    for at in 0..tiles {
+                        let group = index * tiles + at;
+                        let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
+                        let tile = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
+                        prefetch_after(tile);
+                        let scales = row_scales::<_, B>(l, block, at);
+                        let chunks = tokens.map(|token| &token[chunk]);
+                        add::<B, 0, K>(&all_codes::<B>(tile, 0), &scales, chunks, part, &mut upper);
+                        add::<B, 1, K>(&all_codes::<B>(tile, 1), &scales, chunks, part, &mut lower);
+                    }
+                }
+                for (token, halves) in std::iter::zip(upper, lower).enumerate() {
+                    let mut out = [[0.0_f32; ROWS / 2]; 2];
+                    store(halves.0, &mut out[0]);
+                    store(halves.1, &mut out[1]);
+                    sink(first + token, bytemuck::cast_ref(&out));
+                }
+                K
             }
         }
 
@@ -97,10 +131,10 @@ macro_rules! eight_rows {
                 let mut first = 0;
                 while first < group.tokens {
                     first += match group.tokens - first {
-                        left @ 4.. => tokens::<B, 4>(l, group, first, TURNS.min(left / 4), sink),
-                        3.. => tokens::<B, 3>(l, group, first, 1, sink),
-                        2.. => tokens::<B, 2>(l, group, first, 1, sink),
-                        _ => tokens::<B, 1>(l, group, first, 1, sink),
+                        left @ 4.. => turns::<B>(l, group, first, TURNS.min(left / 4), sink),
+                        3.. => few::<B, 3>(l, group, first, sink),
+                        2.. => few::<B, 2>(l, group, first, sink),
+                        _ => few::<B, 1>(l, group, first, sink),
                     };
                 }
             }

@@ -44,6 +44,8 @@ use crate::blocks::{GROUP, Quant, with_format};
 use crate::gemv::{ActivationChunk, Activations};
 use crate::isa::{Isa, on_set};
 use crate::lanes::{Plain, Token};
+#[cfg(target_arch = "x86_64")]
+use crate::lanes::{WIDTH, prefetch};
 use crate::shape::ShapeError;
 use expand::Tile;
 use layout::PackedLayout;
@@ -104,6 +106,21 @@ impl<'a> Group<'a> {
     #[inline(always)]
     fn rows<const N: usize>(&self, first: usize) -> [&'a [ActivationChunk]; N] {
         std::array::from_fn(|n| &self.activations[(first + n) * self.chunks..][..self.chunks])
+    }
+}
+
+/// Prefetch distance in bytes: a page, so that the TLB miss is hidden too. The hardware prefetcher
+/// stops at the end of a page, and the instructions of a few tiles fill the reorder buffer.
+#[cfg(target_arch = "x86_64")]
+const PREFETCH_BYTES: usize = 4096;
+
+/// Prefetches the codes that follow those of a tile.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch_after(tile: &[u8]) {
+    for line in tile.as_chunks::<64>().0 {
+        let line: &[[u8; 4]; WIDTH] = bytemuck::cast_ref(line);
+        prefetch(line, PREFETCH_BYTES / size_of_val(&line[0]));
     }
 }
 
