@@ -54,8 +54,9 @@ on_lanes! {
                 (true, 2) => rows_by_tokens::<L, E, 4, 2>(l, weights, tokens, first, sink),
                 (false, 3..) => rows_by_tokens::<L, E, 2, 3>(l, weights, tokens, first, sink),
                 (false, 2) => rows_by_tokens::<L, E, 2, 2>(l, weights, tokens, first, sink),
-                // One row after the other, streaming from memory.
-                _ => rows_by_tokens::<L, E, 1, 1>(l, weights, tokens, first, sink),
+                // Streaming from memory: the additions to one sum wait for each other, and would
+                // be slower than memory.
+                _ => rows_by_tokens::<L, E, 2, 1>(l, weights, tokens, first, sink),
             };
         }
     }
@@ -109,7 +110,9 @@ fn dot_tile<L: Lanes, E: Element, const R: usize, const T: usize>(
     let whole_x: [&[[f32; WIDTH]]; T] = std::array::from_fn(|t| &x[t].as_chunks().0[..steps]);
     for step in 0..steps {
         if T == 1 {
-            prefetch(&whole_rows[0][step], PREFETCH_BYTES / size_of::<E>());
+            for row in whole_rows {
+                prefetch(&row[step], PREFETCH_BYTES / size_of::<E>());
+            }
         }
         add(
             l,
