@@ -3,9 +3,11 @@
 use super::bf16_dot::Bf16Rows;
 use super::f32_gemm::Tokens;
 use super::{FEW, MatmulPrecision, Norm};
+use crate::blocks::CHUNK;
 use crate::gemv::{ActivationChunk, Activations};
 use crate::isa::Isa;
 use crate::norm;
+use crate::packed::TokenTiles;
 use crate::scratch::Scratch;
 use crate::shape::{self, Outcome, ShapeError};
 use crate::team;
@@ -33,7 +35,8 @@ impl Deref for Floats<'_> {
 /// if the precision is.
 pub(crate) struct Input<'a> {
     pub floats: Floats<'a>,
-    pub(super) chunks: Scratch<ActivationChunk>,
+    /// In the order of [`TokenTiles`].
+    chunks: Scratch<ActivationChunk>,
     /// Created on first use.
     bf16_rows: OnceLock<Bf16Rows>,
     /// Created on first use.
@@ -70,11 +73,12 @@ impl<'a> Input<'a> {
                     },
                     None => x,
                 };
-                if per_token > 0 {
-                    // SAFETY: as above.
-                    let chunks = unsafe { chunks.slice(token * per_token, per_token) };
+                for chunk in 0..per_token {
+                    let row = &row[chunk * CHUNK..cols.min((chunk + 1) * CHUNK)];
+                    // SAFETY: each chunk has an index of its own.
+                    let chunk = unsafe { chunks.slice(TokenTiles::index(tokens, per_token, token, chunk), 1) };
                     outcome.note(
-                        Activations::quantize_on(isa, row, chunks)
+                        Activations::quantize_on(isa, row, chunk)
                             .map(|_| ())
                             .map_err(ShapeError::from),
                     );
@@ -111,13 +115,13 @@ impl<'a> Input<'a> {
         self.tiles.get_or_init(|| Tokens::of(&self.floats, self.cols))
     }
 
-    /// One row, in f32 and quantised.
-    pub(super) fn row(&self, token: usize) -> Result<Activations<'_>, ShapeError> {
-        let per_token = Activations::chunks_for(self.cols);
-        let floats = &self.floats[token * self.cols..][..self.cols];
-        Ok(Activations::from_parts(
-            floats,
-            &self.chunks[token * per_token..][..per_token],
-        )?)
+    /// All rows quantised.
+    pub(super) fn quantized(&self) -> Result<TokenTiles<'_>, ShapeError> {
+        TokenTiles::new(&self.chunks, self.tokens, self.cols)
+    }
+
+    /// One row in f32.
+    pub(super) fn row(&self, token: usize) -> &[f32] {
+        &self.floats[token * self.cols..][..self.cols]
     }
 }

@@ -135,24 +135,26 @@ impl<'a> Strips<'a> {
         tokens: Range<usize>,
         mut sink: impl FnMut(usize, usize, &[f32]),
     ) -> Result<(), ShapeError> {
-        let per_token = Activations::chunks_for(input.cols);
+        let activations = input.quantized()?;
         let groups = |row: usize| row.div_ceil(ROWS).min(self.packed.groups());
         let packed = groups(rows.start)..groups(rows.end);
-        let chunks = &input.chunks[tokens.start * per_token..tokens.end * per_token];
         let plain = (packed.end * ROWS).max(rows.start)..rows.end;
         self.packed
-            .product(self.isa, packed, chunks, tokens.len(), |token, row, results| {
-                sink(tokens.start + token, row, results);
+            .product(self.isa, packed, activations, tokens.clone(), |token, row, results| {
+                sink(token, row, results);
             })?;
-        for first in plain.clone().step_by(ROWS) {
-            let rows = first..plain.end.min(first + ROWS);
-            let mut results = [0.0; ROWS];
-            let results = &mut results[..rows.len()];
-            for token in tokens.clone() {
+        if plain.is_empty() {
+            return Ok(());
+        }
+        for token in tokens {
+            let chunks = activations.row(token);
+            let row = Activations::from_parts(input.row(token), &chunks)?;
+            for first in plain.clone().step_by(ROWS) {
+                let rows = first..plain.end.min(first + ROWS);
+                let mut results = [0.0; ROWS];
+                let results = &mut results[..rows.len()];
                 let bytes = self.matrix.plain_rows(rows.clone());
-                self.matrix
-                    .quant()
-                    .gemv_on(self.isa, bytes, &input.row(token)?, results)?;
+                self.matrix.quant().gemv_on(self.isa, bytes, &row, results)?;
                 sink(token, rows.start, results);
             }
         }

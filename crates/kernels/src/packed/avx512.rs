@@ -2,7 +2,7 @@
 //! activations.
 
 use super::layout::Packable;
-use super::scales::{RowScales, row_scales, zero_point_shift};
+use super::scales::{RowScales, row_scales};
 use super::{Group, PackedProduct, ROWS, array, prefetch_after};
 use crate::blocks::{CHUNK, GROUP, with_format};
 use crate::gemv::ActivationChunk;
@@ -102,14 +102,15 @@ avx512! {
     ) {
         let first = |half: Option<usize>| {
             chunks.map(|chunk| {
-                let Some(shift) = zero_point_shift::<Avx512, B>() else {
+                if B::LAYOUT.zero_point == 0 {
                     return _mm512_setzero_si512();
-                };
+                }
                 let minus = match half {
                     None => chunk.minus_sums[part],
                     Some(half) => chunk.minus_half_sums[2 * part + half],
                 };
-                _mm512_sll_epi32(_mm512_set1_epi32(minus), _mm_cvtsi32_si128(shift as i32))
+                // Both fit 16 bits.
+                _mm512_madd_epi16(_mm512_set1_epi32(minus), _mm512_set1_epi32(B::LAYOUT.zero_point.into()))
             })
         };
         let dots = |mut dots: [__m512i; K], vectors: std::ops::Range<usize>| {
@@ -129,7 +130,8 @@ avx512! {
             }
         };
         for ((sum, products), chunk) in sums.iter_mut().zip(products).zip(chunks) {
-            *sum = _mm512_fmadd_ps(products, _mm512_set1_ps(chunk.scales[part]), *sum);
+            let scale = _mm512_castsi512_ps(_mm512_set1_epi32(chunk.scales[part].to_bits().cast_signed()));
+            *sum = _mm512_fmadd_ps(products, scale, *sum);
             if B::LAYOUT.has_minimum() && !B::LAYOUT.halves() {
                 *sum = _mm512_fmadd_ps(minimum[0], _mm512_set1_ps(chunk.sums[part]), *sum);
             }
@@ -153,7 +155,7 @@ avx512! {
         sink: &mut dyn FnMut(usize, &[f32; ROWS]),
     ) -> usize {
         let tiles = B::LAYOUT.scales.tiles;
-        let tokens: [_; N] = group.rows(first);
+        let activations = group.activations;
         let mut sums = [_mm512_setzero_ps(); N];
         for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
             for at in 0..tiles {
@@ -161,6 +163,7 @@ avx512! {
                 let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
                 let bytes = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
                 prefetch_after(bytes);
+                let chunks: &[ActivationChunk; N] = activations.chunks(first, chunk);
                 let tile = Tile {
                     codes: codes::<B>(bytes),
                     scales: row_scales::<_, B>(l, block, at),
@@ -171,11 +174,11 @@ avx512! {
                     ($at_once:literal: $($turn:literal)*, $($left:literal)*) => {{
                         let (turns, rest) = sums.as_chunks_mut::<$at_once>();
                         $(if let Some(sums) = turns.get_mut($turn) {
-                            let chunks = std::array::from_fn(|token| &tokens[$at_once * $turn + token][chunk]);
+                            let chunks = std::array::from_fn(|token| &chunks[$at_once * $turn + token]);
                             add::<B, $at_once>(&tile, chunks, part, sums);
                         })*
                         $(if let Ok(sums) = <&mut [_; $left]>::try_from(&mut *rest) {
-                            let chunks = std::array::from_fn(|token| &tokens[N - $left + token][chunk]);
+                            let chunks = std::array::from_fn(|token| &chunks[N - $left + token]);
                             add::<B, $left>(&tile, chunks, part, sums);
                         })*
                     }};
@@ -200,8 +203,8 @@ avx512! {
     /// fit 32 registers.
     fn all_tokens<B: Packable>(l: Avx512, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
         let mut first = 0;
-        while first < group.tokens {
-            first += match group.tokens - first {
+        while first < group.activations.tokens {
+            first += match group.activations.tokens - first {
                 12.. => tokens::<B, 12>(l, group, first, sink),
                 8.. => tokens::<B, 8>(l, group, first, sink),
                 6.. => tokens::<B, 6>(l, group, first, sink),

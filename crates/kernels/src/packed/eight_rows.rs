@@ -47,9 +47,7 @@ macro_rules! eight_rows {
             ) {
                 let turns = turns.min(TURNS);
                 let tiles = B::LAYOUT.scales.tiles;
-                let tokens: [[_; 4]; TURNS] = std::array::from_fn(|turn| {
-                    group.rows(if turn < turns { first + turn * 4 } else { first })
-                });
+                let activations = group.activations;
                 let mut sums = [[_mm256_setzero_ps(); 4]; TURNS];
                 for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
                     for at in 0..tiles {
@@ -58,8 +56,9 @@ macro_rules! eight_rows {
                         let tile = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
                         let scales = row_scales::<_, B>(l, block, at);
                         let codes = all_codes::<B>(tile, HALF);
-                        for (tokens, sums) in tokens.iter().zip(&mut sums).take(turns) {
-                            add::<B, HALF, 4>(&codes, &scales, tokens.map(|token| &token[chunk]), part, sums);
+                        for (turn, sums) in sums.iter_mut().enumerate().take(turns) {
+                            let chunks: &[ActivationChunk; 4] = activations.chunks(first + 4 * turn, chunk);
+                            add::<B, HALF, 4>(&codes, &scales, chunks.each_ref(), part, sums);
                         }
                     }
                 }
@@ -101,7 +100,7 @@ macro_rules! eight_rows {
                 sink: &mut dyn FnMut(usize, &[f32; ROWS]),
             ) -> usize {
                 let tiles = B::LAYOUT.scales.tiles;
-                let tokens: [_; K] = group.rows(first);
+                let activations = group.activations;
                 let [mut upper, mut lower] = [[_mm256_setzero_ps(); K]; 2];
                 for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
                     for at in 0..tiles {
@@ -110,7 +109,7 @@ macro_rules! eight_rows {
                         let tile = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
                         prefetch_after(tile);
                         let scales = row_scales::<_, B>(l, block, at);
-                        let chunks = tokens.map(|token| &token[chunk]);
+                        let chunks = activations.chunks::<K>(first, chunk).each_ref();
                         add::<B, 0, K>(&all_codes::<B>(tile, 0), &scales, chunks, part, &mut upper);
                         add::<B, 1, K>(&all_codes::<B>(tile, 1), &scales, chunks, part, &mut lower);
                     }
@@ -129,8 +128,8 @@ macro_rules! eight_rows {
             /// Multiplies sixteen rows with every token.
             fn all_tokens<B: Packable>(l: Avx2, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
                 let mut first = 0;
-                while first < group.tokens {
-                    first += match group.tokens - first {
+                while first < group.activations.tokens {
+                    first += match group.activations.tokens - first {
                         left @ 4.. => turns::<B>(l, group, first, TURNS.min(left / 4), sink),
                         3.. => few::<B, 3>(l, group, first, sink),
                         2.. => few::<B, 2>(l, group, first, sink),

@@ -39,9 +39,10 @@ mod scalar;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 mod scales;
 mod tile_scales;
+mod token_tiles;
 
 use crate::blocks::{GROUP, Quant, with_format};
-use crate::gemv::{ActivationChunk, Activations};
+use crate::gemv::Activations;
 use crate::isa::{Isa, on_set};
 use crate::lanes::{Plain, Token};
 #[cfg(target_arch = "x86_64")]
@@ -50,6 +51,8 @@ use crate::shape::ShapeError;
 use expand::Tile;
 use layout::PackedLayout;
 use std::ops::Range;
+use token_tiles::TokenTile;
+pub use token_tiles::TokenTiles;
 
 /// Rows interleaved in a group.
 pub const ROWS: usize = 16;
@@ -70,17 +73,14 @@ fn is_faster<T: PackedProduct>(_: T) -> bool {
 
 /// One group of sixteen packed rows, and the tokens that it is multiplied with.
 ///
-/// `blocks` are whole blocks of `quant` in `layout`; every token has `chunks` chunks of
-/// activations, which cover them.
+/// `blocks` are whole blocks of `quant` in `layout`; the activations of every token cover them.
 pub(crate) struct Group<'a> {
     /// Selects the SIMD code; unused on machines that have none.
     #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
     quant: Quant,
     layout: &'a PackedLayout,
     blocks: &'a [u8],
-    activations: &'a [ActivationChunk],
-    chunks: usize,
-    tokens: usize,
+    activations: TokenTile<'a>,
 }
 
 /// Products of packed rows on an instruction set; without one of its own, in scalar code.
@@ -99,15 +99,6 @@ pub(crate) trait PackedProduct: Token {
 }
 
 impl PackedProduct for Plain {}
-
-#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
-impl<'a> Group<'a> {
-    /// The chunks of `N` tokens from `first` on.
-    #[inline(always)]
-    fn rows<const N: usize>(&self, first: usize) -> [&'a [ActivationChunk]; N] {
-        std::array::from_fn(|n| &self.activations[(first + n) * self.chunks..][..self.chunks])
-    }
-}
 
 /// Prefetch distance in bytes: a page, so that the TLB miss is hidden too. The hardware prefetcher
 /// stops at the end of a page, and the instructions of a few tiles fill the reorder buffer.
@@ -239,21 +230,28 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Multiplies the rows of `groups` with `tokens` rows of quantised activations:
+    /// Multiplies the rows of `groups` with the activations of `tokens`:
     /// `sink(token, first row, sixteen results)`. Rows are counted over all groups.
     ///
     /// # Errors
-    /// If the activations have a different size, or a group is out of range.
+    /// If the activations have a different size, or a group or token is out of range.
     pub fn product(
         &self,
         isa: Isa,
         groups: Range<usize>,
-        activations: &[ActivationChunk],
-        tokens: usize,
+        activations: TokenTiles,
+        tokens: Range<usize>,
         mut sink: impl FnMut(usize, usize, &[f32; ROWS]),
     ) -> Result<(), ShapeError> {
         let chunks = Activations::chunks_for(self.cols);
-        crate::shape::length("quantised activations", activations.len(), chunks.checked_mul(tokens))?;
+        crate::shape::length("a row of quantised activations", activations.per_token(), Some(chunks))?;
+        if tokens.end > activations.tokens() {
+            return Err(ShapeError::Index {
+                what: "a token",
+                index: tokens.end,
+                count: activations.tokens(),
+            });
+        }
         if groups.end > self.groups() {
             return Err(ShapeError::Index {
                 what: "a group of rows",
@@ -261,9 +259,9 @@ impl<'a> Packed<'a> {
                 count: self.groups(),
             });
         }
-        for first in (0..tokens).step_by(TOKEN_TILE) {
-            let together = TOKEN_TILE.min(tokens - first);
-            let activations = &activations[first * chunks..(first + together) * chunks];
+        let mut first = tokens.start;
+        while first < tokens.end {
+            let activations = activations.tile(first..tokens.end);
             for group in groups.clone() {
                 let blocks = &self.bytes[group * self.group_bytes..][..self.group_bytes];
                 let mut sink = |token: usize, sums: &[f32; ROWS]| sink(first + token, group * ROWS, sums);
@@ -272,11 +270,10 @@ impl<'a> Packed<'a> {
                     layout: self.layout,
                     blocks,
                     activations,
-                    chunks,
-                    tokens: together,
                 };
                 on_set!(isa, token => token.group(&group, &mut sink));
             }
+            first += activations.tokens;
         }
         Ok(())
     }

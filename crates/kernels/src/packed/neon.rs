@@ -150,13 +150,13 @@ neon_dot! {
         out: &mut [[f32; ROWS]; N],
     ) {
         let tiles = B::LAYOUT.scales.tiles;
-        let tokens: [_; N] = group.rows(token);
+        let activations = group.activations;
         let mut sums: Sums<_, N, V> = [[vdupq_n_f32(0.0); V]; N];
         for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
             for at in 0..tiles {
                 let group = index * tiles + at;
                 let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
-                let chunks: [_; N] = from_fn(|n| &tokens[n][chunk]);
+                let chunks = activations.chunks::<N>(token, chunk).each_ref();
                 let tile = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
                 let RowScales { scale, minimum } = row_scales::<_, B>(l, block, at);
                 let of_rows =
@@ -227,7 +227,8 @@ neon_dot! {
     /// Multiplies sixteen rows with every token. Eight rows against four tokens, or sixteen against
     /// one, fit 32 registers.
     fn all_tokens<B: Packable>(l: Neon<true>, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        let (fours, rest) = (group.tokens / 4 * 4, group.tokens % 4);
+        let tokens = group.activations.tokens;
+        let (fours, rest) = (tokens / 4 * 4, tokens % 4);
         for first in (0..fours).step_by(4) {
             let mut out = [[0.0; ROWS]; 4];
             rows::<B, 0, 4, 2>(l, group, first, &mut out);

@@ -43,18 +43,16 @@ pub(super) fn group(group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
         layout,
         blocks,
         activations,
-        chunks,
-        tokens,
         ..
     } = *group;
-    for token in 0..tokens {
-        let activations = &activations[token * chunks..][..chunks];
+    for token in 0..activations.tokens {
         let mut sums = [0.0; ROWS];
         for (index, blocks) in blocks.chunks_exact(layout.bytes()).enumerate() {
             let (header, tiles) = blocks.split_at(layout.scales.bytes());
             for (at, tile) in tiles.chunks_exact(layout.tile_bytes()).enumerate() {
                 let group = index * layout.scales.tiles + at;
-                let (chunk, part) = (&activations[group * GROUP / CHUNK], group % (CHUNK / GROUP));
+                let [chunk] = activations.chunks(token, group * GROUP / CHUNK);
+                let part = group % (CHUNK / GROUP);
                 let values = &chunk.values[GROUP * part..][..GROUP];
                 for (row, sum) in sums.iter_mut().enumerate() {
                     let scales = TileScales::of(&layout.scales, header, at, row);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::blocks::CHUNK;
+use crate::gemv::ActivationChunk;
 use crate::matrix::LAYOUT_VERSION;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -68,25 +69,39 @@ proptest! {
         pack_group(quant, cols, &plain, &mut packed).expect("it fits");
         let matrix = Packed::new(quant, cols, &packed).expect("it fits");
         let chunks = Activations::chunks_for(cols);
-        let mut activations = vec![ActivationChunk::ZERO; chunks * tokens];
-        for (token, activations) in activations.chunks_exact_mut(chunks).enumerate() {
-            Activations::quantize(&random(u64::from(seed) * 7 + token as u64, cols), activations).expect("it fits");
+        let mut rows = vec![ActivationChunk::ZERO; chunks * tokens];
+        for (token, row) in rows.chunks_exact_mut(chunks).enumerate() {
+            Activations::quantize(&random(u64::from(seed) * 7 + token as u64, cols), row).expect("it fits");
         }
-        check_products(&matrix, &activations, tokens);
+        check_products(&matrix, &rows, tokens);
     }
 }
 
+/// The chunks of quantised rows in the order of [`TokenTiles`].
+fn in_tiles(rows: &[ActivationChunk], tokens: usize) -> Vec<ActivationChunk> {
+    let (per_token, mut tiles) = (rows.len() / tokens, rows.to_vec());
+    for (at, chunk) in rows.iter().enumerate() {
+        tiles[TokenTiles::index(tokens, per_token, at / per_token, at % per_token)] = *chunk;
+    }
+    tiles
+}
+
+/// The products of a group with quantised rows.
+fn products(matrix: &Packed, isa: Isa, rows: &[ActivationChunk], tokens: usize) -> Vec<f32> {
+    let chunks = in_tiles(rows, tokens);
+    let tiles = TokenTiles::new(&chunks, tokens, matrix.cols).expect("it fits");
+    let mut out = vec![0.0; tokens * ROWS];
+    matrix
+        .product(isa, 0..1, tiles, 0..tokens, |token, row, sums| {
+            out[token * ROWS + row..][..ROWS].copy_from_slice(sums);
+        })
+        .expect("it fits");
+    out
+}
+
 /// Checks the products on every instruction set against those in scalar code.
-fn check_products(matrix: &Packed, activations: &[ActivationChunk], tokens: usize) {
-    let run = |isa: Isa| {
-        let mut out = vec![0.0; tokens * ROWS];
-        matrix
-            .product(isa, 0..1, activations, tokens, |token, row, sums| {
-                out[token * ROWS + row..][..ROWS].copy_from_slice(sums);
-            })
-            .expect("it fits");
-        out
-    };
+fn check_products(matrix: &Packed, rows: &[ActivationChunk], tokens: usize) {
+    let run = |isa: Isa| products(matrix, isa, rows, tokens);
     let mut isas = Isa::available().into_iter();
     let expected = run(isas.next().expect("scalar is always available"));
     let largest = expected.iter().fold(1.0f32, |most, x| most.max(x.abs()));
@@ -163,12 +178,7 @@ fn every_fp4_scale_has_the_scalar_value() {
                 .map(|i| weights[i % ROWS * cols + 16 * (i / ROWS)])
                 .collect();
             for isa in Isa::available() {
-                let mut found = vec![0.0; tokens * ROWS];
-                matrix
-                    .product(isa, 0..1, &activations, tokens, |token, row, sums| {
-                        found[token * ROWS + row..][..ROWS].copy_from_slice(sums);
-                    })
-                    .expect("it fits");
+                let found = products(&matrix, isa, &activations, tokens);
                 assert_eq!(found, expected, "{quant} from {} on {isa:?}", ROWS * batch);
             }
         }
@@ -196,14 +206,11 @@ fn accepted_scales_of_mxfp4_overflow_no_product() {
             let activations = Activations::from_parts(&x, &chunks).expect("it fits");
             quant.gemv_on(isa, &block, &activations, &mut y).expect("it fits");
             assert!(near(y[0]), "scale {bits} on {isa:?}: {} for {expected}", y[0]);
-            matrix
-                .product(isa, 0..1, &chunks, 1, |_, _, sums| {
-                    assert!(
-                        sums.iter().copied().all(near),
-                        "packed, scale {bits} on {isa:?}: {sums:?} for {expected}"
-                    );
-                })
-                .expect("it fits");
+            let found = products(&matrix, isa, &chunks, 1);
+            assert!(
+                found.iter().copied().all(near),
+                "packed, scale {bits} on {isa:?}: {found:?} for {expected}"
+            );
         }
     }
 }
@@ -218,16 +225,15 @@ fn mismatched_sizes_are_rejected() {
     assert!(Packed::new(Quant::Q4_1, 32, &packed[1..]).is_err());
     let matrix = Packed::new(Quant::Q4_1, 32, &packed).expect("it fits");
     assert!(matrix.dequantize_row(16, &mut [0.0; 32]).is_err());
-    assert!(
-        matrix
-            .product(Isa::best(), 0..2, &[ActivationChunk::ZERO], 1, |_, _, _| {})
-            .is_err()
-    );
-    assert!(
-        matrix
-            .product(Isa::best(), 0..1, &[ActivationChunk::ZERO], 2, |_, _, _| {})
-            .is_err()
-    );
+    let chunks = [ActivationChunk::ZERO; 2];
+    let (one, wide) = (TokenTiles::new(&chunks[..1], 1, 32), TokenTiles::new(&chunks, 1, 512));
+    let (one, wide) = (one.expect("it fits"), wide.expect("it fits"));
+    let product = |groups, tiles, tokens| matrix.product(Isa::best(), groups, tiles, tokens, |_, _, _| {});
+    assert!(product(0..1, one, 0..1).is_ok());
+    assert!(product(0..2, one, 0..1).is_err());
+    assert!(product(0..1, one, 0..2).is_err());
+    assert!(product(0..1, wide, 0..1).is_err());
+    assert!(TokenTiles::new(&chunks, 1, 32).is_err());
 }
 
 /// Hashes of packed blocks of each format, in the layout of version 3.
