@@ -45,6 +45,7 @@ def main() -> None:
             results.seconds = before + time.monotonic() - began
             results.save()
             print(f"{results.seconds:5.0f} s  {measured}", file=sys.stderr, flush=True)
+        results.save()
     if not (results.samples or results.train):
         sys.exit(f"There are no results in {args.json}. Measure without --show first.")
     print(page.page(results))

@@ -103,7 +103,7 @@ def environment(results: Results) -> str:
 
 def ceilings(results: Results, threads: int, isa: str) -> str:
     """The range of each peak rate; empty if none was measured."""
-    kinds = {"read_gb_s": "GB/s read", "int8_gmac_s": "GMAC/s in int8", "bf16_gmac_s": "in bf16", "f32_gmac_s": "in f32"}
+    kinds = {"read_gb_s": "GB/s read", "int8_gmac_s": "GMAC/s in int8", "bf16_gmac_s": "GMAC/s in bf16", "f32_gmac_s": "GMAC/s in f32"}
     found = {name: peaks for kind, name in kinds.items() if (peaks := results.peaks(kind, threads=threads, isa=isa))}
     rates = ", ".join(f"{min(peaks):.0f} to {max(peaks):.0f} {name}" for name, peaks in found.items())
     return f"Peak rates {ISA_TITLES[isa]}, {plural(threads, 'thread')}: {rates}." if rates else ""

@@ -33,7 +33,7 @@ PEFT = {
     "PEFT bf16": (BF16, ["bf16"]),
     "PEFT bf16, compiled": (BF16, ["bf16", "--compile"]),
 }
-# Hearth's contenders: the factors of their products. Without bf16 instructions there is only the first.
+# Hearth's contenders: the factors of their products, which are its --precision.
 OURS = {f"{HEARTH} f32": F32, f"{HEARTH} bf16": BF16}
 FACTORS = {name: factors for name, (factors, _) in PEFT.items()} | OURS
 
@@ -50,15 +50,15 @@ def document(tokens):
     return " ".join(chosen.choice(WORDS) for _ in range(tokens + tokens // 8)) + "\n"
 
 
-def last_line_of(command, environment=None):
+def last_line_of(command):
     """Runs a command. Returns the JSON object in the last line of its output."""
-    done = subprocess.run([str(part) for part in command], cwd=HERE, env=os.environ | (environment or {}), capture_output=True, text=True)
+    done = subprocess.run([str(part) for part in command], cwd=HERE, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{Path(command[0]).name} failed with exit code {done.returncode}:\n{done.stderr.strip()[-2000:]}")
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def run_hearth(args, folder, environment):
+def run_hearth(args, folder, precision):
     # Enough for one more step, so that no step is short.
     data = folder / "document.txt"
     data.write_text(document((args.steps + 1) * BATCH * SEQ))
@@ -66,8 +66,8 @@ def run_hearth(args, folder, environment):
         return last_line_of([
             "cargo", "xtask", "measure", "train", args.hearth.resolve(), args.model.resolve(), data, Path(out) / "run", "--epochs", 1,
             "--max-steps", args.steps, "--batch", BATCH, "--accum", 1, "--seq", SEQ, "--rank", RANK, "--alpha", 2 * RANK, "--lr", 1e-4,
-            "--seed", 1, "--device", "cpu", "--threads", args.threads,
-        ], environment)  # fmt: skip
+            "--seed", 1, "--device", "cpu", "--threads", args.threads, "--precision", precision,
+        ])  # fmt: skip
 
 
 def run_peft(args, options):
@@ -109,11 +109,9 @@ def table(results):
     return "\n".join(lines)
 
 
-def hearths():
-    """The value of HEARTH_ISA of each of Hearth's contenders that this machine can run."""
-    f32, bf16 = OURS
-    # The only instructions in bf16 that Hearth trains with; without them the default is f32.
-    return {f32: "avx512", bf16: ""} if "avx512_bf16" in machine.instructions() else {f32: ""}
+def multiplies_bf16():
+    """Whether the CPU has the instructions in bf16 that Hearth trains with. Only Linux lists them."""
+    return "avx512_bf16" in machine.instructions()
 
 
 def main():
@@ -132,7 +130,7 @@ def main():
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         contenders = {name: lambda options=options: run_peft(args, options) for name, (_, options) in PEFT.items()}
-        contenders |= {name: lambda isa=isa: run_hearth(args, Path(folder), {"HEARTH_ISA": isa}) for name, isa in hearths().items()}
+        contenders |= {name: lambda name=name: run_hearth(args, Path(folder), OURS[name]) for name in OURS if OURS[name] == F32 or multiplies_bf16()}
         for turn in range(args.rounds):
             for name, run in contenders.items():
                 result = run()

@@ -8,16 +8,18 @@ use crate::shape::{self, ShapeError};
 use crate::team;
 use bytemuck::Pod;
 use half::bf16;
+use std::sync::OnceLock;
 
 /// Elements per chunk of work.
 const CHUNK: usize = 16 * 1024;
 
-/// Whether the CPU has bf16 instructions, so that
-/// [`MatmulPrecision::Bf16`](crate::MatmulPrecision::Bf16) is faster than `F32`. Without them it is
+/// Whether [`MatmulPrecision::Bf16`](crate::MatmulPrecision::Bf16) is to be preferred to `F32`: the
+/// CPU has bf16 instructions, and they are faster, or `HEARTH_ISA` names them. Without them it is
 /// computed with f32 products of rounded factors: the same result up to the order of sums, but
 /// slower.
 pub fn bf16_is_fast() -> bool {
-    Isa::best().multiplies_bf16()
+    static FAST: OnceLock<bool> = OnceLock::new();
+    *FAST.get_or_init(|| Isa::best().prefers_bf16())
 }
 
 /// The bits of the nearest bf16, ties to even; NaN stays NaN.

@@ -86,23 +86,15 @@ pub struct IsaError {
 
 impl Isa {
     /// The instruction set to use: the one that the environment variable `HEARTH_ISA` names, else
-    /// the fastest of this machine. Detected on the first call. An invalid name is ignored here;
-    /// see [`Isa::requested`].
+    /// the best of this machine. Detected on the first call. An invalid name is ignored here; see
+    /// [`Isa::requested`].
     pub fn best() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| {
-            let best = || Self::available().into_iter().filter(|isa| isa.pays()).max();
+            let best = || Self::available().into_iter().max();
             let requested = Self::requested().ok().flatten();
             requested.or_else(best).unwrap_or(Isa(Set::Scalar(Plain)))
         })
-    }
-
-    /// Whether it is faster than the sets before it.
-    fn pays(self) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        return self.bf16().is_none_or(Avx512Bf16::pays);
-        #[cfg(not(target_arch = "x86_64"))]
-        return true;
     }
 
     /// The instruction set that `HEARTH_ISA` names; `None` if it is not set or empty.
@@ -142,10 +134,12 @@ impl Isa {
         }
     }
 
-    /// Whether AVX512_BF16 is included.
-    pub(crate) fn multiplies_bf16(self) -> bool {
+    /// Whether it multiplies in bf16 faster than in f32, or `HEARTH_ISA` names it.
+    pub(crate) fn prefers_bf16(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return self.bf16().is_some();
+        return self
+            .bf16()
+            .is_some_and(|bf16| bf16.is_faster() || matches!(Self::requested(), Ok(Some(_))));
         #[cfg(not(target_arch = "x86_64"))]
         return false;
     }
@@ -166,7 +160,7 @@ mod tests {
     fn requested_isa_is_used() {
         let (best, requested) = (Isa::best(), Isa::requested().expect("it is available"));
         match requested {
-            None => assert!(best.pays() && (best.name() != "scalar" || !cfg!(target_arch = "aarch64"))),
+            None => assert!(best.name() != "scalar" || !cfg!(target_arch = "aarch64")),
             Some(requested) => assert_eq!(best, requested),
         }
     }

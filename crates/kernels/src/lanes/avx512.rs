@@ -31,9 +31,9 @@ pub(crate) use avx512_bf16;
 
 impl Avx512Bf16 {
     /// Whether products are faster in bf16 than in f32. Intel's CPUs start one `vdpbf16ps` every
-    /// two cycles and two FMAs every cycle, which is twice as many products in f32; AMD's do twice
-    /// as many in bf16 (`docs/tried.md`).
-    pub(crate) fn pays(self) -> bool {
+    /// two cycles, and two FMAs every cycle, which are twice as many products in f32; AMD's do
+    /// twice as many in bf16 (measured on Emerald Rapids and Zen 4: `docs/tried.md`).
+    pub(crate) fn is_faster(self) -> bool {
         let vendor = __cpuid(0);
         [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() != b"GenuineIntel"
     }

@@ -50,7 +50,9 @@ const ARITHMETIC_VERSION: u32 = 2;
 /// and the version of the kernels. Cached KV cells computed with a different value are not
 /// restored.
 pub fn arithmetic_id() -> String {
-    format!("{}-{ARITHMETIC_VERSION}", Isa::best().name())
+    // What 16-bit weights are multiplied in.
+    let floats = if crate::bf16_is_fast() { "bf16" } else { "f32" };
+    format!("{}-{floats}-{ARITHMETIC_VERSION}", Isa::best().name())
 }
 
 /// A LoRA adapter: adds `scale * (dropout(x) a^T) b^T`. <https://arxiv.org/abs/2106.09685>

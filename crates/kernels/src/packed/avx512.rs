@@ -109,7 +109,7 @@ avx512! {
                     None => chunk.minus_sums[part],
                     Some(half) => chunk.minus_half_sums[2 * part + half],
                 };
-                // Both fit 16 bits.
+                // Both fit 16 bits; the upper half of the sum meets zero.
                 _mm512_madd_epi16(_mm512_set1_epi32(minus), _mm512_set1_epi32(B::LAYOUT.zero_point.into()))
             })
         };
@@ -130,6 +130,7 @@ avx512! {
             }
         };
         for ((sum, products), chunk) in sums.iter_mut().zip(products).zip(chunks) {
+            // As integers, or the compiler broadcasts it in a register.
             let scale = _mm512_castsi512_ps(_mm512_set1_epi32(chunk.scales[part].to_bits().cast_signed()));
             *sum = _mm512_fmadd_ps(products, scale, *sum);
             if B::LAYOUT.has_minimum() && !B::LAYOUT.halves() {

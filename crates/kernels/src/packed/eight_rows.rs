@@ -30,8 +30,8 @@ pub(super) use add_scaled;
 ///
 /// * `all_codes::<B>(tile, half)`: the codes of half `half` of a tile's rows;
 /// * `add::<B, HALF, K>(codes, scales, chunks, part, sums)`: accumulates their products with part
-///   `part` of the activations of `K` tokens. Each is called in one place, so that the compiler
-///   always inlines it (`docs/tried.md`).
+///   `part` of the activations of `K` tokens. It is called in one place for each `HALF` and `K`, so
+///   that the compiler always inlines it (`docs/tried.md`).
 macro_rules! eight_rows {
     ($enabled:ident) => {
         $enabled! {

@@ -105,7 +105,7 @@ impl PackedProduct for Plain {}
 #[cfg(target_arch = "x86_64")]
 const PREFETCH_BYTES: usize = 4096;
 
-/// Prefetches the codes that follow those of a tile.
+/// Prefetches the codes that are [`PREFETCH_BYTES`] after those of a tile.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn prefetch_after(tile: &[u8]) {

@@ -42,7 +42,10 @@ impl<'a> TokenTiles<'a> {
     pub(super) fn tile(&self, tokens: Range<usize>) -> TokenTile<'a> {
         let tile = tile_of(self.tokens, tokens.start);
         TokenTile {
-            chunks: &self.chunks[tile.start * self.per_token..tile.end * self.per_token][tokens.start - tile.start..],
+            // Tokens without activations have no chunks.
+            chunks: self.chunks[tile.start * self.per_token..tile.end * self.per_token]
+                .get(tokens.start - tile.start..)
+                .unwrap_or_default(),
             stride: tile.len(),
             tokens: tokens.end.min(tile.end) - tokens.start,
         }
@@ -98,7 +101,7 @@ mod tests {
 
     #[test]
     fn each_chunk_of_each_token_has_its_place() {
-        for (tokens, per_token) in [(1, 3), (5, 2), (12, 3), (31, 4)] {
+        for (tokens, per_token) in [(5, 0), (1, 3), (5, 2), (12, 3), (31, 4)] {
             let mut chunks = vec![ActivationChunk::ZERO; tokens * per_token];
             for (token, chunk) in (0..tokens).flat_map(|token| (0..per_token).map(move |chunk| (token, chunk))) {
                 let to = &mut chunks[TokenTiles::index(tokens, per_token, token, chunk)];
