@@ -22,7 +22,6 @@ import machine
 
 HERE = Path(__file__).parent
 BATCH, SEQ, RANK = 2, 512, 16
-HEARTH = "Hearth"
 # Factors of products.
 F32, BF16 = "f32", "bf16"
 # PyTorch's contenders by name: the factors of their products, and the options of peft_train.py.
@@ -34,7 +33,7 @@ PEFT = {
     "PEFT bf16, compiled": (BF16, ["bf16", "--compile"]),
 }
 # Hearth's contenders: the factors of their products, which are its --precision.
-OURS = {f"{HEARTH} f32": F32, f"{HEARTH} bf16": BF16}
+OURS = {"Hearth f32": F32, "Hearth bf16": BF16}
 FACTORS = {name: factors for name, (factors, _) in PEFT.items()} | OURS
 
 # Each is one token of SmolLM2 with its leading space, so that words count as tokens.

@@ -5,8 +5,8 @@
 use super::eight_rows::{TURNS, add_scaled, eight_rows};
 use super::layout::Packable;
 use super::scales::{RowScales, restores_sign, row_scales, zero_point_shift};
-use super::{Group, PackedProduct, ROWS, array, prefetch_after};
-use crate::blocks::{CHUNK, GROUP, with_format};
+use super::{Group, PackedProduct, ROWS, array, locate, prefetch_after};
+use crate::blocks::with_format;
 use crate::gemv::{ActivationChunk, GREATEST_CODE};
 use crate::lanes::{Avx2, avx2, load, methods, store};
 use std::arch::x86_64::*;

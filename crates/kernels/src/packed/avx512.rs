@@ -3,8 +3,8 @@
 
 use super::layout::Packable;
 use super::scales::{RowScales, row_scales};
-use super::{Group, PackedProduct, ROWS, array, prefetch_after};
-use crate::blocks::{CHUNK, GROUP, with_format};
+use super::{Group, PackedProduct, ROWS, array, locate, prefetch_after};
+use crate::blocks::with_format;
 use crate::gemv::ActivationChunk;
 use crate::lanes::{Avx512, Avx512Bf16, Token, avx512, load, methods, store};
 use std::arch::x86_64::*;
@@ -155,14 +155,11 @@ avx512! {
         first: usize,
         sink: &mut dyn FnMut(usize, &[f32; ROWS]),
     ) -> usize {
-        let tiles = B::LAYOUT.scales.tiles;
         let activations = group.activations;
         let mut sums = [_mm512_setzero_ps(); N];
         for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
-            for at in 0..tiles {
-                let group = index * tiles + at;
-                let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
-                let bytes = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
+            for at in 0..B::LAYOUT.scales.tiles {
+                let (chunk, part, bytes) = locate::<B>(block, index, at);
                 prefetch_after(bytes);
                 let chunks: &[ActivationChunk; N] = activations.chunks(first, chunk);
                 let tile = Tile {

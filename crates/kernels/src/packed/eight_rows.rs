@@ -46,14 +46,11 @@ macro_rules! eight_rows {
                 out: &mut [[[f32; ROWS]; 4]; TURNS],
             ) {
                 let turns = turns.min(TURNS);
-                let tiles = B::LAYOUT.scales.tiles;
-                let activations = group.activations;
+                        let activations = group.activations;
                 let mut sums = [[_mm256_setzero_ps(); 4]; TURNS];
                 for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
-                    for at in 0..tiles {
-                        let group = index * tiles + at;
-                        let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
-                        let tile = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
+                    for at in 0..B::LAYOUT.scales.tiles {
+                        let (chunk, part, tile) = locate::<B>(block, index, at);
                         let scales = row_scales::<_, B>(l, block, at);
                         let codes = all_codes::<B>(tile, HALF);
                         for (turn, sums) in sums.iter_mut().enumerate().take(turns) {
@@ -99,14 +96,11 @@ macro_rules! eight_rows {
                 first: usize,
                 sink: &mut dyn FnMut(usize, &[f32; ROWS]),
             ) -> usize {
-                let tiles = B::LAYOUT.scales.tiles;
-                let activations = group.activations;
+                        let activations = group.activations;
                 let [mut upper, mut lower] = [[_mm256_setzero_ps(); K]; 2];
                 for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
-                    for at in 0..tiles {
-                        let group = index * tiles + at;
-                        let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
-                        let tile = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
+                    for at in 0..B::LAYOUT.scales.tiles {
+                        let (chunk, part, tile) = locate::<B>(block, index, at);
                         prefetch_after(tile);
                         let scales = row_scales::<_, B>(l, block, at);
                         let chunks = activations.chunks::<K>(first, chunk).each_ref();

@@ -41,6 +41,8 @@ mod scales;
 mod tile_scales;
 mod token_tiles;
 
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+use crate::blocks::CHUNK;
 use crate::blocks::{GROUP, Quant, with_format};
 use crate::gemv::Activations;
 use crate::isa::{Isa, on_set};
@@ -113,6 +115,16 @@ fn prefetch_after(tile: &[u8]) {
         let line: &[[u8; 4]; WIDTH] = bytemuck::cast_ref(line);
         prefetch(line, PREFETCH_BYTES / size_of_val(&line[0]));
     }
+}
+
+/// Tile `at` of block `index` of a group: the activations' chunk and part that it is multiplied
+/// with, and its codes.
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+#[inline(always)]
+fn locate<B: layout::Packable>(block: &[u8], index: usize, at: usize) -> (usize, usize, &[u8]) {
+    let group = index * B::LAYOUT.scales.tiles + at;
+    let codes = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
+    (group * GROUP / CHUNK, group % (CHUNK / GROUP), codes)
 }
 
 /// The `N` bytes from `at` on.

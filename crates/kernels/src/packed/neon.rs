@@ -3,8 +3,8 @@
 
 use super::layout::Packable;
 use super::scales::{RowScales, restores_sign, row_scales, zero_point_shift};
-use super::{Group, PackedProduct, ROWS, array};
-use crate::blocks::{CHUNK, GROUP, HALF_GROUP, unsigned, with_format};
+use super::{Group, PackedProduct, ROWS, array, locate};
+use crate::blocks::{HALF_GROUP, unsigned, with_format};
 use crate::gemv::ActivationChunk;
 use crate::lanes::{Neon, load, methods, neon_dot, store};
 use std::arch::aarch64::*;
@@ -149,15 +149,12 @@ neon_dot! {
         token: usize,
         out: &mut [[f32; ROWS]; N],
     ) {
-        let tiles = B::LAYOUT.scales.tiles;
         let activations = group.activations;
         let mut sums: Sums<_, N, V> = [[vdupq_n_f32(0.0); V]; N];
         for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
-            for at in 0..tiles {
-                let group = index * tiles + at;
-                let (chunk, part) = (group * GROUP / CHUNK, group % (CHUNK / GROUP));
+            for at in 0..B::LAYOUT.scales.tiles {
+                let (chunk, part, tile) = locate::<B>(block, index, at);
                 let chunks = activations.chunks::<N>(token, chunk).each_ref();
-                let tile = &block[B::LAYOUT.tile_at(at)..][..B::LAYOUT.tile_bytes()];
                 let RowScales { scale, minimum } = row_scales::<_, B>(l, block, at);
                 let of_rows =
                     |x: [[float32x4_t; VECTORS]; 2]| from_fn(|half| from_fn::<_, V, _>(|r| x[half][FIRST + r]));
