@@ -1,10 +1,10 @@
 //! Instruction set (ISA): detected once; `HEARTH_ISA` names another.
 
-#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-use crate::lanes::Neon;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::{Avx2, Avx512, Avx512Bf16, AvxVnni};
 use crate::lanes::{Kernel, Plain, Token};
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+use crate::lanes::{Neon, NeonI8mm};
 use std::sync::OnceLock;
 
 /// Environment variable that names the instruction set to use.
@@ -73,6 +73,8 @@ sets! {
     Neon(Neon<false>) "neon" "NEON"
     #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
     NeonDot(Neon<true>) "neon+dot" "NEON with dot products"
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    NeonI8mm(NeonI8mm) "neon+i8mm" "NEON with matrix products"
 }
 pub(crate) use on_set;
 

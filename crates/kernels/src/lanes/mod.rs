@@ -14,6 +14,8 @@ mod avx_vnni;
 mod exp;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod neon;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon_i8mm;
 mod plain;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 mod register;
@@ -29,6 +31,8 @@ pub(crate) use avx512::{Avx512, Avx512Bf16, avx512, avx512_bf16, sums_of};
 pub(crate) use exp::{exp, sigmoid, tanh};
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 pub(crate) use neon::{Neon, neon_dot};
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+pub(crate) use neon_i8mm::{NeonI8mm, neon_i8mm};
 pub(crate) use plain::Plain;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use register::cast;

@@ -1,10 +1,10 @@
-//! AVX2: `vpmaddubsw` on eight rows at a time. As many of its sums as 16 bits hold are added before
+//! AVX2: `vpmaddubsw`. As many of its sums as 16 bits hold are added before
 //! `vpmaddwd` widens them to 32 bits: all eight of a tile of linear 4-bit codes, one of 8-bit
 //! codes.
 
-use super::eight_rows::{TURNS, add_scaled, eight_rows};
 use super::layout::Packable;
-use super::scales::{RowScales, restores_sign, row_scales, zero_point_shift};
+use super::scales::{self, RowScales, restores_sign, row_scales};
+use super::sixteen_rows::{add_scaled, sixteen_rows, turns, zero_point};
 use super::{Group, PackedProduct, ROWS, array, locate, prefetch_after};
 use crate::blocks::with_format;
 use crate::gemv::{ActivationChunk, GREATEST_CODE};
@@ -101,16 +101,20 @@ const fn fitting<B: Packable>(most: usize) -> usize {
 }
 
 avx2! {
-    /// The codes of half `half` of a tile's rows, signed if the format restores signs.
+    /// The codes of both halves of a tile's rows, signed if the format restores signs.
     #[inline]
-    fn all_codes<B: Packable>(tile: &[u8], half: usize) -> [__m256i; 8] {
-        std::array::from_fn(|v| {
-            let codes = codes::<B>(tile, v, half);
-            match restores_sign::<Avx2, B>() {
-                true => _mm256_xor_si256(codes, _mm256_set1_epi8(-128)),
-                false => codes,
+    fn all_codes<B: Packable>(tile: &[u8]) -> [[__m256i; 2]; 8] {
+        let mut all = [[_mm256_setzero_si256(); 2]; 8];
+        for (v, all) in all.iter_mut().enumerate() {
+            for (half, all) in all.iter_mut().enumerate() {
+                let codes = codes::<B>(tile, v, half);
+                *all = match restores_sign::<Avx2, B>() {
+                    true => _mm256_xor_si256(codes, _mm256_set1_epi8(-128)),
+                    false => codes,
+                };
             }
-        })
+        }
+        all
     }
 }
 
@@ -126,48 +130,43 @@ avx2! {
 }
 
 avx2! {
-    /// Accumulates the products of half `HALF` of a tile's rows with part `part` of the activations
-    /// of `K` tokens.
+    /// Accumulates the products of a tile's rows with part `part` of the activations of `K` tokens.
     #[inline]
-    fn add<B: Packable, const HALF: usize, const K: usize>(
-        codes: &[__m256i; 8],
+    fn add<B: Packable, const K: usize>(
+        codes: &[[__m256i; 2]; 8],
         scales: &RowScales<[__m256; 2]>,
         chunks: [&ActivationChunk; K],
         part: usize,
-        sums: &mut [__m256; K],
+        sums: &mut [[__m256; 2]; K],
     ) {
         // A tile, or each half of it, is summed in integers.
         let parts = if B::LAYOUT.halves() { 2 } else { 1 };
         for which in 0..parts {
-            let mut dots: [_; K] = std::array::from_fn(|k| {
-                let Some(shift) = zero_point_shift::<Avx2, B>() else {
-                    return _mm256_setzero_si256();
-                };
-                let minus = match parts {
-                    1 => chunks[k].minus_sums[part],
-                    _ => chunks[k].minus_half_sums[2 * part + which],
-                };
-                _mm256_set1_epi32(minus << shift)
-            });
+            let mut dots = [[_mm256_setzero_si256(); 2]; K];
+            for (dots, chunk) in dots.iter_mut().zip(chunks) {
+                *dots = [zero_point::<Avx2, B>(chunk, part, which); 2];
+            }
             let fitting = const { fitting::<B>(if B::LAYOUT.halves() { 4 } else { 8 }) };
             for first in (8 / parts * which..8 / parts * (which + 1)).step_by(fitting) {
-                let mut sums = [_mm256_setzero_si256(); K];
+                let mut sums = [[_mm256_setzero_si256(); 2]; K];
                 for (at, codes) in codes[first..][..fitting].iter().enumerate() {
-                    for (sum, chunk) in sums.iter_mut().zip(chunks) {
+                    for (sums, chunk) in sums.iter_mut().zip(chunks) {
                         let values = _mm256_set1_epi32(chunk.four(part, first + at));
-                        *sum = _mm256_add_epi16(*sum, pairs::<B>(*codes, values));
+                        for (sum, codes) in sums.iter_mut().zip(codes) {
+                            *sum = _mm256_add_epi16(*sum, pairs::<B>(*codes, values));
+                        }
                     }
                 }
-                for (dot, sum) in dots.iter_mut().zip(sums) {
-                    *dot = _mm256_add_epi32(*dot, _mm256_madd_epi16(sum, _mm256_set1_epi16(1)));
+                for (dot, sum) in dots.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
+                    *dot = _mm256_add_epi32(*dot, _mm256_madd_epi16(*sum, _mm256_set1_epi16(1)));
                 }
             }
-            add_scaled!(B, HALF; dots, scales, chunks, [part, which], sums);
+            add_scaled!(B; dots, scales, chunks, [part, which], sums);
         }
     }
 }
 
-eight_rows!(avx2);
+sixteen_rows!(avx2: 2 1);
 
 impl Avx2 {
     methods! { avx2;

@@ -1,19 +1,22 @@
 //! AVX-512 with VNNI: `vpdpbusd` multiplies four columns of sixteen rows with four broadcast
-//! activations.
+//! activations. Two groups of rows share the broadcasts, which load ports limit.
+//!
+//! Loops here stand in place of closures with intrinsics, which the compiler does not always inline
+//! into functions of the standard library that lack the instructions.
 
 use super::layout::Packable;
-use super::scales::{RowScales, row_scales};
+use super::scales::{self, RowScales, minus_sum, row_scales};
 use super::{Group, PackedProduct, ROWS, array, locate, prefetch_after};
 use crate::blocks::with_format;
 use crate::gemv::ActivationChunk;
 use crate::lanes::{Avx512, Avx512Bf16, Token, avx512, load, methods, store};
 use std::arch::x86_64::*;
 
-/// A tile in registers.
-struct Tile {
+/// The tiles of `G` groups for the same columns.
+struct Tiles<const G: usize> {
     /// Unsigned codes, four columns of sixteen rows each.
-    codes: [__m512i; 8],
-    scales: RowScales<__m512>,
+    codes: [[__m512i; 8]; G],
+    scales: [RowScales<__m512>; G],
 }
 
 avx512! {
@@ -90,56 +93,74 @@ avx512! {
 }
 
 avx512! {
-    /// Accumulates a tile's products with part `part` of the activations of `K` tokens. Tokens are
-    /// interleaved to hide the latency of dependent additions: four at once, or two if each has two
-    /// sums, as registers allow.
+    /// Products of tiles with part `part` of the activations of `K` tokens, added in integers; those
+    /// of half `half` of the columns if the format has half scales.
     #[inline]
-    fn add<B: Packable, const K: usize>(
-        tile: &Tile,
+    fn dots<B: Packable, const G: usize, const K: usize>(
+        tiles: &Tiles<G>,
         chunks: [&ActivationChunk; K],
         part: usize,
-        sums: &mut [__m512; K],
-    ) {
-        let first = |half: Option<usize>| {
-            chunks.map(|chunk| {
-                if B::LAYOUT.zero_point == 0 {
-                    return _mm512_setzero_si512();
-                }
-                let minus = match half {
-                    None => chunk.minus_sums[part],
-                    Some(half) => chunk.minus_half_sums[2 * part + half],
-                };
+        half: usize,
+    ) -> [[__m512; G]; K] {
+        let mut dots = [[_mm512_setzero_si512(); G]; K];
+        if B::LAYOUT.zero_point != 0 {
+            for (dots, chunk) in dots.iter_mut().zip(chunks) {
+                let minus = _mm512_set1_epi32(minus_sum::<B>(chunk, part, half));
                 // Both fit 16 bits; the upper half of the sum meets zero.
-                _mm512_madd_epi16(_mm512_set1_epi32(minus), _mm512_set1_epi32(B::LAYOUT.zero_point.into()))
-            })
-        };
-        let dots = |mut dots: [__m512i; K], vectors: std::ops::Range<usize>| {
-            for v in vectors {
-                for (dot, chunk) in dots.iter_mut().zip(chunks) {
-                    *dot = _mm512_dpbusd_epi32(*dot, tile.codes[v], _mm512_set1_epi32(chunk.four(part, v)));
+                *dots = [_mm512_madd_epi16(minus, _mm512_set1_epi32(B::LAYOUT.zero_point.into())); G];
+            }
+        }
+        let count = if B::LAYOUT.halves() { 4 } else { 8 };
+        for v in half * count..(half + 1) * count {
+            for (dots, chunk) in dots.iter_mut().zip(chunks) {
+                let values = _mm512_set1_epi32(chunk.four(part, v));
+                for (dot, codes) in dots.iter_mut().zip(&tiles.codes) {
+                    *dot = _mm512_dpbusd_epi32(*dot, codes[v], values);
                 }
             }
-            dots.map(|dot| _mm512_cvtepi32_ps(dot))
-        };
-        let RowScales { scale, minimum } = tile.scales;
-        let products = match B::LAYOUT.halves() {
-            false => dots(first(None), 0..8).map(|dot| _mm512_mul_ps(scale[0], dot)),
-            true => {
-                let (low, high) = (dots(first(Some(0)), 0..4), dots(first(Some(1)), 4..8));
-                std::array::from_fn(|k| _mm512_fmadd_ps(scale[1], high[k], _mm512_mul_ps(scale[0], low[k])))
+        }
+        let mut floats = [[_mm512_setzero_ps(); G]; K];
+        for (float, dot) in floats.as_flattened_mut().iter_mut().zip(dots.as_flattened()) {
+            *float = _mm512_cvtepi32_ps(*dot);
+        }
+        floats
+    }
+}
+
+avx512! {
+    /// Accumulates the products of tiles with part `part` of the activations of `K` tokens.
+    #[inline]
+    fn add<B: Packable, const G: usize, const K: usize>(
+        tiles: &Tiles<G>,
+        chunks: [&ActivationChunk; K],
+        part: usize,
+        sums: &mut [[__m512; G]; K],
+    ) {
+        let mut products = dots::<B, G, K>(tiles, chunks, part, 0);
+        for products in &mut products {
+            for (product, of_rows) in products.iter_mut().zip(&tiles.scales) {
+                *product = _mm512_mul_ps(of_rows.scale[0], *product);
             }
-        };
-        for ((sum, products), chunk) in sums.iter_mut().zip(products).zip(chunks) {
+        }
+        if B::LAYOUT.halves() {
+            let second = dots::<B, G, K>(tiles, chunks, part, 1);
+            for (products, dots) in products.iter_mut().zip(second) {
+                for ((product, dot), of_rows) in products.iter_mut().zip(dots).zip(&tiles.scales) {
+                    *product = _mm512_fmadd_ps(of_rows.scale[1], dot, *product);
+                }
+            }
+        }
+        for ((sums, products), chunk) in sums.iter_mut().zip(products).zip(chunks) {
             // As integers, or the compiler broadcasts it in a register.
             let scale = _mm512_castsi512_ps(_mm512_set1_epi32(chunk.scales[part].to_bits().cast_signed()));
-            *sum = _mm512_fmadd_ps(products, scale, *sum);
-            if B::LAYOUT.has_minimum() && !B::LAYOUT.halves() {
-                *sum = _mm512_fmadd_ps(minimum[0], _mm512_set1_ps(chunk.sums[part]), *sum);
-            }
-            if B::LAYOUT.has_minimum() && B::LAYOUT.halves() {
-                for (half, minimum) in minimum.into_iter().enumerate() {
-                    let activations = _mm512_set1_ps(chunk.half_sums[2 * part + half]);
-                    *sum = _mm512_fmadd_ps(minimum, activations, *sum);
+            for ((sum, products), of_rows) in sums.iter_mut().zip(products).zip(&tiles.scales) {
+                *sum = _mm512_fmadd_ps(products, scale, *sum);
+                if B::LAYOUT.has_minimum() {
+                    let halves = if B::LAYOUT.halves() { 2 } else { 1 };
+                    for (half, minimum) in of_rows.minimum.into_iter().enumerate().take(halves) {
+                        let activations = _mm512_set1_ps(scales::sum::<B>(chunk, part, half));
+                        *sum = _mm512_fmadd_ps(minimum, activations, *sum);
+                    }
                 }
             }
         }
@@ -147,70 +168,96 @@ avx512! {
 }
 
 avx512! {
-    /// Multiplies sixteen rows with `N` tokens starting at `first`; `N` is at most 12. Returns `N`.
+    /// Multiplies `G` groups of sixteen rows with `K` tokens at once, `turns` times from `first`
+    /// on. The codes of a tile are made for all of them. Returns the number of tokens.
     #[inline]
-    fn tokens<B: Packable, const N: usize>(
+    fn tokens<B: Packable, const G: usize, const K: usize, const TURNS: usize>(
         l: Avx512,
-        group: &Group,
+        groups: &[Group; G],
         first: usize,
-        sink: &mut dyn FnMut(usize, &[f32; ROWS]),
+        turns: usize,
+        sink: &mut dyn FnMut(usize, usize, &[f32; ROWS]),
     ) -> usize {
-        let activations = group.activations;
-        let mut sums = [_mm512_setzero_ps(); N];
-        for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
+        let turns = turns.min(TURNS);
+        let activations = groups[0].activations;
+        let mut sums = [[[_mm512_setzero_ps(); G]; K]; TURNS];
+        for index in 0..groups[0].blocks.len() / B::LAYOUT.bytes() {
+            let mut blocks: [&[u8]; G] = [&[]; G];
+            for (block, group) in blocks.iter_mut().zip(groups) {
+                *block = &group.blocks[index * B::LAYOUT.bytes()..][..B::LAYOUT.bytes()];
+            }
             for at in 0..B::LAYOUT.scales.tiles {
-                let (chunk, part, bytes) = locate::<B>(block, index, at);
-                prefetch_after(bytes);
-                let chunks: &[ActivationChunk; N] = activations.chunks(first, chunk);
-                let tile = Tile {
-                    codes: codes::<B>(bytes),
-                    scales: row_scales::<_, B>(l, block, at),
+                let (chunk, part, _) = locate::<B>(blocks[0], index, at);
+                let zero = [_mm512_setzero_ps(); 2];
+                let mut tiles = Tiles {
+                    codes: [[_mm512_setzero_si512(); 8]; G],
+                    scales: [RowScales { scale: zero, minimum: zero }; G],
                 };
-                // Unrolled by hand, so that the sums stay in registers: the compiler does not
-                // unroll a loop this long.
-                macro_rules! each {
-                    ($at_once:literal: $($turn:literal)*, $($left:literal)*) => {{
-                        let (turns, rest) = sums.as_chunks_mut::<$at_once>();
-                        $(if let Some(sums) = turns.get_mut($turn) {
-                            let chunks = std::array::from_fn(|token| &chunks[$at_once * $turn + token]);
-                            add::<B, $at_once>(&tile, chunks, part, sums);
-                        })*
-                        $(if let Ok(sums) = <&mut [_; $left]>::try_from(&mut *rest) {
-                            let chunks = std::array::from_fn(|token| &chunks[N - $left + token]);
-                            add::<B, $left>(&tile, chunks, part, sums);
-                        })*
-                    }};
+                for (g, block) in blocks.iter().enumerate() {
+                    let (_, _, bytes) = locate::<B>(block, index, at);
+                    prefetch_after(bytes);
+                    tiles.codes[g] = codes::<B>(bytes);
+                    tiles.scales[g] = row_scales::<_, B>(l, block, at);
                 }
-                match B::LAYOUT.halves() {
-                    true => each!(2: 0 1 2 3 4 5, 1),
-                    false => each!(4: 0 1 2, 1 2 3),
+                for (turn, sums) in sums.iter_mut().enumerate().take(turns) {
+                    let chunks: &[ActivationChunk; K] = activations.chunks(first + K * turn, chunk);
+                    add::<B, G, K>(&tiles, chunks.each_ref(), part, sums);
                 }
             }
         }
-        for (token, sum) in sums.iter().enumerate() {
-            let mut out = [0.0; ROWS];
-            store(*sum, &mut out);
-            sink(first + token, &out);
+        for (token, sums) in sums.as_flattened().iter().take(K * turns).enumerate() {
+            for (which, sum) in sums.iter().enumerate() {
+                let mut out = [0.0; ROWS];
+                store(*sum, &mut out);
+                sink(which, first + token, &out);
+            }
         }
-        N
+        K * turns
     }
 }
 
 avx512! {
-    /// Multiplies sixteen rows with every token, at most twelve at once: with the tile, their sums
-    /// fit 32 registers.
-    fn all_tokens<B: Packable>(l: Avx512, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+    /// Multiplies each group with the tokens from `first` on, of which `left` are left. Returns the
+    /// number of tokens.
+    #[inline]
+    fn one_group<B: Packable>(
+        l: Avx512,
+        groups: &[Group],
+        first: usize,
+        left: usize,
+        sink: &mut dyn FnMut(usize, usize, &[f32; ROWS]),
+    ) -> usize {
+        let mut done = 0;
+        for (which, group) in groups.iter().enumerate() {
+            let group = std::array::from_ref(group);
+            let mut sink = |_: usize, token: usize, results: &[f32; ROWS]| sink(which, token, results);
+            done = match left {
+                4 | 7.. => tokens::<B, 1, 4, 3>(l, group, first, left / 4, &mut sink),
+                // Drafts have up to five tokens.
+                6 => tokens::<B, 1, 6, 1>(l, group, first, 1, &mut sink),
+                5 => tokens::<B, 1, 5, 1>(l, group, first, 1, &mut sink),
+                3 => tokens::<B, 1, 3, 1>(l, group, first, 1, &mut sink),
+                2 => tokens::<B, 1, 2, 1>(l, group, first, 1, &mut sink),
+                _ => tokens::<B, 1, 1, 1>(l, group, first, 1, &mut sink),
+            };
+        }
+        done
+    }
+}
+
+avx512! {
+    /// Multiplies one group, or two, with every token.
+    fn all_tokens<B: Packable>(l: Avx512, groups: &[Group], sink: &mut dyn FnMut(usize, usize, &[f32; ROWS])) {
+        let (count, pair) = (groups[0].activations.tokens, <&[Group; 2]>::try_from(groups));
         let mut first = 0;
-        while first < group.activations.tokens {
-            first += match group.activations.tokens - first {
-                12.. => tokens::<B, 12>(l, group, first, sink),
-                8.. => tokens::<B, 8>(l, group, first, sink),
-                6.. => tokens::<B, 6>(l, group, first, sink),
-                5.. => tokens::<B, 5>(l, group, first, sink),
-                4.. => tokens::<B, 4>(l, group, first, sink),
-                3.. => tokens::<B, 3>(l, group, first, sink),
-                2.. => tokens::<B, 2>(l, group, first, sink),
-                _ => tokens::<B, 1>(l, group, first, sink),
+        while first < count {
+            let left = count - first;
+            first += match pair {
+                // Six tokens and two groups are twelve sums: enough to hide the latency of
+                // `vpdpbusd`, which is five cycles, at two of them per cycle.
+                Ok(pair) if left >= 12 => tokens::<B, 2, 6, 2>(l, pair, first, 2, sink),
+                Ok(pair) if left >= 7 || left == 4 => tokens::<B, 2, 4, 2>(l, pair, first, left / 4, sink),
+                _ => one_group::<B>(l, groups, first, left, sink),
             };
         }
     }
@@ -218,8 +265,8 @@ avx512! {
 
 impl Avx512 {
     methods! { avx512;
-        fn product(l: Avx512, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-            with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, sink));
+        fn product(l: Avx512, groups: &[Group], sink: &mut dyn FnMut(usize, usize, &[f32; ROWS])) {
+            with_format!(groups[0].quant, float _F => (), block B => all_tokens::<B>(l, groups, sink));
         }
     }
 }
@@ -227,15 +274,15 @@ impl Avx512 {
 impl PackedProduct for Avx512 {
     const FASTER: bool = true;
 
-    fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        self.product(self, group, sink);
+    fn groups(self, groups: &[Group], sink: &mut dyn FnMut(usize, usize, &[f32; ROWS])) {
+        self.product(self, groups, sink);
     }
 }
 
 impl PackedProduct for Avx512Bf16 {
     const FASTER: bool = true;
 
-    fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        self.lanes().group(group, sink);
+    fn groups(self, groups: &[Group], sink: &mut dyn FnMut(usize, usize, &[f32; ROWS])) {
+        self.lanes().groups(groups, sink);
     }
 }

@@ -28,16 +28,18 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx_vnni;
-#[cfg(target_arch = "x86_64")]
-mod eight_rows;
 mod expand;
 pub(crate) mod layout;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod neon;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon_i8mm;
 mod pack;
 mod scalar;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 mod scales;
+#[cfg(target_arch = "x86_64")]
+mod sixteen_rows;
 mod tile_scales;
 mod token_tiles;
 
@@ -62,6 +64,9 @@ pub const ROWS: usize = 16;
 /// Tokens multiplied with all groups before the next tokens: their activations stay in L1, and the
 /// results of a token are written contiguously.
 pub const TOKEN_TILE: usize = 12;
+
+/// Groups of a matrix that are multiplied at once: they share broadcast activations.
+const AT_ONCE: usize = 2;
 
 /// Whether products of packed matrices are faster with this instruction set. If not, GEMV over the
 /// file's rows is used.
@@ -97,6 +102,14 @@ pub(crate) trait PackedProduct: Token {
     /// Multiplies a group with every token: `sink(token, results)`.
     fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
         scalar::group(group, sink);
+    }
+
+    /// Multiplies one or [`AT_ONCE`] groups of a matrix with the same tokens, every one of them:
+    /// `sink(which, token, results)`.
+    fn groups(self, groups: &[Group], sink: &mut dyn FnMut(usize, usize, &[f32; ROWS])) {
+        for (which, group) in groups.iter().enumerate() {
+            self.group(group, &mut |token, results| sink(which, token, results));
+        }
     }
 }
 
@@ -231,6 +244,11 @@ impl<'a> Packed<'a> {
         expand::rows(isa, self.tile(group, tile), scale, to);
     }
 
+    /// The blocks of a group. Panics if it is out of range.
+    fn group(&self, group: usize) -> &'a [u8] {
+        &self.bytes[group * self.group_bytes..][..self.group_bytes]
+    }
+
     fn tile(&self, group: usize, tile: usize) -> Tile<'a> {
         let (layout, tiles) = (self.layout, self.layout.scales.tiles);
         let blocks = &self.bytes[group * self.group_bytes + tile / tiles * layout.bytes()..][..layout.bytes()];
@@ -274,16 +292,18 @@ impl<'a> Packed<'a> {
         let mut first = tokens.start;
         while first < tokens.end {
             let activations = activations.tile(first..tokens.end);
-            for group in groups.clone() {
-                let blocks = &self.bytes[group * self.group_bytes..][..self.group_bytes];
-                let mut sink = |token: usize, sums: &[f32; ROWS]| sink(first + token, group * ROWS, sums);
-                let group = Group {
+            for group in groups.clone().step_by(AT_ONCE) {
+                let at_once: [Group; AT_ONCE] = std::array::from_fn(|which| Group {
                     quant: self.quant,
                     layout: self.layout,
-                    blocks,
+                    blocks: self.group((group + which).min(groups.end - 1)),
                     activations,
+                });
+                let at_once = &at_once[..AT_ONCE.min(groups.end - group)];
+                let mut sink = |which: usize, token: usize, sums: &[f32; ROWS]| {
+                    sink(first + token, (group + which) * ROWS, sums);
                 };
-                on_set!(isa, token => token.group(&group, &mut sink));
+                on_set!(isa, token => token.groups(at_once, &mut sink));
             }
             first += activations.tokens;
         }

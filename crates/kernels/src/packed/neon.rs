@@ -2,7 +2,7 @@
 //! of the four words of a register.
 
 use super::layout::Packable;
-use super::scales::{RowScales, restores_sign, row_scales, zero_point_shift};
+use super::scales::{RowScales, minus_sum, restores_sign, row_scales, sum, zero_point_shift};
 use super::{Group, PackedProduct, ROWS, array, locate};
 use crate::blocks::{HALF_GROUP, unsigned, with_format};
 use crate::gemv::ActivationChunk;
@@ -12,7 +12,7 @@ use std::arch::asm;
 use std::array::from_fn;
 
 /// Vectors of sixteen rows.
-const VECTORS: usize = ROWS / 4;
+pub(super) const VECTORS: usize = ROWS / 4;
 
 /// The codebook, signed if [`restores_sign`].
 const fn values<B: Packable>() -> &'static [u8; 16] {
@@ -28,7 +28,7 @@ neon_dot! {
     /// Codes of four columns of four rows: vector `v` of a tile, row quarter `rows`. Codes that use
     /// all eight bits are signed.
     #[inline]
-    fn codes<B: Packable>(tile: &[u8], v: usize, rows: usize) -> int8x16_t {
+    pub(super) fn codes<B: Packable>(tile: &[u8], v: usize, rows: usize) -> int8x16_t {
         let vector = |at: usize, v: usize| -> uint8x16_t { load(array::<16>(tile, at + 64 * v + 16 * rows)) };
         let lower = B::LAYOUT.upper_bytes();
         if B::LAYOUT.bits == 8 {
@@ -109,8 +109,16 @@ neon_dot! {
     }
 }
 
+/// What the products of part `part` of a chunk with unsigned codes are too great by, negated: of a
+/// tile or, if its halves have scales, of half `half` of its columns.
+#[inline(always)]
+pub(super) fn zero_point<B: Packable>(chunk: &ActivationChunk, part: usize, half: usize) -> i32 {
+    let shift = zero_point_shift::<Neon<true>, B>();
+    shift.map_or(0, |shift| minus_sum::<B>(chunk, part, half) << shift)
+}
+
 /// Accumulators of `4 V` rows and `N` tokens.
-type Sums<T, const N: usize, const V: usize> = [[T; V]; N];
+pub(super) type Sums<T, const N: usize, const V: usize> = [[T; V]; N];
 
 neon_dot! {
     /// `dots` plus the products of half `HALF` of a tile, row vectors `first..first + V`, with part
@@ -163,19 +171,12 @@ neon_dot! {
                     minimum: of_rows(minimum),
                 };
                 // A tile, or each half of it, is summed in integers.
-                let initial = |minus: &dyn Fn(&ActivationChunk) -> i32| {
-                    let shift = zero_point_shift::<Neon<true>, B>();
-                    from_fn(|n| [vdupq_n_s32(shift.map_or(0, |shift| minus(chunks[n]) << shift)); V])
-                };
-                let half = |half: usize| initial(&|chunk| chunk.minus_half_sums[2 * part + half]);
-                let mut dots = match B::LAYOUT.halves() {
-                    true => half(0),
-                    false => initial(&|chunk| chunk.minus_sums[part]),
-                };
+                let initial = |half: usize| from_fn(|n| [vdupq_n_s32(zero_point::<B>(chunks[n], part, half)); V]);
+                let mut dots = initial(0);
                 dots = add_half::<B, 0, N, V>(dots, tile, FIRST, chunks, part);
                 if B::LAYOUT.halves() {
                     sums = add_scaled::<B, 0, N, V>(sums, dots, &scales, chunks, part);
-                    dots = half(1);
+                    dots = initial(1);
                 }
                 dots = add_half::<B, 1, N, V>(dots, tile, FIRST, chunks, part);
                 sums = match B::LAYOUT.halves() {
@@ -196,7 +197,7 @@ neon_dot! {
     /// `sums` plus the scaled products of a tile, or of half `HALF` if halves have scales, with
     /// part `part` of the activations.
     #[inline]
-    fn add_scaled<B: Packable, const HALF: usize, const N: usize, const V: usize>(
+    pub(super) fn add_scaled<B: Packable, const HALF: usize, const N: usize, const V: usize>(
         mut sums: Sums<float32x4_t, N, V>,
         dots: Sums<int32x4_t, N, V>,
         scales: &RowScales<[float32x4_t; V]>,
@@ -204,10 +205,7 @@ neon_dot! {
         part: usize,
     ) -> Sums<float32x4_t, N, V> {
         for n in 0..N {
-            let all = match B::LAYOUT.halves() {
-                false => chunks[n].sums[part],
-                true => chunks[n].half_sums[2 * part + HALF],
-            };
+            let all = sum::<B>(chunks[n], part, HALF);
             for r in 0..V {
                 let products = vmulq_f32(scales.scale[HALF][r], vcvtq_f32_s32(dots[n][r]));
                 sums[n][r] = vfmaq_n_f32(sums[n][r], products, chunks[n].scales[part]);
@@ -224,8 +222,7 @@ neon_dot! {
     /// Multiplies sixteen rows with every token. Eight rows against four tokens, or sixteen against
     /// one, fit 32 registers.
     fn all_tokens<B: Packable>(l: Neon<true>, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        let tokens = group.activations.tokens;
-        let (fours, rest) = (tokens / 4 * 4, tokens % 4);
+        let fours = group.activations.tokens / 4 * 4;
         for first in (0..fours).step_by(4) {
             let mut out = [[0.0; ROWS]; 4];
             rows::<B, 0, 4, 2>(l, group, first, &mut out);
@@ -234,9 +231,22 @@ neon_dot! {
                 sink(first + n, out);
             }
         }
-        for token in fours..fours + rest {
+        few::<B>(l, group, fours, sink);
+    }
+}
+
+neon_dot! {
+    /// Multiplies sixteen rows with the tokens from `first` on, one after the other.
+    #[inline]
+    pub(super) fn few<B: Packable>(
+        l: Neon<true>,
+        group: &Group,
+        first: usize,
+        sink: &mut dyn FnMut(usize, &[f32; ROWS]),
+    ) {
+        for token in first..group.activations.tokens {
             let mut out = [[0.0; ROWS]; 1];
-            rows::<B, 0, 1, 4>(l, group, token, &mut out);
+            rows::<B, 0, 1, VECTORS>(l, group, token, &mut out);
             sink(token, &out[0]);
         }
     }

@@ -4,6 +4,7 @@ use super::layout::{Bits, Minimum, Packable, PartCode, ScaleLayout, Unit};
 use super::tile_scales::parts_of;
 use super::{PackedProduct, ROWS, array};
 use crate::blocks::{E4M3_SHIFT, E4M3_UNIT};
+use crate::gemv::ActivationChunk;
 use crate::lanes::{Lanes, WIDTH};
 
 const _: () = assert!(ROWS == WIDTH, "a vector has a lane per row");
@@ -30,6 +31,25 @@ pub(super) const fn zero_point_shift<P: PackedProduct, B: Packable>() -> Option<
     match B::LAYOUT.zero_point == 0 || restores_sign::<P, B>() {
         true => None,
         false => Some(B::LAYOUT.zero_point.trailing_zeros()),
+    }
+}
+
+/// Negative sum of the codes of part `part` of a chunk or, if the format has half scales, of half
+/// `half` of it.
+#[inline(always)]
+pub(super) fn minus_sum<B: Packable>(chunk: &ActivationChunk, part: usize, half: usize) -> i32 {
+    match B::LAYOUT.halves() {
+        false => chunk.minus_sums[part],
+        true => chunk.minus_half_sums[2 * part + half],
+    }
+}
+
+/// Sum of the same activations.
+#[inline(always)]
+pub(super) fn sum<B: Packable>(chunk: &ActivationChunk, part: usize, half: usize) -> f32 {
+    match B::LAYOUT.halves() {
+        false => chunk.sums[part],
+        true => chunk.half_sums[2 * part + half],
     }
 }
 

@@ -1,120 +1,106 @@
-//! Products on 256-bit registers. Of four tokens and more, eight rows at a time, as the sums of
-//! sixteen would not fit; of fewer, all sixteen, so that each tile is read from memory once.
+//! Products of sixteen rows on 256-bit registers: two vectors of eight rows each, which share the
+//! broadcast activations.
 
-/// Most turns of four tokens with the codes of one tile.
-pub(super) const TURNS: usize = super::TOKEN_TILE / 4;
+use super::layout::Packable;
+use super::scales::{minus_sum, zero_point_shift};
+use super::{PackedProduct, TOKEN_TILE};
+use crate::gemv::ActivationChunk;
+use crate::lanes::avx2;
+use std::arch::x86_64::*;
 
-/// Adds products with half `HALF` of a tile's rows to sums, scaled: those of the tile or, if its
-/// halves have scales, of half `which` of its columns. A function in its place, though inlined,
-/// made the compiler store each sum before the next products, and AVX2 slower by up to a quarter.
+/// Most turns of `at_once` tokens with the codes of one tile. For one token it is one, so that the
+/// sums stay in registers.
+pub(super) const fn turns(at_once: usize) -> usize {
+    match at_once {
+        2.. => TOKEN_TILE / at_once,
+        _ => 1,
+    }
+}
+
+avx2! {
+    /// What the products of part `part` of a chunk with unsigned codes are too great by, negated:
+    /// of the tile or, if its halves have scales, of half `which` of its columns.
+    #[inline]
+    pub(super) fn zero_point<P: PackedProduct, B: Packable>(
+        chunk: &ActivationChunk,
+        part: usize,
+        which: usize,
+    ) -> __m256i {
+        if zero_point_shift::<P, B>().is_none() {
+            return _mm256_setzero_si256();
+        }
+        let minus = minus_sum::<B>(chunk, part, which);
+        // Both fit 16 bits; the upper half of the sum meets zero.
+        _mm256_madd_epi16(_mm256_set1_epi32(minus), _mm256_set1_epi32(B::LAYOUT.zero_point.into()))
+    }
+}
+
+/// Adds products with a tile's rows to sums, scaled: those of the tile or, if its halves have
+/// scales, of half `which` of its columns. A function in its place, though inlined, made the
+/// compiler store each sum before the next products, and AVX2 slower by up to a quarter.
 macro_rules! add_scaled {
-    ($B:ident, $HALF:ident; $dots:ident, $scales:ident, $chunks:ident, [$part:ident, $which:ident], $sums:ident) => {
-        for ((sum, dot), chunk) in $sums.iter_mut().zip($dots).zip($chunks) {
+    ($B:ident; $dots:ident, $scales:ident, $chunks:ident, [$part:ident, $which:ident], $sums:ident) => {
+        for ((sums, dots), chunk) in $sums.iter_mut().zip($dots).zip($chunks) {
             let scale = _mm256_set1_ps(chunk.scales[$part]);
-            let products = _mm256_mul_ps($scales.scale[$which][$HALF], _mm256_cvtepi32_ps(dot));
-            *sum = _mm256_fmadd_ps(products, scale, *sum);
-            if $B::LAYOUT.has_minimum() {
-                let all = match $B::LAYOUT.halves() {
-                    false => chunk.sums[$part],
-                    true => chunk.half_sums[2 * $part + $which],
-                };
-                *sum = _mm256_fmadd_ps($scales.minimum[$which][$HALF], _mm256_set1_ps(all), *sum);
+            for (half, (sum, dot)) in sums.iter_mut().zip(dots).enumerate() {
+                let products = _mm256_mul_ps($scales.scale[$which][half], _mm256_cvtepi32_ps(dot));
+                *sum = _mm256_fmadd_ps(products, scale, *sum);
+                if $B::LAYOUT.has_minimum() {
+                    let activations = _mm256_set1_ps(scales::sum::<$B>(chunk, $part, $which));
+                    *sum = _mm256_fmadd_ps($scales.minimum[$which][half], activations, *sum);
+                }
             }
         }
     };
 }
 pub(super) use add_scaled;
 
-/// Defines `all_tokens`, which multiplies sixteen rows with every token. `enabled` enables the
-/// instructions; these functions, which it may call, are in scope:
+/// Defines `all_tokens`, which multiplies sixteen rows with every token, as many at once as
+/// registers allow. `enabled` enables the instructions; these functions, which it may call, are in
+/// scope:
 ///
-/// * `all_codes::<B>(tile, half)`: the codes of half `half` of a tile's rows;
-/// * `add::<B, HALF, K>(codes, scales, chunks, part, sums)`: accumulates their products with part
-///   `part` of the activations of `K` tokens. It is called in one place for each `HALF` and `K`, so
-///   that the compiler always inlines it (`docs/tried.md`).
-macro_rules! eight_rows {
-    ($enabled:ident) => {
+/// * `all_codes::<B>(tile)`: eight vectors of codes of each half of a tile's rows;
+/// * `add::<B, K>(codes, scales, chunks, part, sums)`: accumulates their products with part `part`
+///   of the activations of `K` tokens. It is called in one place for each `K`, so that the compiler
+///   always inlines it (`docs/tried.md`).
+///
+/// Loops over vectors, in place of closures with intrinsics and of iterators over four levels of
+/// arrays, are inlined and unrolled; the others were not always, at half the speed.
+macro_rules! sixteen_rows {
+    ($enabled:ident: $($at_once:literal)+) => {
         $enabled! {
-            /// Multiplies half `HALF` of the sixteen rows with four tokens at once, `turns` times
-            /// from `first` on. The codes of a tile are made for all of them.
+            /// Multiplies sixteen rows with `K` tokens at once, `turns` times from `first` on. The
+            /// codes of a tile are made for all of them. Returns the number of tokens.
             #[inline]
-            fn eight_rows<B: Packable, const HALF: usize>(
+            fn tokens<B: Packable, const K: usize, const TURNS: usize>(
                 l: Avx2,
                 group: &Group,
                 first: usize,
                 turns: usize,
-                out: &mut [[[f32; ROWS]; 4]; TURNS],
-            ) {
+                sink: &mut dyn FnMut(usize, &[f32; ROWS]),
+            ) -> usize {
                 let turns = turns.min(TURNS);
-                        let activations = group.activations;
-                let mut sums = [[_mm256_setzero_ps(); 4]; TURNS];
-                for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
-                    for at in 0..B::LAYOUT.scales.tiles {
-                        let (chunk, part, tile) = locate::<B>(block, index, at);
-                        let scales = row_scales::<_, B>(l, block, at);
-                        let codes = all_codes::<B>(tile, HALF);
-                        for (turn, sums) in sums.iter_mut().enumerate().take(turns) {
-                            let chunks: &[ActivationChunk; 4] = activations.chunks(first + 4 * turn, chunk);
-                            add::<B, HALF, 4>(&codes, &scales, chunks.each_ref(), part, sums);
-                        }
-                    }
-                }
-                for (out, sums) in out.iter_mut().zip(&sums).take(turns) {
-                    for (out, sum) in out.iter_mut().zip(sums) {
-                        store(*sum, &mut out.as_chunks_mut::<8>().0[HALF]);
-                    }
-                }
-            }
-        }
-
-        $enabled! {
-            /// Multiplies sixteen rows with four tokens, `turns` times. Returns their number.
-            #[inline]
-            fn turns<B: Packable>(
-                l: Avx2,
-                group: &Group,
-                first: usize,
-                turns: usize,
-                sink: &mut dyn FnMut(usize, &[f32; ROWS]),
-            ) -> usize {
-                let mut out = [[[0.0; ROWS]; 4]; TURNS];
-                eight_rows::<B, 0>(l, group, first, turns, &mut out);
-                eight_rows::<B, 1>(l, group, first, turns, &mut out);
-                for (token, out) in out.as_flattened().iter().take(4 * turns).enumerate() {
-                    sink(first + token, out);
-                }
-                4 * turns
-            }
-        }
-
-        $enabled! {
-            /// Multiplies sixteen rows with `K` tokens, at most three. Returns `K`.
-            #[inline]
-            fn few<B: Packable, const K: usize>(
-                l: Avx2,
-                group: &Group,
-                first: usize,
-                sink: &mut dyn FnMut(usize, &[f32; ROWS]),
-            ) -> usize {
-                        let activations = group.activations;
-                let [mut upper, mut lower] = [[_mm256_setzero_ps(); K]; 2];
+                let mut sums = [[[_mm256_setzero_ps(); 2]; K]; TURNS];
                 for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
                     for at in 0..B::LAYOUT.scales.tiles {
                         let (chunk, part, tile) = locate::<B>(block, index, at);
                         prefetch_after(tile);
                         let scales = row_scales::<_, B>(l, block, at);
-                        let chunks = activations.chunks::<K>(first, chunk).each_ref();
-                        add::<B, 0, K>(&all_codes::<B>(tile, 0), &scales, chunks, part, &mut upper);
-                        add::<B, 1, K>(&all_codes::<B>(tile, 1), &scales, chunks, part, &mut lower);
+                        let codes = all_codes::<B>(tile);
+                        for (turn, sums) in sums.iter_mut().enumerate().take(turns) {
+                            let chunks: &[ActivationChunk; K] = group.activations.chunks(first + K * turn, chunk);
+                            add::<B, K>(&codes, &scales, chunks.each_ref(), part, sums);
+                        }
                     }
                 }
-                for (token, halves) in std::iter::zip(upper, lower).enumerate() {
+                for (token, sums) in sums.as_flattened().iter().take(K * turns).enumerate() {
                     let mut out = [[0.0_f32; ROWS / 2]; 2];
-                    store(halves.0, &mut out[0]);
-                    store(halves.1, &mut out[1]);
+                    for (sum, out) in sums.iter().zip(&mut out) {
+                        store(*sum, out);
+                    }
                     sink(first + token, bytemuck::cast_ref(&out));
                 }
-                K
+                K * turns
             }
         }
 
@@ -123,15 +109,15 @@ macro_rules! eight_rows {
             fn all_tokens<B: Packable>(l: Avx2, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
                 let mut first = 0;
                 while first < group.activations.tokens {
-                    first += match group.activations.tokens - first {
-                        left @ 4.. => turns::<B>(l, group, first, TURNS.min(left / 4), sink),
-                        3.. => few::<B, 3>(l, group, first, sink),
-                        2.. => few::<B, 2>(l, group, first, sink),
-                        _ => few::<B, 1>(l, group, first, sink),
-                    };
+                    let left = group.activations.tokens - first;
+                    $(if left >= $at_once {
+                        const TURNS: usize = turns($at_once);
+                        first += tokens::<B, $at_once, TURNS>(l, group, first, left / $at_once, sink);
+                        continue;
+                    })+
                 }
             }
         }
     };
 }
-pub(super) use eight_rows;
+pub(super) use sixteen_rows;

@@ -61,12 +61,16 @@ proptest! {
 
     #[test]
     fn every_isa_matches_the_scalar_product(
-        seed in any::<u32>(), blocks in 1usize..20, quant in select(quants()), tokens in 1usize..30,
+        seed in any::<u32>(), blocks in 1usize..20, groups in 1usize..5, quant in select(quants()), tokens in 1usize..30,
     ) {
         let cols = blocks * quant.block_elements();
-        let plain = quantized(quant, cols, seed.into());
-        let mut packed = vec![0; plain.len()];
-        pack_group(quant, cols, &plain, &mut packed).expect("it fits");
+        let mut packed = Vec::new();
+        for group in 0..groups {
+            let plain = quantized(quant, cols, u64::from(seed) + (ROWS * group) as u64);
+            packed.resize(packed.len() + plain.len(), 0);
+            let at = packed.len() - plain.len();
+            pack_group(quant, cols, &plain, &mut packed[at..]).expect("it fits");
+        }
         let matrix = Packed::new(quant, cols, &packed).expect("it fits");
         let chunks = Activations::chunks_for(cols);
         let mut rows = vec![ActivationChunk::ZERO; chunks * tokens];
@@ -86,14 +90,15 @@ fn in_tiles(rows: &[ActivationChunk], tokens: usize) -> Vec<ActivationChunk> {
     tiles
 }
 
-/// The products of a group with quantised rows.
+/// The products of all groups with quantised rows.
 fn products(matrix: &Packed, isa: Isa, rows: &[ActivationChunk], tokens: usize) -> Vec<f32> {
     let chunks = in_tiles(rows, tokens);
     let tiles = TokenTiles::new(&chunks, tokens, matrix.cols).expect("it fits");
-    let mut out = vec![0.0; tokens * ROWS];
+    let count = matrix.groups() * ROWS;
+    let mut out = vec![0.0; tokens * count];
     matrix
-        .product(isa, 0..1, tiles, 0..tokens, |token, row, sums| {
-            out[token * ROWS + row..][..ROWS].copy_from_slice(sums);
+        .product(isa, 0..matrix.groups(), tiles, 0..tokens, |token, row, sums| {
+            out[token * count + row..][..ROWS].copy_from_slice(sums);
         })
         .expect("it fits");
     out
@@ -130,12 +135,13 @@ fn extreme_codes_overflow_no_sum() {
             for blocks in packed.chunks_exact_mut(layout.bytes()) {
                 blocks[layout.scales.bytes()..].fill(codes);
             }
-            let matrix = Packed::new(quant, cols, &packed).expect("it fits");
+            let groups = packed.repeat(3);
+            let matrix = Packed::new(quant, cols, &groups).expect("it fits");
             for signs in [[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]] {
                 let x: Vec<f32> = (0..cols).map(|at| signs[at % 2]).collect();
                 let mut chunks = [ActivationChunk::ZERO];
                 Activations::quantize(&x, &mut chunks).expect("it fits");
-                check_products(&matrix, &chunks.repeat(5), 5);
+                check_products(&matrix, &chunks.repeat(31), 31);
             }
         }
     }
