@@ -10,9 +10,8 @@ use std::process::Command;
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 
-/// CPUs to emulate, and the instruction set that must be detected on each: with and without
-/// dot-product instructions.
-const EMULATED_CPUS: [(&str, &str); 2] = [("max", "neon+dot"), ("cortex-a72", "neon")];
+/// CPUs to emulate, and the best instruction set of each.
+const EMULATED_CPUS: [(&str, &str); 3] = [("max", "neon+i8mm"), ("cortex-a76", "neon+dot"), ("cortex-a72", "neon")];
 
 /// The kernels' tests, without GPU tests.
 const TESTS: [&str; 4] = ["-p", "hearth-kernels", "--lib", "--tests"];

@@ -18,6 +18,10 @@ fn isa_levels() -> Vec<&'static str> {
     if std::arch::is_x86_feature_detected!("avxvnni") {
         return vec!["avx+vnni", "avx2", "scalar"];
     }
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("i8mm") {
+        return vec!["neon+dot", "neon", "scalar"];
+    }
     match cfg!(target_arch = "x86_64") {
         true => vec!["avx2", "scalar"],
         false => vec!["neon", "scalar"],
