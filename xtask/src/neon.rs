@@ -10,7 +10,7 @@ use std::process::Command;
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 
-/// CPUs to emulate, and the best instruction set of each.
+/// CPUs to emulate, and the best instruction set of each, which must be detected.
 const EMULATED_CPUS: [(&str, &str); 3] = [("max", "neon+i8mm"), ("cortex-a76", "neon+dot"), ("cortex-a72", "neon")];
 
 /// The kernels' tests, without GPU tests.

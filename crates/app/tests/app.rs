@@ -44,6 +44,7 @@ async fn first_message_loads_the_model_and_is_answered() {
         fraction: 0.0,
         stage: String::new(),
     });
+    let prefill = std::mem::discriminant(&MessageState::Prefill { done: 0, total: 0 });
     let (mut states, mut grown, mut last) = (Vec::new(), String::new(), None);
     while last.is_none() {
         bench
@@ -71,6 +72,8 @@ async fn first_message_loads_the_model_and_is_answered() {
     assert_eq!((stats.tokens, stats.cached_tokens, stats.context_used), (3, 4, 13));
     assert_eq!(stats.draft, None);
     // A load may end before an answer shows it: `an_answer_shows_how_far_its_own_model_is_loaded`.
+    let begun = states.iter().take_while(|state| **state != prefill).count();
+    assert!(!states[begun..].contains(&loading));
     states.retain(|state| *state != loading);
     states.dedup();
     let order = [

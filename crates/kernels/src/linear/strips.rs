@@ -7,7 +7,7 @@ use crate::gemm::{MR, NR};
 use crate::gemv::Activations;
 use crate::isa::Isa;
 use crate::matrix::Matrix;
-use crate::packed::{Packed, ROWS, TOKEN_TILE};
+use crate::packed::{self, Packed, ROWS, TOKEN_TILE};
 use crate::shape::{Outcome, ShapeError};
 use crate::team;
 use std::ops::Range;
@@ -230,7 +230,7 @@ impl WorkSplit {
         let blocks = (CHUNKS_PER_THREAD * team::threads()).div_ceil(total.div_ceil(MAX_BYTES).max(1));
         Self {
             bytes: MAX_BYTES,
-            strips: 1,
+            strips: packed::groups_at_once(Isa::best()),
             tokens: tokens.div_ceil(blocks).next_multiple_of(TOKEN_TILE),
             at_a_time,
         }

@@ -1,10 +1,10 @@
-//! AVX2: `vpmaddubsw`. As many of its sums as 16 bits hold are added before
-//! `vpmaddwd` widens them to 32 bits: all eight of a tile of linear 4-bit codes, one of 8-bit
-//! codes.
+//! AVX2: `vpmaddubsw` multiplies four columns of eight rows with four broadcast activations, and
+//! adds pairs. As many of its sums as 16 bits hold are added before `vpmaddwd` widens them to 32
+//! bits: all eight of a tile of linear 4-bit codes, one of 8-bit codes.
 
 use super::layout::Packable;
-use super::scales::{self, RowScales, restores_sign, row_scales};
-use super::sixteen_rows::{add_scaled, sixteen_rows, turns, zero_point};
+use super::scales::{RowScales, restores_sign, row_scales};
+use super::sixteen_rows::{add_scaled, sixteen_rows, zero_point};
 use super::{Group, PackedProduct, ROWS, array, locate, prefetch_after};
 use crate::blocks::with_format;
 use crate::gemv::{ActivationChunk, GREATEST_CODE};
@@ -166,7 +166,7 @@ avx2! {
     }
 }
 
-sixteen_rows!(avx2: 2 1);
+sixteen_rows!(avx2: 2 | 4.. => 2 x 6, 3 => 3 x 1, _ => 1 x 1);
 
 impl Avx2 {
     methods! { avx2;

@@ -1,11 +1,11 @@
 //! AVX-512 with VNNI: `vpdpbusd` multiplies four columns of sixteen rows with four broadcast
 //! activations. Two groups of rows share the broadcasts, which load ports limit.
 //!
-//! Loops here stand in place of closures with intrinsics, which the compiler does not always inline
-//! into functions of the standard library that lack the instructions.
+//! What runs for each tile has loops in place of closures with intrinsics, which the compiler does
+//! not always inline into functions of the standard library that lack the instructions.
 
 use super::layout::Packable;
-use super::scales::{self, RowScales, minus_sum, row_scales};
+use super::scales::{RowScales, activation_sum, minus_codes, row_scales, zero_point};
 use super::{Group, PackedProduct, ROWS, array, locate, prefetch_after};
 use crate::blocks::with_format;
 use crate::gemv::ActivationChunk;
@@ -103,11 +103,12 @@ avx512! {
         half: usize,
     ) -> [[__m512; G]; K] {
         let mut dots = [[_mm512_setzero_si512(); G]; K];
-        if B::LAYOUT.zero_point != 0 {
+        let zero_point = const { zero_point::<Avx512, B>() };
+        if zero_point != 0 {
             for (dots, chunk) in dots.iter_mut().zip(chunks) {
-                let minus = _mm512_set1_epi32(minus_sum::<B>(chunk, part, half));
+                let minus = _mm512_set1_epi32(minus_codes::<B>(chunk, part, half));
                 // Both fit 16 bits; the upper half of the sum meets zero.
-                *dots = [_mm512_madd_epi16(minus, _mm512_set1_epi32(B::LAYOUT.zero_point.into())); G];
+                *dots = [_mm512_madd_epi16(minus, _mm512_set1_epi32(zero_point)); G];
             }
         }
         let count = if B::LAYOUT.halves() { 4 } else { 8 };
@@ -158,7 +159,7 @@ avx512! {
                 if B::LAYOUT.has_minimum() {
                     let halves = if B::LAYOUT.halves() { 2 } else { 1 };
                     for (half, minimum) in of_rows.minimum.into_iter().enumerate().take(halves) {
-                        let activations = _mm512_set1_ps(scales::sum::<B>(chunk, part, half));
+                        let activations = _mm512_set1_ps(activation_sum::<B>(chunk, part, half));
                         *sum = _mm512_fmadd_ps(minimum, activations, *sum);
                     }
                 }
@@ -217,10 +218,10 @@ avx512! {
 }
 
 avx512! {
-    /// Multiplies each group with the tokens from `first` on, of which `left` are left. Returns the
-    /// number of tokens.
+    /// Multiplies one group after the other with the tokens from `first` on, of which `left` are
+    /// left. Returns the number of tokens, which is the same for each.
     #[inline]
-    fn one_group<B: Packable>(
+    fn one_by_one<B: Packable>(
         l: Avx512,
         groups: &[Group],
         first: usize,
@@ -233,7 +234,7 @@ avx512! {
             let mut sink = |_: usize, token: usize, results: &[f32; ROWS]| sink(which, token, results);
             done = match left {
                 4 | 7.. => tokens::<B, 1, 4, 3>(l, group, first, left / 4, &mut sink),
-                // Drafts have up to five tokens.
+                // One pass over the weights for short drafts.
                 6 => tokens::<B, 1, 6, 1>(l, group, first, 1, &mut sink),
                 5 => tokens::<B, 1, 5, 1>(l, group, first, 1, &mut sink),
                 3 => tokens::<B, 1, 3, 1>(l, group, first, 1, &mut sink),
@@ -257,7 +258,7 @@ avx512! {
                 // `vpdpbusd`, which is five cycles, at two of them per cycle.
                 Ok(pair) if left >= 12 => tokens::<B, 2, 6, 2>(l, pair, first, 2, sink),
                 Ok(pair) if left >= 7 || left == 4 => tokens::<B, 2, 4, 2>(l, pair, first, left / 4, sink),
-                _ => one_group::<B>(l, groups, first, left, sink),
+                _ => one_by_one::<B>(l, groups, first, left, sink),
             };
         }
     }
@@ -273,6 +274,13 @@ impl Avx512 {
 
 impl PackedProduct for Avx512 {
     const FASTER: bool = true;
+    const AT_ONCE: usize = 2;
+
+    fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+        self.groups(std::slice::from_ref(group), &mut |_, token, results| {
+            sink(token, results)
+        });
+    }
 
     fn groups(self, groups: &[Group], sink: &mut dyn FnMut(usize, usize, &[f32; ROWS])) {
         self.product(self, groups, sink);
@@ -281,6 +289,11 @@ impl PackedProduct for Avx512 {
 
 impl PackedProduct for Avx512Bf16 {
     const FASTER: bool = true;
+    const AT_ONCE: usize = Avx512::AT_ONCE;
+
+    fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+        self.lanes().group(group, sink);
+    }
 
     fn groups(self, groups: &[Group], sink: &mut dyn FnMut(usize, usize, &[f32; ROWS])) {
         self.lanes().groups(groups, sink);

@@ -2,8 +2,8 @@
 
 use super::avx2::codes;
 use super::layout::Packable;
-use super::scales::{self, RowScales, row_scales};
-use super::sixteen_rows::{add_scaled, sixteen_rows, turns, zero_point};
+use super::scales::{RowScales, row_scales};
+use super::sixteen_rows::{add_scaled, sixteen_rows, zero_point};
 use super::{Group, PackedProduct, ROWS, locate, prefetch_after};
 use crate::blocks::with_format;
 use crate::gemv::ActivationChunk;
@@ -55,7 +55,7 @@ avx_vnni! {
     }
 }
 
-sixteen_rows!(avx_vnni: 4 2 1);
+sixteen_rows!(avx_vnni: 4.. => 4 x 3, 3 => 3 x 1, 2 => 2 x 1, _ => 1 x 1);
 
 impl AvxVnni {
     methods! { avx_vnni;

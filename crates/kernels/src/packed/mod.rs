@@ -65,8 +65,8 @@ pub const ROWS: usize = 16;
 /// results of a token are written contiguously.
 pub const TOKEN_TILE: usize = 12;
 
-/// Groups of a matrix that are multiplied at once: they share broadcast activations.
-const AT_ONCE: usize = 2;
+/// The greatest [`PackedProduct::AT_ONCE`].
+const MOST_AT_ONCE: usize = 2;
 
 /// Whether products of packed matrices are faster with this instruction set. If not, GEMV over the
 /// file's rows is used.
@@ -76,6 +76,16 @@ pub fn suits(isa: Isa) -> bool {
 
 fn is_faster<T: PackedProduct>(_: T) -> bool {
     T::FASTER
+}
+
+/// How many groups of sixteen rows are multiplied at once, if they are in one chunk of work.
+pub(crate) fn groups_at_once(isa: Isa) -> usize {
+    on_set!(isa, token => at_once(token))
+}
+
+const fn at_once<T: PackedProduct>(_: T) -> usize {
+    assert!(T::AT_ONCE <= MOST_AT_ONCE);
+    T::AT_ONCE
 }
 
 /// One group of sixteen packed rows, and the tokens that it is multiplied with.
@@ -99,13 +109,17 @@ pub(crate) trait PackedProduct: Token {
     /// point is subtracted afterwards.
     const SIGNS: bool = false;
 
+    /// How many groups [`PackedProduct::groups`] multiplies at once, so that they share broadcast
+    /// activations.
+    const AT_ONCE: usize = 1;
+
     /// Multiplies a group with every token: `sink(token, results)`.
     fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
         scalar::group(group, sink);
     }
 
-    /// Multiplies one or [`AT_ONCE`] groups of a matrix with the same tokens, every one of them:
-    /// `sink(which, token, results)`.
+    /// Multiplies up to `AT_ONCE` groups of a matrix, at least one, with every token, which are the
+    /// same for all: `sink(which, token, results)`.
     fn groups(self, groups: &[Group], sink: &mut dyn FnMut(usize, usize, &[f32; ROWS])) {
         for (which, group) in groups.iter().enumerate() {
             self.group(group, &mut |token, results| sink(which, token, results));
@@ -289,21 +303,22 @@ impl<'a> Packed<'a> {
                 count: self.groups(),
             });
         }
+        let at_once = groups_at_once(isa);
         let mut first = tokens.start;
         while first < tokens.end {
             let activations = activations.tile(first..tokens.end);
-            for group in groups.clone().step_by(AT_ONCE) {
-                let at_once: [Group; AT_ONCE] = std::array::from_fn(|which| Group {
+            for group in groups.clone().step_by(at_once) {
+                let of_tile: [Group; MOST_AT_ONCE] = std::array::from_fn(|which| Group {
                     quant: self.quant,
                     layout: self.layout,
                     blocks: self.group((group + which).min(groups.end - 1)),
                     activations,
                 });
-                let at_once = &at_once[..AT_ONCE.min(groups.end - group)];
+                let of_tile = &of_tile[..at_once.min(groups.end - group)];
                 let mut sink = |which: usize, token: usize, sums: &[f32; ROWS]| {
                     sink(first + token, (group + which) * ROWS, sums);
                 };
-                on_set!(isa, token => token.groups(at_once, &mut sink));
+                on_set!(isa, token => token.groups(of_tile, &mut sink));
             }
             first += activations.tokens;
         }

@@ -2,7 +2,7 @@
 //! of the four words of a register.
 
 use super::layout::Packable;
-use super::scales::{RowScales, minus_sum, restores_sign, row_scales, sum, zero_point_shift};
+use super::scales::{self, RowScales, activation_sum, minus_codes, restores_sign, row_scales};
 use super::{Group, PackedProduct, ROWS, array, locate};
 use crate::blocks::{HALF_GROUP, unsigned, with_format};
 use crate::gemv::ActivationChunk;
@@ -113,8 +113,7 @@ neon_dot! {
 /// tile or, if its halves have scales, of half `half` of its columns.
 #[inline(always)]
 pub(super) fn zero_point<B: Packable>(chunk: &ActivationChunk, part: usize, half: usize) -> i32 {
-    let shift = zero_point_shift::<Neon<true>, B>();
-    shift.map_or(0, |shift| minus_sum::<B>(chunk, part, half) << shift)
+    minus_codes::<B>(chunk, part, half) * const { scales::zero_point::<Neon<true>, B>() }
 }
 
 /// Accumulators of `4 V` rows and `N` tokens.
@@ -205,7 +204,7 @@ neon_dot! {
         part: usize,
     ) -> Sums<float32x4_t, N, V> {
         for n in 0..N {
-            let all = sum::<B>(chunks[n], part, HALF);
+            let all = activation_sum::<B>(chunks[n], part, HALF);
             for r in 0..V {
                 let products = vmulq_f32(scales.scale[HALF][r], vcvtq_f32_s32(dots[n][r]));
                 sums[n][r] = vfmaq_n_f32(sums[n][r], products, chunks[n].scales[part]);

@@ -10,7 +10,6 @@ use crate::gemv::ActivationChunk;
 use crate::lanes::{Neon, NeonI8mm, methods, neon_i8mm, store};
 use std::arch::aarch64::*;
 use std::arch::asm;
-use std::array::from_fn;
 
 /// Most turns of four tokens with the codes of one tile.
 const TURNS: usize = TOKEN_TILE / 4;
@@ -63,11 +62,11 @@ neon_i8mm! {
     /// Eight activations of two tokens: columns `8 octet` to `8 octet + 7` of part `part`.
     #[inline]
     fn two_tokens(chunks: [&ActivationChunk; 2], part: usize, octet: usize) -> int8x16_t {
-        let [first, second] = chunks.map(|chunk| {
+        let eight = |chunk: &ActivationChunk| {
             let octets: &[[[i8; OCTET]; GROUP / OCTET]; 8] = bytemuck::cast_ref(&chunk.values);
-            vcreate_s8(u64::from_le_bytes(bytemuck::cast(octets[part][octet])))
-        });
-        vcombine_s8(first, second)
+            u64::from_le_bytes(bytemuck::cast(octets[part][octet]))
+        };
+        vcombine_s8(vcreate_s8(eight(chunks[0])), vcreate_s8(eight(chunks[1])))
     }
 }
 
@@ -97,15 +96,17 @@ neon_i8mm! {
                 }
             }
         }
-        from_fn(|token| {
-            from_fn(|rows| {
-                let [first, second] = sums[rows].map(|sums| sums[token / 2]);
-                match token % 2 {
+        let mut dots = [[vdupq_n_s32(0); VECTORS]; 4];
+        for (token, dots) in dots.iter_mut().enumerate() {
+            for (dot, sums) in dots.iter_mut().zip(&sums) {
+                let (first, second) = (sums[0][token / 2], sums[1][token / 2]);
+                *dot = match token % 2 {
                     0 => vuzp1q_s32(first, second),
                     _ => vuzp2q_s32(first, second),
-                }
-            })
-        })
+                };
+            }
+        }
+        dots
     }
 }
 
@@ -119,15 +120,15 @@ neon_i8mm! {
         part: usize,
         sums: &mut Sums<float32x4_t, 4, VECTORS>,
     ) {
-        let dots = |which: usize, octets: std::ops::Range<usize>| {
+        let of_octets = |which: usize, octets: std::ops::Range<usize>| {
             let first = chunks.map(|chunk| zero_point::<B>(chunk, part, which));
             dots(&codes[octets.clone()], first, chunks, part, octets)
         };
         *sums = match B::LAYOUT.halves() {
-            false => add_scaled::<B, 0, 4, VECTORS>(*sums, dots(0, 0..4), scales, chunks, part),
+            false => add_scaled::<B, 0, 4, VECTORS>(*sums, of_octets(0, 0..4), scales, chunks, part),
             true => {
-                let first = add_scaled::<B, 0, 4, VECTORS>(*sums, dots(0, 0..2), scales, chunks, part);
-                add_scaled::<B, 1, 4, VECTORS>(first, dots(1, 2..4), scales, chunks, part)
+                let first = add_scaled::<B, 0, 4, VECTORS>(*sums, of_octets(0, 0..2), scales, chunks, part);
+                add_scaled::<B, 1, 4, VECTORS>(first, of_octets(1, 2..4), scales, chunks, part)
             }
         };
     }
@@ -189,8 +190,8 @@ impl NeonI8mm {
 
 impl PackedProduct for NeonI8mm {
     const FASTER: bool = true;
-    /// `smmla` takes signed factors.
-    const SIGNS: bool = true;
+    /// The codes are those of `Neon<true>`.
+    const SIGNS: bool = Neon::<true>::SIGNS;
 
     fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
         self.product(self.dot(), group, sink);

@@ -25,28 +25,29 @@ pub(super) const fn restores_sign<P: PackedProduct, B: Packable>() -> bool {
     P::SIGNS && B::LAYOUT.fills_bytes()
 }
 
-/// Binary logarithm of the zero point of the codes; `None` means it is 0. Accumulators start with
-/// the zero point times the negative sum of the activations' codes, which subtracts it in integers.
-pub(super) const fn zero_point_shift<P: PackedProduct, B: Packable>() -> Option<u32> {
-    match B::LAYOUT.zero_point == 0 || restores_sign::<P, B>() {
-        true => None,
-        false => Some(B::LAYOUT.zero_point.trailing_zeros()),
+/// Zero point of the codes as they are multiplied. Accumulators start with it times
+/// [`minus_codes`], which subtracts it in integers.
+pub(super) const fn zero_point<P: PackedProduct, B: Packable>() -> i32 {
+    match restores_sign::<P, B>() {
+        true => 0,
+        false => B::LAYOUT.zero_point as i32,
     }
 }
 
-/// Negative sum of the codes of part `part` of a chunk or, if the format has half scales, of half
-/// `half` of it.
+/// Negative sum of the codes of part `part` of a chunk of activations or, if the format has half
+/// scales, of half `half` of that part.
 #[inline(always)]
-pub(super) fn minus_sum<B: Packable>(chunk: &ActivationChunk, part: usize, half: usize) -> i32 {
+pub(super) fn minus_codes<B: Packable>(chunk: &ActivationChunk, part: usize, half: usize) -> i32 {
     match B::LAYOUT.halves() {
         false => chunk.minus_sums[part],
         true => chunk.minus_half_sums[2 * part + half],
     }
 }
 
-/// Sum of the same activations.
+/// Sum of part `part` of a chunk of activations or, if the format has half scales, of half `half` of
+/// that part: what minima are multiplied with.
 #[inline(always)]
-pub(super) fn sum<B: Packable>(chunk: &ActivationChunk, part: usize, half: usize) -> f32 {
+pub(super) fn activation_sum<B: Packable>(chunk: &ActivationChunk, part: usize, half: usize) -> f32 {
     match B::LAYOUT.halves() {
         false => chunk.sums[part],
         true => chunk.half_sums[2 * part + half],

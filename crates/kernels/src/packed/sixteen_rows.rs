@@ -1,21 +1,12 @@
 //! Products of sixteen rows on 256-bit registers: two vectors of eight rows each, which share the
 //! broadcast activations.
 
+use super::PackedProduct;
 use super::layout::Packable;
-use super::scales::{minus_sum, zero_point_shift};
-use super::{PackedProduct, TOKEN_TILE};
+use super::scales::{self, minus_codes};
 use crate::gemv::ActivationChunk;
 use crate::lanes::avx2;
 use std::arch::x86_64::*;
-
-/// Most turns of `at_once` tokens with the codes of one tile. For one token it is one, so that the
-/// sums stay in registers.
-pub(super) const fn turns(at_once: usize) -> usize {
-    match at_once {
-        2.. => TOKEN_TILE / at_once,
-        _ => 1,
-    }
-}
 
 avx2! {
     /// What the products of part `part` of a chunk with unsigned codes are too great by, negated:
@@ -26,12 +17,13 @@ avx2! {
         part: usize,
         which: usize,
     ) -> __m256i {
-        if zero_point_shift::<P, B>().is_none() {
+        let zero_point = const { scales::zero_point::<P, B>() };
+        if zero_point == 0 {
             return _mm256_setzero_si256();
         }
-        let minus = minus_sum::<B>(chunk, part, which);
+        let minus = minus_codes::<B>(chunk, part, which);
         // Both fit 16 bits; the upper half of the sum meets zero.
-        _mm256_madd_epi16(_mm256_set1_epi32(minus), _mm256_set1_epi32(B::LAYOUT.zero_point.into()))
+        _mm256_madd_epi16(_mm256_set1_epi32(minus), _mm256_set1_epi32(zero_point))
     }
 }
 
@@ -46,7 +38,8 @@ macro_rules! add_scaled {
                 let products = _mm256_mul_ps($scales.scale[$which][half], _mm256_cvtepi32_ps(dot));
                 *sum = _mm256_fmadd_ps(products, scale, *sum);
                 if $B::LAYOUT.has_minimum() {
-                    let activations = _mm256_set1_ps(scales::sum::<$B>(chunk, $part, $which));
+                    let activations =
+                        _mm256_set1_ps($crate::packed::scales::activation_sum::<$B>(chunk, $part, $which));
                     *sum = _mm256_fmadd_ps($scales.minimum[$which][half], activations, *sum);
                 }
             }
@@ -55,9 +48,9 @@ macro_rules! add_scaled {
 }
 pub(super) use add_scaled;
 
-/// Defines `all_tokens`, which multiplies sixteen rows with every token, as many at once as
-/// registers allow. `enabled` enables the instructions; these functions, which it may call, are in
-/// scope:
+/// Defines `all_tokens`, which multiplies sixteen rows with every token. `enabled` enables the
+/// instructions. `left => at_once x turns` says how many tokens are multiplied at once if `left` are
+/// left, and how often with the codes of one tile. These functions, which it may call, are in scope:
 ///
 /// * `all_codes::<B>(tile)`: eight vectors of codes of each half of a tile's rows;
 /// * `add::<B, K>(codes, scales, chunks, part, sums)`: accumulates their products with part `part`
@@ -67,7 +60,7 @@ pub(super) use add_scaled;
 /// Loops over vectors, in place of closures with intrinsics and of iterators over four levels of
 /// arrays, are inlined and unrolled; the others were not always, at half the speed.
 macro_rules! sixteen_rows {
-    ($enabled:ident: $($at_once:literal)+) => {
+    ($enabled:ident: $($left:pat => $at_once:literal x $turns:literal),+) => {
         $enabled! {
             /// Multiplies sixteen rows with `K` tokens at once, `turns` times from `first` on. The
             /// codes of a tile are made for all of them. Returns the number of tokens.
@@ -110,11 +103,9 @@ macro_rules! sixteen_rows {
                 let mut first = 0;
                 while first < group.activations.tokens {
                     let left = group.activations.tokens - first;
-                    $(if left >= $at_once {
-                        const TURNS: usize = turns($at_once);
-                        first += tokens::<B, $at_once, TURNS>(l, group, first, left / $at_once, sink);
-                        continue;
-                    })+
+                    first += match left {
+                        $($left => tokens::<B, $at_once, $turns>(l, group, first, left / $at_once, sink),)+
+                    };
                 }
             }
         }
