@@ -93,8 +93,8 @@ avx512! {
 }
 
 avx512! {
-    /// Products of tiles with part `part` of the activations of `K` tokens, added in integers; those
-    /// of half `half` of the columns if the format has half scales.
+    /// Products of tiles with part `part` of the activations of `K` tokens, added in integers;
+    /// those of half `half` of the columns if the format has half scales.
     #[inline]
     fn dots<B: Packable, const G: usize, const K: usize>(
         tiles: &Tiles<G>,

@@ -111,7 +111,7 @@ neon_i8mm! {
 }
 
 neon_i8mm! {
-    /// `sums` plus the scaled products of a tile with part `part` of the activations of four tokens.
+    /// Adds the scaled products of a tile with part `part` of the activations of four tokens.
     #[inline]
     fn add<B: Packable>(
         codes: &Codes,
@@ -135,8 +135,8 @@ neon_i8mm! {
 }
 
 neon_i8mm! {
-    /// Multiplies sixteen rows with four tokens at once, `turns` times from `first` on. The codes of
-    /// a tile are made for all of them. Returns the number of tokens.
+    /// Multiplies sixteen rows with four tokens at once, `turns` times from `first` on. The codes
+    /// of a tile are made for all of them. Returns the number of tokens.
     #[inline]
     fn fours<B: Packable>(
         l: Neon<true>,

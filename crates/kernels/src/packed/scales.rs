@@ -44,8 +44,8 @@ pub(super) fn minus_codes<B: Packable>(chunk: &ActivationChunk, part: usize, hal
     }
 }
 
-/// Sum of part `part` of a chunk of activations or, if the format has half scales, of half `half` of
-/// that part: what minima are multiplied with.
+/// Sum of part `part` of a chunk of activations or, if the format has half scales, of half `half`
+/// of that part: what minima are multiplied with.
 #[inline(always)]
 pub(super) fn activation_sum<B: Packable>(chunk: &ActivationChunk, part: usize, half: usize) -> f32 {
     match B::LAYOUT.halves() {

@@ -49,16 +49,17 @@ macro_rules! add_scaled {
 pub(super) use add_scaled;
 
 /// Defines `all_tokens`, which multiplies sixteen rows with every token. `enabled` enables the
-/// instructions. `left => at_once x turns` says how many tokens are multiplied at once if `left` are
-/// left, and how often with the codes of one tile. These functions, which it may call, are in scope:
+/// instructions. `left => at_once x turns` says how many tokens are multiplied at once if `left`
+/// are left, and how often at most with the codes of one tile. These functions, which it may call,
+/// are in scope:
 ///
 /// * `all_codes::<B>(tile)`: eight vectors of codes of each half of a tile's rows;
 /// * `add::<B, K>(codes, scales, chunks, part, sums)`: accumulates their products with part `part`
 ///   of the activations of `K` tokens. It is called in one place for each `K`, so that the compiler
 ///   always inlines it (`docs/tried.md`).
 ///
-/// Loops over vectors, in place of closures with intrinsics and of iterators over four levels of
-/// arrays, are inlined and unrolled; the others were not always, at half the speed.
+/// These have loops in place of closures with intrinsics, which the compiler does not always
+/// inline: at half the speed.
 macro_rules! sixteen_rows {
     ($enabled:ident: $($left:pat => $at_once:literal x $turns:literal),+) => {
         $enabled! {

@@ -61,7 +61,11 @@ proptest! {
 
     #[test]
     fn every_isa_matches_the_scalar_product(
-        seed in any::<u32>(), blocks in 1usize..20, groups in 1usize..5, quant in select(quants()), tokens in 1usize..30,
+        seed in any::<u32>(),
+        blocks in 1usize..20,
+        groups in 1usize..5,
+        quant in select(quants()),
+        tokens in 1usize..30,
     ) {
         let cols = blocks * quant.block_elements();
         let mut packed = Vec::new();
