@@ -120,7 +120,7 @@ HOW = f"""## How it is measured
 - Prompts of up to 512 tokens follow a warm-up with the whole prompt. Longer ones follow one with the whole prompt in Hearth, and one with 32
   tokens in the peers.
 - Each peer runs twice in every turn: with weights as stored in the file (`--repack 0`) and repacked at load (`--repack 1`, in ik_llama.cpp
-  `-rtr 1`). The layout with the better median counts, for each test by itself, and is named. The best of all peers is in bold.
+  `-rtr 1`). For each test the layout with the better median counts, and is named. The best of all peers is in bold.
 - Ratios are Hearth's median over that of the best peer: above 1 is faster, or below 1 for the seconds of the start.
 - The peers are built natively for the machine's CPU and run with their defaults, except the layout, the number of threads and the type of
   the KV cache.

@@ -4,7 +4,7 @@
 //! the same and has another encoding: so the kernels can be tested on machines that lack AVX-VNNI.
 
 use super::Avx2;
-use super::token::{Kernel, Token};
+use super::token::token_over;
 use std::arch::x86_64::*;
 
 /// [`Avx2`], and proof that the CPU has AVX-VNNI.
@@ -23,32 +23,10 @@ macro_rules! avx_vnni {
 }
 pub(crate) use avx_vnni;
 
-impl Token for AvxVnni {
-    type Lanes = Avx2;
-
-    fn detect() -> Option<Self> {
-        #[cfg(not(feature = "avx-vnni-on-avx512"))]
-        let detected = is_x86_feature_detected!("avxvnni");
-        #[cfg(feature = "avx-vnni-on-avx512")]
-        let detected = is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512vl");
-        Avx2::detect().filter(|_| detected).map(Self)
-    }
-
-    #[inline(always)]
-    fn run<R>(self, f: impl FnOnce() -> R) -> R {
-        self.0.run(f)
-    }
-
-    #[inline(always)]
-    fn kernel<K: Kernel>(self, kernel: K) -> K::Output {
-        self.0.kernel(kernel)
-    }
-
-    #[inline(always)]
-    fn lanes(self) -> Avx2 {
-        self.0
-    }
-}
+#[cfg(not(feature = "avx-vnni-on-avx512"))]
+token_over!(AvxVnni: Avx2, is_x86_feature_detected!("avxvnni"));
+#[cfg(feature = "avx-vnni-on-avx512")]
+token_over!(AvxVnni: Avx2, is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512vl"));
 
 avx_vnni! {
     /// Adds to each of eight sums the products of four unsigned with four signed bytes.

@@ -2,7 +2,7 @@
 //! bytes.
 
 use super::Neon;
-use super::token::{Kernel, Token};
+use super::token::token_over;
 use std::arch::is_aarch64_feature_detected;
 
 /// [`Neon`] with dot products, and proof that the CPU has i8mm.
@@ -28,27 +28,4 @@ impl NeonI8mm {
     }
 }
 
-impl Token for NeonI8mm {
-    type Lanes = Neon<false>;
-
-    fn detect() -> Option<Self> {
-        Neon::detect()
-            .filter(|_| is_aarch64_feature_detected!("i8mm"))
-            .map(Self)
-    }
-
-    #[inline(always)]
-    fn run<R>(self, f: impl FnOnce() -> R) -> R {
-        self.0.run(f)
-    }
-
-    #[inline(always)]
-    fn kernel<K: Kernel>(self, kernel: K) -> K::Output {
-        self.0.kernel(kernel)
-    }
-
-    #[inline(always)]
-    fn lanes(self) -> Neon<false> {
-        self.0.lanes()
-    }
-}
+token_over!(NeonI8mm: Neon<true>, is_aarch64_feature_detected!("i8mm"));

@@ -87,6 +87,38 @@ macro_rules! token {
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 pub(super) use token;
 
+/// Implements [`Token`] for a token that wraps another, if what [`Token::run`] runs does not use
+/// the instructions that it adds: kernels and lanes are the other's.
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+macro_rules! token_over {
+    ($token:ty: $base:ty, $detected:expr) => {
+        impl $crate::lanes::Token for $token {
+            type Lanes = <$base as $crate::lanes::Token>::Lanes;
+
+            fn detect() -> Option<Self> {
+                <$base>::detect().filter(|_| $detected).map(Self)
+            }
+
+            #[inline(always)]
+            fn run<R>(self, f: impl FnOnce() -> R) -> R {
+                self.0.run(f)
+            }
+
+            #[inline(always)]
+            fn kernel<K: $crate::lanes::Kernel>(self, kernel: K) -> K::Output {
+                self.0.kernel(kernel)
+            }
+
+            #[inline(always)]
+            fn lanes(self) -> Self::Lanes {
+                self.0.lanes()
+            }
+        }
+    };
+}
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+pub(super) use token_over;
+
 /// Methods of a token whose bodies run with its instructions enabled. They take the token as their
 /// first argument, which the list omits.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]

@@ -109,8 +109,8 @@ neon_dot! {
     }
 }
 
-/// What the products of part `part` of a chunk with unsigned codes are too great by, negated: of a
-/// tile or, if its halves have scales, of half `half` of its columns.
+/// Zero-point correction of the products with part `part` of a chunk: of a tile or, if its halves
+/// have scales, of half `half` of its columns.
 #[inline(always)]
 pub(super) fn zero_point<B: Packable>(chunk: &ActivationChunk, part: usize, half: usize) -> i32 {
     minus_codes::<B>(chunk, part, half) * const { scales::zero_point::<Neon<true>, B>() }

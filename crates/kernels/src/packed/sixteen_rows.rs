@@ -9,8 +9,8 @@ use crate::lanes::avx2;
 use std::arch::x86_64::*;
 
 avx2! {
-    /// What the products of part `part` of a chunk with unsigned codes are too great by, negated:
-    /// of the tile or, if its halves have scales, of half `which` of its columns.
+    /// Zero-point correction of the products with part `part` of a chunk: of the tile or, if its
+    /// halves have scales, of half `which` of its columns.
     #[inline]
     pub(super) fn zero_point<P: PackedProduct, B: Packable>(
         chunk: &ActivationChunk,

@@ -39,6 +39,13 @@ fn quantized(quant: Quant, cols: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
+/// Sixteen rows, packed.
+fn pack(quant: Quant, cols: usize, plain: &[u8]) -> Vec<u8> {
+    let mut packed = vec![0; plain.len()];
+    pack_group(quant, cols, plain, &mut packed).expect("it fits");
+    packed
+}
+
 proptest! {
     #[test]
     fn packed_rows_dequantise_to_the_same_weights(
@@ -48,8 +55,7 @@ proptest! {
     ) {
         let cols = blocks * quant.block_elements();
         let plain = quantized(quant, cols, seed.into());
-        let mut packed = vec![0; plain.len()];
-        pack_group(quant, cols, &plain, &mut packed).expect("it fits");
+        let packed = pack(quant, cols, &plain);
         let matrix = Packed::new(quant, cols, &packed).expect("it fits");
         let (mut expected, mut found) = (vec![0.0; cols], vec![0.0; cols]);
         for (row, bytes) in plain.chunks_exact(plain.len() / ROWS).enumerate() {
@@ -71,9 +77,7 @@ proptest! {
         let mut packed = Vec::new();
         for group in 0..groups {
             let plain = quantized(quant, cols, u64::from(seed) + (ROWS * group) as u64);
-            packed.resize(packed.len() + plain.len(), 0);
-            let at = packed.len() - plain.len();
-            pack_group(quant, cols, &plain, &mut packed[at..]).expect("it fits");
+            packed.extend(pack(quant, cols, &plain));
         }
         let matrix = Packed::new(quant, cols, &packed).expect("it fits");
         let chunks = Activations::chunks_for(cols);
@@ -133,8 +137,7 @@ fn extreme_codes_overflow_no_sum() {
     for quant in quants() {
         let (cols, layout) = (CHUNK, PackedLayout::of(quant).expect("it can be packed"));
         let plain = quantized(quant, cols, 1);
-        let mut packed = vec![0; plain.len()];
-        pack_group(quant, cols, &plain, &mut packed).expect("it fits");
+        let mut packed = pack(quant, cols, &plain);
         for codes in [0x00, 0x7f, 0x80, 0xff] {
             for blocks in packed.chunks_exact_mut(layout.bytes()) {
                 blocks[layout.scales.bytes()..].fill(codes);
@@ -171,8 +174,7 @@ fn every_fp4_scale_has_the_scalar_value() {
                 block
             };
             let plain: Vec<u8> = (0..ROWS).flat_map(block).collect();
-            let mut packed = vec![0; plain.len()];
-            pack_group(quant, cols, &plain, &mut packed).expect("it fits");
+            let packed = pack(quant, cols, &plain);
             let matrix = Packed::new(quant, cols, &packed).expect("it fits");
             let (tokens, chunks) = (cols / 16, Activations::chunks_for(cols));
             let mut activations = vec![ActivationChunk::ZERO; chunks * tokens];
