@@ -88,10 +88,11 @@ impl<'a> Expand<'a> {
         column: usize,
         out: &mut [E],
     ) -> Result<(), ShapeError> {
-        let (isa, packed, first) = (Isa::best(), self.matrix.packed()?, depth.start / GROUP);
+        let (isa, first) = (Isa::best(), depth.start / GROUP);
         let mut columns = [[0.0; ROWS]; GROUP];
         for (tile, out) in out.chunks_exact_mut(GROUP / E::DEPTH * NR).enumerate() {
-            packed.tile_columns(isa, [group, first + tile], self.scale, &mut columns);
+            self.matrix
+                .tile_columns(isa, [group, first + tile], self.scale, &mut columns)?;
             interleave(isa, &columns, column, out);
         }
         Ok(())
@@ -135,11 +136,11 @@ impl<'a> Expand<'a> {
         if rows.is_empty() {
             return Ok(());
         }
-        let (isa, packed) = (Isa::best(), self.matrix.packed()?);
+        let isa = Isa::best();
         let groups = rows.start / ROWS..rows.end / ROWS;
         let mut expanded = [[0.0; GROUP]; ROWS];
         for (group, out) in groups.zip(out.chunks_exact_mut(ROWS / E::DEPTH * NR)) {
-            packed.tile_rows(isa, [group, tile], self.scale, &mut expanded);
+            self.matrix.tile_rows(isa, [group, tile], self.scale, &mut expanded)?;
             interleave(isa, &expanded, 0, out);
         }
         Ok(())

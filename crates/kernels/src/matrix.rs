@@ -1,8 +1,9 @@
 //! Frozen weight matrices: blocks in the file's layout, or packed for the CPU.
 
-use crate::blocks::Quant;
+use crate::blocks::{Float, GROUP, Quant, with_format};
+use crate::gemv::Element;
 use crate::isa::Isa;
-use crate::packed::{self, Packed, ROWS};
+use crate::packed::{self, Packed, PackedFloats, ROWS};
 use crate::shape::{self, Outcome, ShapeError};
 use crate::team;
 use std::ops::Range;
@@ -22,7 +23,7 @@ const BYTES_A_CHUNK: usize = 64 * 1024;
 
 /// Version of the packed layout. Increment when the output of [`pack`] changes, so that cached
 /// packed weights are not reused.
-pub const LAYOUT_VERSION: u32 = 3;
+pub const LAYOUT_VERSION: u32 = 4;
 
 /// Identifier of the layout that [`pack`] gives to matrices, with [`LAYOUT_VERSION`]. Instruction
 /// sets that use the same layout share packed weights.
@@ -31,9 +32,11 @@ pub fn layout_id() -> String {
 }
 
 fn layout_id_on(isa: Isa) -> String {
-    match packed::suits(isa) {
-        true => format!("rows{ROWS}-{LAYOUT_VERSION}"),
-        false => format!("plain-{LAYOUT_VERSION}"),
+    let suits = |quant| packed::suits(isa, quant);
+    match (suits(Quant::Q8_0), suits(Quant::F16)) {
+        (true, true) => format!("rows{ROWS}-{LAYOUT_VERSION}"),
+        (true, false) => format!("rows{ROWS}-plain-16-bit-{LAYOUT_VERSION}"),
+        (false, _) => format!("plain-{LAYOUT_VERSION}"),
     }
 }
 
@@ -43,7 +46,7 @@ pub fn layout(quant: Quant, rows: usize, cols: usize) -> Layout {
 }
 
 fn layout_on(isa: Isa, quant: Quant, rows: usize, cols: usize) -> Layout {
-    match packed::suits(isa) && packed::can_pack(quant, cols) && rows >= ROWS && cols > 0 {
+    match packed::suits(isa, quant) && packed::can_pack(quant, cols) && rows >= ROWS && cols > 0 {
         true => Layout::Rows16,
         false => Layout::Plain,
     }
@@ -185,13 +188,49 @@ impl<'a> Matrix<'a> {
         self.rows / ROWS
     }
 
-    /// The packed rows, which come first; empty if the layout is plain.
+    /// The packed rows of blocks, which come first; empty if the layout is plain.
     pub(crate) fn packed(&self) -> Result<Packed<'a>, ShapeError> {
-        let groups = match self.layout {
-            Layout::Plain => 0,
-            Layout::Rows16 => self.groups(),
-        };
-        Packed::new(self.quant, self.cols, &self.bytes[..groups * ROWS * self.row_bytes])
+        Packed::new(self.quant, self.cols, self.packed_bytes())
+    }
+
+    /// The packed rows of unquantised weights, of type `E`.
+    pub(crate) fn packed_floats<E: Element + Float>(&self) -> PackedFloats<'a, E> {
+        PackedFloats::new(self.cols, self.packed_bytes())
+    }
+
+    fn packed_bytes(&self) -> &'a [u8] {
+        &self.bytes[..self.packed_rows() * self.row_bytes]
+    }
+
+    /// Dequantises sixteen packed rows by 32 columns, times `scale`, by columns: tile `tile` of
+    /// group `group`. Panics if either is out of range.
+    pub(crate) fn tile_columns(
+        &self,
+        isa: Isa,
+        at: [usize; 2],
+        scale: f32,
+        to: &mut [[f32; ROWS]; GROUP],
+    ) -> Result<(), ShapeError> {
+        with_format!(self.quant,
+            float F => self.packed_floats::<F>().tile_columns(isa, at, scale, to),
+            block _B => self.packed()?.tile_columns(isa, at, scale, to)
+        );
+        Ok(())
+    }
+
+    /// The same by rows.
+    pub(crate) fn tile_rows(
+        &self,
+        isa: Isa,
+        at: [usize; 2],
+        scale: f32,
+        to: &mut [[f32; GROUP]; ROWS],
+    ) -> Result<(), ShapeError> {
+        with_format!(self.quant,
+            float F => self.packed_floats::<F>().tile_rows(isa, at, scale, to),
+            block _B => self.packed()?.tile_rows(isa, at, scale, to)
+        );
+        Ok(())
     }
 
     /// Number of packed rows, which come first.
@@ -225,7 +264,14 @@ impl<'a> Matrix<'a> {
             });
         }
         if row < self.packed_rows() {
-            return self.packed()?.dequantize_row(row, out);
+            shape::length("a row in f32", out.len(), Some(self.cols))?;
+            return with_format!(self.quant,
+                float F => {
+                    self.packed_floats::<F>().dequantize_row(row, out);
+                    Ok(())
+                },
+                block _B => self.packed()?.dequantize_row(row, out)
+            );
         }
         Ok(self.quant.dequantize_row(self.plain_rows(row..row + 1), out)?)
     }

@@ -40,7 +40,13 @@ unsafe fn accumulate<L: Lanes, E: Factor, const R: usize, const C: usize>(
 ) {
     let mut sums = [[l.splat(0.0); C]; R];
     for (lhs, rhs) in panels {
-        add_products(l, lhs.as_chunks().0, rhs.as_chunks().0, row, col, &mut sums);
+        // Summed apart: carried through both loops, the sums would be spilled on AVX2.
+        let of_pair = products::<L, E, R, C>(l, lhs.as_chunks().0, rhs.as_chunks().0, row, col);
+        for (sums, of_pair) in sums.iter_mut().zip(of_pair) {
+            for (sum, of_pair) in sums.iter_mut().zip(of_pair) {
+                *sum = l.add(*sum, of_pair);
+            }
+        }
     }
     for (r, sums) in sums.iter().enumerate() {
         for (c, sum) in sums.iter().enumerate() {
@@ -50,16 +56,16 @@ unsafe fn accumulate<L: Lanes, E: Factor, const R: usize, const C: usize>(
     }
 }
 
-/// Adds `lhs[k][row + r] * rhs[k][col * 16 + ..]` to `sums[r][c]`, in order of `k`.
+/// Sums of `lhs[k][row + r] * rhs[k][col * 16 + ..]`, in order of `k`, for each `r` and vector.
 #[inline(always)]
-pub(crate) fn add_products<L: Lanes, E: Factor, const R: usize, const C: usize>(
+fn products<L: Lanes, E: Factor, const R: usize, const C: usize>(
     l: L,
     lhs: &[[E; MR]],
     rhs: &[[E; NR]],
     row: usize,
     col: usize,
-    sums: &mut [[L::Floats; C]; R],
-) {
+) -> [[L::Floats; C]; R] {
+    let mut sums = [[l.splat(0.0); C]; R];
     for (lhs, rhs) in lhs.iter().zip(rhs) {
         let vectors = rhs.as_chunks::<WIDTH>().0;
         let right: [_; C] = std::array::from_fn(|c| E::load(l, &vectors[col + c]));
@@ -70,6 +76,7 @@ pub(crate) fn add_products<L: Lanes, E: Factor, const R: usize, const C: usize>(
             }
         }
     }
+    sums
 }
 
 /// Computes and writes an output tile: the sum over all pairs of panels and over `k` of

@@ -17,7 +17,6 @@ mod view;
 
 pub(crate) use factor::{Bf16Pair, Factor};
 pub(crate) use interleave::interleave;
-pub(crate) use microkernel::add_products;
 pub(crate) use output::Epilogue;
 pub use output::{Accumulate, ViewMut};
 pub(crate) use product::{Rhs, Segment, product};

@@ -2,7 +2,7 @@
 
 use super::register::{load, store};
 use super::token::{methods, token};
-use super::{Lanes, Simd, WIDTH, sum_order};
+use super::{Lanes, Simd, WIDTH};
 use std::arch::x86_64::*;
 
 /// Proof that the CPU has AVX2, FMA and F16C.
@@ -30,7 +30,6 @@ impl Lanes for Avx2 {
     type Pairs = Words;
 
     const REGISTERS: usize = 8;
-    const SUM_ORDER: [usize; WIDTH] = sum_order([8, 1, 2, 4]);
 
     methods! { avx2;
         fn splat(x: f32) -> Floats {

@@ -2,7 +2,7 @@
 
 use super::register::{load, store};
 use super::token::{Kernel, Token, methods, token};
-use super::{Lanes, Simd, WIDTH, sum_order};
+use super::{Lanes, Simd, WIDTH};
 use std::arch::x86_64::*;
 
 /// Proof that the CPU has AVX-512 F, BW, DQ, VL and VNNI, AVX2, FMA and F16C.
@@ -77,7 +77,6 @@ impl Lanes for Avx512 {
     type Pairs = __m512i;
 
     const REGISTERS: usize = 32;
-    const SUM_ORDER: [usize; WIDTH] = sum_order([2, 1, 8, 4]);
 
     methods! { avx512;
         fn splat(x: f32) -> __m512 {

@@ -57,9 +57,6 @@ pub(crate) trait Lanes: Copy {
 
     /// Number of vectors that fit in registers.
     const REGISTERS: usize;
-    /// The order in which [`Lanes::sums`] adds lanes: each with its neighbour, each pair with its
-    /// neighbour, and so on.
-    const SUM_ORDER: [usize; WIDTH];
 
     /// `x` in every lane.
     fn splat(self, x: f32) -> Self::Floats;
@@ -143,22 +140,6 @@ pub(crate) trait Lanes: Copy {
     }
     /// The maximum of all lanes.
     fn reduce_max(self, x: Self::Floats) -> f32;
-}
-
-/// An order of lanes in which the neighbours of pairs, of pairs of pairs, and so on, have these
-/// distances.
-const fn sum_order(distances: [usize; 4]) -> [usize; WIDTH] {
-    let mut order = [0; WIDTH];
-    let mut i = 0;
-    while i < WIDTH {
-        let mut level = 0;
-        while level < distances.len() {
-            order[i] += (i >> level & 1) * distances[level];
-            level += 1;
-        }
-        i += 1;
-    }
-    order
 }
 
 /// Prefetches the vector `elements` after this one into L2, on x86-64 only: with this much

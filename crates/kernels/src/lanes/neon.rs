@@ -2,7 +2,7 @@
 
 use super::register::{load, store};
 use super::token::{methods, token};
-use super::{Lanes, Simd, WIDTH, sum_order};
+use super::{Lanes, Simd, WIDTH};
 use std::arch::aarch64::*;
 use std::arch::asm;
 use std::array::from_fn;
@@ -171,7 +171,6 @@ impl<const DOT: bool> Lanes for Neon<DOT> {
     type Pairs = Pairs;
 
     const REGISTERS: usize = 8;
-    const SUM_ORDER: [usize; WIDTH] = sum_order([8, 4, 2, 1]);
 
     methods! { neon;
         fn splat(x: f32) -> Floats {

@@ -2,7 +2,7 @@
 //! here.
 
 use super::token::{Kernel, Token};
-use super::{Lanes, WIDTH, sum_order};
+use super::{Lanes, WIDTH};
 use half::f16;
 
 /// Scalar lanes, available on every machine.
@@ -58,7 +58,6 @@ impl Lanes for Plain {
     type Pairs = [[i16; 2]; WIDTH];
 
     const REGISTERS: usize = 8;
-    const SUM_ORDER: [usize; WIDTH] = sum_order([8, 4, 2, 1]);
 
     #[inline(always)]
     fn splat(self, x: f32) -> Floats {

@@ -1,30 +1,27 @@
 //! Products of unquantised weights (F16, BF16, F32) with activations in f32.
 //!
-//! A few tokens use dot products with the rows as stored ([`super::f32_dot`]), more use a GEMM over
-//! packed panels ([`super::f32_gemm`]). Both give the same bits.
+//! Packed rows are multiplied by [`super::float_groups`], rows as stored by [`super::f32_dot`].
 
-use super::FEW;
-use super::f32_dot::{Rows, products};
-use super::f32_gemm::{self, Panel, Tokens};
-use crate::blocks::{Bf16, F32, Fp16, Quant};
-use crate::gemm::{MR, NR};
+use super::f32_dot::{self, Rows};
+use super::float_groups::{self, AT_ONCE, Tokens};
+use crate::blocks::{Float, with_format};
 use crate::gemv::Element;
 use crate::isa::Isa;
 use crate::matrix::Matrix;
 use crate::packed::ROWS;
-use crate::scratch::Scratch;
 use crate::shape::ShapeError;
 use std::ops::Range;
 
-/// Rows of activations, and their lhs tiles if there are more than [`FEW`].
+/// Rows of activations, and the same in tiles.
 #[derive(Clone, Copy)]
 pub(super) struct Input<'a> {
     pub rows: &'a [f32],
-    pub tiles: Option<&'a Tokens>,
+    /// For packed rows of a weight.
+    pub tiles: &'a Tokens,
 }
 
 /// Products of rows of an unquantised weight with tokens:
-/// `sink(token, row, up to sixteen results)`.
+/// `sink(token, row, up to sixteen results)`. The first row is the first of a group.
 pub(super) fn product(
     isa: Isa,
     matrix: &Matrix,
@@ -33,16 +30,16 @@ pub(super) fn product(
     tokens: Range<usize>,
     sink: impl FnMut(usize, usize, &[f32]),
 ) -> Result<(), ShapeError> {
-    match matrix.quant() {
-        Quant::F32 => product_of::<F32>(isa, matrix, rows, x, tokens, sink),
-        Quant::F16 => product_of::<Fp16>(isa, matrix, rows, x, tokens, sink),
-        Quant::BF16 => product_of::<Bf16>(isa, matrix, rows, x, tokens, sink),
-        quant => return Err(ShapeError::Layout { quant }),
-    }
-    Ok(())
+    with_format!(matrix.quant(),
+        float F => {
+            product_of::<F>(isa, matrix, rows, x, tokens, sink);
+            Ok(())
+        },
+        block _B => Err(ShapeError::Layout { quant: matrix.quant() })
+    )
 }
 
-fn product_of<E: Element>(
+fn product_of<E: Element + Float>(
     isa: Isa,
     matrix: &Matrix,
     rows: Range<usize>,
@@ -50,42 +47,24 @@ fn product_of<E: Element>(
     tokens: Range<usize>,
     mut sink: impl FnMut(usize, usize, &[f32]),
 ) {
-    let cols = matrix.cols();
-    let stored = |rows: Range<usize>| bytemuck::cast_slice::<u8, E>(matrix.plain_rows(rows));
-    if let Some(tiles) = x.tiles.filter(|_| tokens.len() > FEW && cols > 0) {
-        return many(isa, rows, cols, stored, tiles, tokens, sink);
-    }
-    let x = Rows::packed(&x.rows[tokens.start * cols..tokens.end * cols], tokens.len(), cols);
-    for first in rows.clone().step_by(ROWS) {
-        let strip = first..rows.end.min(first + ROWS);
-        let weights = Rows::packed(stored(strip.clone()), strip.len(), cols);
-        products(isa, weights, x, &mut |token, results| {
-            sink(tokens.start + token, first, results)
+    let packed = matrix.packed_floats::<E>();
+    let end = matrix.packed_rows().clamp(rows.start, rows.end);
+    for first in (rows.start..end).step_by(AT_ONCE * ROWS) {
+        let groups: [&[[E; ROWS]]; AT_ONCE] =
+            std::array::from_fn(|which| packed.group((first + which * ROWS).min(end - ROWS) / ROWS));
+        let groups = &groups[..AT_ONCE.min((end - first) / ROWS)];
+        float_groups::product(isa, groups, x.tiles, tokens.clone(), &mut |which, token, results| {
+            sink(token, first + which * ROWS, results);
         });
     }
-}
-
-fn many<'a, E: Element + 'a>(
-    isa: Isa,
-    rows: Range<usize>,
-    cols: usize,
-    stored: impl Fn(Range<usize>) -> &'a [E],
-    x: &Tokens,
-    tokens: Range<usize>,
-    mut sink: impl FnMut(usize, usize, &[f32]),
-) {
-    let tiles = tokens.start / MR..tokens.end.div_ceil(MR);
-    let mut panel = Panel::new(cols);
-    let mut out = Scratch::<f32>::new(tiles.len() * MR * NR);
-    for first in rows.clone().step_by(NR) {
-        let strips = first..rows.end.min(first + NR);
-        panel.fill(isa, stored(strips.clone()), cols);
-        f32_gemm::product(isa, x, tiles.clone(), &mut panel, strips.len(), &mut out);
-        let out = out.as_chunks::<NR>().0.iter().skip(tokens.start % MR);
-        for (token, out) in tokens.clone().zip(out) {
-            for row in strips.clone().step_by(ROWS) {
-                sink(token, row, &out[row - first..][..ROWS.min(strips.end - row)]);
-            }
-        }
+    let cols = matrix.cols();
+    let x = Rows::packed(&x.rows[tokens.start * cols..tokens.end * cols], tokens.len(), cols);
+    for first in (end..rows.end).step_by(ROWS) {
+        let strip = first..rows.end.min(first + ROWS);
+        let stored = bytemuck::cast_slice::<u8, E>(matrix.plain_rows(strip.clone()));
+        let weights = Rows::packed(stored, strip.len(), cols);
+        f32_dot::products(isa, weights, x, &mut |token, results| {
+            sink(tokens.start + token, first, results)
+        });
     }
 }

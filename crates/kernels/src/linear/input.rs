@@ -1,7 +1,7 @@
 //! The input of linear layers, prepared once for all of them.
 
 use super::bf16_dot::Bf16Rows;
-use super::f32_gemm::Tokens;
+use super::float_groups::Tokens;
 use super::{FEW, MatmulPrecision, Norm};
 use crate::blocks::CHUNK;
 use crate::gemv::{ActivationChunk, Activations};
@@ -110,9 +110,10 @@ impl<'a> Input<'a> {
         self.bf16_rows.get_or_init(|| Bf16Rows::of(&self.floats, self.cols))
     }
 
-    /// All rows packed as lhs tiles of [`super::f32_gemm`].
+    /// All rows in tiles of tokens.
     pub(super) fn tiles(&self) -> &Tokens {
-        self.tiles.get_or_init(|| Tokens::of(&self.floats, self.cols))
+        self.tiles
+            .get_or_init(|| Tokens::of(Isa::best(), &self.floats, self.cols))
     }
 
     /// All rows quantised.

@@ -8,7 +8,7 @@ mod backward;
 mod bf16_dot;
 mod epilogue;
 mod f32_dot;
-mod f32_gemm;
+mod float_groups;
 mod float_weights;
 mod input;
 mod strips;
@@ -44,7 +44,7 @@ pub enum MatmulPrecision {
 
 /// Increment when the bits of [`MatmulPrecision::Int8Activations`] or of attention change on the
 /// same machine.
-const ARITHMETIC_VERSION: u32 = 2;
+const ARITHMETIC_VERSION: u32 = 3;
 
 /// Identifier of the arithmetic that a model's outputs depend on: this machine's instruction set
 /// and the version of the kernels. Cached KV cells computed with a different value are not

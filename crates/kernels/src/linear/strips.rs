@@ -23,7 +23,7 @@ const MIN_ROW_CHUNKS: usize = 48;
 const ROW_CHUNKS_PER_THREAD: usize = 6;
 /// Tokens per conversion of sixteen rows of a 16-bit weight to bf16.
 const TOKENS_IN_BF16: usize = 96;
-/// Tokens per packing of an f32 panel.
+/// Tokens per widening of a span of weights to f32.
 const TOKENS_IN_F32: usize = 22 * MR;
 /// Chunks of work per thread if tokens are split, too.
 const CHUNKS_PER_THREAD: usize = 16;
@@ -31,8 +31,8 @@ const CHUNKS_PER_THREAD: usize = 16;
 /// Representation of the activations for a weight's format on this machine, the same for any number
 /// of tokens.
 enum Activation<'a> {
-    /// Quantised to int8.
-    Int8,
+    /// Quantised to int8; with the packed rows.
+    Int8(Packed<'a>),
     /// Rounded to bf16.
     Bf16(&'a bf16_dot::Bf16Rows),
     /// Unchanged.
@@ -40,22 +40,21 @@ enum Activation<'a> {
 }
 
 impl<'a> Activation<'a> {
-    fn of(quant: Quant, input: &'a Input) -> Self {
-        match quant {
-            quant if bf16_dot::takes_bf16(quant) => Self::Bf16(input.bf16_rows()),
+    fn of(matrix: &Matrix<'a>, input: &'a Input) -> Result<Self, ShapeError> {
+        Ok(match matrix.quant() {
+            quant if bf16_dot::takes_bf16(quant) && matrix.packed_rows() == 0 => Self::Bf16(input.bf16_rows()),
             Quant::F32 | Quant::F16 | Quant::BF16 => Self::F32(float_weights::Input {
                 rows: &input.floats,
-                tiles: (input.tokens > FEW).then(|| input.tiles()),
+                tiles: input.tiles(),
             }),
-            _ => Self::Int8,
-        }
+            _ => Self::Int8(matrix.packed()?),
+        })
     }
 }
 
 /// A linear layer split into strips of sixteen rows, prepared for its product.
 pub(crate) struct Strips<'a> {
     matrix: Matrix<'a>,
-    packed: Packed<'a>,
     activation: Activation<'a>,
     epilogue: Epilogue<'a>,
     isa: Isa,
@@ -70,8 +69,7 @@ impl<'a> Strips<'a> {
         let strips = |(linear, epilogue): (&&Linear<'a>, Epilogue<'a>)| {
             Ok(Self {
                 matrix: linear.weight,
-                packed: packed_of(&linear.weight)?,
-                activation: Activation::of(linear.weight.quant(), input),
+                activation: Activation::of(&linear.weight, input)?,
                 epilogue,
                 isa: Isa::best(),
             })
@@ -122,7 +120,7 @@ impl<'a> Strips<'a> {
         sink: impl FnMut(usize, usize, &[f32]),
     ) -> Result<(), ShapeError> {
         match &self.activation {
-            Activation::Int8 => self.int8(rows, input, tokens, sink),
+            Activation::Int8(packed) => self.int8(packed, rows, input, tokens, sink),
             Activation::Bf16(x) => bf16_dot::product(self.isa, &self.matrix, rows, x, tokens, sink),
             Activation::F32(x) => float_weights::product(self.isa, &self.matrix, rows, *x, tokens, sink),
         }
@@ -130,19 +128,25 @@ impl<'a> Strips<'a> {
 
     fn int8(
         &self,
+        packed: &Packed,
         rows: Range<usize>,
         input: &Input,
         tokens: Range<usize>,
         mut sink: impl FnMut(usize, usize, &[f32]),
     ) -> Result<(), ShapeError> {
         let activations = input.quantized()?;
-        let groups = |row: usize| row.div_ceil(ROWS).min(self.packed.groups());
-        let packed = groups(rows.start)..groups(rows.end);
-        let plain = (packed.end * ROWS).max(rows.start)..rows.end;
-        self.packed
-            .product(self.isa, packed, activations, tokens.clone(), |token, row, results| {
+        let groups = |row: usize| row.div_ceil(ROWS).min(packed.groups());
+        let of_chunk = groups(rows.start)..groups(rows.end);
+        let plain = (of_chunk.end * ROWS).max(rows.start)..rows.end;
+        packed.product(
+            self.isa,
+            of_chunk,
+            activations,
+            tokens.clone(),
+            |token, row, results| {
                 sink(token, row, results);
-            })?;
+            },
+        )?;
         if plain.is_empty() {
             return Ok(());
         }
@@ -159,14 +163,6 @@ impl<'a> Strips<'a> {
             }
         }
         Ok(())
-    }
-}
-
-fn packed_of<'a>(matrix: &Matrix<'a>) -> Result<Packed<'a>, ShapeError> {
-    match matrix.packed_rows() {
-        // An empty matrix, in any packable format.
-        0 => Packed::new(Quant::Q8_0, matrix.cols().next_multiple_of(crate::blocks::GROUP), &[]),
-        _ => matrix.packed(),
     }
 }
 
@@ -213,7 +209,7 @@ impl WorkSplit {
             let tokens = (tokens / parts).clamp(4 * MR, TOKENS_IN_F32).next_multiple_of(MR);
             return Self {
                 tokens,
-                // A panel is packed once for each of these.
+                // Weights are widened once for each of these.
                 at_a_time: tokens,
                 ..split
             };

@@ -29,6 +29,7 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx_vnni;
 mod expand;
+mod floats;
 pub(crate) mod layout;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod neon;
@@ -53,6 +54,7 @@ use crate::lanes::{Plain, Token};
 use crate::lanes::{WIDTH, prefetch};
 use crate::shape::ShapeError;
 use expand::Tile;
+pub(crate) use floats::PackedFloats;
 use layout::PackedLayout;
 use std::ops::Range;
 use token_tiles::TokenTile;
@@ -68,10 +70,11 @@ pub const TOKEN_TILE: usize = 12;
 /// The greatest [`PackedProduct::AT_ONCE`].
 const MOST_AT_ONCE: usize = 2;
 
-/// Whether products of packed matrices are faster with this instruction set. If not, GEMV over the
-/// file's rows is used.
-pub fn suits(isa: Isa) -> bool {
-    on_set!(isa, token => is_faster(token))
+/// Whether products of packed matrices are faster with this instruction set. If not, the file's rows
+/// are used.
+pub fn suits(isa: Isa, quant: Quant) -> bool {
+    let in_bf16 = matches!(quant, Quant::F16 | Quant::BF16) && isa.prefers_bf16();
+    !in_bf16 && on_set!(isa, token => is_faster(token))
 }
 
 fn is_faster<T: PackedProduct>(_: T) -> bool {
@@ -163,7 +166,7 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
 
 /// Whether a matrix can be packed.
 pub fn can_pack(quant: Quant, cols: usize) -> bool {
-    PackedLayout::of(quant).is_some() && cols.is_multiple_of(quant.block_elements())
+    cols.is_multiple_of(GROUP) && cols.is_multiple_of(quant.block_elements())
 }
 
 /// Packs sixteen rows of a file's blocks into `packed`, which has the same length and is zeroed.
@@ -171,16 +174,15 @@ pub fn can_pack(quant: Quant, cols: usize) -> bool {
 /// # Errors
 /// If the format cannot be packed or a size does not match.
 pub fn pack_group(quant: Quant, cols: usize, rows: &[u8], packed: &mut [u8]) -> Result<(), ShapeError> {
-    let (_, row_bytes) = checked(quant, cols)?;
+    let row_bytes = quant.row_bytes(cols).filter(|_| can_pack(quant, cols));
+    let row_bytes = row_bytes.ok_or(ShapeError::Layout { quant })?;
     crate::shape::length("sixteen rows of weights", rows.len(), row_bytes.checked_mul(ROWS))?;
     crate::shape::length("sixteen packed rows", packed.len(), row_bytes.checked_mul(ROWS))?;
     with_format!(quant,
-        float _F => Err(ShapeError::Layout { quant }),
-        block B => {
-            pack::group::<B>(rows, packed);
-            Ok(())
-        }
-    )
+        float F => floats::pack::<F>(rows, packed),
+        block B => pack::group::<B>(rows, packed)
+    );
+    Ok(())
 }
 
 fn checked(quant: Quant, cols: usize) -> Result<(&'static PackedLayout, usize), ShapeError> {
