@@ -1,6 +1,6 @@
 //! Products of packed unquantised rows with tokens, in f32.
 //!
-//! The columns of a row are summed in order, in spans of [`SPAN`]; the sums of spans are added in
+//! Each half of a span of [`SPAN`] columns is summed in order; the sums of halves are added in
 //! order. That is all that results depend on, so they are the same for any number of tokens.
 
 use crate::gemv::Element;
@@ -14,6 +14,9 @@ use std::ops::Range;
 /// Columns that are summed before they are added to the sums of earlier ones. Two groups of as many
 /// columns in f32 fit into L1.
 const SPAN: usize = 256;
+/// Halves of a span, each with sums of its own. One token takes both at once: the additions to one
+/// sum wait for each other, and would be slower than memory.
+const HALVES: usize = 2;
 /// Groups multiplied at once.
 pub(super) const AT_ONCE: usize = 2;
 /// Tokens in a tile on CPUs with 32 registers of sixteen floats: 12 * 2 sums, two vectors of
@@ -23,9 +26,6 @@ const WIDE: usize = 12;
 const NARROW: usize = WIDE / 2;
 /// From this many tiles on, a span of weights is widened to f32 once for all of them.
 const MANY_TILES: usize = 4;
-/// Prefetch distance in bytes for groups streamed from memory: a page, so that the TLB miss is
-/// hidden too.
-const PREFETCH_BYTES: usize = 4096;
 
 /// Tokens per tile of an instruction set.
 fn tokens_a_tile(isa: Isa) -> usize {
@@ -217,51 +217,62 @@ fn add_tile<L: Lanes, E: Element, const C: usize>(
     sums: [&mut [[f32; ROWS]]; C],
 ) {
     match tokens {
-        1 => add::<L, E, 1, C>(l, x, spans, sums),
-        2 => add::<L, E, 2, C>(l, x, spans, sums),
-        3 => add::<L, E, 3, C>(l, x, spans, sums),
-        4 => add::<L, E, 4, C>(l, x, spans, sums),
-        5 => add::<L, E, 5, C>(l, x, spans, sums),
-        6 => add::<L, E, 6, C>(l, x, spans, sums),
-        7 => add::<L, E, 7, C>(l, x, spans, sums),
-        8 => add::<L, E, 8, C>(l, x, spans, sums),
-        9 => add::<L, E, 9, C>(l, x, spans, sums),
-        10 => add::<L, E, 10, C>(l, x, spans, sums),
-        11 => add::<L, E, 11, C>(l, x, spans, sums),
-        _ => add::<L, E, WIDE, C>(l, x, spans, sums),
+        1 => add::<L, E, 1, C, HALVES>(l, x, spans, sums),
+        2 => add::<L, E, 2, C, HALVES>(l, x, spans, sums),
+        3 => add::<L, E, 3, C, 1>(l, x, spans, sums),
+        4 => add::<L, E, 4, C, 1>(l, x, spans, sums),
+        5 => add::<L, E, 5, C, 1>(l, x, spans, sums),
+        6 => add::<L, E, 6, C, 1>(l, x, spans, sums),
+        7 => add::<L, E, 7, C, 1>(l, x, spans, sums),
+        8 => add::<L, E, 8, C, 1>(l, x, spans, sums),
+        9 => add::<L, E, 9, C, 1>(l, x, spans, sums),
+        10 => add::<L, E, 10, C, 1>(l, x, spans, sums),
+        11 => add::<L, E, 11, C, 1>(l, x, spans, sums),
+        _ => add::<L, E, WIDE, C, 1>(l, x, spans, sums),
     }
 }
 
-/// Adds the products of `C` spans with `T` tokens, whose sums stay in registers.
+/// Adds the products of `C` spans with `T` tokens, `P` halves of a span at once. Their sums stay in
+/// registers.
 #[inline(always)]
-fn add<L: Lanes, E: Element, const T: usize, const C: usize>(
+fn add<L: Lanes, E: Element, const T: usize, const C: usize, const P: usize>(
     l: L,
     x: &[f32],
     spans: [&[[E; ROWS]]; C],
     sums: [&mut [[f32; ROWS]]; C],
 ) {
     let x = x.as_chunks::<T>().0;
-    let spans: [&[[E; ROWS]]; C] = std::array::from_fn(|c| &spans[c][..x.len()]);
-    let mut of_span = [[l.splat(0.0); C]; T];
-    for (k, x) in x.iter().enumerate() {
-        let mut weights = [l.splat(0.0); C];
-        for c in 0..C {
-            if T == 1 {
-                prefetch(&spans[c][k], PREFETCH_BYTES / size_of::<E>());
+    let half = x.len() / HALVES;
+    for first in (0..HALVES).step_by(P) {
+        let x: [&[[f32; T]]; P] = std::array::from_fn(|p| &x[(first + p) * half..][..half]);
+        let spans: [[&[[E; ROWS]]; C]; P] =
+            std::array::from_fn(|p| std::array::from_fn(|c| &spans[c][(first + p) * half..][..half]));
+        let mut of_halves = [[[l.splat(0.0); C]; T]; P];
+        for k in 0..half {
+            for p in 0..P {
+                let mut weights = [l.splat(0.0); C];
+                for c in 0..C {
+                    if T == 1 {
+                        prefetch(&spans[p][c][k], SPAN * ROWS);
+                    }
+                    weights[c] = E::load(l, &spans[p][c][k]);
+                }
+                for t in 0..T {
+                    let x = l.splat(x[p][k][t]);
+                    for c in 0..C {
+                        of_halves[p][t][c] = l.mul_add(weights[c], x, of_halves[p][t][c]);
+                    }
+                }
             }
-            weights[c] = E::load(l, &spans[c][k]);
         }
         for t in 0..T {
-            let x = l.splat(x[t]);
             for c in 0..C {
-                of_span[t][c] = l.mul_add(weights[c], x, of_span[t][c]);
+                let mut sum = l.load(&sums[c][t]);
+                for of_half in &of_halves {
+                    sum = l.add(sum, of_half[t][c]);
+                }
+                l.store(sum, &mut sums[c][t]);
             }
-        }
-    }
-    for t in 0..T {
-        for c in 0..C {
-            let sum = &mut sums[c][t];
-            l.store(l.add(l.load(sum), of_span[t][c]), sum);
         }
     }
 }

@@ -70,8 +70,8 @@ pub const TOKEN_TILE: usize = 12;
 /// The greatest [`PackedProduct::AT_ONCE`].
 const MOST_AT_ONCE: usize = 2;
 
-/// Whether products of packed matrices are faster with this instruction set. If not, the file's rows
-/// are used.
+/// Whether products of packed matrices of this format are faster with this instruction set. If not,
+/// the file's rows are used.
 pub fn suits(isa: Isa, quant: Quant) -> bool {
     let in_bf16 = matches!(quant, Quant::F16 | Quant::BF16) && isa.prefers_bf16();
     !in_bf16 && on_set!(isa, token => is_faster(token))
