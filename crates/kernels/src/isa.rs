@@ -136,6 +136,11 @@ impl Isa {
         }
     }
 
+    /// Whether it is scalar code.
+    pub(crate) fn is_scalar(self) -> bool {
+        matches!(self.0, Set::Scalar(_))
+    }
+
     /// Whether it multiplies in bf16 faster than in f32, or `HEARTH_ISA` names it.
     pub(crate) fn prefers_bf16(self) -> bool {
         #[cfg(target_arch = "x86_64")]

@@ -25,19 +25,17 @@ const BYTES_A_CHUNK: usize = 64 * 1024;
 /// packed weights are not reused.
 pub const LAYOUT_VERSION: u32 = 4;
 
-/// Identifier of the layout that [`pack`] gives to matrices, with [`LAYOUT_VERSION`]. Instruction
-/// sets that use the same layout share packed weights.
+/// Identifier of the layouts that [`pack`] gives to matrices: which formats are packed (blocks, 16-bit
+/// and 32-bit floats), and [`LAYOUT_VERSION`]. Instruction sets that use the same layouts share packed
+/// weights.
 pub fn layout_id() -> String {
     layout_id_on(Isa::best())
 }
 
 fn layout_id_on(isa: Isa) -> String {
-    let suits = |quant| packed::suits(isa, quant);
-    match (suits(Quant::Q8_0), suits(Quant::F16)) {
-        (true, true) => format!("rows{ROWS}-{LAYOUT_VERSION}"),
-        (true, false) => format!("rows{ROWS}-plain-16-bit-{LAYOUT_VERSION}"),
-        (false, _) => format!("plain-{LAYOUT_VERSION}"),
-    }
+    let [blocks, halves, floats] =
+        [Quant::Q8_0, Quant::F16, Quant::F32].map(|quant| u8::from(packed::suits(isa, quant)));
+    format!("rows{ROWS}-{blocks}{halves}{floats}-{LAYOUT_VERSION}")
 }
 
 /// The layout that [`pack`] gives a matrix on this machine.
@@ -188,12 +186,15 @@ impl<'a> Matrix<'a> {
         self.rows / ROWS
     }
 
-    /// The packed rows of blocks, which come first; empty if the layout is plain.
+    /// The packed rows of a quantised matrix, which come first; none in the plain layout.
+    ///
+    /// # Errors
+    /// If the matrix is unquantised.
     pub(crate) fn packed(&self) -> Result<Packed<'a>, ShapeError> {
         Packed::new(self.quant, self.cols, self.packed_bytes())
     }
 
-    /// The packed rows of unquantised weights, of type `E`.
+    /// The packed rows of an unquantised matrix of type `E`, which come first.
     pub(crate) fn packed_floats<E: Element + Float>(&self) -> PackedFloats<'a, E> {
         PackedFloats::new(self.cols, self.packed_bytes())
     }
@@ -218,7 +219,7 @@ impl<'a> Matrix<'a> {
         Ok(())
     }
 
-    /// The same by rows.
+    /// [`Matrix::tile_columns`] by rows.
     pub(crate) fn tile_rows(
         &self,
         isa: Isa,
@@ -341,8 +342,14 @@ mod tests {
 
     #[test]
     fn instruction_sets_with_the_same_layout_share_packed_weights() {
-        let bytes: Vec<u8> = (0..34 * 16).map(|i| i as u8).collect();
-        let packed = |isa| (layout_id_on(isa), pack_on(isa, Quant::Q8_0, 16, 32, &bytes).unwrap());
+        let pack = |isa, quant: Quant| {
+            let bytes: Vec<u8> = (0..quant.row_bytes(32).unwrap() * 16).map(|i| i as u8).collect();
+            pack_on(isa, quant, 16, 32, &bytes).unwrap()
+        };
+        let packed = |isa| {
+            let quants = [Quant::Q8_0, Quant::F16, Quant::F32];
+            (layout_id_on(isa), quants.map(|quant| pack(isa, quant)))
+        };
         for (a, b) in Isa::available()
             .into_iter()
             .flat_map(|a| Isa::available().into_iter().map(move |b| (a, b)))

@@ -40,11 +40,11 @@ unsafe fn accumulate<L: Lanes, E: Factor, const R: usize, const C: usize>(
 ) {
     let mut sums = [[l.splat(0.0); C]; R];
     for (lhs, rhs) in panels {
-        // Summed apart: carried through both loops, the sums would be spilled on AVX2.
+        // A pair has its own sums: sums carried through both loops are spilled on AVX2.
         let of_pair = products::<L, E, R, C>(l, lhs.as_chunks().0, rhs.as_chunks().0, row, col);
-        for (sums, of_pair) in sums.iter_mut().zip(of_pair) {
-            for (sum, of_pair) in sums.iter_mut().zip(of_pair) {
-                *sum = l.add(*sum, of_pair);
+        for r in 0..R {
+            for c in 0..C {
+                sums[r][c] = l.add(sums[r][c], of_pair[r][c]);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Dot products of rows of weights with rows of activations in f32, register-blocked over both.
+//! Dot products of rows of weights with rows of activations in f32, register-blocked over both: of
+//! weights that are not packed, and of an adapter's `a`.
 //!
 //! A dot product has sixteen partial sums: sum `i` takes the columns that are `i` modulo 16, in
 //! order; at the end they are added in a fixed order. Register blocking changes none of that, so

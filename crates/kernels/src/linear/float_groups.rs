@@ -1,56 +1,58 @@
 //! Products of packed unquantised rows with tokens, in f32.
 //!
-//! Each half of a span of [`SPAN`] columns is summed in order; the sums of halves are added in
-//! order. That is all that results depend on, so they are the same for any number of tokens.
+//! A row's columns are split into spans of [`SPAN`], the last perhaps shorter. Each half of a span is
+//! summed in order of columns, from zero; the sums of halves are added in order. Results depend on
+//! nothing else, so they are the same for any number of tokens.
 
+use crate::blocks::{Float, GROUP};
 use crate::gemv::Element;
 use crate::isa::{Isa, on_set};
 use crate::lanes::{Lanes, Token, on_lanes, prefetch};
-use crate::packed::ROWS;
+use crate::packed::{PackedFloats, ROWS};
 use crate::scratch::Scratch;
 use crate::team;
 use std::ops::Range;
 
-/// Columns that are summed before they are added to the sums of earlier ones. Two groups of as many
-/// columns in f32 fit into L1.
+/// Columns in a span. Those of two groups in f32 fit into L1.
 const SPAN: usize = 256;
-/// Halves of a span, each with sums of its own. One token takes both at once: the additions to one
-/// sum wait for each other, and would be slower than memory.
+/// Halves of a span, each with its own sums. One or two tokens take both at once: consecutive
+/// additions to one sum wait for each other, which is slower than reading the weights from memory.
 const HALVES: usize = 2;
 /// Groups multiplied at once.
 pub(super) const AT_ONCE: usize = 2;
 /// Tokens in a tile on CPUs with 32 registers of sixteen floats: 12 * 2 sums, two vectors of
 /// weights, and a broadcast.
-const WIDE: usize = 12;
-/// Tokens in a tile on other CPUs: six sums in pairs of registers.
+pub(super) const WIDE: usize = 12;
+/// Tokens in a tile on other CPUs, where a vector takes two or four registers. [`WIDE`] is a
+/// multiple, so chunks of as many tokens are whole tiles on all CPUs.
 const NARROW: usize = WIDE / 2;
 /// From this many tiles on, a span of weights is widened to f32 once for all of them.
 const MANY_TILES: usize = 4;
 
 /// Tokens per tile of an instruction set.
 fn tokens_a_tile(isa: Isa) -> usize {
-    on_set!(isa, token => of_lanes(token.lanes()))
+    on_set!(isa, token => tile_of(token.lanes()))
 }
 
-fn of_lanes<L: Lanes>(_: L) -> usize {
+fn tile_of<L: Lanes>(_: L) -> usize {
     if L::REGISTERS < 32 { NARROW } else { WIDE }
 }
 
 /// Activations in tiles of tokens, `[tile][column][token]`. The last tile may have fewer tokens.
-pub(crate) struct Tokens {
+pub(crate) struct TokenPanels {
     packed: Scratch<f32>,
     count: usize,
     cols: usize,
     /// Tokens in a tile.
-    tile: usize,
+    tile_tokens: usize,
 }
 
-impl Tokens {
+impl TokenPanels {
     /// Packs `x [tokens, cols]`.
     pub fn of(isa: Isa, x: &[f32], cols: usize) -> Self {
-        let (tile, mut packed) = (tokens_a_tile(isa), Scratch::new(x.len()));
-        team::run_over(&mut packed, (tile * cols).max(1), &|which, out| {
-            let x = &x[which * tile * cols..][..out.len()];
+        let (tile_tokens, mut packed) = (tokens_a_tile(isa), Scratch::new(x.len()));
+        team::run_over(&mut packed, (tile_tokens * cols).max(1), &|which, out| {
+            let x = &x[which * tile_tokens * cols..][..out.len()];
             match out.len() == cols {
                 true => out.copy_from_slice(x),
                 false => pack(isa, x, cols, out),
@@ -60,13 +62,23 @@ impl Tokens {
             packed,
             count: x.len() / cols.max(1),
             cols,
-            tile,
+            tile_tokens,
         }
+    }
+
+    /// The tiles that contain these tokens.
+    fn tiles(&self, tokens: &Range<usize>) -> Range<usize> {
+        tokens.start / self.tile_tokens..tokens.end.div_ceil(self.tile_tokens)
+    }
+
+    /// The tokens of tiles.
+    fn tokens(&self, tiles: &Range<usize>) -> Range<usize> {
+        tiles.start * self.tile_tokens..self.count.min(tiles.end * self.tile_tokens)
     }
 
     /// Tokens of a tile, and the activations of a span of columns.
     fn tile(&self, tile: usize, columns: Range<usize>) -> (Range<usize>, &[f32]) {
-        let tokens = tile * self.tile..self.count.min((tile + 1) * self.tile);
+        let tokens = self.tokens(&(tile..tile + 1));
         let of_tile = &self.packed[tokens.start * self.cols..tokens.end * self.cols];
         let x = &of_tile[columns.start * tokens.len()..columns.end * tokens.len()];
         (tokens, x)
@@ -112,46 +124,55 @@ fn load<L: Lanes>(l: L, x: &[f32]) -> L::Floats {
     }
 }
 
-/// A span of a group's columns in f32.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Panel([[f32; ROWS]; SPAN]);
-
-/// Products of up to [`AT_ONCE`] groups, the columns of which are given, with whole tiles of tokens
-/// that contain `tokens`: `sink(which, token, results)` for the tokens in the range.
-pub(super) fn product<E: Element>(
+/// Products of groups of a weight with tokens: `sink(token, group, results)`.
+pub(super) fn product<E: Element + Float>(
     isa: Isa,
-    groups: &[&[[E; ROWS]]],
-    x: &Tokens,
+    weight: &PackedFloats<E>,
+    groups: Range<usize>,
+    x: &TokenPanels,
     tokens: Range<usize>,
     sink: &mut dyn FnMut(usize, usize, &[f32; ROWS]),
 ) {
-    let tiles = tokens.start / x.tile..tokens.end.div_ceil(x.tile);
-    let first = tiles.start * x.tile;
-    let count = tokens.end.next_multiple_of(x.tile) - first;
-    let mut sums = Scratch::<f32>::new(groups.len() * count * ROWS);
-    sums.fill(0.0);
-    let sums = sums.as_chunks_mut::<ROWS>().0;
-    let cols = groups.first().map_or(0, |group| group.len());
-    for start in (0..cols).step_by(SPAN) {
-        let columns = start..cols.min(start + SPAN);
-        if tiles.len() >= MANY_TILES {
-            widened(isa, groups, x, columns, tiles.clone(), sums);
-        } else {
-            stored(isa, groups, x, columns, tiles.clone(), sums);
-        }
+    if tokens.is_empty() || groups.is_empty() {
+        return;
     }
-    for (which, sums) in sums.chunks_exact(count).enumerate() {
-        for token in tokens.clone() {
-            sink(which, token, &sums[token - first]);
+    let tiles = x.tiles(&tokens);
+    let of_tiles = x.tokens(&tiles);
+    let many = tiles.len() >= MANY_TILES;
+    let mut widened = Scratch::<f32>::new(if many { AT_ONCE * SPAN * ROWS } else { 0 });
+    let widened = widened.as_chunks_mut().0;
+    let mut sums = Scratch::<f32>::new(AT_ONCE * of_tiles.len() * ROWS);
+    for first in groups.clone().step_by(AT_ONCE) {
+        let at_once = first..groups.end.min(first + AT_ONCE);
+        let sums = &mut sums.as_chunks_mut::<ROWS>().0[..at_once.len() * of_tiles.len()];
+        sums.fill([0.0; ROWS]);
+        let columns: [&[[E; ROWS]]; AT_ONCE] =
+            std::array::from_fn(|which| weight.group((first + which).min(at_once.end - 1)));
+        let columns = &columns[..at_once.len()];
+        for start in (0..x.cols).step_by(SPAN) {
+            let span = start..x.cols.min(start + SPAN);
+            match many {
+                true => add_widened(isa, columns, x, span, tiles.clone(), widened, sums),
+                false => add_stored(isa, columns, x, span, tiles.clone(), sums),
+            }
+        }
+        for (group, sums) in at_once.zip(sums.chunks_exact(of_tiles.len())) {
+            for token in tokens.clone() {
+                sink(token, group, &sums[token - of_tiles.start]);
+            }
         }
     }
 }
 
 on_lanes! {
-    /// Adds the products of a span of columns, read as stored.
-    fn stored<L>[E: Element][E](
-        l; groups: &[&[[E; ROWS]]], x: &Tokens, columns: Range<usize>, tiles: Range<usize>, sums: &mut [[f32; ROWS]]
+    /// Adds the products of a span of columns, read as stored, to `sums`, `[group][token]`.
+    fn add_stored<L>[E: Element][E](
+        l;
+        groups: &[&[[E; ROWS]]],
+        x: &TokenPanels,
+        columns: Range<usize>,
+        tiles: Range<usize>,
+        sums: &mut [[f32; ROWS]]
     ) {
         let mut spans = [&[][..]; AT_ONCE];
         for (span, group) in spans.iter_mut().zip(groups) {
@@ -162,17 +183,23 @@ on_lanes! {
 }
 
 on_lanes! {
-    /// Adds the products of a span of columns, widened first.
-    fn widened<L>[E: Element][E](
-        l; groups: &[&[[E; ROWS]]], x: &Tokens, columns: Range<usize>, tiles: Range<usize>, sums: &mut [[f32; ROWS]]
+    /// [`add_stored`], widened to f32 in `widened` first, which has [`SPAN`] columns for each group.
+    fn add_widened<L>[E: Element][E](
+        l;
+        groups: &[&[[E; ROWS]]],
+        x: &TokenPanels,
+        columns: Range<usize>,
+        tiles: Range<usize>,
+        widened: &mut [[f32; ROWS]],
+        sums: &mut [[f32; ROWS]]
     ) {
-        let mut panels = [Panel([[0.0; ROWS]; SPAN]); AT_ONCE];
         let mut spans = [&[][..]; AT_ONCE];
-        for ((panel, group), span) in panels.iter_mut().zip(groups).zip(&mut spans) {
-            for (out, column) in panel.0.iter_mut().zip(&group[columns.clone()]) {
+        for ((widened, group), span) in widened.chunks_exact_mut(SPAN).zip(groups).zip(&mut spans) {
+            let widened = &mut widened[..columns.len()];
+            for (out, column) in widened.iter_mut().zip(&group[columns.clone()]) {
                 l.store(E::load(l, column), out);
             }
-            *span = &panel.0[..columns.len()];
+            *span = widened;
         }
         add_tiles(l, &spans[..groups.len()], x, columns, tiles, sums);
     }
@@ -183,26 +210,26 @@ on_lanes! {
 fn add_tiles<L: Lanes, E: Element>(
     l: L,
     spans: &[&[[E; ROWS]]],
-    x: &Tokens,
+    x: &TokenPanels,
     columns: Range<usize>,
     tiles: Range<usize>,
     sums: &mut [[f32; ROWS]],
 ) {
-    let of_group = sums.len() / spans.len().max(1);
-    let first = tiles.start * x.tile;
-    if let (true, [one, other]) = (L::REGISTERS >= 32 || x.count <= 2, spans) {
-        let (sums, others) = sums.split_at_mut(of_group);
+    let of_tiles = x.tokens(&tiles);
+    // Two groups share each broadcast if the sums of both fit in registers.
+    if let (true, [one, other]) = (L::REGISTERS >= 32 || x.count == 1, spans) {
+        let (sums, others) = sums.split_at_mut(of_tiles.len());
         for tile in tiles {
             let (tokens, x) = x.tile(tile, columns.clone());
-            let at = tokens.start - first;
+            let at = tokens.start - of_tiles.start;
             add_tile(l, x, tokens.len(), [one, other], [&mut sums[at..], &mut others[at..]]);
         }
         return;
     }
-    for (span, sums) in spans.iter().zip(sums.chunks_exact_mut(of_group)) {
+    for (span, sums) in spans.iter().zip(sums.chunks_exact_mut(of_tiles.len())) {
         for tile in tiles.clone() {
             let (tokens, x) = x.tile(tile, columns.clone());
-            add_tile(l, x, tokens.len(), [span], [&mut sums[tokens.start - first..]]);
+            add_tile(l, x, tokens.len(), [span], [&mut sums[tokens.start - of_tiles.start..]]);
         }
     }
 }
@@ -232,35 +259,38 @@ fn add_tile<L: Lanes, E: Element, const C: usize>(
     }
 }
 
-/// Adds the products of `C` spans with `T` tokens, `P` halves of a span at once. Their sums stay in
+/// Adds the products of `C` spans with `T` tokens, `H` halves of a span at once. Their sums stay in
 /// registers.
 #[inline(always)]
-fn add<L: Lanes, E: Element, const T: usize, const C: usize, const P: usize>(
+fn add<L: Lanes, E: Element, const T: usize, const C: usize, const H: usize>(
     l: L,
     x: &[f32],
     spans: [&[[E; ROWS]]; C],
     sums: [&mut [[f32; ROWS]]; C],
 ) {
+    const { assert!(GROUP.is_multiple_of(HALVES)) };
     let x = x.as_chunks::<T>().0;
     let half = x.len() / HALVES;
-    for first in (0..HALVES).step_by(P) {
-        let x: [&[[f32; T]]; P] = std::array::from_fn(|p| &x[(first + p) * half..][..half]);
-        let spans: [[&[[E; ROWS]]; C]; P] =
-            std::array::from_fn(|p| std::array::from_fn(|c| &spans[c][(first + p) * half..][..half]));
-        let mut of_halves = [[[l.splat(0.0); C]; T]; P];
+    for first in (0..HALVES).step_by(H) {
+        let x: [&[[f32; T]]; H] = std::array::from_fn(|h| &x[(first + h) * half..][..half]);
+        let spans: [[&[[E; ROWS]]; C]; H] =
+            std::array::from_fn(|h| std::array::from_fn(|c| &spans[c][(first + h) * half..][..half]));
+        let mut of_halves = [[[l.splat(0.0); C]; T]; H];
         for k in 0..half {
-            for p in 0..P {
+            for h in 0..H {
                 let mut weights = [l.splat(0.0); C];
                 for c in 0..C {
                     if T == 1 {
-                        prefetch(&spans[p][c][k], SPAN * ROWS);
+                        // The same column of the next span: the hardware prefetcher stops at the
+                        // end of a page.
+                        prefetch(&spans[h][c][k], SPAN * ROWS);
                     }
-                    weights[c] = E::load(l, &spans[p][c][k]);
+                    weights[c] = E::load(l, &spans[h][c][k]);
                 }
                 for t in 0..T {
-                    let x = l.splat(x[p][k][t]);
+                    let x = l.splat(x[h][k][t]);
                     for c in 0..C {
-                        of_halves[p][t][c] = l.mul_add(weights[c], x, of_halves[p][t][c]);
+                        of_halves[h][t][c] = l.mul_add(weights[c], x, of_halves[h][t][c]);
                     }
                 }
             }
@@ -280,8 +310,8 @@ fn add<L: Lanes, E: Element, const T: usize, const C: usize, const P: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocks::{Bf16, F32, Float, Fp16};
-    use crate::packed::{PackedFloats, pack_group};
+    use crate::blocks::{Bf16, F32, Fp16};
+    use crate::packed::pack_group;
     use crate::reference::noise;
     use crate::{Quant, ShapeError};
 
@@ -300,26 +330,64 @@ mod tests {
     fn all<E: Element + Float>(
         isa: Isa,
         weight: &PackedFloats<E>,
-        count: usize,
-        x: &Tokens,
+        groups: usize,
+        x: &TokenPanels,
         tokens: Range<usize>,
     ) -> Vec<f32> {
-        let (first, rows) = (tokens.start, count * ROWS);
-        let groups: Vec<_> = (0..count).map(|group| weight.group(group)).collect();
+        let (first, rows) = (tokens.start, groups * ROWS);
         let mut found = vec![f32::NAN; tokens.len() * rows];
-        product(isa, &groups, x, tokens, &mut |which, token, results| {
-            found[(token - first) * rows + which * ROWS..][..ROWS].copy_from_slice(results);
+        product(isa, weight, 0..groups, x, tokens, &mut |token, group, results| {
+            found[(token - first) * rows + group * ROWS..][..ROWS].copy_from_slice(results);
         });
         found
     }
 
+    /// The order of sums, one element at a time; without fused operations.
+    fn in_order<E: Element + Float>(weight: &PackedFloats<E>, row: usize, x: &[f32]) -> f32 {
+        let mut weights = vec![0.0; x.len()];
+        weight.dequantize_row(row, &mut weights);
+        let mut sum = 0.0;
+        for (weights, x) in weights.chunks(SPAN).zip(x.chunks(SPAN)) {
+            let half = x.len() / HALVES;
+            for (weights, x) in weights.chunks(half).zip(x.chunks(half)) {
+                sum += weights.iter().zip(x).fold(0.0, |sum, (w, x)| sum + w * x);
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn sums_are_in_the_documented_order() -> Result<(), ShapeError> {
+        // Integers that are exact in f16, whose sums are not exact in f32: every order has a
+        // result of its own, and fused operations make no difference.
+        let (cols, mut order) = (800, 1u32);
+        let mut integer = || {
+            order = order.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            ((order >> 20) % 2047) as f32 - 1023.0
+        };
+        let elements: Vec<Fp16> = (0..ROWS * cols).map(|_| Fp16::from_f32(integer())).collect();
+        let x: Vec<f32> = (0..cols).map(|_| integer() * 4.0 + 1.0).collect();
+        let mut packed = vec![0; size_of_val(&elements[..])];
+        pack_group(Quant::F16, cols, bytemuck::cast_slice(&elements), &mut packed)?;
+        let weight = PackedFloats::<Fp16>::new(cols, &packed);
+        let expected: Vec<f32> = (0..ROWS).map(|row| in_order(&weight, row, &x)).collect();
+        for isa in Isa::available() {
+            assert_eq!(
+                all(isa, &weight, 1, &TokenPanels::of(isa, &x, cols), 0..1),
+                expected,
+                "{isa:?}"
+            );
+        }
+        Ok(())
+    }
+
     fn products_match_f64_in_any_batch<E: Element + Float>(quant: Quant) -> Result<(), ShapeError> {
-        for (groups, cols, count) in [(1, 32, 1), (2, 288, 29), (2, 544, 70), (1, 256, 12)] {
+        for (groups, cols, count) in [(1, 32, 1), (2, 288, 29), (3, 544, 70), (1, 256, 12)] {
             let packed = packed::<E>(quant, groups * ROWS, cols)?;
             let (weight, x) = (PackedFloats::<E>::new(cols, &packed), noise(2, count * cols));
             let mut row = vec![0.0; cols];
             for isa in Isa::available() {
-                let tokens = Tokens::of(isa, &x, cols);
+                let tokens = TokenPanels::of(isa, &x, cols);
                 let together = all(isa, &weight, groups, &tokens, 0..count);
                 for (i, found) in together.iter().enumerate() {
                     weight.dequantize_row(i % (groups * ROWS), &mut row);
@@ -333,7 +401,7 @@ mod tests {
                 for at_once in 1..=count {
                     let of_part = |first: usize| {
                         let part = first..count.min(first + at_once);
-                        let alone = Tokens::of(isa, &x[part.start * cols..part.end * cols], cols);
+                        let alone = TokenPanels::of(isa, &x[part.start * cols..part.end * cols], cols);
                         let found = all(isa, &weight, groups, &alone, 0..part.len());
                         // The same tokens of a larger batch.
                         assert_eq!(found, all(isa, &weight, groups, &tokens, part));

@@ -3,7 +3,7 @@
 //! Packed rows are multiplied by [`super::float_groups`], rows as stored by [`super::f32_dot`].
 
 use super::f32_dot::{self, Rows};
-use super::float_groups::{self, AT_ONCE, Tokens};
+use super::float_groups::{self, TokenPanels};
 use crate::blocks::{Float, with_format};
 use crate::gemv::Element;
 use crate::isa::Isa;
@@ -16,12 +16,13 @@ use std::ops::Range;
 #[derive(Clone, Copy)]
 pub(super) struct Input<'a> {
     pub rows: &'a [f32],
-    /// For packed rows of a weight.
-    pub tiles: &'a Tokens,
+    /// `None` if the weight has no packed rows.
+    pub tiles: Option<&'a TokenPanels>,
 }
 
 /// Products of rows of an unquantised weight with tokens:
-/// `sink(token, row, up to sixteen results)`. The first row is the first of a group.
+/// `sink(token, row, up to sixteen results)`. `rows` begin with a group, and end with one or with the
+/// last row.
 pub(super) fn product(
     isa: Isa,
     matrix: &Matrix,
@@ -47,15 +48,19 @@ fn product_of<E: Element + Float>(
     tokens: Range<usize>,
     mut sink: impl FnMut(usize, usize, &[f32]),
 ) {
-    let packed = matrix.packed_floats::<E>();
     let end = matrix.packed_rows().clamp(rows.start, rows.end);
-    for first in (rows.start..end).step_by(AT_ONCE * ROWS) {
-        let groups: [&[[E; ROWS]]; AT_ONCE] =
-            std::array::from_fn(|which| packed.group((first + which * ROWS).min(end - ROWS) / ROWS));
-        let groups = &groups[..AT_ONCE.min((end - first) / ROWS)];
-        float_groups::product(isa, groups, x.tiles, tokens.clone(), &mut |which, token, results| {
-            sink(token, first + which * ROWS, results);
-        });
+    if let Some(tiles) = x.tiles {
+        let (packed, groups) = (matrix.packed_floats::<E>(), rows.start / ROWS..end / ROWS);
+        float_groups::product(
+            isa,
+            &packed,
+            groups,
+            tiles,
+            tokens.clone(),
+            &mut |token, group, results| {
+                sink(token, group * ROWS, results);
+            },
+        );
     }
     let cols = matrix.cols();
     let x = Rows::packed(&x.rows[tokens.start * cols..tokens.end * cols], tokens.len(), cols);

@@ -1,7 +1,7 @@
 //! The input of linear layers, prepared once for all of them.
 
 use super::bf16_dot::Bf16Rows;
-use super::float_groups::Tokens;
+use super::float_groups::TokenPanels;
 use super::{FEW, MatmulPrecision, Norm};
 use crate::blocks::CHUNK;
 use crate::gemv::{ActivationChunk, Activations};
@@ -40,7 +40,7 @@ pub(crate) struct Input<'a> {
     /// Created on first use.
     bf16_rows: OnceLock<Bf16Rows>,
     /// Created on first use.
-    tiles: OnceLock<Tokens>,
+    tiles: OnceLock<TokenPanels>,
     pub tokens: usize,
     pub cols: usize,
 }
@@ -110,10 +110,10 @@ impl<'a> Input<'a> {
         self.bf16_rows.get_or_init(|| Bf16Rows::of(&self.floats, self.cols))
     }
 
-    /// All rows in tiles of tokens.
-    pub(super) fn tiles(&self) -> &Tokens {
+    /// All rows packed for [`super::float_groups`].
+    pub(super) fn tiles(&self) -> &TokenPanels {
         self.tiles
-            .get_or_init(|| Tokens::of(Isa::best(), &self.floats, self.cols))
+            .get_or_init(|| TokenPanels::of(Isa::best(), &self.floats, self.cols))
     }
 
     /// All rows quantised.

@@ -1,9 +1,9 @@
 //! Products for chat, by strips of sixteen rows of a weight, with their epilogue.
 
 use super::epilogue::Epilogue;
+use super::float_groups::{AT_ONCE, WIDE};
 use super::{FEW, Input, Linear, bf16_dot, float_weights};
 use crate::blocks::Quant;
-use crate::gemm::{MR, NR};
 use crate::gemv::Activations;
 use crate::isa::Isa;
 use crate::matrix::Matrix;
@@ -24,14 +24,14 @@ const ROW_CHUNKS_PER_THREAD: usize = 6;
 /// Tokens per conversion of sixteen rows of a 16-bit weight to bf16.
 const TOKENS_IN_BF16: usize = 96;
 /// Tokens per widening of a span of weights to f32.
-const TOKENS_IN_F32: usize = 22 * MR;
+const TOKENS_IN_F32: usize = 22 * WIDE;
 /// Chunks of work per thread if tokens are split, too.
 const CHUNKS_PER_THREAD: usize = 16;
 
 /// Representation of the activations for a weight's format on this machine, the same for any number
 /// of tokens.
 enum Activation<'a> {
-    /// Quantised to int8; with the packed rows.
+    /// Quantised to int8. Holds the packed rows of the weight, none in the plain layout.
     Int8(Packed<'a>),
     /// Rounded to bf16.
     Bf16(&'a bf16_dot::Bf16Rows),
@@ -45,7 +45,7 @@ impl<'a> Activation<'a> {
             quant if bf16_dot::takes_bf16(quant) && matrix.packed_rows() == 0 => Self::Bf16(input.bf16_rows()),
             Quant::F32 | Quant::F16 | Quant::BF16 => Self::F32(float_weights::Input {
                 rows: &input.floats,
-                tiles: input.tiles(),
+                tiles: (matrix.packed_rows() > 0).then(|| input.tiles()),
             }),
             _ => Self::Int8(matrix.packed()?),
         })
@@ -195,10 +195,11 @@ impl WorkSplit {
             any(|activation| matches!(activation, Activation::F32(_))),
             any(|activation| matches!(activation, Activation::Bf16(_))),
         );
+        // Few tokens are bound by memory, and split by bytes alone.
         if in_f32 && tokens > FEW {
             let split = Self {
                 bytes: (total / chunks_of_rows()).max(MIN_BYTES),
-                strips: NR / ROWS,
+                strips: AT_ONCE,
                 tokens: TOKENS_IN_F32,
                 at_a_time: TOKENS_IN_F32,
             };
@@ -206,7 +207,7 @@ impl WorkSplit {
             let of_rows = |weight: &Strips| weight.count().div_ceil(split.strips(weight.row_bytes()));
             let row_chunks: usize = weights.iter().map(of_rows).sum();
             let parts = (ROW_CHUNKS_PER_THREAD * team::threads()).div_ceil(row_chunks.max(1));
-            let tokens = (tokens / parts).clamp(4 * MR, TOKENS_IN_F32).next_multiple_of(MR);
+            let tokens = (tokens / parts).clamp(4 * WIDE, TOKENS_IN_F32).next_multiple_of(WIDE);
             return Self {
                 tokens,
                 // Weights are widened once for each of these.

@@ -25,7 +25,7 @@ pub(super) fn pack<E: Pod>(rows: &[u8], packed: &mut [u8]) {
     }
 }
 
-/// Whole groups of sixteen packed rows.
+/// Whole groups of sixteen packed rows of unquantised weights.
 #[derive(Clone, Copy)]
 pub(crate) struct PackedFloats<'a, E> {
     elements: &'a [[E; ROWS]],
@@ -51,13 +51,13 @@ impl<'a, E: Element + Float> PackedFloats<'a, E> {
         }
     }
 
-    /// Dequantises columns `GROUP * tile` and on of a group by columns, times `scale`. Panics if
-    /// either is out of range.
+    /// Dequantises 32 columns of a group, tile `at[1]` of group `at[0]`, by columns, times `scale`.
+    /// Panics if either is out of range.
     pub fn tile_columns(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; ROWS]; GROUP]) {
         columns(isa, self.tile(at), scale, to);
     }
 
-    /// The same by rows.
+    /// [`PackedFloats::tile_columns`] by rows.
     pub fn tile_rows(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; GROUP]; ROWS]) {
         rows(isa, self.tile(at), scale, to);
     }
@@ -81,7 +81,7 @@ on_lanes! {
         const { assert!(ROWS == WIDTH) };
         let scale = l.splat(scale);
         for (half, columns) in tile.as_chunks::<WIDTH>().0.iter().enumerate() {
-            let mut vectors = [scale; WIDTH];
+            let mut vectors = [l.splat(0.0); WIDTH];
             for (vector, column) in vectors.iter_mut().zip(columns) {
                 *vector = l.mul(E::load(l, column), scale);
             }

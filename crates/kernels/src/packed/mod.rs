@@ -3,7 +3,7 @@
 //!
 //! Results then need no horizontal sum, and one layout serves a single token (decode, bound by
 //! memory) and many (prefill, bound by arithmetic). The packed size is exactly that of the file's
-//! blocks.
+//! rows.
 //!
 //! Sixteen rows by 32 columns are a *tile*. One block of each of sixteen rows becomes a *header*
 //! with their scales (see [`layout::ScaleLayout`]), followed by their tiles: one, two in NVFP4, or
@@ -18,6 +18,9 @@
 //!   codes: eight vectors; byte `4 row + i` of vector `v` is column `4 v + i`.
 //!
 //! Packed codes are unsigned: signed codes have the zero point added.
+//!
+//! Unquantised weights have neither headers nor tiles: a group is `[column][row]`; see
+//! [`PackedFloats`].
 //!
 //! Within a group of sixteen rows, blocks are stored from left to right; groups are stored from top
 //! to bottom. Rows that do not fill a group are stored at the end, in the file's layout.
@@ -73,8 +76,12 @@ const MOST_AT_ONCE: usize = 2;
 /// Whether products of packed matrices of this format are faster with this instruction set. If not,
 /// the file's rows are used.
 pub fn suits(isa: Isa, quant: Quant) -> bool {
-    let in_bf16 = matches!(quant, Quant::F16 | Quant::BF16) && isa.prefers_bf16();
-    !in_bf16 && on_set!(isa, token => is_faster(token))
+    match quant {
+        Quant::F32 => !isa.is_scalar(),
+        // In bf16, rows are multiplied as stored.
+        Quant::F16 | Quant::BF16 => !isa.is_scalar() && !isa.prefers_bf16(),
+        _ => on_set!(isa, token => is_faster(token)),
+    }
 }
 
 fn is_faster<T: PackedProduct>(_: T) -> bool {
@@ -105,7 +112,7 @@ pub(crate) struct Group<'a> {
 
 /// Products of packed rows on an instruction set; without one of its own, in scalar code.
 pub(crate) trait PackedProduct: Token {
-    /// Whether they are faster than GEMV over the file's rows.
+    /// Whether they are faster than GEMV over the file's blocks.
     const FASTER: bool = false;
 
     /// Whether codes that use all eight bits are made signed before multiplication, so that no zero
@@ -164,15 +171,15 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
     &bytes[at..].as_chunks().0[0]
 }
 
-/// Whether a matrix can be packed.
+/// Whether rows of `cols` weights can be packed: whole blocks, and a multiple of 32 columns.
 pub fn can_pack(quant: Quant, cols: usize) -> bool {
     cols.is_multiple_of(GROUP) && cols.is_multiple_of(quant.block_elements())
 }
 
-/// Packs sixteen rows of a file's blocks into `packed`, which has the same length and is zeroed.
+/// Packs sixteen of the file's rows into `packed`, which has the same length and is zeroed.
 ///
 /// # Errors
-/// If the format cannot be packed or a size does not match.
+/// If rows of `cols` weights cannot be packed or a size does not match.
 pub fn pack_group(quant: Quant, cols: usize, rows: &[u8], packed: &mut [u8]) -> Result<(), ShapeError> {
     let row_bytes = quant.row_bytes(cols).filter(|_| can_pack(quant, cols));
     let row_bytes = row_bytes.ok_or(ShapeError::Layout { quant })?;
@@ -183,12 +190,6 @@ pub fn pack_group(quant: Quant, cols: usize, rows: &[u8], packed: &mut [u8]) -> 
         block B => pack::group::<B>(rows, packed)
     );
     Ok(())
-}
-
-fn checked(quant: Quant, cols: usize) -> Result<(&'static PackedLayout, usize), ShapeError> {
-    let layout = PackedLayout::of(quant).ok_or(ShapeError::Layout { quant })?;
-    let row_bytes = quant.row_bytes(cols).ok_or(ShapeError::Layout { quant })?;
-    Ok((layout, row_bytes))
 }
 
 /// Whole groups of sixteen packed rows.
@@ -208,7 +209,8 @@ impl<'a> Packed<'a> {
     /// # Errors
     /// If the format cannot be packed, or `bytes` are not whole groups.
     pub fn new(quant: Quant, cols: usize, bytes: &'a [u8]) -> Result<Self, ShapeError> {
-        let (layout, row_bytes) = checked(quant, cols)?;
+        let layout = PackedLayout::of(quant).ok_or(ShapeError::Layout { quant })?;
+        let row_bytes = quant.row_bytes(cols).ok_or(ShapeError::Layout { quant })?;
         let group_bytes = row_bytes.checked_mul(ROWS).ok_or(ShapeError::TooLarge {
             what: "a row of weights",
         })?;

@@ -248,7 +248,7 @@ fn mismatched_sizes_are_rejected() {
     assert!(TokenTiles::new(&chunks, 1, 32).is_err());
 }
 
-/// Hashes of packed blocks of each format, in the layout of version 4.
+/// Hashes of packed rows of each format, in the layout of version 4.
 const PACKED: &[(Quant, u64)] = &[
     (Quant::Q4_0, 0x1a45_e335_f7f4_354d),
     (Quant::Q4_1, 0x7a81_5308_94d0_41bc),
