@@ -25,9 +25,9 @@ const BYTES_A_CHUNK: usize = 64 * 1024;
 /// packed weights are not reused.
 pub const LAYOUT_VERSION: u32 = 4;
 
-/// Identifier of the layouts that [`pack`] gives to matrices: which formats are packed (blocks, 16-bit
-/// and 32-bit floats), and [`LAYOUT_VERSION`]. Instruction sets that use the same layouts share packed
-/// weights.
+/// Identifier of the layouts that [`pack`] gives to matrices: which formats are packed (blocks,
+/// 16-bit and 32-bit floats), and [`LAYOUT_VERSION`]. Instruction sets that use the same layouts
+/// share packed weights.
 pub fn layout_id() -> String {
     layout_id_on(Isa::best())
 }

@@ -1,8 +1,8 @@
 //! Products of packed unquantised rows with tokens, in f32.
 //!
-//! A row's columns are split into spans of [`SPAN`], the last perhaps shorter. Each half of a span is
-//! summed in order of columns, from zero; the sums of halves are added in order. Results depend on
-//! nothing else, so they are the same for any number of tokens.
+//! A row's columns are split into spans of [`SPAN`], the last perhaps shorter. Each half of a span
+//! is summed in order of columns, from zero; the sums of halves are added in order. Results depend
+//! on nothing else, so they are the same for any number of tokens.
 
 use crate::blocks::{Float, GROUP};
 use crate::gemv::Element;
@@ -183,7 +183,7 @@ on_lanes! {
 }
 
 on_lanes! {
-    /// [`add_stored`], widened to f32 in `widened` first, which has [`SPAN`] columns for each group.
+    /// [`add_stored`], widened to f32 first. `widened` has [`SPAN`] columns for each group.
     fn add_widened<L>[E: Element][E](
         l;
         groups: &[&[[E; ROWS]]],

@@ -21,8 +21,8 @@ pub(super) struct Input<'a> {
 }
 
 /// Products of rows of an unquantised weight with tokens:
-/// `sink(token, row, up to sixteen results)`. `rows` begin with a group, and end with one or with the
-/// last row.
+/// `sink(token, row, up to sixteen results)`. `rows` begin with a group, and end with one or with
+/// the last row.
 pub(super) fn product(
     isa: Isa,
     matrix: &Matrix,
