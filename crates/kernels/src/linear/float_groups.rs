@@ -48,7 +48,7 @@ pub(crate) struct TokenPanels {
 }
 
 impl TokenPanels {
-    /// Packs `x [tokens, cols]`.
+    /// Packs `x [tokens, cols]`; packed weights have a multiple of 32 columns.
     pub fn of(isa: Isa, x: &[f32], cols: usize) -> Self {
         let (tile_tokens, mut packed) = (tokens_a_tile(isa), Scratch::new(x.len()));
         team::run_over(&mut packed, (tile_tokens * cols).max(1), &|which, out| {
@@ -86,17 +86,18 @@ impl TokenPanels {
 }
 
 on_lanes! {
-    /// Transposes up to sixteen rows of `cols` columns.
+    /// Transposes up to sixteen rows of `cols` columns, a multiple of sixteen.
     fn pack<L>(l; rows: &[f32], cols: usize, out: &mut [f32]) {
         let count = rows.len() / cols;
         for first in (0..cols).step_by(ROWS) {
-            let width = ROWS.min(cols - first);
             let mut vectors = [l.splat(0.0); ROWS];
             for (row, vector) in rows.chunks_exact(cols).zip(&mut vectors) {
-                *vector = load(l, &row[first..]);
+                if let Some(part) = row[first..].first_chunk() {
+                    *vector = l.load(part);
+                }
             }
             let columns = l.transpose(vectors);
-            for (column, vector) in columns.iter().enumerate().take(width) {
+            for (column, vector) in columns.iter().enumerate() {
                 let out = &mut out[(first + column) * count..];
                 // What is stored beyond the tokens is overwritten by the next column.
                 if let Some(out) = out.first_chunk_mut() {
@@ -107,19 +108,6 @@ on_lanes! {
                     out[..count].copy_from_slice(&column[..count]);
                 }
             }
-        }
-    }
-}
-
-/// Up to sixteen floats, padded with zeros.
-#[inline(always)]
-fn load<L: Lanes>(l: L, x: &[f32]) -> L::Floats {
-    match x.first_chunk() {
-        Some(whole) => l.load(whole),
-        None => {
-            let mut padded = [0.0; ROWS];
-            padded[..x.len()].copy_from_slice(x);
-            l.load(&padded)
         }
     }
 }
