@@ -90,12 +90,13 @@ impl<'a> Expand<'a> {
     ) -> Result<(), ShapeError> {
         let (isa, first) = (Isa::best(), depth.start / GROUP);
         let mut columns = [[0.0; ROWS]; GROUP];
-        for (tile, out) in out.chunks_exact_mut(GROUP / E::DEPTH * NR).enumerate() {
-            self.matrix
-                .tile_columns(isa, [group, first + tile], self.scale, &mut columns)?;
-            interleave(isa, &columns, column, out);
-        }
-        Ok(())
+        self.matrix.with_packed(|packed| {
+            for (tile, out) in out.chunks_exact_mut(GROUP / E::DEPTH * NR).enumerate() {
+                packed.tile_columns(isa, [group, first + tile], self.scale, &mut columns);
+                interleave(isa, &columns, column, out);
+            }
+            Ok(())
+        })
     }
 
     fn plain_outputs<E: Factor>(
@@ -139,11 +140,13 @@ impl<'a> Expand<'a> {
         let isa = Isa::best();
         let groups = rows.start / ROWS..rows.end / ROWS;
         let mut expanded = [[0.0; GROUP]; ROWS];
-        for (group, out) in groups.zip(out.chunks_exact_mut(ROWS / E::DEPTH * NR)) {
-            self.matrix.tile_rows(isa, [group, tile], self.scale, &mut expanded)?;
-            interleave(isa, &expanded, 0, out);
-        }
-        Ok(())
+        self.matrix.with_packed(|packed| {
+            for (group, out) in groups.zip(out.chunks_exact_mut(ROWS / E::DEPTH * NR)) {
+                packed.tile_rows(isa, [group, tile], self.scale, &mut expanded);
+                interleave(isa, &expanded, 0, out);
+            }
+            Ok(())
+        })
     }
 
     /// [`Expand::inputs`] of unpacked rows, starting at step `from` of each panel.

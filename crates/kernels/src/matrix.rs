@@ -1,9 +1,9 @@
 //! Frozen weight matrices: blocks in the file's layout, or packed for the CPU.
 
-use crate::blocks::{Float, GROUP, Quant, with_format};
+use crate::blocks::{Float, Quant, with_format};
 use crate::gemv::Element;
 use crate::isa::Isa;
-use crate::packed::{self, Packed, PackedFloats, ROWS};
+use crate::packed::{self, Packed, PackedFloats, PackedRows, ROWS};
 use crate::shape::{self, Outcome, ShapeError};
 use crate::team;
 use std::ops::Range;
@@ -203,35 +203,19 @@ impl<'a> Matrix<'a> {
         &self.bytes[..self.packed_rows() * self.row_bytes]
     }
 
-    /// Dequantises sixteen packed rows by 32 columns, times `scale`, by columns: tile `tile` of
-    /// group `group`. Panics if either is out of range.
-    pub(crate) fn tile_columns(
+    /// Calls `work` with the packed rows, if there are any: the format is dispatched once for what
+    /// it dequantises.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub(crate) fn with_packed(
         &self,
-        isa: Isa,
-        at: [usize; 2],
-        scale: f32,
-        to: &mut [[f32; ROWS]; GROUP],
+        work: impl FnOnce(&dyn PackedRows) -> Result<(), ShapeError>,
     ) -> Result<(), ShapeError> {
         with_format!(self.quant,
-            float F => self.packed_floats::<F>().tile_columns(isa, at, scale, to),
-            block _B => self.packed()?.tile_columns(isa, at, scale, to)
-        );
-        Ok(())
-    }
-
-    /// [`Matrix::tile_columns`] by rows.
-    pub(crate) fn tile_rows(
-        &self,
-        isa: Isa,
-        at: [usize; 2],
-        scale: f32,
-        to: &mut [[f32; GROUP]; ROWS],
-    ) -> Result<(), ShapeError> {
-        with_format!(self.quant,
-            float F => self.packed_floats::<F>().tile_rows(isa, at, scale, to),
-            block _B => self.packed()?.tile_rows(isa, at, scale, to)
-        );
-        Ok(())
+            float F => work(&self.packed_floats::<F>()),
+            block _B => work(&self.packed()?)
+        )
     }
 
     /// Number of packed rows, which come first.
@@ -266,13 +250,7 @@ impl<'a> Matrix<'a> {
         }
         if row < self.packed_rows() {
             shape::length("a row in f32", out.len(), Some(self.cols))?;
-            return with_format!(self.quant,
-                float F => {
-                    self.packed_floats::<F>().dequantize_row(row, out);
-                    Ok(())
-                },
-                block _B => self.packed()?.dequantize_row(row, out)
-            );
+            return self.with_packed(|packed| packed.dequantize_row(row, out));
         }
         Ok(self.quant.dequantize_row(self.plain_rows(row..row + 1), out)?)
     }

@@ -299,7 +299,7 @@ fn add<L: Lanes, E: Element, const T: usize, const C: usize, const H: usize>(
 mod tests {
     use super::*;
     use crate::blocks::{Bf16, F32, Fp16};
-    use crate::packed::pack_group;
+    use crate::packed::{PackedRows, pack_group};
     use crate::reference::noise;
     use crate::{Quant, ShapeError};
 
@@ -333,7 +333,7 @@ mod tests {
     /// The order of sums, one element at a time; without fused operations.
     fn in_order<E: Element + Float>(weight: &PackedFloats<E>, row: usize, x: &[f32]) -> f32 {
         let mut weights = vec![0.0; x.len()];
-        weight.dequantize_row(row, &mut weights);
+        weight.dequantize_row(row, &mut weights).expect("a row");
         let mut sum = 0.0;
         for (weights, x) in weights.chunks(SPAN).zip(x.chunks(SPAN)) {
             let half = x.len() / HALVES;
@@ -378,7 +378,7 @@ mod tests {
                 let tokens = TokenPanels::of(isa, &x, cols);
                 let together = all(isa, &weight, groups, &tokens, 0..count);
                 for (i, found) in together.iter().enumerate() {
-                    weight.dequantize_row(i % (groups * ROWS), &mut row);
+                    weight.dequantize_row(i % (groups * ROWS), &mut row)?;
                     let products = row.iter().zip(&x[i / (groups * ROWS) * cols..]);
                     let expected: f64 = products.map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
                     assert!(

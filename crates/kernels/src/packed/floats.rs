@@ -3,11 +3,12 @@
 //! A lane is a row, as with packed blocks. So results need no horizontal sum, and one token and
 //! many take their sums in the same order without a transposition of weights.
 
-use super::ROWS;
+use super::{PackedRows, ROWS};
 use crate::blocks::{Float, GROUP};
 use crate::gemv::Element;
 use crate::isa::Isa;
 use crate::lanes::{WIDTH, on_lanes};
+use crate::shape::{self, ShapeError};
 use bytemuck::Pod;
 
 /// Packs sixteen rows of elements into `packed`, which has the same length.
@@ -44,26 +45,26 @@ impl<'a, E: Element + Float> PackedFloats<'a, E> {
         &self.elements[group * self.cols..][..self.cols]
     }
 
-    /// Widens a row, counted over all groups, to f32. Panics if it is out of range.
-    pub fn dequantize_row(&self, row: usize, to: &mut [f32]) {
+    fn tile(&self, [group, tile]: [usize; 2]) -> &'a [[E; ROWS]] {
+        &self.group(group)[tile * GROUP..][..GROUP]
+    }
+}
+
+impl<E: Element + Float> PackedRows for PackedFloats<'_, E> {
+    fn dequantize_row(&self, row: usize, to: &mut [f32]) -> Result<(), ShapeError> {
+        shape::length("a row in f32", to.len(), Some(self.cols))?;
         for (to, column) in to.iter_mut().zip(self.group(row / ROWS)) {
             *to = Float::to_f32(column[row % ROWS]);
         }
+        Ok(())
     }
 
-    /// Dequantises 32 columns of a group, tile `at[1]` of group `at[0]`, by columns, times `scale`.
-    /// Panics if either is out of range.
-    pub fn tile_columns(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; ROWS]; GROUP]) {
+    fn tile_columns(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; ROWS]; GROUP]) {
         columns(isa, self.tile(at), scale, to);
     }
 
-    /// [`PackedFloats::tile_columns`] by rows.
-    pub fn tile_rows(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; GROUP]; ROWS]) {
+    fn tile_rows(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; GROUP]; ROWS]) {
         rows(isa, self.tile(at), scale, to);
-    }
-
-    fn tile(&self, [group, tile]: [usize; 2]) -> &'a [[E; ROWS]] {
-        &self.group(group)[tile * GROUP..][..GROUP]
     }
 }
 
@@ -109,7 +110,7 @@ mod tests {
         let weight = PackedFloats::<E>::new(cols, &packed);
         let mut row = vec![0.0; cols];
         for (r, expected) in widened.chunks(cols).enumerate() {
-            weight.dequantize_row(r, &mut row);
+            weight.dequantize_row(r, &mut row).unwrap();
             assert_eq!(row, expected);
         }
         let (mut columns, mut rows) = ([[0.0; ROWS]; GROUP], [[0.0; GROUP]; ROWS]);

@@ -192,6 +192,22 @@ pub fn pack_group(quant: Quant, cols: usize, rows: &[u8], packed: &mut [u8]) -> 
     Ok(())
 }
 
+/// Dequantisation of packed rows, which are counted over all groups.
+pub(crate) trait PackedRows {
+    /// Dequantises a row.
+    ///
+    /// # Errors
+    /// If there is no such row, or `to` has a different length.
+    fn dequantize_row(&self, row: usize, to: &mut [f32]) -> Result<(), ShapeError>;
+
+    /// Dequantises sixteen rows by 32 columns, tile `at[1]` of group `at[0]`, by columns, times
+    /// `scale`. Panics if either is out of range.
+    fn tile_columns(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; ROWS]; GROUP]);
+
+    /// [`PackedRows::tile_columns`] by rows.
+    fn tile_rows(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; GROUP]; ROWS]);
+}
+
 /// Whole groups of sixteen packed rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Packed<'a> {
@@ -229,47 +245,14 @@ impl<'a> Packed<'a> {
         self.bytes.len().checked_div(self.group_bytes).unwrap_or(0)
     }
 
-    /// Dequantises row `row`, counted over all groups.
-    ///
-    /// # Errors
-    /// If there is no such row, or `to` has a different length.
-    pub fn dequantize_row(&self, row: usize, to: &mut [f32]) -> Result<(), ShapeError> {
-        crate::shape::length("a row in f32", to.len(), Some(self.cols))?;
-        let count = self.groups() * ROWS;
-        if row >= count {
-            return Err(ShapeError::Index {
-                what: "a packed row",
-                index: row,
-                count,
-            });
-        }
-        let group = &self.bytes[row / ROWS * self.group_bytes..][..self.group_bytes];
-        let width = self.layout.scales.tiles * GROUP;
-        for (blocks, to) in group.chunks_exact(self.layout.bytes()).zip(to.chunks_exact_mut(width)) {
-            scalar::dequantize(self.layout, blocks, row % ROWS, to);
-        }
-        Ok(())
-    }
-
-    /// Dequantises tile `tile` of a group by columns, times `scale`. Panics if either is out of
-    /// range.
-    pub(crate) fn tile_columns(&self, isa: Isa, [group, tile]: [usize; 2], scale: f32, to: &mut [[f32; ROWS]; GROUP]) {
-        expand::columns(isa, self.tile(group, tile), scale, to);
-    }
-
-    /// Dequantises tile `tile` of a group by rows, times `scale`. Panics if either is out of range.
-    pub(crate) fn tile_rows(&self, isa: Isa, [group, tile]: [usize; 2], scale: f32, to: &mut [[f32; GROUP]; ROWS]) {
-        expand::rows(isa, self.tile(group, tile), scale, to);
-    }
-
     /// The blocks of a group. Panics if it is out of range.
     fn group(&self, group: usize) -> &'a [u8] {
         &self.bytes[group * self.group_bytes..][..self.group_bytes]
     }
 
-    fn tile(&self, group: usize, tile: usize) -> Tile<'a> {
+    fn tile(&self, [group, tile]: [usize; 2]) -> Tile<'a> {
         let (layout, tiles) = (self.layout, self.layout.scales.tiles);
-        let blocks = &self.bytes[group * self.group_bytes + tile / tiles * layout.bytes()..][..layout.bytes()];
+        let blocks = &self.group(group)[tile / tiles * layout.bytes()..][..layout.bytes()];
         Tile {
             layout,
             header: &blocks[..layout.scales.bytes()],
@@ -327,6 +310,34 @@ impl<'a> Packed<'a> {
             first += activations.tokens;
         }
         Ok(())
+    }
+}
+
+impl PackedRows for Packed<'_> {
+    fn dequantize_row(&self, row: usize, to: &mut [f32]) -> Result<(), ShapeError> {
+        crate::shape::length("a row in f32", to.len(), Some(self.cols))?;
+        let count = self.groups() * ROWS;
+        if row >= count {
+            return Err(ShapeError::Index {
+                what: "a packed row",
+                index: row,
+                count,
+            });
+        }
+        let width = self.layout.scales.tiles * GROUP;
+        let blocks = self.group(row / ROWS).chunks_exact(self.layout.bytes());
+        for (blocks, to) in blocks.zip(to.chunks_exact_mut(width)) {
+            scalar::dequantize(self.layout, blocks, row % ROWS, to);
+        }
+        Ok(())
+    }
+
+    fn tile_columns(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; ROWS]; GROUP]) {
+        expand::columns(isa, self.tile(at), scale, to);
+    }
+
+    fn tile_rows(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; GROUP]; ROWS]) {
+        expand::rows(isa, self.tile(at), scale, to);
     }
 }
 
