@@ -14,7 +14,8 @@ use hearth_formats::byte_size;
 use hearth_formats::chat_template::{self, ChatTemplate, GenerationPrompt};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
-use hearth_llm::{Config, LoadOptions, Model, Session, threads};
+use hearth_llm::threads::{self, Threads};
+use hearth_llm::{Config, LoadOptions, Model, Session};
 use hearth_protocol::{
     ConversationId, Effort, GpuLayers, LoadRequest, Message, ModelInfo, Plan, Problem, ProblemCode, Thinking,
     ThinkingSupport,
@@ -92,7 +93,10 @@ impl Engine {
             .prompt_cache
             .as_ref()
             .and_then(|folder| PromptCache::new(folder, &gguf));
-        threads::set(team as usize);
+        threads::set(match request.threads {
+            Some(_) => Threads::Fixed(team as usize),
+            None => Threads::AtMost(team as usize),
+        });
         options.context = Some(context);
         let with_layers = |layers: usize| {
             let options = PlanOptions {

@@ -109,11 +109,18 @@ struct Shared {
     /// Number of threads, including the caller.
     size: AtomicUsize,
     guards: AtomicUsize,
+    /// Number of idle workers that wait for `bell`.
     parked: AtomicUsize,
+    /// Lowest index of the surplus workers that wait for `surplus_bell`; [`NONE`] means none waits.
+    surplus_from: AtomicUsize,
     quit: AtomicBool,
     lock: Mutex<()>,
     bell: Condvar,
+    surplus_bell: Condvar,
 }
+
+/// See [`Shared::surplus_from`].
+const NONE: usize = usize::MAX;
 
 // SAFETY: `Run::work` is the only part that is not Sync; taking a chunk orders its reads after its
 // write (see `run_chunks`).
@@ -160,30 +167,54 @@ impl Shared {
         }
     }
 
-    fn wake(&self) {
+    /// Wakes parked workers for a run of `threads` threads.
+    fn wake(&self, threads: usize) {
         if self.parked.load(Ordering::SeqCst) > 0 {
             drop(lock(&self.lock));
             self.bell.notify_all();
         }
+        // Surplus workers sleep through the runs of fewer threads.
+        if self.surplus_from.load(Ordering::SeqCst) < threads {
+            let guard = lock(&self.lock);
+            self.surplus_from.store(NONE, Ordering::SeqCst);
+            drop(guard);
+            self.surplus_bell.notify_all();
+        }
+    }
+
+    fn is_surplus(&self, index: usize) -> bool {
+        index >= self.size.load(Ordering::SeqCst) && !self.quit.load(Ordering::SeqCst)
     }
 
     /// Whether worker `index`, which found no chunk in run `seen`, may park, if `tired` also while
-    /// a guard exists.
+    /// a guard exists. A surplus worker parks elsewhere.
     fn may_park(&self, index: usize, seen: usize, tired: bool) -> bool {
-        let surplus = index >= self.size.load(Ordering::SeqCst);
         let kept_awake = !tired && self.guards.load(Ordering::SeqCst) > 0;
         let idle = self.current.0.number.load(Ordering::SeqCst) == seen && !kept_awake;
-        (surplus || idle) && !self.quit.load(Ordering::SeqCst)
+        idle && !self.is_surplus(index) && !self.quit.load(Ordering::SeqCst)
     }
 
     fn park(&self, index: usize, seen: usize, tired: bool) {
         self.parked.fetch_add(1, Ordering::SeqCst);
-        let mut guard = lock(&self.lock);
-        while self.may_park(index, seen, tired) {
-            guard = self.bell.wait(guard).unwrap_or_else(|poisoned| poisoned.into_inner());
-        }
-        drop(guard);
+        self.wait(&self.bell, || self.may_park(index, seen, tired));
         self.parked.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Waits until worker `index` is no longer surplus and a run begins.
+    fn park_surplus(&self, index: usize) {
+        self.wait(&self.surplus_bell, || {
+            // Before the size is read: whoever changes it reads this afterwards.
+            self.surplus_from.fetch_min(index, Ordering::SeqCst);
+            self.is_surplus(index)
+        });
+    }
+
+    /// Waits while `waits`, which is called with the lock held.
+    fn wait(&self, bell: &Condvar, waits: impl Fn() -> bool) {
+        let mut guard = lock(&self.lock);
+        while waits() {
+            guard = bell.wait(guard).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
     }
 
     fn work(&self, index: usize) {
@@ -193,7 +224,7 @@ impl Shared {
         while !self.quit.load(Ordering::Relaxed) {
             let size = self.size.load(Ordering::Relaxed);
             if index >= size {
-                self.park(index, seen, false);
+                self.park_surplus(index);
                 continue;
             }
             let run = self.current.0.number.load(Ordering::Acquire);
@@ -244,9 +275,11 @@ impl Team {
             size: AtomicUsize::new(fitting(threads)),
             guards: AtomicUsize::new(0),
             parked: AtomicUsize::new(0),
+            surplus_from: AtomicUsize::new(NONE),
             quit: AtomicBool::new(false),
             lock: Mutex::new(()),
             bell: Condvar::new(),
+            surplus_bell: Condvar::new(),
         };
         Self {
             shared: Arc::new(shared),
@@ -259,16 +292,16 @@ impl Team {
         self.shared.size.load(Ordering::Relaxed)
     }
 
-    /// Sets the number of threads from the next run on; see [`Team::new`].
+    /// Sets the number of threads from the next run on; see [`Team::new`]. Costs nothing until
+    /// then: workers that become surplus park, and the next run of more threads wakes them.
     pub fn set_threads(&self, threads: usize) {
         self.shared.size.store(fitting(threads), Ordering::SeqCst);
-        self.shared.wake();
     }
 
     /// Keeps the workers awake until the guard is dropped.
     pub fn enter(&self) -> Awake<'_> {
         self.shared.guards.fetch_add(1, Ordering::SeqCst);
-        self.shared.wake();
+        self.shared.wake(self.threads());
         Awake(&self.shared)
     }
 
@@ -301,7 +334,7 @@ impl Team {
             untaken.set(thread * chunks / threads..(thread + 1) * chunks / threads);
         }
         shared.current.0.number.fetch_add(1, Ordering::SeqCst);
-        shared.wake();
+        shared.wake(threads);
         IN_CHUNK.set(true);
         shared.run_chunks(0, threads);
         IN_CHUNK.set(false);
@@ -340,6 +373,7 @@ impl Drop for Team {
         self.shared.quit.store(true, Ordering::SeqCst);
         drop(lock(&self.shared.lock));
         self.shared.bell.notify_all();
+        self.shared.surplus_bell.notify_all();
         for worker in lock(&self.workers).drain(..) {
             // A worker catches every panic of its chunks, so there is no error to report.
             let _ = worker.join();
@@ -556,6 +590,33 @@ mod tests {
             while team.shared.parked.load(Ordering::SeqCst) == 0 && team.threads() > 1 {
                 thread::yield_now();
             }
+        }
+    }
+
+    #[test]
+    fn surplus_workers_sleep_until_a_run_needs_them() {
+        let team = Team::new(2);
+        if team.threads() == 1 {
+            return;
+        }
+        for _ in 0..20 {
+            team.set_threads(2);
+            assert_eq!(counts(&team, 9), vec![1; 9]);
+            team.set_threads(1);
+            // One that was parked as idle notices here that it is surplus.
+            drop(team.enter());
+            while team.shared.surplus_from.load(Ordering::SeqCst) == NONE {
+                thread::yield_now();
+            }
+            assert_eq!(counts(&team, 9), vec![1; 9]);
+            let _awake = team.enter();
+            assert_eq!(team.shared.surplus_from.load(Ordering::SeqCst), 1);
+            team.set_threads(2);
+            // Only both together can pass.
+            let barrier = std::sync::Barrier::new(2);
+            team.run(2, &|_| {
+                barrier.wait();
+            });
         }
     }
 

@@ -107,6 +107,10 @@ pub fn step(
     precision: MatmulPrecision,
     on_layer: &mut dyn FnMut(usize) -> ControlFlow<()>,
 ) -> Result<ControlFlow<(), Vec<Output>>, SessionError> {
+    let timed = match &*rows {
+        [part] if part.ids.len() == 1 => part.model.decoder().decode_threads().begin(),
+        _ => None,
+    };
     let _awake = team::enter();
     let mut rollback = Rollback {
         lengths: rows.iter().map(|part| part.sequence.len()).collect(),
@@ -116,6 +120,9 @@ pub fn step(
     let batch = append(rollback.rows)?;
     let ran = run(rollback.rows, &batch, precision, on_layer)?;
     rollback.is_done = ran.is_continue();
+    if let (Some(timed), true) = (timed, rollback.is_done) {
+        timed.finish();
+    }
     Ok(ran)
 }
 

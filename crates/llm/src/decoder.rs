@@ -8,6 +8,7 @@ use crate::error::LoadError;
 use crate::layer::Layer;
 use crate::ops::{Linear, Linears, MatmulPrecision, Norm, cross_entropy, embed, norm_linears};
 use crate::placement::{Place, Placement};
+use crate::threads::DecodeThreads;
 use crate::weights::Weights;
 use burn::backend::Dispatch;
 use burn::tensor::{Device, Tensor};
@@ -24,6 +25,8 @@ pub struct Decoder {
     output: Linear<Dispatch>,
     /// The device of each layer, and last that of the output layer.
     devices: Arc<[Device]>,
+    /// Shared by clones, since adapters cost little.
+    decode_threads: Arc<DecodeThreads>,
 }
 
 /// Moves the tensor to a device if needed; it stays on its autodiff tape.
@@ -74,6 +77,7 @@ impl Decoder {
             output_norm,
             output,
             devices,
+            decode_threads: Arc::default(),
         })
     }
 
@@ -117,12 +121,18 @@ impl Decoder {
     pub(crate) fn first_layers(&self, count: usize) -> Self {
         let mut first = self.clone();
         first.layers.truncate(count);
+        first.decode_threads = Arc::default();
         first
     }
 
     /// Whether both have the same weights, and differ in adapters at most.
     pub fn shares_weights(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.devices, &other.devices)
+    }
+
+    /// The number of threads for decode.
+    pub(crate) fn decode_threads(&self) -> &DecodeThreads {
+        &self.decode_threads
     }
 
     /// The device of a layer.

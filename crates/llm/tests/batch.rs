@@ -11,6 +11,7 @@ use hearth_formats::Architecture;
 use hearth_kernels::attention::KvFormat;
 use hearth_kernels::{Quant, team};
 use hearth_llm::ops::MatmulPrecision;
+use hearth_llm::threads::{self, Threads};
 use hearth_llm::{
     Cache, CacheError, CacheSize, LoadOptions, Model, Output, Rows, Sequence, Session, SessionError, Want, greedy, step,
 };
@@ -181,6 +182,40 @@ fn sequences_of_a_batch_have_the_bits_they_have_alone() {
             }
         }
     }
+}
+
+#[test]
+fn decode_tries_fewer_threads_with_the_same_bits() {
+    let _alone = team_alone();
+    let model = llama();
+    let cache = cache(&model, KvFormat::F16, 2, 64);
+    let decode = |threads| {
+        threads::set(threads);
+        let (mut found, mut counts) = (Vec::new(), Vec::new());
+        let mut sequence = Sequence::new(&cache);
+        let _ = outputs(&mut [Rows::last(&mut sequence, &model, &[1, 2, 3], Want::Nothing)]);
+        for id in 0..20 {
+            let ids = [id];
+            let mut rows = [Rows::last(&mut sequence, &model, &ids, Want::Logits)];
+            let mut count = |_| {
+                counts.push(team::threads());
+                ControlFlow::Continue(())
+            };
+            let ControlFlow::Continue(outputs) = step(&mut rows, PRECISION, &mut count).expect("it runs") else {
+                panic!("nothing breaks")
+            };
+            assert_eq!(team::threads(), 8, "restored");
+            found.extend(bits(logits(&outputs[0])));
+        }
+        counts.dedup();
+        (found, counts)
+    };
+    let (expected, fixed) = decode(Threads::Fixed(8));
+    let (found, tried) = decode(Threads::AtMost(8));
+    threads::set(Threads::Fixed(8));
+    assert!(found == expected);
+    assert_eq!(fixed, [8]);
+    assert_eq!(tried[..2], [8, 6]);
 }
 
 /// A tree of drafts: forks whose tokens differ from some position on.

@@ -9,7 +9,8 @@ mod nvfp4_pair;
 
 use hearth_formats::adapter::{AdapterFile, BaseShape};
 use hearth_formats::gguf::Gguf;
-use hearth_llm::{LoadOptions, LoraPart, Model, threads};
+use hearth_llm::threads::{self, Threads};
+use hearth_llm::{LoadOptions, LoraPart, Model};
 use hearth_train::{Control, End, EndReason, Example, Report, Run, Schedule, Settings, TrainError, latest_checkpoint};
 use serde_json::Value;
 use std::ops::ControlFlow;
@@ -205,9 +206,9 @@ fn drawn(fixture: &Fixture) -> Settings {
 #[test]
 fn a_run_is_reproducible_on_any_number_of_threads() {
     let fixture = Fixture::read("llama");
-    let before = threads::count();
+    let before = threads::get();
     let on = |n: usize| {
-        threads::set(n);
+        threads::set(Threads::Fixed(n));
         result_of(&mut fixture.run(drawn(&fixture), None))
     };
     let (one, three) = (on(1), on(3));

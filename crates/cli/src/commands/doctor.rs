@@ -11,7 +11,8 @@ use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::{Special, Tokenizer};
 use hearth_formats::{byte_size, hex};
 use hearth_llm::ops::MatmulPrecision;
-use hearth_llm::{divergence, greedy, threads};
+use hearth_llm::threads::{self, Threads};
+use hearth_llm::{divergence, greedy};
 use hearth_protocol::PROTOCOL_VERSION;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -191,9 +192,10 @@ fn measure(report: &mut Report, chosen: &Chosen, options: &LoadOptions) -> Resul
     let ids = engine.tokenizer().encode(TEXT, Special::Text);
     let team = engine.info().threads;
     let fast = logits(&engine, &ids, MatmulPrecision::Int8Activations)?;
-    threads::set(1);
+    let before = threads::get();
+    threads::set(Threads::Fixed(1));
     let alone = logits(&engine, &ids, MatmulPrecision::Int8Activations);
-    threads::set(team as usize);
+    threads::set(before);
     let same = alone?.iter().zip(&fast).all(|(a, b)| a.to_bits() == b.to_bits());
     let detail = if same {
         "identical bits"

@@ -4,19 +4,20 @@ use super::backends::cpu_subject;
 use super::memory::memory;
 use super::records::store;
 use crate::check::decode_cost::DecodeCost;
-use hearth_kernels::{Quant, team};
+use hearth_kernels::Quant;
+use hearth_llm::threads::{self, Threads};
 use std::error::Error;
 
 /// Free memory below which nothing is measured: the largest synthetic model, its file and its
 /// packed weights.
 const MIN_FREE: u64 = 2 << 30;
 
-/// Decode cost of the CPU with weights in these formats and this many threads: on record, or else
+/// Decode cost of the CPU with weights in these formats and `count` threads: on record, or else
 /// measured if `may_measure`, which takes about a second per format. `None` means that it is not on
 /// record, or cannot be measured.
-pub(crate) fn decode_cost(formats: &[Quant], threads: usize, may_measure: bool) -> Option<DecodeCost> {
+pub(crate) fn decode_cost(formats: &[Quant], count: usize, may_measure: bool) -> Option<DecodeCost> {
     let subject = cpu_subject();
-    let known = store().decode_cost(&subject, threads);
+    let known = store().decode_cost(&subject, count);
     let is_complete = |cost: &DecodeCost| formats.iter().all(|format| cost.has(*format));
     if known.as_ref().is_some_and(is_complete) || !may_measure {
         return known.filter(is_complete);
@@ -25,18 +26,18 @@ pub(crate) fn decode_cost(formats: &[Quant], threads: usize, may_measure: bool) 
         tracing::info!("too little memory is free to measure the decode speed");
         return None;
     }
-    let team_size = team::threads();
-    team::set_threads(threads);
+    let before = threads::get();
+    threads::set(Threads::Fixed(count));
     let measured = known.map_or_else(DecodeCost::measure, Ok).map(|mut cost| {
         // Formats that were measured before one failed are on record, too.
         let failure = add(&mut cost, formats).err();
         (cost, failure)
     });
-    team::set_threads(team_size);
+    threads::set(before);
     let warn = |error: Box<dyn Error>| tracing::warn!(%error, "the decode speed could not be measured");
     let (cost, failure) = measured.map_err(warn).ok()?;
     failure.map(warn);
-    store().add_decode_cost(subject, threads, cost.clone());
+    store().add_decode_cost(subject, count, cost.clone());
     Some(cost).filter(is_complete)
 }
 

@@ -10,7 +10,8 @@ use crate::turns::count;
 use crate::{hardware, memory, packed};
 use hearth_formats::adapter::{AdapterManifest, BaseId, BaseShape, DataId, LinearName};
 use hearth_formats::hex;
-use hearth_llm::{LoadOptions, LoraPart, Model, Place, device, threads};
+use hearth_llm::threads::{self, Threads};
+use hearth_llm::{LoadOptions, LoraPart, Model, Place, device};
 use hearth_protocol::{
     Checkpointing, EndReason, GpuLayers, Outcome, Precision, Problem, ProblemCode, RunCommand, RunPlan, StepReport,
     TrainRequest, TrainSettings, TrainingEvent,
@@ -237,7 +238,7 @@ impl<'a> Prepared<'a> {
             preparing(control, emit, fraction * READ, "reading the data").is_ok()
         })?;
         let threads = thread_count(request);
-        threads::set(threads as usize);
+        threads::set(Threads::Fixed(threads as usize));
         let lengths: Vec<usize> = data.examples.iter().map(|example| example.ids.len()).collect();
         let settings = match &resumed {
             Some(resumed) => resumed.settings.clone(),
