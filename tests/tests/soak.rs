@@ -88,6 +88,7 @@ fn generations() -> Vec<GenerateRequest> {
             conversation: None,
             thinking: Thinking::default(),
             json_schema: None,
+            on_battery: false,
         }
     };
     (0..8).map(generation).collect()

@@ -318,6 +318,14 @@ async fn a_machine_that_works_stays_awake() {
     becomes(&power.awake, false).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_worker_is_told_whether_there_is_mains_power() {
+    for low in [false, true] {
+        let (mut bench, _) = plugged(low);
+        assert_eq!(shown(&bench.answer("show").await).on_battery, low);
+    }
+}
+
 async fn becomes(flag: &watch::Sender<bool>, expected: bool) {
     let mut changes = flag.subscribe();
     let wait = changes.wait_for(|value| *value == expected);

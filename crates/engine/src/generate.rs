@@ -9,6 +9,7 @@ use crate::scheduler::Listener;
 use crate::speech::Speech;
 use crate::turns::{FitError, Fitted, fit};
 use hearth_formats::tokenizer::Special;
+use hearth_llm::threads;
 use hearth_protocol::{Event, GenerateRequest, LeftOut, Message, Problem, ProblemCode, Prompt, RequestId, Summary};
 use std::time::Instant;
 
@@ -58,6 +59,7 @@ impl Engine {
     pub(crate) fn begin(&mut self, id: RequestId, request: GenerateRequest, received: Instant) -> Result<(), Problem> {
         let context = self.session.context();
         let adapted = self.adapted.get(&request.adapters)?;
+        threads::set_on_battery(request.on_battery);
         let (prompt, left_out) = self.texts.prompt(&request, context)?;
         let answer = Answer::new(&self.texts, request, received, prompt, adapted, context)?;
         self.scheduler.add(id, answer, left_out);

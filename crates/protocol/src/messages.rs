@@ -344,6 +344,10 @@ pub struct GenerateRequest {
     /// [`parse_json_schema`](crate::parse_json_schema).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub json_schema: Option<String>,
+    /// The machine runs on battery: decode may be somewhat slower if that takes fewer threads,
+    /// unless [`LoadRequest::threads`] is set.
+    #[serde(default)]
+    pub on_battery: bool,
 }
 
 /// A prompt.

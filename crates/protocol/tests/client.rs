@@ -36,6 +36,7 @@ fn chat(worker: &Worker, text: &str) -> Responses {
         conversation: None,
         thinking: Thinking::default(),
         json_schema: None,
+        on_battery: false,
     }))
 }
 

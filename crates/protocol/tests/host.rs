@@ -93,6 +93,7 @@ fn generation(text: &str) -> Request {
         conversation: None,
         thinking: Thinking::default(),
         json_schema: None,
+        on_battery: false,
     })
 }
 

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     adapters,
     convert::from_json,
+    power::Supply,
     presets,
     shared::Shared,
     store::{answer_tokens, conversation, folder, message as rows},
@@ -66,6 +67,7 @@ pub(super) fn of(
         conversation: Some(message.conversation),
         thinking,
         json_schema: made_with.json_schema.clone(),
+        on_battery: matches!(shared.power.supply(), Supply::Battery { .. }),
     };
     Ok((request, made_with))
 }

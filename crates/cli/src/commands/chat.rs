@@ -187,6 +187,7 @@ impl Talk {
             conversation: None,
             thinking: Thinking::default(),
             json_schema: self.schema.clone(),
+            on_battery: false,
         };
         let mut out = io::stdout();
         let (mut shown, mut cached, mut written) = (Shown::new(&out), 0, Ok(()));

@@ -69,6 +69,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         conversation: None,
         thinking: Thinking::default(),
         json_schema: schema(&args.schema)?,
+        on_battery: false,
     };
     let mut out = std::io::stdout().lock();
     let (mut shown, mut written) = (Shown::new(&out), Ok(()));

@@ -193,6 +193,7 @@ pub fn generate(prompt: Prompt, max_tokens: u32) -> GenerateRequest {
         conversation: None,
         thinking: Thinking::default(),
         json_schema: None,
+        on_battery: false,
     }
 }
 

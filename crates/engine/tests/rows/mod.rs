@@ -67,6 +67,7 @@ fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
         conversation: Some(1),
         thinking: Thinking::default(),
         json_schema: None,
+        on_battery: false,
     };
     let summary = engine.generate(&request, Instant::now(), &|| false, &mut |_| {});
     let summary = summary.map_err(|problem| problem.message)?;
