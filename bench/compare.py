@@ -22,7 +22,7 @@ import llama
 import machine
 import page
 from names import DEFAULT, NAMES, USUAL
-from programs import AVX2, GROUPS, IK, ISA_GROUPS, LLAMA, NATIVE, START, TESTS, Program, Test, hearth, peer
+from programs import AVX2, FIRST_MODEL, GROUPS, IK, ISA_GROUPS, LLAMA, NATIVE, START, TESTS, Program, Test, hearth, peer
 from results import Cell, Results
 
 HERE = Path(__file__).parent
@@ -55,8 +55,14 @@ def main() -> None:
 
 def contenders(args: argparse.Namespace, isa: str) -> list[Program]:
     """Hearth, and each layout of each peer; builds the peers if needed."""
-    find = {LLAMA: lambda: args.llama_bench or llama.find(CACHE, isa=isa), IK: lambda: ik.find(CACHE, isa)}
-    return [hearth(args.hearth, CACHE, isa), *(program for name in args.peers for program in peer(name, find[name](), isa))]
+    programs = [hearth(args.hearth, CACHE, isa)]
+    if LLAMA in args.peers:
+        completes = "adapter" in args.only and "adapter" in ISA_GROUPS[isa] and not args.llama_bench
+        completion = llama.find(CACHE, llama.COMPLETION, isa) if completes else None
+        programs += peer(LLAMA, args.llama_bench or llama.find(CACHE, isa=isa), isa, completion)
+    if IK in args.peers:
+        programs += peer(IK, ik.find(CACHE, isa), isa)
+    return programs
 
 
 def arguments() -> argparse.Namespace:
@@ -108,19 +114,21 @@ def instruction_sets(text: str) -> list[str]:
 
 def measure(args: argparse.Namespace, results: Results, programs: list[Program]) -> Iterator[str]:
     """Adds to the results; yields a line of progress after each step."""
-    tests = [test for test in TESTS if test.group in args.only]
+    # A llama-bench of the user's has no program that applies an adapter beside it.
+    tests = [test for test in TESTS if test.group in args.only and not (test.adapter and args.llama_bench)]
     # In a separate process, because this one's memory would count as its children's peak.
     made = subprocess.run([sys.executable, HERE / "models.py", *args.models], stdout=subprocess.PIPE, text=True)
     if made.returncode:
         sys.exit(made.returncode)
     chosen = [json.loads(line) for line in made.stdout.splitlines()]
+    adapter = written_adapter(chosen[0]["path"]) if any(test.adapter for test in tests) else ""
     results.models |= {facts["name"]: {key: value for key, value in facts.items() if key != "path"} for facts in chosen}
     for turn in range(max(args.rounds, args.long_rounds) if tests else 0):
         for facts in chosen:
             read_once(facts["path"])
             for test in tests:
-                # A quantised KV cache is measured on one model only.
-                if turn >= (args.long_rounds if test.long else args.rounds) or (test.group == "kv" and facts is not chosen[0]):
+                is_left_out = test.group in FIRST_MODEL and facts is not chosen[0]
+                if turn >= (args.long_rounds if test.long else args.rounds) or is_left_out:
                     continue
                 for isa, threads in itertools.product(args.isa, groups(test, args.threads)):
                     if test.group not in ISA_GROUPS[isa]:
@@ -132,7 +140,7 @@ def measure(args: argparse.Namespace, results: Results, programs: list[Program])
                             program.measure(test, facts["path"], threads)
                     peaks(results, test, facts, threads, isa)
                     for program in measured[:: -1 if turn % 2 else 1]:
-                        samples = program.measure(test, facts["path"], threads)
+                        samples = program.measure(test, facts["path"], threads, adapter)
                         results.add(program, facts["name"], samples)
                         figures = ", ".join(f"{sample.value:.2f}" for sample in samples)
                         yield f"round {turn + 1}, {facts['name']}, {test.name}, threads {threads}, {program.title}: {figures}"
@@ -140,6 +148,14 @@ def measure(args: argparse.Namespace, results: Results, programs: list[Program])
     if args.train:
         trained(args, results)
         yield "fine-tuning"
+
+
+def written_adapter(model: str) -> str:
+    """Path of an adapter for a model, written in a separate process like the models."""
+    made = subprocess.run([sys.executable, HERE / "adapter.py", model], stdout=subprocess.PIPE, text=True)
+    if made.returncode:
+        sys.exit(made.returncode)
+    return made.stdout.strip()
 
 
 def peaks(results: Results, test: Test, facts: dict[str, Any], threads: list[int], isa: str) -> None:

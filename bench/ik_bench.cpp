@@ -1,6 +1,6 @@
 // Measures prefill and decode with ik_llama.cpp as llama-bench does: its options, its warm-up and its JSON lines.
 //
-//     ik_bench -m MODEL [-p N,N] [-n N] [-pg N,N] [-d N] [-r N] [-t N,N] [-ctk TYPE -ctv TYPE] [--repack 0|1] [--no-warmup]
+//     ik_bench -m MODEL [-p N,N] [-n N] [-pg N,N] [-d N] [-r N] [-t N,N] [-ctk TYPE -ctv TYPE] [--repack 0|1] [--lora ADAPTER] [--no-warmup]
 //
 // --repack (ik_llama.cpp's own name is -rtr) converts weights to interleaved layouts at load. -ngl and -o are ignored.
 
@@ -77,7 +77,7 @@ static void measure(const llama_model * model, llama_context * ctx, Test test, i
 }
 
 int main(int argc, char ** argv) {
-    std::map<std::string, std::string> given = {{"-p", "512"}, {"-n", "128"}, {"-d", "0"}, {"-r", "5"}, {"-t", "1"}, {"-ctk", "f16"}, {"-ctv", "f16"},
+    std::map<std::string, std::string> given = {{"-p", "512"}, {"-n", "128"}, {"-d", "0"}, {"-r", "5"}, {"-t", "1"}, {"-ctk", "f16"}, {"-ctv", "f16"}, {"--lora", ""},
                                                 {"--repack", "0"}, {"-pg", ""}, {"-m", ""}, {"-ngl", ""}, {"-o", ""}};
     bool warm_up = true;
     for (int i = 1; i < argc; i++) {
@@ -100,13 +100,21 @@ int main(int argc, char ** argv) {
     model_params.repack_tensors = given["--repack"] == "1";
     llama_model * model = llama_model_load_from_file(given["-m"].c_str(), model_params);
     if (!model) fail("the model could not be loaded: " + given["-m"]);
+    llama_lora_adapter * adapter = nullptr;
+    if (const auto & path = given["--lora"]; !path.empty()) {
+        adapter = llama_lora_adapter_init(model, path.c_str());
+        if (!adapter) fail("the adapter could not be loaded: " + path);
+    }
     for (const Test & test : tests) {
         auto params = llama_context_default_params();
         params.n_ctx = (depth + test.prompt + test.generated + 255) / 256 * 256;
         params.type_k = cache_type(given["-ctk"]);
         params.type_v = cache_type(given["-ctv"]);
+        // ik_llama.cpp refuses both together.
+        if (adapter) params.flash_attn = false;
         llama_context * ctx = llama_init_from_model(model, params);
         if (!ctx) fail("no context");
+        if (adapter && llama_lora_adapter_set(ctx, adapter, 1.0f) != 0) fail("the adapter could not be applied");
         llama_set_n_threads(ctx, threads.front(), threads.front());
         process(ctx, model, 0, depth, llama_n_batch(ctx));
         for (int count : threads) measure(model, ctx, test, depth, count, repetitions, warm_up);

@@ -1,4 +1,4 @@
-"""Programs of llama.cpp, built once for each instruction set: `llama-bench`, and for drafts `llama-lookup` and `llama-speculative-simple`.
+"""Programs of llama.cpp, built once for each instruction set: `llama-bench`, for adapters `llama-completion`, and for drafts `llama-lookup` and `llama-speculative-simple`.
 
 PyPI's source package llama-cpp-python contains the whole source of llama.cpp; a wheel has a generic build, and no tools. CMake and Ninja
 come from PyPI too; the C++ compiler must be installed.
@@ -22,7 +22,7 @@ ISA_OPTIONS = {
     "avx2": "GGML_NATIVE=OFF GGML_SSE42=ON GGML_AVX=ON GGML_AVX2=ON GGML_BMI2=ON GGML_FMA=ON GGML_F16C=ON GGML_AVX512=OFF GGML_AVX_VNNI=OFF".split(),
 }
 
-BENCH, LOOKUP, SPECULATIVE = "llama-bench", "llama-lookup", "llama-speculative-simple"
+BENCH, COMPLETION, LOOKUP, SPECULATIVE = "llama-bench", "llama-completion", "llama-lookup", "llama-speculative-simple"
 
 
 def find(cache: Path, program: str = BENCH, isa: str = "native") -> Path:
@@ -81,5 +81,5 @@ def run(command: list[str | Path]) -> None:
 
 
 if __name__ == "__main__":
-    for name in [BENCH, LOOKUP, SPECULATIVE]:
+    for name in [BENCH, COMPLETION, LOOKUP, SPECULATIVE]:
         print(find(Path(__file__).parent / "cache", name))

@@ -33,7 +33,8 @@ def page(results: Results) -> str:
         section("Prefill", "Tokens per second, by length of the prompt.", speeds(results, prefill, "prompt", NATIVE)),
         section(
             "Decode",
-            f"Tokens per second, from an empty context and after {DEPTH} tokens, with a KV cache in f16 and in q8_0.",
+            f"Tokens per second, from an empty context, with a LoRA adapter of rank 16 on all linears, and after {DEPTH} tokens, with a KV cache in "
+            "f16 and in q8_0.",
             speeds(results, decode, "context", NATIVE),
         ),
         section("Prefill with AVX2", AVX2_TEXT, speeds(results, prefill, "prompt", AVX2)),
@@ -121,6 +122,8 @@ HOW = f"""## How it is measured
   tokens in the peers.
 - Each peer runs twice in every turn: with weights as stored in the file (`--repack 0`) and repacked at load (`--repack 1`, in ik_llama.cpp
   `-rtr 1`). For each test the layout with the better median counts, and is named. The best of all peers is in bold.
+- llama-bench applies no adapter: llama.cpp's speed with one is what `llama-completion` reports for the same number of tokens. ik_llama.cpp
+  refuses adapters with flash attention, which is off for that test.
 - Ratios are Hearth's median over that of the best peer: above 1 is faster, or below 1 for the seconds of the start.
 - The peers are built natively for the machine's CPU and run with their defaults, except the layout, the number of threads and the type of
   the KV cache.

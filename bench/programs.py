@@ -30,6 +30,8 @@ class Test:
     decode: int = 0
     depth: int = 0
     kv: str = "f16"
+    # With a LoRA adapter.
+    adapter: bool = False
     # Processes thousands of tokens.
     long: bool = False
 
@@ -48,11 +50,14 @@ TESTS = [
     *(Test(f"prefill {tokens}", "prefill", prefill=tokens) for tokens in [32, 64, 200, 512]),
     Test("prefill 2048", "prefill", prefill=2048, long=True),
     Test("decode", "decode", decode=32),
+    Test("decode with adapter", "adapter", decode=32, adapter=True),
     Test(f"decode at {DEPTH}", "depth", decode=32, depth=DEPTH, long=True),
     Test(f"decode at {DEPTH} q8_0", "kv", decode=32, depth=DEPTH, kv="q8_0", long=True),
 ]
 NAMED = {test.name: test for test in TESTS}
 GROUPS = list(dict.fromkeys(test.group for test in TESTS))
+# Groups that are measured with the first model only.
+FIRST_MODEL = ["kv", "adapter"]
 # Groups that are measured with each instruction set.
 ISA_GROUPS = {NATIVE: GROUPS, AVX2: ["prefill", "decode"]}
 
@@ -78,21 +83,29 @@ class Program:
     # Of `cargo xtask measure`, and additional environment variables.
     options: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    # llama.cpp's llama-completion, since llama-bench applies no adapter.
+    completion: Path | None = None
 
     @property
     def title(self) -> str:
         return " ".join(part for part in [self.name, self.layout, self.isa] if part)
 
-    def measure(self, test: Test, model: str, threads: list[int]) -> list[Sample]:
+    def measure(self, test: Test, model: str, threads: list[int], adapter: str = "") -> list[Sample]:
+        """Measures a test, with this adapter if it needs one."""
         options = [*self.options, "--threads", ",".join(map(str, threads))]
         if test is START:
             options += ["--start", START_WORDS]
         else:
             options += ["--prefill", str(test.prefill)] if test.prefill else ["--decode", str(test.decode)]
+        if test.depth:
             options += ["--depth", str(test.depth), "--kv", test.kv]
         # ik_bench has the options and the output of llama-bench.
-        kind = "hearth" if self.name == HEARTH else "llama.cpp"
-        lines = measured(os.environ | dict(self.environment), kind, self.path.resolve(), model, *options)
+        kind, path = "hearth" if self.name == HEARTH else "llama.cpp", self.path
+        if test.adapter:
+            options += ["--adapter", adapter]
+            if self.name == LLAMA and self.completion:
+                kind, path = "completion", self.completion
+        lines = measured(os.environ | dict(self.environment), kind, path.resolve(), model, *options)
         return [Sample(test.name if found["what"] == "speed" else found["what"], found["threads"], found["value"]) for found in lines]
 
 
@@ -103,9 +116,9 @@ def hearth(path: Path, cache: Path, isa: str = NATIVE) -> Program:
     return Program(HEARTH, path, isa, environment=environment)
 
 
-def peer(name: str, path: Path, isa: str = NATIVE) -> list[Program]:
+def peer(name: str, path: Path, isa: str = NATIVE, completion: Path | None = None) -> list[Program]:
     """A peer's contenders: one for each layout of its weights."""
-    return [Program(name, path, isa, layout, ("--repack", repack)) for repack, layout in LAYOUTS.items()]
+    return [Program(name, path, isa, layout, ("--repack", repack), completion=completion) for repack, layout in LAYOUTS.items()]
 
 
 def measured(environment: dict[str, str], *arguments: object) -> list[dict[str, Any]]:

@@ -28,6 +28,8 @@ pub struct Bench<'a> {
     pub depth: usize,
     /// The type of the KV cache; by default f16.
     pub kv: Option<&'a str>,
+    /// The path of a LoRA adapter.
+    pub adapter: Option<&'a str>,
     /// CPU threads; by default one per physical core.
     pub threads: Option<usize>,
     /// The ID of the device.
@@ -68,6 +70,7 @@ impl Hearth {
             command.arg("--depth").arg(bench.depth.to_string());
         }
         command.args(bench.kv.into_iter().flat_map(|kv| ["--kv", kv]));
+        command.args(bench.adapter.into_iter().flat_map(|path| ["--adapter", path]));
         if let Some(threads) = bench.threads {
             command.arg("--threads").arg(threads.to_string());
         }

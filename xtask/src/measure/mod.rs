@@ -1,5 +1,6 @@
-//! Runs `hearth` and llama.cpp's `llama-bench`, and reads what they measured.
+//! Runs `hearth` and programs of llama.cpp, and reads what they measured.
 
+mod completion;
 mod finished;
 mod hearth;
 mod llama_cpp;

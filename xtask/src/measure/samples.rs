@@ -1,5 +1,6 @@
 //! `cargo xtask measure`: one measurement on the CPU, for `bench/compare.py` and `bench/train.py`.
 
+use super::completion::{Completion, decode_speed};
 use super::finished::finish;
 use super::hearth::{Bench, Hearth};
 use super::llama_cpp::LlamaBench;
@@ -35,7 +36,9 @@ enum What {
 /// If an argument is invalid, or the program fails or reports something else.
 pub fn samples(arguments: &[String]) -> Outcome {
     let [program, executable, model, rest @ ..] = arguments else {
-        return Err("Name what to measure (hearth, llama.cpp or train), the executable and the model.".to_owned());
+        return Err(
+            "Name what to measure (hearth, llama.cpp, completion or train), the executable and the model.".to_owned(),
+        );
     };
     let (executable, model) = (Path::new(executable), Path::new(model));
     if program == "train" {
@@ -49,7 +52,12 @@ pub fn samples(arguments: &[String]) -> Outcome {
             let bench = LlamaBench::new(executable).repack(request.repack.clone());
             llama_cpp(&bench, model, &request)?
         }
-        other => return Err(format!("{other} cannot be measured: name hearth, llama.cpp or train.")),
+        "completion" => completion(&Completion::new(executable), model, &request)?,
+        other => {
+            return Err(format!(
+                "{other} cannot be measured: name hearth, llama.cpp, completion or train."
+            ));
+        }
     };
     for sample in samples {
         println!("{}", json(&sample)?);
@@ -91,6 +99,8 @@ struct Request {
     start: Option<String>,
     /// The value of llama-bench's `--repack`.
     repack: Option<String>,
+    /// The path of a LoRA adapter.
+    adapter: Option<String>,
 }
 
 /// Longest prompt, in tokens, that is measured several times.
@@ -113,6 +123,7 @@ impl Request {
                 "--kv" => request.kv = Some(value.clone()),
                 "--start" => request.start = Some(value.clone()),
                 "--repack" => request.repack = Some(value.clone()),
+                "--adapter" => request.adapter = Some(value.clone()),
                 "--threads" => {
                     let threads = value.split(',').map(str::parse).collect::<Result<_, _>>();
                     request.threads = threads.map_err(|_| format!("{value} is not a list of thread counts."))?;
@@ -150,6 +161,7 @@ fn hearth(hearth: &Hearth, model: &Path, request: &Request) -> Outcome<Vec<Sampl
             repetitions: request.repetitions(),
             depth: request.depth,
             kv: request.kv.as_deref(),
+            adapter: request.adapter.as_deref(),
             threads: Some(threads),
             device: "cpu",
             ..Bench::default()
@@ -188,7 +200,10 @@ fn llama_cpp(llama: &LlamaBench, model: &Path, request: &Request) -> Outcome<Vec
     // Decode at depth is repeated as well, because the tokens before it are processed only once.
     let repetitions = if *decode > 0 { 3 } else { request.repetitions() };
     let kv = kv.as_deref().unwrap_or("f16");
-    let finished = finish(&mut llama.on_cpu(model, [*prefill, *decode, *depth, repetitions], kv, threads))?;
+    let mut command = llama.on_cpu(model, [*prefill, *decode, *depth, repetitions], kv, threads);
+    // An option of ik_bench only.
+    command.args(request.adapter.iter().flat_map(|path| ["--lora", path]));
+    let finished = finish(&mut command)?;
     let lines = finished.output.stdout.lines().filter(|line| line.starts_with('{'));
     let results = lines
         .map(|line| parse("llama-bench", line))
@@ -205,6 +220,25 @@ fn llama_cpp(llama: &LlamaBench, model: &Path, request: &Request) -> Outcome<Vec
         })
     };
     threads.iter().copied().map(sample).collect()
+}
+
+/// llama-bench has no option for an adapter.
+fn completion(program: &Completion, model: &Path, request: &Request) -> Outcome<Vec<Sample>> {
+    if request.decode == 0 || request.depth > 0 || request.kv.is_some() {
+        return Err("llama-completion measures decode from an empty context, with a KV cache in f16.".to_owned());
+    }
+    let sample = |threads: usize| {
+        let speeds = (0..request.repetitions()).map(|_| {
+            let mut command = program.decode(model, request.decode, threads);
+            command.args(request.adapter.iter().flat_map(|path| ["--lora", path]));
+            command.args((request.repack.as_deref() == Some("0")).then_some("--no-repack"));
+            decode_speed(&finish(&mut command)?.output.stderr)
+        });
+        let value = median(&speeds.collect::<Outcome<Vec<f64>>>()?).ok_or("Nothing was measured.")?;
+        let what = What::Speed;
+        Ok(Sample { what, threads, value })
+    };
+    request.threads.iter().copied().map(sample).collect()
 }
 
 fn started(command: &mut std::process::Command, threads: usize) -> Outcome<Vec<Sample>> {

@@ -1,10 +1,10 @@
 //! `hearth bench`: measure prefill and decode speed.
 
 use super::{peak_rss_mb, print_json};
-use crate::args::Bench;
+use crate::args::{Adapters, Bench};
 use crate::draft_report::{self, DraftReport};
 use crate::failure::Failure;
-use crate::model::{Chosen, draft, load};
+use crate::model::{Chosen, draft, load, set_adapters};
 use hearth_engine::Engine;
 use hearth_llm::{SessionError, greedy};
 use hearth_protocol::{DraftChoice, GenerateRequest, Prompt, SamplingParams, Summary, Thinking};
@@ -39,6 +39,7 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     let choice = draft(&args.draft, DraftChoice::None)?;
     let is_plain = choice.choice == DraftChoice::None;
     let mut engine = load(&chosen, &args.load.options, Some(context), choice)?;
+    set_adapters(&mut engine, &args.adapters)?;
     let mut tokens = RandomTokens {
         state: 1,
         vocab: engine.model().config().vocab as u64,
@@ -52,7 +53,7 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
         let written = match is_plain {
             true => write(&mut engine, &before, args.depth > 0, args.tokens).map_err(Failure::new)?,
             false => {
-                let summary = write_with_draft(&mut engine, &before, args.tokens)?;
+                let summary = write_with_draft(&mut engine, &before, args.tokens, &args.adapters)?;
                 stats = summary.draft;
                 summary.tokens_per_second
             }
@@ -125,7 +126,7 @@ fn write(engine: &mut Engine, before: &[u32], depth: bool, n: u32) -> Result<f64
 }
 
 /// Decode `n` tokens after those of `before` as an answer is generated, with its draft.
-fn write_with_draft(engine: &mut Engine, before: &[u32], n: u32) -> Result<Summary, Failure> {
+fn write_with_draft(engine: &mut Engine, before: &[u32], n: u32, adapters: &Adapters) -> Result<Summary, Failure> {
     let request = GenerateRequest {
         prompt: Prompt::Tokens(before.to_vec()),
         sampling: SamplingParams {
@@ -135,10 +136,11 @@ fn write_with_draft(engine: &mut Engine, before: &[u32], n: u32) -> Result<Summa
         max_tokens: Some(n),
         stop: Vec::new(),
         ignore_end: true,
-        adapters: Vec::new(),
+        adapters: adapters.adapters.clone(),
         conversation: None,
         thinking: Thinking::default(),
         json_schema: None,
+        on_battery: false,
     };
     Ok(engine.generate(&request, Instant::now(), &|| false, &mut |_| {})?)
 }
