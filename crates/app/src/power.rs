@@ -1,6 +1,9 @@
 //! The machine's power supply.
 
 use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 /// A source of power.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,4 +36,41 @@ impl Power for AlwaysOn {
     }
 
     fn keep_awake(&self, _: bool) {}
+}
+
+/// Whether a battery discharges, without waiting for the system, which may take long to answer.
+#[derive(Debug)]
+pub(crate) struct OnBattery {
+    power: Arc<dyn Power>,
+    last: AtomicBool,
+    is_reading: AtomicBool,
+}
+
+impl OnBattery {
+    /// Begins to read `power`.
+    pub fn new(power: Arc<dyn Power>) -> Arc<Self> {
+        let created = Arc::new(Self {
+            power,
+            last: AtomicBool::new(false),
+            is_reading: AtomicBool::new(false),
+        });
+        created.get();
+        created
+    }
+
+    /// What was read last; reads again in the background.
+    pub fn get(self: &Arc<Self>) -> bool {
+        if !self.is_reading.swap(true, Ordering::AcqRel) {
+            let this = Arc::clone(self);
+            let reader = thread::Builder::new().name("power".to_owned()).spawn(move || {
+                let is_discharging = matches!(this.power.supply(), Supply::Battery { .. });
+                this.last.store(is_discharging, Ordering::Relaxed);
+                this.is_reading.store(false, Ordering::Release);
+            });
+            if reader.is_err() {
+                self.is_reading.store(false, Ordering::Release);
+            }
+        }
+        self.last.load(Ordering::Relaxed)
+    }
 }

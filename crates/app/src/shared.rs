@@ -6,7 +6,7 @@ use crate::{
     library::{self, Library, Model, Place, Reader, hub::Keychain},
     lock::lock,
     options::Options,
-    power::Power,
+    power::{OnBattery, Power},
     relocation::Relocation,
     settings,
     store::{Store, StoreError, conversation, message, model},
@@ -39,6 +39,7 @@ pub(crate) struct Shared {
     /// The workers of all models.
     pub(crate) host: ModelHost,
     pub(crate) power: Arc<dyn Power>,
+    pub(crate) on_battery: Arc<OnBattery>,
     /// See [`Options::chat_idle_delay`].
     pub(crate) chat_idle_delay: Duration,
     /// See [`Options::shutdown_timeout`].
@@ -83,6 +84,7 @@ impl Shared {
                 worker: options.worker,
                 idle_unload: options.idle_unload,
             }),
+            on_battery: OnBattery::new(options.power.clone()),
             power: options.power,
             chat_idle_delay: options.chat_idle_delay,
             shutdown_timeout: options.shutdown_timeout,

@@ -91,7 +91,7 @@ pub struct Load {
 /// Settings for loading a model.
 #[derive(Debug, Args)]
 pub struct LoadOptions {
-    /// CPU threads [default: one per physical core, and for decode fewer if those are as fast]
+    /// CPU threads [default: one per physical core; decode uses fewer if they are as fast]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// A device in `hearth devices`, or several GPUs separated by commas [default: automatic]

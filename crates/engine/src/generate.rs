@@ -57,11 +57,11 @@ impl Engine {
     /// An adapter or the template fails, the prompt is longer than the context, or a setting is
     /// invalid.
     pub(crate) fn begin(&mut self, id: RequestId, request: GenerateRequest, received: Instant) -> Result<(), Problem> {
-        let context = self.session.context();
+        let (context, on_battery) = (self.session.context(), request.on_battery);
         let adapted = self.adapted.get(&request.adapters)?;
-        threads::set_on_battery(request.on_battery);
         let (prompt, left_out) = self.texts.prompt(&request, context)?;
         let answer = Answer::new(&self.texts, request, received, prompt, adapted, context)?;
+        threads::set_on_battery(on_battery);
         self.scheduler.add(id, answer, left_out);
         Ok(())
     }

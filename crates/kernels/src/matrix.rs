@@ -203,8 +203,8 @@ impl<'a> Matrix<'a> {
         &self.bytes[..self.packed_rows() * self.row_bytes]
     }
 
-    /// Calls `work` with the packed rows, if there are any: the format is dispatched once for what
-    /// it dequantises.
+    /// Calls `work` with the packed rows, of which there may be none: the format is dispatched once
+    /// for all that it dequantises.
     ///
     /// # Errors
     /// Those of `work`.

@@ -203,8 +203,11 @@ impl Shared {
     /// Waits until worker `index` is no longer surplus and a run begins.
     fn park_surplus(&self, index: usize) {
         self.wait(&self.surplus_bell, || {
-            // Before the size is read: whoever changes it reads this afterwards.
+            if !self.is_surplus(index) {
+                return false;
+            }
             self.surplus_from.fetch_min(index, Ordering::SeqCst);
+            // Again, since a run that grew the team before may not have seen this worker.
             self.is_surplus(index)
         });
     }
@@ -289,7 +292,7 @@ impl Team {
 
     /// Number of threads of a run, including the caller.
     pub fn threads(&self) -> usize {
-        self.shared.size.load(Ordering::Relaxed)
+        self.shared.size.load(Ordering::SeqCst)
     }
 
     /// Sets the number of threads from the next run on; see [`Team::new`]. Costs nothing until

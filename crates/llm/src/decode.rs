@@ -8,6 +8,7 @@ use crate::model::Model;
 use crate::ops::{MatmulPrecision, argmax, logit_rows};
 use crate::placement::Place;
 use crate::sample::greedy;
+use crate::threads::StepNumber;
 use burn::tensor::Tensor;
 use hearth_kernels::team;
 use std::ops::{ControlFlow, Range};
@@ -71,6 +72,11 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Whether it is a token of an answer.
+    fn is_decode(&self) -> bool {
+        self.ids.len() == 1 && self.embeddings.is_none() && matches!(self.want, Want::Argmax | Want::Logits)
+    }
+
     fn check(&self, first: &Model) -> Result<(), SessionError> {
         if self.ids.is_empty() || self.wanted.end > self.ids.len() || self.wanted.start > self.wanted.end {
             return Err(SessionError::Empty);
@@ -107,8 +113,9 @@ pub fn step(
     precision: MatmulPrecision,
     on_layer: &mut dyn FnMut(usize) -> ControlFlow<()>,
 ) -> Result<ControlFlow<(), Vec<Output>>, SessionError> {
+    let number = StepNumber::next();
     let timed = match &*rows {
-        [part] if part.ids.len() == 1 => part.model.decoder().decode_threads().begin(),
+        [part] if part.is_decode() => part.model.decoder().decode_threads().begin(number),
         _ => None,
     };
     let _awake = team::enter();

@@ -2,12 +2,12 @@
 
 mod decode_threads;
 
-pub(crate) use decode_threads::DecodeThreads;
+pub(crate) use decode_threads::{DecodeThreads, StepNumber};
 use hearth_kernels::team;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The number of threads of steps other than decode, if decode may use fewer; 0 otherwise.
-static MOST: AtomicUsize = AtomicUsize::new(0);
+static MAX_THREADS: AtomicUsize = AtomicUsize::new(0);
 /// Whether decode may be slower if that takes fewer threads.
 static ON_BATTERY: AtomicBool = AtomicBool::new(false);
 
@@ -25,24 +25,37 @@ pub enum Threads {
 pub fn set(threads: Threads) {
     let (Threads::Fixed(count) | Threads::AtMost(count)) = threads;
     team::set_threads(count);
-    let most = match threads {
+    let max = match threads {
         Threads::Fixed(_) => 0,
         // At most those of the machine.
         Threads::AtMost(_) => team::threads(),
     };
-    MOST.store(most, Ordering::Relaxed);
+    MAX_THREADS.store(max, Ordering::Relaxed);
 }
 
-/// The threads as they were set.
-pub fn get() -> Threads {
-    match MOST.load(Ordering::Relaxed) {
+/// Sets the threads until the guard is dropped.
+#[must_use]
+pub fn set_until_drop(threads: Threads) -> Restore {
+    let before = match MAX_THREADS.load(Ordering::Relaxed) {
         0 => Threads::Fixed(team::threads()),
-        most => Threads::AtMost(most),
+        max => Threads::AtMost(max),
+    };
+    set(threads);
+    Restore(before)
+}
+
+/// Restores the threads that were set before [`set_until_drop`].
+#[derive(Debug)]
+pub struct Restore(Threads);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        set(self.0);
     }
 }
 
-/// Tells whether the machine runs on battery. With [`Threads::AtMost`], decode may then be slower
-/// by 15 % if that takes fewer threads.
+/// Sets whether the machine runs on battery. With [`Threads::AtMost`], decode may then be slower by
+/// 15 % if that takes fewer threads.
 pub fn set_on_battery(on_battery: bool) {
     ON_BATTERY.store(on_battery, Ordering::Relaxed);
 }

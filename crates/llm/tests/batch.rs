@@ -194,7 +194,7 @@ fn decode_tries_fewer_threads_with_the_same_bits() {
         let (mut found, mut counts) = (Vec::new(), Vec::new());
         let mut sequence = Sequence::new(&cache);
         let _ = outputs(&mut [Rows::last(&mut sequence, &model, &[1, 2, 3], Want::Nothing)]);
-        for id in 0..20 {
+        for id in 0..24 {
             let ids = [id];
             let mut rows = [Rows::last(&mut sequence, &model, &ids, Want::Logits)];
             let mut count = |_| {

@@ -345,7 +345,7 @@ pub struct GenerateRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub json_schema: Option<String>,
     /// The machine runs on battery: decode may be somewhat slower if that takes fewer threads,
-    /// unless [`LoadRequest::threads`] is set.
+    /// unless [`LoadRequest::threads`] is set. That of the latest request counts for all.
     #[serde(default)]
     pub on_battery: bool,
 }

@@ -206,13 +206,11 @@ fn drawn(fixture: &Fixture) -> Settings {
 #[test]
 fn a_run_is_reproducible_on_any_number_of_threads() {
     let fixture = Fixture::read("llama");
-    let before = threads::get();
     let on = |n: usize| {
-        threads::set(Threads::Fixed(n));
+        let _threads = threads::set_until_drop(Threads::Fixed(n));
         result_of(&mut fixture.run(drawn(&fixture), None))
     };
     let (one, three) = (on(1), on(3));
-    threads::set(before);
     assert!(one == three);
     let other = Settings {
         seed: 2,

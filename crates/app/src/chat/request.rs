@@ -8,7 +8,6 @@ use super::{
 use crate::{
     adapters,
     convert::from_json,
-    power::Supply,
     presets,
     shared::Shared,
     store::{answer_tokens, conversation, folder, message as rows},
@@ -67,7 +66,7 @@ pub(super) fn of(
         conversation: Some(message.conversation),
         thinking,
         json_schema: made_with.json_schema.clone(),
-        on_battery: matches!(shared.power.supply(), Supply::Battery { .. }),
+        on_battery: shared.on_battery.get(),
     };
     Ok((request, made_with))
 }

@@ -192,10 +192,9 @@ fn measure(report: &mut Report, chosen: &Chosen, options: &LoadOptions) -> Resul
     let ids = engine.tokenizer().encode(TEXT, Special::Text);
     let team = engine.info().threads;
     let fast = logits(&engine, &ids, MatmulPrecision::Int8Activations)?;
-    let before = threads::get();
-    threads::set(Threads::Fixed(1));
+    let one = threads::set_until_drop(Threads::Fixed(1));
     let alone = logits(&engine, &ids, MatmulPrecision::Int8Activations);
-    threads::set(before);
+    drop(one);
     let same = alone?.iter().zip(&fast).all(|(a, b)| a.to_bits() == b.to_bits());
     let detail = if same {
         "identical bits"

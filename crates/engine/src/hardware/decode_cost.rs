@@ -26,14 +26,13 @@ pub(crate) fn decode_cost(formats: &[Quant], count: usize, may_measure: bool) ->
         tracing::info!("too little memory is free to measure the decode speed");
         return None;
     }
-    let before = threads::get();
-    threads::set(Threads::Fixed(count));
+    let threads = threads::set_until_drop(Threads::Fixed(count));
     let measured = known.map_or_else(DecodeCost::measure, Ok).map(|mut cost| {
         // Formats that were measured before one failed are on record, too.
         let failure = add(&mut cost, formats).err();
         (cost, failure)
     });
-    threads::set(before);
+    drop(threads);
     let warn = |error: Box<dyn Error>| tracing::warn!(%error, "the decode speed could not be measured");
     let (cost, failure) = measured.map_err(warn).ok()?;
     failure.map(warn);

@@ -53,6 +53,8 @@ impl<'a, E: Element + Float> PackedFloats<'a, E> {
 impl<E: Element + Float> PackedRows for PackedFloats<'_, E> {
     fn dequantize_row(&self, row: usize, to: &mut [f32]) -> Result<(), ShapeError> {
         shape::length("a row in f32", to.len(), Some(self.cols))?;
+        let count = self.elements.len() / self.cols.max(1) * ROWS;
+        super::check_row(row, count)?;
         for (to, column) in to.iter_mut().zip(self.group(row / ROWS)) {
             *to = Float::to_f32(column[row % ROWS]);
         }

@@ -313,17 +313,18 @@ impl<'a> Packed<'a> {
     }
 }
 
+fn check_row(index: usize, count: usize) -> Result<(), ShapeError> {
+    let what = "a packed row";
+    match index < count {
+        true => Ok(()),
+        false => Err(ShapeError::Index { what, index, count }),
+    }
+}
+
 impl PackedRows for Packed<'_> {
     fn dequantize_row(&self, row: usize, to: &mut [f32]) -> Result<(), ShapeError> {
         crate::shape::length("a row in f32", to.len(), Some(self.cols))?;
-        let count = self.groups() * ROWS;
-        if row >= count {
-            return Err(ShapeError::Index {
-                what: "a packed row",
-                index: row,
-                count,
-            });
-        }
+        check_row(row, self.groups() * ROWS)?;
         let width = self.layout.scales.tiles * GROUP;
         let blocks = self.group(row / ROWS).chunks_exact(self.layout.bytes());
         for (blocks, to) in blocks.zip(to.chunks_exact_mut(width)) {
