@@ -2,7 +2,7 @@
 
     python adapter.py MODEL.gguf
 
-It has rank 16 on the seven linears of each layer, in f32, like one that `hearth train` makes by default.
+It has rank 16 on the seven linear layers of each block, in f32, like one that `hearth train` makes by default.
 """
 
 import sys
@@ -11,11 +11,11 @@ from pathlib import Path
 from train import RANK
 
 CACHE = Path(__file__).parent / "cache"
-LINEARS = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"]
+LINEAR_LAYERS = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"]
 
 
 def find(model: Path) -> Path:
-    path = CACHE / f"adapter-{model.stem}.gguf"
+    path = CACHE / f"adapter-{model.stem}-{model.stat().st_size}.gguf"
     if not path.is_file():
         write(path, model)
     return path
@@ -33,7 +33,7 @@ def write(path: Path, model: Path) -> None:
     writer.add_float32("adapter.lora.alpha", 2.0 * RANK)
     rng = np.random.default_rng(1)
     for tensor in reader.tensors:
-        if tensor.name.split(".")[-2] in LINEARS:
+        if tensor.name.split(".")[-2] in LINEAR_LAYERS:
             inputs, outputs = map(int, tensor.shape)
             for part, shape in [("a", (RANK, inputs)), ("b", (outputs, RANK))]:
                 writer.add_tensor(f"{tensor.name}.lora_{part}", rng.normal(0, 1e-3, shape).astype(np.float32))

@@ -1,4 +1,4 @@
-"""Compares Hearth with llama.cpp and ik_llama.cpp, and with --train also with PEFT and PyTorch: measures in turns, prints, and writes a page.
+"""Compares Hearth with llama.cpp, ik_llama.cpp and OpenVINO GenAI, and with --train also with PEFT and PyTorch: measures in turns, prints, and writes a page.
 
     python compare.py HEARTH [--quick] [--isa native,avx2] [--only GROUP...] [--models NAME...] [--train] [--write docs/PERFORMANCE.md]
 
@@ -20,9 +20,10 @@ from typing import Any
 import ik
 import llama
 import machine
+import openvino_peer
 import page
 from names import DEFAULT, NAMES, USUAL
-from programs import AVX2, FIRST_MODEL, GROUPS, IK, ISA_GROUPS, LLAMA, NATIVE, START, TESTS, Program, Test, hearth, peer
+from programs import AVX2, FIRST_MODEL_GROUPS, GROUPS, IK, ISA_GROUPS, LLAMA, NATIVE, OPENVINO, START, TESTS, VARIANTS, Program, Test, can_run, hearth, peer
 from results import Cell, Results
 
 HERE = Path(__file__).parent
@@ -38,9 +39,10 @@ def main() -> None:
     if not args.show:
         began = time.monotonic()
         before = results.seconds
-        titles = {LLAMA: args.llama_name or llama.TITLE, IK: ik.TITLE}
+        titles = {LLAMA: lambda: args.llama_name or llama.TITLE, IK: lambda: ik.TITLE, OPENVINO: openvino_peer.title}
+        about = machine.about(args.hearth) | {"peers": {name: titles[name]() for name in args.peers}}
         programs = [program for isa in args.isa for program in contenders(args, isa)]
-        results.join(machine.about(args.hearth) | {"peers": {name: titles[name] for name in args.peers}})
+        results.join(about)
         for measured in measure(args, results, programs):
             results.seconds = before + time.monotonic() - began
             results.save()
@@ -54,7 +56,7 @@ def main() -> None:
 
 
 def contenders(args: argparse.Namespace, isa: str) -> list[Program]:
-    """Hearth, and each layout of each peer; builds the peers if needed."""
+    """Hearth, and each variant of each peer; builds the peers if needed."""
     programs = [hearth(args.hearth, CACHE, isa)]
     if LLAMA in args.peers:
         completes = "adapter" in args.only and "adapter" in ISA_GROUPS[isa] and not args.llama_bench
@@ -62,12 +64,14 @@ def contenders(args: argparse.Namespace, isa: str) -> list[Program]:
         programs += peer(LLAMA, args.llama_bench or llama.find(CACHE, isa=isa), isa, completion)
     if IK in args.peers:
         programs += peer(IK, ik.find(CACHE, isa), isa)
+    if OPENVINO in args.peers:
+        programs += peer(OPENVINO, openvino_peer.BENCH, isa)
     return programs
 
 
 def arguments() -> argparse.Namespace:
     cores = machine.cores()
-    parser = argparse.ArgumentParser(description="Compare Hearth with llama.cpp, ik_llama.cpp, PEFT and PyTorch.", epilog=f"Models: {'; '.join(NAMES)}; or a GGUF file.")
+    parser = argparse.ArgumentParser(description="Compare Hearth with llama.cpp, ik_llama.cpp, OpenVINO GenAI, PEFT and PyTorch.", epilog=f"Models: {'; '.join(NAMES)}; or a GGUF file.")
     parser.add_argument("hearth", type=Path, help="a release build of hearth")
     parser.add_argument(
         "--only", nargs="+", choices=[*GROUPS, TRAIN], default=GROUPS, metavar="GROUP", help=f"groups to measure: {', '.join([*GROUPS, TRAIN])}"
@@ -77,7 +81,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--isa", type=instruction_sets, default=[NATIVE], metavar="ISA,ISA", help=f"{NATIVE}, {AVX2} or both: AVX2 is measured in all programs"
     )
-    parser.add_argument("--peers", nargs="+", choices=[LLAMA, IK], default=[LLAMA, IK], metavar="PEER", help=f"default: {LLAMA} {IK}")
+    parser.add_argument("--peers", nargs="+", choices=list(VARIANTS), default=list(VARIANTS), metavar="PEER", help="default: " + " ".join(f'"{name}"' for name in VARIANTS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--long-rounds", type=int, default=1, metavar="ROUNDS", help="rounds of tests with thousands of tokens")
     parser.add_argument("--quick", action="store_true", help="default model only, one round, no long tests: a few minutes")
@@ -127,13 +131,13 @@ def measure(args: argparse.Namespace, results: Results, programs: list[Program])
         for facts in chosen:
             read_once(facts["path"])
             for test in tests:
-                is_left_out = test.group in FIRST_MODEL and facts is not chosen[0]
+                is_left_out = test.group in FIRST_MODEL_GROUPS and facts is not chosen[0]
                 if turn >= (args.long_rounds if test.long else args.rounds) or is_left_out:
                     continue
                 for isa, threads in itertools.product(args.isa, groups(test, args.threads)):
                     if test.group not in ISA_GROUPS[isa]:
                         continue
-                    measured = [program for program in programs if program.isa == isa]
+                    measured = [program for program in programs if program.isa == isa and can_run(program.name, facts["name"], test.name, isa)]
                     if test is START and turn == 0:
                         # The first start of a model packs its weights, which is not compared.
                         for program in measured:

@@ -76,7 +76,7 @@ def run(command: list[str | Path]) -> None:
     if code := subprocess.run(command, stdout=sys.stderr).returncode:
         sys.exit(
             f"{Path(command[0]).name} failed with exit code {code}. Building the peers needs a C++ compiler. compare.py can use an existing "
-            "llama-bench instead (--llama-bench), and leave out ik_llama.cpp (--peers llama.cpp)."
+            "llama-bench instead (--llama-bench), and leave out ik_llama.cpp (--peers)."
         )
 
 

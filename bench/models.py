@@ -60,6 +60,9 @@ def write(path: Path, shape_name: str, recipe_name: str) -> None:
     half_written = path.with_suffix(".part")
     writer = gguf.GGUFWriter(half_written, "llama")
     writer.add_name(f"Random {shape_name} {recipe_name}")
+    # OpenVINO GenAI reads no file without it.
+    if file_type := gguf.LlamaFileType.__members__.get(f"MOSTLY_{recipe_name}"):
+        writer.add_file_type(file_type)
     writer.add_context_length(CONTEXT)
     writer.add_block_count(shape.layers)
     writer.add_embedding_length(shape.width)

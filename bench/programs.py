@@ -14,9 +14,10 @@ DEPTH = 4096
 # As many tokens for llama-bench as words for Hearth.
 START_PROMPT, START_WORDS = 32, " ".join(WORDS[:32])
 HEARTH = "Hearth"
-LLAMA, IK = "llama.cpp", "ik_llama.cpp"
-# Layouts of a peer's weights, by the value of its --repack. Both are measured; the better one counts.
-LAYOUTS = {"0": "stored", "1": "repacked"}
+LLAMA, IK, OPENVINO = "llama.cpp", "ik_llama.cpp", "OpenVINO GenAI"
+# Variants of each peer: all are measured, and the better one counts. By name, the option that chooses it.
+REPACK = {"stored": ("--repack", "0"), "repacked": ("--repack", "1")}
+VARIANTS = {LLAMA: REPACK, IK: REPACK, OPENVINO: {"PA": ("--attention", "PA"), "SDPA": ("--attention", "SDPA")}}
 NATIVE, AVX2 = "native", "avx2"
 
 
@@ -45,19 +46,22 @@ class Test:
 
 START = Test("start", "start")
 MEMORY = "memory"
+ADAPTER = "decode with adapter"
+# The recipes of names.py that OpenVINO GenAI reads.
+OPENVINO_RECIPES = ["Q4_0", "Q4_1", "Q4_K_M", "Q6_K", "Q8_0", "F16"]
 TESTS = [
     START,
     *(Test(f"prefill {tokens}", "prefill", prefill=tokens) for tokens in [32, 64, 200, 512]),
     Test("prefill 2048", "prefill", prefill=2048, long=True),
     Test("decode", "decode", decode=32),
-    Test("decode with adapter", "adapter", decode=32, adapter=True),
+    Test(ADAPTER, "adapter", decode=32, adapter=True),
     Test(f"decode at {DEPTH}", "depth", decode=32, depth=DEPTH, long=True),
     Test(f"decode at {DEPTH} q8_0", "kv", decode=32, depth=DEPTH, kv="q8_0", long=True),
 ]
 NAMED = {test.name: test for test in TESTS}
 GROUPS = list(dict.fromkeys(test.group for test in TESTS))
 # Groups that are measured with the first model only.
-FIRST_MODEL = ["kv", "adapter"]
+FIRST_MODEL_GROUPS = ["kv", "adapter"]
 # Groups that are measured with each instruction set.
 ISA_GROUPS = {NATIVE: GROUPS, AVX2: ["prefill", "decode"]}
 
@@ -73,13 +77,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Program:
-    """A program limited to an instruction set, and for a peer with one layout of its weights."""
+    """A program limited to an instruction set, and for a peer one of its variants."""
 
     name: str
     path: Path
     isa: str = NATIVE
-    # A value of LAYOUTS; empty for Hearth.
-    layout: str = ""
+    # A key of VARIANTS[name]; empty for Hearth.
+    variant: str = ""
     # Of `cargo xtask measure`, and additional environment variables.
     options: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
@@ -88,7 +92,7 @@ class Program:
 
     @property
     def title(self) -> str:
-        return " ".join(part for part in [self.name, self.layout, self.isa] if part)
+        return " ".join(part for part in [self.name, self.variant, self.isa] if part)
 
     def measure(self, test: Test, model: str, threads: list[int], adapter: str = "") -> list[Sample]:
         """Measures a test, with this adapter if it needs one."""
@@ -97,15 +101,17 @@ class Program:
             options += ["--start", START_WORDS]
         else:
             options += ["--prefill", str(test.prefill)] if test.prefill else ["--decode", str(test.decode)]
-        if test.depth:
+        if test.depth or test.kv != "f16":
             options += ["--depth", str(test.depth), "--kv", test.kv]
-        # ik_bench has the options and the output of llama-bench.
+        # ik_bench and openvino_bench.py have the options and the output of llama-bench.
         kind, path = "hearth" if self.name == HEARTH else "llama.cpp", self.path
         if test.adapter:
             options += ["--adapter", adapter]
             if self.name == LLAMA and self.completion:
-                kind, path = "completion", self.completion
-        lines = measured(os.environ | dict(self.environment), kind, path.resolve(), model, *options)
+                kind, path = "llama-completion", self.completion
+        # xtask runs openvino_bench.py with this Python, which has its packages.
+        environment = os.environ | {"HEARTH_PYTHON": sys.executable} | dict(self.environment)
+        lines = measured(environment, kind, path.resolve(), model, *options)
         return [Sample(test.name if found["what"] == "speed" else found["what"], found["threads"], found["value"]) for found in lines]
 
 
@@ -117,8 +123,18 @@ def hearth(path: Path, cache: Path, isa: str = NATIVE) -> Program:
 
 
 def peer(name: str, path: Path, isa: str = NATIVE, completion: Path | None = None) -> list[Program]:
-    """A peer's contenders: one for each layout of its weights."""
-    return [Program(name, path, isa, layout, ("--repack", repack), completion=completion) for repack, layout in LAYOUTS.items()]
+    """A peer's contenders: one for each of its variants."""
+    return [Program(name, path, isa, variant, options, completion=completion) for variant, options in VARIANTS[name].items()]
+
+
+def can_run(name: str, model: str, test: str, isa: str) -> bool:
+    """Whether a program can run a test of a model."""
+    if name == IK:
+        return "NVFP4" not in model
+    if name == OPENVINO:
+        # Limited to AVX2 it refuses its default of 8-bit activations; it reads no GGUF adapter.
+        return any(recipe in model.split() for recipe in OPENVINO_RECIPES) and isa != AVX2 and test != ADAPTER
+    return True
 
 
 def measured(environment: dict[str, str], *arguments: object) -> list[dict[str, Any]]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from programs import HEARTH, LAYOUTS, MEMORY, NAMED, NATIVE, START, Program, Sample
+from programs import HEARTH, MEMORY, NAMED, NATIVE, START, VARIANTS, Program, Sample, can_run
 
-# Of the results file. Form 1, which had no number, had one peer, in one layout and with one instruction set. Form 2 had peak rates of each model
-# instead of each test.
-FORM = 3
+# Of the results file. Form 1, which had no number, had one peer and one instruction set. Form 2 had peak rates of each model
+# instead of each test. Form 3 called a variant a layout.
+FORM = 4
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Best:
-    """The better layout of a peer, or the best of all peers, and its median."""
+    """The better variant of a peer, or the best of all peers, and its median."""
 
     program: str
-    layout: str
+    variant: str
     value: float
 
 
@@ -76,32 +76,32 @@ class Results:
         self.about = about | {"peers": peers | about["peers"]}
 
     def add(self, program: Program, model: str, samples: list[Sample]) -> None:
-        contender = {"program": program.name, "layout": program.layout, "isa": program.isa}
+        contender = {"program": program.name, "variant": program.variant, "isa": program.isa}
         self.samples += [{**contender, "model": model, **vars(sample)} for sample in samples]
 
     def peaks(self, kind: str, **wanted: object) -> list[float]:
         """All measurements of one ceiling, of one cell or of all with some of its fields."""
         return [rate for found in self.ceilings if wanted.items() <= found.items() and (rate := found.get(kind))]
 
-    def values(self, program: str, layout: str, cell: Cell) -> list[float]:
-        wanted = {"program": program, "layout": layout, **vars(cell)}
+    def values(self, program: str, variant: str, cell: Cell) -> list[float]:
+        wanted = {"program": program, "variant": variant, **vars(cell)}
         return [sample["value"] for sample in self.samples if wanted.items() <= sample.items()]
 
-    def median(self, program: str, layout: str, cell: Cell) -> float | None:
-        values = self.values(program, layout, cell)
+    def median(self, program: str, variant: str, cell: Cell) -> float | None:
+        values = self.values(program, variant, cell)
         return statistics.median(values) if values else None
 
     def hearth(self, cell: Cell) -> float | None:
         return self.median(HEARTH, "", cell)
 
     def peer(self, name: str, cell: Cell) -> Best | None:
-        """The peer's median with its better layout; `None` until all layouts are measured."""
-        return better(cell, [(name, layout, self.median(name, layout, cell)) for layout in LAYOUTS.values()])
+        """The peer's median with its better variant; `None` until all variants are measured."""
+        return better(cell, [(name, variant, self.median(name, variant, cell)) for variant in VARIANTS[name]])
 
     def best(self, cell: Cell) -> Best | None:
-        """The best of all peers; `None` until all are measured."""
-        found = {name: self.peer(name, cell) for name in self.peers()}
-        return better(cell, [(name, peer.layout if peer else "", peer.value if peer else None) for name, peer in found.items()])
+        """The best of all peers that can run a test; `None` until all of them are measured."""
+        found = {name: self.peer(name, cell) for name in self.peers() if can_run(name, cell.model, cell.test, cell.isa)}
+        return better(cell, [(name, peer.variant if peer else "", peer.value if peer else None) for name, peer in found.items()])
 
     def ratio(self, cell: Cell) -> float | None:
         """Hearth's median as a multiple of that of the best peer."""
@@ -129,7 +129,7 @@ class Results:
 
     def rounds(self) -> tuple[int, int]:
         """Minimum and maximum number of samples per median."""
-        contenders = dict.fromkeys((sample["program"], sample["layout"]) for sample in self.samples)
+        contenders = dict.fromkeys((sample["program"], sample["variant"]) for sample in self.samples)
         counts = [count for cell in self.cells() for contender in contenders if (count := len(self.values(*contender, cell)))]
         return min(counts, default=0), max(counts, default=0)
 
@@ -147,8 +147,8 @@ class Results:
 
 
 def better(cell: Cell, medians: list[tuple[str, str, float | None]]) -> Best | None:
-    """The best of some programs and layouts: the highest speed, or the least time or memory. `None` if any is missing."""
-    found = [Best(program, layout, value) for program, layout, value in medians if value is not None]
+    """The best of some programs and variants: the highest speed, or the least time or memory. `None` if any is missing."""
+    found = [Best(program, variant, value) for program, variant, value in medians if value is not None]
     if not found or len(found) < len(medians):
         return None
     return (min if cell.test in [START.name, MEMORY] else max)(found, key=lambda best: best.value)

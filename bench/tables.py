@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from programs import HEARTH, MEMORY, START
+from programs import HEARTH, MEMORY, START, can_run
 from results import Best, Cell, Results, quotient
 
 
@@ -10,29 +10,31 @@ def speeds(results: Results, tests: list[str], column: str, isa: str) -> str:
     """A table of all programs for each number of threads."""
     tables = []
     for threads in results.threads():
+        cells = [Cell(model, test, threads, isa) for model in results.models for test in tests]
+        # Without those that cannot be limited to the instruction set.
+        peers = [name for name in results.peers() if any(can_run(name, cell.model, cell.test, isa) for cell in cells)]
         lines = [
-            [model, test.partition(" ")[2].removeprefix("at ") or "0", *cells]
-            for model in results.models
-            for test in tests
-            if any(cells := speed(results, Cell(model, test, threads, isa)))
+            [cell.model, cell.test.partition(" ")[2].removeprefix("at ") or "0", *columns]
+            for cell in cells
+            if any(columns := speed(results, cell, peers))
         ]
-        head = ["model", column, HEARTH, "of the peak", *results.peers(), "of the peak", "ratio"]
+        head = ["model", column, HEARTH, "of the peak", *peers, "of the peak", "ratio"]
         tables += [f"{plural(threads, 'thread')}:\n\n{markdown(head, lines)}"] if lines else []
     return "\n\n".join(tables)
 
 
-def speed(results: Results, cell: Cell) -> list[str]:
-    """Speeds of Hearth and of each peer with its better layout, the best in bold; shares of the peak, and the ratio."""
+def speed(results: Results, cell: Cell, names: list[str]) -> list[str]:
+    """Speeds of Hearth and of these peers with its better variant, the best in bold; shares of the peak, and the ratio."""
     ceiling, ours, best = results.ceiling(cell), results.hearth(cell), results.best(cell)
-    peers = [contender(results.peer(name, cell), best, number) for name in results.peers()]
+    peers = [contender(results.peer(name, cell), best, number) for name in names]
     return [number(ours), percent(quotient(ours, ceiling)), *peers, percent(quotient(best and best.value, ceiling)), times(results.ratio(cell))]
 
 
 def contender(peer: Best | None, best: Best | None, shown: Callable[[float | None], str]) -> str:
-    """A value and the layout that reached it, in bold if it is the best of all peers."""
+    """A value and the variant that reached it, in bold if it is the best of all peers."""
     if peer is None:
         return ""
-    text = f"{shown(peer.value)} {peer.layout}"
+    text = f"{shown(peer.value)} {peer.variant}"
     return f"**{text}**" if peer == best else text
 
 
@@ -52,7 +54,7 @@ def starts(results: Results) -> str:
 
 
 def named(best: Best | None, shown: Callable[[float | None], str]) -> str:
-    return f"{shown(best.value)} {best.program} {best.layout}" if best else ""
+    return f"{shown(best.value)} {best.program} {best.variant}" if best else ""
 
 
 def markdown(head: list[str], lines: list[list[str]]) -> str:

@@ -12,7 +12,7 @@ from blocks import FILL, random_rows
 from chart import Bar, Panel, chart
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
-from programs import AVX2, HEARTH, IK, ISA_GROUPS, LLAMA, NAMED, NATIVE, START, TESTS, Program, Sample, hearth, peer
+from programs import ADAPTER, AVX2, HEARTH, IK, ISA_GROUPS, LLAMA, NAMED, NATIVE, OPENVINO, START, TESTS, VARIANTS, Program, Sample, hearth, peer
 from results import Best, Cell, Results
 from shares import rows
 
@@ -37,10 +37,10 @@ def measured(folder: str) -> Results:
     return results
 
 
-def add(results: Results, test: str, values: dict[str, list[float]], isa: str = NATIVE) -> None:
+def add(results: Results, test: str, values: dict[str, list[float]], isa: str = NATIVE, model: str = "M") -> None:
     for title, found in values.items():
-        name, _, layout = title.partition(" ")
-        results.add(Program(name, Path(), isa, layout), "M", [Sample(test, 2, value) for value in found])
+        name = next(name for name in [HEARTH, *VARIANTS] if title.startswith(name))
+        results.add(Program(name, Path(), isa, title.removeprefix(name).strip()), model, [Sample(test, 2, value) for value in found])
 
 
 class Compare(unittest.TestCase):
@@ -52,10 +52,30 @@ class Compare(unittest.TestCase):
     def test_a_table_has_medians_shares_and_the_ratio_to_the_best_peer(self) -> None:
         self.assertIn("| M | 0 | 6.0 | 60 % | 4.0 repacked | **5.0 stored** | 50 % | 1.20 |", page.page(self.results))
 
-    def test_the_better_layout_of_a_peer_counts(self) -> None:
+    def test_the_better_variant_of_a_peer_counts(self) -> None:
         self.assertEqual(self.results.peer(LLAMA, DECODE), Best(LLAMA, "repacked", 4.0))
         self.assertEqual(self.results.best(DECODE), Best(IK, "stored", 5.0))
         self.assertEqual(self.results.ratio(DECODE), 1.2)
+
+    def test_a_peer_that_cannot_run_a_test_does_not_count(self) -> None:
+        self.results.about["peers"] |= {OPENVINO: "o"}
+        model = "0.5B Q4_0"
+        self.results.models[model] = self.results.models["M"]
+        measured = {HEARTH: [9.0], f"{LLAMA} stored": [3.0], f"{LLAMA} repacked": [4.0], f"{IK} stored": [5.0], f"{IK} repacked": [2.0]}
+        for test, isa in [("decode", NATIVE), (ADAPTER, NATIVE), ("decode", AVX2)]:
+            add(self.results, test, measured, isa, model)
+        able, *unable = [Cell(model, "decode", 2), Cell(model, ADAPTER, 2), Cell(model, "decode", 2, AVX2), DECODE]
+        for cell in unable:
+            self.assertEqual(self.results.best(cell), Best(IK, "stored", 5.0))
+        self.assertIsNone(self.results.best(able), "it is not measured")
+        add(self.results, "decode", {f"{OPENVINO} PA": [7.0], f"{OPENVINO} SDPA": [5.5]}, model=model)
+        self.assertEqual(self.results.best(able), Best(OPENVINO, "PA", 7.0))
+        text = page.page(self.results)
+        self.assertIn("llama.cpp, ik_llama.cpp and OpenVINO GenAI", text)
+        self.assertIn(f"| {model} | with adapter | 9.0 |  | 4.0 repacked | **5.0 stored** |  |", text)
+        # No column of its own where it cannot run.
+        _, _, avx2 = text.partition("## Decode with AVX2")
+        self.assertIn("| llama.cpp | ik_llama.cpp | of the peak |", avx2)
 
     def test_the_least_time_and_memory_are_the_best(self) -> None:
         for test in ["start", "memory"]:
@@ -91,7 +111,7 @@ class Compare(unittest.TestCase):
         self.assertLess(avx2, native)
         self.assertLess(native, text.index("## Decode"))
 
-    def test_each_layout_and_instruction_set_is_a_contender(self) -> None:
+    def test_each_variant_and_instruction_set_is_a_contender(self) -> None:
         stored, repacked = peer(IK, Path("ik_bench"), AVX2)
         self.assertEqual((stored.title, stored.options), ("ik_llama.cpp stored avx2", ("--repack", "0")))
         self.assertEqual((repacked.title, repacked.options), ("ik_llama.cpp repacked avx2", ("--repack", "1")))
@@ -144,7 +164,7 @@ class Compare(unittest.TestCase):
 
     def test_results_of_an_older_form_are_refused(self) -> None:
         old = {"about": {"llama": "l"}, "samples": [{"program": "llama.cpp", "model": "M", "test": "decode", "threads": 2, "value": 4.0}]}
-        for saved in [old, old | {"form": 2}, old | {"form": 4}]:
+        for saved in [old, old | {"form": 3}, old | {"form": 5}]:
             self.results.path.write_text(json.dumps(saved))
             with self.assertRaisesRegex(SystemExit, "another version"):
                 Results(self.results.path)

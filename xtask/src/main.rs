@@ -45,14 +45,16 @@ cargo xtask fuzz [OPTIONS] [TARGET [FILE]...]
     --keep                        add minimised inputs with new coverage to fuzz/corpus
 cargo xtask same OLD [NEW]        check that two hearth executables compute bit-identical results on the CPU: answers,
                                   perplexities, losses, adapters and checkpoints, for the fixtures and the default model
-cargo xtask measure hearth|llama.cpp|completion PROGRAM FILE.gguf OPTIONS
+cargo xtask measure hearth|llama.cpp|llama-completion PROGRAM FILE.gguf OPTIONS
                                   measure one thing on the CPU and print JSON lines, as bench/compare.py does
     --threads N[,N]...            thread counts
     --prefill N, --decode N       tokens to prefill or to generate
     --depth N, --kv TYPE          tokens in the KV cache before them, and its type
     --start WORDS                 measure a process that answers these words with one token
-    --repack 0|1                  llama.cpp only: keep the file's layout of weights, or repack them
-    --adapter PATH                a LoRA adapter; llama-bench has none, so measure llama-completion (`completion`)
+    --repack 0|1                  not of hearth: keep the file's layout of weights, or repack them
+    --attention PA|SDPA           bench/openvino_bench.py only, which is measured as llama.cpp, by the Python in
+                                  HEARTH_PYTHON if that is set
+    --adapter PATH                a LoRA adapter; for llama.cpp measure llama-completion, since llama-bench has none
 cargo xtask measure train PROGRAM FILE.gguf DATA FOLDER [OPTIONS OF hearth train]...
 cargo xtask pairs OLD NEW [OPTIONS]
                                   measure two hearth executables in turns on the CPU; fail if NEW is slower

@@ -18,7 +18,7 @@ impl Completion {
         }
     }
 
-    /// A run on the CPU that generates so many tokens after the first one.
+    /// Decodes so many tokens after the first one, on the CPU.
     pub fn decode(&self, model: &Path, tokens: usize, threads: usize) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("-m").arg(model).args(["-p", "Once", "-n"]);

@@ -1,8 +1,8 @@
 //! Runs of llama.cpp's `llama-bench`.
 
 use super::reports::{LlamaResult, parse};
-use crate::paths;
 use crate::process::{Outcome, Output, shown};
+use crate::{paths, system};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,12 +10,13 @@ use std::process::Command;
 /// `-ngl` value for all layers.
 const ALL_LAYERS: &str = "99";
 
-/// A `llama-bench`, or `bench/ik_bench.cpp`, which has its options.
+/// A `llama-bench`, or a program with its options: `bench/ik_bench.cpp`, or
+/// `bench/openvino_bench.py`.
 #[derive(Debug, Clone)]
 pub struct LlamaBench {
     program: PathBuf,
-    /// The value of `--repack`; by default the program's own.
-    repack: Option<String>,
+    /// Additional options.
+    options: Vec<String>,
 }
 
 /// What it measured.
@@ -40,14 +41,14 @@ impl LlamaBench {
     pub fn new(program: &Path) -> Self {
         Self {
             program: program.to_owned(),
-            repack: None,
+            options: Vec::new(),
         }
     }
 
-    /// The same program with this value of `--repack`.
+    /// The same program with additional options.
     #[must_use]
-    pub fn repack(self, repack: Option<String>) -> Self {
-        Self { repack, ..self }
+    pub fn with(self, options: Vec<String>) -> Self {
+        Self { options, ..self }
     }
 
     /// The program in HEARTH_LLAMA_BENCH, or the one on the PATH.
@@ -63,7 +64,7 @@ impl LlamaBench {
 
     /// A measurement of prefill and decode with all layers on its GPUs.
     pub fn bench(&self, model: &Path, prompt: usize, generated: usize, repetitions: usize) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = self.command();
         command.arg("-m").arg(model).args(["-ngl", ALL_LAYERS]);
         for (option, value) in [("-p", prompt), ("-n", generated), ("-r", repetitions)] {
             command.arg(option).arg(value.to_string());
@@ -105,12 +106,22 @@ impl LlamaBench {
         command
     }
 
+    /// A script is run by the Python in HEARTH_PYTHON, or the one on the PATH.
+    fn command(&self) -> Command {
+        if self.program.extension().is_none_or(|extension| extension != "py") {
+            return Command::new(&self.program);
+        }
+        let named = env::var_os("HEARTH_PYTHON");
+        let mut command = Command::new(named.unwrap_or_else(|| system::python().unwrap_or("python").into()));
+        command.arg(&self.program);
+        command
+    }
+
     fn cpu(&self, model: &Path, threads: &[usize]) -> Command {
         let threads: Vec<String> = threads.iter().map(usize::to_string).collect();
-        let mut command = Command::new(&self.program);
+        let mut command = self.command();
         command.arg("-m").arg(model).args(["-ngl", "0", "-o", "jsonl"]);
-        command.arg("-t").arg(threads.join(","));
-        command.args(self.repack.iter().flat_map(|repack| ["--repack", repack]));
+        command.arg("-t").arg(threads.join(",")).args(&self.options);
         command
     }
 }
@@ -148,7 +159,7 @@ mod tests {
 
     #[test]
     fn only_long_prompts_are_warmed_up_by_a_short_one() {
-        let bench = LlamaBench::new(Path::new("llama-bench")).repack(Some("1".to_owned()));
+        let bench = LlamaBench::new(Path::new("llama-bench")).with(vec!["--repack".to_owned(), "1".to_owned()]);
         let arguments = |prefill: usize| {
             let command = bench.on_cpu(Path::new("m.gguf"), [prefill, 0, 0, 3], "f16", &[2, 1]);
             command
@@ -160,6 +171,10 @@ mod tests {
         let short = "-m m.gguf -ngl 0 -o jsonl -t 2,1 --repack 1 -p 200 -ctk f16 -ctv f16 -n 0 -d 0 -r 3";
         assert_eq!(arguments(200), short);
         assert_eq!(arguments(2048), short.replace("-p 200", "-p 32,2048") + " --no-warmup");
+        let script = LlamaBench::new(Path::new("openvino_bench.py")).start(Path::new("m.gguf"), 32, 2);
+        assert!(
+            script.get_program() != "openvino_bench.py" && script.get_args().next().unwrap() == "openvino_bench.py"
+        );
     }
 
     #[test]

@@ -37,7 +37,8 @@ enum What {
 pub fn samples(arguments: &[String]) -> Outcome {
     let [program, executable, model, rest @ ..] = arguments else {
         return Err(
-            "Name what to measure (hearth, llama.cpp, completion or train), the executable and the model.".to_owned(),
+            "Name what to measure (hearth, llama.cpp, llama-completion or train), the executable and the model."
+                .to_owned(),
         );
     };
     let (executable, model) = (Path::new(executable), Path::new(model));
@@ -46,16 +47,18 @@ pub fn samples(arguments: &[String]) -> Outcome {
     }
     let request = Request::read(rest)?;
     let samples = match program.as_str() {
-        "hearth" if request.repack.is_some() => return Err("--repack is an option of llama.cpp.".to_owned()),
+        "hearth" if request.repack.is_some() || request.attention.is_some() => {
+            return Err("hearth has neither --repack, an option of llama.cpp, nor --attention.".to_owned());
+        }
         "hearth" => hearth(&Hearth::new(executable), model, &request)?,
         "llama.cpp" => {
-            let bench = LlamaBench::new(executable).repack(request.repack.clone());
+            let bench = LlamaBench::new(executable).with(request.options());
             llama_cpp(&bench, model, &request)?
         }
-        "completion" => completion(&Completion::new(executable), model, &request)?,
+        "llama-completion" => completion(&Completion::new(executable), model, &request)?,
         other => {
             return Err(format!(
-                "{other} cannot be measured: name hearth, llama.cpp, completion or train."
+                "{other} cannot be measured: name hearth, llama.cpp, llama-completion or train."
             ));
         }
     };
@@ -99,6 +102,8 @@ struct Request {
     start: Option<String>,
     /// The value of llama-bench's `--repack`.
     repack: Option<String>,
+    /// The value of `--attention` of `bench/openvino_bench.py`.
+    attention: Option<String>,
     /// The path of a LoRA adapter.
     adapter: Option<String>,
 }
@@ -123,6 +128,7 @@ impl Request {
                 "--kv" => request.kv = Some(value.clone()),
                 "--start" => request.start = Some(value.clone()),
                 "--repack" => request.repack = Some(value.clone()),
+                "--attention" => request.attention = Some(value.clone()),
                 "--adapter" => request.adapter = Some(value.clone()),
                 "--threads" => {
                     let threads = value.split(',').map(str::parse).collect::<Result<_, _>>();
@@ -139,6 +145,17 @@ impl Request {
             (1, false) => Ok(request),
             _ => Err("Name --threads, and one of --prefill, --decode and --start.".to_owned()),
         }
+    }
+
+    /// Options of llama-bench, of ik_bench and of openvino_bench.py.
+    fn options(&self) -> Vec<String> {
+        let options = [
+            ("--repack", &self.repack),
+            ("--attention", &self.attention),
+            ("--lora", &self.adapter),
+        ];
+        let given = options.map(|(name, value)| Some([name.to_owned(), value.clone()?]));
+        given.into_iter().flatten().flatten().collect()
     }
 
     /// Repetitions, of which the median counts: short measurements are repeated.
@@ -200,10 +217,7 @@ fn llama_cpp(llama: &LlamaBench, model: &Path, request: &Request) -> Outcome<Vec
     // Decode at depth is repeated as well, because the tokens before it are processed only once.
     let repetitions = if *decode > 0 { 3 } else { request.repetitions() };
     let kv = kv.as_deref().unwrap_or("f16");
-    let mut command = llama.on_cpu(model, [*prefill, *decode, *depth, repetitions], kv, threads);
-    // An option of ik_bench only.
-    command.args(request.adapter.iter().flat_map(|path| ["--lora", path]));
-    let finished = finish(&mut command)?;
+    let finished = finish(&mut llama.on_cpu(model, [*prefill, *decode, *depth, repetitions], kv, threads))?;
     let lines = finished.output.stdout.lines().filter(|line| line.starts_with('{'));
     let results = lines
         .map(|line| parse("llama-bench", line))
@@ -225,7 +239,7 @@ fn llama_cpp(llama: &LlamaBench, model: &Path, request: &Request) -> Outcome<Vec
 /// llama-bench has no option for an adapter.
 fn completion(program: &Completion, model: &Path, request: &Request) -> Outcome<Vec<Sample>> {
     if request.decode == 0 || request.depth > 0 || request.kv.is_some() {
-        return Err("llama-completion measures decode from an empty context, with a KV cache in f16.".to_owned());
+        return Err("llama-completion measures --decode only: no --prefill, --start, --depth or --kv.".to_owned());
     }
     let sample = |threads: usize| {
         let speeds = (0..request.repetitions()).map(|_| {
@@ -280,9 +294,19 @@ mod tests {
             ("--threads one --prefill 8", "not a list of thread counts"),
             ("--threads 1 --prefill", "--prefill requires a value"),
             ("--threads 1 --speed 8", "Unknown option --speed"),
+            ("--threads 1 --decode 8 --adapter", "--adapter requires a value"),
         ] {
             assert!(read(line).is_err_and(|error| error.contains(expected)), "{line}");
         }
+    }
+
+    #[test]
+    fn options_are_passed_on_to_the_program() {
+        let request = read("--threads 1 --decode 8 --attention PA --adapter a.gguf").expect("valid");
+        assert_eq!(request.options().join(" "), "--attention PA --lora a.gguf");
+        let refused = read("--threads 1 --decode 8 --depth 64").expect("valid");
+        let refused = completion(&Completion::new(Path::new("c")), Path::new("m.gguf"), &refused);
+        assert!(refused.is_err_and(|error| error.contains("no --prefill")));
     }
 
     #[test]
