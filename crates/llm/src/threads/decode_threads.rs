@@ -20,7 +20,7 @@ const STEPS_BEFORE: u64 = 16;
 const ROUNDS: u32 = 2;
 /// Steps of a trial. The first one, which may wake threads, is not counted, and the fastest counts.
 const STEPS_OF_TRIAL: u32 = 3;
-/// No fewer threads are tried after a number that takes this many times as long as the fastest.
+/// No fewer threads are tried after a number that takes this many times as long as more threads.
 const MAX_SLOWDOWN: f64 = 1.25;
 /// How much longer a step may take if that needs fewer threads: measurement noise.
 const TOLERANCE: f64 = 1.02;
@@ -126,6 +126,11 @@ struct Trial {
     seconds: f64,
 }
 
+fn fastest(trials: &[Trial]) -> f64 {
+    let seconds = trials.iter().map(|trial| trial.seconds);
+    seconds.fold(f64::INFINITY, f64::min)
+}
+
 /// Numbers of threads and their times.
 #[derive(Debug, Default)]
 struct Tuning {
@@ -169,14 +174,9 @@ impl Tuning {
             return self.trials[self.current].threads;
         }
         let tolerance = if on_battery { BATTERY_TOLERANCE } else { TOLERANCE };
-        let limit = self.fastest() * tolerance;
+        let limit = fastest(&self.trials) * tolerance;
         let fewest = self.trials.iter().rev().find(|trial| trial.seconds <= limit);
         fewest.map_or(self.max, |trial| trial.threads)
-    }
-
-    fn fastest(&self) -> f64 {
-        let seconds = self.trials.iter().map(|trial| trial.seconds);
-        seconds.fold(f64::INFINITY, f64::min)
     }
 
     /// Records a step with this number of threads.
@@ -197,7 +197,8 @@ impl Tuning {
             return;
         }
         self.steps = 0;
-        if self.trials[self.current].seconds > self.fastest() * MAX_SLOWDOWN {
+        let up_to_here = &self.trials[..=self.current];
+        if up_to_here[self.current].seconds > fastest(up_to_here) * MAX_SLOWDOWN {
             self.trials.truncate(self.current + 1);
         }
         self.current += 1;
