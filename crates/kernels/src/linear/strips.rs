@@ -17,9 +17,6 @@ const MIN_BYTES: usize = 12 * 1024;
 /// Maximum bytes of weights per chunk for many tokens, which reuse them: they stay in a core's own
 /// cache.
 const MAX_BYTES: usize = 128 * 1024;
-/// Maximum activations per chunk for many tokens, in bytes: with the weights they stay in a core's
-/// own cache, from which the weights of the next chunks take them again.
-const MAX_ACTIVATIONS: usize = 256 * 1024;
 /// Minimum number of chunks if weights are split by rows.
 const MIN_ROW_CHUNKS: usize = 48;
 /// The same per thread: enough for the threads to end together.
@@ -228,12 +225,10 @@ impl WorkSplit {
             };
         }
         let blocks = (CHUNKS_PER_THREAD * team::threads()).div_ceil(total.div_ceil(MAX_BYTES).max(1));
-        let cols = weights.iter().map(|strips| strips.matrix.cols()).max().unwrap_or(0);
-        let most = (MAX_ACTIVATIONS / cols.max(1)).max(at_a_time);
         Self {
             bytes: MAX_BYTES,
             strips: packed::groups_at_once(Isa::best()),
-            tokens: tokens.div_ceil(blocks).min(most).next_multiple_of(TOKEN_TILE),
+            tokens: tokens.div_ceil(blocks).next_multiple_of(TOKEN_TILE),
             at_a_time,
         }
     }
