@@ -59,9 +59,10 @@ def contenders(args: argparse.Namespace, isa: str) -> list[Program]:
     """Hearth, and each variant of each peer; builds the peers if needed."""
     programs = [hearth(args.hearth, CACHE, isa)]
     if LLAMA in args.peers:
-        completes = "adapter" in args.only and "adapter" in ISA_GROUPS[isa] and not args.llama_bench
-        completion = llama.find(CACHE, llama.COMPLETION, isa) if completes else None
-        programs += peer(LLAMA, args.llama_bench or llama.find(CACHE, isa=isa), isa, completion)
+        programs += peer(LLAMA, args.llama_bench or llama.find(CACHE, isa=isa), isa)
+        if "adapter" in args.only and "adapter" in ISA_GROUPS[isa] and not args.llama_bench:
+            # Beside llama-bench, where the test looks for it.
+            llama.find(CACHE, llama.COMPLETION, isa)
     if IK in args.peers:
         programs += peer(IK, ik.find(CACHE, isa), isa)
     if OPENVINO in args.peers:
@@ -120,12 +121,8 @@ def measure(args: argparse.Namespace, results: Results, programs: list[Program])
     """Adds to the results; yields a line of progress after each step."""
     # A llama-bench of the user's has no program that applies an adapter beside it.
     tests = [test for test in TESTS if test.group in args.only and not (test.adapter and args.llama_bench)]
-    # In a separate process, because this one's memory would count as its children's peak.
-    made = subprocess.run([sys.executable, HERE / "models.py", *args.models], stdout=subprocess.PIPE, text=True)
-    if made.returncode:
-        sys.exit(made.returncode)
-    chosen = [json.loads(line) for line in made.stdout.splitlines()]
-    adapter = written_adapter(chosen[0]["path"]) if any(test.adapter for test in tests) else ""
+    chosen = [json.loads(line) for line in printed_by("models.py", *args.models)]
+    [adapter] = printed_by("adapter.py", chosen[0]["path"]) if any(test.adapter for test in tests) else [""]
     results.models |= {facts["name"]: {key: value for key, value in facts.items() if key != "path"} for facts in chosen}
     for turn in range(max(args.rounds, args.long_rounds) if tests else 0):
         for facts in chosen:
@@ -154,12 +151,12 @@ def measure(args: argparse.Namespace, results: Results, programs: list[Program])
         yield "fine-tuning"
 
 
-def written_adapter(model: str) -> str:
-    """Path of an adapter for a model, written in a separate process like the models."""
-    made = subprocess.run([sys.executable, HERE / "adapter.py", model], stdout=subprocess.PIPE, text=True)
-    if made.returncode:
-        sys.exit(made.returncode)
-    return made.stdout.strip()
+def printed_by(script: str, *arguments: str) -> list[str]:
+    """Lines of a script that writes files: a separate process, because this one's memory would count as its children's peak."""
+    done = subprocess.run([sys.executable, HERE / script, *arguments], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(done.returncode)
+    return done.stdout.splitlines()
 
 
 def peaks(results: Results, test: Test, facts: dict[str, Any], threads: list[int], isa: str) -> None:

@@ -33,8 +33,8 @@ def page(results: Results) -> str:
         section("Prefill", "Tokens per second, by length of the prompt.", speeds(results, prefill, "prompt", NATIVE)),
         section(
             "Decode",
-            f"Tokens per second, from an empty context, with a LoRA adapter of rank 16 on all linear layers of the blocks, and after {DEPTH} tokens, with a KV cache in "
-            "f16 and in q8_0.",
+            "Tokens per second, from an empty context, with a LoRA adapter of rank 16 on all linear layers of the blocks, and after "
+            f"{DEPTH} tokens, with a KV cache in f16 and in q8_0.",
             speeds(results, decode, "context", NATIVE),
         ),
         section("Prefill with AVX2", AVX2_TEXT, speeds(results, prefill, "prompt", AVX2)),
@@ -132,8 +132,8 @@ HOW = f"""## How it is measured
 - llama-bench applies no adapter: llama.cpp's speed with one is what `llama-completion` reports for the same number of tokens. ik_llama.cpp
   refuses adapters with flash attention, which is off for that test.
 - Ratios are Hearth's median over that of the best peer: above 1 is faster, or below 1 for the seconds of the start.
-- llama.cpp and ik_llama.cpp are built natively for the machine's CPU and run with their defaults, except the layout of weights, the number of threads and the type of
-  the KV cache.
+- llama.cpp and ik_llama.cpp are built natively for the machine's CPU and run with their defaults, except the layout of weights, the number
+  of threads and the type of the KV cache.
 - {DEFAULT} is the real file. The others are Llama models of random weights in the real formats, because time does not depend on the
   values of weights: 0.5B has 28 layers of 1024 (feed-forward 4096), 1B has 16 of 2048 (8192). All row lengths are multiples of 256, so
   Q4_K_M is Q4_K with Q6_K for half of attn_v and ffn_down, and for the output layer. Q5_0, Q4_0 and Q4_1 have their output in Q8_0.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import llama
 from train import WORDS
 
 DEPTH = 4096
@@ -87,8 +88,6 @@ class Program:
     # Of `cargo xtask measure`, and additional environment variables.
     options: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
-    # llama.cpp's llama-completion, since llama-bench applies no adapter.
-    completion: Path | None = None
 
     @property
     def title(self) -> str:
@@ -107,8 +106,9 @@ class Program:
         kind, path = "hearth" if self.name == HEARTH else "llama.cpp", self.path
         if test.adapter:
             options += ["--adapter", adapter]
-            if self.name == LLAMA and self.completion:
-                kind, path = "llama-completion", self.completion
+            if self.name == LLAMA:
+                # llama-bench applies none.
+                kind, path = llama.COMPLETION, path.with_stem(llama.COMPLETION)
         # xtask runs openvino_bench.py with this Python, which has its packages.
         environment = os.environ | {"HEARTH_PYTHON": sys.executable} | dict(self.environment)
         lines = measured(environment, kind, path.resolve(), model, *options)
@@ -122,9 +122,9 @@ def hearth(path: Path, cache: Path, isa: str = NATIVE) -> Program:
     return Program(HEARTH, path, isa, environment=environment)
 
 
-def peer(name: str, path: Path, isa: str = NATIVE, completion: Path | None = None) -> list[Program]:
+def peer(name: str, path: Path, isa: str = NATIVE) -> list[Program]:
     """A peer's contenders: one for each of its variants."""
-    return [Program(name, path, isa, variant, options, completion=completion) for variant, options in VARIANTS[name].items()]
+    return [Program(name, path, isa, variant, options) for variant, options in VARIANTS[name].items()]
 
 
 def can_run(name: str, model: str, test: str, isa: str) -> bool:

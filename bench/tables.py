@@ -24,7 +24,7 @@ def speeds(results: Results, tests: list[str], column: str, isa: str) -> str:
 
 
 def speed(results: Results, cell: Cell, names: list[str]) -> list[str]:
-    """Speeds of Hearth and of these peers with its better variant, the best in bold; shares of the peak, and the ratio."""
+    """Speeds of Hearth and of these peers with their better variants, the best in bold; shares of the peak, and the ratio."""
     ceiling, ours, best = results.ceiling(cell), results.hearth(cell), results.best(cell)
     peers = [contender(results.peer(name, cell), best, number) for name in names]
     return [number(ours), percent(quotient(ours, ceiling)), *peers, percent(quotient(best and best.value, ceiling)), times(results.ratio(cell))]

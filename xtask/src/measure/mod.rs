@@ -1,8 +1,8 @@
 //! Runs `hearth` and programs of llama.cpp, and reads what they measured.
 
-mod completion;
 mod finished;
 mod hearth;
+mod llama_completion;
 mod llama_cpp;
 mod pairs;
 mod reports;

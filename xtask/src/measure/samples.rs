@@ -1,8 +1,8 @@
 //! `cargo xtask measure`: one measurement on the CPU, for `bench/compare.py` and `bench/train.py`.
 
-use super::completion::{Completion, decode_speed};
 use super::finished::finish;
 use super::hearth::{Bench, Hearth};
+use super::llama_completion::{LlamaCompletion, decode_speed};
 use super::llama_cpp::LlamaBench;
 use super::reports::{BenchReport, LlamaResult, TrainReport, parse};
 use super::stats::median;
@@ -55,7 +55,7 @@ pub fn samples(arguments: &[String]) -> Outcome {
             let bench = LlamaBench::new(executable).with(request.options());
             llama_cpp(&bench, model, &request)?
         }
-        "llama-completion" => completion(&Completion::new(executable), model, &request)?,
+        "llama-completion" => llama_completion(&LlamaCompletion::new(executable), model, &request)?,
         other => {
             return Err(format!(
                 "{other} cannot be measured: name hearth, llama.cpp, llama-completion or train."
@@ -237,7 +237,7 @@ fn llama_cpp(llama: &LlamaBench, model: &Path, request: &Request) -> Outcome<Vec
 }
 
 /// llama-bench has no option for an adapter.
-fn completion(program: &Completion, model: &Path, request: &Request) -> Outcome<Vec<Sample>> {
+fn llama_completion(program: &LlamaCompletion, model: &Path, request: &Request) -> Outcome<Vec<Sample>> {
     if request.decode == 0 || request.depth > 0 || request.kv.is_some() {
         return Err("llama-completion measures --decode only: no --prefill, --start, --depth or --kv.".to_owned());
     }
@@ -305,7 +305,7 @@ mod tests {
         let request = read("--threads 1 --decode 8 --attention PA --adapter a.gguf").expect("valid");
         assert_eq!(request.options().join(" "), "--attention PA --lora a.gguf");
         let refused = read("--threads 1 --decode 8 --depth 64").expect("valid");
-        let refused = completion(&Completion::new(Path::new("c")), Path::new("m.gguf"), &refused);
+        let refused = llama_completion(&LlamaCompletion::new(Path::new("c")), Path::new("m.gguf"), &refused);
         assert!(refused.is_err_and(|error| error.contains("no --prefill")));
     }
 

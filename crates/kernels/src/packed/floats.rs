@@ -40,6 +40,10 @@ impl<'a, E: Element + Float> PackedFloats<'a, E> {
         Self { elements, cols }
     }
 
+    fn groups(&self) -> usize {
+        self.elements.len().checked_div(self.cols).unwrap_or(0)
+    }
+
     /// The columns of a group. Panics if it is out of range.
     pub fn group(&self, group: usize) -> &'a [[E; ROWS]] {
         &self.elements[group * self.cols..][..self.cols]
@@ -53,8 +57,7 @@ impl<'a, E: Element + Float> PackedFloats<'a, E> {
 impl<E: Element + Float> PackedRows for PackedFloats<'_, E> {
     fn dequantize_row(&self, row: usize, to: &mut [f32]) -> Result<(), ShapeError> {
         shape::length("a row in f32", to.len(), Some(self.cols))?;
-        let count = self.elements.len() / self.cols.max(1) * ROWS;
-        super::check_row(row, count)?;
+        super::check_row(row, self.groups() * ROWS)?;
         for (to, column) in to.iter_mut().zip(self.group(row / ROWS)) {
             *to = Float::to_f32(column[row % ROWS]);
         }

@@ -6,11 +6,11 @@ use std::process::Command;
 
 /// A `llama-completion`.
 #[derive(Debug, Clone)]
-pub struct Completion {
+pub struct LlamaCompletion {
     program: PathBuf,
 }
 
-impl Completion {
+impl LlamaCompletion {
     /// The program at `program`.
     pub fn new(program: &Path) -> Self {
         Self {
@@ -18,7 +18,7 @@ impl Completion {
         }
     }
 
-    /// Decodes so many tokens after the first one, on the CPU.
+    /// Decodes `tokens` tokens on the CPU, after a first one that belongs to prefill.
     pub fn decode(&self, model: &Path, tokens: usize, threads: usize) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("-m").arg(model).args(["-p", "Once", "-n"]);
