@@ -98,7 +98,7 @@ fn in_strips(
     let strips = Strips::all(linears, input)?;
     let columns = columns(linears);
     let y = team::Scattered::new(y);
-    multiply_strips(&strips, input, &|which, token, row, results| {
+    multiply_strips(&strips, input, |which, token, row, results| {
         // SAFETY: each row of each weight is computed once for a token.
         let y = unsafe { y.slice(token * width + columns[which] + row, results.len()) };
         match accumulate {

@@ -7,7 +7,7 @@ use crate::blocks::Quant;
 use crate::gemv::Activations;
 use crate::isa::Isa;
 use crate::matrix::Matrix;
-use crate::packed::{self, Packed, ROWS, TOKEN_TILE};
+use crate::packed::{Packed, ROWS, TOKEN_TILE};
 use crate::shape::{Outcome, ShapeError};
 use crate::team;
 use std::ops::Range;
@@ -166,9 +166,6 @@ impl<'a> Strips<'a> {
     }
 }
 
-/// Receives results: index of the weight, token, first row, up to sixteen results.
-pub(crate) type Write<'a> = dyn Fn(usize, usize, usize, &[f32]) + Sync + 'a;
-
 /// Number of chunks into which the rows of weights are split.
 fn chunks_of_rows() -> usize {
     MIN_ROW_CHUNKS.max(ROW_CHUNKS_PER_THREAD * team::threads())
@@ -227,7 +224,7 @@ impl WorkSplit {
         let blocks = (CHUNKS_PER_THREAD * team::threads()).div_ceil(total.div_ceil(MAX_BYTES).max(1));
         Self {
             bytes: MAX_BYTES,
-            strips: packed::groups_at_once(Isa::best()),
+            strips: 1,
             tokens: tokens.div_ceil(blocks).next_multiple_of(TOKEN_TILE),
             at_a_time,
         }
@@ -241,8 +238,13 @@ impl WorkSplit {
     }
 }
 
-/// Products of an input with weights in one dispatch: `write(weight, token, row, results)`.
-pub(crate) fn multiply_strips(weights: &[Strips], input: &Input, write: &Write<'_>) -> Result<(), ShapeError> {
+/// Products of an input with weights in one dispatch: `write(weight, token, row, results)` receives
+/// up to sixteen results of rows from `row` on.
+pub(crate) fn multiply_strips(
+    weights: &[Strips],
+    input: &Input,
+    write: impl Fn(usize, usize, usize, &[f32]) + Sync,
+) -> Result<(), ShapeError> {
     let split = WorkSplit::of(weights, input.tokens);
     let mut chunks = Vec::new();
     for (which, strips) in weights.iter().enumerate() {

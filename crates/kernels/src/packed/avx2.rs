@@ -170,8 +170,8 @@ sixteen_rows!(avx2: 2 | 4.. => 2 x 6, 3 => 3 x 1, _ => 1 x 1);
 
 impl Avx2 {
     methods! { avx2;
-        fn product(l: Avx2, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-            with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, sink));
+        fn product(l: Avx2, group: &Group, out: &mut [[f32; ROWS]]) {
+            with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, out));
         }
     }
 }
@@ -181,7 +181,7 @@ impl PackedProduct for Avx2 {
     /// The sum of two products of a full unsigned byte with a signed one could overflow 16 bits.
     const SIGNS: bool = true;
 
-    fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        self.product(self, group, sink);
+    fn group(self, group: &Group, out: &mut [[f32; ROWS]]) {
+        self.product(self, group, out);
     }
 }

@@ -59,8 +59,8 @@ sixteen_rows!(avx_vnni: 4.. => 4 x 3, 3 => 3 x 1, 2 => 2 x 1, _ => 1 x 1);
 
 impl AvxVnni {
     methods! { avx_vnni;
-        fn product(l: Avx2, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-            with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, sink));
+        fn product(l: Avx2, group: &Group, out: &mut [[f32; ROWS]]) {
+            with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, out));
         }
     }
 }
@@ -68,7 +68,7 @@ impl AvxVnni {
 impl PackedProduct for AvxVnni {
     const FASTER: bool = true;
 
-    fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        self.product(self.lanes(), group, sink);
+    fn group(self, group: &Group, out: &mut [[f32; ROWS]]) {
+        self.product(self.lanes(), group, out);
     }
 }

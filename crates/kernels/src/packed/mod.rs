@@ -70,9 +70,6 @@ pub const ROWS: usize = 16;
 /// results of a token are written contiguously.
 pub const TOKEN_TILE: usize = 12;
 
-/// The greatest [`PackedProduct::AT_ONCE`].
-const MOST_AT_ONCE: usize = 2;
-
 /// Whether products of packed matrices of this format are faster with this instruction set. If not,
 /// the file's rows are used.
 pub fn suits(isa: Isa, quant: Quant) -> bool {
@@ -86,16 +83,6 @@ pub fn suits(isa: Isa, quant: Quant) -> bool {
 
 fn is_faster<T: PackedProduct>(_: T) -> bool {
     T::FASTER
-}
-
-/// How many groups of sixteen rows are multiplied at once, if they are in one chunk of work.
-pub(crate) fn groups_at_once(isa: Isa) -> usize {
-    on_set!(isa, token => at_once(token))
-}
-
-const fn at_once<T: PackedProduct>(_: T) -> usize {
-    assert!(T::AT_ONCE <= MOST_AT_ONCE);
-    T::AT_ONCE
 }
 
 /// One group of sixteen packed rows, and the tokens that it is multiplied with.
@@ -119,21 +106,9 @@ pub(crate) trait PackedProduct: Token {
     /// point is subtracted afterwards.
     const SIGNS: bool = false;
 
-    /// How many groups [`PackedProduct::groups`] multiplies at once, so that they share broadcast
-    /// activations.
-    const AT_ONCE: usize = 1;
-
-    /// Multiplies a group with every token: `sink(token, results)`.
-    fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        scalar::group(group, sink);
-    }
-
-    /// Multiplies up to `AT_ONCE` groups of a matrix, at least one, with every token, which are the
-    /// same for all: `sink(which, token, results)`.
-    fn groups(self, groups: &[Group], sink: &mut dyn FnMut(usize, usize, &[f32; ROWS])) {
-        for (which, group) in groups.iter().enumerate() {
-            self.group(group, &mut |token, results| sink(which, token, results));
-        }
+    /// Multiplies a group with every token, whose results are written to `out[token]`.
+    fn group(self, group: &Group, out: &mut [[f32; ROWS]]) {
+        scalar::group(group, out);
     }
 }
 
@@ -290,22 +265,22 @@ impl<'a> Packed<'a> {
                 count: self.groups(),
             });
         }
-        let at_once = groups_at_once(isa);
+        let mut out = [[0.0; ROWS]; TOKEN_TILE];
         let mut first = tokens.start;
         while first < tokens.end {
             let activations = activations.tile(first..tokens.end);
-            for group in groups.clone().step_by(at_once) {
-                let of_tile: [Group; MOST_AT_ONCE] = std::array::from_fn(|which| Group {
+            let out = &mut out[..activations.tokens];
+            for group in groups.clone() {
+                let of_tile = Group {
                     quant: self.quant,
                     layout: self.layout,
-                    blocks: self.group((group + which).min(groups.end - 1)),
+                    blocks: self.group(group),
                     activations,
-                });
-                let of_tile = &of_tile[..at_once.min(groups.end - group)];
-                let mut sink = |which: usize, token: usize, sums: &[f32; ROWS]| {
-                    sink(first + token, (group + which) * ROWS, sums);
                 };
-                on_set!(isa, token => token.groups(of_tile, &mut sink));
+                on_set!(isa, token => token.group(&of_tile, out));
+                for (token, results) in out.iter().enumerate() {
+                    sink(first + token, group * ROWS, results);
+                }
             }
             first += activations.tokens;
         }

@@ -220,17 +220,14 @@ neon_dot! {
 neon_dot! {
     /// Multiplies sixteen rows with every token. Eight rows against four tokens, or sixteen against
     /// one, fit 32 registers.
-    fn all_tokens<B: Packable>(l: Neon<true>, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+    fn all_tokens<B: Packable>(l: Neon<true>, group: &Group, out: &mut [[f32; ROWS]]) {
         let fours = group.activations.tokens / 4 * 4;
         for first in (0..fours).step_by(4) {
-            let mut out = [[0.0; ROWS]; 4];
-            rows::<B, 0, 4, 2>(l, group, first, &mut out);
-            rows::<B, 2, 4, 2>(l, group, first, &mut out);
-            for (n, out) in out.iter().enumerate() {
-                sink(first + n, out);
-            }
+            let out = &mut out.as_chunks_mut().0[first / 4];
+            rows::<B, 0, 4, 2>(l, group, first, out);
+            rows::<B, 2, 4, 2>(l, group, first, out);
         }
-        few::<B>(l, group, fours, sink);
+        few::<B>(l, group, fours, out);
     }
 }
 
@@ -241,20 +238,19 @@ neon_dot! {
         l: Neon<true>,
         group: &Group,
         first: usize,
-        sink: &mut dyn FnMut(usize, &[f32; ROWS]),
+        out: &mut [[f32; ROWS]],
     ) {
         for token in first..group.activations.tokens {
-            let mut out = [[0.0; ROWS]; 1];
-            rows::<B, 0, 1, VECTORS>(l, group, token, &mut out);
-            sink(token, &out[0]);
+            let out = std::array::from_mut(&mut out[token]);
+            rows::<B, 0, 1, VECTORS>(l, group, token, out);
         }
     }
 }
 
 impl Neon<true> {
     methods! { neon_dot;
-        fn product(l: Neon<true>, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-            with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, sink));
+        fn product(l: Neon<true>, group: &Group, out: &mut [[f32; ROWS]]) {
+            with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, out));
         }
     }
 }
@@ -264,8 +260,8 @@ impl PackedProduct for Neon<true> {
     /// `sdot` takes signed factors.
     const SIGNS: bool = true;
 
-    fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        self.product(self, group, sink);
+    fn group(self, group: &Group, out: &mut [[f32; ROWS]]) {
+        self.product(self, group, out);
     }
 }
 

@@ -143,7 +143,7 @@ neon_i8mm! {
         group: &Group,
         first: usize,
         turns: usize,
-        sink: &mut dyn FnMut(usize, &[f32; ROWS]),
+        out: &mut [[f32; ROWS]],
     ) -> usize {
         let turns = turns.min(TURNS);
         let mut sums: [Sums<_, 4, VECTORS>; TURNS] = [[[vdupq_n_f32(0.0); VECTORS]; 4]; TURNS];
@@ -158,12 +158,10 @@ neon_i8mm! {
                 }
             }
         }
-        for (token, sums) in sums.as_flattened().iter().take(4 * turns).enumerate() {
-            let mut out = [0.0; ROWS];
+        for (sums, out) in sums.as_flattened().iter().take(4 * turns).zip(&mut out[first..]) {
             for (sum, out) in sums.iter().zip(out.as_chunks_mut::<4>().0) {
                 store(*sum, out);
             }
-            sink(first + token, &out);
         }
         4 * turns
     }
@@ -171,19 +169,19 @@ neon_i8mm! {
 
 neon_i8mm! {
     /// Multiplies sixteen rows with every token.
-    fn all_tokens<B: Packable>(l: Neon<true>, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+    fn all_tokens<B: Packable>(l: Neon<true>, group: &Group, out: &mut [[f32; ROWS]]) {
         let mut first = 0;
         while group.activations.tokens - first >= 4 {
-            first += fours::<B>(l, group, first, (group.activations.tokens - first) / 4, sink);
+            first += fours::<B>(l, group, first, (group.activations.tokens - first) / 4, out);
         }
-        few::<B>(l, group, first, sink);
+        few::<B>(l, group, first, out);
     }
 }
 
 impl NeonI8mm {
     methods! { neon_i8mm;
-        fn product(l: Neon<true>, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-            with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, sink));
+        fn product(l: Neon<true>, group: &Group, out: &mut [[f32; ROWS]]) {
+            with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, out));
         }
     }
 }
@@ -193,7 +191,7 @@ impl PackedProduct for NeonI8mm {
     /// The codes are those of `Neon<true>`.
     const SIGNS: bool = Neon::<true>::SIGNS;
 
-    fn group(self, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
-        self.product(self.dot(), group, sink);
+    fn group(self, group: &Group, out: &mut [[f32; ROWS]]) {
+        self.product(self.dot(), group, out);
     }
 }

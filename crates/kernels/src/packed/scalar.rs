@@ -38,14 +38,14 @@ pub(super) fn dequantize(layout: &PackedLayout, blocks: &[u8], row: usize, to: &
 }
 
 /// Multiplies sixteen rows with every token.
-pub(super) fn group(group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+pub(super) fn group(group: &Group, out: &mut [[f32; ROWS]]) {
     let Group {
         layout,
         blocks,
         activations,
         ..
     } = *group;
-    for token in 0..activations.tokens {
+    for (token, out) in out.iter_mut().enumerate().take(activations.tokens) {
         let mut sums = [0.0; ROWS];
         for (index, blocks) in blocks.chunks_exact(layout.bytes()).enumerate() {
             let (header, tiles) = blocks.split_at(layout.scales.bytes());
@@ -72,6 +72,6 @@ pub(super) fn group(group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
                 }
             }
         }
-        sink(token, &sums);
+        *out = sums;
     }
 }

@@ -71,7 +71,7 @@ macro_rules! sixteen_rows {
                 group: &Group,
                 first: usize,
                 turns: usize,
-                sink: &mut dyn FnMut(usize, &[f32; ROWS]),
+                out: &mut [[f32; ROWS]],
             ) -> usize {
                 let turns = turns.min(TURNS);
                 let mut sums = [[[_mm256_setzero_ps(); 2]; K]; TURNS];
@@ -87,12 +87,12 @@ macro_rules! sixteen_rows {
                         }
                     }
                 }
-                for (token, sums) in sums.as_flattened().iter().take(K * turns).enumerate() {
-                    let mut out = [[0.0_f32; ROWS / 2]; 2];
-                    for (sum, out) in sums.iter().zip(&mut out) {
+                let sums = sums.as_flattened().iter().take(K * turns);
+                for (sums, out) in sums.zip(&mut out[first..]) {
+                    let halves: &mut [[f32; ROWS / 2]; 2] = bytemuck::cast_mut(out);
+                    for (sum, out) in sums.iter().zip(halves) {
                         store(*sum, out);
                     }
-                    sink(first + token, bytemuck::cast_ref(&out));
                 }
                 K * turns
             }
@@ -100,12 +100,12 @@ macro_rules! sixteen_rows {
 
         $enabled! {
             /// Multiplies sixteen rows with every token.
-            fn all_tokens<B: Packable>(l: Avx2, group: &Group, sink: &mut dyn FnMut(usize, &[f32; ROWS])) {
+            fn all_tokens<B: Packable>(l: Avx2, group: &Group, out: &mut [[f32; ROWS]]) {
                 let mut first = 0;
                 while first < group.activations.tokens {
                     let left = group.activations.tokens - first;
                     first += match left {
-                        $($left => tokens::<B, $at_once, $turns>(l, group, first, left / $at_once, sink),)+
+                        $($left => tokens::<B, $at_once, $turns>(l, group, first, left / $at_once, out),)+
                     };
                 }
             }
