@@ -44,7 +44,7 @@ pub enum MatmulPrecision {
 
 /// Increment when the bits of [`MatmulPrecision::Int8Activations`] or of attention change on the
 /// same machine.
-const ARITHMETIC_VERSION: u32 = 3;
+const ARITHMETIC_VERSION: u32 = 4;
 
 /// Identifier of the arithmetic that a model's outputs depend on: this machine's instruction set
 /// and the version of the kernels. Cached KV cells computed with a different value are not

@@ -175,7 +175,7 @@ fn chunks_of_rows() -> usize {
 pub(crate) struct WorkSplit {
     /// Bytes of weights in a chunk.
     bytes: usize,
-    /// A chunk has a multiple of this many strips.
+    /// A chunk has a multiple of this many strips: those that the f32 kernel multiplies together.
     strips: usize,
     /// Tokens in a chunk.
     pub tokens: usize,
@@ -239,7 +239,11 @@ impl WorkSplit {
 }
 
 /// Products of an input with weights in one dispatch: `write(weight, token, row, results)` receives
-/// up to sixteen results of rows from `row` on.
+/// an index in `weights`, a token, the first row and up to sixteen results. Calls for different
+/// chunks of work run in parallel.
+///
+/// # Errors
+/// As [`Strips::product`].
 pub(crate) fn multiply_strips(
     weights: &[Strips],
     input: &Input,

@@ -1,68 +1,87 @@
-//! AVX-512 with VNNI: `vpdpbusd` multiplies four columns of sixteen rows with four broadcast
-//! activations, which it loads itself: a broadcast of its own would be one more operation for each
-//! product.
+//! AVX-512 with VNNI: `vpdpbusd` multiplies four columns of sixteen rows with four activations of a
+//! token, a memory operand with embedded broadcast. A broadcast of its own would be one more
+//! micro-operation per product, and their number bounds this kernel on Intel's CPUs
+//! (`docs/tried.md`).
 //!
-//! What runs for each tile has loops in place of closures with intrinsics, which the compiler does
-//! not always inline into functions of the standard library that lack the instructions.
+//! Code that runs for each tile uses loops: closures with intrinsics, passed to functions of the
+//! standard library, are not always inlined. Each function is called in one place for each of its
+//! instances, so that it is.
 
-use super::layout::{Packable, Unit};
-use super::scales::{RowScales, row_scales, zero_point};
-use super::{Group, PackedProduct, ROWS, array, locate, prefetch_after};
-use crate::blocks::{CHUNK, GROUP, with_format};
-use crate::gemv::ActivationChunk;
+use super::activation_part::ActivationPart;
+use super::layout::{Packable, PackedLayout};
+use super::scales::{RowScales, row_scales};
+use super::token_tiles::TokenTile;
+use super::{Group, PackedProduct, ROWS, Starts, TOKEN_TILE, array, locate, prefetch_after};
+use crate::blocks::{GROUP, with_format};
+use crate::gemv::GREATEST_CODE;
 use crate::lanes::{Avx512, Avx512Bf16, Token, avx512, load, methods, store};
 use std::arch::x86_64::*;
-use std::marker::PhantomData;
-use std::mem::offset_of;
 
-/// Vectors of codes of a tile, four columns each.
-const VECTORS: usize = 8;
+/// Vectors of codes in a tile; each has four columns of sixteen rows.
+const CODE_VECTORS: usize = GROUP / 4;
+
+/// 1.5 * 2^23: an f32 of this size has no fraction bits, so its bits plus an integer `n`, for `|n|`
+/// below 2^22, are the bits of `BIAS + n`. Accumulators that start with these bits are floats
+/// without a conversion; one FMA scales them and subtracts the scaled bias. It is exact: a scale
+/// has at most 19 bits, its product with the bias at most 21.
+const BIAS: f32 = 12_582_912.0;
+const _: () = assert!(GROUP as i32 * u8::MAX as i32 * (GREATEST_CODE as i32) < 1 << 22);
 
 avx512! {
     /// Unsigned codes of columns `4 v..4 v + 4` of a tile.
     #[inline]
     fn codes<B: Packable>(tile: &[u8], v: usize) -> __m512i {
-        let vector = |v: usize| load(array::<64>(tile, B::LAYOUT.upper_bytes() + 64 * v));
+        let vector = |at: usize, v: usize| load(array::<64>(tile, at + 64 * v));
+        let lower = B::LAYOUT.upper_bytes();
         if B::LAYOUT.bits == 8 {
-            return vector(v);
+            return vector(lower, v);
         }
-        // Both bits of columns `16 h + i`, `+ 4`, `+ 8` and `+ 12`, lowest first.
-        let pairs = || load(array::<64>(tile, B::LAYOUT.bit_bytes() + 64 * (v / 4)));
+        // Byte `4 row + i`: two bits each of columns `16 (v / 4) + i`, `+ 4`, `+ 8` and `+ 12`.
+        let pairs = |v: usize| vector(B::LAYOUT.bit_bytes(), v / 4);
         if B::LAYOUT.bits < 4 {
-            let shifted = match v % 4 {
-                0 => pairs(),
-                1 => _mm512_srli_epi16::<2>(pairs()),
-                2 => _mm512_srli_epi16::<4>(pairs()),
-                _ => _mm512_srli_epi16::<6>(pairs()),
+            let pairs = pairs(v);
+            let pairs = match v % 4 {
+                0 => pairs,
+                1 => _mm512_srli_epi16::<2>(pairs),
+                2 => _mm512_srli_epi16::<4>(pairs),
+                _ => _mm512_srli_epi16::<6>(pairs),
             };
-            let codes = _mm512_and_si512(shifted, _mm512_set1_epi8(3));
-            return if B::LAYOUT.bits == 3 { add_bit(tile, v, codes, 4) } else { codes };
+            let codes = _mm512_and_si512(pairs, _mm512_set1_epi8(3));
+            return match B::LAYOUT.bits {
+                3 => add_bit(tile, v, codes, 4),
+                _ => codes,
+            };
         }
-        let both = vector(v % 4);
-        let shifted = if v < 4 { both } else { _mm512_srli_epi16::<4>(both) };
-        let codes = _mm512_and_si512(shifted, _mm512_set1_epi8(0x0f));
+        let low = _mm512_set1_epi8(0x0f);
+        let both = vector(lower, v % 4);
+        let nibbles = match v < 4 {
+            true => _mm512_and_si512(both, low),
+            false => _mm512_and_si512(_mm512_srli_epi16::<4>(both), low),
+        };
         if B::LAYOUT.codebook.is_some() {
             let values = _mm512_broadcast_i32x4(load(&B::UNSIGNED_VALUES));
-            return _mm512_shuffle_epi8(values, codes);
+            return _mm512_shuffle_epi8(values, nibbles);
         }
         match B::LAYOUT.bits {
-            5 => add_bit(tile, v, codes, 16),
+            5 => add_bit(tile, v, nibbles, 16),
             6 => {
-                let shifted = match v % 4 {
-                    0 => _mm512_slli_epi16::<4>(pairs()),
-                    1 => _mm512_slli_epi16::<2>(pairs()),
-                    2 => pairs(),
-                    _ => _mm512_srli_epi16::<2>(pairs()),
+                let upper = pairs(v);
+                let upper = match v % 4 {
+                    0 => _mm512_slli_epi16::<4>(upper),
+                    1 => _mm512_slli_epi16::<2>(upper),
+                    2 => upper,
+                    _ => _mm512_srli_epi16::<2>(upper),
                 };
-                _mm512_or_si512(codes, _mm512_and_si512(shifted, _mm512_set1_epi8(0x30)))
+                _mm512_or_si512(nibbles, _mm512_and_si512(upper, _mm512_set1_epi8(0x30)))
             }
-            _ => codes,
+            _ => nibbles,
         }
     }
 }
 
 avx512! {
-    /// Adds `value` to each of the codes of vector `v` whose bit in the first 64 bytes is set.
+    /// Adds `value` to each code of vector `v` whose bit is set. A tile starts with eight bytes of
+    /// bits per vector.
     #[inline]
     fn add_bit(tile: &[u8], v: usize, codes: __m512i, value: i8) -> __m512i {
         let set = u64::from_le_bytes(*array(tile, 8 * v));
@@ -70,143 +89,29 @@ avx512! {
     }
 }
 
-/// One part of the activations of `K` tokens.
-///
-/// A tile reads some hundred values of them, at constant distances from three addresses. Each is in
-/// a register of its own, because Intel's CPUs split a product that loads from the sum of two
-/// registers into two operations, and the kernel is bound by their number.
-struct Part<'a, const K: usize> {
-    codes: *const u8,
-    /// The first of the values of 32 bits.
-    words: *const u8,
-    /// The first of the values of 32 bits of half groups.
-    half_words: *const u8,
-    activations: PhantomData<&'a [ActivationChunk; K]>,
-}
-
-impl<'a, const K: usize> Part<'a, K> {
-    /// Part `part` of the chunks of `K` tokens.
-    #[inline(always)]
-    fn new(chunks: &'a [ActivationChunk; K], part: usize) -> Self {
-        assert!(part < CHUNK / GROUP, "a chunk has {} parts", CHUNK / GROUP);
-        let at = |bytes: usize| in_register(chunks.as_ptr().cast::<u8>().wrapping_add(bytes));
-        Self {
-            codes: at(offset_of!(ActivationChunk, values) + GROUP * part),
-            words: at(size_of::<i32>() * part),
-            half_words: at(2 * size_of::<i32>() * part),
-            activations: PhantomData,
-        }
-    }
-
-    /// The 32 bits of a token that are `offset` bytes after `from`.
-    ///
-    /// # Safety
-    /// They must be part of the token's chunk.
-    #[inline(always)]
-    unsafe fn word(from: *const u8, token: usize, offset: usize) -> i32 {
-        assert!(token < K);
-        // SAFETY: the caller ensures that they are within a chunk, and `token` that it exists.
-        unsafe {
-            from.add(token * size_of::<ActivationChunk>() + offset)
-                .cast::<i32>()
-                .read()
-        }
-    }
-
-    /// The codes of columns `4 v..4 v + 4`.
-    #[inline(always)]
-    fn four(&self, token: usize, v: usize) -> i32 {
-        assert!(v < VECTORS);
-        // SAFETY: a part has eight times four codes.
-        unsafe { Self::word(self.codes, token, 4 * v) }
-    }
-
-    #[inline(always)]
-    fn scale(&self, token: usize) -> i32 {
-        // SAFETY: `words` is at the part's number of words.
-        unsafe { Self::word(self.words, token, offset_of!(ActivationChunk, scales)) }
-    }
-
-    /// [`activation_sum`](super::scales::activation_sum).
-    #[inline(always)]
-    fn sum<B: Packable>(&self, token: usize, half: usize) -> i32 {
-        assert!(half < 2);
-        // SAFETY: as above; `half_words` is at twice the part's number of words.
-        unsafe {
-            match B::LAYOUT.halves() {
-                false => Self::word(self.words, token, offset_of!(ActivationChunk, sums)),
-                true => Self::word(
-                    self.half_words,
-                    token,
-                    offset_of!(ActivationChunk, half_sums) + 4 * half,
-                ),
-            }
-        }
-    }
-
-    /// [`minus_codes`](super::scales::minus_codes).
-    #[inline(always)]
-    fn minus_codes<B: Packable>(&self, token: usize, half: usize) -> i32 {
-        assert!(half < 2);
-        // SAFETY: as above.
-        unsafe {
-            match B::LAYOUT.halves() {
-                false => Self::word(self.words, token, offset_of!(ActivationChunk, minus_sums)),
-                true => Self::word(
-                    self.half_words,
-                    token,
-                    offset_of!(ActivationChunk, minus_half_sums) + 4 * half,
-                ),
-            }
-        }
-    }
-}
-
-/// The same address; the compiler does not know of what it is the sum.
-#[inline(always)]
-#[expect(
-    clippy::pointers_in_nomem_asm_block,
-    reason = "nothing is read or written through the address"
-)]
-fn in_register(address: *const u8) -> *const u8 {
-    let mut same = address;
-    // SAFETY: no instruction.
-    unsafe { std::arch::asm!("/* {0} */", inout(reg) same, options(pure, nomem, nostack, preserves_flags)) };
-    same
-}
-
-/// Sums of products that start with the bits of this number, 1.5 * 2^23, end as the bits of it plus
-/// the sum, because they are below 2^22: a conversion to floats without an instruction.
-const MAGIC: f32 = 12_582_912.0;
-
-/// Whether [`MAGIC`] is used. Its product with a scale must be exact and finite: scales have at
-/// most 21 bits, but may be up to 2^127 in MXFP4.
-const fn uses_magic<B: Packable>() -> bool {
-    !matches!(B::LAYOUT.scales.unit, Unit::HalfE8m0(_))
-}
-
 avx512! {
-    /// Products of a tile with a part of the activations of `K` tokens, added in integers, plus the
-    /// bits of [`MAGIC`] if it is used; those of half `half` of the columns if the format has half
-    /// scales.
+    /// Dot products of the rows of a tile with the activations of `K` tokens, in integers: over all
+    /// columns or, if the format has half scales, over half `HALF`. They include the bits of
+    /// [`BIAS`].
     #[inline]
-    fn dots<B: Packable, const K: usize>(tile: &[u8], part: &Part<K>, half: usize) -> [__m512i; K] {
-        let start = if const { uses_magic::<B>() } { MAGIC.to_bits().cast_signed() } else { 0 };
-        let mut dots = [_mm512_set1_epi32(start); K];
-        let zero_point = const { zero_point::<Avx512, B>() };
-        if zero_point != 0 {
+    fn dots<B: Packable, const K: usize, const HALF: usize>(
+        tile: &[u8],
+        activations: &ActivationPart<K>,
+    ) -> [__m512i; K] {
+        let mut dots = [_mm512_set1_epi32(BIAS.to_bits().cast_signed()); K];
+        if B::LAYOUT.zero_point != 0 {
             for (token, dot) in dots.iter_mut().enumerate() {
-                let minus = _mm512_set1_epi32(part.minus_codes::<B>(token, half));
-                // Both fit 16 bits; the upper half of the sum meets zero.
-                *dot = _mm512_dpwssd_epi32(*dot, _mm512_set1_epi32(zero_point), minus);
+                *dot = _mm512_set1_epi32(activations.start(token, HALF));
             }
         }
-        for i in 0..if B::LAYOUT.halves() { VECTORS / 2 } else { VECTORS } {
-            // Vectors `v` and `v + 4` are made of the same bytes.
-            let v = if B::LAYOUT.halves() { 4 * half + i } else { i % 2 * 4 + i / 2 };
+        let halves = B::LAYOUT.halves();
+        let count = if halves { CODE_VECTORS / 2 } else { CODE_VECTORS };
+        for i in 0..count {
+            // Order 0, 4, 1, 5, ...: vectors `v` and `v + 4` are nibbles of the same bytes.
+            let v = if halves { 4 * HALF + i } else { i % 2 * 4 + i / 2 };
             let codes = codes::<B>(tile, v);
             for (token, dot) in dots.iter_mut().enumerate() {
-                *dot = _mm512_dpbusd_epi32(*dot, codes, _mm512_set1_epi32(part.four(token, v)));
+                *dot = _mm512_dpbusd_epi32(*dot, codes, _mm512_set1_epi32(activations.four(token, v)));
             }
         }
         dots
@@ -214,36 +119,32 @@ avx512! {
 }
 
 avx512! {
-    /// Accumulates the products of a tile, or of half `half` of its columns if the format has half
-    /// scales, with a part of the activations of `K` tokens.
+    /// Accumulates the products of a tile, or of half `HALF` of its columns if the format has half
+    /// scales, with the activations of `K` tokens.
     #[inline]
-    fn add<B: Packable, const K: usize>(
+    fn add<B: Packable, const K: usize, const HALF: usize>(
         tile: &[u8],
-        rows: &RowScales<__m512>,
-        part: &Part<K>,
-        half: usize,
+        scales: &RowScales<__m512>,
+        activations: &ActivationPart<K>,
         sums: &mut [__m512; K],
     ) {
-        let scale = rows.scale[half];
-        let magic = _mm512_mul_ps(scale, _mm512_set1_ps(MAGIC));
-        let dots = dots::<B, K>(tile, part, half);
+        let scale = scales.scale[HALF];
+        let bias = _mm512_mul_ps(scale, _mm512_set1_ps(BIAS));
+        let dots = dots::<B, K, HALF>(tile, activations);
         for (token, (sum, dot)) in sums.iter_mut().zip(dots).enumerate() {
-            let products = match const { uses_magic::<B>() } {
-                true => _mm512_fmsub_ps(scale, _mm512_castsi512_ps(dot), magic),
-                false => _mm512_mul_ps(scale, _mm512_cvtepi32_ps(dot)),
-            };
-            *sum = _mm512_fmadd_ps(products, broadcast(part.scale(token)), *sum);
+            let products = _mm512_fmsub_ps(scale, _mm512_castsi512_ps(dot), bias);
+            *sum = _mm512_fmadd_ps(products, broadcast(activations.scale_bits(token)), *sum);
             if B::LAYOUT.has_minimum() {
-                let activations = broadcast(part.sum::<B>(token, half));
-                *sum = _mm512_fmadd_ps(rows.minimum[half], activations, *sum);
+                let all = broadcast(activations.sum_bits::<B>(token, HALF));
+                *sum = _mm512_fmadd_ps(scales.minimum[HALF], all, *sum);
             }
         }
     }
 }
 
 avx512! {
-    /// The bits of a float in every lane. From an integer, or the compiler broadcasts it in a
-    /// register.
+    /// The float with these bits in every lane. Takes an integer: an f32 would be loaded and
+    /// broadcast in a register instead of being a memory operand.
     #[inline]
     fn broadcast(bits: i32) -> __m512 {
         _mm512_castsi512_ps(_mm512_set1_epi32(bits))
@@ -251,51 +152,68 @@ avx512! {
 }
 
 avx512! {
-    /// Multiplies a group of sixteen rows with `K` tokens from `first` on, and returns `K`.
+    /// Appends what the accumulators start with for the activations of a tile: the bits of [`BIAS`],
+    /// minus the zero point times the sum of the codes.
+    fn append_starts(layout: &PackedLayout, activations: &TokenTile, chunks: usize, to: &mut Vec<Starts>) {
+        let (bias, zero_point) = (BIAS.to_bits().cast_signed(), i32::from(layout.zero_point));
+        for chunk in 0..chunks {
+            for token in 0..activations.tokens {
+                let [chunk] = activations.chunks(token, chunk);
+                let minus = match layout.halves() {
+                    true => chunk.minus_half_sums,
+                    false => std::array::from_fn(|half| chunk.minus_sums[half / 2]),
+                };
+                to.push(minus.map(|minus| bias + zero_point * minus));
+            }
+        }
+    }
+}
+
+avx512! {
+    /// Multiplies a group of sixteen rows with its `K` tokens.
     #[inline]
-    fn tokens<B: Packable, const K: usize>(
-        l: Avx512,
-        group: &Group,
-        first: usize,
-        out: &mut [[f32; ROWS]],
-    ) -> usize {
+    fn tokens<B: Packable, const K: usize>(l: Avx512, group: &Group, out: &mut [[f32; ROWS]]) {
+        let starts = group.starts.as_chunks::<K>().0;
         let mut sums = [_mm512_setzero_ps(); K];
         for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
             for at in 0..B::LAYOUT.scales.tiles {
                 let (chunk, part, tile) = locate::<B>(block, index, at);
                 prefetch_after(tile);
-                let rows = row_scales::<_, B>(l, block, at);
-                let part = Part::new(group.activations.chunks::<K>(first, chunk), part);
-                add::<B, K>(tile, &rows, &part, 0, &mut sums);
+                let scales = row_scales::<_, B>(l, block, at);
+                let starts = if B::LAYOUT.zero_point != 0 { Some(&starts[chunk]) } else { None };
+                let activations = ActivationPart::new(group.activations.chunks::<K>(0, chunk), starts, part);
+                add::<B, K, 0>(tile, &scales, &activations, &mut sums);
                 if B::LAYOUT.halves() {
-                    add::<B, K>(tile, &rows, &part, 1, &mut sums);
+                    // Or the compiler would keep the activations' scales in registers, which are too
+                    // few, instead of having both halves load them.
+                    add::<B, K, 1>(tile, &scales, &activations.opaque(), &mut sums);
                 }
             }
         }
-        for (sum, out) in sums.into_iter().zip(&mut out[first..]) {
+        for (sum, out) in sums.into_iter().zip(out) {
             store(sum, out);
         }
-        K
     }
 }
 
 avx512! {
-    /// Multiplies a group of sixteen rows with every token.
+    /// Multiplies a group of sixteen rows with every token, in one pass over the weights. `vpdpbusd`
+    /// has a latency of five cycles and two start per cycle, so ten accumulators are enough.
     fn all_tokens<B: Packable>(l: Avx512, group: &Group, out: &mut [[f32; ROWS]]) {
-        let mut first = 0;
-        while first < group.activations.tokens {
-            // Twelve sums hide the latency of `vpdpbusd`, which is five cycles, at two per cycle.
-            first += match group.activations.tokens - first {
-                12.. => tokens::<B, 12>(l, group, first, out),
-                8.. => tokens::<B, 8>(l, group, first, out),
-                // One pass over the weights for short drafts.
-                6 => tokens::<B, 6>(l, group, first, out),
-                5 => tokens::<B, 5>(l, group, first, out),
-                4 | 7 => tokens::<B, 4>(l, group, first, out),
-                3 => tokens::<B, 3>(l, group, first, out),
-                2 => tokens::<B, 2>(l, group, first, out),
-                _ => tokens::<B, 1>(l, group, first, out),
-            };
+        match group.activations.tokens {
+            0 => (),
+            1 => tokens::<B, 1>(l, group, out),
+            2 => tokens::<B, 2>(l, group, out),
+            3 => tokens::<B, 3>(l, group, out),
+            4 => tokens::<B, 4>(l, group, out),
+            5 => tokens::<B, 5>(l, group, out),
+            6 => tokens::<B, 6>(l, group, out),
+            7 => tokens::<B, 7>(l, group, out),
+            8 => tokens::<B, 8>(l, group, out),
+            9 => tokens::<B, 9>(l, group, out),
+            10 => tokens::<B, 10>(l, group, out),
+            11 => tokens::<B, 11>(l, group, out),
+            _ => tokens::<B, TOKEN_TILE>(l, group, out),
         }
     }
 }
@@ -304,6 +222,10 @@ impl Avx512 {
     methods! { avx512;
         fn product(l: Avx512, group: &Group, out: &mut [[f32; ROWS]]) {
             with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, out));
+        }
+
+        fn make_starts(layout: &PackedLayout, activations: &TokenTile, chunks: usize, to: &mut Vec<Starts>) {
+            append_starts(layout, activations, chunks, to);
         }
     }
 }
@@ -314,6 +236,12 @@ impl PackedProduct for Avx512 {
     fn group(self, group: &Group, out: &mut [[f32; ROWS]]) {
         self.product(self, group, out);
     }
+
+    fn starts(self, layout: &PackedLayout, activations: &TokenTile, chunks: usize, to: &mut Vec<Starts>) {
+        if layout.zero_point != 0 {
+            self.make_starts(layout, activations, chunks, to);
+        }
+    }
 }
 
 impl PackedProduct for Avx512Bf16 {
@@ -321,5 +249,9 @@ impl PackedProduct for Avx512Bf16 {
 
     fn group(self, group: &Group, out: &mut [[f32; ROWS]]) {
         self.lanes().group(group, out);
+    }
+
+    fn starts(self, layout: &PackedLayout, activations: &TokenTile, chunks: usize, to: &mut Vec<Starts>) {
+        self.lanes().starts(layout, activations, chunks, to);
     }
 }

@@ -26,6 +26,8 @@
 //! to bottom. Rows that do not fill a group are stored at the end, in the file's layout.
 
 #[cfg(target_arch = "x86_64")]
+mod activation_part;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -47,9 +49,7 @@ mod sixteen_rows;
 mod tile_scales;
 mod token_tiles;
 
-#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
-use crate::blocks::CHUNK;
-use crate::blocks::{GROUP, Quant, with_format};
+use crate::blocks::{CHUNK, GROUP, HALF_GROUP, Quant, with_format};
 use crate::gemv::Activations;
 use crate::isa::{Isa, on_set};
 use crate::lanes::{Plain, Token};
@@ -59,6 +59,7 @@ use crate::shape::ShapeError;
 use expand::Tile;
 pub(crate) use floats::PackedFloats;
 use layout::PackedLayout;
+use std::cell::Cell;
 use std::ops::Range;
 use token_tiles::TokenTile;
 pub use token_tiles::TokenTiles;
@@ -95,6 +96,17 @@ pub(crate) struct Group<'a> {
     layout: &'a PackedLayout,
     blocks: &'a [u8],
     activations: TokenTile<'a>,
+    /// [`PackedProduct::starts`] of the activations.
+    starts: &'a [Starts],
+}
+
+/// What accumulators of products with a chunk of activations start with, for each half of a part.
+/// Formats without half scales use the first of two.
+type Starts = [i32; CHUNK / HALF_GROUP];
+
+thread_local! {
+    /// Buffer for [`Starts`], reused by later products.
+    static STARTS: Cell<Vec<Starts>> = const { Cell::new(Vec::new()) };
 }
 
 /// Products of packed rows on an instruction set; without one of its own, in scalar code.
@@ -106,10 +118,15 @@ pub(crate) trait PackedProduct: Token {
     /// point is subtracted afterwards.
     const SIGNS: bool = false;
 
-    /// Multiplies a group with every token, whose results are written to `out[token]`.
+    /// Multiplies the sixteen rows of a group with every token of its activations, and writes
+    /// `out[token][row]`. `out` has one element per token.
     fn group(self, group: &Group, out: &mut [[f32; ROWS]]) {
         scalar::group(group, out);
     }
+
+    /// Appends, for each of `chunks` chunks, what the accumulators of each token start with, if the
+    /// instruction set computes that once for all groups.
+    fn starts(self, _layout: &PackedLayout, _activations: &TokenTile, _chunks: usize, _to: &mut Vec<Starts>) {}
 }
 
 impl PackedProduct for Plain {}
@@ -265,25 +282,31 @@ impl<'a> Packed<'a> {
                 count: self.groups(),
             });
         }
-        let mut out = [[0.0; ROWS]; TOKEN_TILE];
+        let mut starts = STARTS.take();
+        let mut buffer = [[0.0; ROWS]; TOKEN_TILE];
         let mut first = tokens.start;
         while first < tokens.end {
             let activations = activations.tile(first..tokens.end);
-            let out = &mut out[..activations.tokens];
-            for group in groups.clone() {
-                let of_tile = Group {
+            starts.clear();
+            on_set!(isa, set => set.starts(self.layout, &activations, chunks, &mut starts));
+            let out = &mut buffer[..activations.tokens];
+            for index in groups.clone() {
+                let group = Group {
                     quant: self.quant,
                     layout: self.layout,
-                    blocks: self.group(group),
+                    blocks: self.group(index),
                     activations,
+                    starts: &starts,
                 };
-                on_set!(isa, token => token.group(&of_tile, out));
+                debug_assert_eq!(out.len(), activations.tokens);
+                on_set!(isa, set => set.group(&group, out));
                 for (token, results) in out.iter().enumerate() {
-                    sink(first + token, group * ROWS, results);
+                    sink(first + token, index * ROWS, results);
                 }
             }
             first += activations.tokens;
         }
+        STARTS.set(starts);
         Ok(())
     }
 }

@@ -222,10 +222,9 @@ neon_dot! {
     /// one, fit 32 registers.
     fn all_tokens<B: Packable>(l: Neon<true>, group: &Group, out: &mut [[f32; ROWS]]) {
         let fours = group.activations.tokens / 4 * 4;
-        for first in (0..fours).step_by(4) {
-            let out = &mut out.as_chunks_mut().0[first / 4];
-            rows::<B, 0, 4, 2>(l, group, first, out);
-            rows::<B, 2, 4, 2>(l, group, first, out);
+        for (at, out) in out.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            rows::<B, 0, 4, 2>(l, group, 4 * at, out);
+            rows::<B, 2, 4, 2>(l, group, 4 * at, out);
         }
         few::<B>(l, group, fours, out);
     }

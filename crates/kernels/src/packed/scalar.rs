@@ -45,7 +45,7 @@ pub(super) fn group(group: &Group, out: &mut [[f32; ROWS]]) {
         activations,
         ..
     } = *group;
-    for (token, out) in out.iter_mut().enumerate().take(activations.tokens) {
+    for (token, out) in out.iter_mut().enumerate() {
         let mut sums = [0.0; ROWS];
         for (index, blocks) in blocks.chunks_exact(layout.bytes()).enumerate() {
             let (header, tiles) = blocks.split_at(layout.scales.bytes());

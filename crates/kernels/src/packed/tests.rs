@@ -1,5 +1,4 @@
 use super::*;
-use crate::blocks::CHUNK;
 use crate::gemv::ActivationChunk;
 use crate::matrix::LAYOUT_VERSION;
 use proptest::prelude::*;
@@ -69,7 +68,7 @@ proptest! {
     fn every_isa_matches_the_scalar_product(
         seed in any::<u32>(),
         blocks in 1usize..20,
-        groups in 1usize..5,
+        groups in 1usize..3,
         quant in select(quants()),
         tokens in 1usize..30,
     ) {
@@ -86,6 +85,46 @@ proptest! {
             Activations::quantize(&random(u64::from(seed) * 7 + token as u64, cols), row).expect("it fits");
         }
         check_products(&matrix, &rows, tokens);
+    }
+}
+
+/// A row of activations that is 1 at `column` and 0 elsewhere.
+fn unit(column: usize, chunks: usize) -> Vec<ActivationChunk> {
+    let mut row = vec![ActivationChunk::ZERO; chunks];
+    let (chunk, column) = (&mut row[column / CHUNK], column % CHUNK);
+    let (part, half) = (column / GROUP, column / HALF_GROUP);
+    chunk.values[column] = 1;
+    chunk.scales[part] = 1.0;
+    (chunk.sums[part], chunk.half_sums[half]) = (1.0, 1.0);
+    (chunk.minus_sums[part], chunk.minus_half_sums[half]) = (-1, -1);
+    row
+}
+
+proptest! {
+    /// Any finite scale, also a subnormal one: a product is rounded as often as a weight.
+    #[test]
+    fn products_with_one_are_the_dequantised_weights(
+        quant in select(quants()),
+        blocks in prop::collection::vec(any::<u8>(), 16 * 256),
+        first in 0usize..256,
+    ) {
+        let (cols, bytes) = (quant.block_elements().next_multiple_of(GROUP), quant.block_bytes());
+        let plain: Vec<u8> = blocks.chunks(256).flat_map(|row| &row[..bytes]).copied().collect();
+        prop_assume!(plain.chunks(bytes).all(|block| !quant.has_bad_scale(block)));
+        let mut weights = vec![0.0; cols * ROWS];
+        quant.dequantize_scalar(&plain, &mut weights);
+        prop_assume!(weights.iter().all(|weight| weight.is_finite()));
+        let packed = pack(quant, cols, &plain);
+        let matrix = Packed::new(quant, cols, &packed).expect("it fits");
+        let columns: Vec<usize> = (0..TOKEN_TILE).map(|token| (first + 7 * token) % cols).collect();
+        let rows: Vec<_> = columns.iter().flat_map(|column| unit(*column, Activations::chunks_for(cols))).collect();
+        for isa in Isa::available() {
+            let found = products(&matrix, isa, &rows, TOKEN_TILE);
+            for (token, column) in columns.iter().enumerate() {
+                let expected: Vec<f32> = weights.chunks(cols).map(|row| row[*column]).collect();
+                prop_assert_eq!(&found[ROWS * token..][..ROWS], expected, "{} {:?} {}", quant, isa, column);
+            }
+        }
     }
 }
 
@@ -142,13 +181,14 @@ fn extreme_codes_overflow_no_sum() {
             for blocks in packed.chunks_exact_mut(layout.bytes()) {
                 blocks[layout.scales.bytes()..].fill(codes);
             }
-            let groups = packed.repeat(3);
-            let matrix = Packed::new(quant, cols, &groups).expect("it fits");
+            let matrix = Packed::new(quant, cols, &packed).expect("it fits");
             for signs in [[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]] {
                 let x: Vec<f32> = (0..cols).map(|at| signs[at % 2]).collect();
                 let mut chunks = [ActivationChunk::ZERO];
                 Activations::quantize(&x, &mut chunks).expect("it fits");
-                check_products(&matrix, &chunks.repeat(31), 31);
+                for tokens in 1..=TOKEN_TILE {
+                    check_products(&matrix, &chunks.repeat(tokens), tokens);
+                }
             }
         }
     }
@@ -165,7 +205,9 @@ fn every_fp4_scale_has_the_scalar_value() {
                 let bits = (ROWS * batch + row) as u8;
                 let mut block = vec![0; block_bytes];
                 if quant == Quant::MXFP4 {
+                    // Greater scales are rejected.
                     (block[0], block[1]) = (bits, 0x11);
+                    block[0] = if quant.has_bad_scale(&block) { 0 } else { bits };
                 } else {
                     for part in 0..4 {
                         (block[part], block[4 + 8 * part]) = (bits.wrapping_add(64 * part as u8), 1);

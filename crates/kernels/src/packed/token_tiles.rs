@@ -79,7 +79,7 @@ fn tile_of(tokens: usize, token: usize) -> Range<usize> {
 
 /// Some tokens of a tile.
 #[derive(Clone, Copy)]
-pub(super) struct TokenTile<'a> {
+pub(crate) struct TokenTile<'a> {
     /// Begins with the first chunk of the first token.
     chunks: &'a [ActivationChunk],
     /// From a chunk of a token to the next of the same token.

@@ -1,0 +1,132 @@
+//! Activations as memory operands.
+
+use super::Starts;
+use super::layout::Packable;
+use crate::blocks::{CHUNK, GROUP};
+use crate::gemv::ActivationChunk;
+use std::arch::asm;
+use std::marker::PhantomData;
+use std::mem::offset_of;
+
+/// One part (32 columns) of the activations of `K` tokens, read through raw addresses.
+///
+/// All reads are at constant offsets from three addresses in registers of their own. With an
+/// indexed address (base plus index), Intel's CPUs split the load from the instruction that uses it
+/// (un-lamination), and the kernel is bound by the number of micro-operations.
+pub(super) struct ActivationPart<'a, const K: usize> {
+    /// Address of the part's codes.
+    codes: *const u8,
+    /// Address of the first chunk plus 4 bytes per part: plus the offset of an array with one
+    /// element per part, the address of the part's element.
+    by_part: *const u8,
+    /// The same with 8 bytes per part, for arrays with an element per half of a part.
+    by_half: *const u8,
+    /// Address of the part's starts of the first token, null without starts.
+    starts: *const u8,
+    borrowed: PhantomData<(&'a [ActivationChunk; K], &'a [Starts; K])>,
+}
+
+impl<'a, const K: usize> ActivationPart<'a, K> {
+    /// Part `part` of the chunks, and of the starts if there are any, of `K` tokens. Panics if it is
+    /// out of range.
+    #[inline(always)]
+    pub fn new(chunks: &'a [ActivationChunk; K], starts: Option<&'a [Starts; K]>, part: usize) -> Self {
+        assert!(part < CHUNK / GROUP, "a chunk has {} parts", CHUNK / GROUP);
+        let at = |bytes: usize| opaque(chunks.as_ptr().cast::<u8>().wrapping_add(bytes));
+        Self {
+            codes: at(offset_of!(ActivationChunk, values) + GROUP * part),
+            by_part: at(4 * part),
+            by_half: at(8 * part),
+            starts: starts.map_or(std::ptr::null(), |starts| {
+                opaque(starts.as_ptr().cast::<u8>().wrapping_add(8 * part))
+            }),
+            borrowed: PhantomData,
+        }
+    }
+
+    /// The same part. The compiler does not know that values read before are the same.
+    #[inline(always)]
+    pub fn opaque(&self) -> Self {
+        Self {
+            codes: opaque(self.codes),
+            by_part: opaque(self.by_part),
+            by_half: opaque(self.by_half),
+            ..*self
+        }
+    }
+
+    /// The 32 bits of token `token` at `from + offset`, which are those of the first token.
+    ///
+    /// # Safety
+    /// `from` is an address of this `ActivationPart` in the chunks, and `from + offset` that of a
+    /// 4-byte aligned value in the first token's chunk.
+    #[inline(always)]
+    unsafe fn word(&self, from: *const u8, token: usize, offset: usize) -> i32 {
+        assert!(token < K);
+        // SAFETY: the caller ensures this for the first token. The chunks of the `K` tokens are
+        // adjacent, equally aligned, and borrowed for `'a`.
+        unsafe {
+            from.add(token * size_of::<ActivationChunk>() + offset)
+                .cast::<i32>()
+                .read()
+        }
+    }
+
+    /// What the accumulators start with: for half `half` of the columns if the format has half
+    /// scales. Panics without starts.
+    #[inline(always)]
+    pub fn start(&self, token: usize, half: usize) -> i32 {
+        assert!(token < K && half < 2 && !self.starts.is_null());
+        // SAFETY: `starts` is the address of the first of two starts of the part, and the next
+        // token's are the size of `Starts` further. They are borrowed for `'a`.
+        unsafe {
+            self.starts
+                .add(token * size_of::<Starts>() + 4 * half)
+                .cast::<i32>()
+                .read()
+        }
+    }
+
+    /// The codes of columns `4 v..4 v + 4`, below 32.
+    #[inline(always)]
+    pub fn four(&self, token: usize, v: usize) -> i32 {
+        assert!(v < GROUP / 4);
+        // SAFETY: a part has 32 codes.
+        unsafe { self.word(self.codes, token, 4 * v) }
+    }
+
+    /// Bits of the scale.
+    #[inline(always)]
+    pub fn scale_bits(&self, token: usize) -> i32 {
+        // SAFETY: `scales` has an element per part.
+        unsafe { self.word(self.by_part, token, offset_of!(ActivationChunk, scales)) }
+    }
+
+    /// Bits of the [`activation_sum`](super::scales::activation_sum).
+    #[inline(always)]
+    pub fn sum_bits<B: Packable>(&self, token: usize, half: usize) -> i32 {
+        assert!(half < 2);
+        // SAFETY: `sums` has an element per part, and `half_sums` two.
+        unsafe {
+            match B::LAYOUT.halves() {
+                false => self.word(self.by_part, token, offset_of!(ActivationChunk, sums)),
+                true => self.word(self.by_half, token, offset_of!(ActivationChunk, half_sums) + 4 * half),
+            }
+        }
+    }
+}
+
+/// Returns `address` and hides from the compiler how it was computed, so that it stays in one
+/// register and is not recomputed as base plus index in each load. `black_box` may go through
+/// memory.
+#[inline(always)]
+#[expect(
+    clippy::pointers_in_nomem_asm_block,
+    reason = "nothing is read or written through the address"
+)]
+fn opaque(address: *const u8) -> *const u8 {
+    let same;
+    // SAFETY: the assembly is a comment, which only names the operand.
+    unsafe { asm!("/* {0} */", inout(reg) address => same, options(pure, nomem, nostack, preserves_flags)) };
+    same
+}
