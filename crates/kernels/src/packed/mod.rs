@@ -96,7 +96,8 @@ pub(crate) struct Group<'a> {
     layout: &'a PackedLayout,
     blocks: &'a [u8],
     activations: TokenTile<'a>,
-    /// [`PackedProduct::starts`] of the activations.
+    /// [`PackedProduct::starts`] of the activations. Read on x86-64 only.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     starts: &'a [Starts],
 }
 
