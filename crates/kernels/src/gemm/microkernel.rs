@@ -4,7 +4,15 @@ use super::factor::{Factor, Panels};
 use super::output::OutputTile;
 use super::{MR, NR};
 use crate::isa::Isa;
-use crate::lanes::{Lanes, WIDTH, on_lanes};
+use crate::lanes::{Lanes, WIDTH, on_lanes, operands, prefetch_l1};
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// Prefetch distance of the lhs in bytes. It comes from L3, and the hardware prefetcher stops at the
+/// end of each page.
+const LHS_AHEAD: usize = 4096;
+/// Prefetch distance of the rhs in bytes. It comes from L2.
+const RHS_AHEAD: usize = 1024;
 
 on_lanes! {
     fn on_any<L>[E: Factor][E](l; panels: &Panels<E>, tile: &OutputTile) {
@@ -69,9 +77,16 @@ fn products<L: Lanes, E: Factor, const R: usize, const C: usize>(
     for (lhs, rhs) in lhs.iter().zip(rhs) {
         let vectors = rhs.as_chunks::<WIDTH>().0;
         let right: [_; C] = std::array::from_fn(|c| E::load(l, &vectors[col + c]));
+        if C > 1 {
+            prefetch_l1(lhs.as_ptr().wrapping_byte_add(LHS_AHEAD));
+            for line in 0..size_of_val(rhs) / LINE {
+                prefetch_l1(rhs.as_ptr().wrapping_byte_add(RHS_AHEAD + LINE * line));
+            }
+        }
+        let lhs: [_; C] = operands(l, lhs);
         for r in 0..R {
-            let left = E::splat(l, lhs[row + r]);
             for c in 0..C {
+                let left = E::splat(l, lhs[c][row + r]);
                 sums[r][c] = E::mul_add(l, left, right[c], sums[r][c]);
             }
         }

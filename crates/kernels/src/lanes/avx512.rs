@@ -77,6 +77,7 @@ impl Lanes for Avx512 {
     type Pairs = __m512i;
 
     const REGISTERS: usize = 32;
+    const EMBEDS_BROADCASTS: bool = true;
 
     methods! { avx512;
         fn splat(x: f32) -> __m512 {

@@ -16,6 +16,7 @@ mod exp;
 mod neon;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod neon_i8mm;
+mod operand;
 mod plain;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 mod register;
@@ -33,6 +34,9 @@ pub(crate) use exp::{exp, sigmoid, tanh};
 pub(crate) use neon::{Neon, neon_dot};
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 pub(crate) use neon_i8mm::{NeonI8mm, neon_i8mm};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use operand::opaque;
+pub(crate) use operand::operands;
 pub(crate) use plain::Plain;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use register::cast;
@@ -57,6 +61,8 @@ pub(crate) trait Lanes: Copy {
 
     /// Number of vectors that fit in registers.
     const REGISTERS: usize;
+    /// Whether arithmetic can load an operand and broadcast it in one instruction.
+    const EMBEDS_BROADCASTS: bool = false;
 
     /// `x` in every lane.
     fn splat(self, x: f32) -> Self::Floats;
@@ -158,13 +164,17 @@ pub(crate) fn prefetch<E>(vector: &[E; WIDTH], elements: usize) {
     let _ = (vector, elements);
 }
 
-/// Prefetches the cache line of an address into L1.
-#[cfg(target_arch = "x86_64")]
+/// Prefetches the cache line of an address into L1, on x86-64 only.
 #[inline(always)]
 pub(crate) fn prefetch_l1<E>(address: *const E) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: as in `prefetch`.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: as in `prefetch`.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 /// Turns a function generic over its lanes into one that takes an [`Isa`](crate::Isa) as its first

@@ -7,7 +7,7 @@
 use crate::blocks::{Float, GROUP};
 use crate::gemv::Element;
 use crate::isa::{Isa, on_set};
-use crate::lanes::{Lanes, Token, on_lanes, prefetch};
+use crate::lanes::{Lanes, Token, on_lanes, operands, prefetch};
 use crate::packed::{PackedFloats, ROWS};
 use crate::scratch::Scratch;
 use crate::team;
@@ -275,10 +275,10 @@ fn add<L: Lanes, E: Element, const T: usize, const C: usize, const H: usize>(
                     }
                     weights[c] = E::load(l, &spans[h][c][k]);
                 }
+                let x: [_; C] = operands(l, &x[h][k]);
                 for t in 0..T {
-                    let x = l.splat(x[h][k][t]);
                     for c in 0..C {
-                        of_halves[h][t][c] = l.mul_add(weights[c], x, of_halves[h][t][c]);
+                        of_halves[h][t][c] = l.mul_add(weights[c], l.splat(x[c][t]), of_halves[h][t][c]);
                     }
                 }
             }

@@ -4,7 +4,7 @@ use super::Starts;
 use super::layout::Packable;
 use crate::blocks::{CHUNK, GROUP};
 use crate::gemv::ActivationChunk;
-use std::arch::asm;
+use crate::lanes::opaque;
 use std::marker::PhantomData;
 use std::mem::offset_of;
 
@@ -114,19 +114,4 @@ impl<'a, const K: usize> ActivationPart<'a, K> {
             }
         }
     }
-}
-
-/// Returns `address` and hides from the compiler how it was computed, so that it stays in one
-/// register and is not recomputed as base plus index in each load. `black_box` may go through
-/// memory.
-#[inline(always)]
-#[expect(
-    clippy::pointers_in_nomem_asm_block,
-    reason = "nothing is read or written through the address"
-)]
-fn opaque(address: *const u8) -> *const u8 {
-    let same;
-    // SAFETY: the assembly is a comment, which only names the operand.
-    unsafe { asm!("/* {0} */", inout(reg) address => same, options(pure, nomem, nostack, preserves_flags)) };
-    same
 }

@@ -1,0 +1,49 @@
+//! Memory operands with embedded broadcast.
+
+use super::Lanes;
+
+/// Returns `address` and hides from the compiler how it was computed, so that it stays in one
+/// register and is not recomputed as base plus index in each load. `black_box` may go through
+/// memory. On x86-64 only.
+///
+/// With an indexed address (base plus index), Intel's CPUs split a load from the instruction that
+/// uses it (un-lamination; see `docs/tried.md`).
+#[inline(always)]
+#[cfg_attr(
+    target_arch = "x86_64",
+    expect(
+        clippy::pointers_in_nomem_asm_block,
+        reason = "nothing is read or written through the address"
+    )
+)]
+pub(crate) fn opaque<T>(address: *const T) -> *const T {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let same;
+        // SAFETY: the assembly is a comment, which only names the operand.
+        unsafe {
+            std::arch::asm!("/* {0} */", inout(reg) address => same, options(pure, nomem, nostack, preserves_flags));
+        }
+        same
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    address
+}
+
+/// `N` references to `x` for `N` multiply-adds with a broadcast element of it. The compiler takes
+/// them for different ones, so each instruction loads and broadcasts the element itself: a
+/// broadcast that they share would be one more micro-operation. Without embedded broadcasts, `x`
+/// `N` times.
+#[inline(always)]
+pub(crate) fn operands<L: Lanes, T, const N: usize>(_: L, x: &T) -> [&T; N] {
+    let (mut operands, mut address) = ([x; N], &raw const *x);
+    if L::EMBEDS_BROADCASTS {
+        for operand in &mut operands {
+            // From the one before: the compiler merges equal calls.
+            address = opaque(address);
+            // SAFETY: it is the address of `x`.
+            *operand = unsafe { &*address };
+        }
+    }
+    operands
+}
