@@ -7,8 +7,8 @@
 //! * `gated FORMAT ROWS COLS TOKENS`: gate, up and their activation;
 //! * `down FORMAT ROWS COLS TOKENS`: the product with a weight of `COLS` rows and `ROWS` columns,
 //!   added to the residual;
-//! * `attention FORMAT TOKENS CONTEXT`: the last tokens of a context, with SmolLM2's heads; `FORMAT`
-//!   is that of the KV cache, `f16` or `q8_0`.
+//! * `attention FORMAT TOKENS CONTEXT`: the last tokens of a context, with SmolLM2's heads;
+//!   `FORMAT` is that of the KV cache, `f16` or `q8_0`.
 
 use hearth_kernels::attention::{CachedRows, Heads, KvFormat, KvLayer, Spans, attend};
 use hearth_kernels::fused::{gated, linear_add_in_place, norm_linears};

@@ -8,8 +8,8 @@ use crate::lanes::{Lanes, WIDTH, on_lanes, operands, prefetch_l1};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Prefetch distance of the lhs in bytes. It comes from L3, and the hardware prefetcher stops at the
-/// end of each page.
+/// Prefetch distance of the lhs in bytes. It comes from L3, and the hardware prefetcher stops at
+/// the end of each page.
 const LHS_AHEAD: usize = 4096;
 /// Prefetch distance of the rhs in bytes. It comes from L2.
 const RHS_AHEAD: usize = 1024;

@@ -27,8 +27,8 @@ pub(super) struct ActivationPart<'a, const K: usize> {
 }
 
 impl<'a, const K: usize> ActivationPart<'a, K> {
-    /// Part `part` of the chunks, and of the starts if there are any, of `K` tokens. Panics if it is
-    /// out of range.
+    /// Part `part` of the chunks, and of the starts if there are any, of `K` tokens. Panics if it
+    /// is out of range.
     #[inline(always)]
     pub fn new(chunks: &'a [ActivationChunk; K], starts: Option<&'a [Starts; K]>, part: usize) -> Self {
         assert!(part < CHUNK / GROUP, "a chunk has {} parts", CHUNK / GROUP);

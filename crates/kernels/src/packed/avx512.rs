@@ -152,8 +152,8 @@ avx512! {
 }
 
 avx512! {
-    /// Appends what the accumulators start with for the activations of a tile: the bits of [`BIAS`],
-    /// minus the zero point times the sum of the codes.
+    /// Appends what the accumulators start with for the activations of a tile: the bits of
+    /// [`BIAS`], minus the zero point times the sum of the codes.
     fn append_starts(layout: &PackedLayout, activations: &TokenTile, chunks: usize, to: &mut Vec<Starts>) {
         let (bias, zero_point) = (BIAS.to_bits().cast_signed(), i32::from(layout.zero_point));
         for chunk in 0..chunks {
@@ -184,8 +184,8 @@ avx512! {
                 let activations = ActivationPart::new(group.activations.chunks::<K>(0, chunk), starts, part);
                 add::<B, K, 0>(tile, &scales, &activations, &mut sums);
                 if B::LAYOUT.halves() {
-                    // Or the compiler would keep the activations' scales in registers, which are too
-                    // few, instead of having both halves load them.
+                    // Or the compiler would keep the activations' scales in registers, which are
+                    // too few, instead of having both halves load them.
                     add::<B, K, 1>(tile, &scales, &activations.opaque(), &mut sums);
                 }
             }
@@ -197,8 +197,9 @@ avx512! {
 }
 
 avx512! {
-    /// Multiplies a group of sixteen rows with every token, in one pass over the weights. `vpdpbusd`
-    /// has a latency of five cycles and two start per cycle, so ten accumulators are enough.
+    /// Multiplies a group of sixteen rows with every token, in one pass over the weights.
+    /// `vpdpbusd` has a latency of five cycles and two start per cycle, so ten accumulators are
+    /// enough.
     fn all_tokens<B: Packable>(l: Avx512, group: &Group, out: &mut [[f32; ROWS]]) {
         match group.activations.tokens {
             0 => (),
