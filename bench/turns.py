@@ -38,7 +38,7 @@ class Repeating:
         time.sleep(WARM_UP)
         self.process.send_signal(signal.SIGSTOP)
         if self.process.poll() is not None or not self.count():
-            self.process.kill()
+            self.end()
             sys.exit(f"{program} does not repeat {' '.join(operation)}.")
         self.first = self.count()
         self.seconds = 0.0
@@ -54,6 +54,11 @@ class Repeating:
         time.sleep(TURN)
         self.process.send_signal(signal.SIGSTOP)
         self.seconds += time.perf_counter() - began
+
+    def end(self) -> None:
+        """Ends the program, also if it is stopped."""
+        self.process.kill()
+        self.process.wait()
 
     def rate(self) -> float:
         """Repetitions per second of its turns."""
@@ -72,7 +77,7 @@ def main() -> None:
         repeating = []
         for number, program in enumerate(programs):
             repeating.append(Repeating(program, args.operation, Path(folder) / str(number)))
-            stack.callback(repeating[-1].process.kill)
+            stack.callback(repeating[-1].end)
         end = time.monotonic() + args.seconds
         while time.monotonic() < end:
             for program in random.sample(repeating, len(repeating)):
