@@ -1,5 +1,5 @@
-"""Compares builds of `examples/repeat.rs` on a machine whose speed changes from second to second: lets one of them run at a time, in
-turns of 40 ms, and prints repetitions per second and their ratio to the first build's.
+"""Compares builds of `examples/repeat.rs`, even if the machine's speed changes from second to second: lets one of them run at a time,
+in turns of 40 ms, and prints repetitions per second and their ratio to the first build's.
 
     python turns.py [--seconds 8] OPERATION FORMAT SIZE... -- PROGRAM...
 
@@ -34,17 +34,27 @@ class Repeating:
     def __init__(self, program: str, operation: list[str], counts: Path) -> None:
         self.program = program
         self.counts = counts
+        self.operation = operation
         self.process = subprocess.Popen([program, str(counts), *operation])
+        self.first = 0
+        self.seconds = 0.0
+
+    def warm_up(self) -> None:
+        """Lets the program prepare, and stops it."""
         time.sleep(WARM_UP)
         self.process.send_signal(signal.SIGSTOP)
-        if self.process.poll() is not None or not self.count():
-            self.end()
-            sys.exit(f"{program} does not repeat {' '.join(operation)}.")
         self.first = self.count()
-        self.seconds = 0.0
+        self.check()
+
+    def check(self) -> None:
+        """Exits if the program has ended or never repeated its operation."""
+        if self.process.poll() is not None or not self.count():
+            sys.exit(f"{self.program} does not repeat {' '.join(self.operation)}.")
 
     def count(self) -> int:
         """Repetitions since the start."""
+        if not self.counts.exists():
+            return 0
         return struct.unpack("<Q", self.counts.read_bytes().ljust(8, b"\0"))[0]
 
     def turn(self) -> None:
@@ -56,7 +66,7 @@ class Repeating:
         self.seconds += time.perf_counter() - began
 
     def end(self) -> None:
-        """Ends the program, also if it is stopped."""
+        """Ends the program, even if it is stopped."""
         self.process.kill()
         self.process.wait()
 
@@ -73,16 +83,23 @@ def main() -> None:
     args, programs = parser.parse_args(sys.argv[1:at]), sys.argv[at + 1 :]
     if not programs:
         parser.error("name at least one program after --")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Or the programs would go on.
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         repeating = []
         for number, program in enumerate(programs):
             repeating.append(Repeating(program, args.operation, Path(folder) / str(number)))
             stack.callback(repeating[-1].end)
+            repeating[-1].warm_up()
         end = time.monotonic() + args.seconds
-        while time.monotonic() < end:
+        while True:
             for program in random.sample(repeating, len(repeating)):
                 program.turn()
+            if time.monotonic() > end:
+                break
         for program in repeating:
+            program.check()
             print(f"{program.rate():10.1f} per second  {program.rate() / repeating[0].rate():.3f}  {program.program}")
 
 

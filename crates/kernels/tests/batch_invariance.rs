@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Batch sizes: one token, fewer and more than the kernels process at once, and more than a chunk
 /// of work.
-const BATCHES: [usize; 10] = [2, 3, 4, 5, 6, 7, 11, 16, 64, 129];
+const BATCHES: [usize; 10] = [2, 3, 4, 5, 6, 7, 11, 22, 64, 129];
 const TOKENS: usize = 129;
 const THREADS: [usize; 4] = [1, 2, 3, 8];
 

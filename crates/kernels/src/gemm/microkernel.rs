@@ -8,8 +8,8 @@ use crate::lanes::{Lanes, WIDTH, on_lanes, operands, prefetch_l1};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Prefetch distance of the lhs in bytes. It comes from L3, and the hardware prefetcher stops at
-/// the end of each page.
+/// Prefetch distance of the lhs in bytes. It comes from L3 for the first rhs panel, and the
+/// hardware prefetcher stops at the end of each page.
 const LHS_AHEAD: usize = 4096;
 /// Prefetch distance of the rhs in bytes. It comes from L2.
 const RHS_AHEAD: usize = 1024;
@@ -77,13 +77,15 @@ fn products<L: Lanes, E: Factor, const R: usize, const C: usize>(
     for (lhs, rhs) in lhs.iter().zip(rhs) {
         let vectors = rhs.as_chunks::<WIDTH>().0;
         let right: [_; C] = std::array::from_fn(|c| E::load(l, &vectors[col + c]));
+        // Narrow kernels have too few products for each prefetch.
         if C > 1 {
             prefetch_l1(lhs.as_ptr().wrapping_byte_add(LHS_AHEAD));
             for line in 0..size_of_val(rhs) / LINE {
                 prefetch_l1(rhs.as_ptr().wrapping_byte_add(RHS_AHEAD + LINE * line));
             }
         }
-        let lhs: [_; C] = operands(l, lhs);
+        // Pairs are unpacked before they are broadcast.
+        let lhs: [_; C] = if E::IS_PAIR { [lhs; C] } else { operands(l, lhs) };
         for r in 0..R {
             for c in 0..C {
                 let left = E::splat(l, lhs[c][row + r]);

@@ -1,8 +1,8 @@
 //! Tiled GEMM: frozen weights dequantised on the fly, adapters, and the gradients of both.
 //!
 //! The microkernel keeps an output tile of [`MR`] x [`NR`], twelve rows by two vectors, in
-//! registers and loops once over the inner dimension. Lhs panels are transposed, `[k][MR]`, so that
-//! one broadcast serves two vectors; rhs panels are `[k][NR]`. Their elements are
+//! registers and loops once over the inner dimension. Lhs panels are transposed, `[k][MR]`, and
+//! their elements broadcast; rhs panels are `[k][NR]`. Their elements are
 //! [`factor::Factor`]s: one f32, or two neighbours of the inner dimension rounded to bf16.
 
 #[cfg(target_arch = "x86_64")]
@@ -27,8 +27,8 @@ pub(crate) use view::{pack_lhs, pack_rhs};
 use crate::lanes::WIDTH;
 use crate::shape::{self, ShapeError};
 
-/// Rows of an output tile: 12 * 2 accumulators, two rhs vectors and a broadcast use the 32
-/// registers of AVX-512.
+/// Rows of an output tile: 12 * 2 accumulators and two rhs vectors fit in the 32 registers of
+/// AVX-512.
 pub(crate) const MR: usize = 12;
 /// Columns of an output tile.
 pub(crate) const NR: usize = 2 * WIDTH;

@@ -4,7 +4,7 @@ use super::Lanes;
 
 /// Returns `address` and hides from the compiler how it was computed, so that it stays in one
 /// register and is not recomputed as base plus index in each load. `black_box` may go through
-/// memory. On x86-64 only.
+/// memory. On other CPUs, returns `address` unchanged.
 ///
 /// With an indexed address (base plus index), Intel's CPUs split a load from the instruction that
 /// uses it (un-lamination; see `docs/tried.md`).

@@ -20,8 +20,8 @@ const SPAN: usize = 256;
 const HALVES: usize = 2;
 /// Groups multiplied at once.
 pub(super) const AT_ONCE: usize = 2;
-/// Tokens in a tile on CPUs with 32 registers of sixteen floats: 12 * 2 sums, two vectors of
-/// weights, and a broadcast.
+/// Tokens in a tile on CPUs with 32 registers of sixteen floats: 12 * 2 sums, and two vectors
+/// of weights.
 pub(super) const WIDE: usize = 12;
 /// Tokens in a tile on other CPUs, where a vector takes two or four registers. [`WIDE`] is a
 /// multiple, so chunks of as many tokens are whole tiles on all CPUs.
@@ -204,7 +204,7 @@ fn add_tiles<L: Lanes, E: Element>(
     sums: &mut [[f32; ROWS]],
 ) {
     let of_tiles = x.tokens(&tiles);
-    // Two groups share each broadcast if the sums of both fit in registers.
+    // Two groups at once if the sums of both fit in registers.
     if let (true, [one, other]) = (L::REGISTERS >= 32 || x.count == 1, spans) {
         let (sums, others) = sums.split_at_mut(of_tiles.len());
         for tile in tiles {

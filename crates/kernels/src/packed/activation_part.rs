@@ -44,7 +44,7 @@ impl<'a, const K: usize> ActivationPart<'a, K> {
         }
     }
 
-    /// The same part. The compiler does not know that values read before are the same.
+    /// The same part through new opaque addresses, so that values are loaded again.
     #[inline(always)]
     pub fn opaque(&self) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl<'a, const K: usize> ActivationPart<'a, K> {
         }
     }
 
-    /// What the accumulators start with: for half `half` of the columns if the format has half
+    /// Initial value of the accumulators: of half `half` of the columns if the format has half
     /// scales. Panics without starts.
     #[inline(always)]
     pub fn start(&self, token: usize, half: usize) -> i32 {

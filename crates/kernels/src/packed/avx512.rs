@@ -4,8 +4,7 @@
 //! (`docs/tried.md`).
 //!
 //! Code that runs for each tile uses loops: closures with intrinsics, passed to functions of the
-//! standard library, are not always inlined. Each function is called in one place for each of its
-//! instances, so that it is.
+//! standard library, are not always inlined. Larger functions have an instance for each call.
 
 use super::activation_part::ActivationPart;
 use super::layout::{Packable, PackedLayout};
@@ -152,7 +151,7 @@ avx512! {
 }
 
 avx512! {
-    /// Appends what the accumulators start with for the activations of a tile: the bits of
+    /// Appends the initial values of the accumulators for the activations of a tile: the bits of
     /// [`BIAS`], minus the zero point times the sum of the codes.
     fn append_starts(layout: &PackedLayout, activations: &TokenTile, chunks: usize, to: &mut Vec<Starts>) {
         let (bias, zero_point) = (BIAS.to_bits().cast_signed(), i32::from(layout.zero_point));
@@ -184,8 +183,8 @@ avx512! {
                 let activations = ActivationPart::new(group.activations.chunks::<K>(0, chunk), starts, part);
                 add::<B, K, 0>(tile, &scales, &activations, &mut sums);
                 if B::LAYOUT.halves() {
-                    // Or the compiler would keep the activations' scales in registers, which are
-                    // too few, instead of having both halves load them.
+                    // Without this, the compiler holds the activations' scales of both halves in
+                    // registers, and spills them.
                     add::<B, K, 1>(tile, &scales, &activations.opaque(), &mut sums);
                 }
             }
@@ -198,8 +197,7 @@ avx512! {
 
 avx512! {
     /// Multiplies a group of sixteen rows with every token, in one pass over the weights.
-    /// `vpdpbusd` has a latency of five cycles and two start per cycle, so ten accumulators are
-    /// enough.
+    /// `vpdpbusd` has a latency of five cycles and two start per cycle: ten accumulators hide it.
     fn all_tokens<B: Packable>(l: Avx512, group: &Group, out: &mut [[f32; ROWS]]) {
         match group.activations.tokens {
             0 => (),
@@ -214,7 +212,10 @@ avx512! {
             9 => tokens::<B, 9>(l, group, out),
             10 => tokens::<B, 10>(l, group, out),
             11 => tokens::<B, 11>(l, group, out),
-            _ => tokens::<B, TOKEN_TILE>(l, group, out),
+            _ => {
+                const { assert!(TOKEN_TILE == 12, "a kernel for each number of tokens") };
+                tokens::<B, TOKEN_TILE>(l, group, out);
+            }
         }
     }
 }

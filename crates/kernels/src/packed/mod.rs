@@ -101,8 +101,8 @@ pub(crate) struct Group<'a> {
     starts: &'a [Starts],
 }
 
-/// What accumulators of products with a chunk of activations start with, for each half of a part.
-/// Formats without half scales use the first of two.
+/// Initial values of the accumulators of products with a chunk of activations, for each half of a
+/// part. Formats without half scales use the first of two.
 type Starts = [i32; CHUNK / HALF_GROUP];
 
 thread_local! {
@@ -125,8 +125,8 @@ pub(crate) trait PackedProduct: Token {
         scalar::group(group, out);
     }
 
-    /// Appends, for each of `chunks` chunks, what the accumulators of each token start with, if the
-    /// instruction set computes that once for all groups.
+    /// Appends, for each of `chunks` chunks, the initial values of the accumulators of each token,
+    /// if the instruction set computes them once for all groups.
     fn starts(self, _layout: &PackedLayout, _activations: &TokenTile, _chunks: usize, _to: &mut Vec<Starts>) {}
 }
 
@@ -283,6 +283,9 @@ impl<'a> Packed<'a> {
                 count: self.groups(),
             });
         }
+        if groups.is_empty() {
+            return Ok(());
+        }
         let mut starts = STARTS.take();
         let mut buffer = [[0.0; ROWS]; TOKEN_TILE];
         let mut first = tokens.start;
@@ -290,6 +293,7 @@ impl<'a> Packed<'a> {
             let activations = activations.tile(first..tokens.end);
             starts.clear();
             on_set!(isa, set => set.starts(self.layout, &activations, chunks, &mut starts));
+            debug_assert!(starts.is_empty() || starts.len() == chunks * activations.tokens);
             let out = &mut buffer[..activations.tokens];
             for index in groups.clone() {
                 let group = Group {
@@ -299,7 +303,6 @@ impl<'a> Packed<'a> {
                     activations,
                     starts: &starts,
                 };
-                debug_assert_eq!(out.len(), activations.tokens);
                 on_set!(isa, set => set.group(&group, out));
                 for (token, results) in out.iter().enumerate() {
                     sink(first + token, index * ROWS, results);
