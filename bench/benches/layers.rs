@@ -5,6 +5,7 @@
 //! `cargo bench -p hearth-bench --bench layers -- decode`. Results are in docs/tried.md.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use hearth_bench::{HEADS, Weight, noise};
 use hearth_kernels::attention::{
     CachedRows, Heads, KvFormat, KvLayer, Spans, attend, attend_batch, attend_batch_backward, attend_batch_with_lse,
     qk_norm_rope_in_place,
@@ -13,7 +14,7 @@ use hearth_kernels::fused::{gated, linear_add_in_place, norm_linears};
 use hearth_kernels::glu::Activation;
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::scratch::Scratch;
-use hearth_kernels::{Layout, Linear, MatmulPrecision, Matrix, Norm, Quant, ShapeError, matrix, team};
+use hearth_kernels::{MatmulPrecision, Norm, Quant, ShapeError, team};
 use std::cell::LazyCell;
 use std::hint::black_box;
 
@@ -22,47 +23,17 @@ fn quants() -> impl Iterator<Item = Quant> {
     Quant::ALL.into_iter().filter(|quant| *quant != Quant::F32)
 }
 
-fn noise(count: usize) -> Vec<f32> {
-    (0..count)
-        .map(|i| ((i * 7919 + i / 64) % 2003) as f32 / 1001.0 - 1.0)
-        .collect()
-}
-
-struct Weight {
-    quant: Quant,
-    layout: Layout,
-    rows: usize,
-    cols: usize,
-    bytes: Vec<u8>,
-}
-
-impl Weight {
-    /// Repeats one quantised row: quantisation is not measured.
-    fn new(quant: Quant, rows: usize, cols: usize) -> Self {
-        let mut row = vec![0; quant.row_bytes(cols).expect("whole blocks")];
-        quant.quantize_row(&noise(cols), &mut row).expect("one row");
-        let (layout, bytes) = matrix::pack(quant, rows, cols, &row.repeat(rows)).expect("whole rows");
-        Self {
-            quant,
-            layout,
-            rows,
-            cols,
-            bytes,
-        }
-    }
-
-    fn linear(&self) -> Linear<'_> {
-        Linear::plain(Matrix::new(self.quant, self.layout, self.rows, self.cols, &self.bytes).expect("what was packed"))
-    }
-}
-
 /// One token: bound by memory, because the weight is larger than the caches (64 MiB).
 fn one_token(c: &mut Criterion) {
     let mut group = c.benchmark_group("gemv");
     for quant in quants() {
         let cols = 4096;
         let rows = (64 << 20) / quant.row_bytes(cols).expect("whole blocks");
-        let (weight, x, mut y) = (Weight::new(quant, rows, cols), noise(cols), vec![0.0; rows]);
+        let (weight, x, mut y) = (
+            Weight::new(quant, rows, cols).expect("whole blocks"),
+            noise(cols),
+            vec![0.0; rows],
+        );
         let _awake = team::enter();
         group.throughput(Throughput::Bytes(weight.bytes.len() as u64));
         group.bench_function(BenchmarkId::from_parameter(quant), |b| {
@@ -70,7 +41,7 @@ fn one_token(c: &mut Criterion) {
                 norm_linears(
                     black_box(&x),
                     None,
-                    &[weight.linear()],
+                    &[weight.linear().expect("what was packed")],
                     MatmulPrecision::Int8Activations,
                     &mut y,
                 )
@@ -85,7 +56,7 @@ fn many_tokens(c: &mut Criterion) {
     let (rows, cols) = (1536, 768);
     let _awake = team::enter();
     for quant in quants() {
-        let weight = Weight::new(quant, rows, cols);
+        let weight = Weight::new(quant, rows, cols).expect("whole blocks");
         for (tokens, precision) in [
             (32, MatmulPrecision::Int8Activations),
             (512, MatmulPrecision::Int8Activations),
@@ -95,19 +66,19 @@ fn many_tokens(c: &mut Criterion) {
             let (x, mut y) = (noise(tokens * cols), vec![0.0; tokens * rows]);
             group.throughput(Throughput::Elements((rows * cols * tokens) as u64));
             group.bench_function(BenchmarkId::new(format!("{precision:?} {tokens}"), quant), |b| {
-                b.iter(|| norm_linears(black_box(&x), None, &[weight.linear()], precision, &mut y));
+                b.iter(|| {
+                    norm_linears(
+                        black_box(&x),
+                        None,
+                        &[weight.linear().expect("what was packed")],
+                        precision,
+                        &mut y,
+                    )
+                });
             });
         }
     }
 }
-
-const HEADS: Heads = Heads {
-    heads: 9,
-    kv_heads: 3,
-    head_dim: 64,
-    scale: 0.125,
-    window: None,
-};
 
 /// Multiply-adds of causal attention for the last `tokens` of a context of `depth`.
 fn products(tokens: usize, depth: usize) -> u64 {
@@ -237,7 +208,7 @@ impl Model {
     fn new(shape: Shape, quant: Quant) -> Self {
         let width = shape.heads.out_width();
         let narrow = shape.heads.kv_heads * shape.heads.head_dim;
-        let weight = |rows, cols| Weight::new(quant, rows, cols);
+        let weight = |rows, cols| Weight::new(quant, rows, cols).expect("whole blocks");
         let layer = |_| {
             [
                 weight(width, width),
@@ -252,7 +223,7 @@ impl Model {
         Self {
             shape,
             layers: (0..shape.layers).map(layer).collect(),
-            output: Weight::new(Quant::Q8_0, shape.vocab, width),
+            output: Weight::new(Quant::Q8_0, shape.vocab, width).expect("whole blocks"),
             norm: vec![1.0; width],
             rope: Rope::new(Pairing::Interleaved, shape.heads.head_dim, 10_000.0, 1.0, None),
         }
@@ -276,13 +247,27 @@ impl Model {
         let mut h = vec![0.0; tokens * feed_forward];
         let fit = "the model's own sizes";
         for ([q, k, v, o, gate, up, down], layer) in self.layers.iter().zip(layers) {
-            let qkv_linears = [q.linear(), k.linear(), v.linear()];
+            let qkv_linears = [
+                q.linear().expect("what was packed"),
+                k.linear().expect("what was packed"),
+                v.linear().expect("what was packed"),
+            ];
             norm_linears(&x, norm, &qkv_linears, MatmulPrecision::Int8Activations, &mut qkv).expect(fit);
             qk_norm_rope_in_place(&mut qkv, heads, &positions, None, None, &self.rope).expect(fit);
             layer.write(heads, &positions, &qkv).expect(fit);
             attend(&qkv, heads, layer, &[CachedRows { rows: tokens, spans }], &mut out).expect(fit);
-            linear_add_in_place(&out, &o.linear(), None, MatmulPrecision::Int8Activations, &mut x).expect(fit);
-            let (gate, up) = (gate.linear(), up.linear());
+            linear_add_in_place(
+                &out,
+                &o.linear().expect("what was packed"),
+                None,
+                MatmulPrecision::Int8Activations,
+                &mut x,
+            )
+            .expect(fit);
+            let (gate, up) = (
+                gate.linear().expect("what was packed"),
+                up.linear().expect("what was packed"),
+            );
             gated(
                 &x,
                 norm,
@@ -293,14 +278,21 @@ impl Model {
                 &mut h,
             )
             .expect(fit);
-            linear_add_in_place(&h, &down.linear(), None, MatmulPrecision::Int8Activations, &mut x).expect(fit);
+            linear_add_in_place(
+                &h,
+                &down.linear().expect("what was packed"),
+                None,
+                MatmulPrecision::Int8Activations,
+                &mut x,
+            )
+            .expect(fit);
         }
         let mut logits = Scratch::new(rated * self.shape.vocab);
         let last = &x[(tokens - rated) * width..];
         norm_linears(
             last,
             norm,
-            &[self.output.linear()],
+            &[self.output.linear().expect("what was packed")],
             MatmulPrecision::Int8Activations,
             &mut logits,
         )
@@ -351,12 +343,12 @@ fn few_tokens(c: &mut Criterion) {
     let cols = 1536;
     for quant in quants() {
         let rows = (64 << 20) / quant.row_bytes(cols).expect("whole blocks");
-        let weight = LazyCell::new(|| Weight::new(quant, rows, cols));
+        let weight = LazyCell::new(|| Weight::new(quant, rows, cols).expect("whole blocks"));
         for tokens in FEW {
             group.throughput(Throughput::Elements(tokens as u64));
             group.bench_function(BenchmarkId::new(quant.name(), tokens), |b| {
                 let (x, mut y) = (noise(tokens * cols), vec![0.0; tokens * rows]);
-                let linear = [weight.linear()];
+                let linear = [weight.linear().expect("what was packed")];
                 b.iter(|| norm_linears(black_box(&x), None, &linear, MatmulPrecision::Int8Activations, &mut y));
             });
         }

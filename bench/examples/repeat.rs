@@ -1,7 +1,8 @@
 //! Repeats one operation of a layer until it is killed, for `turns.py`.
 //!
 //! `repeat COUNT OPERATION FORMAT SIZE...` writes the number of repetitions to the file `COUNT`,
-//! eight bytes in little-endian order. Operations, in int8 on all threads:
+//! eight bytes in little-endian order. Operations, with activations in int8 if the
+//! format is quantised, on all threads:
 //!
 //! * `gemm FORMAT ROWS COLS TOKENS`: one weight;
 //! * `gated FORMAT ROWS COLS TOKENS`: gate, up and their activation;
@@ -10,24 +11,17 @@
 //! * `attention FORMAT TOKENS CONTEXT`: the last tokens of a context, with SmolLM2's heads;
 //!   `FORMAT` is that of the KV cache, `f16` or `q8_0`.
 
-use hearth_kernels::attention::{CachedRows, Heads, KvFormat, KvLayer, Spans, attend};
+use hearth_bench::{HEADS, Weight, noise};
+use hearth_kernels::attention::{CachedRows, KvFormat, KvLayer, Spans, attend};
 use hearth_kernels::fused::{gated, linear_add_in_place, norm_linears};
 use hearth_kernels::glu::Activation;
-use hearth_kernels::{Layout, Linear, MatmulPrecision, Matrix, Quant, ShapeError, matrix, team};
+use hearth_kernels::{MatmulPrecision, Quant, ShapeError, team};
 use std::error::Error;
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{Seek, Write};
 
 const PRECISION: MatmulPrecision = MatmulPrecision::Int8Activations;
-
-const HEADS: Heads = Heads {
-    heads: 9,
-    kv_heads: 3,
-    head_dim: 64,
-    scale: 0.125,
-    window: None,
-};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -55,19 +49,6 @@ fn repeat(mut file: File, mut operation: impl FnMut() -> Result<(), ShapeError>)
     }
 }
 
-fn noise(count: usize) -> Vec<f32> {
-    (0..count)
-        .map(|i| ((i * 7919 + i / 64) % 2003) as f32 / 1001.0 - 1.0)
-        .collect()
-}
-
-/// One quantised row, repeated.
-fn weight(quant: Quant, rows: usize, cols: usize) -> Result<(Layout, Vec<u8>), Box<dyn Error>> {
-    let mut row = vec![0; quant.row_bytes(cols).ok_or("rows of whole blocks are needed")?];
-    quant.quantize_row(&noise(cols), &mut row)?;
-    Ok(matrix::pack(quant, rows, cols, &row.repeat(rows))?)
-}
-
 fn product(operation: &str, format: &str, [rows, cols, tokens]: [usize; 3], file: File) -> Result<(), Box<dyn Error>> {
     let quant = Quant::ALL.into_iter().find(|quant| quant.to_string() == format);
     let quant = quant.ok_or_else(|| format!("there is no format {format}"))?;
@@ -75,8 +56,8 @@ fn product(operation: &str, format: &str, [rows, cols, tokens]: [usize; 3], file
         "down" => [cols, rows],
         _ => [rows, cols],
     };
-    let (layout, bytes) = weight(quant, rows, cols)?;
-    let linear = Linear::plain(Matrix::new(quant, layout, rows, cols, &bytes)?);
+    let weight = Weight::new(quant, rows, cols)?;
+    let linear = weight.linear()?;
     let (x, mut y) = (noise(tokens * cols), vec![0.0; tokens * rows]);
     match operation {
         "gemm" => repeat(file, || {
@@ -106,6 +87,9 @@ fn attention(format: &str, tokens: usize, context: usize, file: File) -> Result<
         "q8_0" => KvFormat::Q8_0,
         _ => return Err(format!("there is no KV cache in {format}").into()),
     };
+    if tokens > context {
+        return Err(format!("a context of {context} does not end with {tokens} tokens").into());
+    }
     let cells: Vec<u32> = (0..u32::try_from(context)?).collect();
     let all = noise(context * HEADS.qkv_width());
     let mut layer = KvLayer::new(format, context, HEADS.kv_heads, HEADS.head_dim);

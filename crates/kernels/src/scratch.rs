@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a cache line. No vector of a buffer aligned to it crosses a line.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 /// Extra words, so that a buffer can be aligned to a line.
 pub(crate) const SLACK: usize = LINE / size_of::<u32>() - 1;
 /// Minimum words of a pooled buffer; smaller ones are left to the allocator.

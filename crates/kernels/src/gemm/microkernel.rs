@@ -5,9 +5,8 @@ use super::output::OutputTile;
 use super::{MR, NR};
 use crate::isa::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes, operands, prefetch_l1};
+use crate::scratch::LINE;
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
 /// Prefetch distance of the lhs in bytes. It comes from L3 for the first rhs panel, and the
 /// hardware prefetcher stops at the end of each page.
 const LHS_AHEAD: usize = 4096;

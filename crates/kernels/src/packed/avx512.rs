@@ -151,24 +151,6 @@ avx512! {
 }
 
 avx512! {
-    /// Appends the initial values of the accumulators for the activations of a tile: the bits of
-    /// [`BIAS`], minus the zero point times the sum of the codes.
-    fn append_starts(layout: &PackedLayout, activations: &TokenTile, chunks: usize, to: &mut Vec<Starts>) {
-        let (bias, zero_point) = (BIAS.to_bits().cast_signed(), i32::from(layout.zero_point));
-        for chunk in 0..chunks {
-            for token in 0..activations.tokens {
-                let [chunk] = activations.chunks(token, chunk);
-                let minus = match layout.halves() {
-                    true => chunk.minus_half_sums,
-                    false => std::array::from_fn(|half| chunk.minus_sums[half / 2]),
-                };
-                to.push(minus.map(|minus| bias + zero_point * minus));
-            }
-        }
-    }
-}
-
-avx512! {
     /// Multiplies a group of sixteen rows with its `K` tokens.
     #[inline]
     fn tokens<B: Packable, const K: usize>(l: Avx512, group: &Group, out: &mut [[f32; ROWS]]) {
@@ -226,8 +208,20 @@ impl Avx512 {
             with_format!(group.quant, float _F => (), block B => all_tokens::<B>(l, group, out));
         }
 
-        fn make_starts(layout: &PackedLayout, activations: &TokenTile, chunks: usize, to: &mut Vec<Starts>) {
-            append_starts(layout, activations, chunks, to);
+        /// Appends the initial values of the accumulators for the activations of a tile: the bits
+        /// of [`BIAS`], minus the zero point times the sum of the codes.
+        fn append_starts(layout: &PackedLayout, activations: &TokenTile, chunks: usize, to: &mut Vec<Starts>) {
+            let (bias, zero_point) = (BIAS.to_bits().cast_signed(), i32::from(layout.zero_point));
+            for chunk in 0..chunks {
+                for token in 0..activations.tokens {
+                    let [chunk] = activations.chunks(token, chunk);
+                    let minus = match layout.halves() {
+                        true => chunk.minus_half_sums,
+                        false => std::array::from_fn(|half| chunk.minus_sums[half / 2]),
+                    };
+                    to.push(minus.map(|minus| bias + zero_point * minus));
+                }
+            }
         }
     }
 }
@@ -241,7 +235,7 @@ impl PackedProduct for Avx512 {
 
     fn starts(self, layout: &PackedLayout, activations: &TokenTile, chunks: usize, to: &mut Vec<Starts>) {
         if layout.zero_point != 0 {
-            self.make_starts(layout, activations, chunks, to);
+            self.append_starts(layout, activations, chunks, to);
         }
     }
 }
