@@ -120,9 +120,16 @@ pub struct DeviceCheck {
     /// match.
     #[serde(alias = "wrong")]
     pub mismatch: Option<String>,
-    /// Bandwidth of weights in decode, in bytes per second.
+    /// Bandwidth of weights in decode beyond the overheads below, in bytes per second.
     #[serde(alias = "bytes_per_second", deserialize_with = "crate::number::or_nan")]
     pub bytes_per_second: f64,
+    /// Time of a decode step that does not depend on the model, in seconds.
+    #[serde(default, deserialize_with = "crate::number::or_nan")]
+    pub step_seconds: f64,
+    /// Time of each layer in a decode step that does not depend on its size, in seconds: a GPU
+    /// launches about twelve kernels for it.
+    #[serde(default, deserialize_with = "crate::number::or_nan")]
+    pub layer_seconds: f64,
     /// Prefill throughput in multiply-accumulates per second.
     #[serde(alias = "macs_per_second", deserialize_with = "crate::number::or_nan")]
     pub macs_per_second: f64,
@@ -139,18 +146,24 @@ pub struct DeviceCheck {
 
 impl DeviceCheck {
     /// Version of the check, raised when the check changes, so that earlier results are ignored.
-    pub const VERSION: u32 = 7;
+    pub const VERSION: u32 = 8;
 
     /// Time of a typical turn in seconds, for a model of a billion weights in 4 bits.
     pub fn turn_seconds(&self) -> f64 {
         const WEIGHTS: f64 = 1e9;
         const BYTES_A_WEIGHT: f64 = 18.0 / 32.0;
-        self.turn_seconds_of(WEIGHTS, WEIGHTS * BYTES_A_WEIGHT)
+        const LAYERS: f64 = 16.0;
+        self.turn_seconds_of(WEIGHTS, WEIGHTS * BYTES_A_WEIGHT, LAYERS)
     }
 
-    /// Time of a typical turn in seconds for this many weights, and their bytes: prefill of 512
-    /// tokens, decode of 128.
-    pub fn turn_seconds_of(&self, weights: f64, bytes: f64) -> f64 {
-        512.0 * weights / self.macs_per_second.max(1.0) + 128.0 * bytes / self.bytes_per_second.max(1.0)
+    /// Time of a typical turn in seconds for this many weights in layers, and their bytes: prefill
+    /// of 512 tokens, decode of 128.
+    pub fn turn_seconds_of(&self, weights: f64, bytes: f64, layers: f64) -> f64 {
+        512.0 * weights / self.macs_per_second.max(1.0) + 128.0 * (self.step_seconds + self.decode_seconds(bytes, layers))
+    }
+
+    /// Time of these layers in a decode step, in seconds, without what a step takes once.
+    pub fn decode_seconds(&self, bytes: f64, layers: f64) -> f64 {
+        layers * self.layer_seconds + bytes / self.bytes_per_second.max(1.0)
     }
 }

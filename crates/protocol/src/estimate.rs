@@ -1,7 +1,7 @@
 //! What a model would be like on a machine, from the size of its file alone: for models that are
 //! not there yet. A plan, which reads the header, is more exact.
 
-use crate::{AutoSelection, DeviceInfo, LoadRequest, Verdict};
+use crate::{AutoSelection, DeviceCheck, DeviceInfo, LoadRequest, Verdict};
 
 /// KV cache of the default context, as a fraction of the weights: models with grouped-query
 /// attention in 4 bits take from an eighth (Llama 3 8B) to a third (below a billion weights).
@@ -12,6 +12,8 @@ const SHORTEST: u32 = 512;
 const BESIDE: u64 = 300 << 20;
 /// Bytes of weights on the CPU above which decode is slower than reading speed.
 const SLOW: u64 = 6 << 30;
+/// Layers of a model with some billion weights.
+const LAYERS: f64 = 32.0;
 /// Bandwidths in bytes per second that are assumed of devices that were not measured.
 pub const ASSUMED_CPU_BANDWIDTH: f64 = 20e9;
 /// See [`ASSUMED_CPU_BANDWIDTH`].
@@ -49,9 +51,16 @@ pub fn estimate(size: u64, devices: &[DeviceInfo]) -> Estimate {
     let on_gpus = if shares_memory { size } else { size.min(gpu_room) };
     let verdict = room.map_or(Verdict::Fits, |room| verdict(size, on_gpus, room));
     let gpu = gpus.first().copied();
-    let (gpu_speed, gpu_measured) = bandwidth(gpu, ASSUMED_GPU_BANDWIDTH);
-    let (cpu_speed, cpu_measured) = bandwidth(devices.first(), ASSUMED_CPU_BANDWIDTH);
-    let seconds = on_gpus as f64 / gpu_speed + (size - on_gpus) as f64 / cpu_speed;
+    let (gpu_check, gpu_measured) = speed(gpu, ASSUMED_GPU_BANDWIDTH);
+    let (cpu_check, cpu_measured) = speed(devices.first(), ASSUMED_CPU_BANDWIDTH);
+    let step = |check: &DeviceCheck, bytes: u64| match bytes {
+        0 => 0.0,
+        _ => {
+            let layers = LAYERS * bytes as f64 / size as f64;
+            check.step_seconds + check.decode_seconds(bytes as f64, layers)
+        }
+    };
+    let seconds = step(&gpu_check, on_gpus) + step(&cpu_check, size - on_gpus);
     Estimate {
         verdict,
         room,
@@ -77,13 +86,18 @@ fn verdict(size: u64, on_gpus: u64, room: u64) -> Verdict {
     }
 }
 
-/// The measured bandwidth of a device, or an assumed one; and whether it was measured.
-fn bandwidth(device: Option<&DeviceInfo>, assumed: f64) -> (f64, bool) {
+/// The measured speed of a device, or an assumed one; and whether it was measured.
+fn speed(device: Option<&DeviceInfo>, assumed: f64) -> (DeviceCheck, bool) {
     let option = device.and_then(|device| device.backends.first());
-    let check = option.and_then(|option| option.check.as_ref());
-    match check.map(|check| check.bytes_per_second) {
-        Some(measured) if measured.is_finite() && measured > 0.0 => (measured, true),
-        _ => (assumed, false),
+    match option.and_then(|option| option.check.as_ref()) {
+        Some(check) if check.bytes_per_second.is_finite() && check.bytes_per_second > 0.0 => (check.clone(), true),
+        _ => {
+            let assumed = DeviceCheck {
+                bytes_per_second: assumed,
+                ..DeviceCheck::default()
+            };
+            (assumed, false)
+        }
     }
 }
 
@@ -153,5 +167,17 @@ mod tests {
         assert_eq!(check(1e12, &[cpu(Some(40e9))]).0, None);
         assert_eq!(check(0.0, &[cpu(None)]).0, None);
         assert!(check(1e9, &[cpu(Some(f64::NAN))]).0 == Some(20.0));
+    }
+
+    /// The H100 of docs/tried.md: a small model is not as much faster as it is smaller.
+    #[test]
+    fn a_step_and_its_layers_have_a_time_of_their_own() {
+        let mut gpu = device("gpu0", "discrete", 80 * GIB, Some(500e9));
+        let check = gpu.backends[0].check.as_mut().expect("a check");
+        (check.step_seconds, check.layer_seconds) = (0.6e-3, 0.1e-3);
+        let devices = [device("cpu", "cpu", 16 * GIB, None), gpu];
+        let speed = |size: f64| estimate(size as u64, &devices).tokens_per_second.expect("it fits");
+        assert!((speed(0.1e9) * (0.6e-3 + 3.2e-3 + 0.2e-3) - 1.0).abs() < 1e-9);
+        assert!((speed(5e9) * (0.6e-3 + 3.2e-3 + 10e-3) - 1.0).abs() < 1e-9);
     }
 }

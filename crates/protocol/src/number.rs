@@ -106,6 +106,8 @@ mod tests {
         let check = DeviceCheck {
             mismatch: None,
             bytes_per_second: 0.5,
+            step_seconds: 0.5,
+            layer_seconds: 0.5,
             macs_per_second: 0.5,
             seconds: 0.5,
             kernels_launched: 1,
@@ -120,7 +122,7 @@ mod tests {
             backends: vec![option],
             ..DeviceInfo::default()
         };
-        event_survives(Event::Devices { devices: vec![device] }, 4);
+        event_survives(Event::Devices { devices: vec![device] }, 6);
         event_survives(
             Event::Measured(Measured {
                 prompt_tokens_per_second: 0.5,

@@ -76,8 +76,11 @@ fn found(option: &BackendOption) -> String {
             ..
         }) => mismatch.clone(),
         Some(check) => format!(
-            "decode at {}B/s of weights, prefill at {}MAC/s; checked in {:.0} s{}",
+            "decode at {}B/s of weights, {:.3} ms for each layer and {:.3} ms for each token; prefill at {}MAC/s; \
+             checked in {:.0} s{}",
             scaled(check.bytes_per_second),
+            1e3 * check.layer_seconds,
+            1e3 * check.step_seconds,
             scaled(check.macs_per_second),
             check.seconds,
             match check.kernels_launched {

@@ -259,15 +259,15 @@ impl Candidate<'_> {
 
     /// The predicted decode speed. `None` means that a device was not measured.
     fn tokens_per_second(&self, model: &Model, planned: &Planned) -> Option<f64> {
-        let bandwidth = |place| {
+        let check = |place| {
             let is_there = |gpu: &&&DeviceInfo| hardware::adapter_index(&gpu.id).map(Place::Gpu) == Some(place);
-            let gpu = self.gpus.iter().find(is_there)?;
+            let gpu = *self.gpus.iter().find(is_there)?;
             let check = option(self.build, gpu)?.check.as_ref()?;
-            (check.bytes_per_second > 0.0).then_some(check.bytes_per_second)
+            (check.bytes_per_second > 0.0).then_some(check)
         };
         let seconds = model
             .weights
-            .seconds(&planned.placement, model.cost.as_ref(), bandwidth)?;
+            .seconds(&planned.placement, model.cost.as_ref(), check)?;
         (seconds > 0.0).then_some(1.0 / seconds)
     }
 
@@ -282,11 +282,11 @@ impl Candidate<'_> {
         let seconds = parts.chain(gpus).map(|(place, device)| {
             let placement = &planned.placement;
             let layers = (0..placement.layers()).filter(|layer| placement.of(*layer) == place);
-            let bytes: u64 = layers.map(|layer| model.bytes.layers[layer].cpu).sum();
-            let bytes = bytes as f64;
+            let layers: Vec<u64> = layers.map(|layer| model.bytes.layers[layer].cpu).collect();
+            let bytes = layers.iter().sum::<u64>() as f64;
             match (bytes > 0.0, device) {
                 (true, Some(device)) => {
-                    speed(self.build, device).turn_seconds_of(bytes * model.weights_per_byte, bytes)
+                    speed(self.build, device).turn_seconds_of(bytes * model.weights_per_byte, bytes, layers.len() as f64)
                 }
                 _ => 0.0,
             }
@@ -409,6 +409,19 @@ mod tests {
             };
             assert_eq!(chosen(&request, &devices), on("portable", "cpu", 0));
         }
+    }
+
+    /// Launching kernels for a layer can take longer than computing it on the CPU.
+    #[test]
+    fn a_small_model_stays_on_the_cpu_if_layers_take_long_on_the_gpu() {
+        let (_, config) = fixture("llama.gguf");
+        let on_gpu = |layer_seconds| {
+            let mut gpu = gpu("gpu0", GIB, &[("cuda", 9e9)]);
+            gpu.backends[0].check.as_mut().expect("a check").layer_seconds = layer_seconds;
+            chosen(&PlanRequest::default(), &[cpu(1e9), gpu]).expect("a plan").2
+        };
+        assert_eq!(on_gpu(0.0), config.layers() as u32);
+        assert_eq!(on_gpu(1.0), 0);
     }
 
     #[test]

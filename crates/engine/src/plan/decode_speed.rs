@@ -6,6 +6,7 @@ use crate::hardware;
 use hearth_formats::gguf::GgufHeader;
 use hearth_kernels::Quant;
 use hearth_llm::{Config, Place, Placement};
+use hearth_protocol::DeviceCheck;
 
 /// Weight matrices read per decode step: formats and bytes, by layer. The last layer is the output
 /// layer; prediction layers, which plain decode does not run, have none.
@@ -50,17 +51,18 @@ impl DecodeWeights {
         hardware::decode_cost(&self.formats(), threads, may_measure)
     }
 
-    /// Seconds of a step: on the CPU by `cost`, elsewhere by the bandwidth of the device. `None`
-    /// means that a device was not measured.
-    pub(super) fn seconds(
+    /// Seconds of a step: on the CPU by `cost`, elsewhere by the check of the device. `None` means
+    /// that a device was not measured.
+    pub(super) fn seconds<'a>(
         &self,
         placement: &Placement,
         cost: Option<&DecodeCost>,
-        bandwidth: impl Fn(Place) -> Option<f64>,
+        check: impl Fn(Place) -> Option<&'a DeviceCheck>,
     ) -> Option<f64> {
         let output = self.layers.len().checked_sub(1)?;
         let mut seconds = 0.0;
         let mut is_on_cpu = false;
+        let mut gpus: Vec<Place> = Vec::new();
         let layers = self.layers.iter().enumerate();
         for (at, weights) in layers.filter(|(_, weights)| !weights.is_empty()) {
             seconds += match placement.of(at) {
@@ -71,7 +73,15 @@ impl DecodeWeights {
                         false => cost?.layer_seconds(weights)?,
                     }
                 }
-                place => bytes(weights) as f64 / bandwidth(place)?,
+                place => {
+                    let check = check(place)?;
+                    let mut seconds = check.decode_seconds(bytes(weights) as f64, 1.0);
+                    if !gpus.contains(&place) {
+                        gpus.push(place);
+                        seconds += check.step_seconds;
+                    }
+                    seconds
+                }
             };
         }
         if is_on_cpu {
@@ -116,15 +126,22 @@ mod tests {
     }
 
     #[test]
-    fn layers_on_a_gpu_cost_by_its_bandwidth() {
+    fn layers_on_a_gpu_cost_by_its_check() {
         let weights = DecodeWeights {
             layers: vec![vec![(Quant::F32, 100)], vec![(Quant::F32, 50)], vec![(Quant::F32, 20)]],
         };
         let on_gpu = |layers| Placement::offload(3, layers, &[(0, 1)]);
-        let bandwidth = |place| (place == Place::Gpu(0)).then_some(10.0);
-        assert_eq!(weights.seconds(&on_gpu(3), None, bandwidth), Some(17.0));
+        let measured = DeviceCheck {
+            bytes_per_second: 10.0,
+            step_seconds: 2.0,
+            layer_seconds: 0.5,
+            ..DeviceCheck::default()
+        };
+        let check = |place| (place == Place::Gpu(0)).then_some(&measured);
+        let three_layers = 17.0 + 3.0 * 0.5 + 2.0;
+        assert_eq!(weights.seconds(&on_gpu(3), None, check), Some(three_layers));
         assert_eq!(
-            weights.seconds(&on_gpu(2), None, bandwidth),
+            weights.seconds(&on_gpu(2), None, check),
             None,
             "the CPU was not measured"
         );

@@ -50,9 +50,10 @@ fn pitched<const D: usize>(values: &[f32], shape: [usize; D], device: &Device) -
     for (into, from) in apart.chunks_mut(pitch).zip(values.chunks(cols)) {
         into[..cols].copy_from_slice(from);
     }
-    let whole = Tensor::<2>::from_data(TensorData::new(apart, [rows, pitch]), device);
+    // One row: the allocators of CUDA and ROCm would pad several by their own rules.
+    let whole = Tensor::<1>::from_data(TensorData::new(apart, [rows * pitch]), device);
     if *device == Device::flex() {
-        return whole.narrow(1, 0, cols).reshape(shape);
+        return whole.reshape([rows, pitch]).narrow(1, 0, cols).reshape(shape);
     }
     // By hand, so that no device copies it.
     let mut tensor = whole.try_into_primitive::<Cube>().expect("a tensor on a GPU");
