@@ -92,7 +92,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, default=CACHE / "results.json", metavar="FILE", help="results file; new results are added")
     parser.add_argument("--fresh", action="store_true", help="delete saved results first")
     parser.add_argument("--show", action="store_true", help="show saved results without measuring")
-    parser.add_argument("--write", type=Path, metavar="PAGE.md", help=f"write the page, and {page.CHART} beside it")
+    parser.add_argument("--write", type=Path, metavar="PAGE.md", help="write the page, and its chart beside it")
     args = parser.parse_args()
     for path in [args.hearth, args.llama_bench]:
         if path and not path.is_file():

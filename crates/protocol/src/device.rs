@@ -120,14 +120,14 @@ pub struct DeviceCheck {
     /// match.
     #[serde(alias = "wrong")]
     pub mismatch: Option<String>,
-    /// Bandwidth of weights in decode beyond the overheads below, in bytes per second.
+    /// Bandwidth of weights in decode, in bytes per second, without the overheads below.
     #[serde(alias = "bytes_per_second", deserialize_with = "crate::number::or_nan")]
     pub bytes_per_second: f64,
-    /// Time of a decode step that does not depend on the model, in seconds.
+    /// Overhead of a decode step, in seconds.
     #[serde(default, deserialize_with = "crate::number::or_nan")]
     pub step_seconds: f64,
-    /// Time of each layer in a decode step that does not depend on its size, in seconds: a GPU
-    /// launches about twelve kernels for it.
+    /// Overhead of each layer in a decode step, in seconds: a GPU launches about twelve kernels for
+    /// it.
     #[serde(default, deserialize_with = "crate::number::or_nan")]
     pub layer_seconds: f64,
     /// Prefill throughput in multiply-accumulates per second.
@@ -148,6 +148,40 @@ impl DeviceCheck {
     /// Version of the check, raised when the check changes, so that earlier results are ignored.
     pub const VERSION: u32 = 8;
 
+    /// What is assumed of a CPU that was not measured: two channels of memory.
+    pub const ASSUMED_CPU: Self = Self::assumed(20e9, 100e9, 0.0, 0.0);
+    /// What is assumed of a GPU that was not measured: memory of its own, and about the overheads
+    /// of an H100 (docs/tried.md).
+    pub const ASSUMED_GPU: Self = Self::assumed(200e9, 2e12, 0.6e-3, 0.1e-3);
+
+    const fn assumed(bytes_per_second: f64, macs_per_second: f64, step_seconds: f64, layer_seconds: f64) -> Self {
+        Self {
+            mismatch: None,
+            bytes_per_second,
+            step_seconds,
+            layer_seconds,
+            macs_per_second,
+            seconds: 0.0,
+            kernels_launched: 0,
+            kernels_compiled: 0,
+        }
+    }
+
+    /// Whether all measurements are finite and none is negative. A record may hold anything.
+    pub fn is_sound(&self) -> bool {
+        let Self {
+            bytes_per_second,
+            step_seconds,
+            layer_seconds,
+            macs_per_second,
+            seconds,
+            ..
+        } = *self;
+        [bytes_per_second, step_seconds, layer_seconds, macs_per_second, seconds]
+            .iter()
+            .all(|value| value.is_finite() && *value >= 0.0)
+    }
+
     /// Time of a typical turn in seconds, for a model of a billion weights in 4 bits.
     pub fn turn_seconds(&self) -> f64 {
         const WEIGHTS: f64 = 1e9;
@@ -162,7 +196,7 @@ impl DeviceCheck {
         512.0 * weights / self.macs_per_second.max(1.0) + 128.0 * (self.step_seconds + self.decode_seconds(bytes, layers))
     }
 
-    /// Time of these layers in a decode step, in seconds, without what a step takes once.
+    /// Time of these layers in a decode step, in seconds, without the overhead of the step.
     pub fn decode_seconds(&self, bytes: f64, layers: f64) -> f64 {
         layers * self.layer_seconds + bytes / self.bytes_per_second.max(1.0)
     }

@@ -14,11 +14,6 @@ const BESIDE: u64 = 300 << 20;
 const SLOW: u64 = 6 << 30;
 /// Layers of a model with some billion weights.
 const LAYERS: f64 = 32.0;
-/// Bandwidths in bytes per second that are assumed of devices that were not measured.
-pub const ASSUMED_CPU_BANDWIDTH: f64 = 20e9;
-/// See [`ASSUMED_CPU_BANDWIDTH`].
-pub const ASSUMED_GPU_BANDWIDTH: f64 = 200e9;
-
 /// What a model would be like.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
@@ -51,8 +46,8 @@ pub fn estimate(size: u64, devices: &[DeviceInfo]) -> Estimate {
     let on_gpus = if shares_memory { size } else { size.min(gpu_room) };
     let verdict = room.map_or(Verdict::Fits, |room| verdict(size, on_gpus, room));
     let gpu = gpus.first().copied();
-    let (gpu_check, gpu_measured) = speed(gpu, ASSUMED_GPU_BANDWIDTH);
-    let (cpu_check, cpu_measured) = speed(devices.first(), ASSUMED_CPU_BANDWIDTH);
+    let (gpu_check, gpu_measured) = speed(gpu, DeviceCheck::ASSUMED_GPU);
+    let (cpu_check, cpu_measured) = speed(devices.first(), DeviceCheck::ASSUMED_CPU);
     let step = |check: &DeviceCheck, bytes: u64| match bytes {
         0 => 0.0,
         _ => {
@@ -87,17 +82,11 @@ fn verdict(size: u64, on_gpus: u64, room: u64) -> Verdict {
 }
 
 /// The measured speed of a device, or an assumed one; and whether it was measured.
-fn speed(device: Option<&DeviceInfo>, assumed: f64) -> (DeviceCheck, bool) {
+fn speed(device: Option<&DeviceInfo>, assumed: DeviceCheck) -> (DeviceCheck, bool) {
     let option = device.and_then(|device| device.backends.first());
     match option.and_then(|option| option.check.as_ref()) {
-        Some(check) if check.bytes_per_second.is_finite() && check.bytes_per_second > 0.0 => (check.clone(), true),
-        _ => {
-            let assumed = DeviceCheck {
-                bytes_per_second: assumed,
-                ..DeviceCheck::default()
-            };
-            (assumed, false)
-        }
+        Some(check) if check.is_sound() && check.bytes_per_second > 0.0 => (check.clone(), true),
+        _ => (assumed, false),
     }
 }
 
@@ -169,7 +158,7 @@ mod tests {
         assert!(check(1e9, &[cpu(Some(f64::NAN))]).0 == Some(20.0));
     }
 
-    /// The H100 of docs/tried.md: a small model is not as much faster as it is smaller.
+    /// A small model is not as much faster as it is smaller.
     #[test]
     fn a_step_and_its_layers_have_a_time_of_their_own() {
         let mut gpu = device("gpu0", "discrete", 80 * GIB, Some(500e9));

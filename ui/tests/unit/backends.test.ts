@@ -3,7 +3,7 @@ import type { AutoSelection, BuildReason, Device, DeviceCheck } from "../../src/
 import { cpuReason, matchesDevice } from "../../src/lib/text/devices";
 import { bandwidth, buildOptions, prefillThroughput, buildLabel, autoBuildReason } from "../../src/lib/text/backends";
 
-const found = (speed: number): DeviceCheck => ({ mismatch: speed < 0 ? "Wrong." : null, bytesPerSecond: Math.max(0, speed), macsPerSecond: Math.max(0, speed), seconds: 1, kernelsLaunched: 0, kernelsCompiled: 0 });
+const found = (speed: number): DeviceCheck => ({ mismatch: speed < 0 ? "Wrong." : null, bytesPerSecond: Math.max(0, speed), stepSeconds: 0, layerSeconds: 0, macsPerSecond: Math.max(0, speed), seconds: 1, kernelsLaunched: 0, kernelsCompiled: 0 });
 
 /** A device with builds of these speeds; null: not checked, below 0: mismatch. */
 function device(kind: string, speeds: Record<string, number | null>, backend = "vulkan"): Device {

@@ -5,27 +5,18 @@
 //! threads as far as a narrow model shows it), and the time to read and multiply the weights, which
 //! depends on their format.
 
-use super::models::{load, tokens};
+use super::models::load;
 use super::sample::Sample;
-use hearth_formats::Architecture;
+use super::step_time::{Overheads, step_seconds};
 use hearth_kernels::Quant;
-use hearth_llm::{Place, Session};
+use hearth_llm::Place;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Minimum bytes of the weights of a format's model: more than the caches of desktops hold.
 const MIN_BYTES: usize = 160 << 20;
 /// Width of a format's model.
 const WIDTH: usize = 2048;
-/// Layers of the two models whose difference is the time of a layer.
-const LAYERS: [usize; 2] = [2, 18];
-/// Minimum and maximum number of steps; the median is reported.
-const MIN_STEPS: usize = 7;
-const MAX_STEPS: usize = 200;
-const MEASURE_TIME: Duration = Duration::from_millis(250);
-
 /// Cost of a decode step.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DecodeCost {
@@ -46,12 +37,10 @@ impl DecodeCost {
     /// # Errors
     /// A synthetic model could not be run.
     pub fn measure() -> Result<Self, Box<dyn Error>> {
-        let [few, many] = LAYERS.map(|layers| step_seconds(&sample(layers, 64, &[Quant::F32])));
-        let (few, many) = (few?, many?);
-        let layer_overhead = ((many - few) / (LAYERS[1] - LAYERS[0]) as f64).max(0.0);
+        let Overheads { step, layer } = Overheads::measure(Place::Cpu)?;
         Ok(Self {
-            step_overhead: (few - LAYERS[0] as f64 * layer_overhead).max(0.0),
-            layer_overhead,
+            step_overhead: step,
+            layer_overhead: layer,
             formats: Vec::new(),
         })
     }
@@ -74,7 +63,7 @@ impl DecodeCost {
             &ALL[at..=at]
         });
         let layers = MIN_BYTES.div_ceil(layer_bytes(format).max(1));
-        let seconds = step_seconds(&sample(layers, WIDTH, formats))?;
+        let seconds = step_seconds(load(&Sample::llama(layers, WIDTH, formats), Place::Cpu)?)?;
         let overhead = self.step_overhead + layers as f64 * self.layer_overhead;
         let cost = (seconds - overhead) / (layer_bytes(format) * layers) as f64;
         if cost <= 0.0 {
@@ -118,45 +107,10 @@ impl DecodeCost {
     }
 }
 
-fn sample(layers: usize, width: usize, formats: &'static [Quant]) -> Sample {
-    Sample {
-        architecture: Architecture::Llama,
-        layers,
-        width,
-        ffn_width: 4 * width,
-        heads: width / 64,
-        kv_heads: (width / 128).max(1),
-        vocab: 256,
-        formats,
-    }
-}
-
 /// Bytes of a layer of a format's model.
 fn layer_bytes(format: Quant) -> usize {
     let weights = WIDTH * (2 * WIDTH + WIDTH) + 3 * WIDTH * 4 * WIDTH;
     weights / format.block_elements() * format.block_bytes()
-}
-
-/// Median seconds of a decode step.
-fn step_seconds(sample: &Sample) -> Result<f64, Box<dyn Error>> {
-    let model = load(sample, Place::Cpu)?;
-    let ids = tokens(&model, MAX_STEPS);
-    let mut session = Session::new(Arc::clone(&model), 2 * MAX_STEPS)?;
-    // The first steps fault pages in.
-    for id in &ids[..3] {
-        session.push_greedy(*id)?;
-    }
-    let (began, mut seconds) = (Instant::now(), Vec::new());
-    for id in &ids[3..] {
-        if seconds.len() >= MIN_STEPS && began.elapsed() >= MEASURE_TIME {
-            break;
-        }
-        let step = Instant::now();
-        session.push_greedy(*id)?;
-        seconds.push(step.elapsed().as_secs_f64());
-    }
-    seconds.sort_by(f64::total_cmp);
-    Ok(seconds[seconds.len() / 2])
 }
 
 #[cfg(test)]

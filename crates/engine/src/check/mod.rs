@@ -13,23 +13,25 @@ mod models;
 mod on_device;
 mod reference;
 mod sample;
+mod step_time;
 
 use burn::tensor::Device;
 use case::Case;
 use compare::{Comparison, compare, tolerance};
-use hearth_formats::Architecture;
 use hearth_kernels::Quant;
-use hearth_llm::{Place, Session, device, launches};
+use hearth_llm::{Model, Place, Session, device, launches};
 use hearth_protocol::DeviceCheck;
 use models::{load, tokens};
 use on_device::OnDevice;
 use sample::Sample;
+use step_time::{Overheads, step_seconds};
 use std::error::Error;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Duration of a measurement.
-const MEASURE_TIME: Duration = Duration::from_millis(200);
+/// Duration of a prompt after which none of twice its length is measured.
+const LONGEST_PROMPT: Duration = Duration::from_millis(50);
 /// Maximum prompt length.
 const MAX_PROMPT: usize = 512;
 
@@ -99,22 +101,20 @@ fn first_mismatch(
     Ok(None)
 }
 
-/// Benchmark: the speeds of prefill and decode.
-///
-/// A decode step has a time of its own, one for each layer, and one for each byte of weights. Two
-/// models whose weights hardly count show the first two, and a larger one the third.
+/// Benchmark: the speed of prefill, and of decode the overheads and the bandwidth of weights.
 fn measure(place: Place, small: bool) -> Result<DeviceCheck, Box<dyn Error>> {
     let (layers, width, ffn_width) = if small { (1, 512, 1024) } else { (4, 2048, 8192) };
-    let sample = speed_sample(layers, width, ffn_width);
+    let sample = Sample {
+        ffn_width,
+        ..Sample::llama(layers, width, &[Quant::Q4_0])
+    };
     let matrices = width * (2 * width + width) + 3 * width * ffn_width;
     let weights = (layers * matrices + width * sample.vocab) as f64;
-    let (macs_per_second, step) = {
-        let mut run = SpeedRun::begin(&sample, place)?;
-        (weights / run.seconds_per_prompt_token()?, run.seconds_per_step()?)
-    };
-    let overhead_of = |layers| SpeedRun::begin(&speed_sample(layers, 256, 512), place)?.seconds_per_step();
-    let overheads = Overheads::of(overhead_of(FEW_LAYERS)?, overhead_of(MANY_LAYERS)?);
     let bytes = weights * Quant::Q4_0.block_bytes() as f64 / Quant::Q4_0.block_elements() as f64;
+    let model = load(&sample, place)?;
+    let macs_per_second = weights / seconds_per_prompt_token(Arc::clone(&model))?;
+    let step = step_seconds(model)?;
+    let overheads = Overheads::measure(place)?;
     Ok(DeviceCheck {
         macs_per_second,
         bytes_per_second: bytes / overheads.weights_seconds(step, layers),
@@ -124,93 +124,25 @@ fn measure(place: Place, small: bool) -> Result<DeviceCheck, Box<dyn Error>> {
     })
 }
 
-fn speed_sample(layers: usize, width: usize, ffn_width: usize) -> Sample {
-    Sample {
-        architecture: Architecture::Llama,
-        layers,
-        width,
-        ffn_width,
-        heads: width / 64,
-        kv_heads: width / 128,
-        vocab: 256,
-        formats: &[Quant::Q4_0],
-    }
-}
-
-/// Layers of the two models that show what a decode step takes beside its weights.
-const FEW_LAYERS: usize = 2;
-const MANY_LAYERS: usize = 10;
-/// The least share of a step that is attributed to the weights, because the difference of two
-/// nearly equal times is noise.
-const LEAST_WEIGHTS_SHARE: f64 = 0.25;
-
-/// What a decode step takes beside its weights, in seconds.
-struct Overheads {
-    step: f64,
-    layer: f64,
-}
-
-impl Overheads {
-    /// From the steps of models with [`FEW_LAYERS`] and [`MANY_LAYERS`].
-    fn of(few: f64, many: f64) -> Self {
-        let layer = ((many - few) / (MANY_LAYERS - FEW_LAYERS) as f64).max(0.0);
-        Self {
-            step: (few - FEW_LAYERS as f64 * layer).max(0.0),
-            layer,
+/// With the longest prompt that is fast enough; each length runs twice, since the first run
+/// compiles kernels.
+fn seconds_per_prompt_token(model: Arc<Model>) -> Result<f64, Box<dyn Error>> {
+    let mut ids = tokens(&model, MAX_PROMPT);
+    let mut session = Session::new(model, 2 * MAX_PROMPT)?;
+    let mut prompt = 16;
+    loop {
+        let mut seconds = 0.0;
+        for first in 0..2 {
+            // A different first token, so that no prefix is in the KV cache.
+            ids[0] = first;
+            let began = Instant::now();
+            session.prefill(&ids[..prompt], &mut |_, _| ControlFlow::Continue(()))?;
+            seconds = began.elapsed().as_secs_f64();
         }
-    }
-
-    /// The part of a step of this duration that the weights take.
-    fn weights_seconds(&self, step: f64, layers: usize) -> f64 {
-        let beside = self.step + layers as f64 * self.layer;
-        (step - beside).max(LEAST_WEIGHTS_SHARE * step).max(1e-9)
-    }
-}
-
-/// A session whose speed is measured.
-struct SpeedRun {
-    session: Session,
-    ids: Vec<u32>,
-}
-
-impl SpeedRun {
-    fn begin(sample: &Sample, place: Place) -> Result<Self, Box<dyn Error>> {
-        let model = load(sample, place)?;
-        let ids = tokens(&model, MAX_PROMPT);
-        let session = Session::new(model, 2 * MAX_PROMPT)?;
-        Ok(Self { session, ids })
-    }
-
-    /// Of the longest prompt that is fast enough; each length runs twice, since the first run
-    /// compiles kernels.
-    fn seconds_per_prompt_token(&mut self) -> Result<f64, Box<dyn Error>> {
-        let mut prompt = 16;
-        loop {
-            let mut seconds = 0.0;
-            for first in 0..2 {
-                // A different first token, so that no prefix is in the KV cache.
-                self.ids[0] = first;
-                let began = Instant::now();
-                self.session
-                    .prefill(&self.ids[..prompt], &mut |_, _| ControlFlow::Continue(()))?;
-                seconds = began.elapsed().as_secs_f64();
-            }
-            if prompt == MAX_PROMPT || seconds > MEASURE_TIME.as_secs_f64() / 4.0 {
-                return Ok(seconds.max(1e-9) / prompt as f64);
-            }
-            prompt *= 2;
+        if prompt == MAX_PROMPT || seconds > LONGEST_PROMPT.as_secs_f64() {
+            return Ok(seconds.max(1e-9) / prompt as f64);
         }
-    }
-
-    /// Of decode, after a step that compiles kernels.
-    fn seconds_per_step(&mut self) -> Result<f64, Box<dyn Error>> {
-        self.session.push_greedy(self.ids[0])?;
-        let (began, mut steps) = (Instant::now(), 0);
-        while steps < MAX_PROMPT - 1 && (steps < 4 || began.elapsed() < MEASURE_TIME) {
-            self.session.push_greedy(self.ids[steps])?;
-            steps += 1;
-        }
-        Ok(began.elapsed().as_secs_f64() / steps as f64)
+        prompt *= 2;
     }
 }
 
@@ -223,22 +155,5 @@ mod tests {
         let check = check(Place::Cpu, true).expect("it runs");
         assert!(check.bytes_per_second > 0.0 && check.macs_per_second > 0.0, "{check:?}");
         assert!(check.step_seconds >= 0.0 && check.layer_seconds >= 0.0, "{check:?}");
-    }
-
-    /// A device that takes 0.6 ms a step, 0.1 ms a layer and 1 ms for 100 MB.
-    #[test]
-    fn overheads_and_bandwidth_are_separated() {
-        let step = |layers: f64, bytes: f64| 6e-4 + 1e-4 * layers + bytes * 1e-11;
-        let overheads = Overheads::of(step(FEW_LAYERS as f64, 0.0), step(MANY_LAYERS as f64, 0.0));
-        let close = |found: f64, expected: f64| (found - expected).abs() < 1e-9;
-        assert!(close(overheads.step, 6e-4) && close(overheads.layer, 1e-4));
-        assert!(close(overheads.weights_seconds(step(4.0, 1e8), 4), 1e-3));
-    }
-
-    #[test]
-    fn noise_makes_no_time_negative() {
-        let overheads = Overheads::of(2e-3, 1e-3);
-        assert!(overheads.layer == 0.0 && overheads.step == 2e-3);
-        assert!(overheads.weights_seconds(1e-3, 4) > 0.0);
     }
 }

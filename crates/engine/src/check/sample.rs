@@ -24,6 +24,20 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// A Llama model whose speed is measured.
+    pub fn llama(layers: usize, width: usize, formats: &'static [Quant]) -> Self {
+        Self {
+            architecture: Architecture::Llama,
+            layers,
+            width,
+            ffn_width: 4 * width,
+            heads: width / 64,
+            kv_heads: (width / 128).max(1),
+            vocab: 256,
+            formats,
+        }
+    }
+
     /// The file in memory, the same on every machine.
     ///
     /// # Errors

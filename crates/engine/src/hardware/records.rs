@@ -121,12 +121,13 @@ impl Store {
         self.last = Some(records);
     }
 
-    /// The recorded check. `None` means not checked.
+    /// The recorded check. `None` means not checked, or that the record makes no sense.
     pub fn check(&self, subject: &Subject) -> Option<DeviceCheck> {
         let mut checks = self.read().checks.into_iter();
         checks
             .find(|checked| checked.subject == *subject)
             .map(|checked| checked.check)
+            .filter(DeviceCheck::is_sound)
     }
 
     /// Record a check, replacing earlier ones of that device in that build.
@@ -292,6 +293,26 @@ mod tests {
         assert_eq!(store.check(&subject("b", "1", "cuda")), None);
         store.checked(subject("b", "1", "cuda"), found(5.0));
         assert_eq!(opened().check(&subject("b", "1", "cuda")), Some(found(5.0)));
+    }
+
+    /// It would rank first: no number is smaller than NaN.
+    #[test]
+    fn a_check_with_impossible_times_is_not_known() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut store = Store {
+            file: Some(folder.path().join("devices.json")),
+            last: None,
+        };
+        for layer_seconds in [f64::NAN, f64::INFINITY, -1.0] {
+            let check = DeviceCheck {
+                layer_seconds,
+                ..DeviceCheck::default()
+            };
+            store.checked(Subject::default(), check);
+            assert_eq!(store.check(&Subject::default()), None, "{layer_seconds}");
+        }
+        store.checked(Subject::default(), DeviceCheck::default());
+        assert!(store.check(&Subject::default()).is_some());
     }
 
     #[test]

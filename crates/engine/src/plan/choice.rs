@@ -10,18 +10,13 @@ use crate::problem::{from_gguf, from_load, problem};
 use hearth_formats::gguf::Gguf;
 use hearth_llm::{Config, Place};
 use hearth_protocol::{
-    ASSUMED_CPU_BANDWIDTH, ASSUMED_GPU_BANDWIDTH, BackendOption, DeviceCheck, DeviceInfo, GpuLayers, Plan, PlanRequest,
+    BackendOption, DeviceCheck, DeviceInfo, GpuLayers, Plan, PlanRequest,
     Problem, ProblemCode,
 };
 use std::cmp::Ordering;
 
 /// Most GPUs of which every combination is tried; of more, the fastest, the two fastest and so on.
 const MAX_COMBINED: usize = 4;
-
-/// The speeds that are assumed of devices that were not measured: of a CPU with two channels of
-/// memory, and of a GPU with memory of its own.
-const ASSUMED_CPU: (f64, f64) = (ASSUMED_CPU_BANDWIDTH, 100e9);
-const ASSUMED_GPU: (f64, f64) = (ASSUMED_GPU_BANDWIDTH, 2e12);
 
 /// Plan a load of a file without loading it, in the build and on the devices that are predicted to
 /// answer a typical turn soonest. `report` receives the device checks that this needs, if the
@@ -212,16 +207,9 @@ fn speed(build: &str, device: &DeviceInfo) -> DeviceCheck {
         true => device.backends.first(),
         false => option(build, device),
     };
-    option.and_then(|option| option.check.clone()).unwrap_or_else(|| {
-        let (bytes_per_second, macs_per_second) = match device.id == CPU {
-            true => ASSUMED_CPU,
-            false => ASSUMED_GPU,
-        };
-        DeviceCheck {
-            bytes_per_second,
-            macs_per_second,
-            ..DeviceCheck::default()
-        }
+    option.and_then(|option| option.check.clone()).unwrap_or(match device.id == CPU {
+        true => DeviceCheck::ASSUMED_CPU,
+        false => DeviceCheck::ASSUMED_GPU,
     })
 }
 
@@ -282,7 +270,8 @@ impl Candidate<'_> {
         let seconds = parts.chain(gpus).map(|(place, device)| {
             let placement = &planned.placement;
             let layers = (0..placement.layers()).filter(|layer| placement.of(*layer) == place);
-            let layers: Vec<u64> = layers.map(|layer| model.bytes.layers[layer].cpu).collect();
+            let layers = layers.map(|layer| model.bytes.layers[layer].cpu).filter(|bytes| *bytes > 0);
+            let layers: Vec<u64> = layers.collect();
             let bytes = layers.iter().sum::<u64>() as f64;
             match (bytes > 0.0, device) {
                 (true, Some(device)) => {

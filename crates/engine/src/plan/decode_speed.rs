@@ -75,7 +75,9 @@ impl DecodeWeights {
                 }
                 place => {
                     let check = check(place)?;
-                    let mut seconds = check.decode_seconds(bytes(weights) as f64, 1.0);
+                    // The overhead of the output layer is in that of the step.
+                    let layers = if at == output { 0.0 } else { 1.0 };
+                    let mut seconds = check.decode_seconds(bytes(weights) as f64, layers);
                     if !gpus.contains(&place) {
                         gpus.push(place);
                         seconds += check.step_seconds;
@@ -138,8 +140,8 @@ mod tests {
             ..DeviceCheck::default()
         };
         let check = |place| (place == Place::Gpu(0)).then_some(&measured);
-        let three_layers = 17.0 + 3.0 * 0.5 + 2.0;
-        assert_eq!(weights.seconds(&on_gpu(3), None, check), Some(three_layers));
+        let all = 17.0 + 2.0 * 0.5 + 2.0;
+        assert_eq!(weights.seconds(&on_gpu(3), None, check), Some(all));
         assert_eq!(
             weights.seconds(&on_gpu(2), None, check),
             None,

@@ -911,9 +911,18 @@ export type DeviceCheck = {
  */
 mismatch: string | null,
 /**
- * Bandwidth of weights in decode, in bytes per second.
+ * Bandwidth of weights in decode, in bytes per second, without the overheads below.
  */
 bytesPerSecond: number,
+/**
+ * Overhead of a decode step, in seconds.
+ */
+stepSeconds: number,
+/**
+ * Overhead of each layer in a decode step, in seconds: a GPU launches about twelve kernels for
+ * it.
+ */
+layerSeconds: number,
 /**
  * Prefill throughput in multiply-accumulates per second.
  */

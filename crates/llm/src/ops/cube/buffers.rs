@@ -115,7 +115,7 @@ mod tests {
             false => f32::NAN,
         };
         let values: Vec<f32> = (0..rows * pitch).map(at).collect();
-        // One row: those allocators would pad several by their own rules.
+        // 1-D: CUDA and ROCm pad the rows of 2-D tensors.
         let whole = Tensor::<1>::from_data(TensorData::new(values, [rows * pitch]), device);
         let mut tensor = whole.try_into_primitive::<Cube>().expect("a tensor on a GPU");
         tensor.meta = Box::new(Metadata::new([rows, cols], strides![pitch, 1]));

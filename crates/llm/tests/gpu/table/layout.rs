@@ -50,7 +50,7 @@ fn pitched<const D: usize>(values: &[f32], shape: [usize; D], device: &Device) -
     for (into, from) in apart.chunks_mut(pitch).zip(values.chunks(cols)) {
         into[..cols].copy_from_slice(from);
     }
-    // One row: the allocators of CUDA and ROCm would pad several by their own rules.
+    // 1-D: CUDA and ROCm pad the rows of 2-D tensors.
     let whole = Tensor::<1>::from_data(TensorData::new(apart, [rows * pitch]), device);
     if *device == Device::flex() {
         return whole.reshape([rows, pitch]).narrow(1, 0, cols).reshape(shape);
