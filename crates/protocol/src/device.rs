@@ -193,7 +193,8 @@ impl DeviceCheck {
     /// Time of a typical turn in seconds for this many weights in layers, and their bytes: prefill
     /// of 512 tokens, decode of 128.
     pub fn turn_seconds_of(&self, weights: f64, bytes: f64, layers: f64) -> f64 {
-        512.0 * weights / self.macs_per_second.max(1.0) + 128.0 * (self.step_seconds + self.decode_seconds(bytes, layers))
+        512.0 * weights / self.macs_per_second.max(1.0)
+            + 128.0 * (self.step_seconds + self.decode_seconds(bytes, layers))
     }
 
     /// Time of these layers in a decode step, in seconds, without the overhead of the step.

@@ -24,11 +24,11 @@ use hearth_protocol::DeviceCheck;
 use models::{load, tokens};
 use on_device::OnDevice;
 use sample::Sample;
-use step_time::{Overheads, step_seconds};
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use step_time::{Overheads, step_seconds};
 
 /// Duration of a prompt after which none of twice its length is measured.
 const LONGEST_PROMPT: Duration = Duration::from_millis(50);

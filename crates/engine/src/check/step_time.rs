@@ -90,7 +90,10 @@ mod tests {
         let step = |layers: usize, bytes: f64| 6e-4 + 1e-4 * layers as f64 + bytes * 1e-11;
         let overheads = Overheads::of(step(LAYERS[0], 0.0), step(LAYERS[1], 0.0));
         let close = |found: f64, expected: f64| (found - expected).abs() < 1e-9;
-        assert!(close(overheads.step, 6e-4) && close(overheads.layer, 1e-4), "{overheads:?}");
+        assert!(
+            close(overheads.step, 6e-4) && close(overheads.layer, 1e-4),
+            "{overheads:?}"
+        );
         assert!(close(overheads.weights_seconds(step(4, 1e8), 4), 1e-3));
     }
 

@@ -9,10 +9,7 @@ use crate::hardware::{self, CPU};
 use crate::problem::{from_gguf, from_load, problem};
 use hearth_formats::gguf::Gguf;
 use hearth_llm::{Config, Place};
-use hearth_protocol::{
-    BackendOption, DeviceCheck, DeviceInfo, GpuLayers, Plan, PlanRequest,
-    Problem, ProblemCode,
-};
+use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo, GpuLayers, Plan, PlanRequest, Problem, ProblemCode};
 use std::cmp::Ordering;
 
 /// Most GPUs of which every combination is tried; of more, the fastest, the two fastest and so on.
@@ -207,10 +204,12 @@ fn speed(build: &str, device: &DeviceInfo) -> DeviceCheck {
         true => device.backends.first(),
         false => option(build, device),
     };
-    option.and_then(|option| option.check.clone()).unwrap_or(match device.id == CPU {
-        true => DeviceCheck::ASSUMED_CPU,
-        false => DeviceCheck::ASSUMED_GPU,
-    })
+    option
+        .and_then(|option| option.check.clone())
+        .unwrap_or(match device.id == CPU {
+            true => DeviceCheck::ASSUMED_CPU,
+            false => DeviceCheck::ASSUMED_GPU,
+        })
 }
 
 impl Candidate<'_> {
@@ -253,9 +252,7 @@ impl Candidate<'_> {
             let check = option(self.build, gpu)?.check.as_ref()?;
             (check.bytes_per_second > 0.0).then_some(check)
         };
-        let seconds = model
-            .weights
-            .seconds(&planned.placement, model.cost.as_ref(), check)?;
+        let seconds = model.weights.seconds(&planned.placement, model.cost.as_ref(), check)?;
         (seconds > 0.0).then_some(1.0 / seconds)
     }
 
@@ -270,13 +267,17 @@ impl Candidate<'_> {
         let seconds = parts.chain(gpus).map(|(place, device)| {
             let placement = &planned.placement;
             let layers = (0..placement.layers()).filter(|layer| placement.of(*layer) == place);
-            let layers = layers.map(|layer| model.bytes.layers[layer].cpu).filter(|bytes| *bytes > 0);
+            let layers = layers
+                .map(|layer| model.bytes.layers[layer].cpu)
+                .filter(|bytes| *bytes > 0);
             let layers: Vec<u64> = layers.collect();
             let bytes = layers.iter().sum::<u64>() as f64;
             match (bytes > 0.0, device) {
-                (true, Some(device)) => {
-                    speed(self.build, device).turn_seconds_of(bytes * model.weights_per_byte, bytes, layers.len() as f64)
-                }
+                (true, Some(device)) => speed(self.build, device).turn_seconds_of(
+                    bytes * model.weights_per_byte,
+                    bytes,
+                    layers.len() as f64,
+                ),
                 _ => 0.0,
             }
         });
