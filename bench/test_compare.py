@@ -105,7 +105,7 @@ class Compare(unittest.TestCase):
     def test_another_page_has_a_chart_and_a_command_of_its_own(self) -> None:
         text = page.page(self.results, Path("docs/PERFORMANCE-OTHER.md"))
         self.assertIn("](performance-other.svg)", text)
-        self.assertIn("--isa native --train --write docs/PERFORMANCE-OTHER.md`", text)
+        self.assertIn("--isa native --write docs/PERFORMANCE-OTHER.md`", text)
 
     def test_the_worst_ratio_comes_first(self) -> None:
         values = {HEARTH: [20.0], f"{LLAMA} stored": [40.0], f"{LLAMA} repacked": [10.0], f"{IK} stored": [10.0], f"{IK} repacked": [10.0]}
