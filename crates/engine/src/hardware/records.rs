@@ -221,13 +221,18 @@ fn write(file: &Path, records: &Records) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
+    /// A store in a file that nothing has read.
+    fn store_in(file: PathBuf) -> Store {
+        Store {
+            file: Some(file),
+            last: None,
+        }
+    }
+
     #[test]
     fn decode_costs_are_those_of_a_cpu_and_its_threads() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut store = Store {
-            file: Some(folder.path().join("devices.json")),
-            last: None,
-        };
+        let mut store = store_in(folder.path().join("devices.json"));
         let subject = |version: &str| Subject {
             version: version.to_owned(),
             ..Subject::default()
@@ -248,10 +253,7 @@ mod tests {
     fn records_outlive_the_process() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("deeper").join("devices.json");
-        let opened = || Store {
-            file: Some(file.clone()),
-            last: None,
-        };
+        let opened = || store_in(file.clone());
         let subject = |identity: &str, driver: &str, build: &str| Subject {
             identity: identity.to_owned(),
             driver: Some(driver.to_owned()),
@@ -299,10 +301,7 @@ mod tests {
     #[test]
     fn a_check_with_impossible_times_is_not_known() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut store = Store {
-            file: Some(folder.path().join("devices.json")),
-            last: None,
-        };
+        let mut store = store_in(folder.path().join("devices.json"));
         for layer_seconds in [f64::NAN, f64::INFINITY, -1.0] {
             let check = DeviceCheck {
                 layer_seconds,
@@ -338,10 +337,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("devices.json");
         fs::write(&file, TEXT).expect("it is written");
-        let mut store = Store {
-            file: Some(file),
-            last: None,
-        };
+        let mut store = store_in(file);
         let check = |store: &Store, identity: &str| {
             store.check(&Subject {
                 identity: identity.to_owned(),

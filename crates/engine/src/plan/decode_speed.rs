@@ -62,7 +62,6 @@ impl DecodeWeights {
         let output = self.layers.len().checked_sub(1)?;
         let mut seconds = 0.0;
         let mut is_on_cpu = false;
-        let mut gpus: Vec<Place> = Vec::new();
         let layers = self.layers.iter().enumerate();
         for (at, weights) in layers.filter(|(_, weights)| !weights.is_empty()) {
             seconds += match placement.of(at) {
@@ -74,17 +73,14 @@ impl DecodeWeights {
                     }
                 }
                 place => {
-                    let check = check(place)?;
                     // The overhead of the output layer is in that of the step.
                     let layers = if at == output { 0.0 } else { 1.0 };
-                    let mut seconds = check.decode_seconds(bytes(weights) as f64, layers);
-                    if !gpus.contains(&place) {
-                        gpus.push(place);
-                        seconds += check.step_seconds;
-                    }
-                    seconds
+                    check(place)?.decode_seconds(bytes(weights) as f64, layers)
                 }
             };
+        }
+        for gpu in placement.gpus() {
+            seconds += check(Place::Gpu(gpu))?.step_seconds;
         }
         if is_on_cpu {
             seconds += cost?.step_overhead();
