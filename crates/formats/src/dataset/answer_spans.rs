@@ -17,6 +17,9 @@ const FEW_ANSWERS: usize = 8;
 /// Beyond it only the last answer is trained on. Keeps the total time linear in the file.
 const PREFIX_BUDGET: [usize; 2] = [256 << 10, 32];
 
+/// Approximate bytes that a template writes around a message.
+const TURN_BYTES: usize = 16;
+
 /// Approximate bytes per token.
 const BYTES_PER_TOKEN: usize = 4;
 
@@ -68,6 +71,13 @@ impl AnswerFinder<'_> {
         let mut spans: Vec<Range<usize>> = Vec::new();
         let mut bytes = 0usize;
         let most = PREFIX_BUDGET[0] + PREFIX_BUDGET[1] * self.ids.len() * BYTES_PER_TOKEN;
+        // If the last answer is all that will be left, the others are not searched.
+        let last_only = self.estimated_prefixes(answers) > most;
+        let answers = if last_only {
+            &answers[answers.len() - 1..]
+        } else {
+            answers
+        };
         for &index in answers.iter().rev() {
             // An answer ends before the next one begins.
             let before = spans.last().map_or(self.ids.len(), |next| next.start);
@@ -82,7 +92,21 @@ impl AnswerFinder<'_> {
             }
         }
         spans.reverse();
-        (!spans.is_empty()).then_some((spans, false))
+        (!spans.is_empty()).then_some((spans, last_only))
+    }
+
+    /// Estimated bytes of the prefixes before these answers, from the lengths of the messages.
+    fn estimated_prefixes(&self, answers: &[usize]) -> usize {
+        let length = |message: &Message| message.content.len() + TURN_BYTES;
+        let total: usize = self.messages.iter().map(length).sum();
+        let starts = self.messages.iter().scan(0, |before, message| {
+            let start = *before;
+            *before += length(message);
+            Some(start)
+        });
+        let starts: Vec<usize> = starts.collect();
+        let before: f64 = answers.iter().map(|&index| starts[index] as f64).sum();
+        (before / total.max(1) as f64 * (self.ids.len() * BYTES_PER_TOKEN) as f64) as usize
     }
 
     /// Returns the ranges of all answers in order, from one rendering of the whole conversation.
@@ -90,6 +114,9 @@ impl AnswerFinder<'_> {
     /// the first and last, is located one by one and must agree.
     fn spans_from_one_rendering(&self, answers: &[usize]) -> Option<Vec<Range<usize>>> {
         let whole = WholeRendering::new(self)?;
+        if whole.work(answers) > whole.work_left.get() {
+            return None;
+        }
         let mut spans: Vec<Range<usize>> = Vec::with_capacity(answers.len());
         let mut before = self.ids.len();
         for &index in answers.iter().rev() {
@@ -281,11 +308,23 @@ impl<'a> WholeRendering<'a> {
         tail.clone()
     }
 
+    /// The last control token that ends at or before an offset of the text: its end, and the number
+    /// of tokens up to it.
+    fn control_before(&self, offset: usize) -> (usize, usize) {
+        let behind = self.controls.partition_point(|&(end, _)| end <= offset);
+        behind.checked_sub(1).map_or((0, 0), |at| self.controls[at])
+    }
+
+    /// Minimum bytes that are encoded again to locate these answers.
+    fn work(&self, answers: &[usize]) -> usize {
+        let ends = answers.iter().filter_map(|index| self.ends.get(index.checked_sub(1)?));
+        ends.map(|&end| end - self.control_before(end).0).sum()
+    }
+
     /// The prefix up to and including message `last`.
     fn prefix(&self, last: usize, turn: GenerationPrompt) -> Option<Prefix> {
         let end = *self.ends.get(last)?;
-        let behind = self.controls.partition_point(|&(offset, _)| offset <= end);
-        let (from, tokens) = behind.checked_sub(1).map_or((0, 0), |at| self.controls[at]);
+        let (from, tokens) = self.control_before(end);
         let tail = self.tail(self.messages[last].role, turn)?;
         // Text after the last control token is encoded independently of what precedes it.
         let text = format!("{}{tail}", &self.text[from..end]);
