@@ -183,6 +183,15 @@ fn a_vocabulary_of_long_special_tokens_is_refused_in_a_sentence() {
     assert!(ended.error_line().contains("special tokens have"), "{ended:?}");
 }
 
+/// A header may claim this many layers without having their tensors.
+#[test]
+fn a_model_of_4096_layers_is_planned_on_a_gpu() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = changed(folder.path(), &|metadata| metadata.insert("llama.block_count", 4096u32));
+    let ended = hearth(&["plan", text(&model), "--assume-gpu", "100000000", "--ctx", "131072"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
 #[test]
 fn shards_of_a_model_share_the_limit_of_a_header() {
     const PARTS: u16 = 300;
@@ -226,20 +235,23 @@ fn datasets() -> Vec<(&'static str, Vec<u8>)> {
         })
         .collect();
     let turns = json!({ "messages": turns }).to_string();
-    // Just below the limit of one conversation.
-    let chat: Vec<_> = (0..600)
-        .map(|turn| {
-            let role = ["user", "assistant"][turn % 2];
-            json!({ "role": role, "content": format!("t {turn}") })
-        })
-        .collect();
-    let chats = (json!({ "messages": chat }).to_string() + "\n").repeat(40);
+    // All answers of one kind are located, of the other kind only the last.
+    let chats = |turns: usize| {
+        let chat: Vec<_> = (0..turns)
+            .map(|turn| {
+                let role = ["user", "assistant"][turn % 2];
+                json!({ "role": role, "content": format!("t {turn}") })
+            })
+            .collect();
+        (json!({ "messages": chat }).to_string() + "\n").repeat(40)
+    };
     let deep = "[".repeat(1_000_000);
     vec![
         ("keys.json", object.into_bytes()),
         ("columns.csv", table.into_bytes()),
         ("turns.jsonl", (turns.clone() + "\n" + &turns + "\n").into_bytes()),
-        ("chats.jsonl", chats.into_bytes()),
+        ("chats.jsonl", chats(300).into_bytes()),
+        ("long chats.jsonl", chats(600).into_bytes()),
         ("deep.json", deep.into_bytes()),
         ("groups.parquet", parquet_bytes::many_groups()),
         ("nested.parquet", parquet_bytes::nested(100_000)),

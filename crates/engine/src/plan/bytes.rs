@@ -26,6 +26,15 @@ pub struct Layer {
     pub gpu: u64,
 }
 
+/// Bytes of the KV cache of one layer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LayerCache {
+    /// All of it.
+    pub bytes: Layer,
+    /// Its snapshots.
+    pub snapshots: Layer,
+}
+
 /// Bytes of a model, part by part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelBytes {
@@ -153,28 +162,25 @@ impl ModelBytes {
         }
     }
 
-    /// Bytes of a layer's KV cache with this context, snapshots included.
-    pub fn cache(&self, layer: usize, context: u32, format: KvFormat) -> Layer {
-        self.cache_of(layer, &self.cache_size(context), format)
-    }
-
-    /// Bytes of snapshots in a layer's KV cache with this context.
-    pub fn snapshots(&self, layer: usize, context: u32, format: KvFormat) -> Layer {
+    /// The KV cache of every layer with this context. Computed once per group: the number of layers
+    /// is what a file claims.
+    pub fn caches(&self, context: u32, format: KvFormat) -> Vec<LayerCache> {
         let size = self.cache_size(context);
-        let all = self.cache_of(layer, &size, format);
-        let without = self.cache_of(layer, &CacheSize { snapshots: 0, ..size }, format);
-        Layer {
-            cpu: all.cpu.saturating_sub(without.cpu),
-            gpu: all.gpu.saturating_sub(without.gpu),
+        let without = CacheSize { snapshots: 0, ..size };
+        let mut caches = vec![LayerCache::default(); self.layers.len()];
+        for group in &self.groups {
+            let bytes = group_bytes(group, format, &size);
+            let live = group_bytes(group, format, &without);
+            let cache = LayerCache {
+                bytes,
+                snapshots: Layer {
+                    cpu: bytes.cpu.saturating_sub(live.cpu),
+                    gpu: bytes.gpu.saturating_sub(live.gpu),
+                },
+            };
+            group.layers.iter().for_each(|layer| caches[*layer] = cache);
         }
-    }
-
-    fn cache_of(&self, layer: usize, size: &CacheSize, format: KvFormat) -> Layer {
-        let group = self.groups.iter().find(|group| group.layers.contains(&layer));
-        group.map_or_else(Layer::default, |group| Layer {
-            cpu: group.cpu_bytes(format, size) as u64,
-            gpu: group.gpu_bytes(format, size) as u64,
-        })
+        caches
     }
 
     /// Bytes of weights that are read for a token.
@@ -201,12 +207,12 @@ impl ModelBytes {
     pub fn all(&self, context: u32, format: KvFormat, gpu: bool) -> u64 {
         let side = |layer: Layer| if gpu { layer.gpu } else { layer.cpu };
         let weights: u64 = self.layers.iter().map(|layer| side(*layer)).sum();
-        let caches = (0..self.layers.len()).map(|layer| side(self.cache(layer, context, format)));
+        let caches = self.caches(context, format);
         let compute = match gpu {
             true => self.gpu_compute(context, true, true),
             false => self.compute(context, true, true) + self.embedding,
         };
-        weights + caches.sum::<u64>() + compute
+        weights + caches.iter().map(|cache| side(cache.bytes)).sum::<u64>() + compute
     }
 
     /// Bytes of activations on the CPU, if layers or the output layer run there.
@@ -229,8 +235,8 @@ impl ModelBytes {
         let mut buffers = Vec::new();
         if layers {
             let positions = u64::from(context).next_multiple_of(ANGLES_PAGE);
-            let cells = self.groups.iter().filter_map(|group| group.layers.first());
-            let cells = cells.map(|layer| self.cache(*layer, context, format).gpu);
+            let size = self.cache_size(context);
+            let cells = self.groups.iter().map(|group| group_bytes(group, format, &size).gpu);
             buffers.extend([
                 Buffer::new("the RoPE table", F32 * positions * self.widths.angle),
                 Buffer::new("the activations of a prompt", F32 * tokens * self.widths.widest),
@@ -264,6 +270,14 @@ impl ModelBytes {
             false => 0,
         };
         SMALL_PAGE + pages + tables
+    }
+}
+
+/// Bytes of the KV cache of one layer of a group.
+fn group_bytes(group: &LayerGroup, format: KvFormat, size: &CacheSize) -> Layer {
+    Layer {
+        cpu: group.cpu_bytes(format, size) as u64,
+        gpu: group.gpu_bytes(format, size) as u64,
     }
 }
 

@@ -1,13 +1,13 @@
 //! Fitting layers into the memory of devices.
 
-use super::bytes::Buffer;
+use super::bytes::{Buffer, Layer, LayerCache};
 use super::{ModelBytes, Training};
 use crate::hardware::{self, records};
 use hearth_formats::byte_size;
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::{Place, Placement};
 use hearth_protocol::{DeviceInfo, PlannedDevice};
-use std::fmt;
+use std::{fmt, iter};
 
 /// Memory to leave free on a GPU for drivers and the desktop: this many bytes, plus one part in
 /// `GPU_SHARE` of its memory.
@@ -56,19 +56,11 @@ impl Load<'_> {
         }
     }
 
-    /// Snapshots in the KV cache of a layer.
-    fn snapshots(&self, layer: usize) -> super::bytes::Layer {
+    /// The KV cache of every layer.
+    fn caches(&self) -> Vec<LayerCache> {
         match self.training {
-            None => self.bytes.snapshots(layer, self.context, self.format),
-            Some(_) => super::bytes::Layer::default(),
-        }
-    }
-
-    /// KV cache of a layer.
-    fn cache(&self, layer: usize) -> super::bytes::Layer {
-        match self.training {
-            None => self.bytes.cache(layer, self.context, self.format),
-            Some(_) => super::bytes::Layer::default(),
+            None => self.bytes.caches(self.context, self.format),
+            Some(_) => vec![LayerCache::default(); self.bytes.layers.len()],
         }
     }
 
@@ -193,51 +185,36 @@ impl Budgets {
         Placement::offload(layers, wanted, &weights)
     }
 
-    /// The bytes of a placement on each device.
+    /// The layers and bytes of a placement on each device.
     pub fn fill(&self, load: &Load, placement: &Placement) -> Vec<PlannedDevice> {
-        let bytes = load.bytes;
+        let mut devices = self.sizes(load, &load.caches(), placement);
         let last = placement.layers() - 1;
-        let on = |place: Place| (0..placement.layers()).filter(move |layer| placement.of(*layer) == place);
-        let name = |layer: usize| match layer == last {
-            true => "output".to_owned(),
-            false => format!("blk.{layer}"),
+        let names = |place: Place| {
+            placed_on(placement, place).map(move |layer| match layer == last {
+                true => "output".to_owned(),
+                false => format!("blk.{layer}"),
+            })
         };
-        let planned = |place: Place, budget: &Budget| {
-            let gpu = place != Place::Cpu;
-            let side = |layer: super::bytes::Layer| if gpu { layer.gpu } else { layer.cpu };
-            let weights: u64 = on(place).map(|layer| side(bytes.layers[layer])).sum();
-            let kv = on(place).map(|layer| side(load.cache(layer))).sum();
-            let layers = on(place).filter(|layer| *layer != last).count();
-            let output = on(place).any(|layer| layer == last);
-            let names = on(place).map(name);
-            PlannedDevice {
-                id: budget.id.clone(),
-                identity: budget.identity.clone(),
-                name: budget.name.clone(),
-                weights: weights + if gpu { 0 } else { bytes.embedding },
-                kv,
-                snapshots: on(place).map(|layer| side(load.snapshots(layer))).sum(),
-                draft: load.draft(placement, place),
-                compute: load.compute(gpu, layers, output),
-                margin: budget.margin,
-                total: budget.total,
-                free: budget.free,
-                layers: match gpu {
-                    true => names.collect(),
-                    false => std::iter::once("token_embd".to_owned()).chain(names).collect(),
-                },
-                fits: true,
-            }
-        };
-        let mut devices = vec![planned(Place::Cpu, &self.cpu)];
+        devices[0].layers = iter::once("token_embd".to_owned()).chain(names(Place::Cpu)).collect();
+        for (device, (number, _)) in devices[1..].iter_mut().zip(&self.gpus) {
+            device.layers = names(Place::Gpu(*number)).collect();
+        }
+        devices
+    }
+
+    /// The bytes of a placement on each device, the CPU first, without the names of layers.
+    fn sizes(&self, load: &Load, caches: &[LayerCache], placement: &Placement) -> Vec<PlannedDevice> {
+        let mut devices = vec![self.cpu.sizes(Place::Cpu, load, caches, placement)];
         let mut in_main_memory = devices[0].needed();
         for (number, budget) in &self.gpus {
-            let mut device = planned(Place::Gpu(*number), budget);
+            let place = Place::Gpu(*number);
+            let mut device = budget.sizes(place, load, caches, placement);
             if budget.shared {
                 in_main_memory += device.needed();
             }
             let small = self.too_large_on(*number, budget, load, placement).is_none();
-            device.fits = device.layers.is_empty() || (small && budget.holds(device.needed()));
+            let is_empty = placed_on(placement, place).next().is_none();
+            device.fits = is_empty || (small && budget.holds(device.needed()));
             devices.push(device);
         }
         devices[0].fits = self.cpu.holds(in_main_memory);
@@ -252,7 +229,7 @@ impl Budgets {
 
     fn too_large_on(&self, number: usize, budget: &Budget, load: &Load, placement: &Placement) -> Option<TooLarge> {
         let last = placement.layers() - 1;
-        let mut here = (0..placement.layers()).filter(|layer| placement.of(*layer) == Place::Gpu(number));
+        let mut here = placed_on(placement, Place::Gpu(number));
         let layers = here.clone().any(|layer| layer != last);
         let mut buffers = load.buffers(layers, here.any(|layer| layer == last));
         if let Some(draft) = load.draft.filter(|_| draft_place(placement) == Place::Gpu(number)) {
@@ -273,9 +250,9 @@ impl Budgets {
 
     /// Maximum number of layers that fit on the GPUs.
     pub fn max_layers(&self, load: &Load) -> usize {
-        let layers = load.bytes.layers.len();
+        let (layers, caches) = (load.bytes.layers.len(), load.caches());
         let fits = |wanted: &usize| {
-            let devices = self.fill(load, &self.place(layers, *wanted));
+            let devices = self.sizes(load, &caches, &self.place(layers, *wanted));
             devices.iter().skip(1).all(|device| device.fits)
         };
         match self.gpus.is_empty() {
@@ -287,7 +264,8 @@ impl Budgets {
     /// Longest context up to `max` that fits with this placement; 0 if none does.
     pub fn longest_context(&self, load: &Load, placement: &Placement, max: u32) -> u32 {
         let fits = |context: u32| {
-            let devices = self.fill(&Load { context, ..*load }, placement);
+            let load = Load { context, ..*load };
+            let devices = self.sizes(&load, &load.caches(), placement);
             devices.iter().all(|device| device.fits)
         };
         longest(max, fits)
@@ -300,6 +278,11 @@ impl Budgets {
             self.too_large(&Load { context, ..*load }, placement).is_none()
         })
     }
+}
+
+/// The layers of a placement on one device.
+fn placed_on(placement: &Placement, place: Place) -> impl Iterator<Item = usize> + Clone + use<'_> {
+    (0..placement.layers()).filter(move |layer| placement.of(*layer) == place)
 }
 
 /// Longest context up to `max` that fits, by binary search; 0 if none does. More context never
@@ -320,6 +303,37 @@ fn longest(max: u32, fits: impl Fn(u32) -> bool) -> u32 {
 }
 
 impl Budget {
+    /// The bytes of a placement on this device, without the names of layers.
+    fn sizes(&self, place: Place, load: &Load, caches: &[LayerCache], placement: &Placement) -> PlannedDevice {
+        let gpu = place != Place::Cpu;
+        let last = placement.layers() - 1;
+        let side = |layer: Layer| if gpu { layer.gpu } else { layer.cpu };
+        let mut device = PlannedDevice {
+            id: self.id.clone(),
+            identity: self.identity.clone(),
+            name: self.name.clone(),
+            weights: if gpu { 0 } else { load.bytes.embedding },
+            draft: load.draft(placement, place),
+            margin: self.margin,
+            total: self.total,
+            free: self.free,
+            fits: true,
+            ..PlannedDevice::default()
+        };
+        let (mut layers, mut output) = (0, false);
+        for layer in placed_on(placement, place) {
+            device.weights += side(load.bytes.layers[layer]);
+            device.kv += side(caches[layer].bytes);
+            device.snapshots += side(caches[layer].snapshots);
+            match layer == last {
+                true => output = true,
+                false => layers += 1,
+            }
+        }
+        device.compute = load.compute(gpu, layers, output);
+        device
+    }
+
     /// Available bytes. `None` means unknown.
     fn available(&self) -> Option<u64> {
         let free = self.free?;

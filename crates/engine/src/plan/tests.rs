@@ -193,7 +193,7 @@ fn a_cache_above_the_buffer_limit_is_refused_or_stays_on_the_cpu() {
         compute_plan(&bytes, &config, &options, devices).expect("a plan")
     };
     const SEEN: u32 = 1 << 16;
-    let a_half = |context| bytes.cache(0, context, KvFormat::F16).gpu / 2;
+    let a_half = |context| bytes.caches(context, KvFormat::F16)[0].bytes.gpu / 2;
     let (devices, at_most) = (with_buffer_limit(a_half(SEEN)), format!("at most {SEEN} tokens"));
     for layers in [GpuLayers::All, GpuLayers::Count(2)] {
         let refused = plan_for(2 * SEEN, layers, &devices);
@@ -265,7 +265,7 @@ fn an_automatic_context_is_the_longest_within_the_buffer_limit() {
     let total = config.layers() as u32;
     let usual = LoadRequest::DEFAULT_CONTEXT;
     let plan_for = |seen: u32, layers| {
-        let devices = with_buffer_limit(bytes.cache(0, seen, KvFormat::F16).gpu / 2);
+        let devices = with_buffer_limit(bytes.caches(seen, KvFormat::F16)[0].bytes.gpu / 2);
         let options = PlanOptions {
             context: None,
             ..options(layers)
@@ -299,7 +299,7 @@ fn an_automatic_context_is_the_longest_within_the_buffer_limit() {
 #[test]
 fn an_automatic_context_is_not_shortened_for_a_full_gpu() {
     let (bytes, config) = of_many_heads();
-    let mut devices = with_buffer_limit(bytes.cache(0, 4096, KvFormat::F16).gpu / 2);
+    let mut devices = with_buffer_limit(bytes.caches(4096, KvFormat::F16)[0].bytes.gpu / 2);
     devices[1].memory_total = Some(0);
     devices[1].memory_free = Some(0);
     let options = PlanOptions {
