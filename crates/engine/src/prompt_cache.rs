@@ -13,7 +13,7 @@
 use crate::adapters::{self, ActiveAdapters};
 use hearth_formats::gguf::{Gguf, Identity};
 use hearth_formats::hex;
-use hearth_llm::{SavedCells, Session, SnapshotError, SnapshotKey};
+use hearth_llm::{SavedCells, Session, SnapshotError, SnapshotKey, common_prefix};
 use hearth_protocol::{AdapterChoice, ConversationId, PromptCacheFolder};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -26,6 +26,8 @@ use std::time::SystemTime;
 const MIN_TOKENS: usize = 64;
 /// Minimum ratio of the time to prefill a token to the time to read its cells from disk.
 const MIN_SPEEDUP: usize = 16;
+/// Sets of adapters whose keys are kept.
+const MAX_KEYS: usize = 64;
 /// Hexadecimal digits of a key in a file's name.
 const KEY_DIGITS: usize = 32;
 /// File extension of the cache's files.
@@ -147,9 +149,9 @@ impl PromptCache {
         for (choice, _) in active_adapters {
             hash.update(choice.scale.to_ne_bytes());
             for file in adapters::files(&choice.path) {
-                let bytes = fs::read(file).ok()?;
-                hash.update((bytes.len() as u64).to_ne_bytes());
-                hash.update(bytes);
+                let mut file = File::open(file).ok()?;
+                hash.update(file.metadata().ok()?.len().to_ne_bytes());
+                io::copy(&mut file, &mut hash).ok()?;
             }
         }
         let is_loaded = |(choice, time): &(AdapterChoice, _)| adapters::written(&choice.path) == *time;
@@ -157,6 +159,9 @@ impl PromptCache {
             return None;
         }
         let key = hash.finalize().into();
+        if self.keys.len() == MAX_KEYS {
+            self.keys.remove(0);
+        }
         self.keys.push((active_adapters.clone(), key));
         Some(key)
     }
@@ -164,7 +169,7 @@ impl PromptCache {
     /// Append missing cells to a file, replacing those that differ. On return, also after an error,
     /// `saved` describes the file.
     fn write(
-        &self,
+        &mut self,
         path: &Path,
         key: &SnapshotKey,
         session: &Session,
@@ -192,7 +197,7 @@ impl PromptCache {
             return Ok(());
         }
         session.cut(saved);
-        let save = |saved: &mut SavedCells| {
+        let mut save = |saved: &mut SavedCells| {
             // Truncation frees space, too.
             file.set_len(saved.bytes())?;
             self.reserve(path, saved.bytes(), session.bytes_to_save(saved))?;
@@ -207,7 +212,7 @@ impl PromptCache {
     }
 
     /// Evict files so that the file at `path`, of `there` bytes, can grow by `more` bytes.
-    fn reserve(&self, path: &Path, there: u64, more: u64) -> io::Result<()> {
+    fn reserve(&mut self, path: &Path, there: u64, more: u64) -> io::Result<()> {
         if there + more > self.max_bytes {
             return Err(io::Error::other("it is larger than the prompt cache's limit"));
         }
@@ -220,7 +225,7 @@ impl PromptCache {
 
     /// Remove the least recently used files until `bytes` more fit, not counting the file at
     /// `path`.
-    fn evict(&self, path: Option<&Path>, bytes: u64) {
+    fn evict(&mut self, path: Option<&Path>, bytes: u64) {
         let others = files(&self.folder).filter(|(other, _)| path.is_none_or(|path| path != other));
         let mut others: Vec<_> = others
             .map(|(path, about)| (about.modified().unwrap_or(SystemTime::UNIX_EPOCH), about.len(), path))
@@ -232,6 +237,7 @@ impl PromptCache {
                 break;
             }
             remove_file(&path);
+            self.saved.remove(&path);
             taken -= freed;
         }
     }
@@ -275,11 +281,6 @@ fn truncate(file: &File, path: &Path, saved: &SavedCells) -> io::Result<()> {
         remove_file(path);
     }
     file.set_len(saved.bytes())
-}
-
-/// Length of the common prefix of two sequences.
-pub(crate) fn common_prefix(a: &[u32], b: &[u32]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 /// File name of a model in a conversation's folder.

@@ -16,7 +16,7 @@ use hearth_llm::{divergence, greedy};
 use hearth_protocol::PROTOCOL_VERSION;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use std::io::{Read, Write};
+use std::io::{self, Write};
 
 /// Input of the comparison.
 const TEXT: &str = "The ship left the harbour in the morning, when the wind had turned to the west. By noon the coast \
@@ -164,13 +164,8 @@ fn check_model(model: &Model) -> Result<String, Failure> {
         return Ok(format!("{}, {}, {size}", metadata.architecture, metadata.quantization));
     };
     let mut file = std::fs::File::open(&model.path)?;
-    let (mut digest, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
-    loop {
-        match file.read(&mut buffer)? {
-            0 => break,
-            n => digest.update(&buffer[..n]),
-        }
-    }
+    let mut digest = Sha256::new();
+    io::copy(&mut file, &mut digest)?;
     let found: String = hex(digest.finalize());
     if found == *expected {
         return Ok(format!(

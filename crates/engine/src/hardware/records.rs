@@ -20,6 +20,7 @@ const MAX_DECODE_COSTS: usize = 16;
 struct Records {
     #[serde(deserialize_with = "readable")]
     checks: Vec<Checked>,
+    #[serde(deserialize_with = "readable")]
     limits: Vec<Limit>,
     #[serde(deserialize_with = "readable")]
     decode_costs: Vec<DecodeCostRecord>,
@@ -332,7 +333,7 @@ mod tests {
                     "check": {"mismatch": null, "bytes_per_second": 3.0, "macs_per_second": 4.0}
                 }
             ],
-            "limits": [{"identity": "a", "refused": 0.75}]
+            "limits": [{"identity": "b", "refused": [0.5]}, {"identity": "a", "refused": 0.75}]
         }"#;
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("devices.json");

@@ -18,15 +18,16 @@ use hearth_protocol::{
 };
 use hearth_train::{Control, Report, Run, Settings};
 use sha2::{Digest, Sha256};
-use std::io::Read;
+use std::fs::File;
+use std::io;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Number of validation prompts saved for the verification of exports, and their maximum tokens.
-const PROMPTS: usize = 8;
-const PROMPT_TOKENS: usize = 96;
+pub(super) const PROMPTS: usize = 8;
+pub(super) const PROMPT_TOKENS: usize = 96;
 /// Maximum fraction of memory for a run; above it, only one layer's activations are saved.
 const MAX_MEMORY_SHARE: f64 = 0.8;
 /// Lower bound of durations, so that rates stay finite.
@@ -682,15 +683,9 @@ fn prompts(training_data: &TrainingData) -> Vec<Vec<u32>> {
 
 fn data_id(path: &Path) -> Result<DataId, Problem> {
     let failed = |error| disk(path, &error);
-    let mut file = std::fs::File::open(path).map_err(failed)?;
-    let (mut hash, mut part) = (Sha256::new(), vec![0; 1 << 20]);
-    loop {
-        let read = file.read(&mut part).map_err(failed)?;
-        if read == 0 {
-            break;
-        }
-        hash.update(&part[..read]);
-    }
+    let mut file = File::open(path).map_err(failed)?;
+    let mut hash = Sha256::new();
+    io::copy(&mut file, &mut hash).map_err(failed)?;
     Ok(DataId {
         name: path
             .file_name()

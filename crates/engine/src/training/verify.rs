@@ -3,6 +3,7 @@
 
 use super::data::Reader;
 use super::folder::{RunFile, open_adapter};
+use super::run::{PROMPT_TOKENS, PROMPTS};
 use crate::problem::{from_gguf, from_load, from_session, problem};
 use crate::turns::count;
 use hearth_formats::adapter::AdapterFile;
@@ -26,7 +27,7 @@ const MIN_RETAINED: f64 = 0.9;
 const UNNOTICEABLE: f64 = 0.005;
 
 /// Prompts for adapters without a run.
-const PROMPTS: [&str; 4] = [
+const GENERAL: [&str; 4] = [
     "The capital of France is",
     "To bake a loaf of bread, first",
     "Dear Sir or Madam, I am writing to",
@@ -141,10 +142,16 @@ fn session(model: &Arc<Model>, context: usize) -> Result<Session, Problem> {
 /// The run's validation prompts, or a few general ones for an adapter without a run.
 fn prompts(adapter: &Path, tokenizer: &Tokenizer) -> Vec<Vec<u32>> {
     let held_out = RunFile::of_adapter(adapter).map(|run| run.prompts).unwrap_or_default();
-    let held_out: Vec<_> = held_out.into_iter().filter(|prompt| !prompt.is_empty()).collect();
+    // A run from elsewhere may have any number of any length.
+    let held_out: Vec<_> = held_out
+        .into_iter()
+        .filter(|prompt| !prompt.is_empty())
+        .map(|mut prompt| prompt.split_off(prompt.len().saturating_sub(PROMPT_TOKENS)))
+        .take(PROMPTS)
+        .collect();
     match held_out.is_empty() {
         false => held_out,
-        true => PROMPTS
+        true => GENERAL
             .iter()
             .map(|text| tokenizer.encode(text, Special::Text))
             .collect(),

@@ -11,6 +11,8 @@ use tokio::process::ChildStderr;
 
 /// Lines of the worker's log that a death report quotes.
 const LOG_TAIL_LINES: usize = 12;
+/// Maximum bytes of a line; drivers write to the log, too.
+const LOG_LINE: usize = 4 << 10;
 
 /// The last lines of a worker's log.
 #[derive(Clone, Default)]
@@ -19,7 +21,7 @@ pub(super) struct Log(Arc<Mutex<VecDeque<String>>>);
 impl Log {
     /// Forward the log to `tracing`, line by line, and retain the last lines.
     pub async fn follow(self, stderr: ChildStderr) {
-        let mut lines = Lines::new(stderr);
+        let mut lines = Lines::texts(stderr, LOG_LINE);
         while let Ok(Some(line)) = lines.next().await {
             let line = String::from_utf8_lossy(&line).trim_end().to_owned();
             tracing::debug!(target: "worker", "{line}");

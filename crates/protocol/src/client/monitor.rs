@@ -59,7 +59,7 @@ impl Monitor {
         let following = tokio::spawn(log.clone().follow(stderr));
         let monitor = Self {
             child,
-            lines: Lines::new(stdout),
+            lines: Lines::messages(stdout),
             log,
             following,
             open,
