@@ -418,11 +418,6 @@ fn fitting(threads: usize) -> usize {
 
 static GLOBAL: LazyLock<Team> = LazyLock::new(|| Team::new(cores()));
 
-/// The process-wide team, used by all kernels of this crate.
-pub fn global() -> &'static Team {
-    &GLOBAL
-}
-
 /// See [`Team::set_threads`].
 pub fn set_threads(threads: usize) {
     GLOBAL.set_threads(threads);

@@ -12,7 +12,7 @@
 //! segment if the segments before have the cells that the next token sees.
 
 use crate::cache::{LayerCells, LayerGroup};
-use crate::session::Session;
+use crate::session::{Session, common_prefix};
 use hearth_kernels::attention::{KvFormat, KvLayer};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -114,8 +114,13 @@ impl SavedCells {
 
     /// Truncates to the segments that are a prefix of `tokens`.
     pub fn cut(&mut self, tokens: &[u32]) {
-        let same = self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let same = common_prefix(&self.tokens, tokens);
         self.segments.retain(|segment| segment.tokens <= same);
+        self.cut_tokens();
+    }
+
+    /// Truncates the tokens to those of the segments.
+    fn cut_tokens(&mut self) {
         self.tokens.truncate(self.segments.last().map_or(0, |last| last.tokens));
     }
 }
@@ -139,9 +144,7 @@ impl Session {
         );
         while saved.tokens.len() > written && saved.windowed_from() > needed {
             saved.segments.pop();
-            saved
-                .tokens
-                .truncate(saved.segments.last().map_or(0, |last| last.tokens));
+            saved.cut_tokens();
         }
     }
 

@@ -53,5 +53,5 @@ pub use sample::{
     Constraint, Distribution, MAX_TEXT_BYTES, MAX_TEXTS, Sampler, SamplingError, SamplingParams, TextParams,
     TokenTexts, greedy,
 };
-pub use session::{Prefilled, Session, SessionRows, step_sessions};
+pub use session::{Prefilled, Session, SessionRows, common_prefix, step_sessions};
 pub use stop::{Passed, StopTexts};

@@ -124,7 +124,7 @@ impl Model {
         &self.decoder
     }
 
-    /// The decoder, for adapters.
+    /// The decoder, for changes in place.
     pub fn decoder_mut(&mut self) -> &mut Decoder {
         &mut self.decoder
     }

@@ -239,7 +239,7 @@ impl Session {
 
     /// How many of these tokens [`Session::prefill`] would reuse.
     pub fn reusable(&self, ids: &[u32]) -> usize {
-        let shared = self.tokens().iter().zip(ids).take_while(|(a, b)| a == b).count();
+        let shared = common_prefix(self.tokens(), ids);
         self.reachable(shared.min(ids.len().saturating_sub(1)))
     }
 
@@ -487,4 +487,9 @@ fn log_probability(logits: &[f32], token: u32) -> f64 {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|l| f64::from(l - max).exp()).sum();
     f64::from(logits[token as usize] - max) - sum.ln()
+}
+
+/// Length of the common prefix of two sequences of tokens.
+pub fn common_prefix(a: &[u32], b: &[u32]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

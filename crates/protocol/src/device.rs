@@ -111,6 +111,13 @@ pub struct BackendOption {
     pub largest_buffer: Option<u64>,
 }
 
+impl BackendOption {
+    /// The mismatch that the device check found, in one sentence.
+    pub fn mismatch(&self) -> Option<&str> {
+        self.check.as_ref()?.mismatch.as_deref()
+    }
+}
+
 /// Result of a device check. The aliases are the names in records of earlier versions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]

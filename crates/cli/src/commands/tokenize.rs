@@ -88,14 +88,13 @@ pub fn run(args: &Tokenize) -> Result<(), Failure> {
 
 /// Read a text file.
 pub fn read_text(path: &Path) -> Result<String, Failure> {
-    let name = path.display();
-    let bytes = std::fs::read(path).map_err(|error| Failure::new(format!("{name} cannot be read: {error}.")))?;
-    String::from_utf8(bytes).map_err(|_| Failure::new(format!("{name} is not UTF-8 text. Convert it first.")))
+    read_bounded(path, u64::MAX)
 }
 
 /// Read a conversation from a file of messages and one of tools.
 fn read_chat(messages: &Path, tools: Option<&Path>) -> Result<Chat, Failure> {
-    let texts = (read_bounded(messages)?, tools.map(read_bounded).transpose()?);
+    let read = |path| read_bounded(path, MAX_CHAT);
+    let texts = (read(messages)?, tools.map(read).transpose()?);
     Chat::from_json(&texts.0, texts.1.as_deref()).map_err(|error| {
         let files = [Some(messages), tools].into_iter().flatten();
         let files: Vec<String> = files.map(|path| path.display().to_string()).collect();
@@ -103,15 +102,15 @@ fn read_chat(messages: &Path, tools: Option<&Path>) -> Result<Chat, Failure> {
     })
 }
 
-/// Read a text file of at most [`MAX_CHAT`].
-fn read_bounded(path: &Path) -> Result<String, Failure> {
+/// Read a text file of at most `limit` bytes.
+fn read_bounded(path: &Path, limit: u64) -> Result<String, Failure> {
     let name = path.display();
     let mut bytes = Vec::new();
     File::open(path)
-        .and_then(|file| file.take(MAX_CHAT + 1).read_to_end(&mut bytes))
+        .and_then(|file| file.take(limit.saturating_add(1)).read_to_end(&mut bytes))
         .map_err(|error| Failure::new(format!("{name} cannot be read: {error}.")))?;
-    if bytes.len() as u64 > MAX_CHAT {
-        let max = MAX_CHAT >> 20;
+    if bytes.len() as u64 > limit {
+        let max = limit >> 20;
         return Err(Failure::new(format!(
             "{name} is larger than {max} MiB. Use a shorter conversation."
         )));

@@ -241,10 +241,10 @@ fn choose<'a>(used: &[&'a DeviceInfo], requested: Option<&'a str>) -> Result<Opt
 pub fn unusable(build: &str, used: &[&DeviceInfo]) -> Problem {
     let names: Vec<&str> = used.iter().map(|device| device.name.as_str()).collect();
     let names = names.join(" and ");
-    let mismatch = used.iter().flat_map(|device| &device.backends).find_map(|option| {
-        let check = option.check.as_ref().filter(|_| option.build == build)?;
-        check.mismatch.as_deref()
-    });
+    let mismatch = used
+        .iter()
+        .flat_map(|device| &device.backends)
+        .find_map(|option| option.mismatch().filter(|_| option.build == build));
     let message = match (mismatch, builds::program(build)) {
         (Some(mismatch), _) => format!("The build '{build}' cannot be used with {names}: {mismatch}"),
         (None, None) => format!(

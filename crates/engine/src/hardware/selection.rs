@@ -28,8 +28,7 @@ pub fn is_auto_selected(gpu: &DeviceInfo, cpu: &DeviceInfo) -> bool {
 /// Why the first of a GPU's builds is the automatic choice: they are sorted by
 /// [`rank`](super::rank). `None` if none of them matches the CPU's results.
 pub fn build_reason(builds: &[BackendOption]) -> Option<BuildReason> {
-    let is_right = |option: &&BackendOption| !matches!(&option.check, Some(check) if check.mismatch.is_some());
-    let mut right = builds.iter().filter(is_right);
+    let mut right = builds.iter().filter(|option| option.mismatch().is_none());
     let is_measured = right.next()?.check.is_some();
     let others: Vec<&BackendOption> = right.collect();
     Some(match is_measured {

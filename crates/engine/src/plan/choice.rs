@@ -167,16 +167,11 @@ fn builds<'a>(request: &'a PlanRequest, gpus: &[&'a DeviceInfo]) -> Vec<&'a str>
 /// Whether a build can use a GPU, as far as is known.
 fn can_use(build: &str, gpu: &DeviceInfo) -> bool {
     // A hypothetical GPU has no builds.
-    gpu.backends.is_empty() || option(build, gpu).is_some_and(|option| !is_wrong(option))
+    gpu.backends.is_empty() || option(build, gpu).is_some_and(|option| option.mismatch().is_none())
 }
 
 fn option<'a>(build: &str, gpu: &'a DeviceInfo) -> Option<&'a BackendOption> {
     gpu.backends.iter().find(|option| option.build == build)
-}
-
-/// Whether the device check has found a mismatch.
-fn is_wrong(option: &BackendOption) -> bool {
-    option.check.as_ref().is_some_and(|check| check.mismatch.is_some())
 }
 
 /// The sets of GPUs to try: fewer before more, each in the order of its ids.
@@ -323,8 +318,9 @@ mod tests {
         // As `hardware::devices` sorts them.
         backends.sort_by(|a, b| {
             let key = |option: &BackendOption| option.check.clone().map(|check| check.turn_seconds());
-            is_wrong(a)
-                .cmp(&is_wrong(b))
+            a.mismatch()
+                .is_some()
+                .cmp(&b.mismatch().is_some())
                 .then(key(a).partial_cmp(&key(b)).expect("numbers"))
         });
         DeviceInfo {

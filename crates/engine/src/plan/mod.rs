@@ -221,25 +221,8 @@ pub fn compute_plan(
     };
     let notice = shortened.or(left_out);
     let (verdict, mut why) = match fits {
-        true if left > SLOW => (
-            Verdict::Slow,
-            format!(
-                "It fits, but the CPU has to read {} for every token, so answers will be slow.",
-                byte_size(left)
-            ),
-        ),
-        true => (Verdict::Fits, "It fits in the memory that is free now.".to_owned()),
-        false if context_fits > 0 => (
-            Verdict::FitsWithLessContext { context: context_fits },
-            match &too_large {
-                Some(too_large) => format!("{too_large}. A context of {context_fits} tokens fits."),
-                None => format!("A context of {context} tokens does not fit; one of {context_fits} does."),
-            },
-        ),
-        false => {
-            let why = too_large.as_ref().map(|too_large| format!("{too_large}."));
-            (Verdict::WontFit, why.unwrap_or_else(|| shortfall(&placed)))
-        }
+        true => fitting(left),
+        false => too_much(&placed, context, context_fits, too_large.as_ref()),
     };
     if let Some(notice) = &notice {
         why = format!("{why} {notice}");
@@ -268,6 +251,37 @@ pub fn compute_plan(
         too_large,
         notice,
     })
+}
+
+/// The verdict and its sentence for a plan that fits, with this many bytes of weights on the CPU.
+fn fitting(on_cpu: u64) -> (Verdict, String) {
+    if on_cpu <= SLOW {
+        return (Verdict::Fits, "It fits in the memory that is free now.".to_owned());
+    }
+    let why = format!(
+        "It fits, but the CPU has to read {} for every token, so answers will be slow.",
+        byte_size(on_cpu)
+    );
+    (Verdict::Slow, why)
+}
+
+/// The verdict and its sentence for a plan that does not fit with this context, but with
+/// `context_fits`, if that is not 0.
+fn too_much(
+    placed: &[PlannedDevice],
+    context: u32,
+    context_fits: u32,
+    too_large: Option<&TooLarge>,
+) -> (Verdict, String) {
+    if context_fits == 0 {
+        let why = too_large.map_or_else(|| shortfall(placed), |too_large| format!("{too_large}."));
+        return (Verdict::WontFit, why);
+    }
+    let why = match too_large {
+        Some(too_large) => format!("{too_large}. A context of {context_fits} tokens fits."),
+        None => format!("A context of {context} tokens does not fit; one of {context_fits} does."),
+    };
+    (Verdict::FitsWithLessContext { context: context_fits }, why)
 }
 
 /// [`compute_plan`] for training, with the activations of as many layers saved as fit, for the same
@@ -379,8 +393,9 @@ fn budgets(options: &PlanOptions, devices: &[DeviceInfo]) -> Result<Budgets, Pro
         Some(hardware::CPU) => Vec::new(),
         Some(ids) => ids
             .split(',')
+            .map(str::trim)
             .map(|id| {
-                known(id.trim())
+                known(id)
                     .filter(|device| device.id != hardware::CPU)
                     .ok_or_else(|| unknown(id, devices))
             })

@@ -9,6 +9,7 @@ use crate::error::SessionError;
 use crate::model::Model;
 use crate::ops::MatmulPrecision;
 use crate::sample::Sampler;
+use crate::session::common_prefix;
 use hearth_kernels::attention::KvFormat;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -236,8 +237,4 @@ impl DraftSequence {
             self.sequence.clear();
         }
     }
-}
-
-fn common_prefix(a: &[u32], b: &[u32]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
