@@ -61,7 +61,8 @@ def cpu(results: Results) -> str:
     instructions = results.about["instructions"]
     if any(name.startswith("avx512") for name in instructions):
         return "on a CPU with AVX-512"
-    return "on a CPU with AVX2 only" if "avx2" in instructions else "on a CPU without AVX2"
+    names = "AVX2 only" if instructions and "avx_vnni" not in instructions and "avx2" in instructions else ", ".join(instructions)
+    return f"on a CPU with {names}" if names else "on one CPU"
 
 
 def section(title: str, text: str, table: str) -> str:

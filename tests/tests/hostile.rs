@@ -189,7 +189,7 @@ fn a_model_of_4096_layers_is_planned_on_a_gpu() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = changed(folder.path(), &|metadata| metadata.insert("llama.block_count", 4096u32));
     let ended = hearth(&["plan", text(&model), "--assume-gpu", "100000000", "--ctx", "131072"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("of 4097 layers"), "{ended:?}");
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn datasets() -> Vec<(&'static str, Vec<u8>)> {
         })
         .collect();
     let turns = json!({ "messages": turns }).to_string();
-    // All answers of one kind are located, of the other kind only the last.
+    // Located with one rendering, and beyond the budget of both methods.
     let chats = |turns: usize| {
         let chat: Vec<_> = (0..turns)
             .map(|turn| {

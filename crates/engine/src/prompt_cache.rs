@@ -141,8 +141,10 @@ impl PromptCache {
     /// The key of the model with its adapters: a hash of everything that the cells depend on.
     /// `None` if an adapter's files are gone or were replaced after it was loaded.
     fn key(&mut self, active_adapters: &ActiveAdapters) -> Option<SnapshotKey> {
-        if let Some((_, key)) = self.keys.iter().find(|(of, _)| of == active_adapters) {
-            return Some(*key);
+        if let Some(at) = self.keys.iter().position(|(of, _)| of == active_adapters) {
+            // The least recently used one is the first.
+            self.keys[at..].rotate_left(1);
+            return self.keys.last().map(|(_, key)| *key);
         }
         let mut hash = Sha256::new_with_prefix(self.model.hex());
         hash.update(hearth_kernels::linear::arithmetic_id());

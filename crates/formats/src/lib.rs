@@ -21,3 +21,4 @@ pub use architecture::{Architecture, listed};
 pub use byte_size::byte_size;
 pub use free_space::free_space;
 pub use hex::hex;
+pub use regular::read_regular;

@@ -37,7 +37,7 @@ fn require_regular(metadata: &Metadata) -> Result<()> {
 }
 
 /// Reads a whole regular file of at most `max_bytes` bytes.
-pub(crate) fn read_regular(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
+pub fn read_regular(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     let (file, metadata) = open_regular(path)?;
     let too_large = || {
         Error::new(

@@ -4,6 +4,8 @@
 //! included, then the output layer. The last ones go to GPUs first; the token embedding stays on
 //! the CPU. The plan, the loader and reports to the user share one value.
 
+use std::ops::Range;
+
 /// The device of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Place {
@@ -88,6 +90,19 @@ impl Placement {
         Place::Cpu
     }
 
+    /// The layers on a device.
+    pub fn on(&self, place: Place) -> Range<usize> {
+        let mut first = self.layers - self.gpu_layers();
+        let Place::Gpu(gpu) = place else { return 0..first };
+        for share in &self.shares {
+            if share.gpu == gpu {
+                return first..first + share.layers;
+            }
+            first += share.layers;
+        }
+        first..first
+    }
+
     /// The device of the output layer.
     pub fn output(&self) -> Place {
         self.of(self.layers.saturating_sub(1))
@@ -115,6 +130,21 @@ mod tests {
                     .collect();
                 assert_eq!(places(&placement), expected, "{offloaded} of {layers} layers");
                 assert_eq!(placement.gpu_layers(), offloaded.min(layers + 1));
+            }
+        }
+    }
+
+    #[test]
+    fn each_layer_is_on_its_device() {
+        for offloaded in 0..8 {
+            let placement = Placement::offload(6, offloaded, &[(2, 30), (0, 10), (7, 1)]);
+            for place in [Place::Cpu, Place::Gpu(0), Place::Gpu(1), Place::Gpu(2), Place::Gpu(7)] {
+                let expected: Vec<_> = (0..6).filter(|layer| placement.of(*layer) == place).collect();
+                assert_eq!(
+                    placement.on(place).collect::<Vec<_>>(),
+                    expected,
+                    "{offloaded} {place:?}"
+                );
             }
         }
     }

@@ -190,7 +190,7 @@ impl Budgets {
         let mut devices = self.sizes(load, &load.caches(), placement);
         let last = placement.layers() - 1;
         let names = |place: Place| {
-            placed_on(placement, place).map(move |layer| match layer == last {
+            placement.on(place).map(move |layer| match layer == last {
                 true => "output".to_owned(),
                 false => format!("blk.{layer}"),
             })
@@ -200,6 +200,12 @@ impl Budgets {
             device.layers = names(Place::Gpu(*number)).collect();
         }
         devices
+    }
+
+    /// Whether a placement fits on each device, the CPU first.
+    pub fn fits(&self, load: &Load, placement: &Placement) -> Vec<bool> {
+        let devices = self.sizes(load, &load.caches(), placement);
+        devices.iter().map(|device| device.fits).collect()
     }
 
     /// The bytes of a placement on each device, the CPU first, without the names of layers.
@@ -213,7 +219,7 @@ impl Budgets {
                 in_main_memory += device.needed();
             }
             let small = self.too_large_on(*number, budget, load, placement).is_none();
-            let is_empty = placed_on(placement, place).next().is_none();
+            let is_empty = placement.on(place).is_empty();
             device.fits = is_empty || (small && budget.holds(device.needed()));
             devices.push(device);
         }
@@ -229,9 +235,9 @@ impl Budgets {
 
     fn too_large_on(&self, number: usize, budget: &Budget, load: &Load, placement: &Placement) -> Option<TooLarge> {
         let last = placement.layers() - 1;
-        let mut here = placed_on(placement, Place::Gpu(number));
-        let layers = here.clone().any(|layer| layer != last);
-        let mut buffers = load.buffers(layers, here.any(|layer| layer == last));
+        let here = placement.on(Place::Gpu(number));
+        let output = here.contains(&last);
+        let mut buffers = load.buffers(here.len() > usize::from(output), output);
         if let Some(draft) = load.draft.filter(|_| draft_place(placement) == Place::Gpu(number)) {
             buffers.extend(draft.largest_buffers(load.context, load.format, true, true));
         }
@@ -265,8 +271,7 @@ impl Budgets {
     pub fn longest_context(&self, load: &Load, placement: &Placement, max: u32) -> u32 {
         let fits = |context: u32| {
             let load = Load { context, ..*load };
-            let devices = self.sizes(&load, &load.caches(), placement);
-            devices.iter().all(|device| device.fits)
+            self.fits(&load, placement).into_iter().all(|fits| fits)
         };
         longest(max, fits)
     }
@@ -278,11 +283,6 @@ impl Budgets {
             self.too_large(&Load { context, ..*load }, placement).is_none()
         })
     }
-}
-
-/// The layers of a placement on one device.
-fn placed_on(placement: &Placement, place: Place) -> impl Iterator<Item = usize> + Clone + use<'_> {
-    (0..placement.layers()).filter(move |layer| placement.of(*layer) == place)
 }
 
 /// Longest context up to `max` that fits, by binary search; 0 if none does. More context never
@@ -321,7 +321,7 @@ impl Budget {
             ..PlannedDevice::default()
         };
         let (mut layers, mut output) = (0, false);
-        for layer in placed_on(placement, place) {
+        for layer in placement.on(place) {
             device.weights += side(load.bytes.layers[layer]);
             device.kv += side(caches[layer].bytes);
             device.snapshots += side(caches[layer].snapshots);

@@ -319,13 +319,13 @@ pub fn plan_training(
             training: Some(with(*layers)),
             draft: None,
         };
-        let now = budgets.fill(&load, &least.placement);
+        let now = budgets.fits(&load, &least.placement);
         let kept = on_cpu.min(*layers) as u64 * training.saved_per_layer_cpu;
         // Devices that do not fit anyway are reported elsewhere. Without GPUs, only the fraction
         // limits main memory.
         let first = usize::from(least.placement.gpu_layers() == 0);
         let mut devices = now.iter().zip(&least.plan.devices).skip(first);
-        kept <= share && devices.all(|(now, then)| now.fits || !then.fits)
+        kept <= share && devices.all(|(now, then)| *now || !then.fits)
     };
     let layers = (1..=config.n_layers).rev().find(fits).unwrap_or(1);
     let options = PlanOptions {

@@ -10,7 +10,7 @@ use hearth_formats::adapter::{
     AdapterError, AdapterFile, AdapterManifest, BaseId, BaseShape, LoraTensors, PEFT_CONFIG, PEFT_MANIFEST,
     PEFT_TENSORS, TargetName,
 };
-use hearth_formats::durable;
+use hearth_formats::{durable, read_regular};
 use hearth_llm::LoraPart;
 use hearth_protocol::{DataSource, Problem, ProblemCode, StepReport};
 use hearth_train::Settings;
@@ -66,6 +66,8 @@ impl RunFile {
 }
 
 const RUN: &str = "run.json";
+/// Maximum size of `run.json`, which may come with an adapter from elsewhere.
+const MAX_RUN_BYTES: u64 = 16 << 20;
 const LOG: &str = "log.jsonl";
 const LOCK: &str = ".lock";
 
@@ -109,8 +111,8 @@ impl RunFolder {
 
     /// Read `run.json`, if this is a run's folder.
     pub fn read(&self) -> Option<RunFile> {
-        let text = fs::read_to_string(self.0.join(RUN)).ok()?;
-        serde_json::from_str(&text).ok()
+        let text = read_regular(&self.0.join(RUN), MAX_RUN_BYTES).ok()?;
+        serde_json::from_slice(&text).ok()
     }
 
     /// The run to resume here with this base model. `None` if there is none.

@@ -142,10 +142,14 @@ fn session(model: &Arc<Model>, context: usize) -> Result<Session, Problem> {
 /// The run's validation prompts, or a few general ones for an adapter without a run.
 fn prompts(adapter: &Path, tokenizer: &Tokenizer) -> Vec<Vec<u32>> {
     let held_out = RunFile::of_adapter(adapter).map(|run| run.prompts).unwrap_or_default();
-    // A run from elsewhere may have any number of any length.
+    // A run from elsewhere may have any number, of any length and tokens.
+    let is_usable = |prompt: &[u32]| {
+        let in_vocabulary = |id: &u32| (*id as usize) < tokenizer.vocab_size();
+        !prompt.is_empty() && prompt.iter().all(in_vocabulary)
+    };
     let held_out: Vec<_> = held_out
         .into_iter()
-        .filter(|prompt| !prompt.is_empty())
+        .filter(|prompt| is_usable(prompt))
         .map(|mut prompt| prompt.split_off(prompt.len().saturating_sub(PROMPT_TOKENS)))
         .take(PROMPTS)
         .collect();

@@ -240,9 +240,8 @@ impl Report {
         let lines: Vec<u32> = last_only.map(|rendered| rendered.line).collect();
         self.note("last_answer", Severity::Note, &lines, |count| {
             format!(
-                "In {} only the last answer is trained on, since the model's chat template changes earlier turns \
-                 when a conversation \
-                 continues.",
+                "In {} only the last answer is trained on: the model's chat template changes earlier turns when a \
+                 conversation continues, or the conversation is too long to find the others in it.",
                 examples(count)
             )
         });

@@ -39,6 +39,10 @@ const SYSTEM_LAST: &str = "{% set users = messages | selectattr('role', 'equalto
 const BACKWARDS: &str = "{% for m in messages %}<|im_start|>{{ messages | length - loop.index0 }} {{ m.content | upper \
     }}<|im_end|>{% endfor %}";
 
+/// Without control tokens, like a base model's.
+const PLAIN: &str = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}\
+    {% if add_generation_prompt %}assistant: {% endif %}";
+
 pub struct Model {
     pub tokenizer: Tokenizer,
     pub template: ChatTemplate,
@@ -109,6 +113,28 @@ fn check(model: &Model, messages: Vec<Message>, expected: &[&str], last_answer_o
         model.tokenizer.decode(&rendered.ids)
     );
     assert_eq!(rendered.last_answer_only, last_answer_only);
+}
+
+/// The answers are located with one rendering, then one by one, then not at all within the budget.
+#[test]
+fn answers_of_long_conversations_without_control_tokens_are_targets() {
+    let model = model("smollm", PLAIN);
+    let located = |first: &str, turns: usize| {
+        let says_one = |turn: usize| says([Role::User, Role::Assistant][turn % 2], &format!("t {turn}"));
+        let mut messages: Vec<_> = (0..turns).map(says_one).collect();
+        messages[0].content = first.to_owned();
+        let chat = example(Content::Chat(messages));
+        let rendered = render(&chat, &model.tokenizer, &model.template, false).unwrap();
+        (targets(&rendered, &model.tokenizer), rendered.last_answer_only)
+    };
+    let (answers, last_only) = located("t 0", 200);
+    assert_eq!((answers.len(), last_only), (100, false));
+    let document = "It was evening, and the fire was low. ".repeat(2000);
+    let (answers, last_only) = located(&document, 70);
+    assert_eq!((answers.len(), last_only), (35, false));
+    let (answers, last_only) = located("t 0", 2000);
+    assert_eq!((answers.len(), last_only), (1, true));
+    assert!(answers[0].contains("t 1999"), "{answers:?}");
 }
 
 #[test]

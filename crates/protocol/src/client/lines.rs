@@ -13,7 +13,7 @@ pub(super) struct Lines<R> {
     line: Vec<u8>,
     /// Maximum bytes of a line.
     limit: usize,
-    /// Whether a line's bytes above the limit are dropped; otherwise they are an error.
+    /// Whether of a longer line only the last bytes are kept; otherwise it is an error.
     cuts: bool,
 }
 
@@ -28,8 +28,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Texts of any length, of which at most `limit` bytes are kept. The last one may lack a line
-    /// feed.
+    /// Texts of any length, of which the last `limit` bytes are kept: an error follows what was
+    /// written before it without a line feed. The last text may lack a line feed.
     pub fn texts(reader: R, limit: usize) -> Self {
         Self {
             limit,
@@ -52,12 +52,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             }
             let end = buffered.iter().position(|&byte| byte == b'\n');
             let taken = end.map_or(buffered.len(), |end| end + 1);
-            let kept = match self.cuts {
-                true => taken.min(self.limit.saturating_sub(self.line.len())),
-                false => taken,
-            };
-            self.line.extend_from_slice(&buffered[..kept]);
+            self.line.extend_from_slice(&buffered[..taken]);
             self.reader.consume(taken);
+            if self.cuts {
+                self.line.drain(..self.line.len().saturating_sub(self.limit));
+            }
             if self.line.len() > self.limit {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a line without an end"));
             }
@@ -85,7 +84,7 @@ mod tests {
         let long = "x".repeat(100_000);
         let stream = format!("first\n{long}\nthe allocation failed");
         let lines = all(Lines::texts(stream.as_bytes(), 10)).await.expect("no error");
-        assert_eq!(lines, [&b"first\n"[..], b"xxxxxxxxxx", b"the alloca"]);
+        assert_eq!(lines, [&b"first\n"[..], b"xxxxxxxxx\n", b"ion failed"]);
     }
 
     #[tokio::test]
