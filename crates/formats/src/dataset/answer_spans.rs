@@ -71,8 +71,8 @@ impl AnswerFinder<'_> {
         let mut spans: Vec<Range<usize>> = Vec::new();
         let mut bytes = 0usize;
         let most = PREFIX_BUDGET[0] + PREFIX_BUDGET[1] * self.ids.len() * BYTES_PER_TOKEN;
-        // If the last answer is all that will be left, the others are not searched. The estimate may
-        // be too high by nearly half.
+        // If only the last answer will be left, the others are not searched. The estimate may be
+        // too high by nearly half.
         let last_only = self.estimated_prefixes(answers) > 2 * most;
         let answers = if last_only {
             &answers[answers.len() - 1..]
