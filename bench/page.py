@@ -58,11 +58,12 @@ def page(results: Results, path: Path = PAGE) -> str:
 
 
 def cpu(results: Results) -> str:
-    instructions = results.about["instructions"]
-    if any(name.startswith("avx512") for name in instructions):
+    found = results.about["instructions"]
+    if any(name.startswith("avx512") for name in found):
         return "on a CPU with AVX-512"
-    names = "AVX2 only" if instructions and "avx_vnni" not in instructions and "avx2" in instructions else ", ".join(instructions)
-    return f"on a CPU with {names}" if names else "on one CPU"
+    if "avx2" in found and "avx_vnni" not in found:
+        return "on a CPU with AVX2 only"
+    return f"on a CPU with {', '.join(found)}" if found else "on one CPU"
 
 
 def section(title: str, text: str, table: str) -> str:

@@ -228,30 +228,23 @@ fn datasets() -> Vec<(&'static str, Vec<u8>)> {
     let mut table = String::from("text");
     (0..20_000).for_each(|column| write!(table, ",c{column}").expect("memory"));
     (0..300).for_each(|row| write!(table, "\n{row}{}", ",".repeat(20_000)).expect("memory"));
-    let turns: Vec<_> = (0..2000)
-        .map(|turn| {
-            let role = ["user", "assistant"][turn % 2];
-            json!({ "role": role, "content": format!("turn {turn}") })
-        })
-        .collect();
-    let turns = json!({ "messages": turns }).to_string();
-    // Located with one rendering, and beyond the budget of both methods.
-    let chats = |turns: usize| {
-        let chat: Vec<_> = (0..turns)
+    let chat = |turns: usize, word: &str| {
+        let messages: Vec<_> = (0..turns)
             .map(|turn| {
                 let role = ["user", "assistant"][turn % 2];
-                json!({ "role": role, "content": format!("t {turn}") })
+                json!({ "role": role, "content": format!("{word} {turn}") })
             })
             .collect();
-        (json!({ "messages": chat }).to_string() + "\n").repeat(40)
+        json!({ "messages": messages }).to_string() + "\n"
     };
     let deep = "[".repeat(1_000_000);
     vec![
         ("keys.json", object.into_bytes()),
         ("columns.csv", table.into_bytes()),
-        ("turns.jsonl", (turns.clone() + "\n" + &turns + "\n").into_bytes()),
-        ("chats.jsonl", chats(300).into_bytes()),
-        ("long chats.jsonl", chats(600).into_bytes()),
+        ("turns.jsonl", chat(2000, "turn").repeat(2).into_bytes()),
+        // Located with one rendering, and beyond the budget of both methods.
+        ("chats.jsonl", chat(300, "t").repeat(40).into_bytes()),
+        ("long chats.jsonl", chat(600, "t").repeat(40).into_bytes()),
         ("deep.json", deep.into_bytes()),
         ("groups.parquet", parquet_bytes::many_groups()),
         ("nested.parquet", parquet_bytes::nested(100_000)),

@@ -37,6 +37,9 @@ fn require_regular(metadata: &Metadata) -> Result<()> {
 }
 
 /// Reads a whole regular file of at most `max_bytes` bytes.
+///
+/// # Errors
+/// It cannot be read, is not a regular file, or is larger.
 pub fn read_regular(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     let (file, metadata) = open_regular(path)?;
     let too_large = || {

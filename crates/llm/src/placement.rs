@@ -4,6 +4,7 @@
 //! included, then the output layer. The last ones go to GPUs first; the token embedding stays on
 //! the CPU. The plan, the loader and reports to the user share one value.
 
+use std::iter;
 use std::ops::Range;
 
 /// The device of a layer.
@@ -80,27 +81,25 @@ impl Placement {
 
     /// The device of a layer; the output layer has the index after the last transformer layer.
     pub fn of(&self, layer: usize) -> Place {
-        let mut first = self.layers - self.gpu_layers();
-        for share in &self.shares {
-            if (first..first + share.layers).contains(&layer) {
-                return Place::Gpu(share.gpu);
-            }
-            first += share.layers;
-        }
-        Place::Cpu
+        let found = self.ranges().find(|(_, layers)| layers.contains(&layer));
+        found.map_or(Place::Cpu, |(place, _)| place)
     }
 
     /// The layers on a device.
     pub fn on(&self, place: Place) -> Range<usize> {
-        let mut first = self.layers - self.gpu_layers();
-        let Place::Gpu(gpu) = place else { return 0..first };
-        for share in &self.shares {
-            if share.gpu == gpu {
-                return first..first + share.layers;
-            }
-            first += share.layers;
-        }
-        first..first
+        let found = self.ranges().find(|(of, _)| *of == place);
+        found.map_or(0..0, |(_, layers)| layers)
+    }
+
+    /// The layers on each device, the CPU first.
+    fn ranges(&self) -> impl Iterator<Item = (Place, Range<usize>)> {
+        let mut end = self.layers - self.gpu_layers();
+        let on_cpu = (Place::Cpu, 0..end);
+        iter::once(on_cpu).chain(self.shares.iter().map(move |share| {
+            let first = end;
+            end += share.layers;
+            (Place::Gpu(share.gpu), first..end)
+        }))
     }
 
     /// The device of the output layer.

@@ -73,7 +73,7 @@ impl AnswerFinder<'_> {
         let most = PREFIX_BUDGET[0] + PREFIX_BUDGET[1] * self.ids.len() * BYTES_PER_TOKEN;
         // If only the last answer will be left, the others are not searched. The estimate may be
         // too high by nearly half.
-        let last_only = self.estimated_prefixes(answers) > 2 * most;
+        let last_only = self.estimated_prefixes() > 2 * most;
         let answers = if last_only {
             &answers[answers.len() - 1..]
         } else {
@@ -96,18 +96,16 @@ impl AnswerFinder<'_> {
         (!spans.is_empty()).then_some((spans, last_only))
     }
 
-    /// Estimated bytes of the prefixes before these answers, from the lengths of the messages.
-    fn estimated_prefixes(&self, answers: &[usize]) -> usize {
-        let length = |message: &Message| message.content.len() + TURN_BYTES;
-        let total: usize = self.messages.iter().map(length).sum();
-        let starts = self.messages.iter().scan(0, |before, message| {
-            let start = *before;
-            *before += length(message);
-            Some(start)
-        });
-        let starts: Vec<usize> = starts.collect();
-        let before: f64 = answers.iter().map(|&index| starts[index] as f64).sum();
-        (before / total.max(1) as f64 * (self.ids.len() * BYTES_PER_TOKEN) as f64) as usize
+    /// Estimated bytes of the prefixes before all answers, from the lengths of the messages.
+    fn estimated_prefixes(&self) -> usize {
+        let (mut length, mut prefixes) = (0, 0.0);
+        for message in self.messages {
+            if message.role == Role::Assistant {
+                prefixes += length as f64;
+            }
+            length += message.content.len() + TURN_BYTES;
+        }
+        (prefixes / length.max(1) as f64 * (self.ids.len() * BYTES_PER_TOKEN) as f64) as usize
     }
 
     /// Returns the ranges of all answers in order, from one rendering of the whole conversation.
