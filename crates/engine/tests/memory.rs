@@ -11,8 +11,8 @@ use std::process::Command;
 
 /// Tolerance of the plan.
 const SHARE: f64 = 0.05;
-/// Bytes that no plan counts: the tokenizer, what the allocator holds for each thread, and pooled
-/// buffers of a prompt's first chunks, which are shorter than the later ones.
+/// Bytes that no plan counts: the tokenizer, and what the allocator holds for each thread and after
+/// packing.
 const UNCOUNTED: f64 = 6e6;
 
 fn main() {
