@@ -62,6 +62,18 @@ pub struct DeviceInfo {
     pub build_reason: Option<BuildReason>,
 }
 
+impl DeviceInfo {
+    /// Whether `name` is its id or identity.
+    pub fn is(&self, name: &str) -> bool {
+        name == self.id || (name == self.identity && !name.is_empty())
+    }
+}
+
+/// The ids or identities in a list, which is separated by commas: `gpu0, gpu1`.
+pub fn device_names(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim)
+}
+
 /// Whether a GPU is used without being requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]

@@ -7,7 +7,7 @@ use super::records::{Subject, store};
 use super::{CPU, cpu, gpus, instructions, merge, needs_drivers, probe, this_program};
 use crate::problem::problem;
 use hearth_llm::Place;
-use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo, Problem, ProblemCode};
+use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo, Problem, ProblemCode, device_names};
 use std::path::PathBuf;
 
 /// Add the recorded checks to each GPU, and sort its builds.
@@ -54,11 +54,7 @@ pub fn check(device: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let gpus = gpus();
-    let gpu = gpus
-        .iter()
-        .find(|gpu| gpu.is(device))
-        .ok_or_else(|| no_such(device, &gpus))?;
-    check_gpu(gpu, true)
+    check_gpu(named(device, &gpus)?, true)
 }
 
 /// The place of a device, regardless of its check.
@@ -70,22 +66,23 @@ pub fn place(device: &str) -> Result<Place, Problem> {
         return Ok(Place::Cpu);
     }
     let gpus = gpus();
-    let gpu = gpus
-        .iter()
-        .find(|gpu| gpu.is(device))
-        .ok_or_else(|| no_such(device, &gpus))?;
+    let gpu = named(device, &gpus)?;
     gpu.adapter.map(Place::Gpu).ok_or_else(|| {
         let message = format!("{} cannot be used by this build of Hearth: {}", gpu.name, gpu.why);
         problem(ProblemCode::NoDevice, message)
     })
 }
 
-fn no_such(device: &str, gpus: &[Gpu]) -> Problem {
-    let known: Vec<&str> = [CPU]
-        .into_iter()
-        .chain(gpus.iter().map(|gpu| gpu.id.as_str()))
-        .collect();
-    let message = format!("There is no device '{device}'. Choose one of: {}.", known.join(", "));
+fn named<'a>(device: &str, gpus: &'a [Gpu]) -> Result<&'a Gpu, Problem> {
+    let known = || [CPU].into_iter().chain(gpus.iter().map(|gpu| gpu.id.as_str()));
+    let found = gpus.iter().find(|gpu| gpu.is(device));
+    found.ok_or_else(|| no_such(device, known()))
+}
+
+/// There is no device with this name, but these.
+pub(crate) fn no_such<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Problem {
+    let known: Vec<&str> = known.collect();
+    let message = format!("There is no device '{name}'. Choose one of: {}.", known.join(", "));
     problem(ProblemCode::NoDevice, message)
 }
 
@@ -136,7 +133,7 @@ pub fn check_new(device: Option<&str>, report: &mut dyn FnMut(&str)) {
         return;
     }
     let may_be_used = |gpu: &Gpu| match device {
-        Some(ids) => ids.split(',').any(|id| gpu.is(id.trim())),
+        Some(names) => device_names(names).any(|name| gpu.is(name)),
         None => gpu.kind != Kind::Software,
     };
     let unchecked = |gpu: &Gpu| gpu.kind != Kind::Software && gpu.backends.iter().any(|option| option.check.is_none());
@@ -189,11 +186,7 @@ pub fn build_for(device: &str, build: Option<&str>) -> Result<Option<PathBuf>, P
     let devices = super::devices();
     let named: Vec<&DeviceInfo> = devices[1..]
         .iter()
-        .filter(|info| {
-            device
-                .split(',')
-                .any(|id| id.trim() == info.id || id.trim() == info.identity)
-        })
+        .filter(|info| device_names(device).any(|name| info.is(name)))
         .collect();
     Ok(choose(&named, build)?.and_then(other_program))
 }

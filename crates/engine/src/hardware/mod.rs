@@ -23,7 +23,7 @@ mod sysfs;
 mod vulkan;
 
 pub use backends::{build_for, check, check_build, check_installed, check_new, place};
-pub(crate) use backends::{other_program, unusable};
+pub(crate) use backends::{no_such, other_program, unusable};
 pub use builds::own as own_build;
 pub use cpu::{instructions, performance_cores, physical_cores};
 pub(crate) use decode_cost::decode_cost;

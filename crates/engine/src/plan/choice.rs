@@ -1,7 +1,7 @@
 //! Choosing the build and the devices of a model: those that are predicted to answer soonest.
 
 use super::decode_speed::DecodeWeights;
-use super::{ModelBytes, PlanOptions, Planned, compute_plan, free, unknown};
+use super::{ModelBytes, PlanOptions, Planned, compute_plan, free};
 use crate::check::decode_cost::DecodeCost;
 use crate::draft;
 use crate::engine::team_size;
@@ -9,7 +9,9 @@ use crate::hardware::{self, CPU};
 use crate::problem::{from_gguf, from_load, problem};
 use hearth_formats::gguf::Gguf;
 use hearth_llm::{Config, Place};
-use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo, GpuLayers, Plan, PlanRequest, Problem, ProblemCode};
+use hearth_protocol::{
+    BackendOption, DeviceCheck, DeviceInfo, GpuLayers, Plan, PlanRequest, Problem, ProblemCode, device_names,
+};
 use std::cmp::Ordering;
 
 /// Most GPUs of which every combination is tried; of more, the fastest, the two fastest and so on.
@@ -103,11 +105,9 @@ fn candidates<'a>(request: &'a PlanRequest, devices: &'a [DeviceInfo]) -> Result
         gpus: Vec::new(),
     };
     let named = request.device.as_deref();
-    let gpus: Vec<&DeviceInfo> = match named {
-        _ if request.gpu_layers == GpuLayers::Count(0) => Vec::new(),
-        Some(CPU) => Vec::new(),
-        Some(ids) => named_gpus(ids, devices)?,
-        None => automatic(devices),
+    let gpus = match request.gpu_layers {
+        GpuLayers::Count(0) => Vec::new(),
+        _ => gpus(named, devices)?,
     };
     if gpus.is_empty() {
         return Ok(vec![on_cpu]);
@@ -133,21 +133,35 @@ fn candidates<'a>(request: &'a PlanRequest, devices: &'a [DeviceInfo]) -> Result
     Ok(candidates)
 }
 
-fn named_gpus<'a>(ids: &str, devices: &'a [DeviceInfo]) -> Result<Vec<&'a DeviceInfo>, Problem> {
-    let named = ids.split(',').map(|id| {
-        let mut gpus = devices.iter().skip(1).filter(|device| device.usable);
-        let found = gpus.find(|device| device.id == id.trim() || device.identity == id.trim());
-        found.ok_or_else(|| unknown(id.trim(), devices))
-    });
-    named.collect()
+/// The GPUs that are named, or those that are selected automatically. The first of `devices` is the
+/// CPU.
+///
+/// # Errors
+/// If a named device is not a usable GPU.
+pub(super) fn gpus<'a>(named: Option<&str>, devices: &'a [DeviceInfo]) -> Result<Vec<&'a DeviceInfo>, Problem> {
+    let Some((cpu, gpus)) = devices.split_first() else {
+        return Ok(Vec::new());
+    };
+    let usable = || gpus.iter().filter(|gpu| gpu.usable);
+    match named {
+        Some(CPU) => Ok(Vec::new()),
+        Some(list) => device_names(list)
+            .map(|name| usable().find(|gpu| gpu.is(name)).ok_or_else(|| unknown(name, devices)))
+            .collect(),
+        None => Ok(usable().filter(|gpu| hardware::is_auto_selected(gpu, cpu)).collect()),
+    }
 }
 
-fn automatic(devices: &[DeviceInfo]) -> Vec<&DeviceInfo> {
-    let Some((cpu, gpus)) = devices.split_first() else {
-        return Vec::new();
+/// Why a device cannot be named, alone or with others.
+fn unknown(name: &str, devices: &[DeviceInfo]) -> Problem {
+    let message = match devices.iter().find(|device| device.is(name)) {
+        Some(device) if device.id == CPU => {
+            "The CPU cannot be combined with GPUs: it runs the layers that they do not. Name only GPUs.".to_owned()
+        }
+        Some(device) => format!("A model cannot be loaded on {}: {}", device.name, device.why),
+        None => return hardware::no_such(name, devices.iter().map(|device| device.id.as_str())),
     };
-    let usable = gpus.iter().filter(|device| device.usable);
-    usable.filter(|gpu| hardware::is_auto_selected(gpu, cpu)).collect()
+    problem(ProblemCode::NoDevice, message)
 }
 
 /// The builds to try, this one first.
@@ -382,11 +396,13 @@ mod tests {
             ..auto.clone()
         };
         assert_eq!(chosen(&named, &devices), on("portable", "gpu1", all));
-        let both = PlanRequest {
-            device: Some("gpu0,gpu1".to_owned()),
-            ..auto.clone()
-        };
-        assert_eq!(chosen(&both, &devices), on("portable", "gpu0,gpu1", all));
+        for both in ["gpu0,gpu1", "gpu0, gpu1"] {
+            let both = PlanRequest {
+                device: Some(both.to_owned()),
+                ..auto.clone()
+            };
+            assert_eq!(chosen(&both, &devices), on("portable", "gpu0,gpu1", all));
+        }
         for none in [GpuLayers::Count(0), GpuLayers::Auto] {
             let request = PlanRequest {
                 gpu_layers: none,
@@ -421,9 +437,16 @@ mod tests {
         assert_eq!(chosen(&request(None, None), &devices).expect("a plan").0, "portable");
         let refused = chosen(&request(Some("cuda"), None), &devices).expect_err("it is wrong");
         assert!(refused.message.contains("Wrong."), "{refused}");
-        let unknown = chosen(&request(None, Some("gpu7")), &devices).expect_err("it does not exist");
-        assert_eq!(unknown.code, ProblemCode::NoDevice);
-        assert!(unknown.message.contains("'gpu7'"), "{unknown}");
+        for (named, said) in [
+            ("gpu7", "'gpu7'"),
+            ("gpu0, ", "''"),
+            ("", "''"),
+            ("cpu, gpu0", "Name only GPUs"),
+        ] {
+            let unknown = chosen(&request(None, Some(named)), &devices).expect_err("it does not exist");
+            assert_eq!(unknown.code, ProblemCode::NoDevice);
+            assert!(unknown.message.contains(said), "{unknown}");
+        }
     }
 
     #[test]

@@ -381,44 +381,10 @@ pub(crate) fn largest_buffer(options: &PlanOptions, devices: &[DeviceInfo]) -> R
 
 /// The memory budgets of the CPU and the requested or automatically selected GPUs.
 fn budgets(options: &PlanOptions, devices: &[DeviceInfo]) -> Result<Budgets, Problem> {
-    let usable: Vec<&DeviceInfo> = devices.iter().filter(|device| device.usable).collect();
-    let cpu = devices.first().cloned().unwrap_or_default();
-    let known = |id: &str| {
-        usable
-            .iter()
-            .copied()
-            .find(|device| device.id == id || device.identity == id)
-    };
-    let gpus = match options.device.as_deref() {
-        Some(hardware::CPU) => Vec::new(),
-        Some(ids) => ids
-            .split(',')
-            .map(str::trim)
-            .map(|id| {
-                known(id)
-                    .filter(|device| device.id != hardware::CPU)
-                    .ok_or_else(|| unknown(id, devices))
-            })
-            .collect::<Result<_, _>>()?,
-        None => usable
-            .iter()
-            .copied()
-            .filter(|device| hardware::is_auto_selected(device, &cpu))
-            .collect(),
-    };
-    Ok(Budgets::of(known(hardware::CPU), &gpus))
-}
-
-fn unknown(id: &str, devices: &[DeviceInfo]) -> Problem {
-    let message = match devices.iter().find(|device| device.id == id || device.identity == id) {
-        Some(device) => format!("A model cannot be loaded on {}: {}", device.name, device.why),
-        None => {
-            let known: Vec<&str> = devices.iter().map(|device| device.id.as_str()).collect();
-            let known = known.join(", ");
-            format!("There is no device '{id}'. Choose one of: {known}.")
-        }
-    };
-    problem(ProblemCode::NoDevice, message)
+    let cpu = devices
+        .iter()
+        .find(|device| device.id == hardware::CPU && device.usable);
+    Ok(Budgets::of(cpu, &choice::gpus(options.device.as_deref(), devices)?))
 }
 
 #[cfg(test)]
