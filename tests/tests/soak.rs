@@ -6,8 +6,8 @@
 
 use hearth_protocol::{
     DataSource, Event, FinishReason, GenerateRequest, GpuLayers, HostOptions, Lease, LoadRequest, Model, ModelHost,
-    Precision, ProblemCode, Prompt, Request, RunEvent, SamplingParams, Thinking, TrainRequest, TrainSettings,
-    TrainingEvent, WorkerCommand,
+    Precision, ProblemCode, Prompt, Request, RunEvent, SamplingParams, TrainRequest, TrainSettings, TrainingEvent,
+    WorkerCommand,
 };
 use hearth_tests::paths;
 use std::{
@@ -75,20 +75,15 @@ fn generations() -> Vec<GenerateRequest> {
     let generation = |number: u64| {
         let words = ["Once upon a time", "The river", "In the morning, "][(number % 3) as usize];
         GenerateRequest {
-            prompt: Prompt::Raw(format!("Tale {number}. ").repeat([1, 12, 60][(number / 2 % 3) as usize]) + words),
             sampling: SamplingParams {
                 temperature: [0.0, 0.9][(number % 2) as usize],
                 seed: Some(number),
                 ..SamplingParams::default()
             },
             max_tokens: Some([8, 24, 60][(number / 3 % 3) as usize]),
-            stop: Vec::new(),
-            ignore_end: false,
-            adapters: Vec::new(),
-            conversation: None,
-            thinking: Thinking::default(),
-            json_schema: None,
-            on_battery: false,
+            ..GenerateRequest::new(Prompt::Raw(
+                format!("Tale {number}. ").repeat([1, 12, 60][(number / 2 % 3) as usize]) + words,
+            ))
         }
     };
     (0..8).map(generation).collect()

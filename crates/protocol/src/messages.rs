@@ -350,6 +350,24 @@ pub struct GenerateRequest {
     pub on_battery: bool,
 }
 
+impl GenerateRequest {
+    /// A generation with the default sampling, until the model stops or the context is full.
+    pub fn new(prompt: Prompt) -> Self {
+        Self {
+            prompt,
+            sampling: SamplingParams::default(),
+            max_tokens: None,
+            stop: Vec::new(),
+            ignore_end: false,
+            adapters: Vec::new(),
+            conversation: None,
+            thinking: Thinking::default(),
+            json_schema: None,
+            on_battery: false,
+        }
+    }
+}
+
 /// A prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -2,7 +2,7 @@
 
 use hearth_protocol::{
     Event, FinishReason, GenerateRequest, LoadRequest, Message, Problem, ProblemCode, Prompt, Request, Responses, Role,
-    SamplingParams, StartError, Summary, Thinking, Worker, WorkerCommand,
+    StartError, Summary, Worker, WorkerCommand,
 };
 use std::{path::PathBuf, time::Duration};
 
@@ -26,18 +26,9 @@ async fn refused(command: &WorkerCommand) -> StartError {
 }
 
 fn chat(worker: &Worker, text: &str) -> Responses {
-    worker.request(Request::Generate(GenerateRequest {
-        prompt: Prompt::Chat(vec![Message::of_text(Role::User, text.to_owned())]),
-        sampling: SamplingParams::default(),
-        max_tokens: None,
-        stop: Vec::new(),
-        ignore_end: false,
-        adapters: Vec::new(),
-        conversation: None,
-        thinking: Thinking::default(),
-        json_schema: None,
-        on_battery: false,
-    }))
+    worker.request(Request::Generate(GenerateRequest::new(Prompt::Chat(vec![
+        Message::of_text(Role::User, text.to_owned()),
+    ]))))
 }
 
 /// The text of a generation, and how it ended.

@@ -3,7 +3,7 @@
 
 use hearth_protocol::{
     Event, GenerateRequest, GpuLayers, HostOptions, Lease, LoadError, LoadRequest, Message, Model, ModelHost,
-    ModelStatus, PlanRequest, ProblemCode, Prompt, Request, Role, SamplingParams, Thinking, WorkerCommand,
+    ModelStatus, PlanRequest, ProblemCode, Prompt, Request, Role, WorkerCommand,
 };
 use std::{fs, path::PathBuf, time::Duration};
 use tempfile::TempDir;
@@ -83,18 +83,10 @@ async fn until(model: &Model, wanted: impl FnMut(&ModelStatus) -> bool) {
 }
 
 fn generation(text: &str) -> Request {
-    Request::Generate(GenerateRequest {
-        prompt: Prompt::Chat(vec![Message::of_text(Role::User, text.to_owned())]),
-        sampling: SamplingParams::default(),
-        max_tokens: None,
-        stop: Vec::new(),
-        ignore_end: false,
-        adapters: Vec::new(),
-        conversation: None,
-        thinking: Thinking::default(),
-        json_schema: None,
-        on_battery: false,
-    })
+    Request::Generate(GenerateRequest::new(Prompt::Chat(vec![Message::of_text(
+        Role::User,
+        text.to_owned(),
+    )])))
 }
 
 /// The text of an answer, or its problem.

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::model::{Chosen, draft, load, set_adapters};
 use hearth_engine::Engine;
 use hearth_llm::{SessionError, greedy};
-use hearth_protocol::{DraftChoice, GenerateRequest, Prompt, SamplingParams, Summary, Thinking};
+use hearth_protocol::{DraftChoice, GenerateRequest, Prompt, SamplingParams, Summary};
 use serde::Serialize;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -128,19 +128,14 @@ fn write(engine: &mut Engine, before: &[u32], depth: bool, n: u32) -> Result<f64
 /// Decode `n` tokens after those of `before` as an answer is generated, with its draft.
 fn write_with_draft(engine: &mut Engine, before: &[u32], n: u32, adapters: &Adapters) -> Result<Summary, Failure> {
     let request = GenerateRequest {
-        prompt: Prompt::Tokens(before.to_vec()),
         sampling: SamplingParams {
             temperature: 0.0,
             ..SamplingParams::default()
         },
         max_tokens: Some(n),
-        stop: Vec::new(),
         ignore_end: true,
         adapters: adapters.adapters.clone(),
-        conversation: None,
-        thinking: Thinking::default(),
-        json_schema: None,
-        on_battery: false,
+        ..GenerateRequest::new(Prompt::Tokens(before.to_vec()))
     };
     Ok(engine.generate(&request, Instant::now(), &|| false, &mut |_| {})?)
 }

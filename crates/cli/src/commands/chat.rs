@@ -10,7 +10,7 @@ use crate::shown::Shown;
 use hearth_engine::Engine;
 use hearth_protocol::{
     AdapterChoice, DraftChoice, Event, FinishReason, GenerateRequest, LeftOut, Message, Prompt, Role, SamplingParams,
-    Summary, Thinking,
+    Summary,
 };
 use rustyline::error::ReadlineError;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -178,16 +178,10 @@ impl Talk {
         let system = self.system.iter().filter(|text| !text.is_empty());
         let system = system.map(|text| Message::of_text(Role::System, text));
         let request = GenerateRequest {
-            prompt: Prompt::Chat(system.chain(self.messages.iter().cloned()).collect()),
             sampling: self.sampling.clone(),
-            max_tokens: None,
-            stop: Vec::new(),
-            ignore_end: false,
             adapters: self.adapters.clone(),
-            conversation: None,
-            thinking: Thinking::default(),
             json_schema: self.schema.clone(),
-            on_battery: false,
+            ..GenerateRequest::new(Prompt::Chat(system.chain(self.messages.iter().cloned()).collect()))
         };
         let mut out = io::stdout();
         let (mut shown, mut cached, mut written) = (Shown::new(&out), 0, Ok(()));

@@ -8,8 +8,8 @@ use crate::json_schema::schema;
 use crate::model::{Chosen, draft, load, set_adapters};
 use crate::shown::Shown;
 use hearth_protocol::{
-    DraftChoice, Event, FinishReason, GenerateRequest, Message, Part, Prompt, Role, SamplingParams, Summary, Thinking,
-    text_of, thinking_of,
+    DraftChoice, Event, FinishReason, GenerateRequest, Message, Part, Prompt, Role, SamplingParams, Summary, text_of,
+    thinking_of,
 };
 use serde::Serialize;
 use std::io::Write;
@@ -60,16 +60,11 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     )?;
     set_adapters(&mut engine, &args.adapters)?;
     let request = GenerateRequest {
-        prompt: prompt(args, &chosen),
         sampling: sampling(&args.sampling, &chosen.sampling),
         max_tokens: args.tokens,
-        stop: Vec::new(),
-        ignore_end: false,
         adapters: args.adapters.adapters.clone(),
-        conversation: None,
-        thinking: Thinking::default(),
         json_schema: schema(&args.schema)?,
-        on_battery: false,
+        ..GenerateRequest::new(prompt(args, &chosen))
     };
     let mut out = std::io::stdout().lock();
     let (mut shown, mut written) = (Shown::new(&out), Ok(()));

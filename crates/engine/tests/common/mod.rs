@@ -8,7 +8,7 @@ use hearth_engine::worker::serve;
 use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader};
 use hearth_protocol::{
     Envelope, Event, GenerateRequest, LoadRequest, Message, ProblemCode, Prompt, Request, RequestId, Role,
-    SamplingParams, Summary, Thinking,
+    SamplingParams, Summary,
 };
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -184,16 +184,9 @@ pub fn generate(prompt: Prompt, max_tokens: u32) -> GenerateRequest {
         ..SamplingParams::default()
     };
     GenerateRequest {
-        prompt,
         sampling,
         max_tokens: Some(max_tokens),
-        stop: Vec::new(),
-        ignore_end: false,
-        adapters: Vec::new(),
-        conversation: None,
-        thinking: Thinking::default(),
-        json_schema: None,
-        on_battery: false,
+        ..GenerateRequest::new(prompt)
     }
 }
 

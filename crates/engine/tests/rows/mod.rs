@@ -2,7 +2,7 @@
 
 use crate::table::Row;
 use hearth_engine::{Engine, packed};
-use hearth_protocol::{GenerateRequest, LoadRequest, Prompt, PromptCacheFolder, SamplingParams, Thinking};
+use hearth_protocol::{GenerateRequest, LoadRequest, Prompt, PromptCacheFolder, SamplingParams};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -55,19 +55,15 @@ fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
     };
     let mut engine = Engine::load(&load, &mut |_, _| ControlFlow::Continue(())).map_err(|problem| problem.message)?;
     let request = GenerateRequest {
-        prompt: Prompt::Raw("A tale of a fox in the wood and of its home. ".repeat(4 * turns)),
         sampling: SamplingParams {
             temperature: 0.0,
             ..SamplingParams::default()
         },
         max_tokens: Some(12),
-        stop: Vec::new(),
-        ignore_end: false,
-        adapters: Vec::new(),
         conversation: Some(1),
-        thinking: Thinking::default(),
-        json_schema: None,
-        on_battery: false,
+        ..GenerateRequest::new(Prompt::Raw(
+            "A tale of a fox in the wood and of its home. ".repeat(4 * turns),
+        ))
     };
     let summary = engine.generate(&request, Instant::now(), &|| false, &mut |_| {});
     let summary = summary.map_err(|problem| problem.message)?;
