@@ -37,12 +37,14 @@ test.each(places)("axe finds nothing: %s", async (...place) => {
 const LANGUAGES = ["de", "es", "zh-CN"];
 
 test.each(places)("axe finds nothing in any language: %s", async (...place) => {
-  const inLanguage = async (language: string) => {
+  const found = async (language: string) => {
     const { page, without } = await show(place, language);
     expect(await page.evaluate(() => document.documentElement.lang)).toBe(language);
-    expect([language, await violations(page, without(OF_WORDS))]).toEqual([language, []]);
+    return violations(page, without(OF_WORDS));
   };
-  await Promise.all(LANGUAGES.map(inLanguage));
+  const results = await Promise.allSettled(LANGUAGES.map(found));
+  const said = results.map((result) => (result.status === "fulfilled" ? result.value : String(result.reason)));
+  expect(Object.fromEntries(LANGUAGES.map((language, at) => [language, said[at]]))).toEqual({ de: [], es: [], "zh-CN": [] });
 });
 
 test("with high contrast, text has a contrast of 7 to 1 on every view", async () => {

@@ -80,7 +80,7 @@ export const places: Place[] = [
   ["an answer that failed", "", async (page) => (await send(page, "This one fails."), await lastAnswer(page, "failed"))],
   ["an answer that was cut", "", async (page) => (await send(page, "Cut this short, older messages and all."), await lastAnswer(page, "cut"))],
   ["search results", "", async (page) => (await page.getByTestId("search").fill("the"), await page.getByTestId("search-hit").first().waitFor())],
-  ["a toast", "", async (page) => (await page.getByTestId("open-conversation").first().press("Delete"), await page.getByTestId("toast").waitFor())],
+  ["a toast", "", async (page) => (await page.getByTestId("open-conversation").first().press("Delete"), await page.getByTestId("toast").hover())],
   ["the model picker", "", async (page) => (await page.getByTestId("model-pill").click(), await page.getByTestId("model-choice").first().waitFor())],
   ["the adapters", "", async (page) => (await pair(page), await page.getByTestId("adapter-pill").click(), await page.getByTestId("adapter").first().waitFor())],
   ["the system prompt", "", async (page) => (await openConversation(page, "Rye bread"), await page.getByTestId("instructions").click(), await page.getByTestId("instructions-text").waitFor())],
@@ -221,7 +221,7 @@ export const places: Place[] = [
   ["the variables of a prompt", "organized", async (page) => (await page.getByTestId("composer").pressSequentially("/code"), await page.keyboard.press("Enter"), await page.getByTestId("variables-dialog").waitFor())],
   ["saved prompts", "organized", async (page) => (await openSettings(page, "chat"), await page.getByTestId("edit-prompts").click(), await page.getByTestId("saved-prompt").first().waitFor())],
   ["a saved prompt", "organized", async (page) => (await openSettings(page, "chat"), await page.getByTestId("edit-prompts").click(), await page.getByTestId("prompt-edit").first().click(), await page.getByTestId("prompt-editor").waitFor())],
-  ["queued messages", "slow", async (page) => (await pace(page, 5), await send(page, "Tell me a long story."), await lastAnswer(page, "streaming"), await page.getByTestId("composer").fill("And then?"), await page.keyboard.press("Enter"), await page.getByTestId("queued").waitFor(), await pace(page, Number.POSITIVE_INFINITY))],
+  ["queued messages", "slow", async (page) => (await pace(page, 5), await send(page, "Tell me a long story."), await lastAnswer(page, "streaming"), await pace(page, Number.POSITIVE_INFINITY), await page.getByTestId("composer").fill("And then?"), await page.keyboard.press("Enter"), await page.getByTestId("queued").waitFor())],
   ["a chat template", "", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("card-details").first().click(), await page.getByTestId("card-template").first().click(), await page.getByTestId("template-text").waitFor())],
   ["moving the data folder", "", async (page) => (await openSettings(page, "data"), await page.getByTestId("move-data").click(), await page.getByTestId("move-dialog").waitFor())],
 ];

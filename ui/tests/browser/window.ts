@@ -6,15 +6,14 @@ import { openPage, startBrowser } from "../../scripts/browser.mjs";
 import type { SettingsPage } from "../../src/lib/stores/view";
 
 let browser: Browser;
-let closing: (() => Promise<void>)[] = [];
+const closing: (() => Promise<void>)[] = [];
 
 export function useBrowser(): void {
   beforeAll(async () => {
     browser = await startBrowser();
   });
   afterEach(async () => {
-    await Promise.all(closing.map((close) => close()));
-    closing = [];
+    await Promise.all(closing.splice(0).map((close) => close()));
   });
   afterAll(() => browser.close());
 }
