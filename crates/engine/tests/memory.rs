@@ -1,5 +1,5 @@
-//! Resident memory of the default model on the CPU with a full context, against the plan, in
-//! processes of their own. Pages of the file that the system has not reclaimed yet during the load
+//! Peak of the resident memory of the default model on the CPU while its context is filled, against
+//! the plan, in processes of their own. Pages of the file that the system has not reclaimed yet during the load
 //! do not count; pages of cached packed weights do, since they are the only copy of the weights.
 
 use hearth_engine::{Engine, memory, packed};
@@ -52,7 +52,7 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), tests).exit();
 }
 
-/// Load the model, fill its context, and print the planned and resident bytes.
+/// Load the model, fill its context, and print the planned bytes and the peak.
 fn hold_model(context: u32, kv: KvType) {
     let before = memory::resident().expect("known on this system");
     let request = LoadRequest {
@@ -64,11 +64,13 @@ fn hold_model(context: u32, kv: KvType) {
     };
     let mut engine = Engine::load(&request, &mut |_, _| ControlFlow::Continue(())).expect("it loads");
     let ids: Vec<u32> = (0..context).collect();
-    let read = engine
-        .session_mut()
-        .prefill(&ids, &mut |_, _| ControlFlow::Continue(()));
+    let mut peak = 0;
+    let read = engine.session_mut().prefill(&ids, &mut |_, _| {
+        peak = peak.max(memory::resident().expect("known on this system"));
+        ControlFlow::Continue(())
+    });
     assert!(read.expect("it runs").completed);
-    let taken = memory::resident().expect("known on this system") - before;
+    let taken = peak - before;
     let cpu = &engine.info().placement[0];
     println!("planned {} taken {taken}", cpu.weights + cpu.kv + cpu.compute);
 }

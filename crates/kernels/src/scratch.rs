@@ -19,11 +19,10 @@ const SPARE: usize = 16;
 /// length and are not used together, so the peak has no room for all of them.
 const SPARE_WORDS: usize = 4 << 20;
 
-static POOL: Mutex<Pool> = Mutex::new(Pool {
-    unused: Vec::new(),
-    in_use: 0,
-    peak: 0,
-});
+/// Minimum rows of a step whose buffers are worth freeing.
+const MIN_ROWS: usize = 16;
+
+static POOL: Mutex<Pool> = Mutex::new(Pool::new());
 
 /// Unused buffers, and usage.
 struct Pool {
@@ -33,14 +32,30 @@ struct Pool {
     in_use: usize,
     /// Peak of `in_use`.
     peak: usize,
+    /// Rows of the last step that had at least [`MIN_ROWS`].
+    rows: usize,
 }
 
 impl Pool {
+    const fn new() -> Self {
+        Self {
+            unused: Vec::new(),
+            in_use: 0,
+            peak: 0,
+            rows: 0,
+        }
+    }
+
+    /// Whether a buffer of `length` words, or rows, serves for `count` of them.
+    fn fits(count: usize, length: usize) -> bool {
+        (count..=count + count / 4).contains(&length)
+    }
+
     /// Takes an unused buffer of `count` words or slightly more. If there is none, frees the least
     /// recently used if the pool is too large.
     fn take(&mut self, count: usize) -> Option<Vec<u32>> {
         let fitting = self.unused.iter().enumerate();
-        let fitting = fitting.filter(|(_, words)| (count..=count + count / 4).contains(&words.len()));
+        let fitting = fitting.filter(|(_, words)| Self::fits(count, words.len()));
         let found = fitting.min_by_key(|(_, words)| words.len()).map(|(at, _)| at);
         let found = found.map(|at| self.unused.remove(at));
         self.in_use += found.as_ref().map_or(count, Vec::len);
@@ -49,6 +64,21 @@ impl Pool {
             self.shorten();
         }
         found
+    }
+
+    fn begin_step(&mut self, rows: usize) {
+        if rows < MIN_ROWS {
+            return;
+        }
+        if !Self::fits(rows, self.rows) {
+            self.release();
+        }
+        self.rows = rows;
+    }
+
+    fn release(&mut self) {
+        self.unused = Vec::new();
+        self.peak = self.in_use;
     }
 
     fn put_back(&mut self, words: Vec<u32>) {
@@ -136,9 +166,13 @@ impl<E: AnyBitPattern + NoUninit> DerefMut for Scratch<E> {
 
 /// Frees all unused buffers. Call when idle: training and long prompts need more than chat.
 pub fn release() {
-    let mut pool = pool();
-    pool.unused = Vec::new();
-    pool.peak = pool.in_use;
+    pool().release();
+}
+
+/// Call before a step through a model with this many rows. Frees the buffers of the step before if
+/// they do not fit: the chunks of a prompt differ in length, and buffers of all lengths would add up.
+pub fn begin_step(rows: usize) {
+    pool().begin_step(rows);
 }
 
 #[cfg(test)]
@@ -158,6 +192,27 @@ mod tests {
             let (floats, halves) = (Scratch::<f32>::new(length), Scratch::<half::bf16>::new(length));
             let poisoned = floats.iter().all(|x| x.is_nan()) && halves.iter().all(|x| x.is_nan());
             assert!(poisoned || !requested, "{length}");
+        }
+    }
+
+    #[test]
+    fn buffers_of_a_step_are_kept_for_steps_that_they_fit() {
+        let mut pool = Pool::new();
+        // Rows of a step, and whether it finds the buffers of the step before.
+        let steps = [
+            (128, false),
+            (256, false),
+            (512, false),
+            (1, true),
+            (512, true),
+            (410, true),
+            (512, false),
+            (128, false),
+        ];
+        for (at, (rows, kept)) in steps.into_iter().enumerate() {
+            pool.begin_step(rows);
+            assert_eq!(pool.unused.len(), usize::from(kept), "step {at} of {rows} rows");
+            pool.unused = vec![vec![0; MIN_POOLED]];
         }
     }
 

@@ -2,7 +2,6 @@
 
 use crate::cache::CacheSize;
 use crate::model::Model;
-use hearth_kernels::scratch;
 use std::time::Duration;
 
 /// Tokens of a prompt's first chunk, before its speed is known.
@@ -45,20 +44,15 @@ impl Chunk {
         }
     }
 
-    /// Adapts it after a step of `tokens` tokens, so that a step takes about `target`. If it
-    /// changes, frees the pooled buffers: those of the former length would not be used again.
+    /// Adapts it after a step of `tokens` tokens, so that a step takes about `target`.
     pub fn adapt(&mut self, tokens: usize, took: Duration, target: Duration) {
         if tokens < self.0 {
             return;
         }
-        let former = self.0;
         if took > target {
             self.0 = (self.0 / 2).max(SMALLEST);
         } else if took < target / 2 {
             self.0 = (self.0 * 2).min(Self::LARGEST);
-        }
-        if self.0 != former {
-            scratch::release();
         }
     }
 }

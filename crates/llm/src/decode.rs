@@ -10,7 +10,7 @@ use crate::placement::Place;
 use crate::sample::greedy;
 use crate::threads::StepNumber;
 use burn::tensor::Tensor;
-use hearth_kernels::team;
+use hearth_kernels::{scratch, team};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -119,6 +119,7 @@ pub fn step(
         _ => None,
     };
     let _awake = team::enter();
+    scratch::begin_step(rows.iter().map(|part| part.ids.len()).sum());
     let mut rollback = Rollback {
         lengths: rows.iter().map(|part| part.sequence.len()).collect(),
         rows,

@@ -9,7 +9,6 @@ use crate::ops::MatmulPrecision;
 use crate::placement::Place;
 use crate::sample::greedy;
 use hearth_kernels::attention::KvFormat;
-use hearth_kernels::scratch;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Instant;
@@ -217,10 +216,6 @@ impl Session {
                 true => Want::Logits,
                 false => Want::Nothing,
             };
-            if done > cached && chunk.len() < self.chunk.tokens() {
-                // The pooled buffers of the longer chunks before would not be used.
-                scratch::release();
-            }
             let begin = Instant::now();
             let on_layer = &mut |layer| on_progress(done + chunk.len() * layer / layers, ids.len());
             if self.run(chunk, want, on_layer)?.is_break() {
