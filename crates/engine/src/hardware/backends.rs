@@ -74,9 +74,9 @@ pub fn place(device: &str) -> Result<Place, Problem> {
 }
 
 fn named<'a>(device: &str, gpus: &'a [Gpu]) -> Result<&'a Gpu, Problem> {
-    let known = || [CPU].into_iter().chain(gpus.iter().map(|gpu| gpu.id.as_str()));
+    let ids = gpus.iter().map(|gpu| gpu.id.as_str());
     let found = gpus.iter().find(|gpu| gpu.is(device));
-    found.ok_or_else(|| no_such(device, known()))
+    found.ok_or_else(|| no_such(device, [CPU].into_iter().chain(ids)))
 }
 
 /// There is no device with this name, but these.
@@ -251,7 +251,7 @@ pub fn unusable(build: &str, used: &[&DeviceInfo]) -> Problem {
 impl Gpu {
     /// Whether the name is its id or identity.
     fn is(&self, name: &str) -> bool {
-        name == self.id || name == self.identity
+        name == self.id || (name == self.identity && !name.is_empty())
     }
 }
 

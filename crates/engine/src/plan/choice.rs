@@ -133,8 +133,8 @@ fn candidates<'a>(request: &'a PlanRequest, devices: &'a [DeviceInfo]) -> Result
     Ok(candidates)
 }
 
-/// The GPUs that are named, or those that are selected automatically. The first of `devices` is the
-/// CPU.
+/// The GPUs that are named, each once, or those that are selected automatically. The first of
+/// `devices` is the CPU.
 ///
 /// # Errors
 /// If a named device is not a usable GPU.
@@ -143,20 +143,28 @@ pub(super) fn gpus<'a>(named: Option<&str>, devices: &'a [DeviceInfo]) -> Result
         return Ok(Vec::new());
     };
     let usable = || gpus.iter().filter(|gpu| gpu.usable);
-    match named {
-        Some(CPU) => Ok(Vec::new()),
-        Some(list) => device_names(list)
-            .map(|name| usable().find(|gpu| gpu.is(name)).ok_or_else(|| unknown(name, devices)))
-            .collect(),
-        None => Ok(usable().filter(|gpu| hardware::is_auto_selected(gpu, cpu)).collect()),
+    let list = match named {
+        Some(CPU) => return Ok(Vec::new()),
+        Some(list) => list,
+        None => return Ok(usable().filter(|gpu| hardware::is_auto_selected(gpu, cpu)).collect()),
+    };
+    let mut found: Vec<&DeviceInfo> = Vec::new();
+    for name in device_names(list) {
+        let gpu = usable()
+            .find(|gpu| gpu.is(name))
+            .ok_or_else(|| refusal(name, devices))?;
+        if found.iter().all(|other| other.id != gpu.id) {
+            found.push(gpu);
+        }
     }
+    Ok(found)
 }
 
 /// Why a device cannot be named, alone or with others.
-fn unknown(name: &str, devices: &[DeviceInfo]) -> Problem {
+fn refusal(name: &str, devices: &[DeviceInfo]) -> Problem {
     let message = match devices.iter().find(|device| device.is(name)) {
         Some(device) if device.id == CPU => {
-            "The CPU cannot be combined with GPUs: it runs the layers that they do not. Name only GPUs.".to_owned()
+            format!("The CPU runs the layers that no GPU runs: name only GPUs, or only '{CPU}'.")
         }
         Some(device) => format!("A model cannot be loaded on {}: {}", device.name, device.why),
         None => return hardware::no_such(name, devices.iter().map(|device| device.id.as_str())),
@@ -396,7 +404,7 @@ mod tests {
             ..auto.clone()
         };
         assert_eq!(chosen(&named, &devices), on("portable", "gpu1", all));
-        for both in ["gpu0,gpu1", "gpu0, gpu1"] {
+        for both in ["gpu0,gpu1", "gpu0, gpu1", "gpu0, gpu1, gpu0"] {
             let both = PlanRequest {
                 device: Some(both.to_owned()),
                 ..auto.clone()
@@ -441,7 +449,7 @@ mod tests {
             ("gpu7", "'gpu7'"),
             ("gpu0, ", "''"),
             ("", "''"),
-            ("cpu, gpu0", "Name only GPUs"),
+            ("cpu, gpu0", "name only GPUs"),
         ] {
             let unknown = chosen(&request(None, Some(named)), &devices).expect_err("it does not exist");
             assert_eq!(unknown.code, ProblemCode::NoDevice);

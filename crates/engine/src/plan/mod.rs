@@ -237,7 +237,7 @@ pub fn compute_plan(
         layers_total: count(total),
         layers_fit: count(layers_fit),
         kv: options.kv,
-        device: device_names(&placed),
+        device: device_option(&placed),
         devices: placed,
         build: hardware::own_build().to_owned(),
         program: None,
@@ -340,7 +340,7 @@ pub fn plan_training(
 }
 
 /// The GPUs of a plan as a value for `--device`, or `cpu`.
-fn device_names(placed: &[PlannedDevice]) -> String {
+fn device_option(placed: &[PlannedDevice]) -> String {
     let gpus: Vec<&str> = placed.iter().skip(1).map(|device| device.id.as_str()).collect();
     match gpus.is_empty() {
         true => hardware::CPU.to_owned(),
@@ -381,9 +381,7 @@ pub(crate) fn largest_buffer(options: &PlanOptions, devices: &[DeviceInfo]) -> R
 
 /// The memory budgets of the CPU and the requested or automatically selected GPUs.
 fn budgets(options: &PlanOptions, devices: &[DeviceInfo]) -> Result<Budgets, Problem> {
-    let cpu = devices
-        .iter()
-        .find(|device| device.id == hardware::CPU && device.usable);
+    let cpu = devices.first().filter(|cpu| cpu.usable);
     Ok(Budgets::of(cpu, &choice::gpus(options.device.as_deref(), devices)?))
 }
 
