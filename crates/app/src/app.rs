@@ -77,8 +77,8 @@ impl App {
             .await
     }
 
-    /// Saves the settings. A loaded model is reloaded if its load settings change; answers in
-    /// progress are given by the old one.
+    /// Saves the settings, except [`Settings::last_model`]. A loaded model is reloaded if its load
+    /// settings change; answers in progress are given by the old one.
     pub async fn set_settings(&self, settings: Settings) -> Result<(), Problem> {
         if let Some(message) = settings.mistake() {
             return Err(Problem {
@@ -96,10 +96,13 @@ impl App {
         }
         self.shared
             .blocking(move |shared| {
-                let before = shared.settings();
-                let is_same = (&before.model_folders, before.list_other_programs)
-                    == (&settings.model_folders, settings.list_other_programs);
-                shared.set_settings(settings)?;
+                let places = (settings.model_folders.clone(), settings.list_other_programs);
+                let before = shared.change_settings(|before| Settings {
+                    // The caller may not know of the last load.
+                    last_model: before.last_model,
+                    ..settings
+                })?;
+                let is_same = (before.model_folders, before.list_other_programs) == places;
                 prompt_cache::trim(shared);
                 if !is_same {
                     models::emit(shared, &shared.models()?);

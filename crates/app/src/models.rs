@@ -20,9 +20,9 @@ impl App {
             .shared
             .blocking(move |shared| {
                 let target = Target::new(&find(shared, &id)?, shared)?;
-                shared.set_settings(Settings {
+                shared.change_settings(|before| Settings {
                     last_model: Some(id),
-                    ..shared.settings()
+                    ..before
                 })?;
                 Ok(target)
             })

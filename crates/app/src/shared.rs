@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) shutdown_timeout: Duration,
     sink: Sink,
     settings: Mutex<Settings>,
+    /// Held while the settings are changed.
+    changing_settings: Mutex<()>,
     /// Messages newer than their rows in the store: growing answers, and those not saved yet.
     live: Mutex<HashMap<i64, Message>>,
     pub(crate) foreign_lock: Mutex<ForeignLock>,
@@ -90,6 +92,7 @@ impl Shared {
             shutdown_timeout: options.shutdown_timeout,
             sink,
             settings: Mutex::new(settings),
+            changing_settings: Mutex::default(),
             live: Mutex::default(),
             foreign_lock: Mutex::default(),
             adding: Mutex::default(),
@@ -111,13 +114,16 @@ impl Shared {
         lock(&self.settings).clone()
     }
 
-    /// Saves the settings, in the store first.
-    pub(crate) fn set_settings(&self, settings: Settings) -> Result<(), StoreError> {
+    /// Changes the settings, and saves them, in the store first. Returns those before.
+    pub(crate) fn change_settings(&self, change: impl FnOnce(Settings) -> Settings) -> Result<Settings, StoreError> {
+        let _one_at_a_time = lock(&self.changing_settings);
+        let before = self.settings();
+        let settings = change(before.clone());
         self.store.write(|t| settings::save(t, &settings))?;
         self.library
             .set_places(library::places(&settings, self.programs.clone()));
         *lock(&self.settings) = settings;
-        Ok(())
+        Ok(before)
     }
 
     /// The models on this machine; may start a probe process.

@@ -884,6 +884,21 @@ async fn load_another_model_and_unload() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn saved_settings_keep_the_last_loaded_model() {
+    let bench = Bench::tiny();
+    bench.load_model("tiny".into()).await.unwrap();
+    // As a page that was opened before the load sends them.
+    let settings = Settings {
+        theme: Theme::Dark,
+        ..Settings::default()
+    };
+    bench.set_settings(settings.clone()).await.unwrap();
+    let saved = bench.snapshot().await.unwrap().settings;
+    assert_eq!(saved.last_model.as_deref(), Some("tiny"));
+    assert_eq!(saved.theme, settings.theme);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_last_and_reload() {
     let mut bench = Bench::tiny();
     bench.answer("say one").await;

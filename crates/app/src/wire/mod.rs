@@ -143,7 +143,8 @@ pub struct Settings {
     pub drafts: BTreeMap<String, DraftSetting>,
     /// A person's default sampling parameters, by id of the model, over the catalog's or file's.
     pub sampling: BTreeMap<String, SamplingOverrides>,
-    /// Id of the last loaded model, which is loaded when a message is sent.
+    /// Id of the last loaded model, which is loaded when a message is sent. Only loading a model
+    /// changes it.
     pub last_model: Option<String>,
     /// Most bytes of the prompt cache on disk; 0 switches it off.
     pub prompt_cache_limit: u64,
