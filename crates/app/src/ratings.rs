@@ -7,7 +7,7 @@ use crate::{
     datasets, presets,
     shared::Shared,
     store::{
-        StoreError, conversation,
+        StoreError, conversation, folder,
         message::{self, Message, State},
         now,
     },
@@ -145,7 +145,9 @@ fn examples(known: &[Preset], t: &Transaction<'_>) -> rusqlite::Result<Vec<Examp
     for row in &rows {
         let own: Option<OwnSettings> = from_json(row.own.as_deref());
         let conversation = conversation::get(t, row.conversation)?;
-        let system = presets::of_answer(&by_id, conversation.as_ref(), own.as_ref()).system_prompt;
+        let of_folder = folder::of_conversation(t, row.conversation)?.and_then(|folder| folder.system_prompt);
+        let own = presets::of_answer(&by_id, conversation.as_ref(), own.as_ref());
+        let system = own.system_prompt.or(of_folder);
         let branch = message::branch(t, row.id)?;
         let turns: Option<Vec<Turn>> = branch
             .iter()

@@ -6,7 +6,7 @@ mod support;
 
 use bench::{Bench, failure, ids, under_way};
 use hearth_app::wire::{
-    ChatFormat, Compared, Contender, Conversation, Event, Message, MessageState, ModelState, NewConversation,
+    ChatFormat, Compared, Contender, Conversation, Event, Folder, Message, MessageState, ModelState, NewConversation,
     OwnSettings, Preset, PresetValues, Problem, ProblemCode, SamplingOverrides, Thumb,
 };
 use hearth_protocol::{GenerateRequest, Prompt};
@@ -226,6 +226,25 @@ async fn a_rated_contender_is_an_example_with_its_own_system_prompt() {
     let dataset = bench.dataset_from_ratings("Songs".into()).await.unwrap();
     let text = std::fs::read_to_string(dataset.path).expect("a dataset");
     assert!(text.contains("Sing."), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rated_answer_is_an_example_with_the_instructions_of_its_folder() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("say one").await;
+    let folder = Folder {
+        system_prompt: Some("Rhyme.".to_owned()),
+        ..bench.create_folder("Poems".into()).await.unwrap()
+    };
+    bench.update_folder(folder.clone()).await.unwrap();
+    bench
+        .move_conversation(answer.conversation, Some(folder.id))
+        .await
+        .unwrap();
+    bench.rate_answer(answer.id, Some(Thumb::Up), None).await.unwrap();
+    let dataset = bench.dataset_from_ratings("Poems".into()).await.unwrap();
+    let text = std::fs::read_to_string(dataset.path).expect("a dataset");
+    assert!(text.contains("Rhyme."), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
