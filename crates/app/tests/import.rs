@@ -6,7 +6,8 @@ mod support;
 
 use data_bench::Bench;
 use hearth_app::wire::{
-    ChatFormat, Conversation, Event, ImportFormat, Message, Part, ProblemCode, Role, SkipReason, Thumb,
+    ChatFormat, Conversation, ConversationSettings, Event, ImportFormat, Message, Part, ProblemCode, Role, SkipReason,
+    Thumb,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -494,8 +495,19 @@ async fn an_export_as_json_is_imported_without_loss() {
         .rate_answer(answer, None, Some("Better.".to_owned()))
         .await
         .unwrap();
+    let settings = ConversationSettings {
+        stop: Some(vec!["END".to_owned()]),
+        max_tokens: Some(70),
+        ..ConversationSettings::default()
+    };
+    bench
+        .app
+        .set_conversation_settings(rated.id, settings.clone())
+        .await
+        .unwrap();
     let (path, one) = (bench.path("all.json"), bench.path("one.json"));
     let all = bench.all().await;
+    assert_eq!(all[0].settings, settings);
     let exported = bench
         .app
         .export_conversations(None, ChatFormat::Json, path.clone())

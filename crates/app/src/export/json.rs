@@ -1,7 +1,8 @@
 //! JSON: a list with an object for each conversation, one a line.
 //!
 //! `hearthConversation` is the version, `id` identifies the conversation in every import, `leaf` is
-//! the id of the last message of the selected branch. `messages` are all nodes of the tree, parents
+//! the id of the last message of the selected branch, `settings` are those of new answers
+//! ([`ConversationSettings`]). `messages` are all nodes of the tree, parents
 //! before children, as the window gets them ([`Message`]): `id`, `parent` (an id or `null`),
 //! `role`, `parts`, `state`, `createdAt` (milliseconds since 1970), `model`, `stats`, `leftOut`,
 //! `adapters`, `comparison` (the id of the next answer of its comparison, in a ring), `better`,
@@ -9,7 +10,7 @@
 
 use crate::{
     import::hearth::VERSION,
-    wire::{Conversation, Message},
+    wire::{Conversation, ConversationSettings, Message},
 };
 use serde::Serialize;
 use std::io::{self, Write};
@@ -24,6 +25,7 @@ struct Exported<'a> {
     updated_at: i64,
     model: Option<&'a str>,
     system_prompt: Option<&'a str>,
+    settings: &'a ConversationSettings,
     leaf: Option<i64>,
     messages: &'a [Message],
 }
@@ -44,6 +46,7 @@ pub(super) fn write(out: &mut impl Write, origin: &str, conversation: &Conversat
         updated_at: conversation.updated_at,
         model: conversation.model.as_deref(),
         system_prompt: conversation.system_prompt.as_deref(),
+        settings: &conversation.settings,
         leaf: conversation.leaf,
         messages: &conversation.messages,
     };

@@ -32,6 +32,7 @@ pub(super) fn read(value: &Json, data: &Path) -> Option<ImportedConversation> {
         updated_at: time(value.get("updatedAt")),
         model: value.text("model").map(str::to_owned),
         system_prompt: value.text("systemPrompt").map(str::to_owned),
+        settings: settings(value.get("settings")),
         current: value.id("leaf").map(|id| id.into_owned()),
         ..ImportedConversation::default()
     };
@@ -51,6 +52,12 @@ pub(super) fn read(value: &Json, data: &Path) -> Option<ImportedConversation> {
         });
     }
     Some(conversation)
+}
+
+/// The settings of new answers; the defaults if there are none, or one is out of range.
+fn settings(value: &Json) -> wire::ConversationSettings {
+    let read: Option<wire::ConversationSettings> = serde_json::from_value(value.to_value()).ok();
+    read.filter(|settings| settings.check().is_ok()).unwrap_or_default()
 }
 
 /// A message; what an older Hearth did not write has its default.

@@ -2,6 +2,7 @@
 
 use super::tree::{ImportedConversation, Node, Tree};
 use crate::{
+    conversations::settings_column,
     convert::to_json,
     store::{
         conversation::{self, Imported},
@@ -135,6 +136,7 @@ fn create(t: &Connection, origin: &str, conversation: &ImportedConversation, tre
             updated_at,
             model: conversation.model.as_deref().or(models),
             system_prompt: conversation.system_prompt.as_deref(),
+            settings: settings_column(&conversation.settings).as_deref(),
             origin,
         },
     )

@@ -2,7 +2,7 @@
 //! cycles, missing parents and empty messages.
 
 use super::text;
-use crate::wire;
+use crate::wire::{self, ConversationSettings};
 use hearth_protocol::{Part, Role};
 use std::collections::HashMap;
 
@@ -22,6 +22,8 @@ pub(super) struct ImportedConversation {
     /// The last model.
     pub model: Option<String>,
     pub system_prompt: Option<String>,
+    /// The settings of new answers.
+    pub settings: ConversationSettings,
     /// Id of the last message of the selected branch.
     pub current: Option<String>,
     /// Any order; parents by id.

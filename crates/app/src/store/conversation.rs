@@ -143,6 +143,8 @@ pub struct Imported<'a> {
     pub model: Option<&'a str>,
     /// System prompt.
     pub system_prompt: Option<&'a str>,
+    /// Settings for new answers, as the caller's JSON.
+    pub settings: Option<&'a str>,
     /// What identifies it in every import.
     pub origin: &'a str,
 }
@@ -151,8 +153,8 @@ pub struct Imported<'a> {
 pub fn import(connection: &Connection, new: &Imported<'_>) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
-            "INSERT INTO conversation (title, created_at, updated_at, model, system_prompt, origin)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO conversation (title, created_at, updated_at, model, system_prompt, settings, origin)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?
         .execute(params![
             new.title,
@@ -160,6 +162,7 @@ pub fn import(connection: &Connection, new: &Imported<'_>) -> rusqlite::Result<i
             new.updated_at,
             new.model,
             new.system_prompt,
+            new.settings,
             new.origin
         ])?;
     Ok(connection.last_insert_rowid())
