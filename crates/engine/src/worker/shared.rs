@@ -76,16 +76,20 @@ impl Shared {
         state.live.get_mut(&id).map(|live| live.is_begun = true).is_some()
     }
 
-    /// Cancel a request. One that has not begun ends here.
+    /// Cancel a request. One that has not begun ends here, and is forgotten under the same lock: else
+    /// it could begin meanwhile, and end twice.
     pub fn cancel(&self, id: RequestId) {
         let mut state = self.state();
         let Some(live) = state.live.get_mut(&id) else { return };
         live.is_cancelled = true;
-        let (kind, is_begun) = (live.kind, live.is_begun);
-        drop(state);
-        if !is_begun {
-            self.end(id, kind.cancelled());
+        if live.is_begun {
+            return;
         }
+        let event = live.kind.cancelled();
+        state.live.remove(&id);
+        state.runs.remove(&id);
+        drop(state);
+        self.emit(id, event);
     }
 
     /// Whether a request was cancelled, or the worker closes.
