@@ -257,6 +257,10 @@ impl Run {
         {
             return Ok(end);
         }
+        if self.is_out_of_patience() {
+            // It was interrupted after its last checkpoint.
+            return Ok(self.end(EndReason::EarlyStop, None));
+        }
         while self.progress.losses.len() < steps {
             let (step, mut control) = self.step(steps, report)?;
             control = control.max(send(report, Report::Step(step))?);
@@ -278,6 +282,13 @@ impl Run {
         due && !measured && !self.held_out.is_empty()
     }
 
+    /// Whether the run ends before its last step, since evaluations have not improved.
+    fn is_out_of_patience(&self) -> bool {
+        let patience = self.settings.patience;
+        let is_last = self.progress.losses.len() >= self.steps();
+        !is_last && patience > 0 && self.progress.since_best() >= patience
+    }
+
     /// After a step: evaluation and checkpoint if due, and the end if requested.
     fn after_step(
         &mut self,
@@ -289,8 +300,8 @@ impl Run {
         if control < Control::Suspend && self.evaluation_is_due() {
             control = control.max(self.evaluated(step, report)?);
         }
-        let patience = self.settings.patience;
-        if !last && patience > 0 && self.progress.since_best() >= patience {
+        if self.is_out_of_patience() {
+            self.check_adapters(step)?;
             self.checkpoint(report)?;
             return Ok(Some(self.end(EndReason::EarlyStop, None)));
         }

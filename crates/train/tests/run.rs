@@ -307,6 +307,27 @@ fn a_stopped_run_saves_the_best_and_resumes_to_the_same_bits() {
 }
 
 #[test]
+fn a_run_that_stopped_early_takes_no_step_after_a_resume() {
+    let fixture = Fixture::read("llama");
+    let folder = tempfile::tempdir().expect("a folder");
+    // Nothing is learned, so no evaluation after the first is better.
+    let settings = Settings {
+        learning_rate: 0.0,
+        eval_every: 1,
+        patience: 2,
+        ..fixture.settings()
+    };
+    let ended = |end: End| (end.reason, end.losses.len());
+    let mut run = fixture.run(settings.clone(), Some(folder.path()));
+    assert_eq!(ended(run_to_end(&mut run)), (EndReason::EarlyStop, 3));
+    let mut again = fixture.run(settings, Some(folder.path()));
+    again
+        .resume(&latest_checkpoint(folder.path()).expect("a checkpoint"))
+        .expect("it resumes");
+    assert_eq!(ended(run_to_end(&mut again)), (EndReason::EarlyStop, 3));
+}
+
+#[test]
 fn a_checkpoint_of_another_run_or_a_corrupt_one_is_refused() {
     let fixture = Fixture::read("llama");
     let folder = tempfile::tempdir().expect("a folder");

@@ -63,11 +63,9 @@ pub fn export(
         }
     }
     write_modelfile(request, &reader)?;
-    let verification = match request.verify {
-        true => {
-            step(0.85, "verifying")?;
-            Some(verify(request, &reader, &adapter)?)
-        }
+    // The export is written, so that whoever cancels here misses its verification only.
+    let verification = match request.verify && step(0.85, "verifying").is_ok() {
+        true => Some(verify(request, &reader, &adapter)?),
         false => None,
     };
     Ok(Exported {

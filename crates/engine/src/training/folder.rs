@@ -166,13 +166,18 @@ impl RunFolder {
         }
     }
 
-    /// The loss of each step in the log. Of a step repeated after a resume, the last one counts.
+    /// The loss of each step in the log. A step that is repeated after a resume replaces the former
+    /// one and those after it.
     pub fn losses(&self) -> Vec<f64> {
         let text = fs::read_to_string(self.0.join(LOG)).unwrap_or_default();
         let steps = text
             .lines()
             .filter_map(|line| serde_json::from_str::<StepReport>(line).ok());
-        let by_step: BTreeMap<u32, f64> = steps.map(|step| (step.step, step.loss)).collect();
+        let mut by_step = BTreeMap::new();
+        for step in steps {
+            by_step.split_off(&step.step);
+            by_step.insert(step.step, step.loss);
+        }
         by_step.into_values().collect()
     }
 
@@ -388,4 +393,27 @@ pub(crate) fn open_adapter(
         Fit::OtherQuantization(notice) => Some(notice),
     };
     Ok((adapter, notice))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_those_of_the_run_after_its_last_resume() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = RunFolder(folder.path().to_owned());
+        assert!(run.losses().is_empty());
+        // Resumed from step 1, and ended at step 3, before the step 4 of before.
+        let steps = [(1, 0.5), (2, 0.4), (3, 0.3), (4, 0.2), (2, 0.45), (3, 0.35)];
+        let line = |(step, loss)| {
+            serde_json::json!({
+                "step": step, "steps": 9, "epoch": 0.1, "loss": loss, "learning_rate": 0.001, "gradient_norm": 1.0,
+                "tokens": 8, "tokens_per_second": 80.0, "memory": 0, "seconds_left": 1.0,
+            })
+        };
+        let log: String = steps.into_iter().map(|step| line(step).to_string() + "\n").collect();
+        fs::write(folder.path().join(LOG), log).expect("it is written");
+        assert_eq!(run.losses(), [0.5, 0.45, 0.35]);
+    }
 }
