@@ -322,9 +322,9 @@ impl Budget {
         };
         let (mut layers, mut output) = (0, false);
         for layer in placement.on(place) {
-            device.weights += side(load.bytes.layers[layer]);
-            device.kv += side(caches[layer].bytes);
-            device.snapshots += side(caches[layer].snapshots);
+            device.weights = device.weights.saturating_add(side(load.bytes.layers[layer]));
+            device.kv = device.kv.saturating_add(side(caches[layer].bytes));
+            device.snapshots = device.snapshots.saturating_add(side(caches[layer].snapshots));
             match layer == last {
                 true => output = true,
                 false => layers += 1,
