@@ -61,6 +61,22 @@ describe("a conversation", () => {
     expect(textOf(app.thread.last?.message.parts ?? [])).toContain("Paragraph 24.");
   });
 
+  test.each(["open", "select"] as const)("is not busy with an answer that ends while the host returns it: %s", async (how) => {
+    const { app, host } = await started();
+    await app.open(how === "open" ? 2 : 1);
+    const returned = await host.openConversation(1);
+    const last = returned.messages.find(({ id }) => id === returned.leaf) as Message;
+    const before: Message = { ...last, parts: plain("Ha"), state: { type: "streaming" } };
+    let reply = () => {};
+    host.openConversation = host.selectLeaf = () => new Promise((resolve) => (reply = () => resolve({ ...returned, messages: returned.messages.map((one) => (one === last ? before : one)) })));
+    const loading = how === "open" ? app.open(1) : app.thread.select(last.id);
+    app.handle({ type: "messageChanged", message: { ...last, parts: plain("Half."), state: { type: "complete" } } });
+    reply();
+    await loading;
+    expect(app.thread.busy).toBe(false);
+    expect(app.thread.last?.message).toMatchObject({ parts: plain("Half."), state: { type: "complete" } });
+  });
+
   test("that cannot be opened shows its problem", async () => {
     const { app } = await started();
     await app.open(777);

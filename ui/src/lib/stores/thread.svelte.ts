@@ -41,6 +41,10 @@ export class Thread {
   private nodes = new Map<number, MessageNode>();
   /** Told by events before the command that began them has answered. */
   private early: Map<number, Message> = new Map();
+  /** Conversations being read from the host. */
+  private loads = 0;
+  /** Answers that ended meanwhile: the host may return them as they were before. */
+  private ended: Map<number, Message> = new Map();
   private leaf: number | null = $state(null);
   private version = $state(0);
   private reportedContext: ContextUse | null = $state.raw(null);
@@ -80,6 +84,7 @@ export class Thread {
     const visit = ++this.visit;
     this.opening = true;
     this.problem = null;
+    this.loads++;
     try {
       let conversation = await this.host.openConversation(id);
       if (visit !== this.visit) return;
@@ -94,6 +99,7 @@ export class Thread {
       this.clear();
       this.problem = asProblem(thrown);
     } finally {
+      this.endLoad();
       if (visit === this.visit) this.opening = false;
     }
   }
@@ -149,8 +155,13 @@ export class Thread {
   async select(message: number): Promise<void> {
     const id = this.id;
     if (id === null) return;
-    const conversation = await this.host.selectLeaf(id, message);
-    if (this.id === id) this.fill(conversation);
+    this.loads++;
+    try {
+      const conversation = await this.host.selectLeaf(id, message);
+      if (this.id === id) this.fill(conversation);
+    } finally {
+      this.endLoad();
+    }
   }
 
   async setSystemPrompt(text: string | null): Promise<void> {
@@ -240,6 +251,8 @@ export class Thread {
         break;
       case "messageChanged": {
         const message = this.live.merge(event.message);
+        if (isActive(message)) this.ended.delete(message.id);
+        else if (this.loads > 0) this.ended.set(message.id, message);
         if (this.tree.has(message.id)) this.put(message);
         else if (this.sending) this.early.set(message.id, message);
         break;
@@ -282,6 +295,11 @@ export class Thread {
     }
   }
 
+  private endLoad(): void {
+    this.loads--;
+    if (this.loads === 0) this.ended.clear();
+  }
+
   private put(message: Message): void {
     const node = this.nodes.get(message.id);
     if (node) {
@@ -297,7 +315,7 @@ export class Thread {
     const same = this.id === conversation.id;
     const nodes = new Map<number, MessageNode>();
     for (const received of conversation.messages) {
-      const message = isActive(received) ? this.live.merge(received) : received;
+      const message = this.ended.get(received.id) ?? (isActive(received) ? this.live.merge(received) : received);
       const known = same ? this.nodes.get(message.id) : undefined;
       if (known) known.message = message;
       nodes.set(message.id, known ?? new MessageNode(message));
