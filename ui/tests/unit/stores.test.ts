@@ -101,6 +101,22 @@ describe("a conversation", () => {
     expect(app.thread.versions(second)).toEqual({ ids: [first, answer.id], index: 0 });
   });
 
+  test("that has continued keeps its branch when another compared answer is preferred", async () => {
+    const { app, host } = await started("fresh");
+    const own = { model: null, preset: null };
+    const { conversation, answers } = await host.compare(null, null, "What is the capital of France?", [], [{ own, adapters: [] }, { own, adapters: [] }], { settings: app.thread.settings, systemPrompt: null, folder: null });
+    const [first, second] = answers.map(({ id }) => id) as [number, number];
+    await app.open(conversation.id, second);
+    await app.thread.vote(first, true);
+    expect(app.thread.last?.message).toMatchObject({ id: first, better: true });
+    await app.thread.select(second);
+    const { answer } = await app.thread.send("And of Spain?", []);
+    await app.thread.vote(first, false);
+    await app.thread.vote(first, true);
+    expect(app.thread.last?.message.id).toBe(answer.id);
+    expect((await host.openConversation(conversation.id)).leaf).toBe(answer.id);
+  });
+
   test("deleted elsewhere is closed", async () => {
     const { app } = await started();
     await app.open(2);

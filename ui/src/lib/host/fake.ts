@@ -510,7 +510,8 @@ export class FakeHost extends FakeGetting implements Host {
     const after = better ? answer : undefined;
     if (tuned) this.vote(tuned.adapters, { tuned: count(after, true) - count(before, true), base: count(after, false) - count(before, false) });
     for (const one of all) this.change(home, one, { better: better && one === answer });
-    if (better) home.leaf = answer.id;
+    // A conversation that has continued keeps its branch.
+    if (better && all.some(({ id }) => id === home.leaf)) home.leaf = answer.id;
     this.emit({ type: "conversationChanged", conversation: this.summary(home), leaf: home.leaf });
   }
 

@@ -211,13 +211,14 @@ export class Thread {
     if (node) node.message = { ...node.message, rating: rated && { thumb: rated, correction } };
   }
 
-  /** Votes for one of the compared answers, from which the conversation continues; `false` removes the vote. */
+  /** Votes for one of the compared answers; a conversation that ends there goes on from it. `false` takes it back. */
   async vote(message: number, better: boolean): Promise<void> {
     await this.host.voteAnswer(message, better);
     const node = this.nodes.get(message);
     if (!node) return;
-    for (const one of this.compared(node.message)) one.message = { ...one.message, better: better && one === node };
-    if (better && this.id !== null) await this.select(message);
+    const compared = this.compared(node.message);
+    for (const one of compared) one.message = { ...one.message, better: better && one === node };
+    if (better && compared.some((one) => one.message.id === this.leaf)) await this.select(message);
   }
 
   /** The answers of a comparison, this one included, in the order of their contenders; empty if it is in none. */
