@@ -167,6 +167,14 @@ describe("a streaming answer", () => {
   });
 });
 
+test("an answer that is continued while another conversation is open keeps its beginning", () => {
+  const shown: string[] = [];
+  const live = new Live((_, stream) => shown.push(textOf(stream.parts)), (frame) => frame());
+  live.merge(message(1, { parts: plain("Once upon"), state: { type: "streaming" } }));
+  live.grow(1, [], delta(1, " a time"));
+  expect(shown).toEqual(["Once upon a time"]);
+});
+
 describe("events of an answer that arrive before the command returns", () => {
   test("are not lost", async () => {
     const { app, host } = await started();

@@ -579,9 +579,9 @@ export class FakeHost extends FakeGetting implements Host {
         script.end = { type: "cut", reason: "length" };
         break;
       }
+      if (tokens === 0) this.change(home, answer, { state: { type: "streaming" } });
       tokens += 1;
       answer.parts = grown(answer.parts, kind, text);
-      answer.state = { type: "streaming" };
       this.emit({ type: "messageDelta", conversation: home.id, message: answer.id, kind, text, tokens: before + tokens, tokensPerSecond: 228 });
       if (this.pace > 0 || tokens % 8 === 0) await this.rest();
     }

@@ -76,6 +76,8 @@ export class Live {
     }
     this.begin(message.id, message.conversation);
     const stream = this.streams.get(message.id);
+    // An answer that is continued has a beginning, to which its text is added while another conversation is open.
+    if (!stream && message.state.type === "streaming") this.streams.set(message.id, { conversation: message.conversation, parts: message.parts, tokens: 0, tokensPerSecond: 0 });
     return stream && lengthOf(stream.parts) > lengthOf(message.parts) ? { ...message, parts: stream.parts, state: { type: "streaming" } } : message;
   }
 
