@@ -144,6 +144,19 @@ describe("a run", () => {
     expect(errors).toEqual([]);
   });
 
+  test("a double click stops it only once", async () => {
+    const { page, errors } = await open();
+    await holdAndTrain(page, "/home/you/replies.jsonl");
+    await page.evaluate("fakeHost.stops = 0; fakeHost.stopRun = async () => void fakeHost.stops++");
+    const stops = () => page.evaluate("fakeHost.stops");
+    await page.getByTestId("stop-run").dblclick();
+    await expect.poll(() => page.getByTestId("stop-run").textContent()).toContain("Force stop");
+    expect(await stops()).toBe(1);
+    await page.getByTestId("stop-run").press("Enter");
+    await expect.poll(stops).toBe(2);
+    expect(errors).toEqual([]);
+  });
+
   test("pauses while chat answers, says so, and resumes", async () => {
     const { page } = await open();
     await train(page, "/home/you/endless.jsonl");
