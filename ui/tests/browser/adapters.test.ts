@@ -2,7 +2,7 @@
 
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
-import { open, pace, useBrowser } from "./window";
+import { open, openConversation, pace, useBrowser } from "./window";
 
 useBrowser();
 
@@ -122,5 +122,28 @@ test("a conversation offers the adapters that fit, with the level in words", asy
   await page.getByTestId("adapter-pill").click();
   expect(await page.getByTestId("adapter").filter({ hasText: "terse" }).getByTestId("picker-fit").textContent()).toBe("fits by its sizes");
   expect(await page.getByTestId("adapter").filter({ hasText: "plain-english" }).count()).toBe(0);
+  expect(errors).toEqual([]);
+});
+
+test("a conversation switches off an adapter that does not fit, and one that was deleted", async () => {
+  const { page, errors } = await open();
+  await pace(page, 0);
+  const conversation = await page.getByTestId("conversation").filter({ hasText: "Rye bread" }).getAttribute("data-id");
+  const misfit = await page.evaluate(`(async () => {
+    const { id } = await fakeHost.importAdapter("/x/plain-english", null);
+    await fakeHost.setConversationAdapters(${conversation}, [{ adapter: id, scale: 1 }, { adapter: 999, scale: 1 }]);
+    return id;
+  })()`);
+  await openConversation(page, "Rye bread");
+  await page.getByTestId("adapter-pill").click();
+  const one = (id: unknown) => page.locator(`[data-testid=adapter][data-id='${id}']`);
+  expect(await one(misfit).textContent()).toContain("plain-english");
+  expect(await one(misfit).textContent()).toContain("It is for a model with 28 layers; this one has 30.");
+  expect(await one(999).textContent()).toContain("deleted");
+  await one(999).getByTestId("adapter-on").click();
+  await expect.poll(() => one(999).count()).toBe(0);
+  expect(await page.evaluate(() => document.activeElement?.getAttribute("data-testid"))).toBe("adapter-on");
+  await one(misfit).getByTestId("adapter-on").click();
+  await expect.poll(() => page.getByTestId("adapter-pill").textContent()).toContain("No adapter");
   expect(errors).toEqual([]);
 });
