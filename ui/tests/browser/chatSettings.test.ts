@@ -301,3 +301,32 @@ test("an answer follows a JSON schema, which is checked as it is typed, and is s
   expect(await answers(page).last().locator("pre").count()).toBe(0);
   expect(errors).toEqual([]);
 });
+
+test("what is typed when a key opens another conversation stays with the old one", async () => {
+  const { page, errors } = await open();
+  await pace(page, 0);
+  await openConversation(page, "Borrow checker");
+  await page.getByTestId("chat-settings-toggle").click();
+  const prompt = page.getByTestId("chat-settings-prompt");
+  const temperature = knob(page, "temperature").locator("input");
+  await page.evaluate("(set => fakeHost.setSystemPrompt = (...all) => new Promise((done) => (fakeHost.reply = () => done(set.apply(fakeHost, all)))))(fakeHost.setSystemPrompt)");
+  await prompt.fill("Only here.");
+  await page.keyboard.press("Control+n");
+  await expect.poll(() => prompt.inputValue()).toBe("");
+  await page.evaluate("fakeHost.reply()");
+  await openConversation(page, "Borrow checker");
+  await expect.poll(() => prompt.inputValue()).toBe("Only here.");
+  await temperature.fill("0.9");
+  await page.keyboard.press("Alt+Shift+ArrowDown");
+  await expect.poll(() => temperature.inputValue()).toBe("");
+  expect(await prompt.inputValue()).toBe("");
+  expect(await page.getByTestId("chat-settings-reset").isDisabled()).toBe(true);
+  await openConversation(page, "Borrow checker");
+  await expect.poll(() => temperature.inputValue()).toBe("0.9");
+  // A key that stays in the conversation leaves the focus.
+  await temperature.fill("0.8");
+  await page.keyboard.press("Control+=");
+  await expect.poll(() => page.evaluate(() => Number(document.documentElement.style.getPropertyValue("zoom")))).toBeGreaterThan(1);
+  expect(await temperature.evaluate((field) => field === document.activeElement)).toBe(true);
+  expect(errors).toEqual([]);
+});
