@@ -312,7 +312,7 @@ fn a_run_that_stopped_early_takes_no_step_after_a_resume() {
     let folder = tempfile::tempdir().expect("a folder");
     // Nothing is learned, so no evaluation after the first is better.
     let settings = Settings {
-        learning_rate: 0.0,
+        learning_rate: f64::MIN_POSITIVE,
         eval_every: 1,
         patience: 2,
         ..fixture.settings()

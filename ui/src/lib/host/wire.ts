@@ -3038,7 +3038,8 @@ drafts: { [key in string]: DraftSetting },
  */
 sampling: { [key in string]: SamplingOverrides },
 /**
- * Id of the last loaded model, which is loaded when a message is sent.
+ * Id of the last loaded model, which is loaded when a message is sent. Only loading a model
+ * changes it.
  */
 lastModel: string | null,
 /**
