@@ -1,6 +1,7 @@
 //! Peak of the resident memory of the default model on the CPU while its context is filled, against
-//! the plan, in processes of their own. Pages of the file that the system has not reclaimed yet during the load
-//! do not count; pages of cached packed weights do, since they are the only copy of the weights.
+//! the plan, in processes of their own. Pages of the file that the system has not reclaimed yet
+//! during the load do not count; pages of cached packed weights do, since they are the only copy of
+//! the weights.
 
 use hearth_engine::{Engine, memory, packed};
 use hearth_protocol::{KvType, LoadRequest};

@@ -169,8 +169,9 @@ pub fn release() {
     pool().release();
 }
 
-/// Call before a step through a model with this many rows. Frees the buffers of the step before if
-/// they do not fit: the chunks of a prompt differ in length, and buffers of all lengths would add up.
+/// Call before a step through a model with this many rows. Frees the unused buffers if those of
+/// the step before do not fit: chunks of a prompt differ in length, and buffers of all lengths
+/// would add up.
 pub fn begin_step(rows: usize) {
     pool().begin_step(rows);
 }

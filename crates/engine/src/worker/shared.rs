@@ -76,8 +76,8 @@ impl Shared {
         state.live.get_mut(&id).map(|live| live.is_begun = true).is_some()
     }
 
-    /// Cancel a request. One that has not begun ends here, and is forgotten under the same lock: else
-    /// it could begin meanwhile, and end twice.
+    /// Cancel a request. One that has not begun ends here, and is forgotten under the same lock, so
+    /// that it cannot begin meanwhile and end twice.
     pub fn cancel(&self, id: RequestId) {
         let mut state = self.state();
         let Some(live) = state.live.get_mut(&id) else { return };
