@@ -19,7 +19,7 @@ const SPARE: usize = 16;
 /// length and are not used together, so the peak has no room for all of them.
 const SPARE_WORDS: usize = 4 << 20;
 
-/// Minimum rows of a step whose buffers are worth freeing.
+/// Steps with fewer rows, such as decode, leave the pool as it is: their buffers are small.
 const MIN_ROWS: usize = 16;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool::new());

@@ -44,7 +44,7 @@ test.each(places)("axe finds nothing in any language: %s", async (...place) => {
   };
   const results = await Promise.allSettled(LANGUAGES.map(found));
   const said = results.map((result) => (result.status === "fulfilled" ? result.value : String(result.reason)));
-  expect(Object.fromEntries(LANGUAGES.map((language, at) => [language, said[at]]))).toEqual({ de: [], es: [], "zh-CN": [] });
+  expect(LANGUAGES.map((language, at) => [language, said[at]])).toEqual(LANGUAGES.map((language) => [language, []]));
 });
 
 test("with high contrast, text has a contrast of 7 to 1 on every view", async () => {

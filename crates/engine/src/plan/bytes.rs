@@ -206,13 +206,14 @@ impl ModelBytes {
     /// Bytes of the whole model with a KV cache of this context, on the CPU or on a GPU.
     pub fn all(&self, context: u32, format: KvFormat, gpu: bool) -> u64 {
         let side = |layer: Layer| if gpu { layer.gpu } else { layer.cpu };
-        let weights: u64 = self.layers.iter().map(|layer| side(*layer)).sum();
+        let weights = self.layers.iter().map(|layer| side(*layer));
         let caches = self.caches(context, format);
-        let compute = match gpu {
-            true => self.gpu_compute(context, true, true),
-            false => self.compute(context, true, true) + self.embedding,
+        let cells = caches.iter().map(|cache| side(cache.bytes));
+        let others = match gpu {
+            true => [self.gpu_compute(context, true, true), 0],
+            false => [self.compute(context, true, true), self.embedding],
         };
-        weights + caches.iter().map(|cache| side(cache.bytes)).sum::<u64>() + compute
+        weights.chain(cells).chain(others).fold(0, u64::saturating_add)
     }
 
     /// Bytes of activations on the CPU, if layers or the output layer run there.

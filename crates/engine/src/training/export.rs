@@ -63,7 +63,7 @@ pub fn export(
         }
     }
     write_modelfile(request, &reader)?;
-    // The export is written, so that whoever cancels here misses its verification only.
+    // A cancel from here on skips the verification only: the export is already written.
     let verification = match request.verify && step(0.85, "verifying").is_ok() {
         true => Some(verify(request, &reader, &adapter)?),
         false => None,

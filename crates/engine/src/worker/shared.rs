@@ -81,8 +81,8 @@ impl Shared {
     pub fn cancel(&self, id: RequestId) {
         let mut state = self.state();
         let Some(live) = state.live.get_mut(&id) else { return };
-        live.is_cancelled = true;
         if live.is_begun {
+            live.is_cancelled = true;
             return;
         }
         let event = live.kind.cancelled();
