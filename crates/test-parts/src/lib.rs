@@ -1,0 +1,116 @@
+//! Selects the parts of large test products that a run executes.
+//!
+//! A product is a long list of similar cases, such as a fault at each disk operation. `cargo xtask
+//! test` runs some of its parts (`xtask/src/parts`); without it, all cases run. A case belongs to
+//! exactly one part, that of its index.
+//!
+//! Environment variables, both set by `cargo xtask test`:
+//! - `HEARTH_PART_FAULTS=2,4/4` selects parts 2 and 4 of four of the product `faults`;
+//! - `HEARTH_CASES` names a folder in which each process lists the cases that it ran and left out.
+
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::process;
+use std::sync::Mutex;
+
+/// The parts of one product that this process runs.
+#[derive(Debug)]
+pub struct Parts {
+    product: &'static str,
+    /// Numbers from 1; empty for all.
+    selected: Vec<usize>,
+    /// Number of parts.
+    of: usize,
+    /// The list of cases, if it is wanted.
+    list: Option<Mutex<File>>,
+}
+
+impl Parts {
+    /// The parts of `product` (lower-case letters) that the environment selects.
+    ///
+    /// # Panics
+    /// If a variable is malformed or the list cannot be written: a test must not pass by running
+    /// nothing.
+    #[must_use]
+    pub fn of(product: &'static str) -> Self {
+        let name = format!("HEARTH_PART_{}", product.to_uppercase());
+        let (selected, of) = match env::var(&name) {
+            Ok(value) => parse(&value).unwrap_or_else(|| panic!("{name}={value}: expected parts such as 2,4/4")),
+            Err(env::VarError::NotPresent) => (Vec::new(), 1),
+            Err(error) => panic!("{name}: {error}"),
+        };
+        let list = env::var_os("HEARTH_CASES").map(|folder| Mutex::new(list(Path::new(&folder), product)));
+        Self {
+            product,
+            selected,
+            of,
+            list,
+        }
+    }
+
+    /// Whether this run includes the case with this index, which is listed as run or left out.
+    ///
+    /// # Panics
+    /// If the list cannot be written.
+    #[must_use]
+    pub fn includes(&self, index: usize, case: &str) -> bool {
+        let part = index % self.of + 1;
+        let included = self.selected.is_empty() || self.selected.contains(&part);
+        if let Some(list) = &self.list {
+            let verb = if included { "ran" } else { "left" };
+            // One write, so that lines of threads are not mixed.
+            let line = format!("{verb} {part}/{} {} {case}\n", self.of, self.product);
+            let mut file = list.lock().expect("no panic while a line is written");
+            file.write_all(line.as_bytes()).expect("the list of cases is written");
+        }
+        included
+    }
+}
+
+/// Parses `2,4/4`.
+fn parse(value: &str) -> Option<(Vec<usize>, usize)> {
+    let (selected, of) = value.split_once('/')?;
+    let of: usize = of.parse().ok().filter(|&of| of > 0)?;
+    let selected: Option<Vec<usize>> = selected
+        .split(',')
+        .map(|part| part.parse().ok().filter(|part| (1..=of).contains(part)))
+        .collect();
+    Some((selected.filter(|parts| !parts.is_empty())?, of))
+}
+
+fn list(folder: &Path, product: &str) -> File {
+    fs::create_dir_all(folder).expect("the folder of the lists of cases");
+    let file = folder.join(format!("{product}-{}.txt", process::id()));
+    let options = OpenOptions::new().create(true).append(true).open(&file);
+    options.unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Parts, parse};
+
+    #[test]
+    fn selections_are_parsed_or_refused() {
+        assert_eq!(parse("2/4"), Some((vec![2], 4)));
+        assert_eq!(parse("1,3/4"), Some((vec![1, 3], 4)));
+        for wrong in ["", "2", "/4", "0/4", "5/4", "1,/4", "1/0", "x/4", "1/4 "] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn each_case_is_in_one_part() {
+        let part = |number| Parts {
+            product: "test",
+            selected: vec![number],
+            of: 4,
+            list: None,
+        };
+        for index in 0..13 {
+            let parts = (1..=4).filter(|&number| part(number).includes(index, "case"));
+            assert_eq!(parts.count(), 1, "{index}");
+        }
+    }
+}
