@@ -4,9 +4,9 @@
 //! ordinary build.
 
 use crate::cargo::cargo;
-use crate::paths;
 use crate::process::{Outcome, announce, read, run};
 use crate::templates;
+use crate::{cases, paths};
 use std::collections::VecDeque;
 use std::env;
 use std::ffi::OsString;
@@ -47,6 +47,8 @@ struct FuzzOptions {
     seed: Option<u32>,
     /// Add minimised inputs with new coverage to `fuzz/corpus`.
     keep: bool,
+    /// Numbers, from 1, of the chosen parts of all targets, and the number of parts.
+    parts: Option<(Vec<usize>, usize)>,
     /// The target; `None` for all.
     target: Option<String>,
     /// Inputs to replay instead of fuzzing.
@@ -59,6 +61,7 @@ impl FuzzOptions {
             seconds: 20,
             seed: None,
             keep: false,
+            parts: None,
             target: None,
             files: Vec::new(),
         };
@@ -76,6 +79,10 @@ impl FuzzOptions {
                     options.seed = Some(seed.filter(|&n| n > 0).ok_or("--seed requires a positive number.")?);
                 }
                 "--keep" => options.keep = true,
+                "--parts" => {
+                    let parts = words.next().and_then(|parts| parse_parts(parts));
+                    options.parts = Some(parts.ok_or("--parts requires parts such as 2,4/4.")?);
+                }
                 option if option.starts_with('-') => return Err(format!("Unknown option {option}.")),
                 name if options.target.is_none() => options.target = Some(name.to_owned()),
                 file => options.files.push(PathBuf::from(file)),
@@ -83,6 +90,31 @@ impl FuzzOptions {
         }
         Ok(options)
     }
+}
+
+/// Parses `2,4/4`.
+fn parse_parts(text: &str) -> Option<(Vec<usize>, usize)> {
+    let (parts, of) = text.split_once('/')?;
+    let parts: Option<Vec<usize>> = parts.split(',').map(|part| part.parse().ok()).collect();
+    Some((parts?, of.parse().ok().filter(|&of| of > 0)?))
+}
+
+/// Keeps the targets of the chosen parts, and lists which run in this test run.
+fn choose(targets: &mut Vec<Target>, (chosen, of): &(Vec<usize>, usize)) -> Outcome {
+    let mut list = String::new();
+    let mut index = 0;
+    targets.retain(|target| {
+        let part = index % of + 1;
+        index += 1;
+        let runs = chosen.contains(&part);
+        let verb = if runs { "ran" } else { "left" };
+        list += &format!("{verb} {part}/{of} fuzz {}\n", target.name);
+        runs
+    });
+    let folder = cases::recorded();
+    fs::create_dir_all(&folder)
+        .and_then(|()| fs::write(folder.join("fuzz.txt"), list))
+        .map_err(|error| format!("{}: {error}", folder.display()))
 }
 
 /// A row of the table of targets printed by the fuzzer.
@@ -145,6 +177,9 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
     }
     let fuzzer = build()?;
     let mut targets = targets(&fuzzer)?;
+    if let Some(parts) = &options.parts {
+        choose(&mut targets, parts)?;
+    }
     if let Some(name) = &options.target {
         targets.retain(|target| target.name == *name);
         if targets.is_empty() {

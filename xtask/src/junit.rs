@@ -2,16 +2,36 @@
 
 use crate::process::{Outcome, announce, shown};
 use quick_junit::{Report, TestCaseStatus};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+/// Seconds of a test that are worth a line.
+const MEASURABLE: f64 = 0.01;
+
 /// The tests that were run, as `suite test`.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct TestResults {
     pub passed: Vec<String>,
     pub failed: Vec<String>,
+    /// Seconds of each test that took a measurable time.
+    pub seconds: Vec<(f64, String)>,
+}
+
+impl TestResults {
+    /// The names of all tests that ran.
+    pub fn names(&self) -> BTreeSet<String> {
+        self.passed.iter().chain(&self.failed).cloned().collect()
+    }
+
+    /// Adds the results of another command.
+    pub fn append(&mut self, other: Self) {
+        self.passed.extend(other.passed);
+        self.failed.extend(other.failed);
+        self.seconds.extend(other.seconds);
+    }
 }
 
 /// Runs `command`, which writes its report to `file`. A failed test is no error.
@@ -48,6 +68,10 @@ impl TestResults {
         for suite in &report.test_suites {
             for case in &suite.test_cases {
                 let name = format!("{} {}", suite.name.as_str(), case.name.as_str());
+                let seconds = case.time.map_or(0.0, |time| time.as_secs_f64());
+                if seconds >= MEASURABLE {
+                    results.seconds.push((seconds, name.clone()));
+                }
                 match case.status {
                     TestCaseStatus::Success { .. } => results.passed.push(name),
                     TestCaseStatus::NonSuccess { .. } => results.failed.push(name),
@@ -68,7 +92,7 @@ mod tests {
         let nextest = r#"<?xml version="1.0" encoding="UTF-8"?>
             <testsuites name="nextest-run" tests="2" failures="1" errors="0" time="0.1">
                 <testsuite name="hearth-llm::gpu" tests="2" disabled="0" errors="0" failures="1">
-                    <testcase name="layer::passes" classname="hearth-llm::gpu" time="0.004"/>
+                    <testcase name="layer::passes" classname="hearth-llm::gpu" time="4.5"/>
                     <testcase name="layer::fails" classname="hearth-llm::gpu" time="0.004">
                         <failure message="panicked at 1 &lt; 2" type="test failure with exit code 101">why</failure>
                         <system-err>why</system-err>
@@ -97,8 +121,11 @@ mod tests {
                 names(&[]),
             ),
         ] {
-            assert_eq!(TestResults::read(xml), Ok(TestResults { passed, failed }));
+            let read = TestResults::read(xml).expect("a report");
+            assert_eq!((read.passed, read.failed), (passed, failed));
         }
+        let seconds = TestResults::read(nextest).expect("a report").seconds;
+        assert_eq!(seconds, [(4.5, "hearth-llm::gpu layer::passes".to_owned())]);
         assert!(TestResults::read("<testsuites").is_err());
     }
 

@@ -1,9 +1,14 @@
 //! Developer commands: set-up, run, test, package. They need only Rust, Node and Python.
 
+mod cache;
 mod cargo;
+mod cases;
+mod checkout;
 mod fuzz;
 mod gpu;
 mod junit;
+mod kept_tree;
+mod lock;
 mod measure;
 mod model;
 mod neon;
@@ -11,9 +16,11 @@ mod nextest;
 mod package;
 mod paths;
 mod process;
+mod report;
 mod run;
 mod same;
 mod setup;
+mod suites;
 mod system;
 mod templates;
 mod test;
@@ -25,7 +32,13 @@ const USAGE: &str = "\
 cargo xtask setup                 install missing dependencies, fetch the default model, build the web UI
 cargo xtask setup tests           also install test dependencies: a browser, WebDriver, chat templates
 cargo xtask run                   set up, build Hearth and open its window (`hearth chat` without a display)
-cargo xtask test                  set up, build, and run all checks and tests
+cargo xtask test                  set up, build, and run the checks and tests that decide whether a commit is accepted:
+                                  what changed, what failed last time, and a part of each large suite
+    --complete                    run all parts
+    --part K/4                    run all suites, and this part of the large ones
+    --changed [BASE]              run what the changes since BASE [default: HEAD] can break first, and end at the first
+                                  failure
+cargo xtask cases                 take over the names of tests that the last run found into tests/cases/
 cargo xtask package [KIND]...     build installers; KIND: an extra build of hearth (vulkan, cuda), or an installer
                                   format (deb, rpm, appimage, dmg, app, nsis, msi)
 cargo xtask gpu [OPTIONS] [FILE.gguf]...
@@ -74,11 +87,15 @@ fn main() -> ExitCode {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("help", &[][..]),
     };
+    if let Err(problem) = checkout::share_build_folder() {
+        eprintln!("{problem}");
+    }
     let result = match (command, rest) {
         ("setup", []) => setup::setup(system::Purpose::Run),
         ("setup", [tests]) if tests == "tests" => setup::setup(system::Purpose::Test),
         ("run", []) => run::run(),
-        ("test", []) => test::test(),
+        ("test", options) => test::test(options),
+        ("cases", []) => cases::update(),
         ("package", kinds) => package::package(kinds),
         ("fuzz", options) => fuzz::fuzz(options),
         ("gpu", options) => gpu::gpu(options),

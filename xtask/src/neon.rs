@@ -3,7 +3,7 @@
 use crate::nextest::{nextest, run_nextest};
 use crate::paths::{program, target};
 use crate::process::{Outcome, read};
-use crate::test::Totals;
+use crate::report::Report;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -21,18 +21,20 @@ const TESTS: [&str; 4] = ["-p", "hearth-kernels", "--lib", "--tests"];
 /// # Errors
 /// Names missing tools and how to install them, or what failed.
 pub fn neon() -> Outcome {
-    let mut totals = Totals::default();
+    let mut report = Report::begin()?;
     if cfg!(target_arch = "aarch64") {
         let what = "The kernels' tests, on this machine";
-        totals.tests(what, run_nextest(what, &mut nextest(&TESTS)?));
-        return totals.verdict();
+        report.tests(what, || run_nextest(what, &mut nextest(&TESTS)?, "neon"));
+        return report.end();
     }
     let tools = Tools::find()?;
     for (cpu, isa) in EMULATED_CPUS {
         let what = format!("The kernels' tests on an emulated CPU ({cpu}, {isa}); this takes minutes");
-        totals.tests(&what, run_nextest(&what, &mut tools.tests(cpu, isa)?));
+        report.tests(&what, || {
+            run_nextest(&what, &mut tools.tests(cpu, isa)?, &format!("neon-{cpu}"))
+        });
     }
-    totals.verdict()
+    report.end()
 }
 
 /// The tools that build for ARM64 and emulate it.

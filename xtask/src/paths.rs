@@ -1,5 +1,6 @@
 //! Paths of the repository and of programs.
 
+use crate::cache;
 use std::env;
 use std::path::{Path, PathBuf};
 
@@ -26,9 +27,9 @@ pub fn executable(name: &str) -> PathBuf {
         .with_extension(env::consts::EXE_EXTENSION)
 }
 
-/// Folder of tools that only tests need, inside the target folder.
+/// Folder of tools that only tests need, shared by all checkouts.
 pub fn tools() -> PathBuf {
-    target().join("tools")
+    cache::folder().unwrap_or_else(target).join("tools")
 }
 
 /// Finds the first of these programs on the PATH.

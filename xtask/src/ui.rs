@@ -1,7 +1,7 @@
 //! The web UI: its npm packages and its build.
 
 use crate::paths;
-use crate::process::{Outcome, announce, run};
+use crate::process::{Outcome, announce, read, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -56,6 +56,24 @@ pub fn build() -> Outcome {
     }
     announce("The web UI is up to date");
     Ok(())
+}
+
+/// The test files that changes of these files, as paths from the repository's root, can affect;
+/// empty for all.
+pub fn affected(paths: &[&String]) -> Vec<String> {
+    let Some(node) = paths::program(&["node"]) else {
+        return Vec::new();
+    };
+    let inside = paths.iter().map(|path| path.strip_prefix("ui/").unwrap_or(path));
+    let mut command = Command::new(node);
+    command.arg("scripts/affected.mjs").args(inside).current_dir(folder());
+    let printed = read(&mut command).unwrap_or_default();
+    let files: Vec<String> = printed.split_whitespace().map(str::to_owned).collect();
+    if files.iter().any(|file| file == "all") {
+        Vec::new()
+    } else {
+        files
+    }
 }
 
 /// Modification time of a file, or the latest in a folder; `None` if there is no file.

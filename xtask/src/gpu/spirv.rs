@@ -66,7 +66,7 @@ fn suite(what: &str, filter: &str) -> Outcome<TestResults> {
         .arg(filter)
         .env_remove("HEARTH_NO_GPU_TESTS")
         .env("HEARTH_MATRIX_UNITS", "1");
-    run_nextest(what, &mut command)
+    run_nextest(what, &mut command, "spirv")
 }
 
 #[cfg(test)]

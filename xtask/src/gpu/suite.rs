@@ -61,7 +61,7 @@ pub fn part(options: &Options, real: bool) -> Part {
 /// Runs a nextest command.
 fn suite(mut command: Command, real: bool, quick: bool, part: &mut Part) -> Outcome {
     prepare(&mut command, real, quick, part);
-    let results = run_nextest("GPU tests", &mut command)?;
+    let results = run_nextest("GPU tests", &mut command, "gpu")?;
     let sum = format!("{} passed, {} failed.", results.passed.len(), results.failed.len());
     match results.failed.as_slice() {
         [] => part.say(&sum),

@@ -1,0 +1,21 @@
+//! Hearth's cache folder, outside of any checkout: the shared build folder, tools, the run lock,
+//! the ledger of test runs and the work tree of CI.
+
+use std::env;
+use std::path::PathBuf;
+
+/// The cache folder; `None` if the system names none.
+pub fn folder() -> Option<PathBuf> {
+    let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || named(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
+    let base = named("XDG_CACHE_HOME").or_else(|| {
+        if cfg!(windows) {
+            named("LOCALAPPDATA")
+        } else if cfg!(target_os = "macos") {
+            home().map(|home| home.join("Library").join("Caches"))
+        } else {
+            home().map(|home| home.join(".cache"))
+        }
+    })?;
+    Some(base.join("hearth"))
+}

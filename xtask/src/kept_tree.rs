@@ -1,0 +1,211 @@
+//! CI's work tree, kept between runs in the cache folder and updated to each commit.
+//!
+//! `.ci/run` starts in a fresh clone, where every file is new, so cargo would compile every package
+//! of the workspace. In a kept tree git rewrites only files that differ, and cargo, npm and Vite
+//! rebuild what depends on them. Files that git ignores stay; a commit that changes which files are
+//! ignored or how they are made therefore starts from an empty tree.
+
+use crate::lock;
+use crate::paths;
+use crate::process::{Outcome, read, run, shown};
+use crate::{cache, cargo};
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Set by `.ci/run` where the home folder outlives the checkout.
+const WANTED: &str = "HEARTH_KEPT_TREE";
+
+/// Set for the run inside the kept tree.
+const INSIDE: &str = "HEARTH_INSIDE_KEPT_TREE";
+
+/// Files that say what git ignores and how ignored files are made, as the beginning or the end of
+/// a path.
+const MAKERS: [&str; 4] = [".cargo/", ".ci/", "xtask/", "ui/scripts/"];
+const MAKER_NAMES: [&str; 7] = [
+    ".gitignore",
+    "build.rs",
+    "Cargo.lock",
+    "Cargo.toml",
+    "package-lock.json",
+    "package.json",
+    "vite.config.ts",
+];
+
+/// Whether this run is CI's, in a tree that it alone writes.
+pub fn is_inside() -> bool {
+    env::var_os(INSIDE).is_some()
+}
+
+/// The folder of the kept tree, if this run should go on there.
+pub fn wanted() -> Option<PathBuf> {
+    let wanted = env::var_os(WANTED).is_some_and(|value| value == "1") && !is_inside();
+    let folder = cache::folder().filter(|_| wanted)?;
+    Some(folder.join("ci"))
+}
+
+/// Updates the kept tree to this checkout's commit and runs `cargo xtask test` there. The caller
+/// holds the run lock.
+///
+/// # Errors
+/// If the checkout has changes that are not committed, git fails, or the run fails.
+pub fn test(tree: &Path, words: &[String]) -> Outcome {
+    let changes = read(
+        Command::new("git")
+            .args(["status", "--porcelain"])
+            .current_dir(paths::root()),
+    );
+    match changes.as_deref() {
+        Some("") => {}
+        Some(_) => {
+            return Err(format!(
+                "{WANTED}=1 tests a commit, but this checkout has other changes: commit them."
+            ));
+        }
+        None => return Err(format!("{WANTED}=1 requires a git checkout.")),
+    }
+    let empty = words.iter().any(|word| word == "--complete");
+    update(&paths::root(), tree, empty)?;
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .args(["xtask", "test"])
+        .args(words)
+        .current_dir(tree)
+        .env(INSIDE, "1")
+        .env(lock::HELD, "1");
+    cargo::unset_package(&mut command);
+    let status = command
+        .status()
+        .map_err(|error| format!("`{}` could not be started ({error}).", shown(&command)))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("The run in {} failed ({status}).", tree.display())),
+    }
+}
+
+/// Brings `tree` to the commit of the checkout `from`: made anew if it is `empty`, missing, broken,
+/// or how ignored files are made has changed.
+fn update(from: &Path, tree: &Path, empty: bool) -> Outcome {
+    let git = |folder: &Path| {
+        let mut command = Command::new("git");
+        command.arg("-C").arg(folder);
+        command
+    };
+    let commit = read(git(from).args(["rev-parse", "HEAD"])).ok_or("This is not a git checkout.")?;
+    let fetched = tree.join(".git").is_dir()
+        && read(git(tree).args(["fetch", "--quiet", "--no-tags"]).arg(from).arg("HEAD")).is_some();
+    let changed = read(git(tree).args(["diff", "--name-only", "HEAD", &commit])).filter(|_| fetched);
+    let made_otherwise = changed.as_deref().is_none_or(|paths| paths.lines().any(is_maker));
+    if empty || made_otherwise {
+        println!("CI's work tree {} is made anew.", tree.display());
+        if tree.exists() {
+            fs::remove_dir_all(tree).map_err(|error| format!("{} could not be removed ({error}).", tree.display()))?;
+        }
+        let mut clone = Command::new("git");
+        clone.args(["clone", "--quiet", "--no-checkout"]).arg(from).arg(tree);
+        run("Cloning into CI's work tree", &mut clone)?;
+    }
+    run(
+        "Updating CI's work tree",
+        git(tree).args(["checkout", "--quiet", "--force", "--detach", &commit]),
+    )?;
+    run(
+        "Removing files that are not of this commit",
+        git(tree).args(["clean", "-ffdq"]),
+    )
+}
+
+/// Whether a changed file may change which files are ignored, or how they are made.
+fn is_maker(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    MAKERS.iter().any(|folder| path.starts_with(folder)) || MAKER_NAMES.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A repository with these files, in a new folder.
+    fn repository(folder: &Path) {
+        fs::create_dir_all(folder).expect("a folder");
+        git(folder, &["init", "--quiet"]);
+        git(folder, &["config", "user.email", "test@example.org"]);
+        git(folder, &["config", "user.name", "Test"]);
+    }
+
+    fn git(folder: &Path, arguments: &[&str]) {
+        let done = Command::new("git")
+            .arg("-C")
+            .arg(folder)
+            .args(arguments)
+            .output()
+            .expect("git");
+        assert!(
+            done.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+    }
+
+    fn commit(folder: &Path, files: &[(&str, &str)]) {
+        for (name, text) in files {
+            fs::write(folder.join(name), text).expect("a file");
+        }
+        git(folder, &["add", "--all"]);
+        git(folder, &["commit", "--quiet", "--message", "a change"]);
+    }
+
+    #[test]
+    fn only_files_that_differ_are_rewritten_and_ignored_ones_stay_until_makers_change() {
+        let folder = env::temp_dir().join(format!("hearth-kept-{}", std::process::id()));
+        let (from, tree) = (folder.join("from"), folder.join("tree"));
+        repository(&from);
+        commit(&from, &[(".gitignore", "built\n"), ("a", "1"), ("b", "1")]);
+        update(&from, &tree, false).expect("a clone");
+        let written = |name: &str| {
+            fs::metadata(tree.join(name))
+                .and_then(|file| file.modified())
+                .expect("a file")
+        };
+        fs::write(tree.join("built"), "of an earlier run").expect("a file");
+        fs::write(tree.join("stray"), "of a killed run").expect("a file");
+        let (a, b) = (written("a"), written("b"));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        commit(&from, &[("b", "2")]);
+        update(&from, &tree, false).expect("an update");
+        assert_eq!(fs::read_to_string(tree.join("b")).expect("a file"), "2");
+        assert!(written("a") == a && written("b") > b);
+        assert!(tree.join("built").exists() && !tree.join("stray").exists());
+        commit(&from, &[(".gitignore", "built\nother\n")]);
+        update(&from, &tree, false).expect("an update");
+        assert!(
+            !tree.join("built").exists(),
+            "an ignored file survived a change of .gitignore"
+        );
+        fs::write(tree.join("built"), "again").expect("a file");
+        update(&from, &tree, true).expect("an update");
+        assert!(!tree.join("built").exists(), "an ignored file survived a complete run");
+        // A tree that a killed run left half made.
+        fs::remove_dir_all(tree.join(".git").join("objects")).expect("removed");
+        update(&from, &tree, false).expect("an update");
+        assert_eq!(fs::read_to_string(tree.join("b")).expect("a file"), "2");
+        fs::remove_dir_all(folder).expect("the folder of the test");
+    }
+
+    #[test]
+    fn makers_of_ignored_files_are_known() {
+        for path in [
+            "ui/.gitignore",
+            "src-tauri/build.rs",
+            "Cargo.lock",
+            "xtask/src/ui.rs",
+            "ui/package-lock.json",
+        ] {
+            assert!(is_maker(path), "{path}");
+        }
+        for path in ["crates/llm/src/lib.rs", "ui/src/App.svelte", "docs/build.md"] {
+            assert!(!is_maker(path), "{path}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! What a test run consists of, what each part depends on, and which parts a run executes.
+//!
+//! A suite is tests that are selected together. A few large ones, the products of cases (formats by
+//! shapes, faults by disk operations, places by languages), have four parts, of which a run
+//! executes at least one, the one that waited longest. What a change touches never waits: see
+//! [`choose`]. `docs/decisions/0028-parts-take-turns.md` says why this loses nothing.
+
+mod inputs;
+mod ledger;
+mod select;
+mod table;
+mod tree;
+
+pub use inputs::{Inputs, is_page};
+pub use ledger::Ledger;
+pub use select::{Choice, Mode, choose, print};
+pub use table::{PARTS, Stage, Tests};
+pub use tree::Tree;

@@ -1,0 +1,221 @@
+//! Which parts of which suites a run executes.
+
+use super::inputs::Inputs;
+use super::ledger::Ledger;
+use super::table::{PARTS, SUITES, Suite};
+use super::tree::Tree;
+use crate::process::Outcome;
+
+/// What a run was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// What changed, what failed, and a part of each split suite.
+    Due,
+    /// Every part.
+    Complete,
+    /// Every suite, and this part of the split ones, from 1 to [`PARTS`].
+    Part(usize),
+}
+
+/// Why a run executes a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    Asked,
+    /// No record shows that it passed with the present files.
+    Changed,
+    /// Its last run failed.
+    Failed,
+    /// It waited longest.
+    Turn,
+}
+
+impl Reason {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Asked => "asked for",
+            Self::Changed => "changed",
+            Self::Failed => "failed last time",
+            Self::Turn => "its turn",
+        }
+    }
+}
+
+/// The parts of a suite that a run executes.
+#[derive(Debug)]
+pub struct Choice {
+    pub suite: &'static Suite,
+    /// Numbers from 1, with the reason. Empty if the suite does not run.
+    pub parts: Vec<(usize, Reason)>,
+    /// Hash of the suite's files and the compiler.
+    pub inputs: String,
+}
+
+impl Choice {
+    /// Whether the suite runs.
+    pub fn runs(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// The value of the suite's environment variable, such as `2,4/4`.
+    pub fn variable(&self) -> String {
+        let parts: Vec<String> = self.parts.iter().map(|(part, _)| part.to_string()).collect();
+        format!("{}/{}", parts.join(","), self.suite.parts)
+    }
+}
+
+/// Chooses the parts of each suite.
+///
+/// A part runs if no record shows that CI passed it with the same files and compiler, or if its
+/// last run failed. Without a record, a split suite counts as changed if recent commits touched it.
+/// If anything but pages changed, each other split suite also runs the part that waited longest, or
+/// without a record the one of the number of commits.
+///
+/// # Errors
+/// If git cannot be run.
+pub fn choose(mode: &Mode, tree: &Tree, inputs: &Inputs, ledger: &Ledger, compiler: &str) -> Outcome<Vec<Choice>> {
+    let recent = tree.changed_recently();
+    let mut choices = Vec::new();
+    for suite in SUITES {
+        let hash = tree.hash(compiler, |path| inputs.contains(suite, path))?;
+        let touched = recent.iter().any(|path| inputs.contains(suite, path));
+        let parts = match mode {
+            Mode::Complete => (1..=suite.parts).map(|part| (part, Reason::Asked)).collect(),
+            Mode::Part(part) => vec![(if suite.parts == 1 { 1 } else { *part }, Reason::Asked)],
+            Mode::Due => due(suite, ledger, &hash, touched),
+        };
+        choices.push(Choice {
+            suite,
+            parts,
+            inputs: hash,
+        });
+    }
+    let pages_only = |choice: &Choice| !choice.runs() || choice.suite.name == "pages";
+    if *mode == Mode::Due && !choices.iter().all(pages_only) {
+        for choice in choices
+            .iter_mut()
+            .filter(|choice| choice.suite.parts > 1 && !choice.runs())
+        {
+            choice
+                .parts
+                .push((longest_waiting(choice.suite, ledger, tree.count), Reason::Turn));
+        }
+    }
+    Ok(choices)
+}
+
+/// The parts of a suite that must run.
+fn due(suite: &Suite, ledger: &Ledger, inputs: &str, touched: bool) -> Vec<(usize, Reason)> {
+    let reason = |part| {
+        let record = ledger.record(suite.name, part, suite.parts);
+        let known = record.and_then(|record| record.inputs.as_deref());
+        let changed = known.map_or(suite.parts == 1 || touched, |known| known != inputs);
+        match record {
+            Some(record) if record.failed => Some(Reason::Failed),
+            _ => changed.then_some(Reason::Changed),
+        }
+    };
+    (1..=suite.parts)
+        .filter_map(|part| Some((part, reason(part)?)))
+        .collect()
+}
+
+/// The part that passed first, or never.
+fn longest_waiting(suite: &Suite, ledger: &Ledger, commits: usize) -> usize {
+    let passed = |part| {
+        ledger
+            .record(suite.name, part, suite.parts)?
+            .passed
+            .as_ref()
+            .map(|pass| pass.time)
+    };
+    // Of parts without a record, the one of the number of commits comes first.
+    let first = commits % suite.parts;
+    let order = (0..suite.parts).map(|next| (first + next) % suite.parts + 1);
+    order.min_by_key(|&part| passed(part)).unwrap_or(1)
+}
+
+/// Prints what a run executes, and how old the other parts are.
+pub fn print(choices: &[Choice], ledger: &Ledger) {
+    for choice in choices {
+        let Choice { suite, parts, .. } = choice;
+        let mut words = Vec::new();
+        for part in 1..=suite.parts {
+            let name = if suite.parts == 1 {
+                String::new()
+            } else {
+                format!("{part}/{PARTS} ")
+            };
+            let passed = ledger
+                .record(suite.name, part, suite.parts)
+                .and_then(|record| record.passed.as_ref());
+            let age = passed.map_or("never passed here".to_owned(), |pass| format!("passed {}", pass.age()));
+            words.push(match parts.iter().find(|(chosen, _)| *chosen == part) {
+                Some((_, reason)) => format!("{name}runs ({}; {age})", reason.words()),
+                None => format!("{name}waits ({age})"),
+            });
+        }
+        println!("    {:<12}{}", suite.name, words.join(", "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPLIT: &Suite = &Suite {
+        name: "split",
+        parts: 4,
+        stage: super::super::Stage::Rust,
+        tests: &[],
+        paths: &[],
+    };
+
+    fn ledger(name: &str) -> (Ledger, std::path::PathBuf) {
+        let folder = std::env::temp_dir().join(format!("hearth-select-{name}-{}", std::process::id()));
+        (Ledger::read(&folder), folder)
+    }
+
+    #[test]
+    fn parts_take_turns_and_what_failed_or_changed_does_not_wait() {
+        let (mut ledger, folder) = ledger("turns");
+        assert_eq!(longest_waiting(SPLIT, &ledger, 7), 4);
+        for part in [4, 1, 2] {
+            ledger
+                .set(("split", part, 4), true, "c", Some("same"))
+                .expect("written");
+        }
+        assert_eq!(longest_waiting(SPLIT, &ledger, 7), 3, "never ran");
+        ledger.set(("split", 3, 4), true, "c", Some("same")).expect("written");
+        assert_eq!(due(SPLIT, &ledger, "same", true), []);
+        assert_eq!(due(SPLIT, &ledger, "other", false).len(), 4);
+        ledger.set(("split", 2, 4), false, "c", None).expect("written");
+        assert_eq!(due(SPLIT, &ledger, "same", false), [(2, Reason::Failed)]);
+        std::fs::remove_dir_all(folder).expect("the folder of the test");
+    }
+
+    #[test]
+    fn without_records_a_split_suite_waits_unless_it_was_touched() {
+        let (ledger, _) = ledger("none");
+        assert_eq!(due(SPLIT, &ledger, "any", false), []);
+        assert_eq!(due(SPLIT, &ledger, "any", true).len(), 4);
+        let whole = SUITES.iter().find(|suite| suite.parts == 1).expect("a suite");
+        assert_eq!(due(whole, &ledger, "any", false), [(1, Reason::Changed)]);
+    }
+
+    #[test]
+    fn every_part_of_every_suite_runs_within_as_many_turns_as_it_has_parts() {
+        let (mut ledger, folder) = ledger("all");
+        let mut seen = Vec::new();
+        for run in 0..4 {
+            let part = longest_waiting(SPLIT, &ledger, 7 * run);
+            seen.push(part);
+            let time = 1000 + run as u64;
+            ledger
+                .set_at(time, ("split", part, 4), true, "c", None)
+                .expect("written");
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2, 3, 4]);
+        std::fs::remove_dir_all(folder).expect("the folder of the test");
+    }
+}

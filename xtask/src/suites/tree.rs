@@ -1,0 +1,186 @@
+//! The files of this checkout, with their contents' hashes, as git sees them.
+
+use crate::paths;
+use crate::process::Outcome;
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// Commits that are taken for the change if there is no record of an earlier run.
+const RECENT: usize = 20;
+
+/// What is tested: tracked files as they are now, and new ones that git does not ignore.
+#[derive(Debug, Default)]
+pub struct Tree {
+    /// Path and content hash of each file, sorted by path.
+    pub files: Vec<(String, String)>,
+    /// The commit that the files are based on.
+    pub commit: String,
+    /// Number of its ancestors.
+    pub count: usize,
+}
+
+/// Runs git in the checkout.
+fn git(arguments: &[&str]) -> Command {
+    let mut command = Command::new("git");
+    command.args(arguments).current_dir(paths::root());
+    command
+}
+
+fn read(command: &mut Command) -> Outcome<String> {
+    let shown = crate::process::shown(command);
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("`{shown}` could not be started ({error})."))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!(
+            "`{shown}` failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
+    }
+}
+
+impl Tree {
+    /// Reads the checkout.
+    ///
+    /// # Errors
+    /// If this is not a git checkout.
+    pub fn read() -> Outcome<Self> {
+        let commit = read(&mut git(&["rev-parse", "HEAD"]))?.trim().to_owned();
+        let count = read(&mut git(&["rev-list", "--count", "HEAD"]))?
+            .trim()
+            .parse()
+            .unwrap_or(0);
+        // A copy of the index takes the changes, so that the user's index stays as it is.
+        let index = read(&mut git(&[
+            "rev-parse",
+            "--path-format=absolute",
+            "--git-path",
+            "index",
+        ]))?;
+        let copy = std::env::temp_dir().join(format!("hearth-index-{}", std::process::id()));
+        fs::copy(index.trim(), &copy).map_err(|error| format!("{}: {error}", copy.display()))?;
+        let listed = read(git(&["add", "--all"]).env("GIT_INDEX_FILE", &copy))
+            .and_then(|_| read(git(&["ls-files", "--stage", "-z"]).env("GIT_INDEX_FILE", &copy)));
+        // Leaving a temporary file behind is harmless.
+        let _ = fs::remove_file(&copy);
+        Ok(Self {
+            files: parse(&listed?),
+            commit,
+            count,
+        })
+    }
+
+    /// Paths that differ from the commit `base`, both ways.
+    ///
+    /// # Errors
+    /// If there is no such commit.
+    pub fn changed_since(&self, base: &str) -> Outcome<Vec<String>> {
+        let then = parse_tree(&read(&mut git(&["ls-tree", "-r", "-z", base]))?);
+        Ok(differences(&then, &self.files))
+    }
+
+    /// Paths changed by recent commits and since the last one.
+    pub fn changed_recently(&self) -> Vec<String> {
+        let bases = [RECENT, 1].map(|back| format!("{}~{}", self.commit, back.min(self.count.saturating_sub(1))));
+        let changed = bases.iter().find_map(|base| self.changed_since(base).ok());
+        changed.unwrap_or_else(|| self.files.iter().map(|(path, _)| path.clone()).collect())
+    }
+
+    /// A hash of `extra` and of the paths and contents of all files for which `includes` holds.
+    ///
+    /// # Errors
+    /// If git cannot be run.
+    pub fn hash(&self, extra: &str, includes: impl Fn(&str) -> bool) -> Outcome<String> {
+        let mut child = git(&["hash-object", "--stdin"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("`git hash-object` could not be started ({error})."))?;
+        let mut text = format!("{extra}\n");
+        for (path, hash) in self.files.iter().filter(|(path, _)| includes(path)) {
+            text += &format!("{hash} {path}\n");
+        }
+        let written = child.stdin.take().map(|mut pipe| pipe.write_all(text.as_bytes()));
+        let output = child.wait_with_output();
+        match (written, output) {
+            (Some(Ok(())), Ok(output)) if output.status.success() => {
+                Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+            }
+            _ => Err("`git hash-object` failed.".to_owned()),
+        }
+    }
+}
+
+/// Parses `MODE HASH STAGE\tPATH`, separated by zeros.
+fn parse(listed: &str) -> Vec<(String, String)> {
+    rows(listed, 1)
+}
+
+/// Parses `MODE TYPE HASH\tPATH`, separated by zeros.
+fn parse_tree(listed: &str) -> Vec<(String, String)> {
+    rows(listed, 2)
+}
+
+/// Path and hash of each row; the mode belongs to the hash. Sorted by path.
+fn rows(listed: &str, at: usize) -> Vec<(String, String)> {
+    let row = |row: &str| {
+        let (about, path) = row.split_once('\t')?;
+        let mode = about.split_whitespace().next()?;
+        let hash = about.split_whitespace().nth(at)?;
+        Some((path.to_owned(), format!("{mode} {hash}")))
+    };
+    let mut rows: Vec<_> = listed.split('\0').filter_map(row).collect();
+    rows.sort();
+    rows
+}
+
+/// Paths that only one of two sorted lists has, or that differ.
+fn differences(then: &[(String, String)], now: &[(String, String)]) -> Vec<String> {
+    let only = |these: &[(String, String)], those: &[(String, String)]| {
+        let rows = these.iter().filter(|row| those.binary_search(row).is_err());
+        rows.map(|(path, _)| path.clone()).collect::<Vec<_>>()
+    };
+    let mut paths = only(then, now);
+    paths.extend(only(now, then));
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_and_a_commit_list_the_same_rows() {
+        let index = parse("100644 aa 0\tb c.rs\x00100755 bb 0\ta.sh\x00");
+        let commit = parse_tree("100755 blob bb\ta.sh\x00100644 blob aa\tb c.rs\x00");
+        assert_eq!(index, commit);
+        assert_eq!(index[1], ("b c.rs".to_owned(), "100644 aa".to_owned()));
+    }
+
+    #[test]
+    fn added_removed_changed_files_and_modes_are_differences() {
+        let rows = |rows: &[(&str, &str)]| -> Vec<(String, String)> {
+            rows.iter()
+                .map(|&(path, hash)| (path.to_owned(), hash.to_owned()))
+                .collect()
+        };
+        let then = rows(&[("changed", "1"), ("mode", "100644 1"), ("removed", "1"), ("same", "1")]);
+        let now = rows(&[("added", "1"), ("changed", "2"), ("mode", "100755 1"), ("same", "1")]);
+        assert_eq!(differences(&then, &now), ["added", "changed", "mode", "removed"]);
+    }
+
+    #[test]
+    fn the_checkout_is_read_and_hashed() {
+        let tree = Tree::read().expect("a checkout");
+        assert!(tree.files.iter().any(|(path, _)| path == "xtask/src/main.rs"));
+        let hash = |extra: &str, prefix: &str| tree.hash(extra, |path| path.starts_with(prefix)).expect("git");
+        assert_eq!(hash("", "xtask"), hash("", "xtask"));
+        assert_ne!(hash("", "xtask"), hash("", "crates"));
+        assert_ne!(hash("", "xtask"), hash("another compiler", "xtask"));
+    }
+}

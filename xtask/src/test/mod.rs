@@ -1,0 +1,210 @@
+//! `cargo xtask test`: runs checks and tests, and prints a report.
+
+mod changed;
+mod options;
+mod stages;
+
+use crate::nextest::{Failures, list_tests};
+use crate::process::{Outcome, announce, read};
+use crate::report::Report;
+use crate::setup::setup;
+use crate::suites::{self, Choice, Inputs, Ledger, Mode, Stage, Tests, Tree};
+use crate::system::Purpose;
+use crate::{cache, cases, fuzz, kept_tree, lock, model, paths};
+use options::Options;
+use std::process::Command;
+
+/// Runs the tests that these words select. Continues after a failure, so that one run reports
+/// everything to fix.
+///
+/// # Errors
+/// Names what failed.
+pub fn test(words: &[String]) -> Outcome {
+    let options = Options::parse(words)?;
+    // Held until the process ends.
+    let _lock = lock::take()?;
+    match options {
+        Options::Changed(base) => changed::test(&base),
+        Options::Run(mode) => match kept_tree::wanted() {
+            Some(tree) => kept_tree::test(&tree, words),
+            None => Run::begin(&mode)?.test(),
+        },
+    }
+}
+
+/// One run.
+struct Run {
+    report: Report,
+    tree: Tree,
+    choices: Vec<Choice>,
+    ledger: Ledger,
+}
+
+impl Run {
+    /// Sets up, and chooses what to run.
+    fn begin(mode: &Mode) -> Outcome<Self> {
+        let mut report = Report::begin()?;
+        report.step("Set-up", set_up)?;
+        let tree = Tree::read().unwrap_or_else(|problem| {
+            println!("{problem} Without git all tests run.");
+            Tree::default()
+        });
+        let mode = if tree.files.is_empty() { &Mode::Complete } else { mode };
+        let ledger = Ledger::read(&cache::folder().unwrap_or_else(paths::target));
+        let compiler = read(Command::new("rustc").arg("-vV")).unwrap_or_default();
+        let choices = suites::choose(mode, &tree, &Inputs::read()?, &ledger, &compiler)?;
+        announce("Suites and their parts");
+        suites::print(&choices, &ledger);
+        Ok(Self {
+            report,
+            tree,
+            choices,
+            ledger,
+        })
+    }
+
+    /// Runs all stages.
+    fn test(mut self) -> Outcome {
+        self.report.check("Formatting", stages::format);
+        self.report.check("Lints", stages::lints);
+        if self.runs(Stage::Ui) {
+            self.ui()?;
+        }
+        self.report.step("Build", stages::build)?;
+        model::link_beside_executables()?;
+        let names = list_tests()?;
+        self.report
+            .check("Names of all Rust tests", || cases::compare("rust", &names));
+        if self.runs(Stage::Rust) {
+            self.rust()?;
+        }
+        self.report.tests("Tests of xtask and of the pages", stages::xtask);
+        if self.runs(Stage::Assertions) {
+            self.assertions()?;
+        }
+        if self.runs(Stage::Fuzz) {
+            self.fuzz()?;
+        }
+        let Self { report, choices, .. } = &mut self;
+        report.check("Cases of suites with parts", || cases::compare_recorded(choices));
+        self.report.end()
+    }
+
+    fn runs(&self, stage: Stage) -> bool {
+        self.of(stage).any(Choice::runs)
+    }
+
+    fn of(&self, stage: Stage) -> impl Iterator<Item = &Choice> {
+        self.choices.iter().filter(move |choice| choice.suite.stage == stage)
+    }
+
+    fn choice(&self, name: &str) -> Option<&Choice> {
+        self.choices
+            .iter()
+            .find(|choice| choice.suite.name == name && choice.runs())
+    }
+
+    /// The variables that tell test processes which parts to run, and where to list their cases.
+    fn variables(&self) -> Vec<(String, String)> {
+        let split = self
+            .choices
+            .iter()
+            .filter(|choice| choice.suite.parts > 1 && choice.runs());
+        let mut variables: Vec<_> = split
+            .map(|choice| {
+                (
+                    format!("HEARTH_PART_{}", choice.suite.name.to_uppercase()),
+                    choice.variable(),
+                )
+            })
+            .collect();
+        variables.push(("HEARTH_CASES".to_owned(), cases::recorded().display().to_string()));
+        variables
+    }
+
+    fn ui(&mut self) -> Outcome {
+        let whole = self.choice("ui").is_some();
+        // Without the whole suite only the accessibility of places, whose parts take turns.
+        let files = if whole {
+            vec![]
+        } else {
+            vec!["tests/browser/axe".to_owned()]
+        };
+        let variables = self.variables();
+        let mut names = None;
+        let failed = self.report.tests("UI tests", || {
+            let results = stages::ui(&files, &variables)?;
+            names = Some(results.names());
+            Ok(results)
+        });
+        if let Some(names) = names.filter(|_| whole) {
+            self.report
+                .check("Names of all UI tests", || cases::compare("ui", &names));
+        }
+        let passed = failed.is_some_and(|failed| failed.is_empty());
+        self.record(Stage::Ui, |_| passed)
+    }
+
+    fn rust(&mut self) -> Outcome {
+        let suites = self.of(Stage::Rust).filter(|choice| choice.runs());
+        let filters: Vec<String> = suites
+            .flat_map(|choice| choice.suite.tests)
+            .map(Tests::filter)
+            .collect();
+        let variables = self.variables();
+        let failed = self.report.tests("Rust tests", || {
+            stages::rust(&filters.join(" | "), &variables, Failures::GoOn)
+        });
+        self.record(Stage::Rust, |choice| {
+            failed.as_ref().is_some_and(|failed| {
+                let of_suite = |name: &String| {
+                    let (executable, test) = name.split_once(' ').unwrap_or((name, ""));
+                    choice.suite.tests.iter().any(|tests| tests.contains(executable, test))
+                };
+                !failed.iter().any(of_suite)
+            })
+        })
+    }
+
+    fn assertions(&mut self) -> Outcome {
+        let failed = self
+            .report
+            .tests("Kernels and layers, with assertions", stages::assertions);
+        let passed = failed.is_some_and(|failed| failed.is_empty());
+        self.record(Stage::Assertions, |_| passed)
+    }
+
+    fn fuzz(&mut self) -> Outcome {
+        if !cfg!(target_os = "linux") {
+            announce("Fuzzing is skipped: CI runs it on Linux. The Rust tests replayed its inputs.");
+            return Ok(());
+        }
+        let parts = self.choice("fuzz").map(Choice::variable);
+        let mut words = vec!["--seed".to_owned(), "1".to_owned()];
+        words.extend(parts.into_iter().flat_map(|parts| ["--parts".to_owned(), parts]));
+        let passed = self.report.check("Fuzzing", || fuzz::fuzz(&words));
+        self.record(Stage::Fuzz, |_| passed)
+    }
+
+    /// Records which parts of a stage's suites passed.
+    fn record(&mut self, stage: Stage, passed: impl Fn(&Choice) -> bool) -> Outcome {
+        for choice in self.choices.iter().filter(|choice| choice.suite.stage == stage) {
+            let clean = kept_tree::is_inside().then_some(choice.inputs.as_str());
+            for &(part, _) in &choice.parts {
+                let at = (choice.suite.name, part, choice.suite.parts);
+                self.ledger.set(at, passed(choice), &self.tree.commit, clean)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Installs and fetches what tests need.
+fn set_up() -> Outcome {
+    println!("Tests need more than a build: a browser, a virtual display, the window's WebDriver, and chat templates.");
+    setup(Purpose::Test)?;
+    if cfg!(target_os = "linux") {
+        stages::driver()?;
+    }
+    Ok(())
+}

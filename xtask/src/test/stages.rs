@@ -1,0 +1,172 @@
+//! The commands of the stages of a test run.
+
+use crate::cargo::{SELECT_OWN_TESTS, SELECT_TESTS, cargo};
+use crate::junit::{TestResults, run_tests};
+use crate::nextest::{Failures, nextest, nextest_with, run_nextest};
+use crate::process::{Outcome, run};
+use crate::{paths, report, ui};
+use std::path::Path;
+use std::process::Command;
+
+/// Version of tauri-driver, the WebDriver of the window.
+const TAURI_DRIVER: &str = "2.1.0";
+
+/// The tests of `llm` that run complete layers on the CPU.
+const LAYERS: [&str; 6] = ["layer", "logits", "packed", "kv_snapshot", "windows", "batch"];
+
+/// Formatting.
+pub fn format() -> Outcome {
+    run("Formatting", &mut cargo(&["fmt", "--all", "--check"]))
+}
+
+/// Clippy. `cargo clippy` calls its compiler by one path in all checkouts, so results of another
+/// checkout that shares the build folder would count; where `.cargo/clippy` can be run, it is used
+/// instead, in the way of `cargo clippy` (a test checks that warnings fail).
+pub fn lints() -> Outcome {
+    run("Lints", &mut clippy(&paths::root(), &["--workspace", "--all-targets"]))
+}
+
+/// The command of [`lints`], in a folder.
+fn clippy(folder: &Path, selected: &[&str]) -> Command {
+    let mut command = cargo(&[if cfg!(unix) { "check" } else { "clippy" }, "--release", "--locked"]);
+    command.args(selected).current_dir(folder);
+    if cfg!(unix) {
+        command
+            .env("RUSTC_WORKSPACE_WRAPPER", paths::root().join(".cargo").join("clippy"))
+            // Clippy's separator of arguments.
+            .env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+    } else {
+        command.args(["--", "-D", "warnings"]);
+    }
+    command
+}
+
+/// Builds all programs and tests.
+pub fn build() -> Outcome {
+    run(
+        "Building everything (the first time takes about half an hour on two cores)",
+        cargo(&["build", "--release", "--locked"]).args(SELECT_TESTS),
+    )
+}
+
+/// Environment variables for test processes.
+type Variables = [(String, String)];
+
+/// The web UI's tests: all, or those of `files`.
+pub fn ui(files: &[String], variables: &Variables) -> Outcome<TestResults> {
+    let report = report::junit("ui");
+    let mut command = ui::npm()?;
+    command.args(["test", "--", "--reporter=default", "--reporter=junit"]);
+    command.arg(format!("--outputFile.junit={}", report.display()));
+    command.args(files).envs(variables.iter().cloned());
+    run_tests("The web UI's tests", &mut command, &report)
+}
+
+/// The Rust tests that a filter expression of nextest selects.
+pub fn rust(filter: &str, variables: &Variables, failures: Failures) -> Outcome<TestResults> {
+    let mut command = nextest_with(failures, SELECT_TESTS)?;
+    command
+        .args(["--filterset", filter])
+        .envs(variables.iter().cloned())
+        .env("HEARTH_MODELS", paths::root().join("models"))
+        .env("HEARTH_TOOLS", paths::tools())
+        .env("HEARTH_PROGRAMS", paths::target().join("release"));
+    run_nextest("Rust tests, including the window's", &mut command, "rust")
+}
+
+/// The tests of xtask itself, and of the pages.
+pub fn xtask() -> Outcome<TestResults> {
+    run_nextest("The tests of xtask", &mut nextest(SELECT_OWN_TESTS)?, "xtask")
+}
+
+/// The tests of `kernels` and of the layers of `llm`, with assertions.
+pub fn assertions() -> Outcome<TestResults> {
+    let mut results = checked_kernels()?;
+    results.append(checked_layers()?);
+    Ok(results)
+}
+
+/// The tests of `kernels` with debug assertions and overflow checks. Uninitialised scratch memory
+/// is then NaN (`kernels/src/scratch.rs`). The code for AVX-VNNI runs on machines with AVX-512.
+fn checked_kernels() -> Outcome<TestResults> {
+    // Only its own features, so that few crates are built.
+    let mut command = checked(&[
+        "--package",
+        "hearth-kernels",
+        "--lib",
+        "--tests",
+        "--features",
+        "avx-vnni-on-avx512",
+    ])?;
+    command.env("HEARTH_CHECKED", "1");
+    run_nextest("The kernels' tests, with assertions", &mut command, "kernels-checked")
+}
+
+/// The tests in [`LAYERS`]. Selected from the whole workspace, so that dependencies are not built
+/// again.
+fn checked_layers() -> Outcome<TestResults> {
+    let mut command = checked(&["--workspace"])?;
+    for test in LAYERS {
+        command.args(["--test", test]);
+    }
+    command.env("HEARTH_MODELS", paths::root().join("models"));
+    run_nextest("Layers, with assertions", &mut command, "layers-checked")
+}
+
+/// Tests with debug assertions in `kernels` and `llm` only.
+fn checked(selected: &[&str]) -> Outcome<Command> {
+    let mut command = nextest(selected)?;
+    for name in ["hearth-kernels", "hearth-llm"] {
+        for check in ["debug-assertions", "overflow-checks"] {
+            command.args(["--config", &format!("profile.release.package.{name}.{check}=true")]);
+        }
+    }
+    Ok(command)
+}
+
+/// Installs tauri-driver, through which tests control the window.
+pub fn driver() -> Outcome {
+    let program = paths::tools().join("bin").join("tauri-driver");
+    if program.is_file() {
+        return Ok(());
+    }
+    let mut install = cargo(&["install", "tauri-driver", "--locked", "--version", TAURI_DRIVER]);
+    // A debug build is sufficient and fastest to build.
+    install
+        .arg("--debug")
+        .arg("--root")
+        .arg(paths::tools())
+        .env("CARGO_TARGET_DIR", paths::tools().join("build"));
+    run("Installing tauri-driver for the window's tests", &mut install)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_warning_of_clippy_fails_the_lints() {
+        let folder = std::env::temp_dir().join(format!("hearth-lints-{}", std::process::id()));
+        fs::create_dir_all(folder.join("src")).expect("a folder");
+        let manifest = "[package]\nname = \"lints\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n";
+        fs::write(folder.join("Cargo.toml"), manifest).expect("a manifest");
+        let lock = "version = 4\n[[package]]\nname = \"lints\"\nversion = \"0.0.0\"\n";
+        fs::write(folder.join("Cargo.lock"), lock).expect("a lock file");
+        let succeeds = |code: &str| {
+            fs::write(folder.join("src").join("lib.rs"), code).expect("code");
+            let mut command = clippy(&folder, &["--offline"]);
+            let output = command
+                .env("CARGO_TARGET_DIR", folder.join("target"))
+                .output()
+                .expect("cargo");
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            (output.status.success(), message)
+        };
+        let (clean, message) = succeeds("pub fn length(list: &[u8]) -> bool {\n    list.is_empty()\n}\n");
+        assert!(clean, "{message}");
+        let (clean, message) = succeeds("pub fn length(list: &[u8]) -> bool {\n    list.len() == 0\n}\n");
+        assert!(!clean && message.contains("len_zero"), "{message}");
+        fs::remove_dir_all(folder).expect("the folder of the test");
+    }
+}
