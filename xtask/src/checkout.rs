@@ -48,3 +48,89 @@ fn settings(folder: &Path) -> String {
          [build]\nbuild-dir = {folder}\nrustc-workspace-wrapper = \".cargo/rustc\"\n"
     )
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::cargo::cargo;
+    use std::fs::File;
+    use std::path::PathBuf;
+    use std::process::Command;
+    use std::time::{Duration, SystemTime};
+
+    /// A checkout of a small workspace, which builds in `build`. Its files are `age` old.
+    fn checkout(folder: &Path, says: &str, build: &Path, age: Duration) {
+        let files = [
+            (
+                "Cargo.toml",
+                "[workspace]\nmembers = [\"library\", \"program\"]\nresolver = \"3\"\n".to_owned(),
+            ),
+            ("Cargo.lock", LOCK.to_owned()),
+            ("library/Cargo.toml", manifest("library", "")),
+            (
+                "library/src/lib.rs",
+                format!("pub fn says() -> &'static str {{ \"{says}\" }}\n"),
+            ),
+            (
+                "program/Cargo.toml",
+                manifest("program", "library = { path = \"../library\" }\n"),
+            ),
+            (
+                "program/src/main.rs",
+                "fn main() { println!(\"{}\", library::says()); }\n".to_owned(),
+            ),
+            (".cargo/config.toml", settings(build)),
+        ];
+        for (name, text) in files {
+            let path = folder.join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs::write(&path, text).expect("a file");
+            let file = File::options().write(true).open(&path).expect("a file");
+            file.set_modified(SystemTime::now() - age).expect("a time");
+        }
+        let wrapper = paths::root().join(".cargo").join("rustc");
+        fs::copy(wrapper, folder.join(".cargo").join("rustc")).expect("the wrapper");
+    }
+
+    const LOCK: &str = "version = 4\n[[package]]\nname = \"library\"\nversion = \"0.0.0\"\n\
+                        [[package]]\nname = \"program\"\nversion = \"0.0.0\"\ndependencies = [\"library\"]\n";
+
+    fn manifest(name: &str, dependencies: &str) -> String {
+        format!("[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[dependencies]\n{dependencies}")
+    }
+
+    /// Builds a checkout.
+    fn build(folder: &Path) {
+        let mut command = cargo(&["build", "--release", "--locked", "--offline"]);
+        for name in CHOSEN {
+            command.env_remove(name);
+        }
+        let output = command.current_dir(folder).output().expect("cargo");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// What the program in a checkout's own target folder says.
+    fn says(folder: &Path) -> String {
+        let output = Command::new(folder.join("target/release/program"))
+            .output()
+            .expect("the program");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    #[test]
+    fn a_program_is_that_of_its_checkout_whichever_is_older_or_built_last() {
+        let folder = env::temp_dir().join(format!("hearth-checkouts-{}", std::process::id()));
+        let of = |name: &str| -> PathBuf { folder.join(name) };
+        checkout(&of("new"), "new", &of("build"), Duration::ZERO);
+        checkout(&of("old"), "old", &of("build"), Duration::from_secs(86_400));
+        build(&of("new"));
+        build(&of("old"));
+        assert_eq!((says(&of("new")).as_str(), says(&of("old")).as_str()), ("new", "old"));
+        build(&of("new"));
+        assert_eq!((says(&of("new")).as_str(), says(&of("old")).as_str()), ("new", "old"));
+        let intermediate = of("new").join("target/release/deps");
+        let files = fs::read_dir(&intermediate).map_or(0, Iterator::count);
+        assert_eq!(files, 0, "{} is not shared", intermediate.display());
+        fs::remove_dir_all(folder).expect("the folder of the test");
+    }
+}
