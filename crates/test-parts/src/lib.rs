@@ -7,6 +7,12 @@
 //! Environment variables, both set by `cargo xtask test`:
 //! - `HEARTH_PART_FAULTS=2,4/4` selects parts 2 and 4 of four of the product `faults`;
 //! - `HEARTH_CASES` names a folder in which each process lists the cases that it ran and left out.
+//!
+//! It also finds test files that no executable compiles.
+
+mod modules;
+
+pub use modules::assert_all_compiled;
 
 use std::env;
 use std::fs::{self, File, OpenOptions};

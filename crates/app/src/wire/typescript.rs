@@ -25,7 +25,7 @@ pub fn typescript() -> String {
     let types: String = module.types.values().map(String::as_str).collect();
     let Module { interface, calls, .. } = module;
     format!(
-        "// Generated from crates/app/src/wire; see crates/app/tests/wire.rs. Do not edit.
+        "// Generated from crates/app/src/wire; see crates/app/tests/it/wire.rs. Do not edit.
 
 /** The app's commands. They reject with a {{@link Problem}}. */
 export interface Commands {{

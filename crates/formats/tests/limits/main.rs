@@ -2,7 +2,7 @@
 //! within bounds. The memory of the whole process is counted, so the tests run one at a time.
 
 mod adapters;
-#[path = "../formats/fixtures.rs"]
+#[path = "../it/fixtures.rs"]
 #[allow(dead_code, reason = "shared with the other tests, which use all of it")]
 mod fixtures;
 mod headers;

@@ -1,4 +1,4 @@
-// Generated from crates/app/src/wire; see crates/app/tests/wire.rs. Do not edit.
+// Generated from crates/app/src/wire; see crates/app/tests/it/wire.rs. Do not edit.
 
 /** The app's commands. They reject with a {@link Problem}. */
 export interface Commands {

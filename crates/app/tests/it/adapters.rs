@@ -1,0 +1,435 @@
+//! Adapters from the hub and from files, and the models that they fit.
+
+use crate::bench::{Bench, failure};
+use crate::support::hub::{FakeHub, Reply, tagged_repository};
+use hearth_app::{
+    library::{Library, Reader},
+    wire::{
+        Adapter, AdapterChoice, AdapterFit, AdapterMisfit, Download, DownloadState, Event, HubKind, HubSort,
+        ProblemCode, Settings,
+    },
+};
+use hearth_protocol::GenerateRequest;
+use std::{
+    collections::HashMap,
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+const CONFIG: &str = "adapter_config.json";
+const TENSORS: &str = "adapter_model.safetensors";
+const COMMIT: &str = "0123456789ab";
+
+fn fixture(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/fixtures")
+        .join(file)
+}
+
+fn read(file: &str) -> Vec<u8> {
+    fs::read(fixture(file)).expect("a fixture")
+}
+
+/// PEFT's settings of the tiny llama's adapter, made for this base.
+fn config(base: &str) -> Vec<u8> {
+    let mut config: serde_json::Value = serde_json::from_slice(&read("adapters/llama/adapter_config.json")).unwrap();
+    config["base_model_name_or_path"] = base.into();
+    serde_json::to_vec(&config).unwrap()
+}
+
+/// The bodies of a repository with a PEFT adapter.
+fn peft() -> HashMap<String, Vec<u8>> {
+    let files = [
+        (CONFIG, config("owner/Llama-Q8_0")),
+        (TENSORS, read("adapters/llama/adapter_model.safetensors")),
+        ("README.md", b"# An adapter".to_vec()),
+    ];
+    tagged_repository(
+        "o/Poet-LoRA",
+        &["peft", "base_model:adapter:owner/Llama", "license:mit"],
+        &files,
+    )
+}
+
+/// An app with the tiny llama and its larger sister.
+fn bench(models: &[&str]) -> Bench {
+    let bench = Bench::tiny();
+    models.iter().for_each(|model| add(&bench, model));
+    bench
+}
+
+fn add(bench: &Bench, model: &str) {
+    let file = format!("{model}.gguf");
+    let to = bench.folder.path().join("bundled").join(&file);
+    fs::copy(fixture("models").join(file), to).expect("a copy");
+}
+
+async fn use_hub(bench: &Bench, hub: &FakeHub) {
+    let settings = Settings {
+        hub_endpoint: Some(hub.hub.endpoint.clone()),
+        ..Settings::default()
+    };
+    bench.set_settings(settings).await.expect("a mirror on this machine");
+}
+
+async fn ended(bench: &mut Bench) -> Download {
+    let is_end = |it: &Download| matches!(it.state, DownloadState::Done { .. } | DownloadState::Failed { .. });
+    bench
+        .next(|event| match event {
+            Event::DownloadsChanged { downloads } => downloads.into_iter().find(is_end),
+            _ => None,
+        })
+        .await
+}
+
+fn fit<'a>(adapter: &'a Adapter, model: &str) -> Option<&'a AdapterFit> {
+    let found = adapter.matches.iter().find(|found| found.model == model);
+    found.map(|found| &found.fit)
+}
+
+/// A copy of the llama's PEFT folder.
+fn folder(bench: &Bench, base: &str) -> PathBuf {
+    let folder = bench.folder.path().join("theirs");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join(CONFIG), config(base)).expect("a file");
+    fs::write(folder.join(TENSORS), read("adapters/llama/adapter_model.safetensors")).expect("a file");
+    folder
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peft_adapter_of_the_hub_joins_its_base() {
+    let mut bench = bench(&["llama", "llama3"]);
+    let hub = FakeHub::with(peft(), &[Reply::Good]);
+    use_hub(&bench, &hub).await;
+    let page = bench.hub_repository("o/Poet-LoRA".into()).await.unwrap();
+    assert_eq!(page.base.as_deref(), Some("owner/Llama"));
+    let [variant] = &page.variants[..] else {
+        panic!("{page:?}")
+    };
+    assert!(variant.is_adapter && !variant.is_recommended && variant.adapter.is_none() && variant.files == 2);
+    let started = bench.start_download(variant.source.clone()).await.unwrap();
+    assert_eq!(started.source, "hf.co/o/Poet-LoRA");
+    let done = ended(&mut bench).await;
+    let DownloadState::Done {
+        model: None,
+        adapter: Some(id),
+    } = done.state
+    else {
+        panic!("{done:?}")
+    };
+    let adapter = bench.adapters().await.unwrap().remove(0);
+    let folder = bench.folder.path().join("data/adapters/o/Poet-LoRA").join(COMMIT);
+    assert_eq!(
+        (adapter.id, adapter.name.as_str(), adapter.problem.as_deref()),
+        (id, "Poet-LoRA", None)
+    );
+    assert_eq!(
+        (Path::new(&adapter.path), adapter.model.as_deref()),
+        (folder.as_path(), None)
+    );
+    assert_eq!(adapter.base_repository.as_deref(), Some("owner/Llama-Q8_0"));
+    assert_eq!((adapter.licence.as_deref(), adapter.is_deletable), (Some("mit"), true));
+    assert_eq!(adapter.downloaded_from.as_deref(), Some("hf.co/o/Poet-LoRA"));
+    assert!(adapter.size > 1000);
+    assert_eq!(fit(&adapter, "llama"), Some(&AdapterFit::Named));
+    assert!(matches!(fit(&adapter, "llama3"), Some(AdapterFit::Misfit { .. })));
+    let unsupported = AdapterMisfit::Unsupported;
+    assert_eq!(fit(&adapter, "tiny"), Some(&AdapterFit::Misfit { why: unsupported }));
+    let page = bench.hub_repository("o/Poet-LoRA".into()).await.unwrap();
+    assert_eq!(page.variants[0].adapter, Some(id));
+    assert!(
+        bench
+            .snapshot()
+            .await
+            .unwrap()
+            .models
+            .iter()
+            .all(|model| model.id != "Poet-LoRA")
+    );
+
+    // A person's own file beside it stays.
+    fs::write(folder.join("notes.txt"), "mine").unwrap();
+    bench.delete_adapter(id).await.unwrap();
+    assert!(folder.join(TENSORS).exists(), "the deletion can be undone");
+    bench.restore_adapter(id).await.unwrap();
+    bench.delete_adapter(id).await.unwrap();
+    let bench = bench.again().await;
+    assert!(bench.adapters().await.unwrap().is_empty());
+    let left: Vec<_> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|it| it.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["notes.txt"]);
+    assert_eq!(bench.restore_adapter(id).await.unwrap_err().code, ProblemCode::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_adapter_comes_back_when_it_is_downloaded_again() {
+    let mut bench = bench(&["llama"]);
+    let hub = FakeHub::with(peft(), &[Reply::Good]);
+    use_hub(&bench, &hub).await;
+    bench.start_download("o/Poet-LoRA".into()).await.unwrap();
+    let DownloadState::Done { adapter: Some(id), .. } = ended(&mut bench).await.state else {
+        panic!("it is downloaded")
+    };
+    bench.delete_adapter(id).await.unwrap();
+    bench.rescan_models().await.unwrap();
+    assert!(bench.adapters().await.unwrap().is_empty(), "a search does not undo it");
+    bench.start_download("o/Poet-LoRA".into()).await.unwrap();
+    let is_back = |state: &DownloadState| matches!(state, DownloadState::Done { adapter: Some(_), .. });
+    bench
+        .next(|event| match event {
+            Event::DownloadsChanged { downloads } => downloads.iter().any(|it| is_back(&it.state)).then_some(()),
+            _ => None,
+        })
+        .await;
+    assert_eq!(bench.adapters().await.unwrap()[0].id, id);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gguf_adapter_is_known_by_its_header() {
+    let mut bench = bench(&["llama", "qwen2"]);
+    let files = [
+        ("poet-F16.gguf", read("adapters/llama.gguf")),
+        ("merged-Q8_0.gguf", read("models/llama.gguf")),
+    ];
+    let hub = FakeHub::with(
+        tagged_repository("o/Poet", &["gguf", "base_model:adapter:owner/Other"], &files),
+        &[Reply::Good],
+    );
+    use_hub(&bench, &hub).await;
+    let page = bench.hub_repository("o/Poet".into()).await.unwrap();
+    let kinds: Vec<_> = page
+        .variants
+        .iter()
+        .map(|it| (it.name.as_str(), it.is_adapter))
+        .collect();
+    assert!(
+        kinds.contains(&("F16", true)) && kinds.contains(&("Q8_0", false)),
+        "{kinds:?}"
+    );
+    bench.start_download("hf.co/o/Poet:F16".into()).await.unwrap();
+    let done = ended(&mut bench).await;
+    assert!(
+        matches!(
+            done.state,
+            DownloadState::Done {
+                model: None,
+                adapter: Some(_)
+            }
+        ),
+        "{done:?}"
+    );
+    let adapter = bench.adapters().await.unwrap().remove(0);
+    let file = bench
+        .folder
+        .path()
+        .join("data/adapters/o/Poet")
+        .join(COMMIT)
+        .join("poet-F16.gguf");
+    assert_eq!(
+        (Path::new(&adapter.path), adapter.name.as_str()),
+        (file.as_path(), "poet-F16")
+    );
+    assert_eq!(fit(&adapter, "llama"), Some(&AdapterFit::Sizes));
+    let why = AdapterMisfit::Architecture {
+        adapter: "llama".to_owned(),
+    };
+    assert_eq!(fit(&adapter, "qwen2"), Some(&AdapterFit::Misfit { why }));
+    bench.delete_adapter(adapter.id).await.unwrap();
+    let bench = bench.again().await;
+    assert!(!bench.folder.path().join("data/adapters/o").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_or_unverifiable_adapter_is_refused() {
+    // The description, the settings for their hash, then the download of the settings.
+    for (replies, why) in [
+        (
+            &[Reply::Good, Reply::Good, Reply::Other] as &'static [Reply],
+            "not the expected file",
+        ),
+        (&[Reply::Good, Reply::Portal], "web page"),
+        (&[Reply::Good, Reply::Long], "another size"),
+        (&[Reply::Good, Reply::Status(404)], "does not have it"),
+        (
+            &[Reply::Good, Reply::Good, Reply::Good, Reply::Other],
+            "not the expected file",
+        ),
+    ] {
+        let mut bench = bench(&[]);
+        let hub = FakeHub::with(peft(), replies);
+        use_hub(&bench, &hub).await;
+        bench.start_download("o/Poet-LoRA".into()).await.unwrap();
+        let DownloadState::Failed { problem } = ended(&mut bench).await.state else {
+            panic!("{why}")
+        };
+        assert!(problem.message.contains(why), "{why}: {problem}");
+        assert!(bench.adapters().await.unwrap().is_empty());
+    }
+    let tensors = (
+        "weights/adapter_model.safetensors",
+        read("adapters/llama/adapter_model.safetensors"),
+    );
+    let refused = async |files: &[(&str, Vec<u8>)], edit: (&str, &str), why: &str| {
+        let mut bodies = tagged_repository("o/n", &["peft"], files);
+        let page = bodies.get_mut("/api/models/o/n/revision/main").unwrap();
+        let text = String::from_utf8(page.clone()).unwrap();
+        assert!(text.contains(edit.0));
+        *page = text.replace(edit.0, edit.1).into_bytes();
+        let mut bench = bench(&[]);
+        let hub = FakeHub::with(bodies, &[Reply::Good]);
+        use_hub(&bench, &hub).await;
+        bench.start_download("o/n".into()).await.unwrap();
+        let DownloadState::Failed { problem } = ended(&mut bench).await.state else {
+            panic!("{why}")
+        };
+        assert!(problem.message.contains(why), "{why}: {problem}");
+    };
+    let settings = ("weights/adapter_config.json", config("o/n"));
+    refused(
+        &[settings.clone(), tensors.clone()],
+        ("\"sha256\"", "\"other\""),
+        "no checksum",
+    )
+    .await;
+    let huge = (settings.0, vec![b' '; (1 << 20) + 1]);
+    refused(&[huge, tensors.clone()], ("weights", "weights"), "at most").await;
+    refused(&[settings, tensors], ("weights/", "../weights/"), "cannot be used").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broken_download_of_an_adapter_is_resumed() {
+    let mut bench = bench(&["llama"]);
+    let hub = FakeHub::with(
+        peft(),
+        &[Reply::Good, Reply::Good, Reply::Good, Reply::Broken(100), Reply::Good],
+    );
+    use_hub(&bench, &hub).await;
+    bench.start_download("o/Poet-LoRA".into()).await.unwrap();
+    let done = ended(&mut bench).await;
+    assert!(
+        matches!(done.state, DownloadState::Done { adapter: Some(_), .. }),
+        "{done:?}"
+    );
+    let resumed = |request: &String| request.contains(TENSORS) && request.to_lowercase().contains("bytes=100-");
+    assert!(hub.requests().iter().any(resumed));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_adapter_that_was_pulled_is_listed() {
+    let bench = bench(&["llama"]);
+    let data = bench.folder.path().join("data");
+    let (endpoint, path) = tokio::task::spawn_blocking(move || {
+        let fake = FakeHub::with(peft(), &[Reply::Good]);
+        let library = Library::new(Vec::new(), &data, Reader::InProcess, None);
+        let pulled = library.pull(&fake.hub, "o/Poet-LoRA", &mut |_| ControlFlow::Continue(()));
+        (fake.hub.endpoint, pulled.expect("an adapter"))
+    })
+    .await
+    .unwrap();
+    assert!(
+        path.join(CONFIG).is_file() && path.join(TENSORS).is_file(),
+        "{endpoint}"
+    );
+    assert!(bench.adapters().await.unwrap().is_empty());
+    bench.rescan_models().await.unwrap();
+    let adapter = bench.adapters().await.unwrap().remove(0);
+    assert_eq!((Path::new(&adapter.path), adapter.is_deletable), (path.as_path(), true));
+    // Once only.
+    bench.rescan_models().await.unwrap();
+    let bench = bench.again().await;
+    assert_eq!(bench.adapters().await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_adapter_is_imported_for_what_it_fits() {
+    let mut bench = bench(&["llama3"]);
+    let path = folder(&bench, "owner/Llama");
+    let imported = bench.import_adapter(path.clone(), None).await.unwrap();
+    assert_eq!((imported.model.as_deref(), imported.problem.as_deref()), (None, None));
+    assert_eq!(imported.base_repository.as_deref(), Some("owner/Llama"));
+    assert!(!imported.is_deletable);
+    assert!(
+        imported
+            .matches
+            .iter()
+            .all(|it| matches!(it.fit, AdapterFit::Misfit { .. }))
+    );
+    let again = bench.import_adapter(path.clone(), None).await.unwrap();
+    assert_eq!(again.id, imported.id, "it is listed once");
+    // Its base comes later.
+    add(&bench, "llama");
+    bench.rescan_models().await.unwrap();
+    let fits = bench
+        .next(|event| match event {
+            Event::AdaptersChanged { adapters } => fit(&adapters[0], "llama").cloned(),
+            _ => None,
+        })
+        .await;
+    assert_eq!(fits, AdapterFit::Named);
+
+    bench.delete_adapter(imported.id).await.unwrap();
+    let bench = bench.again().await;
+    assert!(path.join(TENSORS).exists(), "an imported file is a person's own");
+
+    // Values are checked if there is a model to check them with.
+    let tensors = path.join(TENSORS);
+    let mut file = fs::read(&tensors).unwrap();
+    let end = file.len();
+    file[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(&tensors, &file).unwrap();
+    let nan = bench.import_adapter(path.clone(), None).await.unwrap_err();
+    assert!(
+        nan.code == ProblemCode::AdapterInvalid && nan.message.contains("NaN"),
+        "{nan}"
+    );
+    fs::write(&tensors, (1u64 << 30).to_le_bytes()).unwrap();
+    for path in [path, bench.folder.path().join("bundled/llama.gguf")] {
+        let error = bench.import_adapter(path, None).await.unwrap_err();
+        assert_eq!(error.code, ProblemCode::AdapterInvalid, "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fitting_adapter_answers_and_another_one_says_why_not() {
+    let mut bench = bench(&["llama", "llama3"]);
+    let adapter = bench.import_adapter(folder(&bench, "x"), None).await.unwrap();
+    assert_eq!(fit(&adapter, "llama"), Some(&AdapterFit::Sizes));
+    let choice = vec![AdapterChoice {
+        adapter: adapter.id,
+        scale: 1.0,
+    }];
+    bench.load_model("llama".into()).await.unwrap();
+    let first = bench.answer("show").await;
+    bench
+        .set_conversation_adapters(first.conversation, choice)
+        .await
+        .unwrap();
+    let sent = bench.say(Some(first.conversation), "show").await;
+    let answer = bench.ended(sent.answer.id).await;
+    let shown: GenerateRequest = serde_json::from_str(&answer.text()).unwrap_or_else(|_| panic!("{answer:?}"));
+    assert_eq!(shown.adapters[0].path, Path::new(&adapter.path));
+    bench.load_model("llama3".into()).await.unwrap();
+    let sent = bench.say(Some(first.conversation), "show").await;
+    let answer = bench.ended(sent.answer.id).await;
+    assert_eq!(failure(&answer).code, ProblemCode::AdapterInvalid);
+    assert!(failure(&answer).message.contains("does not fit"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn adapters_are_searched_for_and_marked() {
+    let rows =
+        br#"[{"id": "o/lora", "tags": ["peft", "base_model:adapter:owner/Base"]}, {"id": "o/m", "tags": ["gguf"]}]"#;
+    let bodies = HashMap::from([("/api/models".to_owned(), rows.to_vec())]);
+    let (bench, hub) = (bench(&[]), FakeHub::with(bodies, &[Reply::Good]));
+    use_hub(&bench, &hub).await;
+    let search = |kind| bench.search_hub("poet".into(), HubSort::Trending, kind);
+    let found = search(HubKind::Adapters).await.unwrap();
+    let marked: Vec<_> = found.iter().map(|it| (it.is_adapter, it.base.as_deref())).collect();
+    assert_eq!(marked, [(true, Some("owner/Base")), (false, None)]);
+    search(HubKind::Models).await.unwrap();
+    let requests = hub.requests();
+    assert!(requests[0].contains("filter=peft") && requests[1].contains("filter=gguf"));
+}

@@ -1,0 +1,1462 @@
+//! The app end to end: a real store, real files, and the fake worker.
+
+use crate::bench::{Bench, OTHER_BUILD, failure, options, under_way};
+use crate::support;
+use hearth_app::{
+    App, Options,
+    library::catalog,
+    wire::{
+        Cache, CacheUsage, Contrast, Conversation, CutReason, DraftKind, DraftProblem, DraftSetting, Event, GpuLayers,
+        KvType, LeftOut, LoadSettings, Message, MessageState, ModelState, Motion, NewConversation, Problem,
+        ProblemCode, Role, SearchFilter, Settings, Theme, Verdict,
+    },
+};
+use hearth_protocol::{GenerateRequest, Part, Prompt, TextKind, WorkerCommand};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
+use tokio::sync::mpsc;
+
+/// A file of the prompt cache in its conversation's folder.
+const SAVED_CELLS: &str = "0123456789abcdef0123456789abcdef.kv";
+
+fn contents(conversation: &Conversation) -> Vec<String> {
+    conversation.messages.iter().map(Message::text).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_message_loads_the_model_and_is_answered() {
+    let mut bench = Bench::tiny();
+    assert_eq!(bench.snapshot().await.unwrap().model_state, ModelState::None);
+    let sent = bench.say(None, "say one two three").await;
+    assert_eq!(sent.conversation.title, "say one two three");
+    assert_eq!(sent.user.as_ref().map(|user| user.role), Some(Role::User));
+    assert_eq!(
+        (sent.answer.state.clone(), sent.answer.text().as_str()),
+        (MessageState::Waiting, "")
+    );
+
+    let loading = std::mem::discriminant(&MessageState::Loading {
+        fraction: 0.0,
+        stage: String::new(),
+    });
+    let prefill = std::mem::discriminant(&MessageState::Prefill { done: 0, total: 0 });
+    let (mut states, mut grown, mut last) = (Vec::new(), String::new(), None);
+    while last.is_none() {
+        bench
+            .next(|event| {
+                match event {
+                    Event::MessageDelta { text, .. } => grown += &text,
+                    Event::MessageChanged { message } if message.id == sent.answer.id => {
+                        states.push(std::mem::discriminant(&message.state));
+                        assert!(grown.starts_with(&message.text()) && message.text().starts_with(&grown));
+                        last = (!under_way(&message)).then_some(*message);
+                    }
+                    _ => return None,
+                }
+                Some(())
+            })
+            .await;
+    }
+    let answer = last.unwrap();
+    assert_eq!(
+        (answer.state.clone(), answer.text().as_str()),
+        (MessageState::Complete, "one two three")
+    );
+    assert_eq!(answer.model.as_deref(), Some("A tiny model"));
+    let stats = answer.stats.clone().expect("stats");
+    assert_eq!((stats.tokens, stats.cached_tokens, stats.context_used), (3, 4, 13));
+    assert_eq!(stats.draft, None);
+    // A load may end before an answer shows it: `an_answer_shows_how_far_its_own_model_is_loaded`.
+    let begun = states.iter().take_while(|state| **state != prefill).count();
+    assert!(!states[begun..].contains(&loading));
+    states.retain(|state| *state != loading);
+    states.dedup();
+    let order = [
+        MessageState::Waiting,
+        MessageState::Prefill { done: 0, total: 0 },
+        MessageState::Streaming,
+        MessageState::Complete,
+    ];
+    assert_eq!(states, order.map(|state| std::mem::discriminant(&state)));
+
+    let kept = bench.conversation(sent.conversation.id).await;
+    assert_eq!((kept.leaf, kept.messages.last()), (Some(answer.id), Some(&answer)));
+    let snapshot = bench.snapshot().await.unwrap();
+    assert!(matches!(snapshot.model_state, ModelState::Ready { model, .. } if model == "tiny"));
+    assert_eq!(snapshot.default_model.as_deref(), Some("tiny"));
+    assert_eq!(snapshot.conversations[0].model.as_deref(), Some("A tiny model"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_outlives_the_app() {
+    let mut bench = Bench::tiny();
+    let done = bench.answer("say one").await;
+    let cut_off = bench.say(None, "slow").await;
+    bench.streaming(cut_off.answer.id).await;
+    let bench = bench.again().await;
+    let snapshot = bench.snapshot().await.unwrap();
+    assert_eq!(snapshot.conversations.len(), 2);
+    assert_eq!(snapshot.model_state, ModelState::None, "models are loaded on demand");
+    assert_eq!(bench.conversation(done.conversation).await.messages[1], done);
+    let stopped = &bench.conversation(cut_off.conversation.id).await.messages[1];
+    assert_eq!(stopped.state, MessageState::Stopped);
+    assert!(stopped.text().starts_with("word "));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stop_saves_the_text_so_far() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "slow").await;
+    bench.streaming(sent.answer.id).await;
+    bench.stop(sent.conversation.id).await.unwrap();
+    let answer = bench.ended(sent.answer.id).await;
+    assert_eq!(answer.state, MessageState::Stopped);
+    assert!(answer.text().starts_with("word "));
+    assert_eq!(bench.answer("say again").await.text(), "again");
+    bench
+        .stop(sent.conversation.id)
+        .await
+        .expect("stopping what has stopped is nothing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stop_while_the_model_loads() {
+    let mut bench = Bench::new(&["slow.gguf"]);
+    let sent = bench.say(None, "say one").await;
+    bench
+        .model_state(|state| matches!(state, ModelState::Loading { fraction, .. } if *fraction > 0.0))
+        .await;
+    bench.stop(sent.conversation.id).await.unwrap();
+    assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
+    bench.unload_model().await.unwrap();
+    bench.model_state(|state| *state == ModelState::None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_does_not_cancel_is_killed() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "deaf").await;
+    bench.streaming(sent.answer.id).await;
+    bench.stop(sent.conversation.id).await.unwrap();
+    let answer = bench.ended(sent.answer.id).await;
+    assert_eq!(answer.state, MessageState::Stopped);
+    assert!(answer.text().starts_with("word "));
+    assert_eq!(bench.answer("say again").await.text(), "again");
+}
+
+fn death(event: &Event) -> Option<Problem> {
+    match event {
+        Event::WorkerDied { problem } => Some(problem.clone()),
+        _ => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_of_a_worker_fails_one_answer() {
+    let mut bench = Bench::tiny();
+    let (answer, said) = bench.answer_and("die", death).await;
+    assert_eq!(said.code, ProblemCode::WorkerDied);
+    assert_eq!((answer.text().as_str(), failure(&answer)), ("Half an answer", &said));
+    let kept = bench.conversation(answer.conversation).await;
+    assert_eq!(kept.messages[1], answer);
+    let again = bench.regenerate(answer.id).await.unwrap();
+    bench.ended(again.answer.id).await;
+    assert_eq!(
+        bench.answer("say again").await.text(),
+        "again",
+        "a new worker reloads the model"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn out_of_memory_is_distinguished_from_a_crash() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("starve").await;
+    let told = failure(&answer);
+    assert_eq!(
+        (answer.text().as_str(), told.code),
+        ("Half an ", ProblemCode::OutOfMemory)
+    );
+    assert!(told.message.contains("shorter context"), "{}", told.message);
+    assert_eq!(bench.answer("say again").await.text(), "again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn malformed_output_of_a_worker_fails_one_answer() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("babble").await;
+    assert_eq!(
+        (answer.text().as_str(), failure(&answer).code),
+        ("Half an ", ProblemCode::WorkerDied)
+    );
+    assert_eq!(bench.answer("say again").await.text(), "again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_generation_is_reported() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("fail").await;
+    assert_eq!(
+        (answer.text().as_str(), failure(&answer).code),
+        ("Half an ", ProblemCode::Template)
+    );
+    assert_eq!(bench.conversation(answer.conversation).await.messages[1], answer);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_truncated_answer_is_reported() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("cut").await;
+    assert_eq!(
+        answer.state,
+        MessageState::Cut {
+            reason: CutReason::Length
+        }
+    );
+    assert_eq!(bench.conversation(answer.conversation).await.messages[1], answer);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn left_out_turns_are_reported() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("long story").await;
+    assert_eq!(
+        answer.left_out,
+        Some(LeftOut {
+            messages: 2,
+            tokens: 300
+        })
+    );
+    assert_eq!(bench.conversation(answer.conversation).await.messages[1], answer);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_that_does_not_fit_is_reported() {
+    let mut bench = Bench::new(&["refuse.gguf"]);
+    let answer = bench.answer("say one").await;
+    assert_eq!(failure(&answer).code, ProblemCode::OutOfMemory);
+    assert!(
+        matches!(bench.snapshot().await.unwrap().model_state, ModelState::Failed { model, .. } if model == "refuse")
+    );
+    assert_eq!(
+        failure(&bench.answer("say two").await).code,
+        ProblemCode::OutOfMemory,
+        "retried, and reported again"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_while_loading_is_reported() {
+    let mut bench = Bench::new(&["fatal.gguf", "tiny.gguf"]);
+    let answer = bench.answer("say one").await;
+    assert!(failure(&answer).message.contains("exit code 4"), "{answer:?}");
+    bench.load_model("tiny".into()).await.unwrap();
+    assert_eq!(bench.answer("say again").await.text(), "again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_cannot_start_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    support::model(&folder.path().join("bundled"), "tiny.gguf");
+    let (send, events) = mpsc::unbounded_channel();
+    let options = Options {
+        worker: WorkerCommand::new("no-such-folder/hearth"),
+        ..options(&folder)
+    };
+    let app = App::open(options, move |event| drop(send.send(event))).unwrap();
+    let mut bench = Bench { app, events, folder };
+    let answer = bench.answer("say one").await;
+    assert!(failure(&answer).message.contains("no-such-folder"));
+    assert_eq!(bench.devices().await.unwrap_err().code, ProblemCode::WorkerDied);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_model_the_message_is_saved() {
+    let mut bench = Bench::new(&[]);
+    assert_eq!(bench.snapshot().await.unwrap().default_model, None);
+    let answer = bench.answer("say one").await;
+    assert_eq!(failure(&answer).code, ProblemCode::NoModel);
+    let path = support::model(bench.folder.path(), "mine.gguf");
+    let model = bench.add_model(path).await.unwrap();
+    bench.load_model(model.id).await.unwrap();
+    let again = bench.regenerate(answer.id).await.unwrap();
+    assert_eq!(bench.ended(again.answer.id).await.text(), "one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_deleted_while_loaded() {
+    let mut bench = Bench::tiny();
+    let path = support::model(bench.folder.path(), "mine.gguf");
+    let model = bench.add_model(path.clone()).await.unwrap();
+    bench.load_model(model.id.clone()).await.unwrap();
+    assert_eq!(bench.answer("say one").await.text(), "one");
+    fs::remove_file(&path).unwrap();
+    assert_eq!(
+        bench.answer("say two").await.text(),
+        "two",
+        "the loaded model stays loaded"
+    );
+    let listed = bench
+        .snapshot()
+        .await
+        .unwrap()
+        .models
+        .into_iter()
+        .find(|listed| listed.id == model.id)
+        .unwrap();
+    assert!(listed.problem.is_some_and(|problem| problem.contains("mine.gguf")));
+    bench.unload_model().await.unwrap();
+    let answer = bench.answer("say three").await;
+    assert_eq!(failure(&answer).code, ProblemCode::FileUnreadable);
+    assert_eq!(
+        bench.load_model(model.id).await.unwrap_err().code,
+        ProblemCode::FileUnreadable
+    );
+    bench.load_model("tiny".into()).await.unwrap();
+    let again = bench.regenerate(answer.id).await.unwrap();
+    assert_eq!(bench.ended(again.answer.id).await.text(), "three");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regenerate_edit_and_branches() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "say one").await;
+    let first = bench.ended(sent.answer.id).await;
+    let again = bench.regenerate(first.id).await.unwrap();
+    assert!(again.user.is_none() && again.answer.parent == first.parent);
+    let second = bench.ended(again.answer.id).await;
+    let user = sent.user.unwrap();
+    let edited = bench.edit(user.id, "say other".into()).await.unwrap();
+    let third = bench.ended(edited.answer.id).await;
+    assert_eq!(
+        (third.text().as_str(), edited.user.unwrap().parent),
+        ("other", user.parent)
+    );
+
+    let id = sent.conversation.id;
+    assert_eq!(bench.conversation(id).await.leaf, Some(third.id));
+    assert_eq!(bench.select_leaf(id, first.id).await.unwrap().leaf, Some(first.id));
+    assert_eq!(
+        bench.select_leaf(id, user.id).await.unwrap().leaf,
+        Some(second.id),
+        "the newest leaf"
+    );
+    let follow = bench.say(Some(id), "say more").await;
+    assert_eq!(
+        follow.user.unwrap().parent,
+        Some(second.id),
+        "at the end of the selected branch"
+    );
+    bench.ended(follow.answer.id).await;
+    assert_eq!(
+        bench.edit(first.id, "x".into()).await.unwrap_err().code,
+        ProblemCode::BadRequest
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_model_sees_the_branch_and_its_system_prompt() {
+    let shown = |answer: &Message| -> (Vec<String>, GenerateRequest) {
+        let request: GenerateRequest = serde_json::from_str(&answer.text()).expect("the request, shown");
+        let Prompt::Chat(turns) = &request.prompt else {
+            panic!("no chat")
+        };
+        (turns.iter().map(|turn| turn.text()).collect(), request)
+    };
+    // A file name of the catalog has the catalog's defaults.
+    let mut bench = Bench::new(&["SmolLM2-135M-Instruct.Q4_1.gguf"]);
+    let sent = bench.say(None, "say one").await;
+    bench.ended(sent.answer.id).await;
+    let id = sent.conversation.id;
+    let next = bench.say(Some(id), "show").await;
+    let (turns, request) = shown(&bench.ended(next.answer.id).await);
+    let default = catalog::entries()[0]
+        .system_prompt
+        .as_deref()
+        .expect("the default model has a prompt");
+    assert_eq!(turns, [default, "say one", "one", "show"]);
+    assert_eq!(request.sampling.top_p, 0.9);
+    assert_eq!(request.max_tokens, None, "an answer ends where the model ends it");
+    assert_eq!(request.conversation, Some(id));
+
+    bench.set_system_prompt(id, Some("Be a pirate.".into())).await.unwrap();
+    assert_eq!(
+        bench.conversation(id).await.system_prompt.as_deref(),
+        Some("Be a pirate.")
+    );
+    let edited = bench.edit(next.user.unwrap().id, "show it".into()).await.unwrap();
+    let (turns, _) = shown(&bench.ended(edited.answer.id).await);
+    assert_eq!(turns, ["Be a pirate.", "say one", "one", "show it"]);
+    bench.set_system_prompt(id, Some(String::new())).await.unwrap();
+    let again = bench.regenerate(edited.answer.id).await.unwrap();
+    let (turns, _) = shown(&bench.ended(again.answer.id).await);
+    assert_eq!(
+        turns,
+        ["say one", "one", "show it"],
+        "an empty system prompt counts as none"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_answer_at_a_time_in_a_conversation() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "slow").await;
+    let busy = bench
+        .send(
+            Some(sent.conversation.id),
+            None,
+            "say two".into(),
+            Vec::new(),
+            NewConversation::default(),
+        )
+        .await;
+    assert_eq!(busy.unwrap_err().code, ProblemCode::Busy);
+    assert_eq!(
+        bench.regenerate(sent.answer.id).await.unwrap_err().code,
+        ProblemCode::Busy
+    );
+    bench.stop(sent.conversation.id).await.unwrap();
+    bench.ended(sent.answer.id).await;
+    bench.regenerate(sent.answer.id).await.expect("free again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conversations_are_answered_at_once() {
+    let mut bench = Bench::tiny();
+    let first = bench.say(None, "slow").await;
+    bench.streaming(first.answer.id).await;
+    assert_eq!(bench.answer("say two").await.text(), "two");
+    let second = bench.say(None, "slow").await;
+    bench.streaming(second.answer.id).await;
+    bench.stop(first.conversation.id).await.unwrap();
+    assert_eq!(bench.ended(first.answer.id).await.state, MessageState::Stopped);
+    bench.streaming(second.answer.id).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_fails_all_answers_in_progress_and_the_next_is_given() {
+    let mut bench = Bench::tiny();
+    let slow = bench.say(None, "slow").await;
+    bench.streaming(slow.answer.id).await;
+    let died = bench.say(None, "die").await;
+    let failed = bench.all_ended([slow.answer.id, died.answer.id]).await;
+    assert!(failed[0].text().starts_with("word "));
+    assert_eq!(failure(&failed[0]), failure(&failed[1]));
+    assert_eq!(bench.answer("say again").await.text(), "again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thought_is_a_part_of_its_own_which_is_found_and_sent_but_not_said() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "think Paris.").await;
+    let mut kinds = Vec::new();
+    let answer = loop {
+        let seen = bench
+            .next(|event| match event {
+                Event::MessageDelta { kind, text, .. } => Some(Err((kind, text))),
+                Event::MessageChanged { message } if message.id == sent.answer.id && !under_way(&message) => {
+                    Some(Ok(*message))
+                }
+                _ => None,
+            })
+            .await;
+        match seen {
+            Ok(message) => break message,
+            Err(delta) => kinds.push(delta),
+        }
+    };
+    let delta = |kind, text: &str| (kind, text.to_owned());
+    assert_eq!(
+        kinds,
+        [
+            delta(TextKind::Thinking, "Let me "),
+            delta(TextKind::Thinking, "see."),
+            delta(TextKind::Text, "Paris.")
+        ]
+    );
+    let parts = [
+        Part::Thinking {
+            text: "Let me see.".into(),
+        },
+        Part::Text { text: "Paris.".into() },
+    ];
+    assert_eq!((&*answer.parts, &*answer.text()), (&parts[..], "Paris."));
+    let id = sent.conversation.id;
+    let stored = bench.open_conversation(id).await.unwrap();
+    assert_eq!(stored.messages[1].parts, parts);
+    let hits = bench.search("let see".into(), SearchFilter::default()).await.unwrap();
+    assert_eq!(
+        hits.iter().map(|hit| hit.message).collect::<Vec<_>>(),
+        [Some(answer.id)]
+    );
+    let next = bench.say(Some(id), "show").await;
+    let request: GenerateRequest = serde_json::from_str(&bench.ended(next.answer.id).await.text()).expect("a request");
+    let Prompt::Chat(turns) = &request.prompt else {
+        panic!("no chat")
+    };
+    assert!(turns.iter().any(|turn| turn.parts == parts), "{turns:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_whose_gpu_failed_is_loaded_on_the_cpu() {
+    let mut bench = Bench::tiny();
+    let on_the_cpu = |event: &Event| match event {
+        Event::ModelState {
+            state: ModelState::Ready { info, .. },
+        } if info.gpu_layers == 0 => Some(info.clone()),
+        _ => None,
+    };
+    let (answer, info) = bench.answer_and("fault", on_the_cpu).await;
+    assert_eq!(
+        (answer.text().as_str(), failure(&answer).code),
+        ("Half an ", ProblemCode::GpuFailed)
+    );
+    assert!(
+        info.notices.iter().any(|notice| notice.contains("on the CPU")),
+        "{info:?}"
+    );
+    assert_eq!(bench.answer("say again").await.text(), "again", "without another load");
+    assert_eq!(
+        bench.snapshot().await.unwrap().model_state,
+        ModelState::Ready {
+            model: "tiny".into(),
+            info,
+            draft_problem: None,
+        }
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_were_not_asked_for_cost_no_more_than_one_answer() {
+    let mut bench = Bench::tiny();
+    for order in ["stray", "huge"] {
+        let answer = bench.answer(order).await;
+        let problem = failure(&answer);
+        assert_eq!(
+            (answer.text().as_str(), problem.code),
+            ("Half an ", ProblemCode::WorkerDied),
+            "{order}"
+        );
+        assert_eq!(bench.answer("say again").await.text(), "again", "{order}");
+    }
+    let (answer, _) = bench.answer_and("twice", death).await;
+    assert_eq!(answer.state, MessageState::Complete);
+    assert_eq!(bench.answer("say again").await.text(), "again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_never_answers_is_replaced() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "mute").await;
+    bench
+        .next(|event| match event {
+            Event::MessageChanged { message } => matches!(message.state, MessageState::Prefill { .. }).then_some(()),
+            _ => None,
+        })
+        .await;
+    bench.stop(sent.conversation.id).await.unwrap();
+    assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
+    assert_eq!(bench.answer("say again").await.text(), "again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_loads_and_stops_at_once_leave_nothing_stuck() {
+    let mut bench = Bench::new(&["tiny.gguf", "other.gguf"]);
+    let mut sent = Vec::new();
+    for number in 0..20 {
+        let model = ["tiny", "other"][number % 2];
+        bench.load_model(model.to_owned()).await.unwrap();
+        let message = bench.say(None, "slow").await;
+        if number % 3 == 0 {
+            bench.stop(message.conversation.id).await.unwrap();
+        }
+        sent.push(message);
+    }
+    bench.load_model("tiny".to_owned()).await.unwrap();
+    for message in &sent {
+        bench.stop(message.conversation.id).await.unwrap();
+    }
+    for message in &sent {
+        let stored = loop {
+            let conversation = bench.conversation(message.conversation.id).await;
+            if !under_way(&conversation.messages[1]) {
+                break conversation.messages[1].clone();
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(stored.state, MessageState::Stopped);
+    }
+    assert_eq!(bench.answer("say again").await.text(), "again");
+    let state = bench.snapshot().await.unwrap().model_state;
+    assert!(matches!(state, ModelState::Ready { model, .. } if model == "tiny"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn delete_and_restore() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "slow").await;
+    let id = sent.conversation.id;
+    bench.streaming(sent.answer.id).await;
+    bench.delete_conversation(id).await.unwrap();
+    bench
+        .next(|event| matches!(event, Event::ConversationRemoved { id: gone } if gone == id).then_some(()))
+        .await;
+    assert!(bench.snapshot().await.unwrap().conversations.is_empty());
+    assert_eq!(
+        bench.open_conversation(id).await.unwrap_err().code,
+        ProblemCode::NotFound
+    );
+    assert_eq!(
+        bench.delete_conversation(id).await.unwrap_err().code,
+        ProblemCode::NotFound
+    );
+    assert_eq!(
+        bench
+            .send(Some(id), None, "say".into(), Vec::new(), NewConversation::default())
+            .await
+            .unwrap_err()
+            .code,
+        ProblemCode::NotFound
+    );
+    bench.restore_conversation(id).await.unwrap();
+    let restored = |event| matches!(event, Event::ConversationChanged { conversation, .. } if conversation.id == id);
+    bench.next(|event| restored(event).then_some(())).await;
+    assert_eq!(contents(&bench.conversation(id).await)[0], "slow");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clearing_a_cache_deletes_its_files_only() {
+    let mut bench = Bench::tiny();
+    let talk = bench.answer("say one").await.conversation;
+    let [data, packed] = ["data", "cache/packed"].map(|folder| bench.folder.path().join(folder));
+    let cells = data.join("prompt-cache").join(talk.to_string());
+    for folder in [&cells, &packed] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    let saved = cells.join(SAVED_CELLS);
+    fs::write(&saved, [0; 1000]).unwrap();
+    fs::write(packed.join("model.packed"), [0; 300]).unwrap();
+    fs::write(packed.join("model.1-0.part"), [0; 20]).unwrap();
+    let mine = [
+        packed.join("mine.gguf"),
+        data.join("prompt-cache/photos/mine.kv"),
+        cells.join("mine.part"),
+        cells.join("mine.kv"),
+    ];
+    for file in &mine {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "not Hearth's").unwrap();
+    }
+    let sizes = |caches: Vec<CacheUsage>| {
+        let about = |usage: &CacheUsage| (usage.cache, PathBuf::from(&usage.path), usage.bytes);
+        caches.iter().map(about).collect::<Vec<_>>()
+    };
+    let [prompts, weights] = [
+        (Cache::Prompts, data.join("prompt-cache")),
+        (Cache::Weights, packed.clone()),
+    ]
+    .map(|(cache, path)| move |bytes: u64| (cache, path.clone(), bytes));
+    assert_eq!(sizes(bench.caches().await.unwrap()), [prompts(1000), weights(320)]);
+    let cleared = bench.clear_cache(Cache::Weights).await.unwrap();
+    assert_eq!(sizes(cleared), [prompts(1000), weights(0)]);
+    let cleared = bench.clear_cache(Cache::Prompts).await.unwrap();
+    assert_eq!(sizes(cleared), [prompts(0), weights(0)]);
+    assert!(!saved.exists() && mine.iter().all(|file| file.exists()));
+    assert_eq!(bench.conversation(talk).await.messages.len(), 2);
+    assert_eq!(
+        sizes(bench.clear_cache(Cache::Prompts).await.unwrap()).len(),
+        2,
+        "an empty cache is listed"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lower_limit_trims_the_prompt_cache() {
+    let bench = Bench::tiny();
+    let file = |name: &str| {
+        bench
+            .folder
+            .path()
+            .join("data/prompt-cache")
+            .join(name)
+            .join(SAVED_CELLS)
+    };
+    for (name, seconds) in [("1", 20), ("2", 30), ("3", 10)] {
+        fs::create_dir_all(file(name).parent().unwrap()).unwrap();
+        fs::write(file(name), [0; 1000]).unwrap();
+        let opened = fs::File::options().append(true).open(file(name)).unwrap();
+        let used = SystemTime::now() - Duration::from_secs(seconds);
+        opened.set_modified(used).unwrap();
+    }
+    let limit = |prompt_cache_limit| {
+        bench.set_settings(Settings {
+            prompt_cache_limit,
+            ..Settings::default()
+        })
+    };
+    let exist = || ["1", "2", "3"].map(|name| file(name).exists());
+    limit(3000).await.unwrap();
+    assert_eq!(exist(), [true; 3]);
+    limit(2999).await.unwrap();
+    assert_eq!(exist(), [true, false, true]);
+    limit(0).await.unwrap();
+    assert_eq!(exist(), [false; 3]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_prompt_cache_is_deleted_with_its_conversation() {
+    let mut bench = Bench::tiny();
+    let stays = bench.answer("say one").await.conversation;
+    let goes = bench.answer("say two").await.conversation;
+    let folder = bench.folder.path().join("data/prompt-cache");
+    let cells = |conversation: i64| folder.join(conversation.to_string());
+    // As a worker does; the last conversation does not exist.
+    for conversation in [stays, goes, 999, 1000] {
+        fs::create_dir_all(cells(conversation)).unwrap();
+        fs::write(cells(conversation).join(SAVED_CELLS), "cells").unwrap();
+    }
+    // Files of the user.
+    let photos = folder.join("photos");
+    fs::create_dir_all(&photos).unwrap();
+    let mine = [
+        cells(1000).join("letter.txt"),
+        cells(1000).join("download.part"),
+        cells(1000).join("more.kv/letter.txt"),
+        photos.join("model.kv"),
+        folder.join("photo.jpg"),
+    ];
+    for file in &mine {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "mine").unwrap();
+    }
+    // A link to a folder, and one to a file.
+    #[cfg(unix)]
+    for (target, link) in [(&photos, cells(1001)), (&mine[3], cells(1000).join("link.kv"))] {
+        std::os::unix::fs::symlink(target, link).unwrap();
+    }
+    bench.delete_conversation(goes).await.unwrap();
+    assert!(!cells(goes).exists());
+    // A worker that was saving writes once more.
+    fs::create_dir_all(cells(goes)).unwrap();
+    let _bench = bench.again().await;
+    assert!(cells(stays).join(SAVED_CELLS).exists());
+    assert!(!cells(goes).exists() && !cells(999).exists());
+    assert!(!cells(1000).join(SAVED_CELLS).exists());
+    for file in &mine {
+        assert!(file.exists(), "{}", file.display());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_prompt_cache_of_early_versions_is_removed() {
+    let bench = Bench::new(&[]);
+    let old = bench.folder.path().join("data/kept");
+    fs::create_dir_all(old.join("1")).unwrap();
+    fs::write(old.join("1/model.kv"), "cells").unwrap();
+    let bench = bench.again().await;
+    assert!(!old.exists());
+    // Files of the user stay.
+    fs::create_dir_all(old.join("2")).unwrap();
+    for name in ["2/model.kv", "2/letter.txt", "photo.jpg"] {
+        fs::write(old.join(name), "mine").unwrap();
+    }
+    let _bench = bench.again().await;
+    assert!(!old.join("2/model.kv").exists());
+    assert!(old.join("2/letter.txt").exists() && old.join("photo.jpg").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rename_and_search() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("say the albatross sleeps").await;
+    let id = answer.conversation;
+    bench
+        .rename_conversation(id, "  Birds\n of the sea ".into())
+        .await
+        .unwrap();
+    assert_eq!(bench.conversation(id).await.title, "Birds of the sea");
+    assert_eq!(
+        bench.rename_conversation(id, " \n".into()).await.unwrap_err().code,
+        ProblemCode::BadRequest
+    );
+    let hits = bench.search("albatr".into(), SearchFilter::default()).await.unwrap();
+    assert_eq!(
+        hits.iter().filter_map(|hit| hit.message).count(),
+        2,
+        "question and answer"
+    );
+    assert!(hits[0].snippet.iter().any(|part| part.hit && part.text == "albatross"));
+    assert_eq!(
+        bench.search("birds".into(), SearchFilter::default()).await.unwrap()[0].message,
+        None
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn models_are_added_and_removed() {
+    let bench = Bench::tiny();
+    let path = support::model(bench.folder.path(), "mine.gguf");
+    let model = bench.add_model(path.clone()).await.unwrap();
+    assert_eq!(
+        (model.name.as_str(), model.architecture.as_str(), model.context_trained),
+        ("A tiny model", "llama", 2048)
+    );
+    assert_eq!(bench.add_model(path.clone()).await.unwrap().id, model.id);
+    assert_eq!(bench.snapshot().await.unwrap().models.len(), 2);
+    let garbage = bench.folder.path().join("garbage.gguf");
+    fs::write(&garbage, "not a model").unwrap();
+    assert_eq!(
+        bench.add_model(garbage).await.unwrap_err().code,
+        ProblemCode::FileInvalid
+    );
+    assert_eq!(
+        bench.add_model(PathBuf::from("nowhere.gguf")).await.unwrap_err().code,
+        ProblemCode::FileUnreadable
+    );
+
+    let bench = bench.again().await;
+    assert_eq!(bench.snapshot().await.unwrap().models.len(), 2);
+    bench.remove_model(model.id.clone()).await.unwrap();
+    assert!(path.exists(), "an added file is not deleted");
+    assert_eq!(bench.snapshot().await.unwrap().models.len(), 1);
+    assert_eq!(
+        bench.remove_model(model.id).await.unwrap_err().code,
+        ProblemCode::NotFound
+    );
+    assert_eq!(
+        bench.remove_model("tiny".into()).await.unwrap_err().code,
+        ProblemCode::BadRequest,
+        "a bundled model"
+    );
+    let downloads = bench.folder.path().join("data/models");
+    let downloaded = support::model(&downloads, "qwen2.5-0.5b-instruct-q4_k_m.gguf");
+    let by_hand = support::model(&downloads, "other.gguf");
+    bench.remove_model("qwen2.5-0.5b-instruct".into()).await.unwrap();
+    assert!(!downloaded.exists());
+    assert_eq!(
+        bench.remove_model("other".into()).await.unwrap_err().code,
+        ProblemCode::BadRequest
+    );
+    assert!(by_hand.exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn load_another_model_and_unload() {
+    let mut bench = Bench::new(&["a-slow.gguf", "b.gguf", "c.gguf"]);
+    let ready =
+        |id: &'static str| move |state: &ModelState| matches!(state, ModelState::Ready { model, .. } if model == id);
+    bench.load_model("a-slow".into()).await.unwrap();
+    bench
+        .model_state(|state| matches!(state, ModelState::Loading { fraction, .. } if *fraction > 0.0))
+        .await;
+    bench.load_model("b".into()).await.unwrap();
+    bench.model_state(ready("b")).await;
+    let sent = bench.say(None, "slow").await;
+    bench.streaming(sent.answer.id).await;
+    bench.load_model("c".into()).await.unwrap();
+    bench.model_state(ready("c")).await;
+    bench.streaming(sent.answer.id).await;
+    let other = bench.answer("say two").await;
+    assert_eq!(
+        (other.text().as_str(), other.model.as_deref()),
+        ("two", Some("A tiny model"))
+    );
+    bench.streaming(sent.answer.id).await;
+    bench.stop(sent.conversation.id).await.unwrap();
+    assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
+    bench.unload_model().await.unwrap();
+    bench.model_state(|state| *state == ModelState::None).await;
+    assert_eq!(
+        bench.snapshot().await.unwrap().settings.last_model.as_deref(),
+        Some("c")
+    );
+    bench.say(None, "say one").await;
+    bench.model_state(ready("c")).await;
+    assert_eq!(
+        bench.load_model("nothing".into()).await.unwrap_err().code,
+        ProblemCode::NotFound
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn saved_settings_keep_the_last_loaded_model() {
+    let bench = Bench::tiny();
+    bench.load_model("tiny".into()).await.unwrap();
+    // As a page that was opened before the load sends them.
+    let settings = Settings {
+        theme: Theme::Dark,
+        ..Settings::default()
+    };
+    bench.set_settings(settings.clone()).await.unwrap();
+    let saved = bench.snapshot().await.unwrap().settings;
+    assert_eq!(saved.last_model.as_deref(), Some("tiny"));
+    assert_eq!(saved.theme, settings.theme);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_last_and_reload() {
+    let mut bench = Bench::tiny();
+    bench.answer("say one").await;
+    let settings = Settings {
+        theme: Theme::Dark,
+        contrast: Contrast::More,
+        motion: Motion::Reduce,
+        text_size: 150,
+        enter_sends: false,
+        notifications: false,
+        shortcuts: [
+            ("search".into(), "Mod+J".into()),
+            ("of-another-version".into(), String::new()),
+        ]
+        .into(),
+        threads: Some(3),
+        context: Some(1024),
+        device: Some("gpu0".into()),
+        training_device: Some("cpu".into()),
+        gpu_layers: GpuLayers::Count(7),
+        kv: KvType::Q8_0,
+        drafts: [
+            ("tiny".into(), DraftSetting::Own),
+            ("other".into(), DraftSetting::None),
+            ("third".into(), DraftSetting::Model { model: "tiny".into() }),
+        ]
+        .into(),
+        prompt_cache_limit: 7_000_000_000,
+        ..Settings::default()
+    };
+    bench.set_settings(settings.clone()).await.unwrap();
+    let state = bench
+        .model_state(|state| matches!(state, ModelState::Ready { .. }))
+        .await;
+    assert!(matches!(state, ModelState::Ready { info, .. }
+            if (info.threads, info.context, info.gpu_layers, info.kv, info.draft)
+                == (3, 1024, 7, KvType::Q8_0, Some(DraftKind::Own))));
+    let foolish: [fn(&mut Settings); 4] = [
+        |settings| settings.threads = Some(0),
+        |settings| settings.text_size = 0,
+        |settings| drop(settings.shortcuts.insert("search".into(), "x".repeat(101))),
+        |settings| {
+            settings
+                .shortcuts
+                .extend((0..500).map(|n| (n.to_string(), String::new())));
+        },
+    ];
+    for change in foolish {
+        let mut settings = settings.clone();
+        change(&mut settings);
+        assert_eq!(
+            bench.set_settings(settings).await.unwrap_err().code,
+            ProblemCode::BadRequest
+        );
+    }
+    let bench = bench.again().await;
+    assert_eq!(bench.snapshot().await.unwrap().settings, settings);
+}
+
+/// A library of `large`, `small` with the same vocabulary, and `other` with another one.
+fn models_with_drafts() -> Bench {
+    let folder = tempfile::tempdir().expect("a folder");
+    let models = folder.path().join("bundled");
+    for (file, parameters, token) in [("large", 96, "a"), ("small", 32, "a"), ("other", 8, "b")] {
+        support::model_with_vocabulary(&models, &format!("{file}.gguf"), parameters, &[token]);
+    }
+    Bench::open(folder)
+}
+
+impl Bench {
+    /// Sets the draft of `large`. Returns the kind of draft that it is then loaded with, and why
+    /// the chosen draft model is not used.
+    async fn draft(&mut self, draft: DraftSetting) -> (Option<DraftKind>, Option<DraftProblem>) {
+        let drafts = [("large".to_owned(), draft)].into();
+        let settings = Settings {
+            drafts,
+            ..self.snapshot().await.unwrap().settings
+        };
+        self.set_settings(settings).await.unwrap();
+        self.load_model("large".into()).await.unwrap();
+        let answer = self.answer("say one").await;
+        assert_eq!(
+            (answer.state, answer.model.as_deref()),
+            (MessageState::Complete, Some("A tiny model"))
+        );
+        match self.app.model_state().await.unwrap() {
+            ModelState::Ready {
+                info, draft_problem, ..
+            } => (info.draft, draft_problem),
+            state => panic!("not loaded: {state:?}"),
+        }
+    }
+}
+
+fn draft_model(id: &str) -> DraftSetting {
+    DraftSetting::Model { model: id.to_owned() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_is_loaded_with_its_draft_or_with_a_notice() {
+    let mut bench = models_with_drafts();
+    let models = bench.snapshot().await.unwrap().models;
+    let drafts: Vec<_> = models
+        .iter()
+        .map(|model| (model.id.as_str(), model.drafts.join(" ")))
+        .collect();
+    assert_eq!(
+        drafts,
+        [
+            ("large", "small".to_owned()),
+            ("other", String::new()),
+            ("small", String::new())
+        ]
+    );
+    assert_eq!(bench.draft(DraftSetting::Auto).await, (Some(DraftKind::Ngram), None));
+    assert_eq!(bench.draft(DraftSetting::None).await, (None, None));
+    assert_eq!(bench.draft(DraftSetting::Own).await, (Some(DraftKind::Own), None));
+    assert_eq!(bench.draft(draft_model("small")).await, (Some(DraftKind::Model), None));
+    let name = || "A tiny model".to_owned();
+    let unfit = DraftProblem::CannotDraft { name: name() };
+    assert_eq!(
+        bench.draft(draft_model("other")).await,
+        (Some(DraftKind::Ngram), Some(unfit.clone()))
+    );
+    // The same draft, for another reason: nothing is reloaded, but the reason is shown.
+    assert_eq!(
+        bench.draft(draft_model("never")).await,
+        (Some(DraftKind::Ngram), Some(DraftProblem::Missing))
+    );
+    assert_eq!(
+        bench.draft(draft_model("large")).await,
+        (Some(DraftKind::Ngram), Some(unfit))
+    );
+    let small = bench.folder.path().join("bundled/small.gguf");
+    fs::write(&small, "no model").unwrap();
+    let unreadable = DraftProblem::Unreadable {
+        name: "small".to_owned(),
+    };
+    assert_eq!(
+        bench.draft(draft_model("small")).await,
+        (Some(DraftKind::Ngram), Some(unreadable))
+    );
+    fs::remove_file(&small).unwrap();
+    assert_eq!(
+        bench.draft(draft_model("small")).await,
+        (Some(DraftKind::Ngram), Some(DraftProblem::Missing))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draft_belongs_to_one_model_and_is_planned() {
+    let bench = models_with_drafts();
+    let plan = async |model: &str, draft: DraftSetting| {
+        let load_settings = LoadSettings {
+            draft,
+            ..LoadSettings::default()
+        };
+        let plan = bench.plan(model.into(), load_settings).await.unwrap();
+        plan.devices.iter().map(|device| device.draft).max()
+    };
+    assert_eq!(plan("large", DraftSetting::Auto).await, Some(0));
+    assert_eq!(plan("large", draft_model("small")).await, Some(500));
+    assert_eq!(plan("large", draft_model("other")).await, Some(0), "it cannot draft");
+    assert_eq!(plan("small", draft_model("large")).await, Some(0), "it is larger");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removed_draft_is_no_longer_in_use() {
+    let mut bench = models_with_drafts();
+    let path = support::model_with_vocabulary(bench.folder.path(), "mine.gguf", 8, &["a"]);
+    let mine = bench.add_model(path).await.unwrap();
+    assert_eq!(bench.draft(draft_model(&mine.id)).await, (Some(DraftKind::Model), None));
+    bench.remove_model(mine.id).await.unwrap();
+    assert_eq!(bench.app.model_state().await.unwrap(), ModelState::None);
+    assert_eq!(bench.answer("say two").await.text(), "two");
+    let state = bench.app.model_state().await.unwrap();
+    assert!(
+        matches!(&state, ModelState::Ready { info, draft_problem: Some(DraftProblem::Missing), .. }
+            if info.draft == Some(DraftKind::Ngram)),
+        "{state:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_has_the_figures_of_its_draft() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("draft this").await;
+    let draft = answer.stats.as_ref().and_then(|stats| stats.draft).expect("a draft");
+    assert_eq!(
+        (
+            draft.kind,
+            draft.drafted,
+            draft.accepted,
+            draft.gain,
+            draft.used,
+            draft.stopped
+        ),
+        (DraftKind::Model, 40, 25, 1.75, 0.5, false)
+    );
+    let kept = bench.conversation(answer.conversation).await;
+    assert_eq!(kept.messages.last(), Some(&answer));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_are_read_under_their_old_keys() {
+    let bench = Bench::new(&[]);
+    let old = |t: &rusqlite::Transaction<'_>| {
+        t.execute("DELETE FROM setting WHERE key = 'promptCacheLimit'", [])?;
+        hearth_app::store::setting::set(t, "keptBytes", "7000000000")
+    };
+    bench.store().write(old).unwrap();
+    let bench = bench.again().await;
+    let settings = bench.snapshot().await.unwrap().settings;
+    assert_eq!(settings.prompt_cache_limit, 7_000_000_000);
+    let new = Settings {
+        prompt_cache_limit: 5_000_000_000,
+        ..settings
+    };
+    bench.set_settings(new.clone()).await.unwrap();
+    let bench = bench.again().await;
+    assert_eq!(bench.snapshot().await.unwrap().settings, new, "the new key wins");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn devices_are_listed() {
+    let bench = Bench::new(&[]);
+    let (first, second) = tokio::join!(bench.devices(), bench.devices());
+    assert_eq!(
+        (first.unwrap()[0].id.as_str(), second.unwrap()[0].id.as_str()),
+        ("cpu", "cpu")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn devices_are_checked() {
+    let bench = Bench::new(&[]);
+    let (first, second) = tokio::join!(bench.check_device("gpu0".into()), bench.check_device("gpu0".into()));
+    assert_eq!(
+        (first.unwrap()[0].id.as_str(), second.unwrap()[0].id.as_str()),
+        ("cpu", "cpu")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_is_loaded_in_the_requested_build() {
+    let mut bench = Bench::tiny();
+    bench.answer("say one").await;
+    let mut settings = bench.snapshot().await.unwrap().settings;
+    for (build, switched) in [(Some("cuda"), true), (None, false)] {
+        settings.build = build.map(str::to_owned);
+        bench.set_settings(settings.clone()).await.unwrap();
+        let state = bench
+            .model_state(|state| matches!(state, ModelState::Ready { .. }))
+            .await;
+        let ModelState::Ready { info, .. } = state else {
+            unreachable!()
+        };
+        assert_eq!(info.notices.iter().any(|notice| notice == OTHER_BUILD), switched);
+        assert_eq!(bench.answer("say two").await.state, MessageState::Complete);
+    }
+}
+
+fn layers(count: u32) -> LoadSettings {
+    LoadSettings {
+        gpu_layers: GpuLayers::Count(count),
+        ..LoadSettings::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_gpu_layers_reload_the_model_and_the_conversation_continues() {
+    let mut bench = Bench::tiny();
+    let before = bench.answer("say one").await;
+    bench
+        .set_settings(Settings {
+            gpu_layers: GpuLayers::All,
+            ..bench.snapshot().await.unwrap().settings
+        })
+        .await
+        .unwrap();
+    let state = bench
+        .model_state(|state| matches!(state, ModelState::Ready { .. }))
+        .await;
+    let ModelState::Ready { info, .. } = state else {
+        unreachable!()
+    };
+    assert_eq!((info.gpu_layers, info.layers_total), (31, 31));
+    let placed = bench
+        .plan(
+            "tiny".into(),
+            LoadSettings {
+                gpu_layers: GpuLayers::All,
+                ..LoadSettings::default()
+            },
+        )
+        .await
+        .unwrap();
+    assert_eq!(info.placement, placed.devices, "the placement is the plan's");
+    let again = bench
+        .send(
+            Some(before.conversation),
+            Some(before.id),
+            "say two".into(),
+            Vec::new(),
+            NewConversation::default(),
+        )
+        .await
+        .unwrap();
+    assert_eq!(bench.ended(again.answer.id).await.text(), "two");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_newest_plan_of_a_model_is_made() {
+    let bench = Bench::new(&["tiny.gguf", "invalid.gguf"]);
+    let (_, newest, refused) = tokio::join!(
+        bench.plan("tiny".into(), layers(4)),
+        bench.plan("tiny".into(), layers(5)),
+        bench.plan("invalid".into(), layers(1))
+    );
+    let newest = newest.unwrap();
+    assert_eq!((newest.gpu_layers, newest.devices.len(), newest.fits), (5, 2, true));
+    assert_eq!(
+        refused.unwrap_err().code,
+        ProblemCode::FileInvalid,
+        "another model's plan does not replace it"
+    );
+    let too_many = bench.plan("tiny".into(), layers(11)).await.unwrap();
+    assert_eq!(
+        (too_many.fits, too_many.verdict, too_many.layers_fit),
+        (false, Verdict::WontFit, 10)
+    );
+    assert_eq!(
+        bench.snapshot().await.unwrap().model_state,
+        ModelState::None,
+        "a plan loads nothing"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plans_are_made_while_an_answer_is_generated() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "slow").await;
+    bench.streaming(sent.answer.id).await;
+    assert_eq!(bench.plan("tiny".into(), layers(3)).await.unwrap().gpu_layers, 3);
+    assert_eq!(bench.devices().await.unwrap()[0].id, "cpu");
+    assert_eq!(bench.measure().await.unwrap_err().code, ProblemCode::Busy);
+    bench.stop(sent.conversation.id).await.unwrap();
+    assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_measurement_is_saved() {
+    let mut bench = Bench::tiny();
+    assert_eq!(bench.measure().await.unwrap_err().code, ProblemCode::NoModel);
+    bench.answer("say one").await;
+    let measured = bench.measure().await.unwrap();
+    assert_eq!(
+        (
+            measured.model_name.as_str(),
+            measured.gpu_layers,
+            measured.tokens_per_second
+        ),
+        ("A tiny model", 10, 50.0)
+    );
+    bench
+        .next(|event| matches!(event, Event::MeasureProgress { fraction: 0.5 }).then_some(()))
+        .await;
+    let newer = bench.measure().await.unwrap();
+    let bench = bench.again().await;
+    assert_eq!(
+        bench.measurements().await.unwrap(),
+        [newer],
+        "it replaces the older one"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_cancels_a_measurement() {
+    let mut bench = Bench::tiny();
+    // The fake worker measures this model until cancelled.
+    let endless = Settings {
+        kv: KvType::Q8_0,
+        ..Settings::default()
+    };
+    bench.set_settings(endless).await.unwrap();
+    bench.answer("say one").await;
+    let app = bench.app.clone();
+    let measuring = tokio::spawn(async move { app.measure().await });
+    bench
+        .next(|event| matches!(event, Event::MeasureProgress { .. }).then_some(()))
+        .await;
+    assert_eq!(bench.measure().await.unwrap_err().code, ProblemCode::Busy);
+    assert_eq!(bench.answer("say two").await.text(), "two");
+    assert_eq!(measuring.await.unwrap().unwrap_err().code, ProblemCode::Cancelled);
+    assert_eq!(bench.measurements().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_has_no_path() {
+    let mut bench = Bench::tiny();
+    bench.answer("say a secret").await;
+    bench.measure().await.unwrap();
+    let report = bench.report().await.unwrap();
+    for part in [
+        "A CPU",
+        "10 of 31 layers",
+        "decode 50.0 tokens/s",
+        env!("CARGO_PKG_VERSION"),
+    ] {
+        assert!(report.contains(part), "no {part} in: {report}");
+    }
+    let folder = bench.folder.path().display().to_string();
+    for secret in ["secret", folder.as_str()] {
+        assert!(!report.contains(secret), "{secret} in: {report}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_fails_the_answer_but_not_the_text() {
+    let mut bench = Bench::tiny();
+    bench.answer("say one").await;
+    let sent = bench.say(None, "flood").await;
+    let id = sent.conversation.id;
+    bench.streaming(sent.answer.id).await;
+    bench.store().limit_size(Some(0)).unwrap();
+    let answer = bench.ended(sent.answer.id).await;
+    assert_eq!(failure(&answer).code, ProblemCode::DiskFull);
+    assert!(answer.text().starts_with("word "));
+    let shown = bench.conversation(id).await.messages[1].clone();
+    assert!(
+        shown.text().starts_with(&answer.text()),
+        "the text in memory is complete"
+    );
+    let refused = bench
+        .send(None, None, "x".repeat(1 << 16), Vec::new(), NewConversation::default())
+        .await;
+    assert_eq!(refused.unwrap_err().code, ProblemCode::DiskFull);
+
+    bench.store().limit_size(None).unwrap();
+    assert_eq!(bench.answer("say again").await.text(), "again");
+    let bench = bench.again().await;
+    let kept = bench.conversation(id).await.messages[1].clone();
+    assert_eq!(failure(&kept).code, ProblemCode::DiskFull);
+    assert!(kept.text().starts_with(&answer.text()), "saved once there is space");
+}
+
+/// Another connection that locks the store.
+fn lock_store(bench: &Bench) -> rusqlite::Connection {
+    // A shorter timeout, for a quicker test.
+    bench.store().set_busy_timeout(Duration::from_millis(200)).unwrap();
+    let other = rusqlite::Connection::open(bench.store().path()).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    other
+}
+
+/// The message's row.
+fn stored(bench: &Bench, id: i64) -> hearth_app::store::message::Message {
+    let get = |t: &rusqlite::Transaction<'_>| hearth_app::store::message::get(t, id);
+    bench.store().read(get).unwrap().expect("a message")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_store_does_not_end_an_answer() {
+    let mut bench = Bench::tiny();
+    bench.answer("say one").await;
+    let sent = bench.say(None, "slow").await;
+    bench.streaming(sent.answer.id).await;
+    let other = lock_store(&bench);
+    let locked =
+        |expected| move |event| matches!(event, Event::StoreLocked { locked } if locked == expected).then_some(());
+    bench.next(locked(true)).await;
+    for _ in 0..20 {
+        bench.streaming(sent.answer.id).await;
+    }
+    bench.stop(sent.conversation.id).await.unwrap();
+    let answer = bench.ended(sent.answer.id).await;
+    assert_eq!(answer.state, MessageState::Stopped, "the lock does not change its end");
+    let shown = bench.conversation(sent.conversation.id).await.messages[1].clone();
+    assert_eq!(shown, answer);
+    assert!(
+        stored(&bench, answer.id).text().len() < answer.text().len(),
+        "the text waits in memory"
+    );
+    other.execute_batch("COMMIT").unwrap();
+    bench.next(locked(false)).await;
+    assert_eq!(stored(&bench, answer.id).text(), answer.text());
+    let bench = bench.again().await;
+    assert_eq!(bench.conversation(sent.conversation.id).await.messages[1], answer);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_waits_for_a_lock_on_the_store() {
+    let mut bench = Bench::tiny();
+    let sent = bench.say(None, "slow").await;
+    bench.streaming(sent.answer.id).await;
+    let other = lock_store(&bench);
+    for _ in 0..20 {
+        bench.streaming(sent.answer.id).await;
+    }
+    let told = bench.conversation(sent.conversation.id).await.messages[1]
+        .text()
+        .clone();
+    let app = bench.app.clone();
+    let closing = tokio::spawn(async move { app.shut_down().await });
+    let ended = bench.ended(sent.answer.id).await;
+    assert!(!closing.is_finished() && ended.text().starts_with(&told));
+    other.execute_batch("COMMIT").unwrap();
+    closing.await.unwrap().unwrap();
+    let bench = bench.again().await;
+    assert_eq!(bench.conversation(sent.conversation.id).await.messages[1], ended);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_app_is_refused() {
+    let bench = Bench::tiny();
+    let second = App::open(options(&bench.folder), |_| {});
+    assert_eq!(
+        second.err().map(|problem| problem.code),
+        Some(ProblemCode::AlreadyRunning)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn missing_rows_are_reported() {
+    let bench = Bench::tiny();
+    let code = |problem: Problem| problem.code;
+    assert_eq!(
+        bench.open_conversation(99).await.map_err(code),
+        Err(ProblemCode::NotFound)
+    );
+    assert_eq!(
+        bench
+            .send(Some(99), None, "x".into(), Vec::new(), NewConversation::default())
+            .await
+            .map_err(code),
+        Err(ProblemCode::NotFound)
+    );
+    assert_eq!(bench.regenerate(99).await.map_err(code), Err(ProblemCode::NotFound));
+    assert_eq!(
+        bench.edit(99, "x".into()).await.map_err(code),
+        Err(ProblemCode::NotFound)
+    );
+    assert_eq!(
+        bench.select_leaf(99, 99).await.map_err(code),
+        Err(ProblemCode::NotFound)
+    );
+    assert_eq!(
+        bench.rename_conversation(99, "x".into()).await.map_err(code),
+        Err(ProblemCode::NotFound)
+    );
+    assert_eq!(
+        bench
+            .send(None, None, " \n".into(), Vec::new(), NewConversation::default())
+            .await
+            .map_err(code),
+        Err(ProblemCode::BadRequest)
+    );
+    assert_eq!(
+        bench.restore_conversation(99).await.map_err(code),
+        Err(ProblemCode::NotFound)
+    );
+    assert_eq!(bench.stop(99).await, Ok(()));
+}

@@ -1,0 +1,527 @@
+//! Continued and edited answers, and the settings of conversations: a real store and the fake
+//! worker.
+
+use crate::bench::{Bench, failure};
+use hearth_app::wire::{
+    ConversationSettings, CutReason, Effort, LogitBias, Message, MessageState, NewConversation, Part, Problem,
+    ProblemCode, SamplingOverrides, Sent, Settings, ThinkingChoice, ThinkingEffort, ThinkingSwitch,
+};
+use hearth_protocol::{GenerateRequest, Prompt};
+
+fn code(problem: Problem) -> ProblemCode {
+    assert!(problem.message.ends_with('.'), "{problem:?}");
+    problem.code
+}
+
+fn cut() -> MessageState {
+    MessageState::Cut {
+        reason: CutReason::Length,
+    }
+}
+
+/// The request that an answer to `show` shows, behind the text that it had.
+fn shown(answer: &Message) -> GenerateRequest {
+    let text = answer.text();
+    let at = text.find('{').expect("a request");
+    serde_json::from_str(&text[at..]).expect("a request")
+}
+
+async fn ended(bench: &mut Bench, sent: Result<Sent, Problem>) -> Message {
+    bench.ended(sent.expect("it begins").answer.id).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_answer_is_continued_in_the_same_message() {
+    let mut bench = Bench::tiny();
+    let half = bench.answer("cut").await;
+    assert_eq!((half.state.clone(), half.text().as_str()), (cut(), "Half an answer"));
+    let sent = bench.continue_answer(half.id).await.expect("it begins");
+    assert_eq!(
+        (sent.user, sent.answer.id, sent.answer.state),
+        (None, half.id, MessageState::Waiting)
+    );
+    assert_eq!(sent.answer.parts, half.parts, "the text stays in view");
+    let whole = bench.ended(half.id).await;
+    assert_eq!(
+        (whole.state.clone(), whole.text().as_str()),
+        (MessageState::Complete, "Half an answer, and its end")
+    );
+    let stats = whole.stats.clone().expect("stats");
+    assert_eq!(stats.tokens, 3, "one, the text held back, and its end");
+    let kept = bench.conversation(half.conversation).await;
+    assert_eq!((kept.messages.len(), kept.messages.last()), (2, Some(&whole)));
+    // Again, behind a restart.
+    let mut bench = bench.again().await;
+    let again = bench.continue_answer(half.id).await;
+    let longer = ended(&mut bench, again).await;
+    assert_eq!(longer.text(), "Half an answer, and its end, and its end");
+    assert_eq!(longer.stats.expect("stats").tokens, 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_answer_and_one_whose_worker_died_are_continued() {
+    let mut bench = Bench::tiny();
+    let slow = bench.say(None, "slow").await;
+    bench.streaming(slow.answer.id).await;
+    bench.stop(slow.conversation.id).await.expect("it stops");
+    let stopped = bench.ended(slow.answer.id).await;
+    let died = bench.answer("die").await;
+    assert_eq!(died.text(), "Half an answer");
+    for half in [stopped, died] {
+        let sent = bench.continue_answer(half.id).await;
+        let whole = ended(&mut bench, sent).await;
+        assert_eq!(whole.state, MessageState::Complete);
+        assert_eq!(whole.text(), half.text() + ", and its end");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_stopped_before_it_grows_stays_as_it_was() {
+    // A model called slow is never loaded.
+    let mut bench = Bench::new(&["slow.gguf", "tiny.gguf"]);
+    bench.load_model("tiny".into()).await.expect("it loads");
+    let half = bench.answer("cut").await;
+    bench.load_model("slow".into()).await.expect("it is selected");
+    bench.continue_answer(half.id).await.expect("it begins");
+    bench.stop(half.conversation).await.expect("it stops");
+    assert_eq!(bench.ended(half.id).await, half);
+    assert_eq!(bench.conversation(half.conversation).await.messages[1], half);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_continued_is_refused() {
+    let mut bench = Bench::tiny();
+    let first = bench.say(None, "say one").await;
+    bench.ended(first.answer.id).await;
+    let id = first.conversation.id;
+    let slow = bench.say(Some(id), "slow").await;
+    bench.streaming(slow.answer.id).await;
+    let refused = |sent: Result<Sent, Problem>| code(sent.expect_err("refused"));
+    assert_eq!(refused(bench.continue_answer(slow.answer.id).await), ProblemCode::Busy);
+    assert_eq!(refused(bench.continue_answer(first.answer.id).await), ProblemCode::Busy);
+    bench.stop(id).await.expect("it stops");
+    bench.ended(slow.answer.id).await;
+    let user = slow.user.expect("a message").id;
+    assert_eq!(refused(bench.continue_answer(user).await), ProblemCode::BadRequest);
+    assert_eq!(refused(bench.continue_answer(999).await), ProblemCode::NotFound);
+    let with_replies = bench.continue_answer(first.answer.id).await.expect_err("refused");
+    assert!(with_replies.message.contains("replies"), "{with_replies:?}");
+    bench.delete_conversation(id).await.expect("it is deleted");
+    assert_eq!(
+        refused(bench.continue_answer(slow.answer.id).await),
+        ProblemCode::NotFound
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edited_answer_is_another_version_and_nothing_is_lost() {
+    let mut bench = Bench::tiny();
+    let thought = bench.answer("think Paris.").await;
+    let edited = bench
+        .edit_answer(thought.id, "Lyon.".into(), false)
+        .await
+        .expect("it is edited");
+    assert!(edited.answer.edited && !thought.edited);
+    assert_eq!(
+        (
+            edited.answer.parent,
+            edited.answer.state.clone(),
+            edited.answer.model.clone()
+        ),
+        (thought.parent, MessageState::Complete, thought.model.clone())
+    );
+    let parts = [thought.parts[0].clone(), Part::Text { text: "Lyon.".into() }];
+    assert_eq!(edited.answer.parts, parts, "its thought stays");
+    let kept = bench.conversation(thought.conversation).await;
+    assert_eq!(kept.leaf, Some(edited.answer.id));
+    assert_eq!(kept.messages[1..], [thought.clone(), edited.answer.clone()]);
+    // The conversation goes on from it.
+    let next = bench.say(Some(thought.conversation), "show").await;
+    let Prompt::Chat(turns) = shown(&bench.ended(next.answer.id).await).prompt else {
+        panic!("no chat")
+    };
+    assert!(turns.iter().any(|turn| turn.parts == parts), "{turns:?}");
+    let refused = bench
+        .edit_answer(thought.id, " \n".into(), true)
+        .await
+        .expect_err("refused");
+    assert_eq!(code(refused), ProblemCode::BadRequest);
+    let user = thought.parent.expect("a message");
+    assert_eq!(
+        code(bench.edit_answer(user, "x".into(), false).await.expect_err("refused")),
+        ProblemCode::BadRequest
+    );
+    assert_eq!(
+        code(bench.edit_answer(999, "x".into(), false).await.expect_err("refused")),
+        ProblemCode::NotFound
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_model_continues_what_a_person_began() {
+    let mut bench = Bench::tiny();
+    let first = bench.answer("show").await;
+    let sent = bench.edit_answer(first.id, "It is ".into(), true).await;
+    let whole = ended(&mut bench, sent).await;
+    assert!(
+        whole.edited && whole.id != first.id && whole.text().starts_with("It is {"),
+        "{whole:?}"
+    );
+    let Prompt::Continue { messages, ids } = shown(&whole).prompt else {
+        panic!("not continued")
+    };
+    let texts: Vec<String> = messages.iter().map(hearth_protocol::Message::text).collect();
+    assert_eq!((texts, ids), (vec!["show".to_owned(), "It is ".to_owned()], Vec::new()));
+    // Its tokens are known from then on.
+    let sent = bench.continue_answer(whole.id).await;
+    let longer = ended(&mut bench, sent).await;
+    let text = longer.text();
+    let last: GenerateRequest =
+        serde_json::from_str(&text[text.rfind("{\"prompt\"").expect("a request")..]).expect("a request");
+    assert!(
+        matches!(last.prompt, Prompt::Continue { ids, .. } if ids == [1]),
+        "{text}"
+    );
+    assert_eq!(bench.conversation(first.conversation).await.messages[1], first);
+}
+
+/// An override of every parameter but those of [`settings`], none of them a default.
+fn every_sampler() -> SamplingOverrides {
+    SamplingOverrides {
+        min_p: Some(0.125),
+        typical_p: Some(0.5),
+        top_n_sigma: Some(1.5),
+        repetition_penalty: Some(1.25),
+        frequency_penalty: Some(-0.5),
+        presence_penalty: Some(0.75),
+        repeat_last_n: Some(32),
+        xtc_probability: Some(0.25),
+        xtc_threshold: Some(0.375),
+        dry_multiplier: Some(0.875),
+        dry_base: Some(2.0),
+        dry_allowed_length: Some(3),
+        dry_last_n: Some(512),
+        mirostat: Some(true),
+        mirostat_tau: Some(4.5),
+        mirostat_eta: Some(0.0625),
+        dynatemp_range: Some(0.5),
+        dynatemp_exponent: Some(1.5),
+        dry_breakers: Some(Vec::new()),
+        logit_bias: Some(vec![
+            LogitBias::Text {
+                text: " Paris".into(),
+                bias: Some(-2.5),
+            },
+            LogitBias::Id { id: 7, bias: None },
+        ]),
+        banned_strings: Some(vec!["delve".into()]),
+        ..SamplingOverrides::default()
+    }
+}
+
+fn settings() -> ConversationSettings {
+    ConversationSettings {
+        model: None,
+        preset: Some("creative".into()),
+        sampling: SamplingOverrides {
+            temperature: Some(0.25),
+            top_k: Some(7),
+            seed: Some(11),
+            ..every_sampler()
+        },
+        max_tokens: Some(99),
+        stop: Some(vec!["END".into()]),
+        thinking: ThinkingChoice {
+            enabled: Some(ThinkingSwitch::Fixed(false)),
+            effort: Some(ThinkingEffort::Fixed(Effort::Low)),
+        },
+        json_schema: Some("{\"type\": \"object\"}".into()),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_of_a_conversation_make_its_answers() {
+    let mut bench = Bench::tiny();
+    let fresh = NewConversation {
+        settings: settings(),
+        system_prompt: Some("Be brief.".into()),
+        folder: None,
+    };
+    let sent = bench.send(None, None, "show".into(), Vec::new(), fresh).await;
+    let answer = ended(&mut bench, sent).await;
+    let request = shown(&answer);
+    let Prompt::Chat(turns) = &request.prompt else {
+        panic!("no chat")
+    };
+    assert_eq!(turns[0].text(), "Be brief.");
+    let made = answer.settings.clone().expect("settings");
+    assert_eq!(
+        (request.max_tokens, &request.stop, request.thinking),
+        (Some(99), &vec!["END".into()], settings().thinking.into())
+    );
+    assert_eq!(
+        (made.sampling.temperature, made.sampling.top_k, made.sampling.seed),
+        (0.25, 7, Some(11))
+    );
+    assert_eq!(made.sampling, request.sampling);
+    assert_eq!(
+        (&made.json_schema, &request.json_schema),
+        (&settings().json_schema, &settings().json_schema)
+    );
+    let of_answer = serde_json::to_value(&made.sampling).expect("it is written");
+    let chosen = serde_json::to_value(settings().sampling).expect("it is written");
+    let chosen = chosen.as_object().expect("an object").iter();
+    let set: Vec<_> = chosen.filter(|(_, value)| !value.is_null()).collect();
+    assert_eq!(set.len(), 24, "all but top-p, which stays the default");
+    for (key, value) in set {
+        assert_eq!(of_answer.get(key), Some(value), "{key}");
+    }
+    assert_eq!(made.sampling.top_p, 0.95, "the default");
+    assert_eq!(
+        (made.max_tokens, made.thinking, made.effort),
+        (Some(99), Some(false), Some(Effort::Low))
+    );
+
+    let bench = bench.again().await;
+    let kept = bench.conversation(answer.conversation).await;
+    assert_eq!(kept.settings, settings());
+    assert_eq!(kept.messages[1], answer);
+    let default = ConversationSettings::default();
+    bench
+        .set_conversation_settings(answer.conversation, default.clone())
+        .await
+        .expect("they are set");
+    assert_eq!(bench.conversation(answer.conversation).await.settings, default);
+    let mut bench = bench;
+    let again = bench.regenerate(answer.id).await;
+    let made = ended(&mut bench, again).await.settings.expect("settings");
+    assert_eq!((made.sampling.temperature, made.max_tokens), (0.8, None));
+    assert!(made.sampling.seed.is_some(), "the seed that was drawn is known");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_settings_are_refused_with_a_sentence() {
+    let mut bench = Bench::tiny();
+    let id = bench.answer("say one").await.conversation;
+    let with = |change: &dyn Fn(&mut ConversationSettings)| {
+        let mut settings = settings();
+        change(&mut settings);
+        settings
+    };
+    let hostile = [
+        with(&|s| s.sampling.temperature = Some(f32::NAN)),
+        with(&|s| s.sampling.temperature = Some(f32::INFINITY)),
+        with(&|s| s.sampling.temperature = Some(-1.0)),
+        with(&|s| s.sampling.top_p = Some(1.5)),
+        with(&|s| s.sampling.repetition_penalty = Some(0.0)),
+        with(&|s| s.sampling.top_k = Some(u32::MAX)),
+        with(&|s| s.sampling.seed = Some(u64::MAX)),
+        with(&|s| s.sampling.typical_p = Some(-0.1)),
+        with(&|s| s.sampling.top_n_sigma = Some(101.0)),
+        with(&|s| s.sampling.xtc_probability = Some(f32::NAN)),
+        with(&|s| s.sampling.xtc_threshold = Some(2.0)),
+        with(&|s| s.sampling.dry_multiplier = Some(f32::NEG_INFINITY)),
+        with(&|s| s.sampling.dry_base = Some(0.5)),
+        with(&|s| s.sampling.dry_allowed_length = Some(u32::MAX)),
+        with(&|s| s.sampling.dry_last_n = Some(u32::MAX)),
+        with(&|s| s.sampling.mirostat_tau = Some(-1.0)),
+        with(&|s| s.sampling.mirostat_eta = Some(1.5)),
+        with(&|s| s.sampling.dynatemp_range = Some(-1.0)),
+        with(&|s| s.sampling.dynatemp_exponent = Some(f32::NAN)),
+        with(&|s| s.sampling.dry_breakers = Some(vec!["x".to_owned(); 257])),
+        with(&|s| s.sampling.dry_breakers = Some(vec![String::new()])),
+        with(&|s| s.sampling.banned_strings = Some(vec!["x".repeat(257)])),
+        with(&|s| s.sampling.banned_strings = Some(vec!["\u{fffd}".into()])),
+        with(&|s| s.sampling.logit_bias = Some(vec![LogitBias::Id { id: 1, bias: None }; 257])),
+        with(&|s| s.sampling.logit_bias = Some(vec![bias_of("x", f32::NAN)])),
+        with(&|s| s.sampling.logit_bias = Some(vec![bias_of("x", -1001.0)])),
+        with(&|s| s.sampling.logit_bias = Some(vec![bias_of("", 1.0)])),
+        with(&|s| s.sampling.logit_bias = Some(vec![bias_of(&"x".repeat(257), 1.0)])),
+        with(&|s| s.max_tokens = Some(u32::MAX)),
+        with(&|s| s.max_tokens = Some(0)),
+        with(&|s| s.stop = Some(vec!["x".to_owned(); 10_000])),
+        with(&|s| s.stop = Some(vec![String::new()])),
+        with(&|s| s.stop = Some(vec!["x".repeat(1 << 20)])),
+        with(&|s| s.model = Some("x".repeat(1 << 20))),
+    ];
+    for settings in hostile {
+        let refused = bench
+            .set_conversation_settings(id, settings.clone())
+            .await
+            .expect_err("refused");
+        assert!(refused.message.len() < 200, "{refused:?}");
+        assert_eq!(code(refused), ProblemCode::BadRequest);
+        let fresh = NewConversation {
+            settings,
+            system_prompt: None,
+            folder: None,
+        };
+        let refused = bench
+            .send(None, None, "say".into(), Vec::new(), fresh)
+            .await
+            .expect_err("refused");
+        assert_eq!(code(refused), ProblemCode::BadRequest);
+    }
+    assert_eq!(bench.conversation(id).await.settings, ConversationSettings::default());
+    let missing = bench
+        .set_conversation_settings(999, settings())
+        .await
+        .expect_err("refused");
+    assert_eq!(code(missing), ProblemCode::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_has_defaults_for_a_model() {
+    let mut bench = Bench::tiny();
+    let id = bench.answer("say one").await.conversation;
+    let before = bench.snapshot().await.expect("a snapshot").settings;
+    let of = |temperature, model: &str| Settings {
+        sampling: [(model.to_owned(), temperature_of(temperature))].into(),
+        ..before.clone()
+    };
+    bench.set_settings(of(0.25, "tiny")).await.expect("set");
+    let mut bench = bench.again().await;
+    let made = async |bench: &mut Bench| {
+        let sent = bench.say(Some(id), "show").await;
+        bench.ended(sent.answer.id).await.settings.expect("settings").sampling
+    };
+    let sampling = made(&mut bench).await;
+    assert_eq!((sampling.temperature, sampling.top_p), (0.25, 0.95));
+    let own = ConversationSettings {
+        sampling: temperature_of(0.75),
+        ..ConversationSettings::default()
+    };
+    bench.set_conversation_settings(id, own).await.expect("set");
+    assert_eq!(
+        made(&mut bench).await.temperature,
+        0.75,
+        "a conversation's own counts more"
+    );
+    bench
+        .set_conversation_settings(id, ConversationSettings::default())
+        .await
+        .expect("set");
+    bench.set_settings(of(0.25, "other")).await.expect("set");
+    assert_eq!(made(&mut bench).await.temperature, 0.8, "of another model");
+    let hot = bench.set_settings(of(101.0, "tiny")).await.expect_err("refused");
+    assert!(hot.message.contains("temperature"), "{hot:?}");
+    let many = Settings {
+        sampling: (0..300).map(|model| (model.to_string(), temperature_of(0.5))).collect(),
+        ..before
+    };
+    assert_eq!(
+        code(bench.set_settings(many).await.expect_err("refused")),
+        ProblemCode::BadRequest
+    );
+}
+
+fn temperature_of(temperature: f32) -> SamplingOverrides {
+    SamplingOverrides {
+        temperature: Some(temperature),
+        ..SamplingOverrides::default()
+    }
+}
+
+fn bias_of(text: &str, bias: f32) -> LogitBias {
+    LogitBias::Text {
+        text: text.to_owned(),
+        bias: Some(bias),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_names_the_setting() {
+    let mut bench = Bench::tiny();
+    let id = bench.answer("say one").await.conversation;
+    let of = |sampling| ConversationSettings {
+        sampling,
+        ..ConversationSettings::default()
+    };
+    let none = SamplingOverrides::default();
+    for (sampling, name) in [
+        (
+            SamplingOverrides {
+                dry_base: Some(0.5),
+                ..none.clone()
+            },
+            "DRY base",
+        ),
+        (
+            SamplingOverrides {
+                top_n_sigma: Some(-2.0),
+                ..none.clone()
+            },
+            "top-nσ",
+        ),
+        (
+            SamplingOverrides {
+                logit_bias: Some(vec![bias_of("x", 2e3)]),
+                ..none.clone()
+            },
+            "logit bias",
+        ),
+        (
+            SamplingOverrides {
+                dry_breakers: Some(vec!["x".into(); 300]),
+                ..none.clone()
+            },
+            "256 DRY sequence breakers, not 300",
+        ),
+    ] {
+        let refused = bench
+            .set_conversation_settings(id, of(sampling))
+            .await
+            .expect_err("refused");
+        assert!(refused.message.contains(name), "{refused:?}");
+    }
+    let long = format!("{{\"description\": \"{}\"}}", "a".repeat(70_000));
+    for (schema, why) in [
+        ("{", "JSON object"),
+        ("[]", "JSON object"),
+        ("", "JSON object"),
+        (&long, "65536"),
+    ] {
+        let settings = ConversationSettings {
+            json_schema: Some(schema.to_owned()),
+            ..ConversationSettings::default()
+        };
+        let refused = bench
+            .set_conversation_settings(id, settings)
+            .await
+            .expect_err("refused");
+        assert!(
+            refused.message.contains(why) && refused.message.contains("JSON schema"),
+            "{refused:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_has_a_model_of_its_own() {
+    let mut bench = Bench::new(&["one.gguf", "two.gguf"]);
+    let first = bench.answer("say one").await;
+    let own = |model: &str| ConversationSettings {
+        model: Some(model.to_owned()),
+        ..ConversationSettings::default()
+    };
+    let loaded = |state| match state {
+        hearth_app::wire::ModelState::Ready { model, .. } => model,
+        other => panic!("not ready: {other:?}"),
+    };
+    for model in ["two", "one", "two"] {
+        bench
+            .set_conversation_settings(first.conversation, own(model))
+            .await
+            .expect("it is set");
+        let sent = bench.say(Some(first.conversation), "say more").await;
+        bench.ended(sent.answer.id).await;
+        assert_eq!(loaded(bench.snapshot().await.expect("a snapshot").model_state), model);
+    }
+    bench
+        .set_conversation_settings(first.conversation, own("gone"))
+        .await
+        .expect("it is set");
+    let sent = bench.say(Some(first.conversation), "say more").await;
+    let failed = bench.ended(sent.answer.id).await;
+    assert_eq!(failure(&failed).code, ProblemCode::NotFound);
+}

@@ -1,0 +1,353 @@
+//! Several answers side by side, by models and settings of their own: a real store and fake
+//! workers.
+
+use crate::bench::{Bench, failure, ids, under_way};
+use crate::support;
+use hearth_app::wire::{
+    ChatFormat, Compared, Contender, Conversation, Event, Folder, Message, MessageState, ModelState, NewConversation,
+    OwnSettings, Preset, PresetValues, Problem, ProblemCode, SamplingOverrides, Thumb,
+};
+use hearth_protocol::{GenerateRequest, Prompt};
+
+/// With the models `tiny` and `other`, which has another name.
+fn two_models() -> Bench {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bundled = folder.path().join("bundled");
+    support::model(&bundled, "tiny.gguf");
+    support::named_model(&bundled, "other.gguf", "Another model");
+    Bench::open(folder)
+}
+
+fn by_model(model: &str) -> Contender {
+    Contender {
+        own: OwnSettings {
+            model: Some(model.to_owned()),
+            preset: None,
+        },
+        adapters: Vec::new(),
+    }
+}
+
+fn by_preset(temperature: f32, system_prompt: &str) -> Contender {
+    let values = PresetValues {
+        system_prompt: Some(system_prompt.to_owned()),
+        sampling: SamplingOverrides {
+            temperature: Some(temperature),
+            ..SamplingOverrides::default()
+        },
+        ..PresetValues::default()
+    };
+    let preset = Preset {
+        id: "mine".to_owned(),
+        name: "Mine".to_owned(),
+        is_built_in: false,
+        values,
+    };
+    Contender {
+        own: OwnSettings {
+            model: None,
+            preset: Some(preset),
+        },
+        adapters: Vec::new(),
+    }
+}
+
+async fn compare(bench: &Bench, text: &str, contenders: Vec<Contender>) -> Result<Compared, Problem> {
+    bench
+        .compare(
+            None,
+            None,
+            text.into(),
+            Vec::new(),
+            contenders,
+            NewConversation::default(),
+        )
+        .await
+}
+
+fn shown(answer: &Message) -> GenerateRequest {
+    serde_json::from_str(&answer.text()).expect("the request, shown")
+}
+
+fn first_turn(answer: &Message) -> String {
+    let Prompt::Chat(turns) = shown(answer).prompt else {
+        panic!("no chat")
+    };
+    turns[0].text()
+}
+
+fn better(conversation: &Conversation) -> Vec<bool> {
+    let answers = &conversation.messages[1..];
+    answers.iter().map(|message| message.better).collect()
+}
+
+/// The places of the next answers, in their conversation.
+fn ring(conversation: &Conversation) -> Vec<Option<usize>> {
+    let place = |id: i64| conversation.messages.iter().position(|message| message.id == id);
+    let answers = &conversation.messages[1..];
+    answers
+        .iter()
+        .map(|message| message.comparison.and_then(place))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_answer_is_given_by_its_own_model_and_settings() {
+    let mut bench = two_models();
+    bench.load_model("tiny".into()).await.unwrap();
+    let contenders = vec![Contender::default(), by_model("other"), by_preset(0.125, "Sing.")];
+    let compared = compare(&bench, "show", contenders).await.unwrap();
+    let [plain, other, sung] = bench.all_ended(ids(&compared)).await;
+    let models = [&plain, &other, &sung].map(|answer| answer.model.clone().expect("a model"));
+    assert_eq!(models, ["A tiny model", "Another model", "A tiny model"]);
+    assert_eq!(first_turn(&sung), "Sing.");
+    assert_eq!([&plain, &other].map(first_turn), ["show", "show"]);
+    assert_eq!(shown(&sung).sampling.temperature, 0.125);
+    assert_ne!(shown(&plain).sampling.temperature, 0.125);
+    let selected = bench.snapshot().await.unwrap().model_state;
+    assert!(
+        matches!(&selected, ModelState::Ready { model, .. } if model == "tiny"),
+        "a model to compare with is not selected: {selected:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_shows_how_far_its_own_model_is_loaded() {
+    let mut bench = Bench::new(&["tiny.gguf", "slow.gguf"]);
+    bench.load_model("tiny".into()).await.unwrap();
+    bench
+        .model_state(|state| matches!(state, ModelState::Ready { .. }))
+        .await;
+    let contenders = vec![Contender::default(), by_model("slow")];
+    let compared = compare(&bench, "say one", contenders).await.unwrap();
+    let [plain, slow] = ids(&compared);
+    let (mut loading, mut has_ended) = (Vec::new(), false);
+    bench
+        .next(|event| {
+            match event {
+                Event::MessageChanged { message } if message.id == plain && !under_way(&message) => has_ended = true,
+                Event::MessageChanged { message } => {
+                    if let MessageState::Loading { fraction, .. } = message.state {
+                        loading.push((message.id, fraction));
+                    }
+                }
+                Event::ModelState { state } => panic!("a model to compare with is not selected: {state:?}"),
+                _ => {}
+            }
+            // The slow model is never loaded further.
+            (has_ended && loading.last().is_some_and(|(_, fraction)| *fraction > 0.0)).then_some(())
+        })
+        .await;
+    assert!(loading.iter().all(|(id, _)| *id == slow), "{loading:?}");
+    assert!(loading.is_sorted_by(|(_, one), (_, next)| one <= next), "{loading:?}");
+    bench.stop(compared.conversation.id).await.unwrap();
+    assert_eq!(bench.ended(slow).await.state, MessageState::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_vote_is_for_one_of_all() {
+    let mut bench = Bench::tiny();
+    let contenders = vec![Contender::default(); 4];
+    let compared = compare(&bench, "say one", contenders).await.unwrap();
+    let id = compared.conversation.id;
+    let answers: [Message; 4] = bench.all_ended(ids(&compared)).await;
+    let shown = bench.conversation(id).await;
+    assert_eq!(ring(&shown), [Some(2), Some(3), Some(4), Some(1)]);
+    assert_eq!(shown.leaf, Some(answers[3].id));
+
+    bench.vote_answer(answers[1].id, true).await.unwrap();
+    let shown = bench.conversation(id).await;
+    assert_eq!(
+        (shown.leaf, better(&shown)),
+        (Some(answers[1].id), vec![false, true, false, false])
+    );
+    bench.vote_answer(answers[2].id, true).await.unwrap();
+    let shown = bench.conversation(id).await;
+    assert_eq!(
+        (shown.leaf, better(&shown)),
+        (Some(answers[2].id), vec![false, false, true, false])
+    );
+    bench.vote_answer(answers[2].id, false).await.unwrap();
+    assert_eq!(better(&bench.conversation(id).await), [false; 4]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_that_is_gone_fails_its_answer_only() {
+    let mut bench = Bench::tiny();
+    let contenders = vec![by_model("gone"), Contender::default()];
+    let compared = compare(&bench, "say one", contenders).await.unwrap();
+    let [gone, given] = bench.all_ended(ids(&compared)).await;
+    assert_eq!(failure(&gone).code, ProblemCode::NotFound);
+    assert_eq!((given.text(), given.state), ("one".to_owned(), MessageState::Complete));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_goes_on_from_an_answer_that_says_something() {
+    let mut bench = Bench::tiny();
+    // The window names the end of the branch, a queue does not.
+    for is_named in [false, true] {
+        let contenders = vec![Contender::default(), by_model("gone")];
+        let compared = compare(&bench, "say one", contenders).await.unwrap();
+        let [given, gone] = bench.all_ended(ids(&compared)).await;
+        let id = compared.conversation.id;
+        assert_eq!(bench.conversation(id).await.leaf, Some(gone.id));
+        let parent = is_named.then_some(gone.id);
+        let next = bench.send(Some(id), parent, "show".into(), Vec::new(), NewConversation::default());
+        let user = next.await.unwrap().user.expect("a message");
+        assert_eq!(user.parent, Some(given.id));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unloading_the_selected_model_leaves_the_answer_of_another() {
+    let mut bench = two_models();
+    bench.load_model("tiny".into()).await.unwrap();
+    let compared = compare(&bench, "slow", vec![Contender::default(), by_model("other")])
+        .await
+        .unwrap();
+    let [plain, other] = ids(&compared);
+    bench.streaming(other).await;
+    bench.unload_model().await.unwrap();
+    assert_eq!(bench.ended(plain).await.state, MessageState::Stopped);
+    bench.streaming(other).await;
+    bench.stop(compared.conversation.id).await.unwrap();
+    assert_eq!(bench.ended(other).await.state, MessageState::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rated_contender_is_an_example_with_its_own_system_prompt() {
+    let mut bench = Bench::tiny();
+    let contenders = vec![Contender::default(), by_preset(0.125, "Sing.")];
+    let compared = compare(&bench, "say one", contenders).await.unwrap();
+    let [_, sung] = bench.all_ended(ids(&compared)).await;
+    bench.rate_answer(sung.id, Some(Thumb::Up), None).await.unwrap();
+    let dataset = bench.dataset_from_ratings("Songs".into()).await.unwrap();
+    let text = std::fs::read_to_string(dataset.path).expect("a dataset");
+    assert!(text.contains("Sing."), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rated_answer_is_an_example_with_the_instructions_of_its_folder() {
+    let mut bench = Bench::tiny();
+    let answer = bench.answer("say one").await;
+    let folder = Folder {
+        system_prompt: Some("Rhyme.".to_owned()),
+        ..bench.create_folder("Poems".into()).await.unwrap()
+    };
+    bench.update_folder(folder.clone()).await.unwrap();
+    bench
+        .move_conversation(answer.conversation, Some(folder.id))
+        .await
+        .unwrap();
+    bench.rate_answer(answer.id, Some(Thumb::Up), None).await.unwrap();
+    let dataset = bench.dataset_from_ratings("Poems".into()).await.unwrap();
+    let text = std::fs::read_to_string(dataset.path).expect("a dataset");
+    assert!(text.contains("Rhyme."), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_with_a_preset_is_as_if_that_had_been_applied() {
+    let mut bench = Bench::tiny();
+    let sings = PresetValues {
+        system_prompt: Some("Sing.".to_owned()),
+        ..PresetValues::default()
+    };
+    let sings = bench.save_preset("Sings".into(), sings).await.unwrap().id;
+    let id = bench.answer("say one").await.conversation;
+    let fresh = NewConversation::default;
+    for (system_prompt, shown) in [(None, "say one"), (Some("Mine."), "Mine.")] {
+        bench.apply_preset(sings.clone(), Some(id), fresh()).await.unwrap();
+        if let Some(own) = system_prompt {
+            bench.set_system_prompt(id, Some(own.into())).await.unwrap();
+        }
+        let mut contender = by_preset(0.125, "");
+        if let Some(preset) = &mut contender.own.preset {
+            preset.values.system_prompt = None;
+        }
+        let contenders = vec![Contender::default(), contender];
+        let compared = bench
+            .compare(Some(id), None, "show".into(), Vec::new(), contenders, fresh())
+            .await;
+        let [plain, other] = bench.all_ended(ids(&compared.unwrap())).await;
+        assert_eq!(first_turn(&plain), system_prompt.unwrap_or("Sing."));
+        assert_eq!(first_turn(&other), shown);
+        bench.rate_answer(other.id, Some(Thumb::Up), None).await.unwrap();
+        let dataset = bench.dataset_from_ratings("Songs".into()).await.unwrap();
+        let text = std::fs::read_to_string(dataset.path).expect("a dataset");
+        assert!(!text.contains("Sing."), "{text}");
+        assert_eq!(text.contains("Mine."), system_prompt.is_some(), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_continued_answer_keeps_its_model_and_settings() {
+    let mut bench = two_models();
+    bench.load_model("tiny".into()).await.unwrap();
+    let mut contender = by_preset(0.125, "Sing.");
+    contender.own.model = Some("other".to_owned());
+    let compared = compare(&bench, "cut", vec![Contender::default(), contender])
+        .await
+        .unwrap();
+    let [_, cut] = bench.all_ended(ids(&compared)).await;
+    let mut bench = bench.again().await;
+    let sent = bench.continue_answer(cut.id).await.unwrap();
+    let whole = bench.ended(sent.answer.id).await;
+    assert_eq!((whole.id, whole.model.as_deref()), (cut.id, Some("Another model")));
+    assert!(whole.text().ends_with("and its end"));
+    assert_eq!(whole.settings.expect("settings").sampling.temperature, 0.125);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stop_ends_the_answers_of_every_model() {
+    let mut bench = two_models();
+    let compared = compare(&bench, "slow", vec![Contender::default(), by_model("other")])
+        .await
+        .unwrap();
+    let [plain, other] = ids(&compared);
+    bench.streaming(plain).await;
+    bench.stop(compared.conversation.id).await.unwrap();
+    let ends: [Message; 2] = bench.all_ended([plain, other]).await;
+    assert!(
+        ends.iter().all(|answer| answer.state == MessageState::Stopped),
+        "{ends:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_answer_or_five_are_refused() {
+    let bench = Bench::tiny();
+    for count in [0, 1, 5] {
+        let refused = compare(&bench, "say one", vec![Contender::default(); count])
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code, ProblemCode::BadRequest);
+    }
+    let hot = vec![Contender::default(), by_preset(101.0, "")];
+    assert_eq!(
+        compare(&bench, "say one", hot).await.unwrap_err().code,
+        ProblemCode::BadRequest
+    );
+    assert!(bench.snapshot().await.unwrap().conversations.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_comparison_is_exported_and_imported_whole() {
+    let mut bench = Bench::tiny();
+    let contenders = vec![Contender::default(), by_preset(0.125, "Sing."), Contender::default()];
+    let compared = compare(&bench, "say one", contenders).await.unwrap();
+    let [_, second, _] = bench.all_ended(ids(&compared)).await;
+    bench.vote_answer(second.id, true).await.unwrap();
+    let path = bench.folder.path().join("all.json");
+    bench
+        .export_conversations(None, ChatFormat::Json, path.clone())
+        .await
+        .unwrap();
+
+    let other = Bench::tiny();
+    other.import_conversations(path).await.unwrap();
+    let all = other.snapshot().await.unwrap().conversations;
+    let copy = other.conversation(all[0].id).await;
+    assert_eq!(ring(&copy), [Some(2), Some(3), Some(1)]);
+    assert_eq!(better(&copy), [false, true, false]);
+    assert_eq!(copy.messages[2].own, second.own);
+}

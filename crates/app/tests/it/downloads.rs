@@ -1,0 +1,273 @@
+//! The queue of downloads, and the gallery, over a local hub.
+
+use crate::bench::Bench;
+use crate::support::{
+    self,
+    hub::{FakeHub, Reply, repository},
+};
+use hearth_app::wire::{Download, DownloadState, Event, HubKind, HubSort, ProblemCode, Settings, Source, Verdict};
+use std::fs;
+
+/// Bytes of a model that takes several messages of a connection.
+fn model() -> Vec<u8> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = support::write(folder.path(), "a.gguf", &support::metadata(), "weight", 500_000);
+    fs::read(path).expect("a file")
+}
+
+fn hub(replies: &'static [Reply]) -> FakeHub {
+    FakeHub::with(repository("o/Tiny-GGUF", &[("Tiny-Q4_K_M.gguf", model())]), replies)
+}
+
+async fn use_hub(bench: &Bench, hub: &FakeHub, offline: bool) {
+    let settings = Settings {
+        hub_endpoint: Some(hub.hub.endpoint.clone()),
+        offline,
+        ..Settings::default()
+    };
+    bench.set_settings(settings).await.expect("a mirror on this machine");
+}
+
+/// The state of the only download, once it is as wanted.
+async fn until(bench: &mut Bench, wanted: impl Fn(&DownloadState) -> bool) -> Download {
+    bench
+        .next(|event| match event {
+            Event::DownloadsChanged { downloads } => downloads.into_iter().find(|it| wanted(&it.state)),
+            _ => None,
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_downloaded_model_joins_the_library() {
+    let (mut bench, hub) = (Bench::tiny(), hub(&[Reply::Good]));
+    use_hub(&bench, &hub, false).await;
+    let started = bench
+        .start_download("https://huggingface.co/o/Tiny-GGUF".into())
+        .await
+        .unwrap();
+    assert_eq!(started.source, "hf.co/o/Tiny-GGUF");
+    let done = until(&mut bench, |state| matches!(state, DownloadState::Done { .. })).await;
+    assert_eq!((done.name.as_str(), Some(done.done)), ("Tiny Q4_K_M", done.total));
+    let DownloadState::Done { model: Some(id), .. } = done.state else {
+        panic!("{:?}", done.state)
+    };
+    let models = bench.snapshot().await.unwrap().models;
+    let model = models.iter().find(|model| model.id == id).expect("it is listed");
+    assert_eq!((model.source, model.is_deletable), (Source::Catalog, true));
+    assert_eq!(model.licence.as_deref(), Some("mit"));
+    assert_eq!(model.downloaded_from.as_deref(), Some("hf.co/o/Tiny-GGUF:Q4_K_M"));
+
+    let found = bench.hub_repository("o/Tiny-GGUF".into()).await.unwrap();
+    assert_eq!(found.variants.len(), 1);
+    assert_eq!(found.variants[0].model.as_ref(), Some(&id));
+
+    bench.remove_model(id.clone()).await.unwrap();
+    assert!(
+        bench
+            .snapshot()
+            .await
+            .unwrap()
+            .models
+            .iter()
+            .all(|model| model.id != id)
+    );
+    let downloads = bench.downloads().await.unwrap();
+    assert_eq!(
+        downloads[0].state,
+        DownloadState::Done {
+            model: None,
+            adapter: None
+        }
+    );
+    // It can be had again.
+    bench.start_download("hf.co/o/Tiny-GGUF".into()).await.unwrap();
+    until(&mut bench, |state| {
+        matches!(state, DownloadState::Done { model: Some(_), .. })
+    })
+    .await;
+    bench.remove_download(done.id).await.unwrap();
+    assert_eq!(bench.downloads().await.unwrap(), []);
+    assert!(
+        bench
+            .snapshot()
+            .await
+            .unwrap()
+            .models
+            .iter()
+            .any(|model| model.id == id)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_download_says_why_and_is_resumed_after_a_restart() {
+    let mut bench = Bench::tiny();
+    let broken = hub(&[Reply::Good, Reply::Broken(1000), Reply::Status(404)]);
+    use_hub(&bench, &broken, false).await;
+    let id = bench.start_download("o/Tiny-GGUF".into()).await.unwrap().id;
+    let failed = until(&mut bench, |state| matches!(state, DownloadState::Failed { .. })).await;
+    assert_eq!((failed.id, failed.done), (id, 1000));
+    let DownloadState::Failed { problem } = failed.state else {
+        unreachable!("it was waited for")
+    };
+    assert_eq!(problem.code, ProblemCode::Download);
+
+    let mut bench = bench.again().await;
+    let listed = bench.downloads().await.unwrap();
+    assert!(matches!(listed[0].state, DownloadState::Failed { .. }) && listed[0].done == 1000);
+    let good = hub(&[Reply::Good]);
+    use_hub(&bench, &good, false).await;
+    bench.resume_download(id).await.unwrap();
+    until(&mut bench, |state| {
+        matches!(state, DownloadState::Done { model: Some(_), .. })
+    })
+    .await;
+    assert!(
+        good.requests()
+            .last()
+            .unwrap()
+            .to_lowercase()
+            .contains("range: bytes=1000-")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removed_download_leaves_no_bytes() {
+    let mut bench = Bench::tiny();
+    let broken = hub(&[Reply::Good, Reply::Broken(1000), Reply::Status(404)]);
+    use_hub(&bench, &broken, false).await;
+    let id = bench.start_download("o/Tiny-GGUF".into()).await.unwrap().id;
+    until(&mut bench, |state| matches!(state, DownloadState::Failed { .. })).await;
+    let partial = bench
+        .folder
+        .path()
+        .join("data/models/o/Tiny-GGUF/Tiny-Q4_K_M.gguf.partial");
+    assert!(partial.exists());
+    bench.remove_download(id).await.unwrap();
+    assert!(!partial.exists());
+    assert_eq!(bench.downloads().await.unwrap(), []);
+    assert!(
+        bench.pause_download(id).await.is_ok() && bench.remove_download(id).await.is_ok(),
+        "it is gone"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn offline_nothing_is_requested() {
+    let (mut bench, hub) = (Bench::tiny(), hub(&[Reply::Good]));
+    use_hub(&bench, &hub, true).await;
+    let problem = bench.start_download("o/Tiny-GGUF".into()).await.unwrap_err();
+    assert!(problem.message.contains("Offline"), "{problem}");
+    assert!(
+        bench
+            .search_hub("tiny".into(), HubSort::Trending, HubKind::Models)
+            .await
+            .is_err()
+    );
+    assert!(bench.inspect_remote("o/Tiny-GGUF".into()).await.is_err());
+    assert_eq!(hub.requests(), [] as [&str; 0]);
+    assert_eq!(bench.downloads().await.unwrap(), []);
+    // A queued download waits until the network is switched on.
+    use_hub(&bench, &hub, false).await;
+    bench.start_download("o/Tiny-GGUF".into()).await.unwrap();
+    until(&mut bench, |state| matches!(state, DownloadState::Done { .. })).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_model_is_refused() {
+    let bench = Bench::tiny();
+    for text in [
+        "",
+        "nothing",
+        "file:///etc/passwd",
+        "http://example.org/a.gguf",
+        "../../x",
+    ] {
+        let problem = bench.start_download(text.into()).await.unwrap_err();
+        assert!(problem.message.ends_with('.'), "{text}: {problem}");
+    }
+    let mirror = |text: &str| Settings {
+        hub_endpoint: Some(text.to_owned()),
+        ..Settings::default()
+    };
+    for bad in ["http://example.org", "example.org", "", "https://a b"] {
+        assert!(bench.set_settings(mirror(bad)).await.is_err(), "{bad}");
+    }
+    assert_eq!(bench.downloads().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn models_of_other_programs_are_listed_and_never_deleted() {
+    let bench = Bench::tiny();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = support::model(&folder.path().join("owner/repo"), "theirs.gguf");
+    support::model(&folder.path().join("owner/repo"), "mmproj-theirs.gguf");
+    fs::write(folder.path().join("broken.gguf"), "no model").unwrap();
+    let with = Settings {
+        model_folders: vec![folder.path().to_string_lossy().into_owned()],
+        ..Settings::default()
+    };
+    bench.set_settings(with).await.unwrap();
+    let models = bench.snapshot().await.unwrap().models;
+    let theirs: Vec<_> = models.iter().filter(|model| model.source == Source::Folder).collect();
+    assert_eq!(theirs.len(), 1, "{theirs:?}");
+    assert!(!theirs[0].is_deletable);
+    let problem = bench.remove_model(theirs[0].id.clone()).await.unwrap_err();
+    assert!(problem.message.contains("another program"), "{problem}");
+    assert!(path.exists());
+    fs::remove_file(path).unwrap();
+    let models = bench.rescan_models().await.unwrap();
+    assert!(
+        models.iter().all(|model| model.source != Source::Folder),
+        "the drive is gone"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_catalog_says_what_each_model_would_be_like_here() {
+    let bench = Bench::new(&["SmolLM2-135M-Instruct.Q4_1.gguf"]);
+    let catalog = bench.catalog().await.unwrap();
+    assert!(catalog.len() > 6);
+    assert!(
+        catalog
+            .iter()
+            .any(|model| model.model.as_deref() == Some("smollm2-135m-instruct"))
+    );
+    // The recommended ones are before the bundled one. The machine has 1 GB.
+    let bundled = catalog.iter().position(|model| model.model.is_some()).unwrap();
+    assert!(bundled >= 1);
+    assert!(
+        catalog[..bundled]
+            .iter()
+            .all(|model| model.expectation.verdict == Verdict::Fits)
+    );
+    for model in &catalog {
+        let speed = model.expectation.tokens_per_second;
+        assert_eq!(
+            speed.is_none(),
+            model.expectation.verdict == Verdict::WontFit,
+            "{}",
+            model.id
+        );
+        assert!(
+            !model.quantization.is_empty() && !model.licence.is_empty(),
+            "{}",
+            model.id
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_that_is_not_here_is_planned_from_its_header() {
+    let (bench, hub) = (Bench::tiny(), hub(&[Reply::Good]));
+    use_hub(&bench, &hub, false).await;
+    let found = bench.inspect_remote("hf.co/o/Tiny-GGUF".into()).await.unwrap();
+    assert_eq!(
+        (found.name.as_str(), found.architecture.as_str()),
+        ("A tiny model", "llama")
+    );
+    assert_eq!((found.parameters, found.context_trained), (500_000, 2048));
+    assert_eq!(found.file_size, model().len() as u64);
+    let left = fs::read_dir(bench.folder.path().join("data/models")).unwrap().count();
+    assert_eq!(left, 0, "the header is removed");
+}

@@ -1,0 +1,120 @@
+//! The token of the hub: in the keychain, and nowhere else.
+
+use crate::bench::{Bench, options};
+use crate::support::keychain::FakeKeychain;
+use hearth_app::{
+    Options,
+    library::hub::KeychainError,
+    wire::{HubToken, KeychainState, Problem, ProblemCode, Settings, TokenSource},
+};
+use std::{fs, path::Path, sync::Arc};
+
+const TOKEN: &str = "hf_TheSecretOfThisTest";
+
+fn with(keychain: FakeKeychain) -> Bench {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = Options {
+        keychain: Arc::new(keychain),
+        ..options(&folder)
+    };
+    Bench::with(folder, options)
+}
+
+/// Every file below a folder that has the token in it.
+fn files_with_token(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files_with_token(&path));
+        } else if fs::read(&path).is_ok_and(|bytes| bytes.windows(TOKEN.len()).any(|it| it == TOKEN.as_bytes())) {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_is_saved_and_removed() {
+    let bench = with(FakeKeychain::empty());
+    let before = bench.hub_token().await.unwrap();
+    assert_eq!(before.keychain, KeychainState::Empty);
+    let saved = bench.set_hub_token(format!(" {TOKEN}\n")).await.unwrap();
+    assert_eq!(saved, bench.hub_token().await.unwrap());
+    let expected = match std::env::var_os("HF_TOKEN") {
+        Some(_) => TokenSource::Environment,
+        None => TokenSource::Keychain,
+    };
+    assert_eq!((saved.source, saved.keychain), (Some(expected), KeychainState::Saved));
+    // Another hub does not get it.
+    let mirror = Settings {
+        hub_endpoint: Some("https://mirror.example".into()),
+        ..Settings::default()
+    };
+    bench.set_settings(mirror).await.unwrap();
+    let unsent = bench.hub_token().await.unwrap();
+    assert_eq!(
+        unsent,
+        HubToken {
+            is_sent: false,
+            ..saved
+        }
+    );
+    assert_eq!(bench.remove_hub_token().await.unwrap().keychain, KeychainState::Empty);
+    assert_eq!(
+        bench.remove_hub_token().await.unwrap().keychain,
+        KeychainState::Empty,
+        "again"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_is_written_nowhere() {
+    let bench = with(FakeKeychain::empty());
+    bench.set_hub_token(TOKEN.into()).await.unwrap();
+    bench.set_settings(Settings::default()).await.unwrap();
+    let report = bench.report().await.unwrap();
+    assert!(!report.contains(TOKEN));
+    bench.shut_down().await.unwrap();
+    assert_eq!(files_with_token(bench.folder.path()), [] as [&str; 0]);
+    // The search finds what is there.
+    fs::write(bench.folder.path().join("data/leak"), format!("a {TOKEN}.")).unwrap();
+    assert_eq!(files_with_token(bench.folder.path()).len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_keychain_a_sentence_says_what_to_do() {
+    let problem_of = |problem: KeychainError| async {
+        let bench = with(FakeKeychain::failing(problem));
+        let state = bench.hub_token().await.unwrap().keychain;
+        let problems: [Problem; 2] = [
+            bench.set_hub_token(TOKEN.into()).await.unwrap_err(),
+            bench.remove_hub_token().await.unwrap_err(),
+        ];
+        for problem in &problems {
+            assert_eq!(problem.code, ProblemCode::Keychain);
+            assert!(
+                problem.message.contains("HF_TOKEN") && problem.message.ends_with('.'),
+                "{problem}"
+            );
+            assert!(!problem.message.contains(TOKEN));
+        }
+        state
+    };
+    assert_eq!(problem_of(KeychainError::Missing).await, KeychainState::Missing);
+    assert_eq!(problem_of(KeychainError::Locked).await, KeychainState::Locked);
+    assert_eq!(
+        problem_of(KeychainError::Failed("it is broken".into())).await,
+        KeychainState::Locked
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_token_is_refused() {
+    let bench = with(FakeKeychain::empty());
+    for text in ["", "  ", "two words", "a\nb", "\u{fc}mlaut", &"a".repeat(5000)] {
+        let problem = bench.set_hub_token(text.into()).await.unwrap_err();
+        assert_eq!(problem.code, ProblemCode::BadRequest, "{text}");
+    }
+    assert_eq!(bench.hub_token().await.unwrap().keychain, KeychainState::Empty);
+}

@@ -1,0 +1,29 @@
+//! Tests of this crate's public API, in one executable: linking takes longer than most of them.
+
+mod adapters;
+mod app;
+mod archive;
+mod bench;
+mod chat;
+mod comparing;
+mod data_bench;
+mod downloads;
+mod hub;
+mod hub_token;
+mod import;
+mod library;
+mod organizing;
+mod presets;
+mod probe;
+mod ranges;
+mod relocation;
+mod store;
+#[path = "../support/mod.rs"]
+mod support;
+mod tune;
+mod wire;
+
+#[test]
+fn every_test_file_is_compiled() {
+    hearth_test_parts::assert_all_compiled(env!("CARGO_MANIFEST_DIR"));
+}

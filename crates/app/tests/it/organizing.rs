@@ -1,0 +1,400 @@
+//! Folders, tags, saved prompts, files in messages and filtered searches: a real store and the fake
+//! worker.
+
+use crate::bench::Bench;
+use hearth_app::wire::{
+    ConversationSettings, ConversationSummary, Effort, Event, Folder, MAX_FILE, MAX_FILES, NewConversation, Part,
+    Problem, ProblemCode, Role, SamplingOverrides, SavedPrompt, SearchFilter, TextFile,
+};
+use hearth_protocol::{GenerateRequest, Prompt};
+
+fn refused<T: std::fmt::Debug>(result: Result<T, Problem>) -> Problem {
+    let problem = result.expect_err("refused");
+    assert!(
+        problem.message.ends_with('.') && problem.message.len() < 400,
+        "{problem:?}"
+    );
+    problem
+}
+
+/// The request that the fake worker shows as the answer.
+async fn shown(bench: &mut Bench, conversation: Option<i64>, fresh: NewConversation) -> GenerateRequest {
+    let sent = bench.send(conversation, None, "show".into(), Vec::new(), fresh).await;
+    let answer = bench.ended(sent.expect("a message").answer.id).await;
+    serde_json::from_str(&answer.text()).expect("a request")
+}
+
+fn system(request: &GenerateRequest) -> Option<String> {
+    let Prompt::Chat(turns) = &request.prompt else {
+        panic!("no chat")
+    };
+    let first = turns.first().filter(|turn| turn.role == Role::System);
+    first.map(hearth_protocol::Message::text)
+}
+
+async fn summary(bench: &Bench, id: i64) -> ConversationSummary {
+    let all = bench.snapshot().await.expect("a snapshot").conversations;
+    all.into_iter().find(|one| one.id == id).expect("a conversation")
+}
+
+async fn folders(bench: &Bench) -> Vec<Folder> {
+    bench.snapshot().await.expect("a snapshot").folders
+}
+
+fn temperature(value: f32, model: Option<&str>) -> ConversationSettings {
+    ConversationSettings {
+        model: model.map(str::to_owned),
+        sampling: SamplingOverrides {
+            temperature: Some(value),
+            ..SamplingOverrides::default()
+        },
+        ..ConversationSettings::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_is_what_its_conversations_begin_from() {
+    let mut bench = Bench::tiny();
+    let folder = bench.create_folder(" Work \n".into()).await.expect("a folder");
+    assert_eq!(folder.name, "Work");
+    let changed = Folder {
+        system_prompt: Some("Be formal.".into()),
+        settings: ConversationSettings {
+            max_tokens: Some(77),
+            ..temperature(0.25, None)
+        },
+        ..folder.clone()
+    };
+    bench.update_folder(changed.clone()).await.expect("a change");
+    let fresh = NewConversation {
+        folder: Some(folder.id),
+        ..NewConversation::default()
+    };
+    let request = shown(&mut bench, None, fresh.clone()).await;
+    assert_eq!(system(&request).as_deref(), Some("Be formal."));
+    assert_eq!((request.max_tokens, request.sampling.temperature), (Some(77), 0.25));
+    // What a conversation has of its own goes before.
+    let own = NewConversation {
+        settings: temperature(0.5, None),
+        system_prompt: Some("Be brief.".into()),
+        ..fresh
+    };
+    let request = shown(&mut bench, None, own).await;
+    assert_eq!(system(&request).as_deref(), Some("Be brief."));
+    assert_eq!((request.max_tokens, request.sampling.temperature), (Some(77), 0.5));
+    // Outside of the folder nothing of it counts.
+    let outside = shown(&mut bench, None, NewConversation::default()).await;
+    assert_eq!((outside.max_tokens, system(&outside) != system(&request)), (None, true));
+    let bench = bench.again().await;
+    assert_eq!(folders(&bench).await, [changed]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_leaves_the_thinking_of_its_folder_to_the_model() {
+    let mut bench = Bench::tiny();
+    let folder = bench.create_folder("Work".into()).await.expect("a folder");
+    let thinking = |json: &str| ConversationSettings {
+        thinking: serde_json::from_str(json).expect(json),
+        ..ConversationSettings::default()
+    };
+    let changed = Folder {
+        settings: thinking(r#"{"enabled":false,"effort":"high"}"#),
+        ..folder.clone()
+    };
+    bench.update_folder(changed).await.expect("a change");
+    let (off, high) = (Some(false), Some(Effort::High));
+    for (own, wanted) in [
+        ("{}", (off, high)),
+        (r#"{"effort":"low"}"#, (off, Some(Effort::Low))),
+        (r#"{"effort":"model"}"#, (off, None)),
+        (r#"{"enabled":"model"}"#, (None, high)),
+    ] {
+        let fresh = NewConversation {
+            settings: thinking(own),
+            folder: Some(folder.id),
+            ..NewConversation::default()
+        };
+        let request = shown(&mut bench, None, fresh).await;
+        assert_eq!((request.thinking.enabled, request.thinking.effort), wanted, "{own}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_chooses_the_model() {
+    let mut bench = Bench::new(&["one.gguf", "two.gguf"]);
+    let folder = bench.create_folder("Two".into()).await.expect("a folder");
+    let models = bench.snapshot().await.expect("a snapshot").models;
+    let two = models
+        .iter()
+        .find(|model| model.path.ends_with("two.gguf"))
+        .expect("a model");
+    let changed = Folder {
+        settings: temperature(1.0, Some(&two.id)),
+        ..folder.clone()
+    };
+    bench.update_folder(changed).await.expect("a change");
+    let fresh = NewConversation {
+        folder: Some(folder.id),
+        ..NewConversation::default()
+    };
+    let sent = bench.send(None, None, "say one".into(), Vec::new(), fresh).await;
+    let answer = bench.ended(sent.expect("a message").answer.id).await;
+    assert_eq!(answer.model.as_deref(), Some(two.name.as_str()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_folder_leaves_its_conversations_and_comes_back_with_them() {
+    let mut bench = Bench::tiny();
+    let folder = bench.create_folder("Trips".into()).await.expect("a folder");
+    let id = bench.answer("say one").await.conversation;
+    bench.move_conversation(id, Some(folder.id)).await.expect("a move");
+    assert_eq!(summary(&bench, id).await.folder, Some(folder.id));
+    bench.delete_folder(folder.id).await.expect("a deletion");
+    assert_eq!(summary(&bench, id).await.folder, None);
+    assert_eq!(folders(&bench).await, []);
+    assert_eq!(
+        refused(bench.move_conversation(id, Some(folder.id)).await).code,
+        ProblemCode::NotFound
+    );
+    assert_eq!(
+        refused(bench.delete_folder(folder.id).await).code,
+        ProblemCode::NotFound
+    );
+    bench.restore_folder(folder.id).await.expect("a restoration");
+    assert_eq!(summary(&bench, id).await.folder, Some(folder.id));
+    bench.move_conversation(id, None).await.expect("a move");
+    assert_eq!(summary(&bench, id).await.folder, None);
+    assert_eq!(
+        refused(bench.create_folder(" \u{7} ".into()).await).code,
+        ProblemCode::BadRequest
+    );
+    let hostile = Folder {
+        system_prompt: Some("x".repeat(70_000)),
+        ..folder
+    };
+    assert_eq!(
+        refused(bench.update_folder(hostile).await).code,
+        ProblemCode::BadRequest
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tags_are_clean_and_each_is_there_once() {
+    let mut bench = Bench::tiny();
+    let id = bench.answer("say one").await.conversation;
+    let given = ["#rust", "Rust", " a \n b ", "", "\u{1}"].map(str::to_owned);
+    bench.set_tags(id, given.to_vec()).await.expect("tags");
+    let summary = bench
+        .next(|event| match event {
+            Event::ConversationChanged { conversation, .. } if !conversation.tags.is_empty() => Some(conversation),
+            _ => None,
+        })
+        .await;
+    assert_eq!(summary.tags, ["a b", "rust"]);
+    let many: Vec<String> = (0..33).map(|n| n.to_string()).collect();
+    assert!(refused(bench.set_tags(id, many).await).message.contains("not 33"));
+    assert!(
+        refused(bench.set_tags(id, vec!["x".repeat(41)]).await)
+            .message
+            .contains("40")
+    );
+    assert_eq!(
+        refused(bench.set_tags(99, Vec::new()).await).code,
+        ProblemCode::NotFound
+    );
+    bench.set_tags(id, Vec::new()).await.expect("none");
+    assert_eq!(self::summary(&bench, id).await.tags, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_search_is_filtered() {
+    let mut bench = Bench::tiny();
+    let folder = bench.create_folder("Birds".into()).await.expect("a folder").id;
+    let inside = bench.answer("say albatross").await.conversation;
+    let outside = bench.answer("say albatross").await.conversation;
+    bench.move_conversation(inside, Some(folder)).await.expect("a move");
+    bench.set_tags(outside, vec!["sea".into()]).await.expect("tags");
+    let find = async |query: &str, filter: SearchFilter| {
+        let hits = bench.search(query.into(), filter).await.expect("hits");
+        hits.into_iter()
+            .map(|hit| (hit.conversation, hit.message.is_some()))
+            .collect::<Vec<_>>()
+    };
+    let any = SearchFilter::default;
+    let in_folder = SearchFilter {
+        folder: Some(folder),
+        ..any()
+    };
+    let tagged = SearchFilter {
+        tag: Some("sea".into()),
+        ..any()
+    };
+    let answers = SearchFilter {
+        role: Some(Role::Assistant),
+        ..any()
+    };
+    assert_eq!(
+        find("albatross", any()).await.len(),
+        6,
+        "two titles, two messages, two answers"
+    );
+    assert_eq!(
+        find("albatross", in_folder.clone()).await,
+        [(inside, false), (inside, true), (inside, true)]
+    );
+    assert_eq!(find("albatross", tagged.clone()).await.len(), 3);
+    assert_eq!(find("albatross", answers).await.len(), 2);
+    // Without a word a filter lists conversations, and without either there is nothing.
+    assert_eq!(find("", in_folder).await, [(inside, false)]);
+    assert_eq!(find(" ", tagged).await, [(outside, false)]);
+    assert_eq!(find("", any()).await, []);
+    let later = SearchFilter {
+        since: Some(i64::MAX),
+        ..any()
+    };
+    let earlier = SearchFilter {
+        until: Some(0),
+        ..any()
+    };
+    assert_eq!(
+        (find("albatross", later).await, find("albatross", earlier).await),
+        (vec![], vec![])
+    );
+    // Words that are none are searched literally, with the same filters.
+    let quoted = SearchFilter {
+        tag: Some("' OR 1 --".into()),
+        ..any()
+    };
+    assert_eq!(find("lbatro", quoted).await, []);
+    let own = SearchFilter {
+        role: Some(Role::User),
+        ..any()
+    };
+    assert_eq!(find("lbatro", own).await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prompts_are_saved_under_names_of_their_own() {
+    let bench = Bench::tiny();
+    let text = "Review {{language}} code:".to_owned();
+    let saved = bench
+        .save_prompt(None, "review".into(), text.clone())
+        .await
+        .expect("a prompt");
+    assert!(
+        refused(bench.save_prompt(None, "Review".into(), text.clone()).await)
+            .message
+            .contains("/Review")
+    );
+    for name in ["", "a b", "a/b", "../x", &"x".repeat(41)] {
+        assert_eq!(
+            refused(bench.save_prompt(None, name.into(), text.clone()).await).code,
+            ProblemCode::BadRequest
+        );
+    }
+    assert_eq!(
+        refused(bench.save_prompt(None, "e".into(), " ".into()).await).code,
+        ProblemCode::BadRequest
+    );
+    let other = bench
+        .save_prompt(None, "übersetze".into(), "x".into())
+        .await
+        .expect("a prompt");
+    let renamed = bench
+        .save_prompt(Some(saved.id), "REVIEW".into(), text.clone())
+        .await
+        .expect("a change");
+    let expected = SavedPrompt {
+        id: saved.id,
+        name: "REVIEW".into(),
+        text,
+    };
+    assert_eq!(renamed, expected);
+    assert_eq!(bench.saved_prompts().await.expect("prompts"), [expected, other.clone()]);
+    let bench = bench.again().await;
+    bench.delete_prompt(saved.id).await.expect("a deletion");
+    assert_eq!(refused(bench.delete_prompt(saved.id).await).code, ProblemCode::NotFound);
+    assert_eq!(
+        refused(bench.save_prompt(Some(saved.id), "y".into(), "y".into()).await).code,
+        ProblemCode::NotFound
+    );
+    assert_eq!(bench.saved_prompts().await.expect("prompts"), [other]);
+}
+
+fn file(name: &str, text: &str) -> TextFile {
+    TextFile {
+        name: name.into(),
+        text: text.into(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_parts_of_a_message_and_stay_when_it_is_edited() {
+    let mut bench = Bench::tiny();
+    let files = vec![file("a.rs", "fn a() {}"), file("b.md", "# B")];
+    let sent = bench
+        .send(None, None, "show".into(), files, NewConversation::default())
+        .await
+        .expect("a message");
+    let user = sent.user.expect("a message");
+    let [Part::File { name, .. }, Part::File { text, .. }, Part::Text { .. }] = &user.parts[..] else {
+        panic!("{:?}", user.parts)
+    };
+    assert_eq!(
+        (name.as_str(), text.as_str(), sent.conversation.title.as_str()),
+        ("a.rs", "# B", "show")
+    );
+    let answer = bench.ended(sent.answer.id).await;
+    let request: GenerateRequest = serde_json::from_str(&answer.text()).expect("a request");
+    let Prompt::Chat(turns) = request.prompt else {
+        panic!("no chat")
+    };
+    assert_eq!(turns.last().expect("a turn").parts, user.parts);
+    let edited = bench
+        .edit(user.id, "say two".into())
+        .await
+        .expect("an edit")
+        .user
+        .expect("a message");
+    assert_eq!((edited.parts.len(), edited.text().as_str()), (3, "say two"));
+    // A message may be its files alone; a title is then a file's name.
+    let alone = bench
+        .send(
+            None,
+            None,
+            " ".into(),
+            vec![file("notes.txt", "x")],
+            NewConversation::default(),
+        )
+        .await;
+    let alone = alone.expect("a message");
+    assert_eq!(
+        (
+            alone.conversation.title.as_str(),
+            alone.user.expect("a message").parts.len()
+        ),
+        ("notes.txt", 1)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_are_too_many_or_too_large_are_refused() {
+    let bench = Bench::tiny();
+    let send = async |files| {
+        bench
+            .send(None, None, "x".into(), files, NewConversation::default())
+            .await
+    };
+    assert!(
+        refused(send(vec![file("a", ""); MAX_FILES + 1]).await)
+            .message
+            .contains("not 51")
+    );
+    assert!(
+        refused(send(vec![file("big.txt", &"x".repeat(MAX_FILE + 1))]).await)
+            .message
+            .contains("big.txt")
+    );
+    assert!(refused(send(vec![file(&"n".repeat(2000), "")]).await).message.len() < 300);
+    assert_eq!(bench.snapshot().await.expect("a snapshot").conversations, []);
+}

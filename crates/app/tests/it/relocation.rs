@@ -1,0 +1,258 @@
+//! Moving the data folder to another one.
+
+use crate::data_bench::Bench;
+use crate::support;
+use hearth_app::{
+    App, Options,
+    store::adapter,
+    wire::{DataPlace, Event, Problem, ProblemCode},
+};
+use serde_json::json;
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
+use tokio::runtime::Handle;
+
+/// Closes the app and opens it again over the data in this folder.
+async fn restarted(bench: Bench, data: &str) -> Bench {
+    let folder = bench.close().await;
+    let options = Options {
+        data: folder.path().join(data),
+        ..support::options(&folder.path().join("data"))
+    };
+    Bench::with(folder, options).expect("an app")
+}
+
+/// Shows that the app can save.
+async fn save(app: &App) {
+    app.create_folder("A folder".to_owned()).await.expect("a folder");
+}
+
+fn last_progress(bench: &Bench) -> f32 {
+    let events = bench.events.lock().expect("events");
+    let fractions = events.iter().filter_map(|event| match event {
+        Event::MoveProgress { fraction } => Some(*fraction),
+        _ => None,
+    });
+    fractions.fold(0.0, |last, fraction| {
+        assert!(fraction > last && fraction <= 1.0, "{last} {fraction}");
+        fraction
+    })
+}
+
+/// An app with a conversation, a downloaded model, files of runs, and other programs' files.
+async fn filled() -> Bench {
+    let bench = Bench::new();
+    for (path, bytes) in [
+        ("data/runs/1/adapter/weights.safetensors", 3 << 20),
+        ("data/presets/Mine.json", 2),
+        ("data/prompt-cache/1.kv", 10),
+        ("data/notes of mine.txt", 5),
+    ] {
+        let path = bench.path(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, vec![b' '; bytes]).expect("a file");
+    }
+    let model = support::model(&bench.path("data/models/someone/some-model"), "nested.gguf");
+    #[cfg(unix)]
+    for (target, link) in [
+        (model.as_path(), "absolute.gguf"),
+        ("some-model/nested.gguf".as_ref(), "relative.gguf"),
+    ] {
+        std::os::unix::fs::symlink(target, bench.path("data/models/someone").join(link)).expect("a link");
+    }
+    #[cfg(not(unix))]
+    drop(model);
+    bench.add_adapter(&bench.path("data/runs/1/adapter/weights.safetensors"));
+    let chat = json!([{"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}]);
+    bench.import_json(&chat).await;
+    bench
+}
+
+fn moved_to(bench: &Bench) -> PathBuf {
+    let text = fs::read(bench.path("data/hearth-moved.json")).expect("a file");
+    let moved: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    PathBuf::from(moved["data"].as_str().expect("a path"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_is_in_the_new_folder_after_the_next_start() {
+    let bench = filled().await;
+    let nested = |models: Vec<hearth_app::wire::Model>| {
+        let mut files = models.into_iter().filter(|model| model.path.ends_with("nested.gguf"));
+        files.next().expect("the model").id
+    };
+    let before = bench.app.snapshot().await.expect("a snapshot");
+    let to = bench.path("elsewhere");
+    assert_eq!(
+        bench.app.data_target(to.clone()).await.expect("a folder"),
+        to.display().to_string()
+    );
+
+    bench.app.move_data(to.clone()).await.expect("moved");
+    assert_eq!(moved_to(&bench), to);
+    assert_eq!(last_progress(&bench), 1.0);
+    let refused = bench
+        .app
+        .rename_conversation(1, "Lost".into())
+        .await
+        .expect_err("frozen");
+    assert_eq!(refused.code, ProblemCode::Busy, "{refused}");
+
+    let bench = restarted(bench, "elsewhere").await;
+    let after = bench.app.snapshot().await.expect("a snapshot");
+    assert_eq!(after.conversations, before.conversations);
+    assert_eq!(nested(after.models), nested(before.models), "ids of models stay");
+    let rows = bench.app.store().read(|t| adapter::list(t)).expect("rows");
+    assert_eq!(rows[0].path, bench.path("elsewhere/runs/1/adapter/weights.safetensors"));
+    assert_eq!(fs::metadata(&rows[0].path).expect("the file").len(), 3 << 20);
+    assert!(bench.path("elsewhere/presets/Mine.json").exists());
+    #[cfg(unix)]
+    for link in ["absolute.gguf", "relative.gguf"] {
+        let target = fs::read_link(bench.path("elsewhere/models/someone").join(link)).expect("a link");
+        assert_eq!(target, bench.path("elsewhere/models/someone/some-model/nested.gguf"));
+    }
+    let modified = |path: &str| fs::metadata(bench.path(path)).expect(path).modified().expect("a time");
+    let weights = "runs/1/adapter/weights.safetensors";
+    assert_eq!(
+        modified(&format!("elsewhere/{weights}")),
+        modified(&format!("data/{weights}"))
+    );
+    let again = bench
+        .app
+        .move_data(bench.path("third"))
+        .await
+        .expect_err("the former data would be forgotten");
+    assert!(again.message.contains("Delete it first"), "{again}");
+    assert!(!bench.path("elsewhere/prompt-cache").exists(), "a cache is made again");
+    assert!(!bench.path("elsewhere/notes of mine.txt").exists(), "not Hearth's");
+
+    let DataPlace {
+        path, bytes, former, ..
+    } = bench.app.data_place().await.expect("a place");
+    let former = former.expect("the copy from before");
+    assert_eq!(
+        (path, former.path),
+        (to.display().to_string(), bench.path("data").display().to_string())
+    );
+    assert!(bytes > 3 << 20 && former.bytes > 3 << 20, "{bytes} {}", former.bytes);
+    bench.app.delete_former_data().await.expect("deleted");
+    assert!(!bench.path("data/hearth.db").exists() && !bench.path("data/models").exists());
+    assert!(bench.path("data/notes of mine.txt").exists(), "not Hearth's");
+    assert_eq!(moved_to(&bench), to, "the next start still finds the data");
+    assert_eq!(bench.app.data_place().await.expect("a place").former, None);
+    assert_eq!(code(bench.app.delete_former_data().await), ProblemCode::BadRequest);
+
+    bench
+        .app
+        .move_data(bench.path("data"))
+        .await
+        .expect_err("a file of mine is there");
+    fs::remove_file(bench.path("data/notes of mine.txt")).expect("removed");
+    bench.app.move_data(bench.path("data")).await.expect("moved back");
+    let bench = restarted(bench, "data").await;
+    let back = bench.app.snapshot().await.expect("a snapshot");
+    assert_eq!(back.conversations, before.conversations);
+    bench.app.delete_former_data().await.expect("deleted");
+    assert!(!bench.path("elsewhere").exists(), "an empty folder of a move goes, too");
+    assert!(
+        !bench.path("data/hearth-moved.json").exists(),
+        "the data is where it was first"
+    );
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, Problem>) -> ProblemCode {
+    result.expect_err("a problem").code
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_that_fails_changes_nothing() {
+    let bench = filled().await;
+    let refuse = async |folder: PathBuf, what: &str| {
+        let problem = bench.app.move_data(folder).await.expect_err(what);
+        assert!(problem.message.contains(what), "{problem}");
+        assert!(!bench.path("data/hearth-moved.json").exists());
+        save(&bench.app).await;
+    };
+    refuse(bench.path("data/inside"), "into the folder that it is in").await;
+    refuse(bench.path("data"), "into the folder that it is in").await;
+    refuse(PathBuf::from("relative"), "absolute").await;
+    fs::create_dir_all(bench.path("full/Hearth")).expect("a folder");
+    fs::write(bench.path("full/a"), "").expect("a file");
+    fs::write(bench.path("full/Hearth/a"), "").expect("a file");
+    refuse(bench.path("full"), "has other files").await;
+    fs::write(bench.path("file"), "").expect("a file");
+    refuse(bench.path("file/inside"), "could not be moved").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_under_the_name_of_an_incomplete_copy_is_not_removed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("disk/hearth-arriving/Hearth");
+    let bench = Bench::with(folder, support::options(&data)).expect("an app");
+    bench
+        .app
+        .move_data(bench.path("disk"))
+        .await
+        .expect_err("the data is in it");
+    assert!(data.join("hearth.db").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_with_other_files_gets_a_folder_of_its_own() {
+    let bench = filled().await;
+    fs::create_dir(bench.path("disk")).expect("a folder");
+    fs::write(bench.path("disk/photo.jpg"), "").expect("a file");
+    // Left by a move that was killed.
+    fs::create_dir_all(bench.path("disk/Hearth/hearth-arriving")).expect("a folder");
+    fs::write(bench.path("disk/Hearth/hearth-arriving/hearth.db"), "half").expect("a file");
+    bench.app.move_data(bench.path("disk")).await.expect("moved");
+    assert_eq!(moved_to(&bench), bench.path("disk/Hearth"));
+    assert!(bench.path("disk/Hearth/hearth.db").exists());
+    assert!(!bench.path("disk/Hearth/hearth-arriving").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_vanish_during_a_move_do_not_fail_it() {
+    let folder = filled().await.close().await;
+    let vanishing = folder.path().join("data/datasets/vanishing");
+    fs::create_dir_all(&vanishing).expect("a folder");
+    for number in 0..20 {
+        // Large enough for a report after the first of them.
+        fs::write(vanishing.join(format!("{number}.tmp")), vec![0; 1 << 16]).expect("a file");
+    }
+    let (options, gone) = (support::options(&folder.path().join("data")), vanishing.clone());
+    let app = App::open(options, move |event| {
+        // Called by the thread that copies, once it has listed the files.
+        if let Event::MoveProgress { .. } = event {
+            let _ = fs::remove_dir_all(&gone);
+        }
+    })
+    .expect("an app");
+    let to = folder.path().join("elsewhere");
+    app.move_data(to.clone()).await.expect("moved");
+    assert!(to.join("hearth.db").exists());
+    assert!(!vanishing.exists(), "the files vanished");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_move_leaves_the_app_as_it_was() {
+    let folder = filled().await.close().await;
+    let app: Arc<OnceLock<App>> = Arc::default();
+    let (options, itself) = (support::options(&folder.path().join("data")), app.clone());
+    let opened = App::open(options, move |event| {
+        // Called by the thread that copies, after the first of several reports.
+        if let (Event::MoveProgress { .. }, Some(app)) = (event, itself.get()) {
+            Handle::current().block_on(app.cancel_move()).expect("cancelled");
+        }
+    });
+    app.set(opened.expect("an app")).ok().expect("set once");
+    let app = app.get().expect("set");
+    let to = folder.path().join("elsewhere");
+    assert_eq!(code(app.move_data(to.clone()).await), ProblemCode::Cancelled);
+    assert!(!folder.path().join("data/hearth-moved.json").exists());
+    assert_eq!(fs::read_dir(&to).expect("a folder").count(), 0, "nothing is left there");
+    save(app).await;
+}

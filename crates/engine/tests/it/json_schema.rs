@@ -1,0 +1,284 @@
+//! Answers that follow a JSON schema, over the worker's real protocol. The model is random, so
+//! without a schema its answers are noise.
+
+use crate::common::*;
+use hearth_protocol::{
+    DraftChoice, Event, FinishReason, GenerateRequest, LoadRequest, LogitBias, Message, Part, ProblemCode, Prompt,
+    Request, Role, SamplingParams, TextKind,
+};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// A schema of which every value is short, and whether a value follows it.
+type Case = (&'static str, fn(&Value) -> bool);
+
+const CASES: [Case; 6] = [
+    (r#"{"enum": ["red", "green", 7]}"#, |value| {
+        *value == "red" || *value == "green" || *value == 7
+    }),
+    (r#"{"type": "boolean"}"#, Value::is_boolean),
+    (
+        r#"{"type": "object", "properties": {"age": {"type": "integer", "minimum": 0, "maximum": 150},
+            "name": {"type": "string", "maxLength": 4}}, "required": ["age", "name"], "additionalProperties": false}"#,
+        |value| {
+            value["age"].as_u64().is_some_and(|age| age <= 150)
+                && value["name"].as_str().is_some_and(|name| name.chars().count() <= 4)
+                && value.as_object().is_some_and(|object| object.len() == 2)
+        },
+    ),
+    (
+        r#"{"type": "array", "items": {"type": "integer", "minimum": -9, "maximum": 9}, "minItems": 2, "maxItems": 3}"#,
+        |value| {
+            value.as_array().is_some_and(|items| {
+                (2..=3).contains(&items.len()) && items.iter().all(|item| item.as_i64().is_some_and(|n| n.abs() < 10))
+            })
+        },
+    ),
+    (
+        r##"{"$ref": "#/$defs/pair", "$defs": {"pair": {"type": "object", "properties": {"a": {"const": null}},
+            "required": ["a"], "additionalProperties": false}}}"##,
+        |value| value.as_object().is_some_and(|object| object["a"].is_null()),
+    ),
+    (
+        r#"{"oneOf": [{"type": "string", "pattern": "^[A-Z]{2}-[0-9]{1,3}$"}, {"type": "null"}]}"#,
+        |value| value.is_null() || value.as_str().is_some_and(|code| code.as_bytes()[2] == b'-'),
+    ),
+];
+
+fn following(schema: &str, max_tokens: u32) -> GenerateRequest {
+    GenerateRequest {
+        json_schema: Some(schema.to_owned()),
+        ..generate(raw("Once upon a time"), max_tokens)
+    }
+}
+
+fn drawn(seed: u64) -> SamplingParams {
+    SamplingParams {
+        temperature: 1.5,
+        top_k: 0,
+        seed: Some(seed),
+        ..SamplingParams::default()
+    }
+}
+
+fn biased(texts: &[&str], bias: f32) -> Vec<LogitBias> {
+    let of = |text: &&str| LogitBias::Text {
+        text: (*text).to_owned(),
+        bias: Some(bias),
+    };
+    texts.iter().map(of).collect()
+}
+
+/// The value that an answer is.
+fn value(events: &[Event]) -> Value {
+    let said = text(events);
+    assert_eq!(finished(events).reason, FinishReason::Stop, "{said:?}");
+    serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said:?}: {error}"))
+}
+
+#[test]
+fn every_answer_follows_its_schema() {
+    let mut worker = Worker::with_model(512);
+    let noise = worker.answer(generate(raw("Once upon a time"), 40));
+    assert!(serde_json::from_str::<Value>(&text(&noise)).is_err());
+    for (schema, follows) in CASES {
+        for seed in 0..12 {
+            let mut request = following(schema, 400);
+            // The first is greedy.
+            if seed > 0 {
+                request.sampling = drawn(seed);
+            }
+            let value = value(&worker.answer(request));
+            assert!(follows(&value), "{schema}: {value}");
+        }
+    }
+}
+
+#[test]
+fn several_answers_at_once_follow_a_schema_each() {
+    let mut worker = Worker::with_model(512);
+    let ids: Vec<_> = (0..18)
+        .map(|number| {
+            let (schema, _) = CASES[number % CASES.len()];
+            let mut request = following(schema, 400);
+            request.sampling = drawn(number as u64);
+            worker.ask(Request::Generate(request))
+        })
+        .collect();
+    for (number, id) in ids.into_iter().enumerate() {
+        let value = value(&worker.rest(id));
+        assert!(CASES[number % CASES.len()].1(&value), "{value}");
+    }
+}
+
+#[test]
+fn a_draft_changes_no_answer() {
+    let mut plain = Worker::with_model(512);
+    let path = model();
+    for draft in [
+        DraftChoice::Ngram,
+        DraftChoice::Own { layers: Some(1) },
+        DraftChoice::Model { path },
+    ] {
+        let mut worker = Worker::start();
+        let request = LoadRequest {
+            draft,
+            draft_tokens: Some(4),
+            ..load(model(), 512)
+        };
+        assert!(matches!(worker.call(Request::Load(request)), Event::Loaded(_)));
+        let mut accepted = 0;
+        for (number, (schema, _)) in CASES.into_iter().enumerate() {
+            for seed in [0, 1, 2] {
+                let mut request = following(schema, 400);
+                if seed > 0 {
+                    request.sampling = drawn(seed + number as u64);
+                }
+                let with_draft = worker.answer(request.clone());
+                assert_eq!(text(&with_draft), text(&plain.answer(request)));
+                accepted += finished(&with_draft).draft.map_or(0, |draft| draft.accepted);
+            }
+        }
+        assert!(accepted > 0);
+    }
+}
+
+/// Without a limit on white space, this model would write nothing else.
+#[test]
+fn white_space_ends() {
+    let mut worker = Worker::with_model(1024);
+    let mut request = following(CASES[2].0, 900);
+    request.sampling.logit_bias = biased(&[" ", "\n", "\t", "\r"], 500.0);
+    let answer = worker.answer(request);
+    assert!(CASES[2].1(&value(&answer)));
+    assert!(text(&answer).contains('\n'), "the bias has an effect");
+}
+
+#[test]
+fn a_continued_answer_goes_on_with_its_schema() {
+    const TEMPLATE: &str = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.gguf");
+    write_model(&path, TEMPLATE);
+    let mut worker = Worker::with(path, 512);
+    let user = || message(Role::User, "Once upon a time");
+    let (schema, _) = CASES[2];
+    let asked = |prompt, tokens| GenerateRequest {
+        json_schema: Some(schema.to_owned()),
+        ..generate(prompt, tokens)
+    };
+    let whole = worker.answer(asked(Prompt::Chat(vec![user()]), 400));
+    value(&whole);
+    let continued = |text: &str, ids: &[u32]| Prompt::Continue {
+        messages: vec![user(), Message::of_text(Role::Assistant, text)],
+        ids: ids.to_vec(),
+    };
+    for cut in 1..finished(&whole).tokens {
+        let begun = worker.answer(asked(Prompt::Chat(vec![user()]), cut));
+        let rest = worker.answer(asked(continued(&text(&begun), &finished(&begun).ids), 400));
+        assert_eq!(finished(&rest).ids, finished(&whole).ids, "after {cut}");
+    }
+    // A beginning that a person wrote, and one that is not JSON.
+    let mut rest = text(&worker.answer(asked(continued(r#"{"age": 12"#, &[]), 400)));
+    rest.insert_str(0, r#"{"age": 12"#);
+    let value: Value = serde_json::from_str(&rest).unwrap_or_else(|error| panic!("{rest:?}: {error}"));
+    assert_eq!(value["age"].as_u64().map(|age| age / 10 == 12 || age == 12), Some(true));
+    let refused = worker.answer(asked(continued("Sure!", &[]), 400));
+    let (code, sentence) = failed(&refused);
+    assert_eq!(code, ProblemCode::BadRequest);
+    assert!(sentence.contains("so far"), "{sentence}");
+}
+
+#[test]
+fn a_thought_is_free_and_the_answer_after_it_follows() {
+    const TEMPLATE: &str = "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}\
+                            {% if add_generation_prompt %}<think>\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n{% endif %}";
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("thinks.gguf");
+    write_model(&path, TEMPLATE);
+    let mut worker = Worker::with(path, 512);
+    let (schema, follows) = CASES[2];
+    let mut request = following(schema, 400);
+    request.prompt = Prompt::Chat(vec![message(Role::User, "Once upon a time")]);
+    // Each used character is penalised, so they come in this order: the model ends its thought. The
+    // line breaks of the template keep those of its opening marker out of the window.
+    request.sampling.repetition_penalty = 1.5;
+    request.sampling.repeat_last_n = 8;
+    for (at, character) in ["<", "/", "t", "h", "i", "n", "k", ">"].iter().enumerate() {
+        let bias = 1000.0 - 10.0 * at as f32;
+        request.sampling.logit_bias.extend(biased(&[*character], bias));
+    }
+    let events = worker.answer(request);
+    let of = |wanted: TextKind| -> String {
+        let pieces = events.iter().filter_map(|event| match event {
+            Event::Text { kind, text, .. } if *kind == wanted => Some(text.as_str()),
+            _ => None,
+        });
+        pieces.collect()
+    };
+    let said = of(TextKind::Text);
+    let value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said:?}: {error}"));
+    assert!(follows(&value), "{said}");
+    assert_eq!(finished(&events).reason, FinishReason::Stop);
+    // Nothing but the end of the thought came before it.
+    assert_eq!(of(TextKind::Thinking), "");
+
+    // A thought that was continued, with the beginning of the answer.
+    let thought = Part::Thinking { text: "Hm.".to_owned() };
+    let beginning = Part::Text { text: "{".to_owned() };
+    let answer = Message {
+        role: Role::Assistant,
+        parts: vec![thought, beginning],
+    };
+    let mut request = following(schema, 400);
+    request.prompt = Prompt::Continue {
+        messages: vec![message(Role::User, "Once upon a time"), answer],
+        ids: Vec::new(),
+    };
+    let rest = format!("{{{}", text(&worker.answer(request)));
+    let value = serde_json::from_str(&rest).unwrap_or_else(|error| panic!("{rest:?}: {error}"));
+    assert!(follows(&value), "{rest}");
+}
+
+#[test]
+fn what_is_no_schema_is_refused_soon_and_the_worker_goes_on() {
+    let mut worker = Worker::with_model(128);
+    let deep = format!("{}1{}", "{\"items\":".repeat(5000), "}".repeat(5000));
+    let nested = (0..100).fold("{}".to_owned(), |inner, _| format!("{{\"items\":{inner}}}"));
+    let long = format!(r#"{{"description": "{}"}}"#, "a".repeat(70_000));
+    let bomb = r#"{"type": "string", "pattern": "^((a{1,500}){1,500}){1,500}b$"}"#;
+    let endless = r##"{"$ref": "#"}"##;
+    let remote = r#"{"$ref": "https://example.com/schema.json"}"#;
+    let many = format!(
+        r#"{{"enum": [{}]}}"#,
+        (0..6000).map(|n| n.to_string()).collect::<Vec<_>>().join(",")
+    );
+    let bad: [(&str, &str); 9] = [
+        ("", "not valid JSON"),
+        ("{", "not valid JSON"),
+        ("[]", "not a JSON object"),
+        (&deep, "not valid JSON"),
+        (&long, "65536"),
+        (r#"{"type": "strang"}"#, "not supported"),
+        (r#"{"type": "string", "pattern": "("}"#, "not supported"),
+        (remote, "not supported"),
+        (
+            r#"{"allOf": [{"type": "string"}, {"type": "integer"}]}"#,
+            "not supported",
+        ),
+    ];
+    for (schema, expected) in bad {
+        let events = worker.answer(following(schema, 5));
+        let (code, sentence) = failed(&events);
+        assert_eq!(code, ProblemCode::BadRequest, "{sentence}");
+        assert!(sentence.contains(expected), "{sentence}");
+        assert!(sentence.len() < 500 && !sentence.contains('\n'), "{sentence}");
+    }
+    // These may be refused or not, but soon.
+    for schema in [bomb, endless, &nested, &many] {
+        let began = Instant::now();
+        worker.answer(following(schema, 5));
+        assert!(began.elapsed() < Duration::from_secs(20), "{:.80}", schema);
+    }
+    assert!(CASES[0].1(&value(&worker.answer(following(CASES[0].0, 100)))));
+}

@@ -1,0 +1,18 @@
+//! Tests of this crate's public API, in one executable: linking takes longer than most of them.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod continued;
+mod draft;
+mod draft_distribution;
+mod json_schema;
+mod resume;
+mod sampling;
+mod scheduler;
+mod thinking;
+mod worker;
+
+#[test]
+fn every_test_file_is_compiled() {
+    hearth_test_parts::assert_all_compiled(env!("CARGO_MANIFEST_DIR"));
+}

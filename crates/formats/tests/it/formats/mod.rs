@@ -1,0 +1,10 @@
+//! Tests of GGUF files, tokenizers and chat templates through the public API.
+
+mod chat_templates;
+mod control_tokens;
+mod gguf_files;
+mod hostile_gguf;
+mod jinja;
+mod round_trips;
+mod thinking;
+mod tokenizer_fixtures;

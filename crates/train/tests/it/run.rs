@@ -1,0 +1,472 @@
+//! Runs on tiny random models, against PyTorch with PEFT, and against themselves after an
+//! interruption.
+//!
+//! The fixtures, and the script that makes them, are in `tests/fixtures/training` and
+//! `tests/fixtures/models`.
+
+use crate::nvfp4_pair;
+use hearth_formats::adapter::{AdapterFile, BaseShape};
+use hearth_formats::gguf::Gguf;
+use hearth_llm::threads::{self, Threads};
+use hearth_llm::{LoadOptions, LoraPart, Model};
+use hearth_train::{Control, End, EndReason, Example, Report, Run, Schedule, Settings, TrainError, latest_checkpoint};
+use serde_json::Value;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Tolerance of a loss relative to PyTorch's. Rounding alone gives 3e-7.
+const LOSS: f64 = 1e-4;
+/// Tolerance of a matrix after the last step: 1 - its cosine similarity with PyTorch's.
+const COSINE: f64 = 1e-5;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
+}
+
+struct Fixture {
+    name: &'static str,
+    model: Arc<Model>,
+    base: BaseShape,
+    json: Value,
+}
+
+impl Fixture {
+    fn read(name: &'static str) -> Self {
+        let gguf = Gguf::open(fixtures().join("models").join(name).with_extension("gguf")).expect("the model opens");
+        let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
+        let text = std::fs::read_to_string(fixtures().join("training").join(name).join("run.json")).expect("the run");
+        Self {
+            name,
+            model: Arc::new(model.expect("it loads")),
+            base: BaseShape::from_gguf(&gguf).expect("its sizes"),
+            json: serde_json::from_str(&text).expect("JSON"),
+        }
+    }
+
+    fn examples(&self) -> Vec<Example> {
+        let numbers = |value: &Value| -> Vec<u32> {
+            let list = value.as_array().expect("a list");
+            list.iter().map(|n| n.as_u64().expect("a number") as u32).collect()
+        };
+        let example = |value: &Value| Example {
+            ids: numbers(&value["ids"]),
+            trained: numbers(&value["trained"]).into_iter().map(|n| n == 1).collect(),
+        };
+        self.json["examples"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(example)
+            .collect()
+    }
+
+    /// The settings of the fixture's script.
+    fn settings(&self) -> Settings {
+        let number = |key: &str| self.json["settings"][key].as_f64().unwrap_or_else(|| panic!("{key}"));
+        let steps = self.json["steps"].as_array().expect("a list").len();
+        Settings {
+            version: Settings::VERSION,
+            rank: number("rank") as usize,
+            alpha: number("alpha") as f32,
+            dropout: 0.0,
+            rslora: false,
+            targets: Vec::new(),
+            learning_rate: number("learning_rate"),
+            schedule: Schedule::Cosine,
+            warmup: (number("warmup") - 0.01) / steps as f64,
+            weight_decay: number("weight_decay"),
+            max_gradient_norm: number("clip"),
+            epochs: 1e9,
+            max_steps: Some(steps),
+            batch: number("batch") as usize,
+            accumulation: number("accumulation") as usize,
+            seed: 1,
+            shuffle: false,
+            eval_every: 5,
+            patience: 0,
+            checkpoint_every: 3,
+            bf16: false,
+            layers_on_tape: 99,
+        }
+    }
+
+    fn adapter(&self, which: &str) -> Vec<LoraPart> {
+        let path = fixtures().join("training").join(self.name).join(which);
+        LoraPart::of(&AdapterFile::open(&path, &self.base).expect("the adapter opens"), 1.0)
+    }
+
+    fn run(&self, settings: Settings, folder: Option<&Path>) -> Run {
+        let examples = self.examples();
+        let held_out = examples[..2].to_vec();
+        let run = Run::new(
+            self.model.clone(),
+            settings,
+            examples,
+            held_out,
+            folder.map(Path::to_owned),
+        );
+        run.expect("it can run")
+    }
+}
+
+fn run_to_end(run: &mut Run) -> End {
+    run.run(&mut |_| Control::Continue).expect("it runs")
+}
+
+fn distance(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    assert_eq!(a.len(), b.len());
+    1.0 - dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
+/// Trains as the fixture did, with these settings changed, and compares losses, gradient norms and
+/// the adapter.
+fn check_against_pytorch(name: &'static str, loss: f64, cosine: f64, change: impl Fn(&mut Settings)) {
+    let fixture = Fixture::read(name);
+    let mut settings = fixture.settings();
+    change(&mut settings);
+    let mut run = fixture.run(settings, None);
+    run.start_from(&fixture.adapter("start"))
+        .expect("it starts from the adapter");
+    let mut steps = Vec::new();
+    run.run(&mut |report| {
+        if let Report::Step(step) = report {
+            steps.push(step);
+        }
+        Control::Continue
+    })
+    .expect("it runs");
+    let expected = fixture.json["steps"].as_array().expect("a list");
+    assert_eq!(steps.len(), expected.len());
+    for (ours, theirs) in steps.iter().zip(expected) {
+        let close = |what: &str, ours: f64, tolerance: f64| {
+            let theirs = theirs[what].as_f64().expect("a number");
+            assert!(
+                (ours - theirs).abs() <= tolerance * theirs.abs(),
+                "{name} {what}: {ours} against {theirs}"
+            );
+        };
+        close("loss", ours.loss, loss);
+        close("learning_rate", ours.learning_rate, 1e-6);
+        close("gradient_norm", ours.gradient_norm, 30.0 * loss);
+    }
+    let (ours, theirs) = (run.parameters().parts(), fixture.adapter("end"));
+    for part in theirs {
+        let found = ours
+            .iter()
+            .find(|it| it.layer == part.layer && it.linear == part.linear)
+            .expect("the same linears");
+        for (ours, theirs) in [(&found.a, &part.a), (&found.b, &part.b)] {
+            let distance = distance(ours, theirs);
+            assert!(distance <= cosine, "{name} {}.{}: {distance}", part.layer, part.linear);
+        }
+    }
+}
+
+#[test]
+fn a_llama_follows_pytorch_and_peft() {
+    check_against_pytorch("llama", LOSS, COSINE, |_| {});
+}
+
+#[test]
+fn a_gemma_follows_pytorch_and_peft() {
+    check_against_pytorch("gemma3", LOSS, COSINE, |_| {});
+}
+
+#[test]
+fn gradient_checkpointing_of_every_layer_gives_the_same() {
+    check_against_pytorch("llama", LOSS, COSINE, |settings| settings.layers_on_tape = 1);
+}
+
+#[test]
+fn bf16_follows_to_its_precision() {
+    // Limits: 1 % of the loss, a cosine of 0.999.
+    check_against_pytorch("llama", 1e-2, 1e-3, |settings| settings.bf16 = true);
+}
+
+/// The result of a run, bit for bit: losses, adapters and best validation loss.
+fn result_of(run: &mut Run) -> (Vec<u64>, Vec<LoraPart>, Option<u64>) {
+    let end = run_to_end(run);
+    let bits = end.losses.iter().map(|loss| loss.to_bits()).collect();
+    (bits, run.parameters().parts(), end.eval.map(f64::to_bits))
+}
+
+fn drawn(fixture: &Fixture) -> Settings {
+    Settings {
+        shuffle: true,
+        dropout: 0.1,
+        max_steps: Some(10),
+        ..fixture.settings()
+    }
+}
+
+#[test]
+fn a_run_is_reproducible_on_any_number_of_threads() {
+    let fixture = Fixture::read("llama");
+    let on = |n: usize| {
+        let _threads = threads::set_until_drop(Threads::Fixed(n));
+        result_of(&mut fixture.run(drawn(&fixture), None))
+    };
+    let (one, three) = (on(1), on(3));
+    assert!(one == three);
+    let other = Settings {
+        seed: 2,
+        ..drawn(&fixture)
+    };
+    assert!(one != result_of(&mut fixture.run(other, None)));
+}
+
+#[test]
+fn an_interrupted_run_resumes_to_the_same_bits() {
+    let fixture = Fixture::read("llama");
+    let folder = tempfile::tempdir().expect("a folder");
+    let whole = result_of(&mut fixture.run(drawn(&fixture), None));
+    // Interrupted in the middle of step 8; the last checkpoint is of step 6.
+    let mut steps = 0;
+    let cut = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        fixture.run(drawn(&fixture), Some(folder.path())).run(&mut |report| {
+            steps += usize::from(matches!(report, Report::Step(_)));
+            assert!(steps < 7 || !matches!(report, Report::Batch));
+            Control::Continue
+        })
+    }));
+    assert!(cut.is_err());
+    let mut again = fixture.run(drawn(&fixture), Some(folder.path()));
+    again
+        .resume(&latest_checkpoint(folder.path()).expect("a checkpoint"))
+        .expect("it resumes");
+    assert_eq!(again.history().0.len(), 6);
+    assert!(result_of(&mut again) == whole);
+}
+
+#[test]
+fn a_run_suspended_at_any_report_resumes_to_the_same_bits() {
+    let fixture = Fixture::read("llama");
+    let whole = result_of(&mut fixture.run(drawn(&fixture), None));
+    let (mut moment, mut suspended) = (0, 0);
+    loop {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut run = fixture.run(drawn(&fixture), Some(folder.path()));
+        let (mut reports, mut steps_after, mut evaluated_after) = (0, 0, 0);
+        let end = run.run(&mut |report| {
+            reports += 1;
+            if reports <= moment {
+                return Control::Continue;
+            }
+            steps_after += usize::from(matches!(report, Report::Step(_)));
+            evaluated_after += usize::from(matches!(report, Report::Evaluated { .. }) && reports > moment + 1);
+            Control::Suspend
+        });
+        let end = end.expect("it ends");
+        assert!(steps_after <= 1, "only the current step is finished");
+        assert_eq!(evaluated_after, 0, "no evaluation is made");
+        if reports <= moment {
+            assert!(suspended > 20, "every report was tried");
+            return;
+        }
+        // After the report of its last step the run is complete, even if suspension is requested.
+        suspended += usize::from(end.reason == EndReason::Suspended);
+        let mut again = fixture.run(drawn(&fixture), Some(folder.path()));
+        match latest_checkpoint(folder.path()) {
+            Some(checkpoint) => {
+                again.resume(&checkpoint).expect("it resumes");
+                assert_eq!(again.history().0.len(), end.losses.len(), "it resumes from that step");
+            }
+            None => assert!(end.losses.is_empty()),
+        }
+        assert!(result_of(&mut again) == whole, "suspended at report {moment}");
+        moment += 1;
+    }
+}
+
+#[test]
+fn a_stopped_run_saves_the_best_and_resumes_to_the_same_bits() {
+    let fixture = Fixture::read("llama");
+    let folder = tempfile::tempdir().expect("a folder");
+    let whole = result_of(&mut fixture.run(drawn(&fixture), None));
+    let mut improved = 0;
+    let mut run = fixture.run(drawn(&fixture), Some(folder.path()));
+    let end = run.run(&mut |report| {
+        improved += usize::from(matches!(report, Report::Improved(_)));
+        match report {
+            Report::Step(step) if step.step == 4 => Control::Stop,
+            _ => Control::Continue,
+        }
+    });
+    let end = end.expect("it ends");
+    assert_eq!((end.reason, end.losses.len(), improved), (EndReason::Stopped, 4, 1));
+    assert!(end.eval < end.eval_before);
+    let mut again = fixture.run(drawn(&fixture), Some(folder.path()));
+    again
+        .resume(&latest_checkpoint(folder.path()).expect("a checkpoint"))
+        .expect("it resumes");
+    assert!(result_of(&mut again) == whole);
+}
+
+#[test]
+fn a_run_that_stopped_early_takes_no_step_after_a_resume() {
+    let fixture = Fixture::read("llama");
+    let folder = tempfile::tempdir().expect("a folder");
+    // Nothing is learned, so no evaluation after the first is better.
+    let settings = Settings {
+        learning_rate: f64::MIN_POSITIVE,
+        eval_every: 1,
+        patience: 2,
+        ..fixture.settings()
+    };
+    let ended = |end: End| (end.reason, end.losses.len());
+    let mut run = fixture.run(settings.clone(), Some(folder.path()));
+    assert_eq!(ended(run_to_end(&mut run)), (EndReason::EarlyStop, 3));
+    let mut again = fixture.run(settings, Some(folder.path()));
+    again
+        .resume(&latest_checkpoint(folder.path()).expect("a checkpoint"))
+        .expect("it resumes");
+    assert_eq!(ended(run_to_end(&mut again)), (EndReason::EarlyStop, 3));
+}
+
+#[test]
+fn a_checkpoint_of_another_run_or_a_corrupt_one_is_refused() {
+    let fixture = Fixture::read("llama");
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = Settings {
+        max_steps: Some(1),
+        ..drawn(&fixture)
+    };
+    run_to_end(&mut fixture.run(settings.clone(), Some(folder.path())));
+    let path = latest_checkpoint(folder.path()).expect("a checkpoint");
+    let refused = |settings: Settings| {
+        let error = fixture.run(settings, None).resume(&path).expect_err("it is refused");
+        assert!(matches!(error, TrainError::Checkpoint { .. }), "{error}");
+    };
+    refused(Settings {
+        seed: 7,
+        ..settings.clone()
+    });
+    let mut bytes = std::fs::read(&path).expect("it is there");
+    bytes.truncate(bytes.len() - 9);
+    std::fs::write(&path, &bytes).expect("it is written");
+    refused(settings.clone());
+    std::fs::write(&path, [0xff; 64]).expect("it is written");
+    refused(settings);
+}
+
+#[test]
+fn untrainable_input_is_refused() {
+    let fixture = Fixture::read("llama");
+    let check = |settings: Settings, examples: Vec<Example>, says: &str| {
+        let run = Run::new(fixture.model.clone(), settings, examples, Vec::new(), None);
+        let error = run.err().expect("it is refused").to_string();
+        assert!(error.contains(says), "{error}");
+    };
+    let with = |change: fn(&mut Settings)| {
+        let mut settings = fixture.settings();
+        change(&mut settings);
+        settings
+    };
+    let examples = fixture.examples();
+    check(with(|s| s.rank = 4000), examples.clone(), "larger than the weight");
+    check(with(|s| s.rank = 0), examples.clone(), "at least 1");
+    check(with(|s| s.learning_rate = f64::NAN), examples.clone(), "above 0");
+    check(
+        with(|s| s.targets = vec!["lm_head".to_owned()]),
+        examples,
+        "no module 'lm_head'",
+    );
+    check(fixture.settings(), Vec::new(), "a token to train on");
+    let untrained = Example {
+        ids: vec![1, 2, 3],
+        trained: vec![false; 3],
+    };
+    check(fixture.settings(), vec![untrained], "a token to train on");
+    let unknown = Example {
+        ids: vec![1, 1_000_000],
+        trained: vec![true; 2],
+    };
+    check(fixture.settings(), vec![unknown], "1000000");
+}
+
+#[test]
+fn a_non_finite_adapter_is_not_saved() {
+    let fixture = Fixture::read("llama");
+    let settings = Settings {
+        learning_rate: 1e38,
+        warmup: 0.0,
+        max_steps: Some(1),
+        schedule: Schedule::Constant,
+        weight_decay: 0.99,
+        ..fixture.settings()
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut run = Run::new(
+        fixture.model.clone(),
+        settings,
+        fixture.examples(),
+        Vec::new(),
+        Some(folder.path().to_owned()),
+    )
+    .expect("it can run");
+    let mut parts = fixture.adapter("end");
+    parts
+        .iter_mut()
+        .for_each(|part| part.b.iter_mut().for_each(|value| *value *= 1e3));
+    run.start_from(&parts).expect("it starts from the adapter");
+    let mut saved = 0;
+    let error = run.run(&mut |report| {
+        saved += usize::from(matches!(report, Report::Improved(_)));
+        Control::Continue
+    });
+    let error = error.expect_err("it diverges");
+    assert!(
+        matches!(error, TrainError::Diverged { .. }) && error.to_string().contains("NaN"),
+        "{error}"
+    );
+    assert!(saved == 0 && latest_checkpoint(folder.path()).is_none());
+}
+
+#[test]
+fn an_exploding_loss_ends_the_run() {
+    let fixture = Fixture::read("llama");
+    let settings = Settings {
+        learning_rate: 1e30,
+        max_gradient_norm: 0.0,
+        schedule: Schedule::Constant,
+        max_steps: Some(20),
+        ..fixture.settings()
+    };
+    let error = fixture
+        .run(settings, None)
+        .run(&mut |_| Control::Continue)
+        .expect_err("it diverges");
+    assert!(matches!(error, TrainError::Diverged { .. }), "{error}");
+}
+
+/// The weight's own scale is in the gradient of the input, and not in those of the adapter.
+#[test]
+fn a_run_on_nvfp4_with_scales_is_that_on_the_weights_they_are_folded_into() {
+    let mut fixture = Fixture::read("llama");
+    let losses = nvfp4_pair::files().map(|gguf| {
+        let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
+        fixture.model = Arc::new(model.expect("it loads"));
+        let mut run = fixture.run(fixture.settings(), None);
+        run.start_from(&fixture.adapter("start"))
+            .expect("it starts from the adapter");
+        let mut losses = Vec::new();
+        run.run(&mut |report| {
+            if let Report::Step(step) = report {
+                losses.push(step.loss);
+            }
+            Control::Continue
+        })
+        .expect("it runs");
+        losses
+    });
+    let [scaled, folded] = losses;
+    assert!(
+        scaled.len() > 3 && scaled[0] > *scaled.last().expect("steps"),
+        "{scaled:?}"
+    );
+    for (scaled, folded) in scaled.iter().zip(&folded) {
+        assert!((scaled - folded).abs() <= LOSS * folded.abs(), "{scaled} and {folded}");
+    }
+}
