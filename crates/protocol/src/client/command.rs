@@ -15,6 +15,8 @@ pub struct WorkerCommand {
     pub environment: Vec<(OsString, OsString)>,
     /// Time limit for [`Event::Ready`](crate::Event::Ready).
     pub ready_within: Duration,
+    /// Time limit for the answer to a cancelled request; a worker that exceeds it is killed.
+    pub cancelled_within: Duration,
 }
 
 impl WorkerCommand {
@@ -26,6 +28,7 @@ impl WorkerCommand {
             arguments: vec!["worker".into()],
             environment: Vec::new(),
             ready_within: Duration::from_secs(30),
+            cancelled_within: Duration::from_secs(3),
         }
     }
 

@@ -28,9 +28,6 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How long a worker may take to answer a cancelled request before it is killed.
-const CANCEL_LIMIT: Duration = Duration::from_secs(3);
-
 /// A running worker. A clone is another handle of it; dropping the last one kills the process.
 #[derive(Debug, Clone)]
 pub struct Worker(Arc<Inner>);
@@ -44,6 +41,8 @@ struct Inner {
     monitor: AbortHandle,
     death: watch::Receiver<Option<Problem>>,
     process_id: Option<u32>,
+    /// [`WorkerCommand::cancelled_within`].
+    cancelled_within: Duration,
 }
 
 impl Worker {
@@ -88,6 +87,7 @@ impl Worker {
             monitor,
             death,
             process_id,
+            cancelled_within: command.cancelled_within,
         })))
     }
 
@@ -177,7 +177,11 @@ impl Inner {
         self.send(self.open.next_id(), Request::Cancel { request });
         // Without a runtime the process is being shut down.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(kill_unless_answered(Arc::downgrade(self), request));
+            runtime.spawn(kill_unless_answered(
+                Arc::downgrade(self),
+                request,
+                self.cancelled_within,
+            ));
         }
     }
 
@@ -194,13 +198,13 @@ impl Drop for Inner {
     }
 }
 
-async fn kill_unless_answered(worker: Weak<Inner>, request: RequestId) {
-    sleep(CANCEL_LIMIT).await;
+async fn kill_unless_answered(worker: Weak<Inner>, request: RequestId, limit: Duration) {
+    sleep(limit).await;
     if let Some(worker) = worker.upgrade()
         && worker.open.contains(request)
     {
         // If it is full, the worker is being killed already.
-        let _ = worker.kill.try_send(MonitorError::Unresponsive(CANCEL_LIMIT));
+        let _ = worker.kill.try_send(MonitorError::Unresponsive(limit));
     }
 }
 

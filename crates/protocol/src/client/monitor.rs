@@ -170,7 +170,7 @@ impl Monitor {
             (MonitorError::Unresponsive(limit), _) => {
                 format!(
                     "Hearth's worker did not stop within {} seconds and was killed.",
-                    limit.as_secs()
+                    limit.as_secs_f64()
                 )
             }
             (MonitorError::Ended, Some(Ok(status))) => {

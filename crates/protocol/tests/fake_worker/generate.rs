@@ -7,7 +7,10 @@ use hearth_protocol::{
 };
 use std::{
     process::{abort, exit},
-    sync::mpsc::Receiver,
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc::Receiver,
+    },
     thread,
 };
 
@@ -19,6 +22,9 @@ struct Generation {
     begun: usize,
     draft: Option<DraftStats>,
 }
+
+/// Answers that were cancelled, once their last event is out.
+static CANCELLED: AtomicU32 = AtomicU32::new(0);
 
 /// The statistics of the order `draft`.
 const DRAFTED: DraftStats = DraftStats {
@@ -95,6 +101,11 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
         "draft" => {
             generation.piece(rest);
             generation.draft = Some(DRAFTED);
+            generation.finish(FinishReason::Stop);
+        }
+        // How many answers were cancelled.
+        "cancelled" => {
+            generation.piece(&CANCELLED.load(Ordering::SeqCst).to_string());
             generation.finish(FinishReason::Stop);
         }
         // The request itself, for the test to inspect.
@@ -225,5 +236,8 @@ impl Generation {
             draft: self.draft,
         };
         say(self.id, Event::Finished(summary));
+        if reason == FinishReason::Cancelled {
+            CANCELLED.fetch_add(1, Ordering::SeqCst);
+        }
     }
 }

@@ -5,6 +5,7 @@ use hearth_protocol::{
     StartError, Summary, Worker, WorkerCommand,
 };
 use std::{path::PathBuf, time::Duration};
+use tokio::time::sleep;
 
 /// The command that starts the fake worker, with another argument than `worker`.
 fn command(argument: &str) -> WorkerCommand {
@@ -100,26 +101,39 @@ async fn several_requests_are_in_progress_at_a_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_nobody_waits_for_is_cancelled() {
-    let worker = started().await;
+    let command = WorkerCommand {
+        cancelled_within: Duration::from_secs(1),
+        ..command("worker")
+    };
+    let worker = Worker::start(&command).await.expect("a good start");
     let mut slow = chat(&worker, "slow");
     piece(&mut slow).await;
     drop(slow);
-    // It would be killed if it did not answer.
-    tokio::time::sleep(Duration::from_millis(3500)).await;
+    // It would be killed then if it did not answer.
+    let limit = sleep(command.cancelled_within + Duration::from_millis(200));
+    while answer(chat(&worker, "cancelled")).await.0 != "1" {
+        sleep(Duration::from_millis(10)).await;
+    }
+    limit.await;
     assert!(worker.is_alive());
     assert_eq!(answer(chat(&worker, "say yes")).await.0, "yes");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_does_not_cancel_is_killed() {
+    assert_eq!(command("worker").cancelled_within, Duration::from_secs(3));
+    let command = WorkerCommand {
+        cancelled_within: Duration::from_millis(300),
+        ..command("worker")
+    };
     for order in ["mute", "deaf"] {
-        let worker = started().await;
+        let worker = Worker::start(&command).await.expect("a good start");
         let mut events = chat(&worker, order);
         assert!(matches!(events.next().await, Some(Event::Started { .. })));
         let other = chat(&worker, "slow");
         events.cancel();
         let (_, message) = death(&worker, events).await;
-        assert!(message.contains("did not stop within 3 seconds"), "{message}");
+        assert!(message.contains("did not stop within 0.3 seconds"), "{message}");
         assert!(answer(other).await.1.is_err(), "it dies with the worker");
     }
 }
