@@ -278,7 +278,7 @@ impl Reference {
 fn start(folder: &Path, fault: &Fault) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command
-        .args(["--exact", "a_child_with_a_fault", "--nocapture"])
+        .args(["--exact", "a_child_with_a_fault", "--ignored", "--nocapture"])
         .env(FAULT, fault.to_string())
         .env(FOLDER, folder)
         .stdin(Stdio::null())
@@ -289,14 +289,12 @@ fn start(folder: &Path, fault: &Fault) -> Child {
 
 /// Not a test but the program that [`start`] starts.
 #[test]
+#[ignore = "started by the other tests"]
 fn a_child_with_a_fault() {
-    let (Ok(fault), Some(folder)) = (std::env::var(FAULT), std::env::var_os(FOLDER)) else {
-        return;
-    };
+    let fault: Fault = std::env::var(FAULT).expect("a fault").parse().expect("a fault");
     let work = Work {
-        folder: PathBuf::from(folder),
+        folder: std::env::var_os(FOLDER).expect("a folder").into(),
     };
-    let fault: Fault = fault.parse().expect("a fault");
     faults::arm(&work.folder.join("work"), fault.clone());
     let result = work.go();
     let kinds = faults::disarm();
@@ -317,9 +315,9 @@ fn a_child_with_a_fault() {
 /// The tests run one after the other: each also trains in this process.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Try a fault at each of these operations.
-fn at_each(reference: &Reference, operations: &[usize], fault: impl Fn(usize) -> Fault) {
-    for group in operations.chunks(CHILDREN) {
+/// Try a fault at those of these operations that are due in this run.
+fn at_each(test: &str, reference: &Reference, operations: &[usize], fault: impl Fn(usize) -> Fault) {
+    for group in faults::due(test, &reference.operations, operations).chunks(CHILDREN) {
         let started: Vec<(usize, TempDir, Child)> = group
             .iter()
             .map(|at| {
@@ -367,7 +365,9 @@ fn a_kill_at_every_operation_loses_nothing() {
     let all: Vec<usize> = (0..reference.operations.len()).collect();
     assert!(all.len() > 50, "{:?}", reference.operations);
     let cannot_exchange = false;
-    at_each(&reference, &all, |at| Fault::Kill { at, cannot_exchange });
+    at_each("a_kill_at_every_operation_loses_nothing", &reference, &all, |at| {
+        Fault::Kill { at, cannot_exchange }
+    });
 }
 
 #[test]
@@ -382,7 +382,12 @@ fn a_kill_loses_nothing_without_atomic_exchange_of_folders() {
     around.dedup();
     around.retain(|at| *at < reference.operations.len());
     let cannot_exchange = true;
-    at_each(&reference, &around, |at| Fault::Kill { at, cannot_exchange });
+    at_each(
+        "a_kill_loses_nothing_without_atomic_exchange_of_folders",
+        &reference,
+        &around,
+        |at| Fault::Kill { at, cannot_exchange },
+    );
 }
 
 #[test]
@@ -392,7 +397,12 @@ fn a_disk_that_is_full_from_any_write_on_loses_nothing() {
     let writes: Vec<usize> = (0..reference.operations.len())
         .filter(|at| reference.operations[*at].takes_room())
         .collect();
-    at_each(&reference, &writes, |at| Fault::Full { at });
+    at_each(
+        "a_disk_that_is_full_from_any_write_on_loses_nothing",
+        &reference,
+        &writes,
+        |at| Fault::Full { at },
+    );
 }
 
 #[test]
@@ -402,5 +412,7 @@ fn a_disk_that_fails_once_loses_nothing() {
     let others: Vec<usize> = (0..reference.operations.len())
         .filter(|at| !reference.operations[*at].takes_room())
         .collect();
-    at_each(&reference, &others, |at| Fault::Broken { at });
+    at_each("a_disk_that_fails_once_loses_nothing", &reference, &others, |at| {
+        Fault::Broken { at }
+    });
 }

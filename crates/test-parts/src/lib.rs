@@ -64,14 +64,26 @@ impl Parts {
     pub fn includes(&self, index: usize, case: &str) -> bool {
         let part = index % self.of + 1;
         let included = self.selected.is_empty() || self.selected.contains(&part);
+        let verb = if included { "ran" } else { "left" };
+        self.write(&format!("{verb} {part}/{} {} {case}\n", self.of, self.product));
+        included
+    }
+
+    /// Lists a case of the product that every run includes.
+    ///
+    /// # Panics
+    /// If the list cannot be written.
+    pub fn always(&self, case: &str) {
+        self.write(&format!("ran always {} {case}\n", self.product));
+    }
+
+    /// Adds a line to the list of cases, if it is wanted.
+    fn write(&self, line: &str) {
         if let Some(list) = &self.list {
-            let verb = if included { "ran" } else { "left" };
             // One write, so that lines of threads are not mixed.
-            let line = format!("{verb} {part}/{} {} {case}\n", self.of, self.product);
             let mut file = list.lock().expect("no panic while a line is written");
             file.write_all(line.as_bytes()).expect("the list of cases is written");
         }
-        included
     }
 }
 

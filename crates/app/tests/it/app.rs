@@ -135,9 +135,18 @@ async fn stop_while_the_model_loads() {
     bench.model_state(|state| *state == ModelState::None).await;
 }
 
+/// [`Bench::tiny`] with a worker that is soon killed if it does not cancel.
+fn impatient() -> Bench {
+    let folder = tempfile::tempdir().expect("a folder");
+    support::model(&folder.path().join("bundled"), "tiny.gguf");
+    let mut options = options(&folder);
+    options.worker.cancelled_within = Duration::from_millis(300);
+    Bench::with(folder, options)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_does_not_cancel_is_killed() {
-    let mut bench = Bench::tiny();
+    let mut bench = impatient();
     let sent = bench.say(None, "deaf").await;
     bench.streaming(sent.answer.id).await;
     bench.stop(sent.conversation.id).await.unwrap();
@@ -549,7 +558,7 @@ async fn answers_that_were_not_asked_for_cost_no_more_than_one_answer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_never_answers_is_replaced() {
-    let mut bench = Bench::tiny();
+    let mut bench = impatient();
     let sent = bench.say(None, "mute").await;
     bench
         .next(|event| match event {

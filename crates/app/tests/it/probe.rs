@@ -170,12 +170,12 @@ fn a_crash_of_a_probe_affects_one_file() {
 #[test]
 fn a_hanging_probe_affects_one_file() {
     let probe = ProbeCommand {
-        timeout: Some(Duration::from_secs(10)),
+        timeout: Some(Duration::from_secs(3)),
         ..support::probe()
     };
     let said = read_with(&["hang.gguf"], probe);
     assert!(
-        said[0].contains("hang.gguf: reading it took longer than 10 seconds"),
+        said[0].contains("hang.gguf: reading it took longer than 3 seconds"),
         "{}",
         said[0]
     );

@@ -165,7 +165,7 @@ fn a_server_that_misbehaves_gives_the_right_file() {
     ];
     for (replies, one_stream) in cases {
         let (folder, mut hub) = (folder(), hub(replies));
-        hub.hub.silence = Duration::from_secs(2);
+        hub.hub.silence = Duration::from_millis(500);
         let path = download(&hub, folder.path()).unwrap_or_else(|error| panic!("{replies:?}: {error}"));
         assert!(fs::read(path).unwrap() == file(), "{replies:?}");
         assert_eq!(names(folder.path()), [NAME], "{replies:?}");
@@ -179,7 +179,7 @@ fn a_server_that_misbehaves_gives_the_right_file() {
 #[test]
 fn a_stalled_range_is_requested_again_alone() {
     let (folder, mut hub) = (folder(), hub(&[Reply::Good, Reply::Stalled(10), Reply::Good]));
-    hub.hub.silence = Duration::from_secs(2);
+    hub.hub.silence = Duration::from_secs(1);
     download(&hub, folder.path()).expect("a file");
     let ranges = ranges(&hub);
     assert_eq!(ranges.len(), 11, "{ranges:?}");

@@ -209,7 +209,7 @@ mod tests {
     /// The answer of this executable, which runs only [`actor`] with this action.
     fn answer_of(act: &str, limit: Duration) -> Result<Probe, String> {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "hardware::probe::tests::actor", "--nocapture"]);
+        command.args(["--exact", "hardware::probe::tests::actor", "--ignored", "--nocapture"]);
         listen(command.env(ACT, act), limit, "queries the graphics drivers")
     }
 
@@ -230,6 +230,7 @@ mod tests {
 
     /// Not a test but the program that the others start.
     #[test]
+    #[ignore = "started by the other tests"]
     fn actor() {
         let forever = || thread::sleep(Duration::from_secs(3600));
         let answer = || {
@@ -238,20 +239,20 @@ mod tests {
                 .write_all(format!("\na driver's own line\n{line}\n").as_bytes())
                 .unwrap();
         };
-        match std::env::var(ACT).as_deref() {
-            Ok("crash") => std::process::abort(),
-            Ok("hang") => forever(),
-            Ok("rubbish") => println!("\n{{\"gpus\": 3}}"),
-            Ok("fail") => std::process::exit(3),
-            Ok("answer and hang") => {
+        match &*std::env::var(ACT).expect("an action") {
+            "crash" => std::process::abort(),
+            "hang" => forever(),
+            "rubbish" => println!("\n{{\"gpus\": 3}}"),
+            "fail" => std::process::exit(3),
+            "answer and hang" => {
                 answer();
                 forever();
             }
-            Ok("answer and crash") => {
+            "answer and crash" => {
                 answer();
                 std::process::abort();
             }
-            _ => {}
+            act => panic!("no action '{act}'"),
         }
     }
 

@@ -1,6 +1,10 @@
 //! The C library's calls that change files, interposed: calls on files of the armed folder are
 //! counted, and one of them fails.
 
+mod cases;
+
+pub use cases::due;
+
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
@@ -57,6 +61,26 @@ impl Kind {
     /// Whether a full disk refuses it.
     pub fn takes_room(self) -> bool {
         matches!(self, Self::Open | Self::Write | Self::Mkdir | Self::Resize | Self::Link)
+    }
+
+    /// Whether what a power loss leaves depends on it.
+    fn decides_what_is_left(self) -> bool {
+        matches!(self, Self::Sync | Self::Rename)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "open",
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::Rename => "rename",
+            Self::Remove => "remove",
+            Self::Mkdir => "mkdir",
+            Self::Resize => "resize",
+            Self::Link => "link",
+        })
     }
 }
 

@@ -77,8 +77,9 @@ pub fn trials(rows: &'static [Row]) -> Vec<Trial> {
         ),
     ];
     let trial = |row: &'static Row, (with, fault, counts): Faulty| {
-        Trial::test(format!("{}, {with}", row.name), move || {
-            try_each(row, fault, counts);
+        let name = format!("{}, {with}", row.name);
+        Trial::test(name.clone(), move || {
+            try_each(&name, row, fault, counts);
             Ok(())
         })
     };
@@ -90,7 +91,7 @@ pub fn trials(rows: &'static [Row]) -> Vec<Trial> {
 /// The trials run one after the other: each also works in this process.
 static TURN: Mutex<()> = Mutex::new(());
 
-fn try_each(row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -> bool) {
+fn try_each(test: &str, row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -> bool) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder");
     (row.prepare)(folder.path());
@@ -99,6 +100,7 @@ fn try_each(row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -> bool) {
     (row.check)(folder.path(), true);
     let operations = faults::read_kinds(&folder.path().join("operations"));
     let at: Vec<usize> = (0..operations.len()).filter(|at| counts(operations[*at])).collect();
+    let at = faults::due(test, &operations, &at);
     let mut met = 0;
     for group in at.chunks(CHILDREN) {
         let started: Vec<_> = group

@@ -1,0 +1,22 @@
+//! The faults of one run. There is one at each operation, but not in each run.
+
+use super::Kind;
+use hearth_test_parts::Parts;
+
+/// Those of the operations `at` at which this run has the fault of a test: renames and syncs always, the others by turn,
+/// in the parts of the product `faults`.
+pub fn due(test: &str, operations: &[Kind], at: &[usize]) -> Vec<usize> {
+    let parts = Parts::of("faults");
+    let mut by_turn = 0;
+    let mut is_due = |at: &usize| {
+        let kind = operations[*at];
+        let case = format!("{test}: {at} {kind}");
+        if kind.decides_what_is_left() {
+            parts.always(&case);
+            return true;
+        }
+        by_turn += 1;
+        parts.includes(by_turn - 1, &case)
+    };
+    at.iter().copied().filter(|at| is_due(at)).collect()
+}
