@@ -1,6 +1,8 @@
 //! A model from a hub.
 
-use hearth_app::library::{self, Hub, catalog::Entry, hub::Ranges};
+use super::pace::Pace;
+use crate::table;
+use hearth_app::library::{self, Hub, Progress, catalog::Entry, hub::Ranges};
 use hearth_formats::hex;
 use hearth_protocol::SamplingParams;
 use sha2::{Digest, Sha256};
@@ -10,11 +12,19 @@ use std::{
     net::{TcpListener, TcpStream},
     ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
     time::Duration,
 };
 
-/// The file's contents: more than one write.
+/// Bytes of a part of [`body`]: those that are there, and those of a range.
+const PART: usize = 100_000;
+/// Bytes that the server sends at a time.
+const PIECE: usize = PART / 2;
+/// Ranges at a time.
+const PARALLEL: usize = 4;
+
+/// The file's contents: eight parts.
 fn body() -> Vec<u8> {
     (0..200_000_u32)
         .flat_map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes())
@@ -29,23 +39,23 @@ fn target(folder: &Path) -> PathBuf {
 pub fn prepare(folder: &Path) {
     let partial = target(folder).with_file_name("model.gguf.partial");
     fs::create_dir_all(partial.parent().expect("a folder")).expect("it is made");
-    fs::write(partial, &body()[..100_000]).expect("it is written");
+    fs::write(partial, &body()[..PART]).expect("it is written");
 }
 
 pub fn download(folder: &Path) -> Result<(), String> {
-    download_as(folder, Ranges::default())
+    download_as(folder, Ranges::default(), Pace::new(1, 1))
 }
 
 pub fn download_in_ranges(folder: &Path) -> Result<(), String> {
     let ranges = Ranges {
         min_file_size: 0,
-        size: 100_000,
-        parallel: 4,
+        size: PART as u64,
+        parallel: PARALLEL,
     };
-    download_as(folder, ranges)
+    download_as(folder, ranges, Pace::new(body().len() / PART - 1, PARALLEL))
 }
 
-fn download_as(folder: &Path, ranges: Ranges) -> Result<(), String> {
+fn download_as(folder: &Path, ranges: Ranges, pace: Pace) -> Result<(), String> {
     let body = body();
     let sha256 = hex(Sha256::digest(&body));
     let entry = Entry {
@@ -67,20 +77,33 @@ fn download_as(folder: &Path, ranges: Ranges) -> Result<(), String> {
         ranges,
         ..Hub::at(&format!("http://{}", listener.local_addr().expect("an address")))
     };
-    // The thread ends with the process.
-    thread::spawn(move || listener.incoming().flatten().for_each(|stream| answer(stream, &body)));
+    // A second try requests what the first one left.
+    let pace = table::is_child().then(|| Arc::new(pace));
+    let seen = pace.clone();
+    // The threads end with the process.
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (body, pace) = (body.clone(), pace.clone());
+            thread::spawn(move || answer(stream, &body, pace.as_deref()));
+        }
+    });
     let target = target(folder);
     let whole = library::download(
         &hub,
         &entry.remote(&hub).expect("a hash"),
         target.parent().expect("a folder"),
-        &mut |_| ControlFlow::Continue(()),
+        &mut |progress| {
+            if let (Some(pace), Progress::Loading { done, .. }) = (&seen, progress) {
+                pace.written(done);
+            }
+            ControlFlow::Continue(())
+        },
     );
     whole.map(drop).map_err(|error| error.to_string())
 }
 
 /// Responds to a request with its range.
-fn answer(mut stream: TcpStream, body: &[u8]) {
+fn answer(mut stream: TcpStream, body: &[u8], pace: Option<&Pace>) {
     let lines = BufReader::new(stream.try_clone().expect("a stream")).lines();
     let head: Vec<String> = lines
         .map_while(Result::ok)
@@ -103,8 +126,16 @@ fn answer(mut stream: TcpStream, body: &[u8]) {
         "HTTP/1.1 {status}\r\n{range}content-length: {}\r\nconnection: close\r\n\r\n",
         part.len()
     );
-    // The client may have been killed.
-    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(part));
+    // The client may have ended the connection.
+    let mut sent = stream.write_all(head.as_bytes());
+    let mut at = from;
+    for piece in part.chunks(PIECE) {
+        if let Some(pace) = pace {
+            pace.wait(from, piece.len(), at + piece.len() > last);
+        }
+        at += piece.len();
+        sent = sent.and_then(|()| stream.write_all(piece));
+    }
 }
 
 pub fn check(folder: &Path, done: bool) {

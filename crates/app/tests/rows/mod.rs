@@ -3,6 +3,7 @@
 mod adapters;
 mod archives;
 mod downloads;
+mod pace;
 mod presets;
 mod stores;
 

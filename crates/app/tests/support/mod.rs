@@ -1,6 +1,6 @@
 //! Small model files for tests, and the commands of the fake probe and the fake worker.
 
-// Each test uses a part of this module.
+// Each executable uses a part of this module.
 #![allow(dead_code)]
 
 pub mod hub;

@@ -1,7 +1,7 @@
 //! A worker in this process with its real protocol and a tiny random model:
 //! `tests/fixtures/models/llama.gguf`.
 
-// Each test program uses a part of it.
+// Each executable uses a part of it.
 #![allow(dead_code)]
 
 use hearth_engine::worker::serve;

@@ -53,6 +53,12 @@ pub fn work_if_asked(rows: &[Row]) {
     exit(0)
 }
 
+/// Whether this process was started for the work of a row.
+#[allow(dead_code, reason = "not every table has rows that depend on it")]
+pub fn is_child() -> bool {
+    std::env::var_os(ROW).is_some()
+}
+
 /// A trial per row and kind of fault.
 pub fn trials(rows: &'static [Row]) -> Vec<Trial> {
     type Faulty = (&'static str, fn(usize) -> Fault, fn(Kind) -> bool);

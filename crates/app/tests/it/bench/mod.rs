@@ -1,8 +1,5 @@
 //! An app with a temporary folder and a fake worker, driven by a test.
 
-// Each test uses a part of this module.
-#![allow(dead_code)]
-
 use crate::support;
 use hearth_app::{
     App, Options,

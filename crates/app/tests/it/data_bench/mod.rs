@@ -1,8 +1,5 @@
 //! An app over a temporary data folder, without models.
 
-// Each test uses a part of this module.
-#![allow(dead_code)]
-
 use crate::support;
 use hearth_app::{
     App, Options,
