@@ -1,21 +1,17 @@
 //! A model's logits are bit-identical for any split of the prompt and any number of threads.
 //!
-//! `crates/kernels/tests/batch_invariance.rs` tests the same of every kernel.
+//! `crates/kernels/tests/it/batch_invariance.rs` tests the same of every kernel.
 
-#[path = "shared/lora.rs"]
-mod lora;
-#[allow(dead_code, reason = "this test draws no tokens from it")]
-#[path = "../../engine/src/check/sample.rs"]
-mod sample;
-
+use crate::lora::lora;
+use crate::own_process;
+use crate::sample::Sample;
 use hearth_formats::Architecture;
 use hearth_kernels::attention::KvFormat;
 use hearth_kernels::{Isa, Quant, team};
 use hearth_llm::{LoadOptions, Model, Session};
-use lora::lora;
-use sample::Sample;
+use hearth_test_parts::Parts;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// More than two splits of keys, and more than the largest batch.
 const TOKENS: usize = 700;
@@ -31,11 +27,15 @@ const CUTS: [(&[usize], usize); 8] = [
     (&[1, 300, 5, 17, 4, 64, 2, 129], 3),
 ];
 
-/// Exclusive use of the thread team, with as many threads as requested.
-fn team_alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
+/// Names the instruction set of a process, which is chosen once.
+const LEVEL: &str = "HEARTH_ISA";
+
+/// Sets the number of threads, also above that of the machine. Only in a process of its own, before
+/// any kernel runs.
+fn set_threads(threads: usize) {
     team::oversubscribe(8);
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    team::set_threads(threads);
+    assert_eq!(team::threads(), threads);
 }
 
 /// A model of one format, with `group` query heads per KV head.
@@ -89,12 +89,11 @@ fn check(format: Quant, group: usize, cache: KvFormat, adapters: bool) {
         (model, false) => model,
         (model, true) => adapted(&model),
     };
-    team::set_threads(1);
+    set_threads(1);
     let expected = logits(&model, cache, &[1]);
     assert!(expected.iter().all(|bits| f32::from_bits(*bits).is_finite()));
     for (sizes, threads) in CUTS {
-        team::set_threads(threads);
-        assert_eq!(team::threads(), threads);
+        set_threads(threads);
         assert!(
             logits(&model, cache, sizes) == expected,
             "{format}, {group} query heads per KV head, {cache:?}, adapters: {adapters}: batches of {sizes:?} on \
@@ -106,7 +105,6 @@ fn check(format: Quant, group: usize, cache: KvFormat, adapters: bool) {
 /// As in a chat: chunk sizes adapt to measured time.
 #[test]
 fn a_prefilled_prompt_gives_the_same_bits() {
-    let _alone = team_alone();
     for format in [Quant::Q4_K, Quant::F16] {
         let model = model(format, 1);
         let expected = logits(&model, KvFormat::F16, &[1]);
@@ -118,25 +116,43 @@ fn a_prefilled_prompt_gives_the_same_bits() {
     }
 }
 
-/// Every format, each with both group sizes and cache formats, with and without adapters. On the
-/// scalar ISA only every seventh format: there this takes minutes.
+/// Every format, each with both group sizes and cache formats, with and without adapters; of them
+/// those in the run's parts. On the scalar ISA only every fifth format: there this takes minutes.
 #[test]
 fn any_split_of_a_prompt_gives_the_same_bits() {
-    let _alone = team_alone();
-    let step = if Isa::best() == Isa::available()[0] { 7 } else { 1 };
+    if !own_process::is_own(any_split_of_a_prompt_gives_the_same_bits) {
+        return;
+    }
+    let (isa, parts) = (Isa::best(), Parts::of("levels"));
+    let step = if isa == Isa::available()[0] { 5 } else { 1 };
+    let level = std::env::var(LEVEL).map_or_else(|_| String::new(), |level| format!(" on {level}"));
+    // Instruction sets take different formats in one run.
+    let first = Isa::available()
+        .iter()
+        .position(|other| *other == isa)
+        .expect("available");
+    let mut count = 0;
     for (i, format) in Quant::ALL.into_iter().enumerate().step_by(step) {
+        let case = format!("batch_invariance::any_split_of_a_prompt_gives_the_same_bits {format}{level}");
+        if !parts.includes(first + i / step, &case) {
+            continue;
+        }
         let (one, other) = match i % 2 {
             0 => (KvFormat::F16, KvFormat::Q8_0),
             _ => (KvFormat::Q8_0, KvFormat::F16),
         };
         check(format, 1, one, false);
         check(format, 3, other, true);
+        count += 1;
     }
+    assert!(count > 0, "each part has a format");
 }
 
 #[test]
 fn caches_groups_and_adapters_keep_batch_invariance() {
-    let _alone = team_alone();
+    if !own_process::is_own(caches_groups_and_adapters_keep_batch_invariance) {
+        return;
+    }
     for cache in [KvFormat::F16, KvFormat::Q8_0] {
         for (group, adapters) in [(1, false), (1, true), (3, false), (3, true)] {
             check(Quant::Q4_K, group, cache, adapters);
@@ -146,20 +162,15 @@ fn caches_groups_and_adapters_keep_batch_invariance() {
 
 #[test]
 fn lower_isa_levels_pass_too() {
-    const LIMIT: &str = "HEARTH_ISA";
-    if std::env::var_os(LIMIT).is_some() {
+    if std::env::var_os(LEVEL).is_some() {
         return;
     }
+    const TEST: &str = "batch_invariance::any_split_of_a_prompt_gives_the_same_bits";
     let lower = Isa::available().into_iter().filter(|isa| *isa != Isa::best());
-    for level in lower.map(|isa| isa.name()) {
-        let program = std::env::current_exe().expect("this test");
-        let mut run = std::process::Command::new(program);
-        let run = run
-            .args(["--exact", "any_split_of_a_prompt_gives_the_same_bits"])
-            .env(LIMIT, level)
-            .output()
-            .expect("it starts");
-        let text = String::from_utf8_lossy(&run.stdout);
-        assert!(run.status.success() && text.contains("1 passed"), "on {level}:\n{text}");
+    for level in lower.map(Isa::name) {
+        let run = own_process::this_executable(&["--exact", TEST])
+            .env(LEVEL, level)
+            .output();
+        own_process::assert_passed(level, &run.expect("this executable starts"), 1);
     }
 }

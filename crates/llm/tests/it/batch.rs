@@ -1,11 +1,8 @@
 //! Steps over several sequences: each has the bits that it has alone.
 
-#[path = "shared/lora.rs"]
-mod lora;
-#[allow(dead_code, reason = "this test draws no tokens from it")]
-#[path = "../../engine/src/check/sample.rs"]
-mod sample;
-
+use crate::lora::lora;
+use crate::own_process;
+use crate::sample::Sample;
 use burn::tensor::Tensor;
 use hearth_formats::Architecture;
 use hearth_kernels::attention::KvFormat;
@@ -15,22 +12,21 @@ use hearth_llm::threads::{self, Threads};
 use hearth_llm::{
     Cache, CacheError, CacheSize, LoadOptions, Model, Output, Rows, Sequence, Session, SessionError, Want, greedy, step,
 };
-use lora::lora;
-use sample::Sample;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 const VOCAB: u32 = 331;
 const PRECISION: MatmulPrecision = MatmulPrecision::Int8Activations;
 /// Rows of a sequence in a step, in rotation; with 0 it pauses.
 const SIZES: [usize; 7] = [1, 33, 0, 2, 7, 64, 1];
 
-/// Exclusive use of the thread team, with as many threads as requested.
-fn team_alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
+/// Sets the number of threads, also above that of the machine. Only in a process of its own, before
+/// any kernel runs.
+fn set_threads(threads: usize) {
     team::oversubscribe(8);
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    team::set_threads(threads);
+    assert_eq!(team::threads(), threads);
 }
 
 fn model(architecture: Architecture, formats: &'static [Quant]) -> Arc<Model> {
@@ -159,7 +155,9 @@ fn together(parts: &[Part], format: KvFormat) -> Vec<Vec<u32>> {
 
 #[test]
 fn sequences_of_a_batch_have_the_bits_they_have_alone() {
-    let _alone = team_alone();
+    if !own_process::is_own(sequences_of_a_batch_have_the_bits_they_have_alone) {
+        return;
+    }
     let gemma = model(Architecture::Gemma3, &[Quant::Q8_0, Quant::F16]);
     for (base, format) in [
         (llama(), KvFormat::F16),
@@ -167,11 +165,11 @@ fn sequences_of_a_batch_have_the_bits_they_have_alone() {
         (gemma.clone(), KvFormat::Q8_0),
         (gemma, KvFormat::F16),
     ] {
-        team::set_threads(1);
+        set_threads(1);
         let parts = parts(&base, 16);
         let expected: Vec<Vec<u32>> = parts.iter().map(|part| alone(part, format)).collect();
         for (count, threads) in [(1, 2), (3, 1), (3, 3), (16, 1), (16, 2), (16, 8)] {
-            team::set_threads(threads);
+            set_threads(threads);
             let found = together(&parts[..count], format);
             for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 let architecture = &base.config().architecture;
@@ -186,7 +184,10 @@ fn sequences_of_a_batch_have_the_bits_they_have_alone() {
 
 #[test]
 fn decode_tries_fewer_threads_with_the_same_bits() {
-    let _alone = team_alone();
+    if !own_process::is_own(decode_tries_fewer_threads_with_the_same_bits) {
+        return;
+    }
+    set_threads(8);
     let model = llama();
     let cache = cache(&model, KvFormat::F16, 2, 64);
     let decode = |threads| {
@@ -221,7 +222,6 @@ fn decode_tries_fewer_threads_with_the_same_bits() {
 /// A tree of drafts: forks whose tokens differ from some position on.
 #[test]
 fn forks_in_one_batch_have_the_bits_they_have_alone() {
-    let _alone = team_alone();
     let model = llama();
     let prompt: Vec<u32> = (0..150).map(|i| i * 7 % VOCAB).collect();
     let branches: Vec<Vec<u32>> = [&[1, 2, 3][..], &[1, 2, 4], &[5], &[1, 9, 9, 9]]
@@ -251,7 +251,6 @@ fn forks_in_one_batch_have_the_bits_they_have_alone() {
 
 #[test]
 fn each_row_gets_what_it_wants() {
-    let _alone = team_alone();
     let model = llama();
     let ids: Vec<u32> = (0..20).map(|i| i * 13 % VOCAB).collect();
     let cache = cache(&model, KvFormat::F16, 6, 64);
@@ -301,7 +300,6 @@ fn each_row_gets_what_it_wants() {
 
 #[test]
 fn a_failed_or_cancelled_step_leaves_all_sequences_as_they_were() {
-    let _alone = team_alone();
     let (base, other) = (llama(), llama());
     let cache = cache(&base, KvFormat::F16, 2, 64);
     let [mut one, mut two] = [Sequence::new(&cache), Sequence::new(&cache)];
@@ -363,7 +361,6 @@ fn a_failed_or_cancelled_step_leaves_all_sequences_as_they_were() {
 /// A page is used again by a sequence that does not write all of it.
 #[test]
 fn a_sequence_leaves_no_nan_in_its_pages() {
-    let _alone = team_alone();
     let model = llama();
     for format in [KvFormat::F16, KvFormat::Q8_0] {
         let cache = cache(&model, format, 1, 64);

@@ -1,8 +1,6 @@
 //! Quantisation formats against ggml's values, and the quantisation error.
 
-mod common;
-
-use common::{floats, read_floats, relative_error};
+use crate::common::{floats, read_floats, relative_error};
 use hearth_kernels::blocks::{BlockError, Quant};
 use hearth_kernels::isa::Isa;
 use proptest::prelude::*;

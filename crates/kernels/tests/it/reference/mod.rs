@@ -1,26 +1,6 @@
 //! Helpers for tests of layer kernels, besides the library's reference implementation.
-#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub use hearth_kernels::reference::*;
-
-/// Runs the other tests of the calling file again on each lower instruction set of the machine (a
-/// process chooses its instruction set once).
-#[track_caller]
-pub fn on_lower_levels() {
-    const LIMIT: &str = "HEARTH_ISA";
-    if std::env::var_os(LIMIT).is_some() {
-        return;
-    }
-    let best = hearth_kernels::Isa::best();
-    for isa in hearth_kernels::Isa::available().into_iter().filter(|isa| *isa != best) {
-        let run = std::process::Command::new(std::env::current_exe().unwrap())
-            .env(LIMIT, isa.name())
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&run.stdout);
-        assert!(run.status.success(), "on {}:\n{said}", isa.name());
-    }
-}
 
 /// Whether the CPU is emulated, as set by `cargo xtask neon`: tests may take minutes instead of
 /// seconds, so they run fewer cases.

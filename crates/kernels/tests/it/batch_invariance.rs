@@ -2,31 +2,45 @@
 //! not on other rows of the batch, on the chunks of a prompt, or on threads. (The precisions of
 //! chat, on each instruction set.)
 
-mod reference;
-
+use crate::own_process;
+use crate::reference::{self, noise};
 use hearth_kernels::attention::{CachedRows, Heads, KvFormat, KvLayer, Spans, attend};
 use hearth_kernels::fused::{gated, linear_add_in_place, norm_linears};
 use hearth_kernels::glu::Activation;
 use hearth_kernels::{Layout, Linear, Lora, MatmulPrecision, Matrix, Norm, Quant, matrix, team};
-use reference::noise;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use hearth_test_parts::Parts;
 
 /// Batch sizes: one token, fewer and more than the kernels process at once, and more than a chunk
 /// of work.
 const BATCHES: [usize; 10] = [2, 3, 4, 5, 6, 7, 11, 22, 64, 129];
 const TOKENS: usize = 129;
 const THREADS: [usize; 4] = [1, 2, 3, 8];
+/// Threads and batch sizes of the formats that a run's parts do not include.
+const FEW: [(usize, usize); 3] = [(2, 129), (2, 5), (3, 22)];
 
-/// Locks the thread team for one test at a time.
-fn team_alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    team::oversubscribe(8);
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
+/// Sets the number of threads, also above that of the machine. Only in a process of its own, before
+/// any kernel runs.
 fn set_threads(threads: usize) {
+    team::oversubscribe(8);
     team::set_threads(threads);
     assert_eq!(team::threads(), threads);
+}
+
+/// Whether this run includes all of a case.
+fn is_included(parts: &Parts, index: usize, case: &str) -> bool {
+    let suffix = if cfg!(debug_assertions) { " with assertions" } else { "" };
+    parts.includes(index, &format!("batch_invariance::{case}{suffix}"))
+}
+
+/// Threads and batch sizes: all pairs, or [`FEW`].
+fn pairs(all: bool) -> Vec<(usize, usize)> {
+    match all {
+        true => THREADS
+            .into_iter()
+            .flat_map(|threads| BATCHES.map(|at_once| (threads, at_once)))
+            .collect(),
+        false => FEW.to_vec(),
+    }
 }
 
 /// A weight as in a model: packed if the machine packs it, with rows after the last whole group of
@@ -103,34 +117,37 @@ fn in_batches(at_once: usize, run: &dyn Fn(usize, usize) -> Vec<f32>) -> Vec<f32
         .collect()
 }
 
-/// Checks that every batch size and number of threads gives the same bits as single tokens on one
+/// Checks that these numbers of threads and batch sizes give the same bits as single tokens on one
 /// thread.
-fn check(what: &str, run: &dyn Fn(usize, usize) -> Vec<f32>) {
+fn check(what: &str, pairs: &[(usize, usize)], run: &dyn Fn(usize, usize) -> Vec<f32>) {
     set_threads(1);
     let expected = in_batches(1, run);
     assert!(expected.iter().all(|x| x.is_finite()), "{what}");
-    for threads in THREADS {
+    for &(threads, at_once) in pairs {
         set_threads(threads);
-        for at_once in BATCHES {
-            let same = in_batches(at_once, run)
-                .iter()
-                .map(|x| x.to_bits())
-                .eq(expected.iter().map(|x| x.to_bits()));
-            assert!(same, "{what}: {at_once} tokens at once, {threads} threads");
-        }
+        let same = in_batches(at_once, run)
+            .iter()
+            .map(|x| x.to_bits())
+            .eq(expected.iter().map(|x| x.to_bits()));
+        assert!(same, "{what}: {at_once} tokens at once, {threads} threads");
     }
 }
 
 /// The formats; few of them under emulation.
-fn formats() -> impl Iterator<Item = Quant> {
+fn formats() -> impl Iterator<Item = (usize, Quant)> {
     let step = if reference::emulated() { 4 } else { 1 };
-    Quant::ALL.into_iter().step_by(step)
+    Quant::ALL.into_iter().enumerate().step_by(step)
 }
 
 #[test]
 fn a_token_has_the_same_outputs_in_any_batch() {
-    let _alone = team_alone();
-    for quant in formats() {
+    if !own_process::is_own(a_token_has_the_same_outputs_in_any_batch) {
+        return;
+    }
+    let parts = Parts::of("levels");
+    for (index, quant) in formats() {
+        let case = format!("a_token_has_the_same_outputs_in_any_batch {quant}");
+        let pairs = pairs(is_included(&parts, index, &case));
         let (cols, rows) = (cols(quant), [67, 16, 35]);
         let x = noise(1, TOKENS * cols);
         let norm = noise(2, cols);
@@ -154,7 +171,7 @@ fn a_token_has_the_same_outputs_in_any_batch() {
                 })
                 .collect();
             let width: usize = rows.iter().sum();
-            check(&format!("{quant}, rank {rank}"), &|first, tokens| {
+            check(&format!("{quant}, rank {rank}"), &pairs, &|first, tokens| {
                 let mut y = vec![f32::NAN; tokens * width];
                 norm_linears(
                     &x[first * cols..][..tokens * cols],
@@ -172,8 +189,13 @@ fn a_token_has_the_same_outputs_in_any_batch() {
 
 #[test]
 fn a_token_has_the_same_feed_forward_in_any_batch() {
-    let _alone = team_alone();
-    for quant in formats() {
+    if !own_process::is_own(a_token_has_the_same_feed_forward_in_any_batch) {
+        return;
+    }
+    let parts = Parts::of("levels");
+    for (index, quant) in formats() {
+        let case = format!("a_token_has_the_same_feed_forward_in_any_batch {quant}");
+        let pairs = pairs(is_included(&parts, index + 2, &case));
         let (cols, rows) = (cols(quant), 67);
         let x = noise(4, TOKENS * cols);
         let [gate, up] = [5, 6].map(|seed| Weight::new(seed, quant, rows, cols));
@@ -187,21 +209,25 @@ fn a_token_has_the_same_feed_forward_in_any_batch() {
                 ..Linear::plain(gate.matrix())
             };
             let up = Linear::plain(up.matrix());
-            check(&format!("{quant}, gate and up, rank {rank}"), &|first, tokens| {
-                let mut h = vec![f32::NAN; tokens * rows];
-                let x = &x[first * cols..][..tokens * cols];
-                gated(
-                    x,
-                    None,
-                    &gate,
-                    &up,
-                    Activation::Silu,
-                    MatmulPrecision::Int8Activations,
-                    &mut h,
-                )
-                .unwrap();
-                h
-            });
+            check(
+                &format!("{quant}, gate and up, rank {rank}"),
+                &pairs,
+                &|first, tokens| {
+                    let mut h = vec![f32::NAN; tokens * rows];
+                    let x = &x[first * cols..][..tokens * cols];
+                    gated(
+                        x,
+                        None,
+                        &gate,
+                        &up,
+                        Activation::Silu,
+                        MatmulPrecision::Int8Activations,
+                        &mut h,
+                    )
+                    .unwrap();
+                    h
+                },
+            );
             for norm in [
                 None,
                 Some(Norm {
@@ -211,6 +237,7 @@ fn a_token_has_the_same_feed_forward_in_any_batch() {
             ] {
                 check(
                     &format!("{quant}, down, rank {rank}, norm {}", norm.is_some()),
+                    &pairs,
                     &|first, tokens| {
                         let mut y = residual[first * rows..][..tokens * rows].to_vec();
                         let x = &x[first * cols..][..tokens * cols];
@@ -226,7 +253,9 @@ fn a_token_has_the_same_feed_forward_in_any_batch() {
 /// The precisions of training and of references are batch invariant, too.
 #[test]
 fn a_token_has_the_same_exact_outputs_in_any_batch() {
-    let _alone = team_alone();
+    if !own_process::is_own(a_token_has_the_same_exact_outputs_in_any_batch) {
+        return;
+    }
     for (quant, precision) in [
         (Quant::Q4_K, MatmulPrecision::F32),
         (Quant::F16, MatmulPrecision::F32),
@@ -239,7 +268,7 @@ fn a_token_has_the_same_exact_outputs_in_any_batch() {
             lora: adapter.lora(),
             ..Linear::plain(weight.matrix())
         }];
-        check(&format!("{quant}, {precision:?}"), &|first, tokens| {
+        check(&format!("{quant}, {precision:?}"), &pairs(true), &|first, tokens| {
             let mut y = vec![f32::NAN; tokens * rows];
             norm_linears(&x[first * cols..][..tokens * cols], None, &linears, precision, &mut y).unwrap();
             y
@@ -278,7 +307,9 @@ fn through_cache(format: KvFormat, shape: Heads, qkv: &[f32], at_once: usize) ->
 /// 700 tokens: more than two splits of keys.
 #[test]
 fn a_token_attends_to_the_same_bits_in_any_batch() {
-    let _alone = team_alone();
+    if !own_process::is_own(a_token_attends_to_the_same_bits_in_any_batch) {
+        return;
+    }
     let tokens = if reference::emulated() { 280 } else { 700 };
     let shapes = [
         shape(3, 3, 64, None),
@@ -286,21 +317,31 @@ fn a_token_attends_to_the_same_bits_in_any_batch() {
         shape(7, 1, 80, Some(300)),
         shape(8, 1, 33, Some(17)),
     ];
-    for shape in shapes {
+    let parts = Parts::of("levels");
+    let all = [
+        (2, 1),
+        (1, 7),
+        (3, 16),
+        (8, 64),
+        (2, 128),
+        (2, 512),
+        (1, tokens),
+        (3, tokens),
+    ];
+    for (index, shape) in shapes.into_iter().enumerate() {
         let qkv = noise(13, tokens * (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
-        for format in [KvFormat::F16, KvFormat::Q8_0] {
+        for (number, format) in [KvFormat::F16, KvFormat::Q8_0].into_iter().enumerate() {
+            let (heads, kv_heads) = (shape.heads, shape.kv_heads);
+            let case =
+                format!("a_token_attends_to_the_same_bits_in_any_batch {heads} heads over {kv_heads} in {format:?}");
+            let pairs = match is_included(&parts, index + 2 * number, &case) {
+                true => &all[..],
+                // With fewer tokens at once than a page has, and with more.
+                false => &[(3, 16), (2, 512)],
+            };
             set_threads(1);
             let expected = through_cache(format, shape, &qkv, 1);
-            for (threads, at_once) in [
-                (2, 1),
-                (1, 7),
-                (3, 16),
-                (8, 64),
-                (2, 128),
-                (2, 512),
-                (1, tokens),
-                (3, tokens),
-            ] {
+            for &(threads, at_once) in pairs {
                 set_threads(threads);
                 let found = through_cache(format, shape, &qkv, at_once);
                 assert!(
@@ -316,7 +357,6 @@ fn a_token_attends_to_the_same_bits_in_any_batch() {
 /// earlier row of the batch, nor a later one of the sequence after its cell was reused.
 #[test]
 fn overflow_in_a_cache_reaches_only_rows_that_see_it() {
-    let _alone = team_alone();
     let shape = shape(4, 2, 33, None);
     let (width, tokens) = ((4 + 2 * 2) * 33, 21);
     let values = 6 * 33;
@@ -330,9 +370,4 @@ fn overflow_in_a_cache_reaches_only_rows_that_see_it() {
         );
         assert!(through_cache(format, shape, &qkv, tokens) == expected, "{format:?}");
     }
-}
-
-#[test]
-fn other_instruction_sets_pass_too() {
-    reference::on_lower_levels();
 }

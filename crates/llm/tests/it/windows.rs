@@ -1,15 +1,11 @@
 //! Sessions of a model with sliding windows, whose cache is smaller than the context.
 
-#[allow(dead_code, reason = "this test draws no tokens from it")]
-#[path = "../../engine/src/check/sample.rs"]
-mod sample;
-
+use crate::sample::Sample;
 use hearth_formats::Architecture;
 use hearth_formats::gguf::Gguf;
 use hearth_kernels::Quant;
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::{CacheSize, LoadOptions, Model, SavedCells, Session};
-use sample::Sample;
 use std::io::Cursor;
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! Helpers for tests of quantisation formats.
-#![allow(dead_code)] // Each test binary uses some of them.
 
 use hearth_kernels::blocks::Quant;
 

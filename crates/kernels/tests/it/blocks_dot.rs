@@ -1,8 +1,6 @@
 //! Every SIMD variant against its scalar counterpart, and both against f32.
 
-mod common;
-
-use common::{floats, random_blocks};
+use crate::common::{floats, random_blocks};
 use hearth_kernels::blocks::{BlockError, Quant};
 use hearth_kernels::gemv::{ActivationChunk, Activations};
 use hearth_kernels::isa::Isa;

@@ -1,9 +1,8 @@
 //! A model in NVFP4, whose weights have a scale of the whole tensor, against the same model with
 //! the scales folded into weights in F32: logits, with adapters and biases.
-//! `crates/train/tests/run.rs` compares training.
+//! `crates/train/tests/it/run.rs` compares training.
 
-mod nvfp4_pair;
-
+use crate::nvfp4_pair;
 use hearth_formats::adapter::LinearName;
 use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader, TensorType};
 use hearth_kernels::MatmulPrecision;

@@ -1,0 +1,54 @@
+//! All tests again on the lower instruction sets of the machine.
+
+use crate::own_process::{assert_passed, this_executable};
+use hearth_kernels::Isa;
+use hearth_test_parts::Parts;
+use std::collections::BTreeMap;
+use std::env;
+
+/// Names the instruction set of a process, which is chosen once.
+const LEVEL: &str = "HEARTH_ISA";
+
+/// The modules of this executable but this one, with the number of their tests.
+fn modules() -> BTreeMap<String, usize> {
+    let listed = this_executable(&["--list", "--format", "terse"]).output();
+    let listed = String::from_utf8(listed.expect("this executable starts").stdout).expect("a list in UTF-8");
+    let mut modules = BTreeMap::new();
+    for name in listed.lines().filter_map(|line| line.strip_suffix(": test")) {
+        match name.split_once("::") {
+            Some((module, _)) if module != "levels" => *modules.entry(module.to_owned()).or_default() += 1,
+            _ => {}
+        }
+    }
+    modules
+}
+
+/// Each part has each level and each module, but not every pair of them.
+#[test]
+fn lower_instruction_sets_pass_too() {
+    if env::var_os(LEVEL).is_some() {
+        return;
+    }
+    let (parts, modules) = (Parts::of("levels"), modules());
+    assert!(modules.len() > 5, "{modules:?}");
+    // A run without assertions and one with them take different pairs.
+    let (first, suffix) = match cfg!(debug_assertions) {
+        true => (2, " with assertions"),
+        false => (0, ""),
+    };
+    let lower = Isa::available().into_iter().filter(|isa| *isa != Isa::best());
+    for (number, level) in lower.map(Isa::name).enumerate() {
+        for (index, (module, count)) in modules.iter().enumerate() {
+            let case = format!("levels::lower_instruction_sets_pass_too {module} on {level}{suffix}");
+            if !parts.includes(first + number + index, &case) {
+                continue;
+            }
+            let mut run = this_executable(&[&format!("{module}::")]);
+            // All cases of the module: a part of each part would leave out most pairs for ever.
+            run.env(LEVEL, level)
+                .env_remove("HEARTH_PART_LEVELS")
+                .env_remove("HEARTH_CASES");
+            assert_passed(&case, &run.output().expect("this executable starts"), *count);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Tests of this crate's public API on the CPU, in one executable: linking takes longer than most of
+//! them.
+
+mod batch;
+mod batch_invariance;
+mod kv_snapshot;
+mod layer;
+mod logits;
+#[path = "../shared/lora.rs"]
+mod lora;
+mod nvfp4;
+#[path = "../nvfp4_pair/mod.rs"]
+mod nvfp4_pair;
+#[path = "../../../kernels/tests/it/own_process.rs"]
+mod own_process;
+mod packed;
+#[allow(dead_code, reason = "no test draws tokens from it")]
+#[path = "../../../engine/src/check/sample.rs"]
+mod sample;
+mod sampler;
+mod unusual_values;
+mod windows;
+
+#[test]
+fn every_test_file_is_compiled() {
+    hearth_test_parts::assert_all_compiled(env!("CARGO_MANIFEST_DIR"));
+}
