@@ -242,6 +242,7 @@ mod tests {
     use super::*;
     use burn::tensor::Device;
     use hearth_kernels::reference::{matmul, rms_norm, transpose, wide};
+    use std::collections::BTreeSet;
     use std::error::Error;
     use std::ops::Range;
 
@@ -302,6 +303,14 @@ mod tests {
                 assert!(asked, "{rank}, backward: {backward}");
             }
         }
+    }
+
+    /// Callers select cases by name.
+    #[test]
+    fn names_are_unique() {
+        let cases = cases(true);
+        let names: BTreeSet<String> = cases.iter().map(Case::to_string).collect();
+        assert_eq!(names.len(), cases.len());
     }
 
     /// Like a kernel whose loop over tiles of keys ends at 256.

@@ -35,16 +35,28 @@ const LONGEST_PROMPT: Duration = Duration::from_millis(50);
 /// Maximum prompt length.
 const MAX_PROMPT: usize = 512;
 
+/// Whether to compare the case of this name.
+pub type Select<'a> = &'a mut dyn FnMut(&str) -> bool;
+
 /// Compare the device with the CPU, and benchmark it. `small` uses a model that is small enough for
 /// a software driver.
 ///
 /// # Errors
 /// The device failed; a sentence without its full stop. A driver may also crash the process.
 pub fn check(place: Place, small: bool) -> Result<DeviceCheck, Box<dyn Error>> {
+    check_selected(place, small, &mut |_| true)
+}
+
+/// The same, comparing selected cases: ops, then whole models. `select` gets each name once, in
+/// order.
+///
+/// # Errors
+/// See [`check`].
+pub fn check_selected(place: Place, small: bool, select: Select) -> Result<DeviceCheck, Box<dyn Error>> {
     let (began, launches) = (Instant::now(), launches::Count::begin());
     let mismatch = match place {
         Place::Cpu => None,
-        Place::Gpu(_) => find_mismatch(place)?,
+        Place::Gpu(_) => find_mismatch(place, select)?,
     };
     let measured = match mismatch {
         None => measure(place, small)?,
@@ -61,10 +73,12 @@ pub fn check(place: Place, small: bool) -> Result<DeviceCheck, Box<dyn Error>> {
 }
 
 /// The first mismatch, in one sentence.
-fn find_mismatch(place: Place) -> Result<Option<String>, Box<dyn Error>> {
+fn find_mismatch(place: Place, select: Select) -> Result<Option<String>, Box<dyn Error>> {
     let matrix_units = device::has_matrix_units(place)?;
-    match first_mismatch(place, cases::cases(matrix_units), &mut |_, _, _| {})? {
-        None => models::compare(place, matrix_units),
+    let mut cases = cases::cases(matrix_units);
+    cases.retain(|case| select(&case.to_string()));
+    match first_mismatch(place, cases, &mut |_, _, _| {})? {
+        None => models::compare(place, matrix_units, select),
         found => Ok(found),
     }
 }

@@ -1,5 +1,6 @@
 //! Comparing whole synthetic models: a session and a run, against the CPU.
 
+use super::Select;
 use super::case::{Output, RANKS};
 use super::cases::VOCAB;
 use super::compare::mismatch;
@@ -66,19 +67,25 @@ const fn synthetic(
     }
 }
 
-/// The first mismatch, in one sentence.
+/// The first mismatch of the selected samples, in one sentence.
 ///
 /// # Errors
 /// The device failed.
-pub fn compare(place: Place, matrix_units: bool) -> Result<Option<String>, Box<dyn Error>> {
+pub fn compare(place: Place, matrix_units: bool, select: Select) -> Result<Option<String>, Box<dyn Error>> {
     for (sample, format) in &MODELS {
+        let what = format!("a sample of {} with a cache in {format:?}", sample.architecture);
+        if !select(&what) {
+            continue;
+        }
         let expected = logits(sample, Place::Cpu, *format, MatmulPrecision::F32)?;
         let found = logits(sample, place, *format, MatmulPrecision::Int8Activations)?;
         let tolerance = if matrix_units { ROUNDED_LOGITS_OFF } else { LOGITS_OFF };
-        let what = format!("a sample of {} with a cache in {format:?}", sample.architecture);
         if let Some(mismatch) = mismatch(&what, &found, &expected, tolerance) {
             return Ok(Some(mismatch.sentence()));
         }
+    }
+    if !select("a sample run") {
+        return Ok(None);
     }
     let sample = &MODELS[0].0;
     let expected = losses(sample, Place::Cpu, false)?;
