@@ -1,10 +1,12 @@
 //! Linears over quantised weights.
 
 use crate::device::{assert_near, floats, gpu, unpadded, weight};
+use crate::matrix_units;
 use cubecl::prelude::*;
 use hearth_kernels::gpu::{Floats, Linear, Lora, linear, linear_with_limit};
 use hearth_kernels::reference::{self, noise, wide};
 use hearth_kernels::{Dropout, MatmulPrecision, Quant};
+use hearth_test_parts::Parts;
 
 /// A linear with all its parts, or with none, over `tokens`.
 struct Case {
@@ -164,6 +166,20 @@ fn a_weight_beyond_a_binding_is_processed_in_ranges() {
                 .expect("128 rows fit");
             assert!(linear_with_limit(&client, x, y, MatmulPrecision::F32, out, 0, false, 128 * 54 - 1).is_err());
         });
+    }
+}
+
+/// The cases of matrix units, forward and backward, on the kernels that a driver without them runs;
+/// a few of both directions always.
+#[test]
+fn plain_kernels_round_no_operand() {
+    let Some(client) = gpu() else { return };
+    let parts = Parts::of("gpu");
+    for (index, case) in matrix_units::cases().into_iter().enumerate() {
+        let name = format!("linear::plain_kernels_round_no_operand {case}");
+        if index % Quant::ALL.len() == 0 || parts.includes(index, &name) {
+            case.on_plain_kernels(&client).check(&client);
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! GEMM on matrix units if the driver lists them; otherwise the same cases check that operands are
-//! not rounded.
+//! GEMM on matrix units. What only a driver that lists them can fail is ignored elsewhere: `cargo
+//! xtask spirv` and `cargo xtask gpu` run it. The same cases on plain kernels are in `linear.rs`.
 
 use crate::device::{floats, gpu, read, weight_of};
 use cubecl::ir::{ElemType, FloatKind};
@@ -10,6 +10,7 @@ use hearth_kernels::gpu::{
 };
 use hearth_kernels::reference::{matmul, noise, transpose, wide};
 use hearth_kernels::{MatmulPrecision, Quant};
+use std::fmt;
 
 /// Maximum error of a token's outputs with operands in f16, relative to the norm of the summed
 /// products (the sums may cancel): an operand is off by at most 1/2048, a product by 1/1024, and
@@ -49,8 +50,20 @@ fn listed(client: &Client) -> bool {
         && units.any(|unit| (unit.a_type, unit.b_type, unit.cd_type) == (half, half, single))
 }
 
+/// The GPU, which must have matrix units.
+fn matrix_units() -> Client {
+    let client = gpu().expect("GPU tests are not left out");
+    assert!(
+        listed(&client),
+        "this driver has no matrix units that multiply f16 and sum in f32: name another in VK_DRIVER_FILES"
+    );
+    client
+}
+
 /// A GEMM with scale 0.5, added to the output or overwriting it.
-struct Case {
+pub struct Case {
+    /// What is special about it.
+    what: String,
     direction: Direction,
     precision: MatmulPrecision,
     quant: Quant,
@@ -68,6 +81,7 @@ impl Case {
     fn noise(direction: Direction, quant: Quant, [tokens, rows, cols]: [usize; 3]) -> Self {
         let depth = if direction == Direction::Forward { cols } else { rows };
         Self {
+            what: "noise".to_owned(),
             direction,
             precision: MatmulPrecision::Bf16,
             quant,
@@ -165,9 +179,18 @@ impl Case {
         linear_with_limit(client, x, &linear, self.precision, out, at, self.add, self.limit).expect("shapes that fit");
     }
 
+    /// The same on plain kernels, also on a driver with matrix units.
+    pub fn on_plain_kernels(self, client: &Client) -> Self {
+        let uses = self.direction.uses(client, self.quant, self.tokens, self.precision);
+        Self {
+            precision: if uses { MatmulPrecision::F32 } else { self.precision },
+            ..self
+        }
+    }
+
     /// Runs it, and panics if a token's error is too large or another kernel ran than reported.
     #[track_caller]
-    fn check(&self, client: &Client, what: &str) {
+    pub fn check(&self, client: &Client) {
         let uses = self.direction.uses(client, self.quant, self.tokens, self.precision);
         let tolerance = if uses { ROUNDED } else { EXACT };
         let mut furthest: f64 = 0.0;
@@ -175,13 +198,7 @@ impl Case {
             let (error, Outputs { found, expected, .. }) = (outputs.error(), outputs);
             assert!(
                 error <= tolerance,
-                "{what}, {:?}, {} {} tokens, {} x {}: token {token} is error by {error:.2e}\nfound    {:?}\nexpected \
-                 {:?}",
-                self.direction,
-                self.quant,
-                self.tokens,
-                self.rows,
-                self.cols,
+                "{self}: token {token} is off by {error:.2e}\nfound    {:?}\nexpected {:?}",
                 &found[..found.len().min(8)],
                 &expected[..expected.len().min(8)],
             );
@@ -191,8 +208,27 @@ impl Case {
         assert_eq!(
             furthest > EXACT,
             uses,
-            "{what}: error by {furthest:.2e}, so another kernel was taken than is said"
+            "{self}: off by {furthest:.2e}, so another kernel was taken than is said"
         );
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            what,
+            direction,
+            precision,
+            quant,
+            tokens,
+            rows,
+            cols,
+            ..
+        } = self;
+        write!(
+            f,
+            "{what}, {direction:?}, {precision:?}, {quant}, {tokens} tokens, {rows} x {cols}"
+        )
     }
 }
 
@@ -225,16 +261,11 @@ impl Outputs {
     }
 }
 
-/// `cargo xtask spirv` demands them: without matrix units its other tests would pass and prove
-/// nothing.
+/// The first test of `cargo xtask spirv`.
 #[test]
-fn the_driver_lists_matrix_units_if_required() {
-    let Some(client) = gpu() else { return };
-    let demanded = std::env::var("HEARTH_MATRIX_UNITS").is_ok_and(|value| value == "1");
-    assert!(
-        listed(&client) || !demanded,
-        "this driver has no matrix units that multiply f16 and sum in f32: name another in VK_DRIVER_FILES"
-    );
+#[ignore = "needs matrix units: cargo xtask spirv"]
+fn the_driver_lists_matrix_units() {
+    matrix_units();
 }
 
 #[test]
@@ -263,68 +294,61 @@ fn matrix_units_are_used_if_listed_and_the_precision_allows() {
     }
 }
 
-#[test]
-fn every_format_is_multiplied_in_shapes_beside_whole_tiles() {
-    let Some(client) = gpu() else { return };
-    for direction in WAYS {
-        for quant in Quant::ALL {
-            let cols = match quant.block_elements() {
-                1 => 77,
-                32 => 96,
-                elements => elements,
-            };
-            Case::noise(direction, quant, [9, 70, cols]).check(&client, "every format");
-        }
-    }
+/// Each format in shapes beside whole tiles.
+fn formats() -> Vec<Case> {
+    let of_format = |direction, quant: Quant| {
+        let cols = match quant.block_elements() {
+            1 => 77,
+            32 => 96,
+            elements => elements,
+        };
+        Case::noise(direction, quant, [9, 70, cols])
+    };
+    let each = |direction| Quant::ALL.map(|quant| of_format(direction, quant));
+    WAYS.into_iter().flat_map(each).collect()
 }
 
-#[test]
-fn results_are_added_in_ranges_of_rows_and_for_any_number_of_tokens() {
-    let Some(client) = gpu() else { return };
+/// Results that are added, weights in ranges of rows, and few and many tokens.
+fn shapes() -> Vec<Case> {
     // 128 rows of three blocks are aligned.
     let limit = 128 * 54 + 255;
-    for direction in WAYS {
-        for (tokens, rows, cols, precision, add, limit) in [
-            (32, 64, 64, MatmulPrecision::Int8Activations, false, u64::MAX),
-            (33, 1, 32, MatmulPrecision::Int8Activations, true, u64::MAX),
-            (70, 130, 96, MatmulPrecision::Bf16, true, u64::MAX),
-            (300, 65, 160, MatmulPrecision::Bf16, false, u64::MAX),
-            (65, 300, 96, MatmulPrecision::Bf16, false, limit),
-            (9, 300, 96, MatmulPrecision::Bf16, true, limit),
-        ] {
-            let case = Case {
-                precision,
-                add,
-                limit,
-                ..Case::noise(direction, Quant::Q4_0, [tokens, rows, cols])
-            };
-            case.check(&client, "shapes");
-        }
-    }
+    let shapes = [
+        (32, 64, 64, MatmulPrecision::Int8Activations, false, u64::MAX),
+        (33, 1, 32, MatmulPrecision::Int8Activations, true, u64::MAX),
+        (70, 130, 96, MatmulPrecision::Bf16, true, u64::MAX),
+        (300, 65, 160, MatmulPrecision::Bf16, false, u64::MAX),
+        (65, 300, 96, MatmulPrecision::Bf16, false, limit),
+        (9, 300, 96, MatmulPrecision::Bf16, true, limit),
+    ];
+    let of_shape = |direction, (tokens, rows, cols, precision, add, limit)| Case {
+        precision,
+        add,
+        limit,
+        ..Case::noise(direction, Quant::Q4_0, [tokens, rows, cols])
+    };
+    let each = |direction| shapes.map(|shape| of_shape(direction, shape));
+    WAYS.into_iter().flat_map(each).collect()
 }
 
-#[test]
-fn values_exact_in_f16_are_not_rounded() {
-    let Some(client) = gpu() else { return };
+/// Values that f16 holds exactly.
+fn short_values() -> Vec<Case> {
     let short = |x: Vec<f32>| -> Vec<f32> { x.iter().map(|x| (x * 256.0).round() / 256.0).collect() };
-    for direction in WAYS {
-        for (quant, shape) in [(Quant::F16, [130, 200, 77]), (Quant::F32, [40, 77, 200])] {
-            let noise = Case::noise(direction, quant, shape);
-            let case = Case {
-                x: short(noise.x),
-                w: short(noise.w),
-                ..noise
-            };
-            for outputs in case.run(&client) {
-                assert!(outputs.error() < 1e-6, "{direction:?}, {quant}, {shape:?}");
-            }
+    let of_shape = |direction, (quant, shape)| {
+        let noise = Case::noise(direction, quant, shape);
+        Case {
+            what: "values exact in f16".to_owned(),
+            x: short(noise.x),
+            w: short(noise.w),
+            ..noise
         }
-    }
+    };
+    let each =
+        |direction| [(Quant::F16, [130, 200, 77]), (Quant::F32, [40, 77, 200])].map(|shape| of_shape(direction, shape));
+    WAYS.into_iter().flat_map(each).collect()
 }
 
-#[test]
-fn values_far_beyond_f16_are_multiplied() {
-    let Some(client) = gpu() else { return };
+/// Weights and activations far beyond f16.
+fn far_values() -> Vec<Case> {
     // Scale of all weights, and, in float formats, of every third row.
     let weights = [
         (Quant::F32, 1.0, 1.0),
@@ -343,34 +367,33 @@ fn values_far_beyond_f16_are_multiplied() {
     ];
     // Scales of the tokens' activations, in turn.
     let tokens = [1.0, 1e5, 1e-6, 0.0, 7e4, 1e15, 1e-15];
-    for direction in WAYS {
-        for (quant, all, third) in weights {
-            let cols = quant.block_elements().max(96);
-            let noise = Case::noise(direction, quant, [40, 70, cols]);
-            let depth = noise.x.len() / noise.tokens;
-            let size = |row: usize| if row % 3 == 2 { all * third } else { all };
-            let x = noise.x.iter().enumerate();
-            let w = noise.w.iter().enumerate();
-            let case = Case {
-                x: x.map(|(i, x)| x * tokens[i / depth % tokens.len()]).collect(),
-                w: w.map(|(i, w)| w * size(i / cols)).collect(),
-                ..noise
-            };
-            case.check(&client, &format!("weights times {all:.0e} and {third:.0e}"));
+    let of_weight = |direction, (quant, all, third): (Quant, f32, f32)| {
+        let cols = quant.block_elements().max(96);
+        let noise = Case::noise(direction, quant, [40, 70, cols]);
+        let depth = noise.x.len() / noise.tokens;
+        let size = |row: usize| if row % 3 == 2 { all * third } else { all };
+        let x = noise.x.iter().enumerate();
+        let w = noise.w.iter().enumerate();
+        Case {
+            what: format!("weights times {all:.0e} and {third:.0e}"),
+            x: x.map(|(i, x)| x * tokens[i / depth % tokens.len()]).collect(),
+            w: w.map(|(i, w)| w * size(i / cols)).collect(),
+            ..noise
         }
-    }
+    };
+    let each = |direction| weights.map(|weight| of_weight(direction, weight));
+    WAYS.into_iter().flat_map(each).collect()
 }
 
-#[test]
-fn small_activations_beside_a_large_one_keep_their_bits() {
-    let Some(client) = gpu() else { return };
-    for direction in WAYS {
+/// One large activation among small ones, multiplied by equally small weights.
+fn one_large_value() -> Vec<Case> {
+    let of_direction = |direction| {
         let noise = Case::noise(direction, Quant::F32, [40, 70, 70]);
-        // The large activation is multiplied by equally small weights.
         let is_large = |i: usize| i % 70 == 5;
         let x = noise.x.iter().enumerate();
         let w = noise.w.iter().enumerate();
-        let case = Case {
+        Case {
+            what: "one large activation".to_owned(),
             x: x.map(|(i, x)| if is_large(i) { 1e5 } else { *x }).collect(),
             w: w.map(|(i, w)| match direction {
                 Direction::Forward if is_large(i) => w * 1e-5,
@@ -379,9 +402,56 @@ fn small_activations_beside_a_large_one_keep_their_bits() {
             })
             .collect(),
             ..noise
-        };
-        case.check(&client, "one large activation");
+        }
+    };
+    WAYS.map(of_direction).into()
+}
+
+/// All cases of the ignored tests.
+pub fn cases() -> Vec<Case> {
+    [formats(), shapes(), short_values(), far_values(), one_large_value()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+#[test]
+#[ignore = "needs matrix units: cargo xtask spirv"]
+fn every_format_is_multiplied_in_shapes_beside_whole_tiles() {
+    let client = matrix_units();
+    formats().iter().for_each(|case| case.check(&client));
+}
+
+#[test]
+#[ignore = "needs matrix units: cargo xtask spirv"]
+fn results_are_added_in_ranges_of_rows_and_for_any_number_of_tokens() {
+    let client = matrix_units();
+    shapes().iter().for_each(|case| case.check(&client));
+}
+
+#[test]
+#[ignore = "needs matrix units: cargo xtask spirv"]
+fn values_exact_in_f16_are_not_rounded() {
+    let client = matrix_units();
+    for case in short_values() {
+        for outputs in case.run(&client) {
+            assert!(outputs.error() < 1e-6, "{case}");
+        }
     }
+}
+
+#[test]
+#[ignore = "needs matrix units: cargo xtask spirv"]
+fn values_far_beyond_f16_are_multiplied() {
+    let client = matrix_units();
+    far_values().iter().for_each(|case| case.check(&client));
+}
+
+#[test]
+#[ignore = "needs matrix units: cargo xtask spirv"]
+fn small_activations_beside_a_large_one_keep_their_bits() {
+    let client = matrix_units();
+    one_large_value().iter().for_each(|case| case.check(&client));
 }
 
 #[test]
