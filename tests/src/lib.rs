@@ -1,5 +1,5 @@
-//! Shared code of end-to-end tests: paths of executables and models, waits, a WebDriver client for
-//! the window, and the GPU driver.
+//! Shared code of end-to-end tests: paths of programs and models, what tests make once, waits, a
+//! WebDriver client for the window, and the GPU driver.
 
 #[cfg(target_os = "linux")]
 pub mod close;
@@ -18,6 +18,7 @@ pub mod screen;
 pub mod screen_reader;
 #[cfg(target_os = "linux")]
 pub mod scripted;
+pub mod shared;
 pub mod wait;
 pub mod webdriver;
 #[cfg(target_os = "linux")]

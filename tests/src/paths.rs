@@ -1,30 +1,73 @@
-//! Paths of executables, models and tools.
+//! Paths of programs, models and tools.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The default model's file name.
 const MODEL: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
-/// The folder of the executables of the build that this test belongs to.
-pub fn build() -> PathBuf {
-    let test = env::current_exe().expect("a test knows its own executable");
-    // target/release/deps/TEST
-    test.ancestors()
-        .nth(2)
-        .expect("a test executable is two folders deep")
-        .to_path_buf()
+/// Environment variable of the folder of the programs, for test executables that run on a machine
+/// without a checkout.
+const PROGRAMS: &str = "HEARTH_PROGRAMS";
+
+/// Where the programs that are tested can be.
+///
+/// Test executables are no guide: they are in cargo's build folder, which all checkouts on a machine
+/// share, and programs are in the target folder of their checkout.
+#[derive(Debug, Default)]
+pub struct Places {
+    /// Value of `HEARTH_PROGRAMS`.
+    pub named: Option<OsString>,
+    /// Value of `CARGO_TARGET_DIR`.
+    pub target: Option<OsString>,
+    /// The root of the workspace that the test was built from.
+    pub root: PathBuf,
+    /// The test's executable.
+    pub test: PathBuf,
 }
 
-/// An executable of this build.
+impl Places {
+    /// The folder of the programs: the named one, else that of the target folder, else, if the
+    /// workspace has no target folder (because the test was copied to another machine), the one
+    /// above the test's executable, which is then `FOLDER/deps/TEST`.
+    pub fn programs(&self) -> PathBuf {
+        let set = |value: &Option<OsString>| value.clone().filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(named) = set(&self.named) {
+            return named;
+        }
+        if let Some(target) = set(&self.target) {
+            return self.root.join(target).join("release");
+        }
+        let built = self.root.join("target").join("release");
+        let beside = self.test.ancestors().nth(2);
+        match beside {
+            Some(beside) if !built.is_dir() => beside.to_path_buf(),
+            _ => built,
+        }
+    }
+}
+
+/// The folder of the programs of this test's build.
+pub fn programs() -> PathBuf {
+    let places = Places {
+        named: env::var_os(PROGRAMS),
+        target: env::var_os("CARGO_TARGET_DIR"),
+        root: root().to_path_buf(),
+        test: env::current_exe().unwrap_or_default(),
+    };
+    places.programs()
+}
+
+/// A program of this build.
 ///
 /// # Panics
 /// Panics if it has not been built.
 pub fn executable(name: &str) -> PathBuf {
-    let path = build().join(name).with_extension(env::consts::EXE_EXTENSION);
+    let path = programs().join(name).with_extension(env::consts::EXE_EXTENSION);
     assert!(
         path.is_file(),
-        "{} has not been built: run `cargo xtask test`",
+        "{} has not been built: run `cargo xtask test`, or name the folder of the programs in {PROGRAMS}",
         path.display()
     );
     path
@@ -61,7 +104,7 @@ pub fn model() -> PathBuf {
 /// # Panics
 /// Panics if it is not found.
 pub fn tool(name: &str) -> PathBuf {
-    let tools = env::var_os("HEARTH_TOOLS").map_or_else(|| build().join("../tools"), PathBuf::from);
+    let tools = env::var_os("HEARTH_TOOLS").map_or_else(|| beside_programs("tools"), PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
     std::iter::once(tools.join("bin"))
         .chain(env::split_paths(&path))
@@ -72,5 +115,15 @@ pub fn tool(name: &str) -> PathBuf {
 
 /// The folder of screenshots.
 pub fn screenshots() -> PathBuf {
-    build().join("../screenshots")
+    beside_programs("screenshots")
+}
+
+/// The folder of what tests make once (`shared.rs`).
+pub fn shared() -> PathBuf {
+    beside_programs("tests")
+}
+
+/// A folder in the target folder.
+fn beside_programs(name: &str) -> PathBuf {
+    programs().join("..").join(name)
 }

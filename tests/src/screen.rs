@@ -29,11 +29,16 @@ impl Drop for ChildGuard {
     }
 }
 
-/// An Xvfb server.
+/// Environment variables of a person's folders. Web views keep there what pages store, by the name of
+/// the program, so windows that are open at a time would share it.
+const HOME_FOLDERS: [&str; 4] = ["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"];
+
+/// An Xvfb server, and the folders of the person who sits before it.
 pub struct Screen {
     /// Value of DISPLAY.
     pub display: String,
     _server: ChildGuard,
+    home: tempfile::TempDir,
 }
 
 impl Screen {
@@ -60,6 +65,7 @@ impl Screen {
         Self {
             display: format!(":{}", number.trim()),
             _server: server,
+            home: tempfile::tempdir().expect("a temporary folder"),
         }
     }
 
@@ -77,7 +83,8 @@ impl Screen {
             .env_remove("WAYLAND_DISPLAY")
             .env("LIBGL_ALWAYS_SOFTWARE", "1")
             .env("WEBKIT_DISABLE_DMABUF_RENDERER", "1")
-            .env("NO_AT_BRIDGE", "1");
+            .env("NO_AT_BRIDGE", "1")
+            .envs(HOME_FOLDERS.map(|name| (name, self.home.path().join(name))));
         command
     }
 }

@@ -112,6 +112,8 @@ pub struct Node {
     pub attributes: Vec<(String, String)>,
     /// Levels below the root.
     pub depth: usize,
+    /// Its address on the bus, which differs from that of an element that reads the same.
+    pub address: String,
 }
 
 impl Node {
@@ -230,6 +232,7 @@ impl ScreenReader {
                 .collect(),
             attributes: attributes.into_iter().collect(),
             depth,
+            address: format!("{}{}", at.0, at.1),
         })
     }
 
@@ -270,6 +273,7 @@ impl ScreenReader {
                 states,
                 attributes,
                 depth,
+                address: _,
             } = node;
             format!(
                 "{:1$}{role} {name:?} {text:?} {states:?} {attributes:?}\n",

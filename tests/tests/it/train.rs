@@ -2,15 +2,16 @@
 //! run resumes, exports match the adapter.
 
 use hearth_tests::hearth::{Ended, hearth};
-use hearth_tests::paths::{executable, model, models, root};
+use hearth_tests::paths::{self, executable, model, models, root};
+use hearth_tests::shared::{Shared, key};
 use hearth_tests::wait;
 use serde_json::Value;
+use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
-use tempfile::TempDir;
 
 /// Long enough for a run on a slow machine.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -35,11 +36,22 @@ fn arguments(out: &Path) -> Vec<String> {
         .collect()
 }
 
-/// A run that tests only read. Under nextest each has a process, and so a run, of its own.
-static RUN: LazyLock<(TempDir, Value)> = LazyLock::new(|| {
-    let folder = tempfile::tempdir().expect("a folder");
-    let report = hearth(arguments(&folder.path().join("run"))).json();
-    (folder, report)
+/// A run that tests only read, and what `hearth train` said of it: made once for an executable, a
+/// model, a dataset and arguments.
+static RUN: LazyLock<(Shared, Value)> = LazyLock::new(|| {
+    let (program, model, sample) = (executable("hearth"), model(), sample());
+    let how = arguments(Path::new("run")).join("\n");
+    // Another instruction set may round otherwise.
+    let isa = env::var("HEARTH_ISA").unwrap_or_default();
+    let key = key(&[&program, &model, Path::new(&sample)], &[&how, &isa]);
+    let shared = Shared::folder(&paths::shared(), "adapter", &key, |folder| {
+        let ended = hearth(arguments(&folder.join("run")));
+        ended.json();
+        fs::write(folder.join("report.json"), ended.stdout).expect("a report");
+    });
+    let said = fs::read_to_string(shared.path().join("report.json")).expect("a report");
+    let report = serde_json::from_str(said.lines().last().unwrap_or_default()).expect("JSON");
+    (shared, report)
 });
 
 fn run_folder() -> String {

@@ -1,7 +1,4 @@
 //! Fine-tuning in the window, end to end: the real page, the real workers and the real model.
-//!
-//! Linux only, see `window.rs`.
-#![cfg(target_os = "linux")]
 
 use hearth_tests::close::close_window;
 use hearth_tests::drag::drop_file;

@@ -1,13 +1,13 @@
 //! The first hour in the real window: a model from the hub, and what a chat shows and finds.
 //!
-//! Linux only, see `window.rs`. The hub is a local one.
-#![cfg(target_os = "linux")]
+//! The hub is a local one.
 
-#[path = "../../crates/app/tests/support/hub.rs"]
+#[path = "../../../crates/app/tests/support/hub.rs"]
 #[allow(dead_code, reason = "the app's tests use the rest")]
 mod hub;
 
 use hearth_tests::paths;
+use hearth_tests::scripted::Scripted;
 use hearth_tests::wait::PATIENCE;
 use hearth_tests::webdriver::Key;
 use hearth_tests::window::{Desktop, Window, id};
@@ -105,9 +105,10 @@ const WRITTEN: &str = "# Heat\n\nThe law is $\\dot q = -k \\nabla T$, so:\n\n$$\
 
 #[test]
 fn formulas_diagrams_and_notes_are_drawn_and_texts_are_found() {
-    let desk = Desktop::new();
+    let scripted = Scripted::new();
+    let desk = Desktop::with(&scripted.variables());
     let window = desk.open();
-    window.send("What is the capital of France?");
+    window.send("say Paris.");
     window.until_ended(1);
     window.click("edit-answer");
     window.session.one(&id("edit-answer-text"));

@@ -1,8 +1,7 @@
 //! Settings, end to end: devices, a plan that follows the slider, a reload with other layers, a
 //! measurement.
 //!
-//! Linux only, see `window.rs`. The GPU is a software driver unless the environment names another.
-#![cfg(target_os = "linux")]
+//! The GPU is a software driver unless the environment names another.
 
 use hearth_tests::driver;
 use hearth_tests::wait::PATIENCE;

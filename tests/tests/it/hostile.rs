@@ -1,12 +1,11 @@
 //! Hostile files that would exhaust memory, time or the stack: `hearth` works, or exits with code 1
 //! and one sentence. It has limits of 20 seconds of CPU time and 3 GiB of memory; exceeding them
 //! kills it by a signal, which fails the test.
-#![cfg(target_os = "linux")]
 
-#[path = "../../crates/formats/tests/limits/parquet_bytes.rs"]
+#[path = "../../../crates/formats/tests/limits/parquet_bytes.rs"]
 #[allow(dead_code, reason = "shared with the tests of the readers, which use all of it")]
 mod parquet_bytes;
-#[path = "../../crates/formats/tests/limits/raw.rs"]
+#[path = "../../../crates/formats/tests/limits/raw.rs"]
 mod raw;
 
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, Strings, TensorHeader};

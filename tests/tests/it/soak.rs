@@ -270,8 +270,33 @@ async fn alone(host: &ModelHost, path: &Path) -> (Model, Vec<Vec<u32>>) {
     (model, answers)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_gets_stuck_and_no_answer_is_disturbed() {
+/// The test's name in its executable.
+const NAME: &str = "soak::nothing_gets_stuck_and_no_answer_is_disturbed";
+
+/// Environment variable of a process that runs this test alone.
+const ALONE: &str = "HEARTH_SOAK_ALONE";
+
+#[test]
+fn nothing_gets_stuck_and_no_answer_is_disturbed() {
+    let is_set = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
+    if is_set(ALONE, "1") || is_set("NEXTEST_EXECUTION_MODE", "process-per-test") {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build();
+        return runtime.expect("a runtime").block_on(soak());
+    }
+    // Other tests run in this process, whose memory is measured.
+    let program = std::env::current_exe().expect("a test knows its own executable");
+    let mut alone = std::process::Command::new(program);
+    alone.args(["--exact", NAME, "--nocapture"]).env(ALONE, "1");
+    let ended = alone.output().expect("it starts");
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && said.contains("1 passed"), "{ended:?}");
+    println!("{said}");
+}
+
+async fn soak() {
     let seconds = std::env::var("HEARTH_SOAK_SECONDS")
         .ok()
         .and_then(|text| text.parse().ok());

@@ -1,8 +1,7 @@
 //! Hearth as a person starts it, who knows no environment variables: a second start, and a data
 //! folder that moves.
 //!
-//! Linux only, see `window.rs`. The worker is scripted (`scripted.rs`).
-#![cfg(target_os = "linux")]
+//! The worker is scripted (`scripted.rs`).
 
 use hearth_tests::close::{close_window, shows_window};
 use hearth_tests::paths;

@@ -1,9 +1,8 @@
 //! A conversation of 10,000 messages in the real window, while two answers stream.
 //!
 //! The measurement prints frame times and the time from a key to the painted character:
-//! `cargo test --release --locked --workspace --test window_long -- --ignored --nocapture`. Linux
-//! only, see `window.rs`. The worker is scripted (`scripted.rs`).
-#![cfg(target_os = "linux")]
+//! `cargo test --release --locked --workspace --test window -- --ignored --nocapture`. The worker is
+//! scripted (`scripted.rs`).
 
 use hearth_app::store::{
     Store, conversation,

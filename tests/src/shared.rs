@@ -1,0 +1,119 @@
+//! A folder that one test makes, and the processes of all tests read: under nextest, each test is a
+//! process.
+//!
+//! It is named after what it depends on, so a later run of the same build finds it, too.
+
+use sha2::{Digest, Sha256};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The name of the file that processes lock while they make or use a folder.
+const LOCK: &str = "lock";
+
+/// A folder that no process removes while this exists.
+#[derive(Debug)]
+pub struct Shared {
+    folder: PathBuf,
+    _in_use: File,
+}
+
+impl Shared {
+    /// The folder `NAME-KEY` in `base`, of which there is one at a time: `make` fills an empty one
+    /// unless a process has done it, and those with other keys are removed once nothing uses them.
+    /// `key` says what the contents depend on.
+    ///
+    /// # Panics
+    /// Panics if `make` does, or if the disk is full.
+    pub fn folder(base: &Path, name: &str, key: &str, make: impl Fn(&Path)) -> Self {
+        fs::create_dir_all(base).expect("the folder of shared folders can be made");
+        let folder = base.join(format!("{name}-{key}"));
+        let lock = open_lock(&folder).expect("a lock can be made");
+        loop {
+            lock.lock_shared().expect("a lock");
+            if folder.is_dir() {
+                return Self { folder, _in_use: lock };
+            }
+            lock.unlock().expect("a lock");
+            lock.lock().expect("a lock");
+            if !folder.is_dir() {
+                fill(&folder, &make);
+                remove_others(base, name, &folder);
+            }
+            // A process with another key may remove the folder before it is in use here.
+            lock.unlock().expect("a lock");
+        }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.folder
+    }
+}
+
+/// Opens the lock of a folder, which is beside it.
+fn open_lock(folder: &Path) -> io::Result<File> {
+    let path = folder.with_extension(LOCK);
+    File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(path)
+}
+
+/// Makes a folder, which appears when it is complete.
+fn fill(folder: &Path, make: &impl Fn(&Path)) {
+    let part = folder.with_extension("part");
+    // One whose process was killed.
+    if part.exists() {
+        fs::remove_dir_all(&part).expect("an incomplete folder can be removed");
+    }
+    fs::create_dir(&part).expect("a folder can be made");
+    make(&part);
+    fs::rename(&part, folder).expect("a folder can be renamed");
+}
+
+/// Removes the folders with other keys that no process uses.
+fn remove_others(base: &Path, name: &str, own: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let lock = entry.path();
+        let stem = lock.file_stem().and_then(OsStr::to_str);
+        let is_ours = stem
+            .and_then(|stem| stem.rsplit_once('-'))
+            .is_some_and(|(of, _)| of == name);
+        let other = lock.with_extension("");
+        if !is_ours || lock.extension() != Some(OsStr::new(LOCK)) || other == own {
+            continue;
+        }
+        if let Ok(file) = File::open(&lock)
+            && file.try_lock().is_ok()
+        {
+            // What cannot be removed is left to the next process.
+            let _ = fs::remove_dir_all(&other);
+            let _ = fs::remove_dir_all(other.with_extension("part"));
+            drop(file);
+            let _ = fs::remove_file(&lock);
+        }
+    }
+}
+
+/// A key that depends on the contents of files and on texts.
+///
+/// # Panics
+/// Panics if a file cannot be read.
+pub fn key(files: &[&Path], texts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for path in files {
+        let mut file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        // Its length first, so that no two lists of files read the same.
+        hash.update(file.metadata().expect("a file has a length").len().to_le_bytes());
+        io::copy(&mut file, &mut hash).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+    for text in texts {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    }
+    hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
