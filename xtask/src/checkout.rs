@@ -2,7 +2,9 @@
 //!
 //! `.cargo/config.toml` includes `.cargo/checkout.toml`, which this module writes and git ignores.
 //! It names the build folder, where cargo keeps everything but finished programs, and the compiler
-//! wrapper `.cargo/rustc`, whose path keeps the files of two checkouts apart. Finished programs are
+//! wrapper `.cargo/rustc`, whose path keeps the files of two checkouts apart. The wrapper is a link
+//! to `env`, which runs what it is given; a script of `sh` would drop variables such as
+//! `CARGO_BIN_EXE_fake-worker`. Finished programs are
 //! in the checkout's own `target`. See `docs/decisions/0027-one-build-folder.md`.
 
 use crate::process::Outcome;
@@ -21,7 +23,7 @@ const CHOSEN: [&str; 3] = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "CARGO_
 pub fn share_build_folder() -> Outcome {
     let file = paths::root().join(".cargo").join("checkout.toml");
     let chosen = CHOSEN.iter().any(|name| env::var_os(name).is_some());
-    // The wrapper is a script of the Unix shell. Without it, checkouts must not share a folder.
+    // The wrapper needs Unix. Without it, checkouts must not share a folder.
     let folder = cache::folder().filter(|_| cfg!(unix) && !chosen);
     let Some(folder) = folder else {
         return match file.exists() && chosen && env::var_os("CARGO_BUILD_BUILD_DIR").is_none() {
@@ -89,7 +91,8 @@ mod tests {
             file.set_modified(SystemTime::now() - age).expect("a time");
         }
         let wrapper = paths::root().join(".cargo").join("rustc");
-        fs::copy(wrapper, folder.join(".cargo").join("rustc")).expect("the wrapper");
+        let program = fs::read_link(wrapper).expect("a link");
+        std::os::unix::fs::symlink(program, folder.join(".cargo").join("rustc")).expect("the wrapper");
     }
 
     const LOCK: &str = "version = 4\n[[package]]\nname = \"library\"\nversion = \"0.0.0\"\n\

@@ -274,8 +274,9 @@ pub const SUITES: &[Suite] = &[
         parts: PARTS,
         stage: Stage::Rust,
         tests: &[
-            Tests::of("hearth-kernels").named("levels"),
-            Tests::of("hearth-llm").named("batch_invariance"),
+            Tests::of("hearth-kernels").named("levels::"),
+            Tests::of("hearth-kernels").named("batch_invariance::"),
+            Tests::of("hearth-llm").named("batch_invariance::"),
         ],
         paths: &[
             Paths::Under("crates/kernels/src/"),

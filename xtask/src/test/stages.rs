@@ -3,9 +3,10 @@
 use crate::cargo::{SELECT_OWN_TESTS, SELECT_TESTS, cargo};
 use crate::junit::{TestResults, run_tests};
 use crate::nextest::{Failures, nextest, nextest_with, run_nextest};
-use crate::process::{Outcome, run};
+use crate::process::{Outcome, read, run};
 use crate::{paths, report, ui};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Version of tauri-driver, the WebDriver of the window.
@@ -20,25 +21,50 @@ pub fn format() -> Outcome {
 }
 
 /// Clippy. `cargo clippy` calls its compiler by one path in all checkouts, so results of another
-/// checkout that shares the build folder would count; where `.cargo/clippy` can be run, it is used
-/// instead, in the way of `cargo clippy` (a test checks that warnings fail).
+/// checkout that shares the build folder would count. On Unix it is called by a link in this
+/// checkout instead, in the way of `cargo clippy` (a test checks that warnings fail).
 pub fn lints() -> Outcome {
-    run("Lints", &mut clippy(&paths::root(), &["--workspace", "--all-targets"]))
+    run("Lints", &mut clippy(&paths::root(), &["--workspace", "--all-targets"])?)
 }
 
 /// The command of [`lints`], in a folder.
-fn clippy(folder: &Path, selected: &[&str]) -> Command {
-    let mut command = cargo(&[if cfg!(unix) { "check" } else { "clippy" }, "--release", "--locked"]);
+fn clippy(folder: &Path, selected: &[&str]) -> Outcome<Command> {
+    let link = link_to_clippy()?;
+    let mut command = cargo(&[if link.is_some() { "check" } else { "clippy" }, "--release", "--locked"]);
     command.args(selected).current_dir(folder);
-    if cfg!(unix) {
-        command
-            .env("RUSTC_WORKSPACE_WRAPPER", paths::root().join(".cargo").join("clippy"))
-            // Clippy's separator of arguments.
-            .env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
-    } else {
-        command.args(["--", "-D", "warnings"]);
+    match link {
+        // Between arguments, Clippy's own separator.
+        Some(link) => command
+            .env("RUSTC_WORKSPACE_WRAPPER", link)
+            .env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"),
+        None => command.args(["--", "-D", "warnings"]),
+    };
+    Ok(command)
+}
+
+/// A link to Clippy's compiler in the target folder; `None` if there is no such program, or there
+/// are no links.
+#[cfg(unix)]
+fn link_to_clippy() -> Outcome<Option<PathBuf>> {
+    let sysroot = read(Command::new("rustc").args(["--print", "sysroot"])).unwrap_or_default();
+    let driver = Path::new(&sysroot).join("bin").join("clippy-driver");
+    let link = paths::target().join("clippy-driver");
+    if !driver.is_file() {
+        return Ok(None);
     }
-    command
+    if fs::read_link(&link).is_ok_and(|program| program == driver) {
+        return Ok(Some(link));
+    }
+    // It may be a link to another compiler.
+    let _ = fs::remove_file(&link);
+    let linked = fs::create_dir_all(paths::target()).and_then(|()| std::os::unix::fs::symlink(&driver, &link));
+    linked.map_err(|error| format!("{} could not be linked ({error}).", link.display()))?;
+    Ok(Some(link))
+}
+
+#[cfg(not(unix))]
+fn link_to_clippy() -> Outcome<Option<PathBuf>> {
+    Ok(None)
 }
 
 /// Builds all programs and tests.
@@ -143,7 +169,6 @@ pub fn driver() -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn a_warning_of_clippy_fails_the_lints() {
@@ -155,7 +180,7 @@ mod tests {
         fs::write(folder.join("Cargo.lock"), lock).expect("a lock file");
         let succeeds = |code: &str| {
             fs::write(folder.join("src").join("lib.rs"), code).expect("code");
-            let mut command = clippy(&folder, &["--offline"]);
+            let mut command = clippy(&folder, &["--offline"]).expect("a command");
             let output = command
                 .env("CARGO_TARGET_DIR", folder.join("target"))
                 .output()
