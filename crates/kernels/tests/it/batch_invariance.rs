@@ -18,8 +18,8 @@ const THREADS: [usize; 4] = [1, 2, 3, 8];
 /// Threads and batch sizes of the formats that a run's parts do not include.
 const FEW: [(usize, usize); 3] = [(2, 129), (2, 5), (3, 22)];
 
-/// Sets the number of threads, also above that of the machine. Only in a process of its own, before
-/// any kernel runs.
+/// Sets the number of threads, also above that of the machine. For a process of its own; first
+/// called before any kernel runs.
 fn set_threads(threads: usize) {
     team::oversubscribe(8);
     team::set_threads(threads);
@@ -144,6 +144,7 @@ fn a_token_has_the_same_outputs_in_any_batch() {
     if !own_process::is_own(a_token_has_the_same_outputs_in_any_batch) {
         return;
     }
+    set_threads(1);
     let parts = Parts::of("levels");
     for (index, quant) in formats() {
         let case = format!("a_token_has_the_same_outputs_in_any_batch {quant}");
@@ -192,6 +193,7 @@ fn a_token_has_the_same_feed_forward_in_any_batch() {
     if !own_process::is_own(a_token_has_the_same_feed_forward_in_any_batch) {
         return;
     }
+    set_threads(1);
     let parts = Parts::of("levels");
     for (index, quant) in formats() {
         let case = format!("a_token_has_the_same_feed_forward_in_any_batch {quant}");
@@ -256,6 +258,7 @@ fn a_token_has_the_same_exact_outputs_in_any_batch() {
     if !own_process::is_own(a_token_has_the_same_exact_outputs_in_any_batch) {
         return;
     }
+    set_threads(1);
     for (quant, precision) in [
         (Quant::Q4_K, MatmulPrecision::F32),
         (Quant::F16, MatmulPrecision::F32),
@@ -310,6 +313,7 @@ fn a_token_attends_to_the_same_bits_in_any_batch() {
     if !own_process::is_own(a_token_attends_to_the_same_bits_in_any_batch) {
         return;
     }
+    set_threads(1);
     let tokens = if reference::emulated() { 280 } else { 700 };
     let shapes = [
         shape(3, 3, 64, None),

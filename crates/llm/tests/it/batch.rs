@@ -21,8 +21,8 @@ const PRECISION: MatmulPrecision = MatmulPrecision::Int8Activations;
 /// Rows of a sequence in a step, in rotation; with 0 it pauses.
 const SIZES: [usize; 7] = [1, 33, 0, 2, 7, 64, 1];
 
-/// Sets the number of threads, also above that of the machine. Only in a process of its own, before
-/// any kernel runs.
+/// Sets the number of threads, also above that of the machine. For a process of its own; first
+/// called before any kernel runs.
 fn set_threads(threads: usize) {
     team::oversubscribe(8);
     team::set_threads(threads);
@@ -158,6 +158,7 @@ fn sequences_of_a_batch_have_the_bits_they_have_alone() {
     if !own_process::is_own(sequences_of_a_batch_have_the_bits_they_have_alone) {
         return;
     }
+    set_threads(1);
     let gemma = model(Architecture::Gemma3, &[Quant::Q8_0, Quant::F16]);
     for (base, format) in [
         (llama(), KvFormat::F16),

@@ -30,8 +30,8 @@ const CUTS: [(&[usize], usize); 8] = [
 /// Names the instruction set of a process, which is chosen once.
 const LEVEL: &str = "HEARTH_ISA";
 
-/// Sets the number of threads, also above that of the machine. Only in a process of its own, before
-/// any kernel runs.
+/// Sets the number of threads, also above that of the machine. For a process of its own; first
+/// called before any kernel runs.
 fn set_threads(threads: usize) {
     team::oversubscribe(8);
     team::set_threads(threads);
@@ -123,6 +123,7 @@ fn any_split_of_a_prompt_gives_the_same_bits() {
     if !own_process::is_own(any_split_of_a_prompt_gives_the_same_bits) {
         return;
     }
+    set_threads(1);
     let (isa, parts) = (Isa::best(), Parts::of("levels"));
     let step = if isa == Isa::available()[0] { 5 } else { 1 };
     let level = std::env::var(LEVEL).map_or_else(|_| String::new(), |level| format!(" on {level}"));
@@ -153,6 +154,7 @@ fn caches_groups_and_adapters_keep_batch_invariance() {
     if !own_process::is_own(caches_groups_and_adapters_keep_batch_invariance) {
         return;
     }
+    set_threads(1);
     for cache in [KvFormat::F16, KvFormat::Q8_0] {
         for (group, adapters) in [(1, false), (1, true), (3, false), (3, true)] {
             check(Quant::Q4_K, group, cache, adapters);
