@@ -14,6 +14,17 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 /** At least as strict as the desktop window's policy. */
 const POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'";
 
+/** The path of an empty page with the page's origin. */
+export const EMPTY = "empty";
+
+/** Serves the empty page. @type {import("vite").Plugin} */
+const empty = {
+  name: "empty-page",
+  configurePreviewServer: (server) => {
+    server.middlewares.use(`/${EMPTY}`, (_, response) => response.setHeader("Content-Type", "text/html").end("<title>Empty</title>"));
+  },
+};
+
 /**
  * Builds the page into a temporary folder and serves it.
  * @returns {Promise<{ address: string, close: () => Promise<void> }>}
@@ -21,7 +32,7 @@ const POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self'; scri
 export async function servePage() {
   const outDir = mkdtempSync(join(tmpdir(), "hearth-ui-"));
   await build({ root: ROOT, logLevel: "warn", build: { outDir, emptyOutDir: true } });
-  const server = await preview({ root: ROOT, logLevel: "warn", build: { outDir }, preview: { port: 0, host: "127.0.0.1", headers: { "Content-Security-Policy": POLICY } } });
+  const server = await preview({ root: ROOT, logLevel: "warn", build: { outDir }, plugins: [empty], preview: { port: 0, host: "127.0.0.1", headers: { "Content-Security-Policy": POLICY } } });
   const address = server.resolvedUrls?.local[0];
   if (!address) throw new Error("The page could not be served.");
   return {
@@ -33,11 +44,15 @@ export async function servePage() {
   };
 }
 
-/** The browser named by CHROME, else the first one on the path or in its default location. */
+/**
+ * The browser named by CHROME, else the first one on the path or in its default location. The headless shell is the same
+ * engine without the browser's own windows and services, so it opens pages in less time.
+ */
 function findChromium() {
   const named = process.env.CHROME;
   if (named) return named;
   const places = [
+    "chromium-headless-shell",
     "chromium",
     "chromium-browser",
     "google-chrome",
@@ -97,22 +112,43 @@ export function startBrowser() {
 }
 
 /**
- * Opens the page on a scene of the fake host.
- * @param {import("playwright-core").Browser} browser
- * @param {string} address
- * @param {{ scene?: string, scheme?: "light" | "dark", width?: number, height?: number, motion?: "reduce" | "no-preference", language?: string }} [options]
+ * How a window looks, and what it shows.
+ * @typedef {{ scene?: string, scheme?: "light" | "dark", width?: number, height?: number, motion?: "reduce" | "no-preference", language?: string }} WindowOptions
  */
-export async function openPage(browser, address, options = {}) {
-  const { scene = "", scheme = "light", width = 1180, height = 760, motion = "reduce", language } = options;
-  const context = await browser.newContext({
-    viewport: { width, height },
-    colorScheme: scheme,
-    reducedMotion: motion,
-    permissions: ["clipboard-read", "clipboard-write"],
-  });
-  // A page opens within a second, but not on a busy machine.
-  context.setDefaultTimeout(60_000);
-  const page = await context.newPage();
+
+/** What every page may do. */
+export const PERMISSIONS = ["clipboard-read", "clipboard-write"];
+
+/** Milliseconds for a step. A page opens within a second, but not on a busy machine. */
+export const STEP_LIMIT = 60_000;
+
+/**
+ * The emulated screen of a window.
+ * @param {WindowOptions} options
+ */
+export function screen({ scheme = "light", width = 1180, height = 760, motion = "reduce" }) {
+  return { viewport: { width, height }, media: { colorScheme: scheme, reducedMotion: motion } };
+}
+
+/**
+ * Opens an empty window that shares nothing with others.
+ * @param {import("playwright-core").Browser} browser
+ * @param {WindowOptions} options
+ */
+export async function openWindow(browser, options) {
+  const { viewport, media } = screen(options);
+  const context = await browser.newContext({ viewport, ...media, permissions: PERMISSIONS });
+  context.setDefaultTimeout(STEP_LIMIT);
+  return { context, page: await context.newPage() };
+}
+
+/**
+ * Shows the page on a scene of the fake host. Returns its errors, to which later ones are added.
+ * @param {import("playwright-core").Page} page
+ * @param {string} address
+ * @param {WindowOptions} options
+ */
+export async function showPage(page, address, { scene, language }) {
   /** @type {string[]} */
   const errors = [];
   page.on("pageerror", (error) => errors.push(error.message));
@@ -122,5 +158,17 @@ export async function openPage(browser, address, options = {}) {
   const query = new URLSearchParams({ ...(scene && { scene }), ...(language && { language }) });
   await page.goto(query.size === 0 ? address : `${address}?${query}`);
   await page.getByTestId("composer").waitFor();
+  return errors;
+}
+
+/**
+ * Opens a window on a scene of the fake host.
+ * @param {import("playwright-core").Browser} browser
+ * @param {string} address
+ * @param {WindowOptions} [options]
+ */
+export async function openPage(browser, address, options = {}) {
+  const { context, page } = await openWindow(browser, options);
+  const errors = await showPage(page, address, options);
   return { page, errors, close: () => context.close() };
 }

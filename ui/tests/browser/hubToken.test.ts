@@ -2,7 +2,7 @@ import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { open, openSettings, pace, useBrowser } from "./window";
 
-useBrowser();
+useBrowser("isolated");
 
 interface Fake {
   tokenElsewhere: "environment" | "file" | null;

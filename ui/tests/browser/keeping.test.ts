@@ -2,7 +2,7 @@ import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { open, openSettings, pace, settings, useBrowser } from "./window";
 
-useBrowser();
+useBrowser("isolated");
 
 const item = (page: Page, title: string) => page.getByTestId("conversation").filter({ hasText: title });
 const drop = (page: Page, path: string) => page.evaluate((dropped) => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: [dropped] }), path);

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { Link } from "../../src/lib/host";
 import { open, pace, useBrowser } from "./window";
 
-useBrowser();
+useBrowser("isolated");
 
 interface Fake {
   requests: string[];

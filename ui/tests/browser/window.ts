@@ -2,27 +2,52 @@
 
 import type { Browser, Locator, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, inject } from "vitest";
-import { openPage, startBrowser } from "../../scripts/browser.mjs";
+import { openPage, showPage, startBrowser, type WindowOptions } from "../../scripts/browser.mjs";
 import type { SettingsPage } from "../../src/lib/stores/view";
+import { ReusedPage } from "./reuse";
 
 let browser: Browser;
+/** Whether each page has a context of its own. */
+let isolated = false;
+let reused: ReusedPage | undefined;
+/** Whether the running test has the reused page. */
+let taken = false;
 const closing: (() => Promise<void>)[] = [];
 
-export function useBrowser(): void {
+/** Starts a browser for the file. Its tests use one page in turn, or new contexts if they are about what a page keeps. */
+export function useBrowser(pages: "reused" | "isolated" = "reused"): void {
+  isolated = pages === "isolated";
   beforeAll(async () => {
     browser = await startBrowser();
   });
   afterEach(async () => {
+    taken = false;
     await Promise.all(closing.splice(0).map((close) => close()));
   });
   afterAll(() => browser.close());
 }
 
 /** Opens the page on a scene; `errors` collects the console errors for the test to check. */
-export async function open(options: Parameters<typeof openPage>[2] = {}): Promise<{ page: Page; errors: string[] }> {
-  const { page, errors, close } = await openPage(browser, inject("address"), options);
-  closing.push(close);
-  return { page, errors };
+export async function open(options: WindowOptions = {}): Promise<{ page: Page; errors: string[] }> {
+  const address = inject("address");
+  if (isolated || taken) {
+    const { page, errors, close } = await openPage(browser, address, options);
+    closing.push(close);
+    return { page, errors };
+  }
+  taken = true;
+  if (!(await reused?.reset(options))) {
+    await reused?.close();
+    reused = await ReusedPage.open(browser, address, options);
+  }
+  const { page } = reused!;
+  return { page, errors: await showPage(page, address, options) };
+}
+
+/** Opens the page on another scene or in another language, instead of the page that the test has. */
+export function reopen(options: WindowOptions): ReturnType<typeof open> {
+  taken = false;
+  return open(options);
 }
 
 export async function send(page: Page, text: string): Promise<void> {
@@ -64,6 +89,11 @@ export async function pace(page: Page, ms: number): Promise<void> {
 /** Waits until the page has drawn what it knows: a frame begins before it is drawn, so two of them. */
 export async function drawn(page: Page): Promise<void> {
   await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+}
+
+/** Waits until nothing moves but what never ends, such as a spinner. */
+export async function still(page: Page): Promise<void> {
+  await page.waitForFunction(() => document.getAnimations().every(({ playState, effect }) => playState !== "running" || effect?.getComputedTiming().iterations === Infinity));
 }
 
 /** Opens a page of Settings. */

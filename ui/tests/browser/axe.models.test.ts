@@ -1,0 +1,4 @@
+import { testPlaces } from "./axe";
+import { places } from "./places/models";
+
+testPlaces(places);
