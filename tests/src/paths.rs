@@ -13,8 +13,8 @@ const PROGRAMS: &str = "HEARTH_PROGRAMS";
 
 /// Where the programs that are tested can be.
 ///
-/// Test executables are no guide: they are in cargo's build folder, which all checkouts on a machine
-/// share, and programs are in the target folder of their checkout.
+/// Test executables are no guide: they are in cargo's build folder, which all checkouts on a
+/// machine share, and programs are in the target folder of their checkout.
 #[derive(Debug, Default)]
 pub struct Places {
     /// Value of `HEARTH_PROGRAMS`.

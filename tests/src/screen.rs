@@ -29,8 +29,8 @@ impl Drop for ChildGuard {
     }
 }
 
-/// Environment variables of a person's folders. Web views keep there what pages store, by the name of
-/// the program, so windows that are open at a time would share it.
+/// Environment variables of a person's folders. Web views keep there what pages store, by the name
+/// of the program, so windows that are open at a time would share it.
 const HOME_FOLDERS: [&str; 4] = ["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"];
 
 /// An Xvfb server, and the folders of the person who sits before it.

@@ -210,8 +210,8 @@ fn a_gpu_reports_its_buffer_limit() {
     assert_eq!(devices[0].largest_buffer, None);
 }
 
-/// The logits of 192 tokens of the default model take 38 MB, with a buffer limit of 32 MiB, in which
-/// the output layer's weight fits.
+/// The logits of 192 tokens of the default model take 38 MB, with a buffer limit of 32 MiB, in
+/// which the output layer's weight fits.
 fn logits_of_many_tokens_are_computed_in_row_groups() {
     let request = |device: &str, layers| LoadRequest {
         path: hearth_tests::paths::model(),

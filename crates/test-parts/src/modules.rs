@@ -1,14 +1,15 @@
 //! Finds test files that no executable compiles.
 //!
-//! The integration tests of a package are one executable, `tests/it/main.rs`, which names their files. A file that it
-//! does not name is compiled into nothing, and its tests are lost without a word.
+//! The integration tests of a package are one executable, `tests/it/main.rs`, which names their
+//! files. A file that it does not name is compiled into nothing, and its tests are lost without a
+//! word.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Asserts that each Rust file in the folder `tests` of a package is part of one of its targets. Called with
-/// `env!("CARGO_MANIFEST_DIR")` by a test of the package.
+/// Asserts that each Rust file in the folder `tests` of a package is part of one of its targets.
+/// Called with `env!("CARGO_MANIFEST_DIR")` by a test of the package.
 ///
 /// # Panics
 /// If a file is part of none, or a file cannot be read.
@@ -57,8 +58,8 @@ fn collect(folder: &Path, files: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// The files of the modules that a file declares, and whether their own modules lie beside them. `owns_folder` says
-/// that of the file itself.
+/// The files of the modules that a file declares, and whether their own modules lie beside them.
+/// `owns_folder` says that of the file itself.
 fn modules(file: &Path, owns_folder: bool) -> Vec<(PathBuf, bool)> {
     let beside = file.parent().expect("a file in a folder");
     let folder = match owns_folder {

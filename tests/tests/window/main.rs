@@ -1,7 +1,7 @@
 //! The real window, end to end, in one executable: linking one takes longer than most tests.
 //!
-//! Linux only: macOS has no WebDriver for its web view, and on Windows none is set up. Under nextest,
-//! a test runs alone unless `.config/nextest.toml` names it as one with a scripted worker.
+//! Linux only: macOS has no WebDriver for its web view, and on Windows none is set up. Under
+//! nextest, a test runs alone unless `.config/nextest.toml` names it as one with a scripted worker.
 #![cfg(target_os = "linux")]
 
 mod window;

@@ -1,8 +1,8 @@
 //! A conversation of 10,000 messages in the real window, while two answers stream.
 //!
-//! The measurement prints frame times and the time from a key to the painted character:
-//! `cargo test --release --locked --workspace --test window -- --ignored --nocapture`. The worker is
-//! scripted (`scripted.rs`).
+//! The measurement prints frame times and the time from a key to the painted character: `cargo test
+//! --release --locked --workspace --test window window_long -- --ignored --nocapture`. The worker
+//! is scripted (`scripted.rs`).
 
 use hearth_app::store::{
     Store, conversation,

@@ -3,9 +3,9 @@
 //!
 //! Field names are camelCase on the wire, enums carry their variant in `type`, times are
 //! milliseconds since 1970, sizes are bytes. `ui/src/lib/host/wire.ts` is generated from the table
-//! of commands ([`commands!`](crate::commands!)) and [`Event`] (see `tests/it/wire.rs`). Types of the
-//! worker (`hearth_protocol`) to which the app adds nothing are part of the wire as they are. The
-//! store's rows are separate types; [`crate::convert`] converts between them.
+//! of commands ([`commands!`](crate::commands!)) and [`Event`] (see `tests/it/wire.rs`). Types of
+//! the worker (`hearth_protocol`) to which the app adds nothing are part of the wire as they are.
+//! The store's rows are separate types; [`crate::convert`] converts between them.
 
 mod bounds;
 mod chat;

@@ -1,5 +1,6 @@
-//! The order in which a server sends, so that a download makes the same operations each time: one piece after the
-//! other, each once the one before is written, by turn from the last and the first of the open connections.
+//! The order in which a server sends, so that a download makes the same operations each time: one
+//! piece after the other, each once the one before is written, by turn from the last and the first
+//! of the open connections.
 
 use std::{
     collections::BTreeSet,

@@ -10,7 +10,8 @@ fn page() -> String {
         "# Quantisation types\n\n\
          Types of weights that Hearth runs, trains on, and merges into, on the CPU and on GPUs. A row that is not\n\
          whole blocks is stored in the type named last. This page is written from the table in\n\
-         `crates/kernels/src/blocks/table.rs` by `HEARTH_UPDATE_DOCS=1 cargo test -p hearth-kernels --test kernels page`.\n\n\
+         `crates/kernels/src/blocks/table.rs` by\n\
+         `HEARTH_UPDATE_DOCS=1 cargo test -p hearth-kernels --test kernels page`.\n\n\
          The scale of a whole NVFP4 tensor (`NAME.scale`) is applied where a file has it. Merging into NVFP4 writes\n\
          it for attention, and for feed-forward layers without biases in the architectures in which llama.cpp\n\
          applies it: `llama` and `qwen3`. Other weights with a standard deviation below 0.01 lose precision, and\n\

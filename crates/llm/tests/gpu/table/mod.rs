@@ -355,8 +355,8 @@ fn matrix_units_multiply_as_the_cpu_in_every_layout() {
     assert!(count > 0, "this driver has no matrix units");
 }
 
-/// Runs the cases that `select` accepts by the numbers of row and case; panics if one fails. Returns
-/// how many they were.
+/// Runs the cases that `select` accepts by the numbers of row and case; panics if one fails.
+/// Returns how many they were.
 #[track_caller]
 fn run(extent: Extent, device: &Device, select: &mut dyn FnMut(usize, usize, &Case) -> bool) -> usize {
     let (mut count, mut failures) = (0, Vec::new());
