@@ -23,6 +23,24 @@ pub fn unset_package(command: &mut Command) {
     }
 }
 
+/// Core-seconds that a first build of all programs takes, measured on an AMD EPYC 9004 with two
+/// cores (`docs/decisions/0002-one-profile.md`).
+const FIRST_BUILD: u64 = 2900;
+
+/// For the heading of a build: how long it takes, if nothing has been built yet.
+pub fn first_build() -> String {
+    let built = paths::build().join("release").join(".fingerprint");
+    // Cargo has built a few packages for this program.
+    let packages = std::fs::read_dir(built).map_or(0, Iterator::count);
+    if packages > 200 {
+        return String::new();
+    }
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    // Beyond eight cores the longest chain of packages decides.
+    let minutes = (FIRST_BUILD / cores.clamp(1, 8)).div_ceil(60);
+    format!(" (the first time; about {minutes} minutes with {cores} cores, some 620 packages)")
+}
+
 /// Arguments that select all programs. Always of the whole workspace: building single crates would
 /// unify features differently and build shared dependencies twice. Without this program, whose own
 /// features differ alone: cargo would replace the executable that is running.

@@ -19,6 +19,15 @@ pub fn target() -> PathBuf {
     }
 }
 
+/// The folder in which cargo keeps what is not a finished program: see `checkout.rs`.
+pub fn build() -> PathBuf {
+    let shared = root().join(".cargo").join("checkout.toml").is_file();
+    match cache::folder().filter(|_| shared) {
+        Some(folder) => folder.join("build"),
+        None => target(),
+    }
+}
+
 /// The path of an executable built by this workspace.
 pub fn executable(name: &str) -> PathBuf {
     target()

@@ -1,6 +1,6 @@
 //! `cargo xtask run`: sets up, builds and opens the window.
 
-use crate::cargo::{PROGRAMS, cargo};
+use crate::cargo::{PROGRAMS, cargo, first_build};
 use crate::process::{Outcome, announce, run as step};
 use crate::setup::setup;
 use crate::system::Purpose;
@@ -15,7 +15,7 @@ use std::process::Command;
 pub fn run() -> Outcome {
     setup(Purpose::Run)?;
     step(
-        "Building Hearth (the first time takes a while)",
+        &format!("Building Hearth{}", first_build()),
         cargo(&["build"]).args(PROGRAMS),
     )?;
     model::link_beside_executables()?;

@@ -1,6 +1,6 @@
 //! The commands of the stages of a test run.
 
-use crate::cargo::{SELECT_OWN_TESTS, SELECT_TESTS, cargo};
+use crate::cargo::{SELECT_OWN_TESTS, SELECT_TESTS, cargo, first_build};
 use crate::junit::{TestResults, run_tests};
 use crate::nextest::{Failures, nextest, nextest_with, run_nextest};
 use crate::process::{Outcome, read, run};
@@ -70,7 +70,7 @@ fn link_to_clippy() -> Outcome<Option<PathBuf>> {
 /// Builds all programs and tests.
 pub fn build() -> Outcome {
     run(
-        "Building everything (the first time takes about half an hour on two cores)",
+        &format!("Building everything{}", first_build()),
         cargo(&["build", "--release", "--locked"]).args(SELECT_TESTS),
     )
 }
