@@ -62,6 +62,7 @@ impl Tools {
             .args(["--target", TARGET, "--target-dir"])
             // The compiler may differ from the usual one, whose builds must not be invalidated.
             .arg(target().join("neon"))
+            .env("CARGO_BUILD_BUILD_DIR", target().join("neon"))
             .env("RUSTC", &self.compiler)
             // Static linking needs no ARM libraries on this machine; with those of Debian 12's
             // cross compiler the first thread started hangs in the emulator.
