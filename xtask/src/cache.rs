@@ -8,14 +8,17 @@ use std::path::PathBuf;
 pub fn folder() -> Option<PathBuf> {
     let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || named(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
-    let base = named("XDG_CACHE_HOME").or_else(|| {
-        if cfg!(windows) {
-            named("LOCALAPPDATA")
-        } else if cfg!(target_os = "macos") {
-            home().map(|home| home.join("Library").join("Caches"))
-        } else {
-            home().map(|home| home.join(".cache"))
-        }
-    })?;
+    // A relative path is invalid there.
+    let base = named("XDG_CACHE_HOME")
+        .filter(|folder| folder.is_absolute())
+        .or_else(|| {
+            if cfg!(windows) {
+                named("LOCALAPPDATA")
+            } else if cfg!(target_os = "macos") {
+                home().map(|home| home.join("Library").join("Caches"))
+            } else {
+                home().map(|home| home.join(".cache"))
+            }
+        })?;
     Some(base.join("hearth"))
 }

@@ -16,9 +16,9 @@ fn committed() -> PathBuf {
     paths::root().join("tests").join("cases")
 }
 
-/// The folder of the lists that the last run found.
+/// The folder of the lists that runs found. Outside of the report, which the next run deletes.
 fn found() -> PathBuf {
-    report::folder().join("cases")
+    paths::target().join("test-cases")
 }
 
 /// The folder in which test processes list the cases of split suites (`crates/test-parts`).
@@ -29,81 +29,103 @@ pub fn recorded() -> PathBuf {
 /// Compares the names that a run found with the committed list, and keeps them for
 /// `cargo xtask cases`.
 ///
+/// The lists are those of x86-64 Linux: other systems have no window tests and no disk faults.
+///
 /// # Errors
 /// Names what is missing or new.
 pub fn compare(list: &str, names: &BTreeSet<String>) -> Outcome {
-    announce(&format!("Comparing {} names with tests/cases/{list}.txt", names.len()));
     write(&found(), list, names)?;
-    let expected = read(&committed(), list)?;
-    let removed = removed()?;
-    let lost: Vec<&String> = expected
-        .difference(names)
-        .filter(|name| !removed.contains_key(*name))
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        println!("    {list}: names of tests are compared on x86-64 Linux only.");
+        return Ok(());
+    }
+    announce(&format!("Comparing {} names with tests/cases/{list}.txt", names.len()));
+    let (expected, removed) = (read(&committed(), list)?, removed()?);
+    let new: Vec<&str> = names.difference(&expected).map(String::as_str).collect();
+    let back: Vec<&str> = names
+        .iter()
+        .filter(|name| removed.contains_key(*name))
+        .map(String::as_str)
         .collect();
-    let new: Vec<&String> = names.difference(&expected).collect();
-    let mut problem = String::new();
-    for (what, names) in [("no longer exist", lost), ("are not in the list", new)] {
-        if !names.is_empty() {
-            let shown: Vec<&str> = names.iter().take(20).map(|name| name.as_str()).collect();
-            problem += &format!("{} names {what}, such as:\n    {}\n", names.len(), shown.join("\n    "));
-        }
+    let groups = [
+        ("no longer exist", lost(&expected, names, &removed)),
+        ("are not in the list", new),
+        ("are in removed.txt, but exist", back),
+    ];
+    let problems: Vec<String> = groups
+        .iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(shown)
+        .collect();
+    if problems.is_empty() {
+        return Ok(());
     }
-    match problem.is_empty() {
-        true => Ok(()),
-        false => Err(format!(
-            "tests/cases/{list}.txt: {problem}Run `cargo xtask cases` and commit the list. A name that no longer \
-             exists needs a line in tests/cases/removed.txt: the name, a tab, the reason."
-        )),
-    }
+    Err(format!(
+        "tests/cases/{list}.txt: {}For a name that no longer exists, add a line to tests/cases/removed.txt (name, tab, \
+         reason) or bring the test back. Then run `cargo xtask cases` and commit the lists.",
+        problems.concat()
+    ))
 }
 
-/// Checks the cases that the processes of a run listed: each ran if its part was chosen, and only
-/// then, and together they are the committed lists.
+/// A sentence about some names.
+fn shown((what, names): &(&str, Vec<&str>)) -> String {
+    let first = names.iter().take(20).copied().collect::<Vec<_>>().join("\n    ");
+    format!("{} names {what}, such as:\n    {first}\n", names.len())
+}
+
+/// Expected names that were not found and have no reason.
+fn lost<'a>(
+    expected: &'a BTreeSet<String>,
+    found: &'a BTreeSet<String>,
+    removed: &'a BTreeMap<String, String>,
+) -> Vec<&'a str> {
+    let missing = expected.difference(found).filter(|name| !removed.contains_key(*name));
+    missing.map(String::as_str).collect()
+}
+
+/// Checks the cases of a suite that the processes of a run listed: each ran if its part was chosen,
+/// and only then, and together they are the committed list.
 ///
 /// # Errors
 /// Names what is wrong.
-pub fn compare_recorded(choices: &[Choice]) -> Outcome {
-    let lists = recorded_lists(&recorded())?;
-    for choice in choices.iter().filter(|choice| choice.suite.parts > 1 && choice.runs()) {
-        let name = choice.suite.name;
-        let none = Vec::new();
-        let cases = lists.get(name).unwrap_or(&none);
-        for case in cases {
-            let chosen = choice.parts.iter().any(|&(part, _)| part == case.part);
-            if case.ran != chosen {
-                let done = if case.ran { "ran" } else { "was left out" };
-                return Err(format!(
-                    "{name}: {} {done}, but is in part {} of a run of {}.",
-                    case.name,
-                    case.part,
-                    choice.variable()
-                ));
-            }
-        }
-        compare(name, &cases.iter().map(|case| case.name.clone()).collect())?;
+pub fn check(choice: &Choice) -> Outcome {
+    let name = choice.suite.name;
+    let cases = recorded_cases(&recorded(), name)?;
+    let chosen = |part: Option<usize>| part.is_none_or(|part| choice.parts.iter().any(|&(chosen, _)| chosen == part));
+    if let Some(case) = cases.iter().find(|case| case.ran != chosen(case.part)) {
+        let done = if case.ran { "ran" } else { "was left out" };
+        let part = case.part.map_or("each part".to_owned(), |part| format!("part {part}"));
+        return Err(format!(
+            "{name}: {} {done}, but is in {part} of a run of {}.",
+            case.name,
+            choice.variable()
+        ));
     }
-    Ok(())
+    compare(name, &cases.iter().map(|case| case.name.clone()).collect())
 }
 
 /// A line that a test process wrote.
 #[derive(Debug, PartialEq, Eq)]
 struct Case {
     ran: bool,
-    part: usize,
+    /// `None` for a case that each run includes.
+    part: Option<usize>,
     name: String,
 }
 
-/// Reads the lines of all processes, by suite.
-fn recorded_lists(folder: &Path) -> Outcome<BTreeMap<String, Vec<Case>>> {
-    let mut lists: BTreeMap<String, Vec<Case>> = BTreeMap::new();
+/// Reads the lines of all processes about a suite.
+fn recorded_cases(folder: &Path, suite: &str) -> Outcome<Vec<Case>> {
+    let mut cases = Vec::new();
     for path in files(folder) {
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         for line in text.lines() {
-            let (suite, case) = parse(line).ok_or_else(|| format!("{}: invalid line `{line}`", path.display()))?;
-            lists.entry(suite).or_default().push(case);
+            let (of, case) = parse(line).ok_or_else(|| format!("{}: invalid line `{line}`", path.display()))?;
+            if of == suite {
+                cases.push(case);
+            }
         }
     }
-    Ok(lists)
+    Ok(cases)
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -111,7 +133,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Parses `ran 2/4 faults NAME`.
+/// Parses `ran 2/4 faults NAME` or `ran always faults NAME`, as `crates/test-parts` writes it.
 fn parse(line: &str) -> Option<(String, Case)> {
     let mut words = line.splitn(4, ' ');
     let ran = match words.next()? {
@@ -119,13 +141,16 @@ fn parse(line: &str) -> Option<(String, Case)> {
         "left" => false,
         _ => return None,
     };
-    let part = words.next()?.split_once('/')?.0.parse().ok()?;
+    let part = match words.next()? {
+        "always" => None,
+        part => Some(part.split_once('/')?.0.parse().ok()?),
+    };
     let suite = words.next()?.to_owned();
     let name = words.next()?.to_owned();
     Some((suite, Case { ran, part, name }))
 }
 
-/// `cargo xtask cases`: takes over the lists that the last run found.
+/// `cargo xtask cases`: writes the names that the last run found to the committed lists.
 ///
 /// # Errors
 /// If a name would disappear without a reason.
@@ -139,15 +164,11 @@ pub fn update() -> Outcome {
         let list = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let names = read(&found(), &list)?;
         let old = read(&committed(), &list)?;
-        let lost: Vec<&str> = old
-            .difference(&names)
-            .filter(|name| !removed.contains_key(*name))
-            .map(String::as_str)
-            .collect();
+        let lost = lost(&old, &names, &removed);
         if !lost.is_empty() {
             return Err(format!(
                 "{list}: these names no longer exist. Write each into tests/cases/removed.txt, with a tab and the \
-                 reason, or bring it back:\n{}",
+                 reason, or bring the test back:\n{}",
                 lost.join("\n")
             ));
         }
@@ -195,17 +216,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_name_is_lost_unless_it_is_found_or_has_a_reason() {
+        let set = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
+        let removed = BTreeMap::from([("b".to_owned(), "a reason".to_owned())]);
+        assert_eq!(lost(&set(&["a", "b", "c"]), &set(&["a", "d"]), &removed), ["c"]);
+        assert!(lost(&set(&["a", "b"]), &set(&["a"]), &removed).is_empty());
+    }
+
+    #[test]
     fn lines_of_test_processes_are_parsed() {
-        let case = |ran, part, name: &str| Case {
+        let case = |ran, part: Option<usize>, name: &str| Case {
             ran,
             part,
             name: name.to_owned(),
         };
         assert_eq!(
             parse("ran 2/4 faults kills import at 17 write"),
-            Some(("faults".to_owned(), case(true, 2, "kills import at 17 write")))
+            Some(("faults".to_owned(), case(true, Some(2), "kills import at 17 write")))
         );
-        assert_eq!(parse("left 1/1 axe a"), Some(("axe".to_owned(), case(false, 1, "a"))));
+        assert_eq!(
+            parse("ran always faults kills import at 3 rename"),
+            Some(("faults".to_owned(), case(true, None, "kills import at 3 rename")))
+        );
+        assert_eq!(
+            parse("left 1/1 axe a"),
+            Some(("axe".to_owned(), case(false, Some(1), "a")))
+        );
         for wrong in ["", "ran", "ran 2 faults a", "skipped 1/4 faults a", "ran 1/4 faults"] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }

@@ -11,6 +11,7 @@ use crate::process::Outcome;
 use crate::{cache, paths};
 use std::env;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// Variables with which a user chooses cargo's folders; then nothing is shared.
@@ -21,17 +22,18 @@ const CHOSEN: [&str; 3] = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "CARGO_
 /// # Errors
 /// If the settings cannot be written.
 pub fn share_build_folder() -> Outcome {
-    let file = paths::root().join(".cargo").join("checkout.toml");
+    let cargo = paths::root().join(".cargo");
+    let file = cargo.join("checkout.toml");
     let chosen = CHOSEN.iter().any(|name| env::var_os(name).is_some());
-    // The wrapper needs Unix. Without it, checkouts must not share a folder.
-    let folder = cache::folder().filter(|_| cfg!(unix) && !chosen);
-    let Some(folder) = folder else {
-        return match file.exists() && chosen && env::var_os("CARGO_BUILD_BUILD_DIR").is_none() {
-            // Otherwise cargo would still build in the shared folder.
-            true => {
-                fs::remove_file(&file).map_err(|error| format!("{} could not be removed ({error}).", file.display()))
+    // Without the wrapper (Windows, or a copy without links), checkouts must not share a folder.
+    let wrapper = cfg!(unix) && cargo.join("rustc").read_link().is_ok();
+    let Some(folder) = cache::folder().filter(|_| wrapper && !chosen) else {
+        // If it stayed, cargo would still build in the shared folder.
+        return match fs::remove_file(&file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(format!("{} could not be removed ({error}).", file.display()))
             }
-            false => Ok(()),
+            _ => Ok(()),
         };
     };
     let text = settings(&folder.join("build"));
@@ -46,7 +48,7 @@ fn settings(folder: &Path) -> String {
     // A JSON string is a TOML string.
     let folder = serde_json::Value::from(folder.to_string_lossy()).to_string();
     format!(
-        "# Written by `cargo xtask`. Remove this file, or set CARGO_TARGET_DIR, to build in another folder.\n\
+        "# Written by each `cargo xtask`. To build in another folder, set CARGO_TARGET_DIR.\n\
          [build]\nbuild-dir = {folder}\nrustc-workspace-wrapper = \".cargo/rustc\"\n"
     )
 }

@@ -53,7 +53,11 @@ pub fn run_tests(what: &str, command: &mut Command, file: &Path) -> Outcome<Test
     let early = || format!("{what}: ended early ({status}). The command was: {}", shown(command));
     let text = fs::read_to_string(file).map_err(|_| early())?;
     let results = TestResults::read(&text).map_err(|error| format!("{}: {error}", file.display()))?;
-    match (status.success(), results.passed.len(), results.failed.len()) {
+    // nextest exits with 100 after failed tests, Vitest with 1; other codes and signals end a run
+    // early.
+    let ended = status.success() || matches!(status.code(), Some(1 | 100));
+    match (ended && status.success(), results.passed.len(), results.failed.len()) {
+        _ if !ended => Err(early()),
         (true, 0, 0) => Err(format!("{what}: no test was run. The command was: {}", shown(command))),
         (false, _, 0) => Err(early()),
         _ => Ok(results),

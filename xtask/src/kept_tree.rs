@@ -7,7 +7,7 @@
 
 use crate::lock;
 use crate::paths;
-use crate::process::{Outcome, read, run, shown};
+use crate::process::{Outcome, capture, read, run, shown};
 use crate::{cache, cargo};
 use std::env;
 use std::fs;
@@ -20,16 +20,26 @@ const WANTED: &str = "HEARTH_KEPT_TREE";
 /// Set for the run inside the kept tree.
 const INSIDE: &str = "HEARTH_INSIDE_KEPT_TREE";
 
-/// Files that say what git ignores and how ignored files are made, as the beginning or the end of
-/// a path.
-const MAKERS: [&str; 4] = [".cargo/", ".ci/", "xtask/", "ui/scripts/"];
-const MAKER_NAMES: [&str; 7] = [
+/// Folders of files that say what git ignores, or how ignored files are made.
+const MAKER_FOLDERS: [&str; 6] = [
+    ".cargo/",
+    ".ci/",
+    "src-tauri/capabilities/",
+    "ui/project.inlang/",
+    "ui/scripts/",
+    "xtask/",
+];
+
+/// Names of such files elsewhere.
+const MAKER_FILES: [&str; 9] = [
     ".gitignore",
     "build.rs",
     "Cargo.lock",
     "Cargo.toml",
     "package-lock.json",
     "package.json",
+    "svelte.config.js",
+    "tauri.conf.json",
     "vite.config.ts",
 ];
 
@@ -50,37 +60,46 @@ pub fn wanted() -> Option<PathBuf> {
 ///
 /// # Errors
 /// If the checkout has changes that are not committed, git fails, or the run fails.
-pub fn test(tree: &Path, words: &[String]) -> Outcome {
-    let changes = read(
-        Command::new("git")
-            .args(["status", "--porcelain"])
-            .current_dir(paths::root()),
-    );
-    match changes.as_deref() {
-        Some("") => {}
-        Some(_) => {
-            return Err(format!(
-                "{WANTED}=1 tests a commit, but this checkout has other changes: commit them."
-            ));
-        }
-        None => return Err(format!("{WANTED}=1 requires a git checkout.")),
+pub fn run_in(tree: &Path, words: &[String]) -> Outcome {
+    let mut status = Command::new("git");
+    let changes = capture(
+        "Reading the commit",
+        status.args(["status", "--porcelain"]).current_dir(paths::root()),
+    )?;
+    if !changes.ok {
+        return Err(format!(
+            "{WANTED}=1 requires a git checkout: {}",
+            changes.last_stderr_line()
+        ));
+    }
+    if !changes.stdout.is_empty() {
+        return Err(format!(
+            "{WANTED}=1 tests a commit, but this checkout has other changes: commit them."
+        ));
     }
     let empty = words.iter().any(|word| word == "--complete");
+    // A run in the tree goes on if the one that started it was killed: wait for it.
+    let inside = lock::take_inside()?;
     update(&paths::root(), tree, empty)?;
+    drop(inside);
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .args(["xtask", "test"])
         .args(words)
         .current_dir(tree)
         .env(INSIDE, "1")
-        .env(lock::HELD, "1");
+        // Set by the user, it would mix files of this checkout with those of the tree.
+        .env_remove("CARGO_TARGET_DIR");
     cargo::unset_package(&mut command);
     let status = command
         .status()
         .map_err(|error| format!("`{}` could not be started ({error}).", shown(&command)))?;
     match status.success() {
         true => Ok(()),
-        false => Err(format!("The run in {} failed ({status}).", tree.display())),
+        false => Err(format!(
+            "The run in {0} failed ({status}). Its report is in {0}/target/test-report.",
+            tree.display()
+        )),
     }
 }
 
@@ -95,7 +114,7 @@ fn update(from: &Path, tree: &Path, empty: bool) -> Outcome {
     let commit = read(git(from).args(["rev-parse", "HEAD"])).ok_or("This is not a git checkout.")?;
     let fetched = tree.join(".git").is_dir()
         && read(git(tree).args(["fetch", "--quiet", "--no-tags"]).arg(from).arg("HEAD")).is_some();
-    let changed = read(git(tree).args(["diff", "--name-only", "HEAD", &commit])).filter(|_| fetched);
+    let changed = read(git(tree).args(["diff", "--name-only", "--no-renames", "HEAD", &commit])).filter(|_| fetched);
     let made_otherwise = changed.as_deref().is_none_or(|paths| paths.lines().any(is_maker));
     if empty || made_otherwise {
         println!("CI's work tree {} is made anew.", tree.display());
@@ -113,13 +132,22 @@ fn update(from: &Path, tree: &Path, empty: bool) -> Outcome {
     run(
         "Removing files that are not of this commit",
         git(tree).args(["clean", "-ffdq"]),
-    )
+    )?;
+    // The page's build compares times, which a deleted source does not change.
+    let page = tree.join("ui").join("dist");
+    let stale = changed.is_none_or(|paths| paths.lines().any(|path| path.starts_with("ui/")));
+    match stale && page.exists() {
+        true => {
+            fs::remove_dir_all(&page).map_err(|error| format!("{} could not be removed ({error}).", page.display()))
+        }
+        false => Ok(()),
+    }
 }
 
 /// Whether a changed file may change which files are ignored, or how they are made.
 fn is_maker(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
-    MAKERS.iter().any(|folder| path.starts_with(folder)) || MAKER_NAMES.contains(&name)
+    MAKER_FOLDERS.iter().any(|folder| path.starts_with(folder)) || MAKER_FILES.contains(&name)
 }
 
 #[cfg(test)]

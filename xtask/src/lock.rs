@@ -1,31 +1,40 @@
-//! One run of the tests at a time on a machine: two would fight over cores, displays and memory.
+//! One run of the tests at a time on a machine: two would compete for cores, displays and memory.
 
 use crate::process::Outcome;
-use crate::{cache, paths};
-use std::env;
+use crate::{cache, kept_tree, paths};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process;
 
-/// Set for a run that is started by another, which holds the lock.
-pub const HELD: &str = "HEARTH_RUN_LOCK_HELD";
-
 /// Takes the lock, which the system releases when this process ends, however it ends. Waits for
-/// another run and says for whom. `None` if a run that started this one holds it.
+/// another run and says for whom.
+///
+/// A run in CI's work tree has a lock of its own, since the run that started it holds this one.
 ///
 /// # Errors
 /// If the lock file cannot be created or locked.
-pub fn take() -> Outcome<Option<File>> {
-    if env::var_os(HELD).is_some() {
-        return Ok(None);
+pub fn take() -> Outcome<File> {
+    match kept_tree::is_inside() {
+        true => take_inside(),
+        false => take_in(&folder(), "run.lock"),
     }
-    let folder = cache::folder().unwrap_or_else(paths::target);
-    take_in(&folder).map(Some)
 }
 
-fn take_in(folder: &Path) -> Outcome<File> {
-    let path = folder.join("run.lock");
+/// Takes the lock of CI's work tree.
+///
+/// # Errors
+/// If the lock file cannot be created or locked.
+pub fn take_inside() -> Outcome<File> {
+    take_in(&folder(), "ci.lock")
+}
+
+fn folder() -> PathBuf {
+    cache::folder().unwrap_or_else(paths::target)
+}
+
+fn take_in(folder: &Path, name: &str) -> Outcome<File> {
+    let path = folder.join(name);
     let failed = |error: std::io::Error| format!("{} could not be locked ({error}).", path.display());
     fs::create_dir_all(folder).map_err(failed)?;
     let mut file = OpenOptions::new()
@@ -74,12 +83,12 @@ mod tests {
 
     #[test]
     fn a_second_run_waits_until_the_first_has_ended() {
-        let folder = env::temp_dir().join(format!("hearth-lock-{}", process::id()));
-        let first = take_in(&folder).expect("the lock");
+        let folder = std::env::temp_dir().join(format!("hearth-lock-{}", process::id()));
+        let first = take_in(&folder, "run.lock").expect("the lock");
         let (sender, taken) = mpsc::channel();
         let second = thread::spawn({
             let folder = folder.clone();
-            move || sender.send(take_in(&folder).map(|_| ()))
+            move || sender.send(take_in(&folder, "run.lock").map(|_| ()))
         });
         assert!(
             taken.recv_timeout(Duration::from_millis(300)).is_err(),
@@ -94,8 +103,8 @@ mod tests {
 
     #[test]
     fn who_holds_the_lock_is_named() {
-        let folder = env::temp_dir().join(format!("hearth-holder-{}", process::id()));
-        let mut file = take_in(&folder).expect("the lock");
+        let folder = std::env::temp_dir().join(format!("hearth-holder-{}", process::id()));
+        let mut file = take_in(&folder, "run.lock").expect("the lock");
         file.seek(SeekFrom::Start(0)).expect("the beginning");
         let named = holder(&mut file);
         assert!(named.contains(&process::id().to_string()), "{named}");

@@ -36,9 +36,9 @@ cargo xtask test                  set up, build, and run the checks and tests th
                                   what changed, what failed last time, and a part of each large suite
     --complete                    run all parts
     --part K/4                    run all suites, and this part of the large ones
-    --changed [BASE]              run what the changes since BASE [default: HEAD] can break first, and end at the first
-                                  failure
-cargo xtask cases                 take over the names of tests that the last run found into tests/cases/
+    --changed [BASE]              run the tests most likely to fail after the changes since BASE [default: HEAD], up to
+                                  the first failure
+cargo xtask cases                 write the names of the tests that the last run found to tests/cases/
 cargo xtask package [KIND]...     build installers; KIND: an extra build of hearth (vulkan, cuda), or an installer
                                   format (deb, rpm, appimage, dmg, app, nsis, msi)
 cargo xtask gpu [OPTIONS] [FILE.gguf]...

@@ -99,6 +99,12 @@ impl Report {
         outcome
     }
 
+    /// Notes why a run cannot go on.
+    pub fn broken(&mut self, problem: &str) {
+        eprintln!("{problem}");
+        self.broken.push(problem.to_owned());
+    }
+
     fn line(&mut self, name: &str, start: Instant, passed: usize, failed: usize) {
         self.stages.push(Line {
             name: name.to_owned(),
@@ -148,7 +154,7 @@ impl Report {
         let _ = writeln!(text, "{:<46}{:>7.0}", "all", self.started.elapsed().as_secs_f64());
         self.slowest.sort_by(|one, other| other.0.total_cmp(&one.0));
         if !self.slowest.is_empty() {
-            let _ = writeln!(text, "\n{SLOWEST} slowest tests (the stages run several at a time)");
+            let _ = writeln!(text, "\n{SLOWEST} slowest tests (some run in parallel)");
         }
         for (seconds, name) in self.slowest.iter().take(SLOWEST) {
             let _ = writeln!(text, "{seconds:>7.1} s  {name}");

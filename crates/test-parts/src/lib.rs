@@ -1,7 +1,7 @@
 //! Selects the parts of large test products that a run executes.
 //!
 //! A product is a long list of similar cases, such as a fault at each disk operation. `cargo xtask
-//! test` runs some of its parts (`xtask/src/parts`); without it, all cases run. A case belongs to
+//! test` runs some of its parts (`xtask/src/suites`); without it, all cases run. A case belongs to
 //! exactly one part, that of its index.
 //!
 //! Environment variables, both set by `cargo xtask test`:

@@ -33,6 +33,9 @@ pub struct Record {
     pub inputs: Option<String>,
     /// Whether its last run failed.
     pub failed: bool,
+    /// Whether its last run in CI's work tree failed.
+    #[serde(default)]
+    pub failed_in_ci: bool,
 }
 
 /// A time at which a part passed.
@@ -87,6 +90,12 @@ impl Ledger {
         }
     }
 
+    /// When a part passed, in seconds since 1970. A time in the future is none: a clock was wrong.
+    pub fn passed_at(&self, suite: &str, part: usize, parts: usize) -> Option<u64> {
+        let time = self.record(suite, part, parts)?.passed.as_ref()?.time;
+        (time <= now()).then_some(time)
+    }
+
     /// The record of a part; numbers begin with 1.
     pub fn record(&self, suite: &str, part: usize, parts: usize) -> Option<&Record> {
         self.records.get(&key(suite, part, parts))
@@ -109,8 +118,15 @@ impl Ledger {
         commit: &str,
         inputs: Option<&str>,
     ) -> Outcome {
+        // Another run may have written it since.
+        if let Some(folder) = self.file.parent() {
+            self.records = Self::read(folder).records;
+        }
         let record = self.records.entry(key(at.0, at.1, at.2)).or_default();
         record.failed = !passed;
+        if inputs.is_some() {
+            record.failed_in_ci = !passed;
+        }
         if passed {
             record.passed = Some(Pass {
                 commit: commit.to_owned(),
@@ -159,6 +175,11 @@ mod tests {
         let record = again.record("gpu", 2, 4).expect("a record");
         assert_eq!(record.passed.as_ref().map(|pass| pass.commit.as_str()), Some("def"));
         assert_eq!((record.inputs.as_deref(), record.failed), (Some("inputs"), true));
+        // A pass in another checkout does not make up for a failure of CI.
+        ledger.set(("gpu", 2, 4), true, "jkl", None).expect("written");
+        let again = Ledger::read(&folder);
+        let record = again.record("gpu", 2, 4).expect("a record");
+        assert_eq!((record.failed, record.failed_in_ci), (false, true));
         assert_eq!(again.record("gpu", 1, 4), None);
         fs::write(folder.join("ledger.json"), "{").expect("written");
         assert_eq!(Ledger::read(&folder).record("gpu", 2, 4), None);

@@ -14,5 +14,5 @@ mod tree;
 pub use inputs::{Inputs, is_page};
 pub use ledger::Ledger;
 pub use select::{Choice, Mode, choose, print};
-pub use table::{PARTS, Stage, Tests};
+pub use table::{PARTS, SUITES, Stage, Suite, Tests};
 pub use tree::Tree;

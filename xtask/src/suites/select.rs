@@ -2,7 +2,7 @@
 
 use super::inputs::Inputs;
 use super::ledger::Ledger;
-use super::table::{PARTS, SUITES, Suite};
+use super::table::{SUITES, Suite};
 use super::tree::Tree;
 use crate::process::Outcome;
 
@@ -13,7 +13,7 @@ pub enum Mode {
     Due,
     /// Every part.
     Complete,
-    /// Every suite, and this part of the split ones, from 1 to [`PARTS`].
+    /// Every suite, and this part of the split ones, from 1.
     Part(usize),
 }
 
@@ -33,7 +33,7 @@ impl Reason {
     fn words(self) -> &'static str {
         match self {
             Self::Asked => "asked for",
-            Self::Changed => "changed",
+            Self::Changed => "CI has not passed it with these files",
             Self::Failed => "failed last time",
             Self::Turn => "its turn",
         }
@@ -68,7 +68,7 @@ impl Choice {
 /// A part runs if no record shows that CI passed it with the same files and compiler, or if its
 /// last run failed. Without a record, a split suite counts as changed if recent commits touched it.
 /// If anything but pages changed, each other split suite also runs the part that waited longest, or
-/// without a record the one of the number of commits.
+/// without a record one chosen by the number of commits.
 ///
 /// # Errors
 /// If git cannot be run.
@@ -76,7 +76,10 @@ pub fn choose(mode: &Mode, tree: &Tree, inputs: &Inputs, ledger: &Ledger, compil
     let recent = tree.changed_recently();
     let mut choices = Vec::new();
     for suite in SUITES {
-        let hash = tree.hash(compiler, |path| inputs.contains(suite, path))?;
+        let hash = match tree.files.as_slice() {
+            [] => String::new(),
+            _ => tree.hash(compiler, |path| inputs.contains(suite, path))?,
+        };
         let touched = recent.iter().any(|path| inputs.contains(suite, path));
         let parts = match mode {
             Mode::Complete => (1..=suite.parts).map(|part| (part, Reason::Asked)).collect(),
@@ -91,13 +94,12 @@ pub fn choose(mode: &Mode, tree: &Tree, inputs: &Inputs, ledger: &Ledger, compil
     }
     let pages_only = |choice: &Choice| !choice.runs() || choice.suite.name == "pages";
     if *mode == Mode::Due && !choices.iter().all(pages_only) {
-        for choice in choices
-            .iter_mut()
-            .filter(|choice| choice.suite.parts > 1 && !choice.runs())
-        {
-            choice
-                .parts
-                .push((longest_waiting(choice.suite, ledger, tree.count), Reason::Turn));
+        for choice in choices.iter_mut().filter(|choice| choice.suite.parts > 1) {
+            let changed = choice.parts.iter().any(|(_, reason)| *reason == Reason::Changed);
+            // A part that fails in every run must not keep the others waiting.
+            let chosen: Vec<usize> = choice.parts.iter().map(|&(part, _)| part).collect();
+            let next = longest_waiting(choice.suite, &chosen, ledger, tree.count).filter(|_| !changed);
+            choice.parts.extend(next.map(|part| (part, Reason::Turn)));
         }
     }
     Ok(choices)
@@ -110,7 +112,7 @@ fn due(suite: &Suite, ledger: &Ledger, inputs: &str, touched: bool) -> Vec<(usiz
         let known = record.and_then(|record| record.inputs.as_deref());
         let changed = known.map_or(suite.parts == 1 || touched, |known| known != inputs);
         match record {
-            Some(record) if record.failed => Some(Reason::Failed),
+            Some(record) if record.failed || record.failed_in_ci => Some(Reason::Failed),
             _ => changed.then_some(Reason::Changed),
         }
     };
@@ -119,19 +121,14 @@ fn due(suite: &Suite, ledger: &Ledger, inputs: &str, touched: bool) -> Vec<(usiz
         .collect()
 }
 
-/// The part that passed first, or never.
-fn longest_waiting(suite: &Suite, ledger: &Ledger, commits: usize) -> usize {
-    let passed = |part| {
-        ledger
-            .record(suite.name, part, suite.parts)?
-            .passed
-            .as_ref()
-            .map(|pass| pass.time)
-    };
+/// Of the parts that are not chosen, the one that passed first, or never.
+fn longest_waiting(suite: &Suite, chosen: &[usize], ledger: &Ledger, commits: usize) -> Option<usize> {
     // Of parts without a record, the one of the number of commits comes first.
     let first = commits % suite.parts;
     let order = (0..suite.parts).map(|next| (first + next) % suite.parts + 1);
-    order.min_by_key(|&part| passed(part)).unwrap_or(1)
+    order
+        .filter(|part| !chosen.contains(part))
+        .min_by_key(|&part| ledger.passed_at(suite.name, part, suite.parts))
 }
 
 /// Prints what a run executes, and how old the other parts are.
@@ -143,7 +140,7 @@ pub fn print(choices: &[Choice], ledger: &Ledger) {
             let name = if suite.parts == 1 {
                 String::new()
             } else {
-                format!("{part}/{PARTS} ")
+                format!("{part}/{} ", suite.parts)
             };
             let passed = ledger
                 .record(suite.name, part, suite.parts)
@@ -151,6 +148,7 @@ pub fn print(choices: &[Choice], ledger: &Ledger) {
             let age = passed.map_or("never passed here".to_owned(), |pass| format!("passed {}", pass.age()));
             words.push(match parts.iter().find(|(chosen, _)| *chosen == part) {
                 Some((_, reason)) => format!("{name}runs ({}; {age})", reason.words()),
+                None if suite.parts == 1 => format!("unchanged ({age})"),
                 None => format!("{name}waits ({age})"),
             });
         }
@@ -178,18 +176,23 @@ mod tests {
     #[test]
     fn parts_take_turns_and_what_failed_or_changed_does_not_wait() {
         let (mut ledger, folder) = ledger("turns");
-        assert_eq!(longest_waiting(SPLIT, &ledger, 7), 4);
+        assert_eq!(longest_waiting(SPLIT, &[], &ledger, 7), Some(4));
         for part in [4, 1, 2] {
             ledger
                 .set(("split", part, 4), true, "c", Some("same"))
                 .expect("written");
         }
-        assert_eq!(longest_waiting(SPLIT, &ledger, 7), 3, "never ran");
+        assert_eq!(longest_waiting(SPLIT, &[], &ledger, 7), Some(3), "never ran");
         ledger.set(("split", 3, 4), true, "c", Some("same")).expect("written");
         assert_eq!(due(SPLIT, &ledger, "same", true), []);
         assert_eq!(due(SPLIT, &ledger, "other", false).len(), 4);
         ledger.set(("split", 2, 4), false, "c", None).expect("written");
         assert_eq!(due(SPLIT, &ledger, "same", false), [(2, Reason::Failed)]);
+        let next = longest_waiting(SPLIT, &[2], &ledger, 7);
+        assert!(
+            next.is_some_and(|part| part != 2),
+            "a failing part keeps others waiting"
+        );
         std::fs::remove_dir_all(folder).expect("the folder of the test");
     }
 
@@ -207,7 +210,7 @@ mod tests {
         let (mut ledger, folder) = ledger("all");
         let mut seen = Vec::new();
         for run in 0..4 {
-            let part = longest_waiting(SPLIT, &ledger, 7 * run);
+            let part = longest_waiting(SPLIT, &[], &ledger, 7 * run).expect("a part");
             seen.push(part);
             let time = 1000 + run as u64;
             ledger

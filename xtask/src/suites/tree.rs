@@ -27,7 +27,7 @@ fn git(arguments: &[&str]) -> Command {
     command
 }
 
-fn read(command: &mut Command) -> Outcome<String> {
+fn output(command: &mut Command) -> Outcome<String> {
     let shown = crate::process::shown(command);
     let output = command
         .stdin(Stdio::null())
@@ -48,26 +48,43 @@ impl Tree {
     /// # Errors
     /// If this is not a git checkout.
     pub fn read() -> Outcome<Self> {
-        let commit = read(&mut git(&["rev-parse", "HEAD"]))?.trim().to_owned();
-        let count = read(&mut git(&["rev-list", "--count", "HEAD"]))?
+        let commit = output(&mut git(&["rev-parse", "HEAD"]))?.trim().to_owned();
+        let count = output(&mut git(&["rev-list", "--count", "HEAD"]))?
             .trim()
             .parse()
             .unwrap_or(0);
-        // A copy of the index takes the changes, so that the user's index stays as it is.
-        let index = read(&mut git(&[
+        // A copy of the index takes the changes, and a folder their objects, so that the repository stays
+        // as it is.
+        let index = output(&mut git(&[
             "rev-parse",
             "--path-format=absolute",
             "--git-path",
             "index",
         ]))?;
-        let copy = std::env::temp_dir().join(format!("hearth-index-{}", std::process::id()));
-        fs::copy(index.trim(), &copy).map_err(|error| format!("{}: {error}", copy.display()))?;
-        let listed = read(git(&["add", "--all"]).env("GIT_INDEX_FILE", &copy))
-            .and_then(|_| read(git(&["ls-files", "--stage", "-z"]).env("GIT_INDEX_FILE", &copy)));
-        // Leaving a temporary file behind is harmless.
-        let _ = fs::remove_file(&copy);
+        let folder = std::env::temp_dir().join(format!("hearth-index-{}", std::process::id()));
+        let copy = folder.join("index");
+        fs::create_dir_all(&folder)
+            .and_then(|()| fs::copy(index.trim(), &copy))
+            .map_err(|error| format!("{}: {error}", copy.display()))?;
+        let objects = output(&mut git(&[
+            "rev-parse",
+            "--path-format=absolute",
+            "--git-path",
+            "objects",
+        ]))?;
+        let aside = |arguments: &[&str]| {
+            let mut command = git(arguments);
+            command
+                .env("GIT_INDEX_FILE", &copy)
+                .env("GIT_OBJECT_DIRECTORY", &folder)
+                .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects.trim());
+            output(&mut command)
+        };
+        let listed = aside(&["add", "--all"]).and_then(|_| aside(&["ls-files", "--stage", "-z"]));
+        // Leaving a temporary folder behind is harmless.
+        let _ = fs::remove_dir_all(&folder);
         Ok(Self {
-            files: parse(&listed?),
+            files: rows(&listed?, IN_INDEX),
             commit,
             count,
         })
@@ -78,15 +95,15 @@ impl Tree {
     /// # Errors
     /// If there is no such commit.
     pub fn changed_since(&self, base: &str) -> Outcome<Vec<String>> {
-        let then = parse_tree(&read(&mut git(&["ls-tree", "-r", "-z", base]))?);
+        let then = rows(&output(&mut git(&["ls-tree", "-r", "-z", base]))?, IN_TREE);
         Ok(differences(&then, &self.files))
     }
 
-    /// Paths changed by recent commits and since the last one.
+    /// Paths changed by recent commits and since the last one; all if there are fewer commits, as
+    /// in a shallow clone.
     pub fn changed_recently(&self) -> Vec<String> {
-        let bases = [RECENT, 1].map(|back| format!("{}~{}", self.commit, back.min(self.count.saturating_sub(1))));
-        let changed = bases.iter().find_map(|base| self.changed_since(base).ok());
-        changed.unwrap_or_else(|| self.files.iter().map(|(path, _)| path.clone()).collect())
+        let changed = self.changed_since(&format!("{}~{RECENT}", self.commit));
+        changed.unwrap_or_else(|_| self.files.iter().map(|(path, _)| path.clone()).collect())
     }
 
     /// A hash of `extra` and of the paths and contents of all files for which `includes` holds.
@@ -114,17 +131,13 @@ impl Tree {
     }
 }
 
-/// Parses `MODE HASH STAGE\tPATH`, separated by zeros.
-fn parse(listed: &str) -> Vec<(String, String)> {
-    rows(listed, 1)
-}
+/// Where a row of `git ls-files --stage` (`MODE HASH STAGE\tPATH`) has the hash.
+const IN_INDEX: usize = 1;
 
-/// Parses `MODE TYPE HASH\tPATH`, separated by zeros.
-fn parse_tree(listed: &str) -> Vec<(String, String)> {
-    rows(listed, 2)
-}
+/// Where a row of `git ls-tree` (`MODE TYPE HASH\tPATH`) has the hash.
+const IN_TREE: usize = 2;
 
-/// Path and hash of each row; the mode belongs to the hash. Sorted by path.
+/// Path and hash of each row, which end in zeros; the mode belongs to the hash. Sorted by path.
 fn rows(listed: &str, at: usize) -> Vec<(String, String)> {
     let row = |row: &str| {
         let (about, path) = row.split_once('\t')?;
@@ -156,8 +169,8 @@ mod tests {
 
     #[test]
     fn an_index_and_a_commit_list_the_same_rows() {
-        let index = parse("100644 aa 0\tb c.rs\x00100755 bb 0\ta.sh\x00");
-        let commit = parse_tree("100755 blob bb\ta.sh\x00100644 blob aa\tb c.rs\x00");
+        let index = rows("100644 aa 0\tb c.rs\x00100755 bb 0\ta.sh\x00", IN_INDEX);
+        let commit = rows("100755 blob bb\ta.sh\x00100644 blob aa\tb c.rs\x00", IN_TREE);
         assert_eq!(index, commit);
         assert_eq!(index[1], ("b c.rs".to_owned(), "100644 aa".to_owned()));
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask test --changed`: what the changes since a commit can break first.
+//! `cargo xtask test --changed`: the tests most likely to fail after the changes since a commit.
 //!
 //! It ends at the first failing test, prints what it skipped, and records nothing.
 
@@ -6,16 +6,20 @@ use super::{set_up, stages};
 use crate::nextest::Failures;
 use crate::process::{Outcome, announce};
 use crate::report::Report;
-use crate::suites::{Inputs, Tree, is_page};
-use crate::{model, paths, ui};
-use std::collections::BTreeSet;
-
-/// Packages whose programs the end-to-end tests start, so that these depend on everything.
-const END_TO_END: &str = "hearth-tests";
+use crate::suites::{Inputs, SUITES, Stage, Suite, Tests, Tree, is_page};
+use crate::{model, ui};
 
 /// Folders whose changes the window's tests are run for. Others reach them through `hearth` alone,
 /// which the tests of the command line cover.
-const WINDOW: [&str; 3] = ["src-tauri/", "tests/", "crates/app/src/wire"];
+const WINDOW: &[&str] = &["src-tauri/", "tests/src/", "tests/tests/window/", "crates/app/src/wire"];
+
+/// Folders whose changes the tests on a software GPU driver are run for.
+const GPU: &[&str] = &[
+    "crates/kernels/src/gpu",
+    "crates/engine/src/check/",
+    "crates/llm/tests/gpu/",
+    "tests/tests/gpu/",
+];
 
 /// Tests what changed since the commit `base`.
 pub fn test(base: &str) -> Outcome {
@@ -24,10 +28,10 @@ pub fn test(base: &str) -> Outcome {
     let inputs = Inputs::read()?;
     let plan = Plan::new(&paths, &inputs);
     plan.print(&paths, base);
-    let mut report = Report::begin()?;
     if paths.is_empty() {
         return Ok(());
     }
+    let mut report = Report::begin()?;
     report.step("Set-up", set_up)?;
     let mut go_on = report.check("Formatting", stages::format);
     if go_on && let Some(filter) = &plan.filter {
@@ -50,10 +54,16 @@ pub fn test(base: &str) -> Outcome {
     report.end()
 }
 
-/// Split suites run a quarter here.
+/// Suites with parts run a quarter here.
 fn quarter() -> Vec<(String, String)> {
-    let name = |suite: &str| (format!("HEARTH_PART_{}", suite.to_uppercase()), "1/4".to_owned());
-    ["gpu", "levels", "faults", "axe"].map(name).into()
+    let split = SUITES.iter().filter(|suite| suite.parts > 1);
+    let variable = |suite: &Suite| {
+        (
+            format!("HEARTH_PART_{}", suite.name.to_uppercase()),
+            format!("1/{}", suite.parts),
+        )
+    };
+    split.map(variable).collect()
 }
 
 /// What to run.
@@ -67,52 +77,44 @@ struct Plan {
 
 impl Plan {
     fn new(paths: &[String], inputs: &Inputs) -> Self {
-        let mut skipped =
-            vec!["three quarters of the suites gpu, levels, faults and axe, assertions, fuzzing".to_owned()];
-        let packages: BTreeSet<&str> = inputs
-            .packages_of(paths)
-            .into_iter()
-            .filter(|name| *name != "xtask")
-            .collect();
+        let touched = |suite: &Suite| paths.iter().any(|path| inputs.contains(suite, path));
+        let in_folders = |folders: &[&str]| {
+            paths
+                .iter()
+                .any(|path| folders.iter().any(|folder| path.starts_with(folder)))
+        };
+        let mut skipped = vec!["three of four parts of each suite with parts".to_owned()];
+        let mut filters = Vec::new();
+        for suite in SUITES {
+            let runs = suite.stage == Stage::Rust
+                && touched(suite)
+                && (suite.name != "window" || in_folders(WINDOW))
+                && (suite.name != "gpu" || in_folders(GPU));
+            match runs {
+                true => filters.extend(suite.tests.iter().map(Tests::filter)),
+                false if suite.stage == Stage::Ui => {}
+                false => skipped.push(suite.name.to_owned()),
+            }
+        }
         let ui_paths: Vec<&String> = paths
             .iter()
             .filter(|path| path.starts_with("ui/") && !is_page(path))
             .collect();
-        let known = |path: &String| is_page(path) || path.starts_with("ui/") || path.starts_with("xtask/");
-        let unknown = paths
-            .iter()
-            .any(|path| !known(path) && inputs.packages_of(std::slice::from_ref(path)).is_empty());
-        let pages = "(package(=hearth-kernels) & test(page::)) | (package(=hearth-formats) & test(readme))";
-        let filter = if unknown {
-            Some("all()".to_owned())
-        } else if !packages.is_empty() {
-            let dependents: Vec<String> = packages.iter().map(|name| format!("rdeps(={name})")).collect();
-            let mut filter = format!("({})", dependents.join(" | "));
-            // What links no changed package but starts its programs.
-            filter += &format!(" | package(={END_TO_END})");
-            if paths
-                .iter()
-                .any(|path| WINDOW.iter().any(|folder| path.starts_with(folder)))
-            {
-                Some(filter)
-            } else {
-                skipped.push("the window's tests".to_owned());
-                Some(format!("({filter}) - (package(={END_TO_END}) & binary(=window))"))
+        let ui_suite = |suite: &&Suite| suite.stage == Stage::Ui && touched(suite);
+        let ui = match (ui_paths.as_slice(), SUITES.iter().any(|suite| ui_suite(&suite))) {
+            ([], false) => {
+                skipped.push("ui".to_owned());
+                None
             }
-        } else if paths.iter().any(|path| is_page(path)) {
-            Some(pages.to_owned())
-        } else {
-            None
+            // Files outside of ui/ that its tests read.
+            ([], true) => Some(Vec::new()),
+            (paths, _) => Some(ui::affected(paths)),
         };
-        let ui = if unknown {
-            Some(Vec::new())
-        } else if ui_paths.is_empty() {
-            skipped.push("the UI's tests".to_owned());
-            None
-        } else {
-            Some(ui::affected(&ui_paths))
-        };
-        Self { filter, ui, skipped }
+        Self {
+            filter: (!filters.is_empty()).then(|| filters.join(" | ")),
+            ui,
+            skipped,
+        }
     }
 
     fn print(&self, paths: &[String], base: &str) {
@@ -126,10 +128,38 @@ impl Plan {
             Some([]) => println!("    UI tests: all"),
             Some(files) => println!("    UI tests: {}", files.join(" ")),
         }
-        println!("    Skipped: {}.", self.skipped.join("; "));
-        println!(
-            "    `cargo xtask test` in {} runs what a commit needs.",
-            paths::root().display()
-        );
+        println!("    Skipped: {}.", self.skipped.join(", "));
+        println!("    `cargo xtask test` runs what a commit needs.");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(paths: &[&str]) -> Plan {
+        let paths: Vec<String> = paths.iter().map(|&path| path.to_owned()).collect();
+        Plan::new(&paths, &Inputs::read().expect("this workspace"))
+    }
+
+    #[test]
+    fn changes_select_their_tests_and_name_what_is_skipped() {
+        let page = plan(&["docs/SAFETY.md"]);
+        assert!(page.filter.expect("tests of pages").contains("page::") && page.ui.is_none());
+        let llm = plan(&["crates/llm/src/lib.rs"]);
+        let filter = llm.filter.expect("tests");
+        assert!(filter.contains("package(=hearth-llm)") && filter.contains("package(=hearth-engine)"));
+        assert!(!filter.contains("package(=hearth-formats)"), "{filter}");
+        for suite in ["window", "gpu", "formats", "fuzz", "ui"] {
+            assert!(
+                llm.skipped.iter().any(|skipped| skipped == suite),
+                "{suite}: {:?}",
+                llm.skipped
+            );
+        }
+        let fixture = plan(&["tests/fixtures/models/llama.gguf"]).filter.expect("tests");
+        assert!(fixture.contains("package(=hearth-formats)") && fixture.contains("package(=hearth-engine)"));
+        let gpu = plan(&["crates/kernels/src/gpu/mod.rs"]);
+        assert!(gpu.filter.expect("tests").contains("binary(=gpu)"));
     }
 }

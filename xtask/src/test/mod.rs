@@ -12,6 +12,7 @@ use crate::suites::{self, Choice, Inputs, Ledger, Mode, Stage, Tests, Tree};
 use crate::system::Purpose;
 use crate::{cache, cases, fuzz, kept_tree, lock, model, paths};
 use options::Options;
+use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Runs the tests that these words select. Continues after a failure, so that one run reports
@@ -26,7 +27,7 @@ pub fn test(words: &[String]) -> Outcome {
     match options {
         Options::Changed(base) => changed::test(&base),
         Options::Run(mode) => match kept_tree::wanted() {
-            Some(tree) => kept_tree::test(&tree, words),
+            Some(tree) => kept_tree::run_in(&tree, words),
             None => Run::begin(&mode)?.test(),
         },
     }
@@ -46,13 +47,12 @@ impl Run {
         let mut report = Report::begin()?;
         report.step("Set-up", set_up)?;
         let tree = Tree::read().unwrap_or_else(|problem| {
-            println!("{problem} Without git all tests run.");
+            println!("{problem} Without a git checkout all tests run.");
             Tree::default()
         });
         let mode = if tree.files.is_empty() { &Mode::Complete } else { mode };
         let ledger = Ledger::read(&cache::folder().unwrap_or_else(paths::target));
-        let compiler = read(Command::new("rustc").arg("-vV")).unwrap_or_default();
-        let choices = suites::choose(mode, &tree, &Inputs::read()?, &ledger, &compiler)?;
+        let choices = suites::choose(mode, &tree, &Inputs::read()?, &ledger, &environment())?;
         announce("Suites and their parts");
         suites::print(&choices, &ledger);
         Ok(Self {
@@ -63,8 +63,15 @@ impl Run {
         })
     }
 
-    /// Runs all stages.
+    /// Runs all stages, and reports them also if one of them cannot go on.
     fn test(mut self) -> Outcome {
+        if let Err(problem) = self.stages() {
+            self.report.broken(&problem);
+        }
+        self.report.end()
+    }
+
+    fn stages(&mut self) -> Outcome {
         self.report.check("Formatting", stages::format);
         self.report.check("Lints", stages::lints);
         if self.runs(Stage::Ui) {
@@ -85,9 +92,7 @@ impl Run {
         if self.runs(Stage::Fuzz) {
             self.fuzz()?;
         }
-        let Self { report, choices, .. } = &mut self;
-        report.check("Cases of suites with parts", || cases::compare_recorded(choices));
-        self.report.end()
+        Ok(())
     }
 
     fn runs(&self, stage: Stage) -> bool {
@@ -131,18 +136,18 @@ impl Run {
             vec!["tests/browser/axe".to_owned()]
         };
         let variables = self.variables();
-        let mut names = None;
+        let mut names = BTreeSet::new();
         let failed = self.report.tests("UI tests", || {
             let results = stages::ui(&files, &variables)?;
-            names = Some(results.names());
+            names = results.names();
             Ok(results)
         });
-        if let Some(names) = names.filter(|_| whole) {
-            self.report
-                .check("Names of all UI tests", || cases::compare("ui", &names));
-        }
         let passed = failed.is_some_and(|failed| failed.is_empty());
-        self.record(Stage::Ui, |_| passed)
+        let complete = !whole
+            || self
+                .report
+                .check("Names of all UI tests", || cases::compare("ui", &names));
+        self.record(Stage::Ui, |_| passed && complete)
     }
 
     fn rust(&mut self) -> Outcome {
@@ -152,17 +157,22 @@ impl Run {
             .map(Tests::filter)
             .collect();
         let variables = self.variables();
+        let mut names = BTreeSet::new();
         let failed = self.report.tests("Rust tests", || {
-            stages::rust(&filters.join(" | "), &variables, Failures::GoOn)
+            let results = stages::rust(&filters.join(" | "), &variables, Failures::GoOn)?;
+            names = results.names();
+            Ok(results)
         });
         self.record(Stage::Rust, |choice| {
-            failed.as_ref().is_some_and(|failed| {
-                let of_suite = |name: &String| {
-                    let (executable, test) = name.split_once(' ').unwrap_or((name, ""));
-                    choice.suite.tests.iter().any(|tests| tests.contains(executable, test))
-                };
-                !failed.iter().any(of_suite)
-            })
+            let of_suite = |name: &&String| {
+                let (executable, test) = name.split_once(' ').unwrap_or((name, ""));
+                choice.suite.tests.iter().any(|tests| tests.contains(executable, test))
+            };
+            let failed = failed
+                .as_ref()
+                .is_none_or(|failed| failed.iter().any(|name| of_suite(&name)));
+            // A suite of which no test ran has not passed.
+            !failed && names.iter().any(|name| of_suite(&name))
         })
     }
 
@@ -186,17 +196,55 @@ impl Run {
         self.record(Stage::Fuzz, |_| passed)
     }
 
-    /// Records which parts of a stage's suites passed.
+    /// Records which parts of a stage's suites passed: their tests did, and the cases of a suite
+    /// with parts were those of the chosen parts.
     fn record(&mut self, stage: Stage, passed: impl Fn(&Choice) -> bool) -> Outcome {
-        for choice in self.choices.iter().filter(|choice| choice.suite.stage == stage) {
-            let clean = kept_tree::is_inside().then_some(choice.inputs.as_str());
+        let Self {
+            report,
+            tree,
+            choices,
+            ledger,
+        } = self;
+        for choice in choices
+            .iter()
+            .filter(|choice| choice.suite.stage == stage && choice.runs())
+        {
+            let name = choice.suite.name;
+            let mut passed = passed(choice);
+            // A failed test lists no further cases.
+            if passed && choice.suite.parts > 1 {
+                passed = report.check(&format!("Cases of the suite {name}"), || cases::check(choice));
+            }
+            let inputs = kept_tree::is_inside().then_some(choice.inputs.as_str());
             for &(part, _) in &choice.parts {
-                let at = (choice.suite.name, part, choice.suite.parts);
-                self.ledger.set(at, passed(choice), &self.tree.commit, clean)?;
+                ledger.set((name, part, choice.suite.parts), passed, &tree.commit, inputs)?;
             }
         }
         Ok(())
     }
+}
+
+/// What else tests depend on: the compiler, the machine, the browser, and variables.
+fn environment() -> String {
+    let program = |name: &str| read(Command::new(name).arg("--version")).unwrap_or_default();
+    let browser = paths::program(&[
+        "chromium-headless-shell",
+        "chromium",
+        "chromium-browser",
+        "google-chrome",
+        "chrome",
+    ]);
+    let browser = browser.map(|path| program(&path.to_string_lossy())).unwrap_or_default();
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cpu = cpu.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    let ours = |name: &str| name == "RUSTFLAGS" || (name.starts_with("HEARTH_") && !name.ends_with("_KEPT_TREE"));
+    let mut variables: Vec<String> = std::env::vars()
+        .filter(|(name, _)| ours(name))
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    variables.sort();
+    let compiler = read(Command::new("rustc").arg("-vV")).unwrap_or_default();
+    [compiler, program("node"), browser, cpu.to_owned(), variables.join("\n")].join("\n")
 }
 
 /// Installs and fetches what tests need.

@@ -8,7 +8,7 @@ use crate::suites::{Mode, PARTS};
 pub enum Options {
     /// The run that decides whether a commit is accepted.
     Run(Mode),
-    /// Only what the changes since a commit can break first, for the time while one writes code.
+    /// The tests most likely to fail after the changes since a commit, for use while writing code.
     Changed(String),
 }
 
@@ -22,17 +22,12 @@ impl Options {
         match words.as_slice() {
             [] => Ok(Self::Run(Mode::Due)),
             ["--complete"] => Ok(Self::Run(Mode::Complete)),
-            ["--part", part] => {
-                let number = part
+            ["--part", text] => {
+                let number = text
                     .strip_suffix(&format!("/{PARTS}"))
                     .and_then(|number| number.parse().ok());
                 let part = number.filter(|number| (1..=PARTS).contains(number));
-                let wrong = || {
-                    format!(
-                        "--part requires a part such as 1/{PARTS}; {part_text} is none.",
-                        part_text = words[1]
-                    )
-                };
+                let wrong = || format!("`--part {text}`: there are parts 1/{PARTS} to {PARTS}/{PARTS}.");
                 Ok(Self::Run(Mode::Part(part.ok_or_else(wrong)?)))
             }
             ["--changed"] => Ok(Self::Changed("HEAD".to_owned())),
