@@ -458,6 +458,7 @@ fn perplexity_is_that_of_llama_cpp() {
 #[cfg(unix)]
 #[test]
 fn a_worker_ignores_the_signals_of_a_session_end() {
+    use hearth_protocol::{Envelope, Request};
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
     let mut worker = Command::new(executable("hearth"))
@@ -468,14 +469,28 @@ fn a_worker_ignores_the_signals_of_a_session_end() {
         .spawn()
         .expect("hearth starts");
     let mut output = BufReader::new(worker.stdout.take().expect("it is piped"));
-    let mut ready = String::new();
-    output.read_line(&mut ready).expect("it prints that it is ready");
+    let mut line = || {
+        let mut line = String::new();
+        output.read_line(&mut line).expect("it prints an event");
+        line
+    };
+    let ready = line();
     assert!(ready.contains("ready"), "{ready}");
-    for signal in ["-TERM", "-INT", "-HUP"] {
+    let mut input = worker.stdin.take().expect("it is piped");
+    for (id, signal) in ["-TERM", "-INT", "-HUP"].into_iter().enumerate() {
         let sent = Command::new("kill").args([signal, &worker.id().to_string()]).status();
         assert!(sent.is_ok_and(|status| status.success()));
+        // One that ends by itself at a signal has the same exit code.
+        let request = Envelope {
+            id: id as u64 + 1,
+            message: Request::Unload,
+        };
+        let request = serde_json::to_string(&request).expect("a request");
+        writeln!(input, "{request}").expect("it reads requests");
+        let answer = line();
+        assert!(answer.contains("done"), "after {signal}: {answer:?}");
     }
-    drop(worker.stdin.take());
+    drop(input);
     let ended = worker.wait().expect("it ends");
     assert_eq!(ended.code(), Some(0), "{ended}");
 }
