@@ -69,6 +69,18 @@ impl Parts {
         included
     }
 
+    /// As [`Parts::includes`], but every run includes the case if `always` holds.
+    ///
+    /// # Panics
+    /// If the list cannot be written.
+    #[must_use]
+    pub fn includes_or(&self, always: bool, index: usize, case: &str) -> bool {
+        if always {
+            self.always(case);
+        }
+        always || self.includes(index, case)
+    }
+
     /// Lists a case of the product that every run includes.
     ///
     /// # Panics

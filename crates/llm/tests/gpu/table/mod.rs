@@ -338,10 +338,10 @@ fn every_operation_matches_the_cpu_in_every_layout() {
     let (extent, parts) = (Extent::from_env(), Parts::of("gpu"));
     let count = run(extent, &device, &mut |row, number, case| {
         let Row { name, direction, .. } = &ROWS[row];
-        // The first case of each row always.
+        // The first case of each row always. Complete tables are for GPUs, and are not listed.
+        let always = number == 0;
         extent == Extent::Complete
-            || number == 0
-            || parts.includes(row + number, &format!("{TEST} {name}, {direction:?}, {case}"))
+            || parts.includes_or(always, row + number, &format!("{TEST} {name}, {direction:?}, {case}"))
     });
     assert!(count >= ROWS.len(), "{count} cases");
 }
