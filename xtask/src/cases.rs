@@ -70,10 +70,10 @@ pub fn compare(list: &str, names: &BTreeSet<String>) -> Outcome {
     ))
 }
 
-/// The instruction set that a case's name ends with, such as `… on avx2 with assertions`.
+/// The instruction set that a case's name ends with, such as `… on avx2`.
 fn level(name: &str) -> Option<&str> {
-    let (_, level) = name.strip_prefix("levels::")?.rsplit_once(" on ")?;
-    Some(level)
+    let of_levels = name.starts_with("levels::") || name.starts_with("batch_invariance::");
+    name.rsplit_once(" on ").filter(|_| of_levels).map(|(_, level)| level)
 }
 
 /// A sentence about some names.

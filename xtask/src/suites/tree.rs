@@ -53,8 +53,8 @@ impl Tree {
             .trim()
             .parse()
             .unwrap_or(0);
-        // A copy of the index takes the changes, and a folder their objects: the repository stays as
-        // it is.
+        // A copy of the index takes the changes, and a folder their objects, so that the
+        // repository stays as it is.
         let index = output(&mut git(&[
             "rev-parse",
             "--path-format=absolute",
