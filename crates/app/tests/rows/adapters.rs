@@ -42,7 +42,7 @@ fn with_app<T>(folder: &Path, act: impl AsyncFnOnce(&App) -> Result<T, String>) 
 pub fn import(folder: &Path) -> Result<(), String> {
     let theirs = folder.join("work/theirs");
     with_app(folder, async |app| {
-        // The models are listed first, so that the cache of their metadata is not written meanwhile.
+        // Listed first, so that the cache of the models' metadata is not written meanwhile.
         app.snapshot().await.map_err(|problem| problem.message)?;
         let imported = app.import_adapter(theirs, Some("llama".into())).await;
         imported.map(drop).map_err(|problem| problem.message)
