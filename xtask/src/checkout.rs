@@ -17,12 +17,12 @@ use std::path::Path;
 /// Variables with which a user chooses cargo's folders; then nothing is shared.
 const CHOSEN: [&str; 3] = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "CARGO_BUILD_BUILD_DIR"];
 
-/// Shares the build folder, if this system can and the user has not chosen another.
+/// Has a checkout share the build folder, if this system can and the user has not chosen another.
 ///
 /// # Errors
 /// If the settings cannot be written.
-pub fn share_build_folder() -> Outcome {
-    let cargo = paths::root().join(".cargo");
+pub fn share_build_folder(checkout: &Path) -> Outcome {
+    let cargo = checkout.join(".cargo");
     let file = cargo.join("checkout.toml");
     let chosen = CHOSEN.iter().any(|name| env::var_os(name).is_some());
     // Without the wrapper (Windows, or a copy without links), checkouts must not share a folder.

@@ -8,7 +8,7 @@
 use crate::lock;
 use crate::paths;
 use crate::process::{Outcome, capture, read, run, shown};
-use crate::{cache, cargo};
+use crate::{cache, cargo, checkout};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -81,6 +81,8 @@ pub fn run_in(tree: &Path, words: &[String]) -> Outcome {
     // A run in the tree goes on if the one that started it was killed: wait for it.
     let inside = lock::take_inside()?;
     update(&paths::root(), tree, empty)?;
+    // Before xtask is built there, so that it is built once.
+    checkout::share_build_folder(tree)?;
     drop(inside);
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command

@@ -87,7 +87,7 @@ fn main() -> ExitCode {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("help", &[][..]),
     };
-    if let Err(problem) = checkout::share_build_folder() {
+    if let Err(problem) = checkout::share_build_folder(&paths::root()) {
         eprintln!("{problem}");
     }
     let result = match (command, rest) {
