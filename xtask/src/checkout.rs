@@ -7,8 +7,8 @@
 //! `CARGO_BIN_EXE_fake-worker`. Finished programs are
 //! in the checkout's own `target`. See `docs/decisions/0027-one-build-folder.md`.
 
+use crate::cache;
 use crate::process::Outcome;
-use crate::{cache, paths};
 use std::env;
 use std::fs;
 use std::io::ErrorKind;
@@ -57,6 +57,7 @@ fn settings(folder: &Path) -> String {
 mod tests {
     use super::*;
     use crate::cargo::cargo;
+    use crate::paths;
     use std::fs::File;
     use std::path::PathBuf;
     use std::process::Command;
