@@ -46,6 +46,9 @@ const ROLES: [(u32, &str); 22] = [
     (111, "log"),
 ];
 
+/// The role of a page, below which all elements are of one process.
+const PAGE: &str = "document web";
+
 /// Most levels of a tree that are read: far more than the window has.
 const MAX_DEPTH: usize = 100;
 
@@ -174,29 +177,48 @@ impl ScreenReader {
     /// The registry does not answer.
     pub fn tree(&self) -> Outcome<Vec<Node>> {
         let mut nodes = Vec::new();
-        let root = ("org.a11y.atspi.Registry".to_owned(), OwnedObjectPath::try_from(ROOT)?);
-        self.read(&root, 0, &mut nodes);
+        self.first(|node| {
+            nodes.push(node.clone());
+            false
+        })?;
         if nodes.is_empty() {
             return Err("the registry of AT-SPI does not answer".into());
         }
         Ok(nodes)
     }
 
-    /// Adds an element and what is below it. One that is gone meanwhile is left out.
-    fn read(&self, at: &Reference, depth: usize, nodes: &mut Vec<Node>) {
-        let Ok(node) = self.node(at, depth) else { return };
-        nodes.push(node);
-        if depth < MAX_DEPTH {
-            for child in self.children(at) {
-                self.read(&child, depth + 1, nodes);
-            }
-        }
+    /// The first element of [`ScreenReader::tree`] that is as asked for; those after it are not read.
+    fn first(&self, mut is_it: impl FnMut(&Node) -> bool) -> Outcome<Option<Node>> {
+        let root = ("org.a11y.atspi.Registry".to_owned(), OwnedObjectPath::try_from(ROOT)?);
+        Ok(self.search(&root, 0, false, &mut is_it))
     }
 
-    fn children(&self, at: &Reference) -> Vec<Reference> {
+    /// Looks at an element and at what is below it. One that is gone meanwhile is left out.
+    fn search(
+        &self,
+        at: &Reference,
+        depth: usize,
+        in_page: bool,
+        is_it: &mut dyn FnMut(&Node) -> bool,
+    ) -> Option<Node> {
+        let node = self.node(at, depth).ok()?;
+        if is_it(&node) {
+            return Some(node);
+        }
+        let in_page = in_page || node.role == PAGE;
+        let children = match depth < MAX_DEPTH {
+            true => self.children(at, in_page),
+            false => Vec::new(),
+        };
+        children
+            .iter()
+            .find_map(|child| self.search(child, depth + 1, in_page, is_it))
+    }
+
+    fn children(&self, at: &Reference, in_page: bool) -> Vec<Reference> {
         let mut children: Vec<Reference> = self.call(at, ACCESSIBLE, "GetChildren", &()).unwrap_or_default();
         // A page is the child of a widget in another process, which GTK's bridge tells only so.
-        if children.is_empty() {
+        if children.is_empty() && !in_page {
             children.extend(self.call(at, ACCESSIBLE, "GetChildAtIndex", &0i32).ok());
         }
         children
@@ -215,11 +237,8 @@ impl ScreenReader {
         };
         let attributes: std::collections::HashMap<String, String> =
             self.call(at, ACCESSIBLE, "GetAttributes", &()).unwrap_or_default();
-        let interfaces: Vec<String> = self.call(at, ACCESSIBLE, "GetInterfaces", &())?;
-        let text = match interfaces.iter().any(|name| name == TEXT) {
-            true => self.call(at, TEXT, "GetText", &(0i32, -1i32))?,
-            false => String::new(),
-        };
+        // An element without text does not have the interface.
+        let text: String = self.call(at, TEXT, "GetText", &(0i32, -1i32)).unwrap_or_default();
         Ok(Node {
             role,
             name: self.name(at).unwrap_or_default(),
@@ -259,7 +278,7 @@ impl ScreenReader {
     /// # Panics
     /// Panics with `what` and the tree after a time limit.
     pub fn until(&self, what: &str, is_it: impl Fn(&Node) -> bool) -> Node {
-        let found = wait::poll(PATIENCE, || self.tree().ok()?.into_iter().find(&is_it));
+        let found = wait::poll(PATIENCE, || self.first(&is_it).ok()?);
         found.unwrap_or_else(|| panic!("not within {PATIENCE:?}: {what}. The tree is:\n{}", self.drawn()))
     }
 

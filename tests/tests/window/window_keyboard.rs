@@ -92,16 +92,19 @@ impl Person {
 
     /// Presses a key until an element of this role with a name that contains `name` has the focus.
     fn goes_to(&self, key: &str, role: &str, name: &str) {
+        let mut focus = self.focus();
         for _ in 0..MOST_TABS {
-            let before = self.focus();
-            if before.as_ref().is_some_and(|node| is(node, role, name)) {
+            if focus.as_ref().is_some_and(|node| is(node, role, name)) {
                 return;
             }
             self.press(key);
             // A key may also select what has the focus already.
             let place = |node: &Node| (node.address.clone(), node.name.clone(), node.is("selected"));
-            let before = before.as_ref().map(place);
-            wait::poll(MOVE, || (self.focus().as_ref().map(place) != before).then_some(()));
+            let before = focus.as_ref().map(place);
+            wait::poll(MOVE, || {
+                focus = self.focus();
+                (focus.as_ref().map(place) != before).then_some(())
+            });
         }
         panic!(
             "{MOST_TABS} times {key} do not lead to {role} {name:?}:\n{}",
