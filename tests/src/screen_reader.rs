@@ -189,30 +189,45 @@ impl ScreenReader {
 
     /// The first element of [`ScreenReader::tree`] that is as asked for; those after it are not read.
     fn first(&self, mut is_it: impl FnMut(&Node) -> bool) -> Outcome<Option<Node>> {
-        let root = ("org.a11y.atspi.Registry".to_owned(), OwnedObjectPath::try_from(ROOT)?);
-        Ok(self.search(&root, 0, false, &mut is_it))
+        let mut found = None;
+        self.walk(&root()?, 0, false, &mut |at, depth| {
+            found = self.node(at, depth).ok().filter(&mut is_it);
+            found.is_some()
+        });
+        Ok(found)
     }
 
-    /// Looks at an element and at what is below it. One that is gone meanwhile is left out.
-    fn search(
+    /// The innermost element that has the focus. Of the others, no more is read.
+    pub fn focus(&self) -> Option<Node> {
+        let mut innermost = None;
+        self.walk(&root().ok()?, 0, false, &mut |at, depth| {
+            if self.states(at).is_ok_and(|states| states.contains(&"focused")) {
+                innermost = Some((at.clone(), depth));
+            }
+            false
+        });
+        let (at, depth) = innermost?;
+        self.node(&at, depth).ok()
+    }
+
+    /// Visits an element and what is below it, each before its children, until `visit` returns `true`.
+    /// Returns whether it did.
+    fn walk(
         &self,
         at: &Reference,
         depth: usize,
         in_page: bool,
-        is_it: &mut dyn FnMut(&Node) -> bool,
-    ) -> Option<Node> {
-        let node = self.node(at, depth).ok()?;
-        if is_it(&node) {
-            return Some(node);
+        visit: &mut dyn FnMut(&Reference, usize) -> bool,
+    ) -> bool {
+        if visit(at, depth) {
+            return true;
         }
-        let in_page = in_page || node.role == PAGE;
-        let children = match depth < MAX_DEPTH {
-            true => self.children(at, in_page),
-            false => Vec::new(),
-        };
-        children
-            .iter()
-            .find_map(|child| self.search(child, depth + 1, in_page, is_it))
+        if depth == MAX_DEPTH {
+            return false;
+        }
+        let in_page = in_page || self.role(at).is_ok_and(|role| role == PAGE);
+        let children = self.children(at, in_page);
+        children.iter().any(|child| self.walk(child, depth + 1, in_page, visit))
     }
 
     fn children(&self, at: &Reference, in_page: bool) -> Vec<Reference> {
@@ -225,34 +240,36 @@ impl ScreenReader {
     }
 
     fn node(&self, at: &Reference, depth: usize) -> Outcome<Node> {
-        let number: u32 = self.call(at, ACCESSIBLE, "GetRole", &())?;
-        let role = ROLES
-            .iter()
-            .find(|(known, _)| *known == number)
-            .map_or("other", |(_, name)| name);
-        let bits: Vec<u32> = self.call(at, ACCESSIBLE, "GetState", &())?;
-        let has = |number: u32| {
-            bits.get((number / 32) as usize)
-                .is_some_and(|bits| bits >> (number % 32) & 1 == 1)
-        };
         let attributes: std::collections::HashMap<String, String> =
             self.call(at, ACCESSIBLE, "GetAttributes", &()).unwrap_or_default();
         // An element without text does not have the interface.
         let text: String = self.call(at, TEXT, "GetText", &(0i32, -1i32)).unwrap_or_default();
         Ok(Node {
-            role,
+            role: self.role(at)?,
             name: self.name(at).unwrap_or_default(),
             // An embedded element is an object replacement character.
             text: text.replace('\u{fffc}', ""),
-            states: STATES
-                .iter()
-                .filter(|(number, _)| has(*number))
-                .map(|(_, name)| *name)
-                .collect(),
+            states: self.states(at)?,
             attributes: attributes.into_iter().collect(),
             depth,
             address: format!("{}{}", at.0, at.1),
         })
+    }
+
+    fn role(&self, at: &Reference) -> Outcome<&'static str> {
+        let number: u32 = self.call(at, ACCESSIBLE, "GetRole", &())?;
+        let known = ROLES.iter().find(|(known, _)| *known == number);
+        Ok(known.map_or("other", |(_, name)| name))
+    }
+
+    fn states(&self, at: &Reference) -> Outcome<Vec<&'static str>> {
+        let bits: Vec<u32> = self.call(at, ACCESSIBLE, "GetState", &())?;
+        let has = |number: u32| {
+            bits.get((number / 32) as usize)
+                .is_some_and(|bits| bits >> (number % 32) & 1 == 1)
+        };
+        let set = STATES.iter().filter(|(number, _)| has(*number));
+        Ok(set.map(|(_, name)| *name).collect())
     }
 
     fn name(&self, at: &Reference) -> Outcome<String> {
@@ -306,3 +323,8 @@ impl ScreenReader {
 
 /// The address of an element: its bus name and path.
 type Reference = (String, OwnedObjectPath);
+
+/// The address of the tree's root.
+fn root() -> Outcome<Reference> {
+    Ok(("org.a11y.atspi.Registry".to_owned(), OwnedObjectPath::try_from(ROOT)?))
+}

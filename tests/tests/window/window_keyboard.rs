@@ -92,7 +92,7 @@ impl Person {
 
     /// Presses a key until an element of this role with a name that contains `name` has the focus.
     fn goes_to(&self, key: &str, role: &str, name: &str) {
-        let mut focus = self.focus();
+        let mut focus = self.reader.focus();
         for _ in 0..MOST_TABS {
             if focus.as_ref().is_some_and(|node| is(node, role, name)) {
                 return;
@@ -102,19 +102,15 @@ impl Person {
             let place = |node: &Node| (node.address.clone(), node.name.clone(), node.is("selected"));
             let before = focus.as_ref().map(place);
             wait::poll(MOVE, || {
-                focus = self.focus();
-                (focus.as_ref().map(place) != before).then_some(())
+                focus = self.reader.focus();
+                // Nothing has the focus while it moves.
+                (focus.is_some() && focus.as_ref().map(place) != before).then_some(())
             });
         }
         panic!(
             "{MOST_TABS} times {key} do not lead to {role} {name:?}:\n{}",
             self.reader.drawn()
         );
-    }
-
-    /// The innermost element that has the focus.
-    fn focus(&self) -> Option<Node> {
-        self.reader.tree().ok()?.into_iter().rfind(|node| node.is("focused"))
     }
 }
 
