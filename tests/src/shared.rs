@@ -105,9 +105,10 @@ fn remove_others(base: &Path, name: &str, own: &Path) {
 /// Panics if a file cannot be read.
 pub fn key(files: &[&Path], texts: &[&str]) -> String {
     let mut hash = Sha256::new();
+    // Each count and length before what it counts, so that no two lists read the same.
+    hash.update((files.len() as u64).to_le_bytes());
     for path in files {
         let mut file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        // Its length first, so that no two lists of files read the same.
         hash.update(file.metadata().expect("a file has a length").len().to_le_bytes());
         io::copy(&mut file, &mut hash).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
