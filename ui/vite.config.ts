@@ -41,7 +41,8 @@ export default defineConfig({
           name: "browser",
           include: ["tests/browser/**/*.test.ts"],
           environment: "node",
-          globalSetup: ["tests/browser/serve.ts"],
+          // Listing the tests needs no page.
+          globalSetup: process.argv[2] === "list" ? [] : ["tests/browser/serve.ts"],
           testTimeout: 180_000,
           hookTimeout: 180_000,
           expect: { poll: { timeout: 30_000 } },

@@ -1,48 +1,10 @@
-// A headless Chromium on the built page with the fake host, under the window's content security policy: shared by browser
-// tests, screenshots and the frame measurement.
+// A headless Chromium on the page with the fake host: shared by browser tests, screenshots and the frame measurement.
 
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
-import { build, preview } from "vite";
-
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
-
-/** At least as strict as the desktop window's policy. */
-const POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'";
 
 /** The path of an empty page with the page's origin. */
 export const EMPTY = "empty";
-
-/** Serves the empty page. @type {import("vite").Plugin} */
-const empty = {
-  name: "empty-page",
-  configurePreviewServer: (server) => {
-    server.middlewares.use(`/${EMPTY}`, (_, response) => response.setHeader("Content-Type", "text/html").end("<title>Empty</title>"));
-  },
-};
-
-/**
- * Builds the page into a temporary folder and serves it.
- * @returns {Promise<{ address: string, close: () => Promise<void> }>}
- */
-export async function servePage() {
-  const outDir = mkdtempSync(join(tmpdir(), "hearth-ui-"));
-  await build({ root: ROOT, logLevel: "warn", build: { outDir, emptyOutDir: true } });
-  const server = await preview({ root: ROOT, logLevel: "warn", build: { outDir }, plugins: [empty], preview: { port: 0, host: "127.0.0.1", headers: { "Content-Security-Policy": POLICY } } });
-  const address = server.resolvedUrls?.local[0];
-  if (!address) throw new Error("The page could not be served.");
-  return {
-    address,
-    close: async () => {
-      await server.close();
-      rmSync(outDir, { recursive: true, force: true });
-    },
-  };
-}
 
 /**
  * The browser named by CHROME, else the first one on the path or in its default location. The headless shell is the same
@@ -122,6 +84,12 @@ export const PERMISSIONS = ["clipboard-read", "clipboard-write"];
 /** Milliseconds for a step. A page opens within a second, but not on a busy machine. */
 export const STEP_LIMIT = 60_000;
 
+/** What a component of the tests' page says when it is rendered, before its path. */
+export const RENDERED = "rendered: ";
+
+/** The components that pages of this process rendered. @type {Set<string>} */
+export const rendered = new Set();
+
 /**
  * The emulated screen of a window.
  * @param {WindowOptions} options
@@ -154,6 +122,7 @@ export async function showPage(page, address, { scene, language }) {
   page.on("pageerror", (error) => errors.push(error.message));
   page.on("console", (message) => {
     if (message.type() === "error") errors.push(message.text());
+    if (message.type() === "debug" && message.text().startsWith(RENDERED)) rendered.add(message.text().slice(RENDERED.length));
   });
   const query = new URLSearchParams({ ...(scene && { scene }), ...(language && { language }) });
   await page.goto(query.size === 0 ? address : `${address}?${query}`);

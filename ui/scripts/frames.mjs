@@ -3,7 +3,8 @@
 // It prints the time between frames and the CPU time of the longest task of the main thread: other work on the machine
 // stretches only the first.
 
-import { openPage, servePage, startBrowser } from "./browser.mjs";
+import { openPage, startBrowser } from "./browser.mjs";
+import { servePage } from "./serve.mjs";
 
 const server = await servePage();
 const browser = await startBrowser();

@@ -2,7 +2,8 @@
 // `--pseudo` adds ar-XB: English with accents, a third longer, right to left. Tests and screenshots use it to find text
 // that is not a message and layouts that assume a length or a direction. A release has no such locale.
 
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { compile } from "@inlang/paraglide-js";
@@ -53,12 +54,27 @@ function pseudoProject() {
   return join(folder, "project.inlang");
 }
 
-const project = process.argv.includes("--pseudo") ? pseudoProject() : join(ROOT, "project.inlang");
-const outdir = join(ROOT, ".messages");
-await compile({ project, outdir, strategy: ["globalVariable", "baseLocale"], emitReadme: false, emitPrettierIgnore: false });
+/** A digest of everything that the compiled messages depend on. */
+function digest() {
+  const folders = readdirSync(join(ROOT, "messages"), { recursive: true, encoding: "utf8" }).sort().map((path) => join("messages", path));
+  const files = [...folders.filter((path) => path.endsWith(".json")), "project.inlang/settings.json", "scripts/messages.mjs", "package-lock.json"];
+  const hash = createHash("sha256").update(String(isPseudo));
+  for (const path of files) hash.update(`\0${path}\0`).update(readFileSync(join(ROOT, path)));
+  return hash.digest("hex");
+}
 
-// A language without plural forms leaves locals unused, which the type check would report; the types of inputs stay.
-for (const file of readdirSync(join(outdir, "messages")).filter((name) => name.endsWith(".js"))) {
-  const path = join(outdir, "messages", file);
-  writeFileSync(path, `// @ts-nocheck\n${readFileSync(path, "utf8")}`);
+const isPseudo = process.argv.includes("--pseudo");
+const outdir = join(ROOT, ".messages");
+const stamp = join(outdir, "compiled-from.txt");
+const wanted = digest();
+if (!existsSync(stamp) || readFileSync(stamp, "utf8") !== wanted) {
+  rmSync(stamp, { force: true });
+  const project = isPseudo ? pseudoProject() : join(ROOT, "project.inlang");
+  await compile({ project, outdir, strategy: ["globalVariable", "baseLocale"], emitReadme: false, emitPrettierIgnore: false });
+  // A language without plural forms leaves locals unused, which the type check would report; the types of inputs stay.
+  for (const file of readdirSync(join(outdir, "messages")).filter((name) => name.endsWith(".js"))) {
+    const path = join(outdir, "messages", file);
+    writeFileSync(path, `// @ts-nocheck\n${readFileSync(path, "utf8")}`);
+  }
+  writeFileSync(stamp, wanted);
 }

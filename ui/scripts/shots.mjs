@@ -2,7 +2,8 @@
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { openPage, servePage, startBrowser } from "./browser.mjs";
+import { openPage, startBrowser } from "./browser.mjs";
+import { servePage } from "./serve.mjs";
 
 /** @typedef {import("playwright-core").Page} Page */
 

@@ -1,11 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { answers, drawn, lastAnswer, open, openConversation, openSettings, pace, send, useBrowser } from "./window";
+import { answers, drawn, lastAnswer, open, openConversation, openSettings, pace, send, useBrowser, USUAL_PACE } from "./window";
 
 useBrowser();
 
 describe("an answer", () => {
   test("streams and ends with its speed", async () => {
     const { page, errors } = await open({ scene: "fresh" });
+    await pace(page, USUAL_PACE);
     await send(page, "Tell me a long story.");
     const growing = await lastAnswer(page, "streaming");
     const early = (await growing.textContent())?.length ?? 0;
@@ -81,6 +82,7 @@ describe("an answer", () => {
 
   test("stops by button and by Escape, and retains its text", async () => {
     const { page } = await open();
+    await pace(page, USUAL_PACE);
     for (const stop of [() => page.getByTestId("stop").click(), () => page.keyboard.press("Escape")]) {
       await send(page, "Tell me a long story.");
       await answers(page).last().getByText("Paragraph 2.").waitFor();
@@ -141,6 +143,7 @@ describe("an answer", () => {
 
 test("a locked store ends no answer and is reported", async () => {
   const { page, errors } = await open();
+  await pace(page, USUAL_PACE);
   await send(page, "Tell me a long story.");
   await answers(page).last().getByText("Paragraph 2.").waitFor();
   await page.evaluate("fakeHost.lockStore(true)");
@@ -153,6 +156,7 @@ test("a locked store ends no answer and is reported", async () => {
 
 test("a crashed worker loses neither the text nor the next answer", async () => {
   const { page } = await open();
+  await pace(page, USUAL_PACE);
   await send(page, "Tell me a long story.");
   await answers(page).last().getByText("Paragraph 2.").waitFor();
   await page.evaluate("fakeHost.killWorker()");
@@ -199,6 +203,7 @@ test("Shift Enter starts a new line; Enter sends", async () => {
 
 test("a long thread follows the answer only at its end", async () => {
   const { page } = await open({ height: 600 });
+  await pace(page, USUAL_PACE);
   const thread = page.getByTestId("thread");
   const left = () => thread.evaluate((e) => Math.round(e.scrollHeight - e.scrollTop - e.clientHeight));
   const height = () => thread.evaluate((e) => e.scrollHeight);

@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { answers, lastAnswer, open, openConversation, openSettings, pace, send, useBrowser } from "./window";
+import { answers, lastAnswer, open, openConversation, openSettings, pace, send, useBrowser, USUAL_PACE } from "./window";
 
 useBrowser();
 
@@ -76,6 +76,7 @@ test("the palette opens conversations, loads models, and acts on the answer", as
 
 test("an action that cannot be done now is not offered", async () => {
   const { page } = await open({ scene: "fresh" });
+  await pace(page, USUAL_PACE);
   await page.keyboard.press("Control+k");
   for (const id of ["stop", "regenerate", "copy-answer", "pause-run", "delete-conversation"]) expect(await page.locator(`[data-testid=palette-item][data-id=${id}]`).count()).toBe(0);
   await page.keyboard.press("Escape");

@@ -1,6 +1,7 @@
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
-import { open, openSettings, pace, useBrowser } from "./window";
+import type { HubKind, HubSort } from "../../src/lib/host";
+import { drawn, open, openSettings, pace, useBrowser } from "./window";
 
 useBrowser();
 
@@ -9,12 +10,17 @@ interface Fake {
   unreachable: boolean;
   opened: string[];
   drop(drop: object): void;
+  catalog(): Promise<unknown>;
+  searchHub(query: string, sort: HubSort, kind: HubKind): Promise<unknown>;
 }
 
 /** Runs a function on the fake host. */
-function onHost<T>(page: Page, act: (host: Fake) => T): Promise<T> {
-  return page.evaluate(`(${act.toString()})(window.fakeHost)`) as Promise<T>;
+function onHost<T>(page: Page, act: (host: Fake) => T): Promise<Awaited<T>> {
+  return page.evaluate(`(${act.toString()})(window.fakeHost)`) as Promise<Awaited<T>>;
 }
+
+/** Waits until the host has answered what the page asked before: it answers in this order. */
+const answered = (host: Fake) => Promise.all([host.catalog(), host.searchHub("", "downloads", "models")]);
 
 /** Opens a part of Models on a scene. */
 async function models(tab: "machine" | "discover" | "downloads", scene = "", ms = 0): Promise<{ page: Page; errors: string[] }> {
@@ -184,7 +190,8 @@ describe("discover", () => {
     await query.press("Enter");
     await query.fill("");
     await pace(page, 0);
-    await page.waitForTimeout(300);
+    await onHost(page, answered);
+    await drawn(page);
     expect(await page.getByTestId("hub-results").count()).toBe(0);
   });
 
@@ -346,10 +353,11 @@ describe("the first run", () => {
     await page.getByTestId("not-now").click();
     await expect.poll(() => page.getByTestId("first-models").count()).toBe(0);
     await page.reload();
-    await page.getByTestId("welcome").waitFor();
-    await page.waitForTimeout(300);
+    await expect.poll(() => page.getByTestId("suggestion").count()).toBe(4);
+    await pace(page, 0);
+    await onHost(page, answered);
+    await drawn(page);
     expect(await page.getByTestId("first-models").count()).toBe(0);
-    expect(await page.getByTestId("suggestion").count()).toBe(4);
   });
 });
 

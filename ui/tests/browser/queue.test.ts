@@ -1,7 +1,7 @@
 // Messages that are written while an answer is in progress.
 
 import { describe, expect, test } from "vitest";
-import { answers, lastAnswer, open, openConversation, pace, send, useBrowser } from "./window";
+import { answers, lastAnswer, open, openConversation, pace, send, useBrowser, USUAL_PACE } from "./window";
 import type { Page } from "playwright-core";
 
 useBrowser();
@@ -16,6 +16,7 @@ const asked = (page: Page) => page.locator('[data-role=user] .bubble').allTextCo
 describe("a queued message", () => {
   test("is sent once the answer is complete, one after the other", async () => {
     const { page, errors } = await open();
+    await pace(page, USUAL_PACE);
     await send(page, "Tell me a long story.");
     await answers(page).last().getByText("Paragraph 1.").waitFor();
     await compose(page, "What is the capital of France?");
@@ -33,6 +34,7 @@ describe("a queued message", () => {
 
   test("waits after a stop until it is sent", async () => {
     const { page, errors } = await open();
+    await pace(page, USUAL_PACE);
     await send(page, "Tell me a long story.");
     await answers(page).last().getByText("Paragraph 1.").waitFor();
     await compose(page, "What is the capital of France?");
@@ -48,6 +50,7 @@ describe("a queued message", () => {
 
   test("is edited and removed, and a removal undone", async () => {
     const { page } = await open();
+    await pace(page, USUAL_PACE);
     await send(page, "Tell me a long story.");
     await answers(page).last().getByText("Paragraph 1.").waitFor();
     await compose(page, "First");
@@ -63,6 +66,7 @@ describe("a queued message", () => {
 
   test("is sent to its own conversation while another one is open", async () => {
     const { page } = await open();
+    await pace(page, USUAL_PACE);
     await openConversation(page, "Borrow checker");
     await send(page, "Tell me a long story.");
     await answers(page).last().getByText("Paragraph 1.").waitFor();

@@ -3,8 +3,10 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import { showPage, startBrowser } from "../../scripts/browser.mjs";
+import { recordRendered } from "./rendered";
 import { ReusedPage } from "./reuse";
 
+recordRendered();
 let browser: Browser;
 beforeAll(async () => {
   browser = await startBrowser();

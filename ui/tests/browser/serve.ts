@@ -1,7 +1,7 @@
 // Builds and serves the page once for all browser tests.
 
 import type { TestProject } from "vitest/node";
-import { servePage } from "../../scripts/browser.mjs";
+import { servePage } from "../../scripts/serve.mjs";
 
 declare module "vitest" {
   export interface ProvidedContext {

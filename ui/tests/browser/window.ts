@@ -4,7 +4,11 @@ import type { Browser, Locator, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, inject } from "vitest";
 import { openPage, showPage, startBrowser, type WindowOptions } from "../../scripts/browser.mjs";
 import type { SettingsPage } from "../../src/lib/stores/view";
+import { recordRendered } from "./rendered";
 import { ReusedPage } from "./reuse";
+
+/** Milliseconds per token and step that a person sees (`src/lib/host/fake/base.ts`): a long story then takes 18 seconds, so that a test can act meanwhile. */
+export const USUAL_PACE = 24;
 
 let browser: Browser;
 /** Whether each page has a context of its own. */
@@ -17,6 +21,7 @@ const closing: (() => Promise<void>)[] = [];
 /** Starts a browser for the file. Its tests use one page in turn, or new contexts if they are about what a page keeps. */
 export function useBrowser(pages: "reused" | "isolated" = "reused"): void {
   isolated = pages === "isolated";
+  recordRendered();
   beforeAll(async () => {
     browser = await startBrowser();
   });
@@ -27,8 +32,20 @@ export function useBrowser(pages: "reused" | "isolated" = "reused"): void {
   afterAll(() => browser.close());
 }
 
-/** Opens the page on a scene; `errors` collects the console errors for the test to check. */
+/**
+ * Opens the page on a scene; `errors` collects the console errors for the test to check. The fake host answers at once unless
+ * the scene or the test sets a pace.
+ */
 export async function open(options: WindowOptions = {}): Promise<{ page: Page; errors: string[] }> {
+  const opened = await show(options);
+  await opened.page.evaluate((usual) => {
+    const { fakeHost } = window as unknown as { fakeHost: { pace: number } };
+    if (fakeHost.pace === usual) fakeHost.pace = 0;
+  }, USUAL_PACE);
+  return opened;
+}
+
+async function show(options: WindowOptions): Promise<{ page: Page; errors: string[] }> {
   const address = inject("address");
   if (isolated || taken) {
     const { page, errors, close } = await openPage(browser, address, options);
