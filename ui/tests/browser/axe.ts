@@ -16,11 +16,11 @@ const source = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe
 /** The rules that depend on colours. */
 const COLOUR_RULES = ["color-contrast", "link-in-text-block"];
 
-/** All rules. The page has its style sheets, so that none is loaded again. */
-const ALL: RunOptions = { preload: false, resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] };
+/** All rules. */
+const ALL: RunOptions = { resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] };
 
 /** The rules that depend on the theme. */
-const OF_COLOURS: RunOptions = { preload: false, resultTypes: ["violations"], runOnly: { type: "rule", values: COLOUR_RULES } };
+const OF_COLOURS: RunOptions = { resultTypes: ["violations"], runOnly: { type: "rule", values: COLOUR_RULES } };
 
 /** The rules that depend on the language: names, roles and sizes, but not colours. */
 const OF_WORDS: RunOptions = without(ALL, ...COLOUR_RULES);
