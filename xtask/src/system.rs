@@ -38,6 +38,9 @@ const DEBIAN_TEST_PACKAGES: &[&str] = &[
     "at-spi2-core",
 ];
 
+/// Debian's package of Chromium's headless shell.
+const HEADLESS_SHELL: &str = "chromium-headless-shell";
+
 /// Minimum version of Node for the web UI's tools, major and minor.
 const MIN_NODE: (u32, u32) = (20, 19);
 
@@ -68,6 +71,10 @@ fn debian(purpose: Purpose) -> Outcome {
     if chromium() {
         packages.retain(|name| *name != "chromium");
     }
+    // The browser without its own windows, which opens pages in less time; Debian alone has it.
+    if purpose == Purpose::Test && !named_browser() && available(HEADLESS_SHELL) {
+        packages.push(HEADLESS_SHELL);
+    }
     packages.retain(|name| !installed(name));
     if packages.is_empty() {
         println!("    all system packages are installed");
@@ -86,6 +93,16 @@ fn debian(purpose: Purpose) -> Outcome {
 fn installed(package: &str) -> bool {
     read(Command::new("dpkg-query").args(["-W", "-f=${Status}", package]))
         .is_some_and(|status| status == "install ok installed")
+}
+
+/// Whether the package lists have this package.
+fn available(package: &str) -> bool {
+    read(Command::new("apt-cache").args(["show", package])).is_some_and(|about| !about.is_empty())
+}
+
+/// Whether the user has chosen the browser of the UI's tests.
+fn named_browser() -> bool {
+    std::env::var_os("CHROME").is_some()
 }
 
 fn apt() -> Outcome<Command> {
@@ -108,8 +125,7 @@ fn apt() -> Outcome<Command> {
 }
 
 fn chromium() -> bool {
-    std::env::var_os("CHROME").is_some()
-        || program(&["chromium", "chromium-browser", "google-chrome", "chrome"]).is_some()
+    named_browser() || program(&["chromium", "chromium-browser", "google-chrome", "chrome"]).is_some()
 }
 
 /// Other systems: lists missing dependencies with an install command.
