@@ -1,7 +1,7 @@
 //! `cargo xtask spirv`: runs the tests of matrix-unit kernels, built for SPIR-V, on a Vulkan driver
 //! set by the environment.
 
-use super::suite::select;
+use super::suite::{PREFLIGHT, select};
 use crate::junit::TestResults;
 use crate::nextest::{nextest, run_nextest};
 use crate::process::Outcome;
@@ -13,9 +13,6 @@ const DRIVER: [&str; 2] = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"];
 /// Filter of the tests that need matrix units. A software driver compiles each kernel for seconds,
 /// so all tests would take hours.
 const TESTS: &str = "matrix_units";
-
-/// Run first: without matrix units the other tests take long and prove nothing.
-const PREFLIGHT: &str = "the_driver_lists_matrix_units_if_required";
 
 /// Tests that must have run: of the kernels, the operations and the device check.
 const REQUIRED: [&str; 3] = [
@@ -37,6 +34,7 @@ pub fn spirv() -> Outcome {
                 .to_owned(),
         );
     }
+    // Without matrix units the other tests take long and prove nothing.
     let preflight = suite("Checking that the driver has matrix units", PREFLIGHT)?;
     if !preflight.failed.is_empty() {
         return Err("The driver has no matrix units, so nothing was tested; see above.".to_owned());
@@ -62,21 +60,33 @@ fn suite(what: &str, filter: &str) -> Outcome<TestResults> {
     let arguments = select("vulkan");
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let mut command = nextest(&arguments)?;
+    // They are ignored where a driver may lack the units.
     command
-        .arg(filter)
-        .env_remove("HEARTH_NO_GPU_TESTS")
-        .env("HEARTH_MATRIX_UNITS", "1");
+        .args([filter, "--run-ignored", "all"])
+        .env_remove("HEARTH_NO_GPU_TESTS");
     run_nextest(what, &mut command, "spirv")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paths;
 
     #[test]
-    fn required_tests_match_the_filter() {
-        for test in REQUIRED {
+    fn required_tests_exist_and_match_the_filter() {
+        let files = [
+            "tests/tests/gpu/matrix_units.rs",
+            "crates/llm/tests/gpu/table/mod.rs",
+            "crates/engine/tests/gpu.rs",
+        ];
+        let sources = files.map(|file| std::fs::read_to_string(paths::root().join(file)).expect("a source"));
+        for test in REQUIRED.into_iter().chain([PREFLIGHT]) {
             assert!(test.contains(TESTS), "{test}");
+            let name = test.rsplit("::").next().unwrap_or(test);
+            assert!(
+                sources.concat().contains(&format!("fn {name}(")),
+                "{test} does not exist"
+            );
         }
     }
 }

@@ -43,14 +43,15 @@ pub fn part(options: &Options, real: bool) -> Part {
             let others = options.builds.iter().map(|backend| select(backend));
             for arguments in std::iter::once(portable).chain(others) {
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-                let tested = nextest(&arguments).and_then(|command| suite(command, real, options.quick, &mut part));
+                let tested = suite(&arguments, real, options.quick, &mut part);
                 tested.unwrap_or_else(|problem| part.fail(&problem));
             }
         }
         (Some(_), []) => return Part::skipped("`--hearth` was given without its test executables (`--tests`)."),
         (Some(_), programs) => {
+            let units = programs.iter().any(|program| has_units(program, real));
             for program in programs {
-                let tested = executable(program, real, options.quick, &mut part);
+                let tested = executable(program, units, real, options.quick, &mut part);
                 tested.unwrap_or_else(|problem| part.fail(&problem));
             }
         }
@@ -58,11 +59,33 @@ pub fn part(options: &Options, real: bool) -> Part {
     part
 }
 
-/// Runs a nextest command.
-fn suite(mut command: Command, real: bool, quick: bool, part: &mut Part) -> Outcome {
+/// The test that a driver has matrix units. Tests that need them are ignored where it may not.
+pub const PREFLIGHT: &str = "matrix_units::the_driver_lists_matrix_units";
+
+/// Runs the GPU tests of a build, also those that need matrix units if the driver has them.
+fn suite(arguments: &[&str], real: bool, quick: bool, part: &mut Part) -> Outcome {
+    let mut preflight = nextest(arguments)?;
+    preflight.args([PREFLIGHT, "--run-ignored", "only"]);
+    environment(&mut preflight, real);
+    let units = run_nextest("Looking for matrix units", &mut preflight, "gpu-units")?
+        .failed
+        .is_empty();
+    let mut command = nextest(arguments)?;
+    if units {
+        command.args(["--run-ignored", "all"]);
+    }
     prepare(&mut command, real, quick, part);
     let results = run_nextest("GPU tests", &mut command, "gpu")?;
-    let sum = format!("{} passed, {} failed.", results.passed.len(), results.failed.len());
+    let units = if units {
+        ""
+    } else {
+        " This build has no matrix units on this driver: their tests did not run."
+    };
+    let sum = format!(
+        "{} passed, {} failed.{units}",
+        results.passed.len(),
+        results.failed.len()
+    );
     match results.failed.as_slice() {
         [] => part.say(&sum),
         failed => part.fail(&format!("{sum} Failed tests: `{}`.", failed.join("`, `"))),
@@ -70,11 +93,23 @@ fn suite(mut command: Command, real: bool, quick: bool, part: &mut Part) -> Outc
     Ok(())
 }
 
+/// Whether a test executable is of a build that has matrix units on this driver.
+fn has_units(program: &Path, real: bool) -> bool {
+    let mut command = Command::new(program);
+    command.args(["--ignored", "--exact", PREFLIGHT]);
+    environment(&mut command, real);
+    // Executables without this test pass by running nothing.
+    read(&mut command).is_some_and(|output| output.contains("1 passed"))
+}
+
 /// Runs a test executable that was built elsewhere, where there may be no cargo.
-fn executable(program: &Path, real: bool, quick: bool, part: &mut Part) -> Outcome {
+fn executable(program: &Path, units: bool, real: bool, quick: bool, part: &mut Part) -> Outcome {
     let listed = read(Command::new(program).args(["--list", "--format", "terse"])).unwrap_or_default();
     let number = listed.lines().count();
     let mut command = Command::new(program);
+    if units {
+        command.arg("--include-ignored");
+    }
     prepare(&mut command, real, quick, part);
     let output = capture("GPU tests", &mut command)?;
     match (output.ok, number) {
@@ -90,10 +125,9 @@ fn executable(program: &Path, real: bool, quick: bool, part: &mut Part) -> Outco
 
 /// Sets the tests' environment, and adds the command line to the page.
 fn prepare(command: &mut Command, real: bool, quick: bool, part: &mut Part) {
-    command.env_remove("HEARTH_NO_GPU_TESTS");
     let mut shown = command_line(command);
+    environment(command, real);
     if real {
-        command.env("HEARTH_TEST_GPU", "real");
         shown = format!("HEARTH_TEST_GPU=real {shown}");
     }
     if real && !quick {
@@ -102,6 +136,14 @@ fn prepare(command: &mut Command, real: bool, quick: bool, part: &mut Part) {
         shown = format!("HEARTH_GPU_TABLE=complete {shown}");
     }
     part.commands(&[shown]);
+}
+
+/// Selects the driver.
+fn environment(command: &mut Command, real: bool) {
+    command.env_remove("HEARTH_NO_GPU_TESTS");
+    if real {
+        command.env("HEARTH_TEST_GPU", "real");
+    }
 }
 
 #[cfg(test)]

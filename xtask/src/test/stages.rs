@@ -12,7 +12,7 @@ use std::process::Command;
 /// Version of tauri-driver, the WebDriver of the window.
 const TAURI_DRIVER: &str = "2.1.0";
 
-/// The tests of `llm` that run complete layers on the CPU.
+/// Modules of `llm`'s tests that run complete layers on the CPU.
 const LAYERS: [&str; 6] = ["layer", "logits", "packed", "kv_snapshot", "windows", "batch"];
 
 /// Formatting.
@@ -105,43 +105,39 @@ pub fn xtask() -> Outcome<TestResults> {
     run_nextest("The tests of xtask", &mut nextest(SELECT_OWN_TESTS)?, "xtask")
 }
 
-/// The tests of `kernels` and of the layers of `llm`, with assertions.
+/// The tests of `kernels` and the CPU tests of `llm` that run whole layers, with debug assertions and
+/// overflow checks in these two crates. Uninitialised scratch memory is then NaN
+/// (`kernels/src/scratch.rs`). The code for AVX-VNNI runs on machines with AVX-512.
 pub fn assertions() -> Outcome<TestResults> {
-    let mut results = checked_kernels()?;
-    results.append(checked_layers()?);
-    Ok(results)
-}
-
-/// The tests of `kernels` with debug assertions and overflow checks. Uninitialised scratch memory
-/// is then NaN (`kernels/src/scratch.rs`). The code for AVX-VNNI runs on machines with AVX-512.
-fn checked_kernels() -> Outcome<TestResults> {
-    // Only its own features, so that few crates are built.
-    let mut command = checked(&[
+    // Alone, so that the unit tests of other crates are not built.
+    let mut units = checked(&[
         "--package",
         "hearth-kernels",
         "--lib",
-        "--tests",
         "--features",
         "avx-vnni-on-avx512",
     ])?;
-    command.env("HEARTH_CHECKED", "1");
-    run_nextest("The kernels' tests, with assertions", &mut command, "kernels-checked")
-}
-
-/// The tests in [`LAYERS`]. Selected from the whole workspace, so that dependencies are not built
-/// again.
-fn checked_layers() -> Outcome<TestResults> {
-    let mut command = checked(&["--workspace"])?;
-    for test in LAYERS {
-        command.args(["--test", test]);
-    }
-    command.env("HEARTH_MODELS", paths::root().join("models"));
-    run_nextest("Layers, with assertions", &mut command, "layers-checked")
+    let mut results = run_nextest(
+        "Unit tests of the kernels, with assertions",
+        &mut units,
+        "checked-units",
+    )?;
+    // From the whole workspace, so that dependencies are not built again.
+    let mut others = checked(&["--workspace", "--features", "hearth-kernels/avx-vnni-on-avx512"])?;
+    let layers = format!("binary(=llm) & test(/^({})::/)", LAYERS.join("|"));
+    others
+        .args(["--test", "kernels", "--test", "llm"])
+        .args(["--filterset", &format!("binary(=kernels) | ({layers})")])
+        .env("HEARTH_MODELS", paths::root().join("models"));
+    let what = "Tests of the kernels and of layers, with assertions";
+    results.append(run_nextest(what, &mut others, "checked")?);
+    Ok(results)
 }
 
 /// Tests with debug assertions in `kernels` and `llm` only.
 fn checked(selected: &[&str]) -> Outcome<Command> {
     let mut command = nextest(selected)?;
+    command.env("HEARTH_CHECKED", "1");
     for name in ["hearth-kernels", "hearth-llm"] {
         for check in ["debug-assertions", "overflow-checks"] {
             command.args(["--config", &format!("profile.release.package.{name}.{check}=true")]);
