@@ -187,7 +187,8 @@ impl ScreenReader {
         Ok(nodes)
     }
 
-    /// The first element of [`ScreenReader::tree`] that is as asked for; those after it are not read.
+    /// The first element of [`ScreenReader::tree`] that is as asked for; those after it are not
+    /// read.
     fn first(&self, mut is_it: impl FnMut(&Node) -> bool) -> Outcome<Option<Node>> {
         let mut found = None;
         self.walk(&root()?, 0, false, &mut |at, depth| {
@@ -210,8 +211,8 @@ impl ScreenReader {
         self.node(&at, depth).ok()
     }
 
-    /// Visits an element and what is below it, each before its children, until `visit` returns `true`.
-    /// Returns whether it did.
+    /// Visits an element and what is below it, each before its children, until `visit` returns
+    /// `true`. Returns whether it did.
     fn walk(
         &self,
         at: &Reference,

@@ -105,8 +105,8 @@ pub fn xtask() -> Outcome<TestResults> {
     run_nextest("The tests of xtask", &mut nextest(SELECT_OWN_TESTS)?, "xtask")
 }
 
-/// The tests of `kernels` and the CPU tests of `llm` that run whole layers, with debug assertions and
-/// overflow checks in these two crates. Uninitialised scratch memory is then NaN
+/// The tests of `kernels` and the CPU tests of `llm` that run whole layers, with debug assertions
+/// and overflow checks in these two crates. Uninitialised scratch memory is then NaN
 /// (`kernels/src/scratch.rs`). The code for AVX-VNNI runs on machines with AVX-512.
 pub fn assertions() -> Outcome<TestResults> {
     // Alone, so that the unit tests of other crates are not built.
