@@ -1,5 +1,6 @@
 //! An adapter of another program.
 
+use super::models;
 use crate::support;
 use hearth_app::{App, Options, wire::Adapter};
 use std::{
@@ -15,25 +16,22 @@ fn fixtures() -> PathBuf {
 }
 
 pub fn prepare(folder: &Path) {
-    for made in ["work/theirs", "work/bundled"] {
-        fs::create_dir_all(folder.join(made)).expect("it is made");
-    }
+    fs::create_dir_all(folder.join("work/theirs")).expect("it is made");
     for file in FILES {
         let from = fixtures().join("training/llama/end").join(file);
         fs::copy(from, folder.join("work/theirs").join(file)).expect("a copy");
     }
-    fs::copy(
-        fixtures().join("models/llama.gguf"),
-        folder.join("work/bundled/llama.gguf"),
-    )
-    .expect("a copy");
+    models::prepare(folder);
+    // So that the app does not write the cache of the metadata while it imports: the operations would be in another
+    // order each time.
+    models::list(folder).expect("a list");
 }
 
 /// Does something with the app over the folder.
 fn with_app<T>(folder: &Path, act: impl AsyncFnOnce(&App) -> Result<T, String>) -> Result<T, String> {
     let options = Options {
-        bundled: vec![folder.join("work/bundled")],
-        metadata_file: Some(folder.join("work/cache/models.json")),
+        bundled: vec![models::bundled(folder)],
+        metadata_file: Some(models::cache(folder)),
         ..support::options(&folder.join("work/data"))
     };
     super::with_app(options, act)
@@ -42,8 +40,6 @@ fn with_app<T>(folder: &Path, act: impl AsyncFnOnce(&App) -> Result<T, String>) 
 pub fn import(folder: &Path) -> Result<(), String> {
     let theirs = folder.join("work/theirs");
     with_app(folder, async |app| {
-        // Listed first, so that the cache of the models' metadata is not written meanwhile.
-        app.snapshot().await.map_err(|problem| problem.message)?;
         let imported = app.import_adapter(theirs, Some("llama".into())).await;
         imported.map(drop).map_err(|problem| problem.message)
     })

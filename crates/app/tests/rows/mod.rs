@@ -3,6 +3,7 @@
 mod adapters;
 mod archives;
 mod downloads;
+mod models;
 mod pace;
 mod presets;
 mod stores;
@@ -52,6 +53,12 @@ pub const ALL: &[Row] = &[
         prepare: stores::put_corrupt,
         work: stores::salvage,
         check: stores::check_replaced,
+    },
+    Row {
+        name: "the cache of models' metadata",
+        prepare: models::prepare,
+        work: models::list,
+        check: models::check,
     },
     Row {
         name: "an adapter that is imported",
