@@ -7,6 +7,7 @@ use hearth_kernels::Quant;
 use hearth_kernels::attention::{Heads, KvFormat, PAGE};
 use hearth_kernels::gpu::{CachedRows, attend_batch, attend_batch_both_ways, attend_cached, copy_page, kv_write};
 use hearth_kernels::reference::{attend, attend_to, cached, noise, wide};
+use hearth_test_parts::Parts;
 
 const fn heads(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) -> Heads {
     Heads {
@@ -46,7 +47,12 @@ fn a_batch_attends_as_the_reference() {
         (heads(6, 2, 64, Some(66)), [vec![0; 50], vec![50; 85]].concat()),
         (heads(2, 1, 256, None), [vec![0; 3], vec![3; 67]].concat()),
     ];
-    for (heads, starts) in cases {
+    let parts = Parts::of("gpu");
+    for (number, (heads, starts)) in cases.into_iter().enumerate() {
+        let case = format!("attention::a_batch_attends_as_the_reference {} tokens", starts.len());
+        if !parts.includes_or(number == 0, number, &case) {
+            continue;
+        }
         let (tokens, width) = (starts.len(), heads.qkv_width());
         let qkv: Vec<f32> = noise(1, tokens * width).iter().map(|x| 2.0 * x).collect();
         let there = floats(&client, &qkv, tokens, width);
@@ -68,7 +74,12 @@ fn a_batch_without_a_causal_mask_attends_both_ways() {
         // Several cubes split the keys.
         (heads(1, 1, 16, None), vec![600]),
     ];
-    for (heads, lengths) in cases {
+    let parts = Parts::of("gpu");
+    for (number, (heads, lengths)) in cases.into_iter().enumerate() {
+        let case = format!("attention::a_batch_without_a_causal_mask_attends_both_ways {lengths:?} tokens");
+        if !parts.includes_or(number == 0, number, &case) {
+            continue;
+        }
         let ends = lengths.iter().scan(0, |end, length| {
             *end += length;
             Some(*end)
@@ -190,8 +201,15 @@ fn attention_over_pages_matches_the_sequence() {
         (heads(8, 2, 64, None), 1, 700),
         (heads(3, 3, 10, Some(600)), 3, 900),
     ];
-    for (heads, tokens, length) in cases {
-        for format in [KvFormat::F16, KvFormat::Q8_0] {
+    let parts = Parts::of("gpu");
+    for (number, (heads, tokens, length)) in cases.into_iter().enumerate() {
+        for (turn, format) in [(0, KvFormat::F16), (2, KvFormat::Q8_0)] {
+            let case = format!(
+                "attention::attention_over_pages_matches_the_sequence {tokens} of {length} tokens in {format:?}"
+            );
+            if !parts.includes_or(number == 0, number + turn, &case) {
+                continue;
+            }
             attends_over_pages(&client, &heads, tokens, length, format);
         }
     }

@@ -11,6 +11,7 @@ use hearth_kernels::reference::{matmul, noise, transpose, wide};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::softmax::{IGNORE_INDEX, cross_entropy_backward_in_place};
 use hearth_kernels::{Dropout, MatmulPrecision, Quant};
+use hearth_test_parts::Parts;
 use std::path::Path;
 
 /// Maximum relative error of a gradient.
@@ -202,7 +203,15 @@ fn the_gradient_of_attention_matches_the_cpu() {
         ([70, 1, 1, 256], Some(33), &[3]),
         ([64, 2, 2, 32], Some(1), &[32]),
     ];
-    for ([tokens, heads, kv_heads, head_dim], window, lengths) in cases {
+    let parts = Parts::of("gpu");
+    for (number, ([tokens, heads, kv_heads, head_dim], window, lengths)) in cases.into_iter().enumerate() {
+        let case = format!(
+            "backward::the_gradient_of_attention_matches_the_cpu {tokens} tokens, {heads} heads of {head_dim} over \
+             {kv_heads}, window {window:?}"
+        );
+        if !parts.includes_or(number == 0, number, &case) {
+            continue;
+        }
         let heads = Heads {
             heads,
             kv_heads,
@@ -360,7 +369,14 @@ fn the_gradient_through_a_weight_matches_the_product() {
         (Quant::Q8_0, [70, 130, 96], true),
         (Quant::Q4_K, [70, 70, 256], true),
     ];
-    for (quant, [tokens, rows, cols], add) in each.into_iter().chain(more) {
+    let parts = Parts::of("gpu");
+    for (number, (quant, [tokens, rows, cols], add)) in each.into_iter().chain(more).enumerate() {
+        let case = format!(
+            "backward::the_gradient_through_a_weight_matches_the_product {quant}, {tokens} tokens, {rows} by {cols}"
+        );
+        if !parts.includes_or(number == 0, number, &case) {
+            continue;
+        }
         let ((weight, expanded), at) = (weight(&client, quant, rows, cols), 2);
         let (dy, before) = (noise(1, tokens * (rows + 5)), noise(2, tokens * cols));
         let d = columns(&dy, rows + 5, at, rows);
@@ -432,7 +448,7 @@ fn a_weight_beyond_a_binding_is_processed_in_ranges() {
 fn the_gradient_of_a_linear_covers_weight_and_adapter() {
     let Some(client) = gpu() else { return };
     // Tokens, outputs, inputs, the adapter's rank, and its dropout rate.
-    for ([tokens, rows, cols, rank], rate, add) in [
+    let cases = [
         ([1, 3, 32, 1], None, false),
         ([3, 33, 64, 5], Some(0.5), true),
         ([70, 70, 96, 1], Some(0.1), false),
@@ -440,7 +456,15 @@ fn the_gradient_of_a_linear_covers_weight_and_adapter() {
         ([70, 19, 64, 0], None, false),
         // Enough tokens that several cubes split them.
         ([300, 19, 64, 5], None, false),
-    ] {
+    ];
+    let parts = Parts::of("gpu");
+    for (number, ([tokens, rows, cols, rank], rate, add)) in cases.into_iter().enumerate() {
+        let case = format!(
+            "backward::the_gradient_of_a_linear_covers_weight_and_adapter {tokens} tokens, {rows} by {cols}, rank {rank}"
+        );
+        if !parts.includes_or(number == 0, number, &case) {
+            continue;
+        }
         let ((weight, expanded), at, width) = (weight(&client, Quant::Q8_0, rows, cols), 1, rows + 3);
         let (x, dy, before) = (
             noise(1, tokens * cols),
