@@ -1,7 +1,7 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import type { Link } from "../../src/lib/host";
-import { open, pace, useBrowser } from "./window";
+import { drawn, open, pace, useBrowser } from "./window";
 
 useBrowser("isolated");
 
@@ -130,6 +130,13 @@ test("a double click agrees to one link, not to the next one unread", async () =
   await page.getByTestId("link-agree").dblclick();
   await page.getByTestId("repository").waitFor();
   expect(await dialog(page).getByRole("heading").textContent()).toContain("poet.gguf");
+  // Nor does it dismiss the next one if that is smaller, so that the second click is beside it.
+  const beside = (detail: number) => dialog(page).evaluate((element, detail) => element.dispatchEvent(new MouseEvent("click", { detail, bubbles: true })), detail);
+  await beside(2);
+  await drawn(page);
+  expect(await dialog(page).count()).toBe(1);
+  await beside(1);
+  await expect.poll(() => dialog(page).count()).toBe(0);
 });
 
 test("nothing is looked up offline", async () => {
