@@ -39,6 +39,11 @@ pub fn compare(list: &str, names: &BTreeSet<String>) -> Outcome {
         println!("    {list}: names of tests are compared on x86-64 Linux only.");
         return Ok(());
     }
+    if !committed().join(format!("{list}.txt")).exists() {
+        // A test of xtask fails for a list that was removed.
+        println!("    {list}: there is no list yet; `cargo xtask cases` writes it.");
+        return Ok(());
+    }
     announce(&format!("Comparing {} names with tests/cases/{list}.txt", names.len()));
     let (mut expected, removed) = (read(&committed(), list)?, removed()?);
     // Machines have different instruction sets.

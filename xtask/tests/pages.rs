@@ -134,6 +134,18 @@ fn files_and_tests_named_on_pages_exist() {
 }
 
 #[test]
+fn every_list_of_cases_exists() {
+    let folder = root().join("tests").join("cases");
+    for list in ["rust", "ui", "axe", "faults", "fuzz", "gpu", "levels", "removed"] {
+        let text = fs::read_to_string(folder.join(format!("{list}.txt"))).unwrap_or_default();
+        assert!(
+            text.lines().count() > 8,
+            "tests/cases/{list}.txt: run `cargo xtask test --complete`, then `cargo xtask cases`"
+        );
+    }
+}
+
+#[test]
 fn names_are_recognised() {
     assert!(is_file("tests/tests/window*.rs") && is_file("kernels/src/isa.rs") && is_file("link_queue.rs"));
     assert!(!is_file("cargo xtask test") && !is_file("a/b?c") && !is_file("avx512") && !is_file("target/release"));

@@ -140,7 +140,7 @@ fn prepare(command: &mut Command, real: bool, quick: bool, part: &mut Part) {
 
 /// Selects the driver.
 fn environment(command: &mut Command, real: bool) {
-    command.env_remove("HEARTH_NO_GPU_TESTS");
+    command.env_remove("HEARTH_NO_GPU_TESTS").env_remove("HEARTH_PART_GPU");
     if real {
         command.env("HEARTH_TEST_GPU", "real");
     }
