@@ -38,8 +38,8 @@ fn main() {
             move || {
                 let folder = tempfile::tempdir().expect("a folder");
                 if kept {
-                    // A load that packs takes no more than one from the cache. The cache has weights alone, so a
-                    // short context makes it as well.
+                    // A load that packs takes no more than one from the cache. The cache has
+                    // weights alone, so a short context makes it as well.
                     check(512, kv, Some(folder.path()));
                 }
                 check(context, kv, kept.then_some(folder.path()));

@@ -22,8 +22,8 @@ pub fn prepare(folder: &Path) {
         fs::copy(from, folder.join("work/theirs").join(file)).expect("a copy");
     }
     models::prepare(folder);
-    // So that the app does not write the cache of the metadata while it imports: the operations would be in another
-    // order each time.
+    // So that the app does not write the cache of the metadata while it imports: the operations
+    // would be in another order each time.
     models::list(folder).expect("a list");
 }
 

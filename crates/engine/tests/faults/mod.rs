@@ -389,8 +389,8 @@ pub unsafe extern "C" fn linkat(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fsync(descriptor: c_int) -> c_int {
     let ours = is_marked(descriptor);
-    // Nothing is flushed: that takes most of the time and proves nothing, since no power fails here;
-    // [`die`] takes what was not synced.
+    // Nothing is flushed: that takes most of the time and proves nothing, since no power fails
+    // here; [`die`] takes what was not synced.
     let done = operate(Kind::Sync, ours, || 0);
     if ours && done == 0 {
         set_dirty(descriptor, false);

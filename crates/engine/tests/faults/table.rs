@@ -121,7 +121,8 @@ fn try_each(test: &str, row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -
             let status = child.wait().expect("it ends");
             let what = format!("{} ({:?})", fault(at), operations[at]);
             let _told = Told(&what);
-            // The operations are those that were counted, in the same order: cases are named by them.
+            // The operations are those that were counted, in the same order: cases are named by
+            // them.
             match fault(at) {
                 Fault::Kill { .. } => assert_eq!(status.code(), Some(faults::KILLED), "{status}"),
                 _ => assert!(status.success(), "{status}"),
