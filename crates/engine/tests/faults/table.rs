@@ -3,6 +3,7 @@
 //! the work is repeated.
 
 use crate::faults::{self, Fault, Kind};
+use hearth_test_parts::Parts;
 use libtest_mimic::Trial;
 use std::fs;
 use std::path::Path;
@@ -94,6 +95,10 @@ pub fn trials(rows: &'static [Row]) -> Vec<Trial> {
         .collect()
 }
 
+/// Rows whose operations differ between runs: a connection's bytes arrive in a varying number of
+/// pieces. Their cases have no stable names, so each run has all of them.
+const UNORDERED: [&str; 2] = ["a download", "a download in ranges"];
+
 /// The trials run one after the other: each also works in this process.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -106,7 +111,15 @@ fn try_each(test: &str, row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -
     (row.check)(folder.path(), true);
     let operations = faults::read_kinds(&folder.path().join("operations"));
     let at: Vec<usize> = (0..operations.len()).filter(|at| counts(operations[*at])).collect();
-    let at = faults::due(test, &operations, &at);
+    let ordered = !UNORDERED.contains(&row.name);
+    let at = match ordered {
+        true => faults::due(test, &operations, &at),
+        false => {
+            Parts::of("faults").always(&format!("{test}: every operation"));
+            at
+        }
+    };
+    let mut met = 0;
     for group in at.chunks(CHILDREN) {
         let started: Vec<_> = group
             .iter()
@@ -121,10 +134,14 @@ fn try_each(test: &str, row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -
             let status = child.wait().expect("it ends");
             let what = format!("{} ({:?})", fault(at), operations[at]);
             let _told = Told(&what);
-            // The operations are those that were counted, in the same order: cases are named by
-            // them.
+            let killed = status.code() == Some(faults::KILLED);
+            met += usize::from(killed);
             match fault(at) {
-                Fault::Kill { .. } => assert_eq!(status.code(), Some(faults::KILLED), "{status}"),
+                // The operations are those that were counted, in the same order: cases are named
+                // by them.
+                Fault::Kill { .. } if ordered => assert!(killed, "{status}"),
+                // There may be fewer of them this time.
+                Fault::Kill { .. } => assert!(killed || status.success(), "{status}"),
                 _ => assert!(status.success(), "{status}"),
             }
             if let Ok(sentence) = fs::read_to_string(folder.path().join("problem")) {
@@ -136,6 +153,8 @@ fn try_each(test: &str, row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -
             (row.check)(folder.path(), true);
         }
     }
+    let kills = matches!(fault(0), Fault::Kill { .. });
+    assert!(!kills || met * 2 >= at.len(), "{met} of {} kills were met", at.len());
 }
 
 fn start(row: &Row, folder: &Path, fault: &Fault) -> Child {
