@@ -2,7 +2,7 @@
 //!
 //! A list has a line for each test or case, sorted. A name that disappears from a run makes it
 //! fail unless `removed.txt` gives a reason, so no test is lost by moving it or by splitting a
-//! suite into parts. `cargo xtask cases` takes over what the last run found.
+//! suite into parts. `cargo xtask cases` writes what the last run found.
 
 use crate::process::{Outcome, announce};
 use crate::suites::Choice;

@@ -7,6 +7,7 @@ use crate::cargo::cargo;
 use crate::process::{Outcome, announce, read, run};
 use crate::templates;
 use crate::{cases, paths};
+use hearth_test_parts::Parts;
 use std::collections::VecDeque;
 use std::env;
 use std::ffi::OsString;
@@ -47,8 +48,8 @@ struct FuzzOptions {
     seed: Option<u32>,
     /// Add minimised inputs with new coverage to `fuzz/corpus`.
     keep: bool,
-    /// Numbers, from 1, of the chosen parts of all targets, and the number of parts.
-    parts: Option<(Vec<usize>, usize)>,
+    /// Parts of all targets, such as `2,4/4`; `None` for all.
+    parts: Option<String>,
     /// The target; `None` for all.
     target: Option<String>,
     /// Inputs to replay instead of fuzzing.
@@ -80,8 +81,7 @@ impl FuzzOptions {
                 }
                 "--keep" => options.keep = true,
                 "--parts" => {
-                    let parts = words.next().and_then(|parts| parse_parts(parts));
-                    options.parts = Some(parts.ok_or("--parts requires parts such as 2,4/4.")?);
+                    options.parts = Some(words.next().ok_or("--parts requires parts such as 2,4/4.")?.clone());
                 }
                 option if option.starts_with('-') => return Err(format!("Unknown option {option}.")),
                 name if options.target.is_none() => options.target = Some(name.to_owned()),
@@ -90,31 +90,6 @@ impl FuzzOptions {
         }
         Ok(options)
     }
-}
-
-/// Parses `2,4/4`.
-fn parse_parts(text: &str) -> Option<(Vec<usize>, usize)> {
-    let (parts, of) = text.split_once('/')?;
-    let parts: Option<Vec<usize>> = parts.split(',').map(|part| part.parse().ok()).collect();
-    Some((parts?, of.parse().ok().filter(|&of| of > 0)?))
-}
-
-/// Keeps the targets of the chosen parts, and lists which run in this test run.
-fn choose(targets: &mut Vec<Target>, (chosen, of): &(Vec<usize>, usize)) -> Outcome {
-    let mut list = String::new();
-    let mut index = 0;
-    targets.retain(|target| {
-        let part = index % of + 1;
-        index += 1;
-        let runs = chosen.contains(&part);
-        let verb = if runs { "ran" } else { "left" };
-        list += &format!("{verb} {part}/{of} fuzz {}\n", target.name);
-        runs
-    });
-    let folder = cases::recorded();
-    fs::create_dir_all(&folder)
-        .and_then(|()| fs::write(folder.join("fuzz.txt"), list))
-        .map_err(|error| format!("{}: {error}", folder.display()))
 }
 
 /// A row of the table of targets printed by the fuzzer.
@@ -177,8 +152,11 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
     }
     let fuzzer = build()?;
     let mut targets = targets(&fuzzer)?;
-    if let Some(parts) = &options.parts {
-        choose(&mut targets, parts)?;
+    if let Some(value) = &options.parts {
+        let parts = Parts::selected("fuzz", Some(value), Some(&cases::recorded()))
+            .map_err(|problem| format!("--parts: {problem}."))?;
+        let mut indices = 0..;
+        targets.retain(|target| indices.next().is_some_and(|index| parts.includes(index, &target.name)));
     }
     if let Some(name) = &options.target {
         targets.retain(|target| target.name == *name);

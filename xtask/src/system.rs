@@ -3,7 +3,8 @@
 
 use crate::paths::program;
 use crate::process::{Outcome, announce, read, run};
-use std::path::Path;
+use std::env;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The purpose of the set-up.
@@ -38,7 +39,18 @@ const DEBIAN_TEST_PACKAGES: &[&str] = &[
     "at-spi2-core",
 ];
 
-/// Debian's package of Chromium's headless shell.
+/// Programs that can run the web UI's tests, the preferred one first, as in
+/// `ui/scripts/browser.mjs`.
+const BROWSERS: &[&str] = &[
+    HEADLESS_SHELL,
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+];
+
+/// Debian's package of Chromium's headless shell, and its program.
 const HEADLESS_SHELL: &str = "chromium-headless-shell";
 
 /// Minimum version of Node for the web UI's tools, major and minor.
@@ -68,11 +80,11 @@ fn debian(purpose: Purpose) -> Outcome {
     }
     // Ubuntu's chromium package is a snap that WebDriver tests cannot use; any installed browser
     // will do.
-    if chromium() {
+    if browser().is_some() {
         packages.retain(|name| *name != "chromium");
     }
     // The browser without its own windows, which opens pages in less time; Debian alone has it.
-    if purpose == Purpose::Test && !named_browser() && available(HEADLESS_SHELL) {
+    if purpose == Purpose::Test && env::var_os("CHROME").is_none() && available(HEADLESS_SHELL) {
         packages.push(HEADLESS_SHELL);
     }
     packages.retain(|name| !installed(name));
@@ -100,11 +112,6 @@ fn available(package: &str) -> bool {
     read(Command::new("apt-cache").args(["show", package])).is_some_and(|about| !about.is_empty())
 }
 
-/// Whether the user has chosen the browser of the UI's tests.
-fn named_browser() -> bool {
-    std::env::var_os("CHROME").is_some()
-}
-
 fn apt() -> Outcome<Command> {
     let root = read(Command::new("id").arg("-u")).is_some_and(|id| id == "0");
     let mut command = if root {
@@ -124,8 +131,10 @@ fn apt() -> Outcome<Command> {
     Ok(command)
 }
 
-fn chromium() -> bool {
-    named_browser() || program(&["chromium", "chromium-browser", "google-chrome", "chrome"]).is_some()
+/// The browser of the web UI's tests: the one that `CHROME` names, or one on the path.
+pub fn browser() -> Option<PathBuf> {
+    let named = env::var_os("CHROME").map(PathBuf::from);
+    named.or_else(|| program(BROWSERS))
 }
 
 /// Other systems: lists missing dependencies with an install command.
@@ -163,7 +172,7 @@ fn other_systems(purpose: Purpose) -> Outcome {
     if cfg!(target_os = "macos") && read(Command::new("xcode-select").arg("-p")).is_none() {
         missing.push("the Xcode command line tools");
     }
-    if purpose == Purpose::Test && !browser() {
+    if purpose == Purpose::Test && !has_browser() {
         missing.push("Chromium or Chrome (or its path in CHROME)");
     }
     if missing.is_empty() {
@@ -188,14 +197,15 @@ fn other_systems(purpose: Purpose) -> Outcome {
     ))
 }
 
-fn browser() -> bool {
+/// Whether there is a browser on the path or in its default location.
+fn has_browser() -> bool {
     const BROWSER_PATHS: &[&str] = &[
         "/Applications/Google Chrome.app",
         "/Applications/Chromium.app",
         "C:\\Program Files\\Google\\Chrome\\Application\\chrome.exe",
         "C:\\Program Files (x86)\\Microsoft\\Edge\\Application\\msedge.exe",
     ];
-    chromium() || BROWSER_PATHS.iter().any(|paths| Path::new(paths).exists())
+    browser().is_some() || BROWSER_PATHS.iter().any(|paths| Path::new(paths).exists())
 }
 
 /// Checks Node and Python, which are not installed automatically.

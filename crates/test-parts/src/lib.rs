@@ -21,6 +21,15 @@ use std::path::Path;
 use std::process;
 use std::sync::Mutex;
 
+/// The environment variable that names the folder for lists of cases.
+pub const CASES: &str = "HEARTH_CASES";
+
+/// The environment variable that selects parts of `product`.
+#[must_use]
+pub fn variable(product: &str) -> String {
+    format!("HEARTH_PART_{}", product.to_uppercase())
+}
+
 /// The parts of one product that this process runs.
 #[derive(Debug)]
 pub struct Parts {
@@ -41,19 +50,36 @@ impl Parts {
     /// nothing.
     #[must_use]
     pub fn of(product: &'static str) -> Self {
-        let name = format!("HEARTH_PART_{}", product.to_uppercase());
-        let (selected, of) = match env::var(&name) {
-            Ok(value) => parse(&value).unwrap_or_else(|| panic!("{name}={value}: expected parts such as 2,4/4")),
-            Err(env::VarError::NotPresent) => (Vec::new(), 1),
+        let name = variable(product);
+        let value = match env::var(&name) {
+            Ok(value) => Some(value),
+            Err(env::VarError::NotPresent) => None,
             Err(error) => panic!("{name}: {error}"),
         };
-        let list = env::var_os("HEARTH_CASES").map(|folder| Mutex::new(list(Path::new(&folder), product)));
-        Self {
+        let folder = env::var_os(CASES);
+        Self::selected(product, value.as_deref(), folder.as_ref().map(Path::new))
+            .unwrap_or_else(|problem| panic!("{name}: {problem}"))
+    }
+
+    /// The parts of `product` that `value`, such as `2,4/4`, selects; `None` selects all. Cases are
+    /// listed in `folder`.
+    ///
+    /// # Errors
+    /// If `value` is malformed or selects a part that does not exist.
+    ///
+    /// # Panics
+    /// If the list cannot be written.
+    pub fn selected(product: &'static str, value: Option<&str>, folder: Option<&Path>) -> Result<Self, String> {
+        let (selected, of) = match value {
+            Some(value) => parse(value).ok_or_else(|| format!("`{value}` is not parts such as 2,4/4"))?,
+            None => (Vec::new(), 1),
+        };
+        Ok(Self {
             product,
             selected,
             of,
-            list,
-        }
+            list: folder.map(|folder| Mutex::new(list(folder, product))),
+        })
     }
 
     /// Whether this run includes the case with this index, which is listed as run or left out.

@@ -57,13 +57,9 @@ pub fn test(base: &str) -> Outcome {
 /// Suites with parts run a quarter here.
 fn quarter() -> Vec<(String, String)> {
     let split = SUITES.iter().filter(|suite| suite.parts > 1);
-    let variable = |suite: &Suite| {
-        (
-            format!("HEARTH_PART_{}", suite.name.to_uppercase()),
-            format!("1/{}", suite.parts),
-        )
-    };
-    split.map(variable).collect()
+    split
+        .map(|suite| (hearth_test_parts::variable(suite.name), format!("1/{}", suite.parts)))
+        .collect()
 }
 
 /// What to run.

@@ -10,7 +10,7 @@ use crate::report::Report;
 use crate::setup::setup;
 use crate::suites::{self, Choice, Inputs, Ledger, Mode, Stage, Tests, Tree};
 use crate::system::Purpose;
-use crate::{cache, cases, fuzz, kept_tree, lock, model, paths};
+use crate::{cache, cases, fuzz, kept_tree, lock, model, paths, system};
 use options::Options;
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -116,14 +116,12 @@ impl Run {
             .iter()
             .filter(|choice| choice.suite.parts > 1 && choice.runs());
         let mut variables: Vec<_> = split
-            .map(|choice| {
-                (
-                    format!("HEARTH_PART_{}", choice.suite.name.to_uppercase()),
-                    choice.variable(),
-                )
-            })
+            .map(|choice| (hearth_test_parts::variable(choice.suite.name), choice.variable()))
             .collect();
-        variables.push(("HEARTH_CASES".to_owned(), cases::recorded().display().to_string()));
+        variables.push((
+            hearth_test_parts::CASES.to_owned(),
+            cases::recorded().display().to_string(),
+        ));
         variables
     }
 
@@ -227,14 +225,9 @@ impl Run {
 /// What else tests depend on: the compiler, the machine, the browser, and variables.
 fn environment() -> String {
     let program = |name: &str| read(Command::new(name).arg("--version")).unwrap_or_default();
-    let browser = paths::program(&[
-        "chromium-headless-shell",
-        "chromium",
-        "chromium-browser",
-        "google-chrome",
-        "chrome",
-    ]);
-    let browser = browser.map(|path| program(&path.to_string_lossy())).unwrap_or_default();
+    let browser = system::browser()
+        .map(|path| program(&path.to_string_lossy()))
+        .unwrap_or_default();
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = cpu.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
     let ours = |name: &str| name == "RUSTFLAGS" || (name.starts_with("HEARTH_") && !name.ends_with("_KEPT_TREE"));
