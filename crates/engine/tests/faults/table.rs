@@ -21,6 +21,9 @@ const CHILDREN: usize = 3;
 pub struct Row {
     /// The name, for people.
     pub name: &'static str,
+    /// Each run makes the same disk operations in the same order, so cases can be named by them. A
+    /// connection's bytes arrive in a varying number of pieces; each run then has all cases.
+    pub ordered: bool,
     /// Prepare a new folder.
     pub prepare: fn(&Path),
     /// Do the work; its changes in the subfolder `work` have faults.
@@ -95,10 +98,6 @@ pub fn trials(rows: &'static [Row]) -> Vec<Trial> {
         .collect()
 }
 
-/// Rows whose operations differ between runs: a connection's bytes arrive in a varying number of
-/// pieces. Their cases have no stable names, so each run has all of them.
-const UNORDERED: [&str; 2] = ["a download", "a download in ranges"];
-
 /// The trials run one after the other: each also works in this process.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -111,8 +110,7 @@ fn try_each(test: &str, row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -
     (row.check)(folder.path(), true);
     let operations = faults::read_kinds(&folder.path().join("operations"));
     let at: Vec<usize> = (0..operations.len()).filter(|at| counts(operations[*at])).collect();
-    let ordered = !UNORDERED.contains(&row.name);
-    let at = match ordered {
+    let at = match row.ordered {
         true => faults::due(test, &operations, &at),
         false => {
             Parts::of("faults").always(&format!("{test}: every operation"));
@@ -139,7 +137,7 @@ fn try_each(test: &str, row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -
             match fault(at) {
                 // The operations are those that were counted, in the same order: cases are named
                 // by them.
-                Fault::Kill { .. } if ordered => assert!(killed, "{status}"),
+                Fault::Kill { .. } if row.ordered => assert!(killed, "{status}"),
                 // There may be fewer of them this time.
                 Fault::Kill { .. } => assert!(killed || status.success(), "{status}"),
                 _ => assert!(status.success(), "{status}"),

@@ -12,18 +12,21 @@ use std::time::Instant;
 pub const ALL: &[Row] = &[
     Row {
         name: "packed weights",
+        ordered: true,
         prepare: |_| {},
         work: |folder| answer(folder, Cache::Packed, 1).map(drop),
         check: |folder, _| check(folder, Cache::Packed),
     },
     Row {
         name: "the first answer of a conversation",
+        ordered: true,
         prepare: |_| {},
         work: |folder| answer(folder, Cache::Read, 1).map(drop),
         check: |folder, _| check(folder, Cache::Read),
     },
     Row {
         name: "an answer that is appended to a conversation",
+        ordered: true,
         prepare: |folder| drop(answer(folder, Cache::Read, 1).expect("an answer")),
         work: |folder| answer(folder, Cache::Read, 2).map(drop),
         check: |folder, _| check(folder, Cache::Read),
