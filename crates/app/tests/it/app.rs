@@ -135,7 +135,7 @@ async fn stop_while_the_model_loads() {
     bench.model_state(|state| *state == ModelState::None).await;
 }
 
-/// [`Bench::tiny`] with a worker that is soon killed if it does not cancel.
+/// [`Bench::tiny`], which soon gives up a request that its worker does not cancel.
 fn impatient() -> Bench {
     let folder = tempfile::tempdir().expect("a folder");
     support::model(&folder.path().join("bundled"), "tiny.gguf");
@@ -145,7 +145,7 @@ fn impatient() -> Bench {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_does_not_cancel_is_killed() {
+async fn an_answer_that_its_worker_does_not_cancel_is_stopped() {
     let mut bench = impatient();
     let sent = bench.say(None, "deaf").await;
     bench.streaming(sent.answer.id).await;

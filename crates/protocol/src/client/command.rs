@@ -15,8 +15,11 @@ pub struct WorkerCommand {
     pub environment: Vec<(OsString, OsString)>,
     /// Time limit for [`Event::Ready`](crate::Event::Ready).
     pub ready_within: Duration,
-    /// Time limit for the answer to a cancelled request; a worker that exceeds it is killed.
+    /// Time limit for the answer to a cancelled request, which then fails.
     pub cancelled_within: Duration,
+    /// A worker that has not ended a cancelled request is killed if it sends nothing at all for
+    /// this long.
+    pub silent_within: Duration,
 }
 
 impl WorkerCommand {
@@ -29,6 +32,7 @@ impl WorkerCommand {
             environment: Vec::new(),
             ready_within: Duration::from_secs(30),
             cancelled_within: Duration::from_secs(3),
+            silent_within: Duration::from_secs(30),
         }
     }
 

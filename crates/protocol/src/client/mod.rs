@@ -25,7 +25,7 @@ use tokio::{
     runtime::Handle,
     sync::{mpsc, watch},
     task::AbortHandle,
-    time::{sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 /// A running worker. A clone is another handle of it; dropping the last one kills the process.
@@ -41,8 +41,16 @@ struct Inner {
     monitor: AbortHandle,
     death: watch::Receiver<Option<Problem>>,
     process_id: Option<u32>,
+    cancel_limits: CancelLimits,
+}
+
+/// How long a worker may take to end a cancelled request.
+#[derive(Debug, Clone, Copy)]
+struct CancelLimits {
     /// [`WorkerCommand::cancelled_within`].
-    cancelled_within: Duration,
+    answered: Duration,
+    /// [`WorkerCommand::silent_within`].
+    silent: Duration,
 }
 
 impl Worker {
@@ -87,7 +95,10 @@ impl Worker {
             monitor,
             death,
             process_id,
-            cancelled_within: command.cancelled_within,
+            cancel_limits: CancelLimits {
+                answered: command.cancelled_within,
+                silent: command.silent_within,
+            },
         })))
     }
 
@@ -172,15 +183,15 @@ impl Inner {
         let _ = self.requests.send(Envelope { id, message });
     }
 
-    /// Cancel a request. A worker that does not answer it soon is killed.
+    /// Cancel a request. If the worker does not end it soon, it fails.
     fn cancel(self: &Arc<Self>, request: RequestId) {
         self.send(self.open.next_id(), Request::Cancel { request });
         // Without a runtime the process is being shut down.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(kill_unless_answered(
+            runtime.spawn(give_up_unless_answered(
                 Arc::downgrade(self),
                 request,
-                self.cancelled_within,
+                self.cancel_limits,
             ));
         }
     }
@@ -198,13 +209,38 @@ impl Drop for Inner {
     }
 }
 
-async fn kill_unless_answered(worker: Weak<Inner>, request: RequestId, limit: Duration) {
-    sleep(limit).await;
-    if let Some(worker) = worker.upgrade()
-        && worker.open.contains(request)
-    {
-        // If it is full, the worker is being killed already.
-        let _ = worker.kill.try_send(MonitorError::Unresponsive(limit));
+/// Fails a cancelled request that the worker does not end in time. Other requests go on, and the
+/// worker is killed only if it sends nothing at all.
+async fn give_up_unless_answered(worker: Weak<Inner>, request: RequestId, limits: CancelLimits) {
+    let began = Instant::now();
+    sleep(limits.answered).await;
+    if let Some(worker) = worker.upgrade() {
+        worker.open.give_up(request, not_stopped(limits.answered));
+    }
+    let mut silent_since = began;
+    loop {
+        sleep_until(silent_since + limits.silent).await;
+        let Some(worker) = worker.upgrade().filter(|worker| worker.open.contains(request)) else {
+            return;
+        };
+        let heard = worker.open.heard().map_or(began, |heard| heard.max(began));
+        if heard <= silent_since {
+            // If it is full, the worker is being killed already.
+            let _ = worker.kill.try_send(MonitorError::Unresponsive(limits.silent));
+            return;
+        }
+        silent_since = heard;
+    }
+}
+
+/// The problem of a cancelled request that the worker has not ended.
+fn not_stopped(within: Duration) -> Problem {
+    Problem {
+        code: ProblemCode::Cancelled,
+        message: format!(
+            "The request was cancelled. Hearth's worker did not confirm it within {} seconds and stops it later.",
+            within.as_secs_f64()
+        ),
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) enum MonitorError {
     Malformed(String),
     /// An event does not belong to a request, or nobody could read all of them; holds its id.
     Unasked(RequestId),
-    /// It did not answer a cancelled request within this time.
+    /// It did not end a cancelled request, and sent nothing at all within this time.
     Unresponsive(Duration),
 }
 
@@ -169,7 +169,7 @@ impl Monitor {
             }
             (MonitorError::Unresponsive(limit), _) => {
                 format!(
-                    "Hearth's worker did not stop within {} seconds and was killed.",
+                    "Hearth's worker sent nothing for {} seconds after a request was cancelled, and was killed.",
                     limit.as_secs_f64()
                 )
             }

@@ -7,6 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// The requests of a worker that have no last event yet.
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub(super) struct OpenRequests {
 struct State {
     last_id: RequestId,
     streams: HashMap<RequestId, Arc<Stream>>,
+    /// When the last event arrived, of any request.
+    heard: Option<Instant>,
     /// Why there will be no more events.
     death: Option<Problem>,
 }
@@ -57,6 +60,19 @@ impl OpenRequests {
         self.state().streams.contains_key(&id)
     }
 
+    /// When the worker sent its last event. `None` means that it has sent none to a request.
+    pub fn heard(&self) -> Option<Instant> {
+        self.state().heard
+    }
+
+    /// Fail one request. It stays open for the worker, whose further events of it are dropped.
+    pub fn give_up(&self, id: RequestId, problem: Problem) {
+        let stream = self.state().streams.get(&id).cloned();
+        if let Some(stream) = stream {
+            stream.end(Event::Failed(problem));
+        }
+    }
+
     /// Pass an event on to its request.
     ///
     /// # Errors
@@ -64,6 +80,7 @@ impl OpenRequests {
     pub fn deliver(&self, envelope: Envelope<Event>) -> Result<(), Unexpected> {
         let Envelope { id, message } = envelope;
         let mut state = self.state();
+        state.heard = Some(Instant::now());
         if message.is_last() {
             let stream = state.streams.remove(&id).ok_or(Unexpected)?;
             drop(state);

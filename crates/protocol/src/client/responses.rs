@@ -150,8 +150,10 @@ impl Responses {
         }
     }
 
-    /// Cancel the request, if that is possible. Its last event still arrives; a worker that does
-    /// not send it soon is killed.
+    /// Cancel the request, if that is possible. Its last event still arrives; if the worker does
+    /// not send it soon, it is [`Event::Failed`] with [`ProblemCode::Cancelled`].
+    ///
+    /// [`ProblemCode::Cancelled`]: crate::ProblemCode::Cancelled
     pub fn cancel(&mut self) {
         if self.is_cancellable
             && !std::mem::replace(&mut self.is_cancelled, true)

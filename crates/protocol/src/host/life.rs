@@ -149,9 +149,8 @@ impl Life {
         let Some(host) = entry.host.upgrade() else {
             return Over::Unloaded;
         };
-        let turn = host.loading.lock().await;
-        let plan = match host.make_room(entry).await {
-            Ok(plan) => plan,
+        let (turn, plan) = match host.make_room(entry).await {
+            Ok(room) => room,
             Err(problem) => return Over::Failed(problem),
         };
         let devices = plan.as_ref().map(|plan| plan.devices.clone()).unwrap_or_default();

@@ -3,7 +3,7 @@
 use super::{Inner, ledger::LifeId, model::Entry};
 use crate::{LoadRequest, Plan, PlanRequest, Problem, ProblemCode, Reservation};
 use std::{path::PathBuf, sync::Arc};
-use tokio::time::Instant;
+use tokio::{sync::MutexGuard, time::Instant};
 
 /// How much slower than alone a model may be beside unused ones, as a factor.
 const SLOWER_BESIDE: f64 = 1.05;
@@ -39,29 +39,32 @@ impl Inner {
         loaded.collect()
     }
 
-    /// Finds memory for a model and plans it: beside the loaded ones if it is as fast there, else
+    /// Waits for the turn to load, finds memory for a model and plans it: beside the loaded ones if it is as fast there, else
     /// in place of unused ones, of which the least recently used are unloaded first. Waits for
-    /// models in use if it does not fit beside them. `None` means that the requested device does
-    /// not exist, which the worker reports.
+    /// models in use if it does not fit beside them; others may load meanwhile. The turn lasts as
+    /// long as the guard. `None` means that the requested device does not exist, which the worker
+    /// reports.
     ///
     /// # Errors
     /// The file or the settings are invalid, or the planner cannot be started, or died.
-    pub async fn make_room(&self, entry: &Arc<Entry>) -> Result<Option<Plan>, Problem> {
+    pub async fn make_room(&self, entry: &Arc<Entry>) -> Result<(MutexGuard<'_, ()>, Option<Plan>), Problem> {
         let mut room = self.room.subscribe();
         loop {
+            let turn = self.loading.lock().await;
             room.borrow_and_update();
             let others = self.others(Some(entry));
             let all: Vec<LifeId> = others.iter().map(|other| other.life).collect();
             let beside = match self.choose(entry, &all, Vec::new()).await {
                 Ok(plan) => plan,
-                Err(problem) if problem.code == ProblemCode::NoDevice => return Ok(None),
+                Err(problem) if problem.code == ProblemCode::NoDevice => return Ok((turn, None)),
                 Err(problem) => return Err(problem),
             };
             let (idle, busy): (Vec<Other>, Vec<Other>) = others.into_iter().partition(|other| other.is_idle);
             let Some(oldest) = idle.iter().min_by_key(|other| other.used) else {
                 if beside.fits || busy.is_empty() {
-                    return Ok(Some(beside));
+                    return Ok((turn, Some(beside)));
                 }
+                drop(turn);
                 entry.show_progress(0.0, "Waiting for the memory of another model that is in use");
                 // The host lives as long as this.
                 let _ = room.changed().await;
@@ -71,7 +74,7 @@ impl Inner {
             let replaced = idle.iter().map(|other| other.reservation.clone()).collect();
             let alone = self.choose(entry, &busy, replaced).await?;
             if beside.fits && !is_slower(&beside, &alone) {
-                return Ok(Some(beside));
+                return Ok((turn, Some(beside)));
             }
             if let Some(life) = oldest.entry.end_if_idle() {
                 tracing::info!(path = %oldest.path.display(), "an unused model is unloaded for another one");

@@ -5,7 +5,7 @@ use hearth_protocol::{
     StartError, Summary, Worker, WorkerCommand,
 };
 use std::{path::PathBuf, time::Duration};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// The command that starts the fake worker, with another argument than `worker`.
 fn command(argument: &str) -> WorkerCommand {
@@ -120,22 +120,51 @@ async fn a_request_that_nobody_waits_for_is_cancelled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_does_not_cancel_is_killed() {
-    assert_eq!(command("worker").cancelled_within, Duration::from_secs(3));
+async fn a_cancel_that_is_not_answered_fails_only_its_own_request() {
     let command = WorkerCommand {
-        cancelled_within: Duration::from_millis(300),
+        cancelled_within: Duration::from_millis(200),
+        silent_within: Duration::from_millis(600),
         ..command("worker")
     };
     for order in ["mute", "deaf"] {
         let worker = Worker::start(&command).await.expect("a good start");
-        let mut events = chat(&worker, order);
-        assert!(matches!(events.next().await, Some(Event::Started { .. })));
-        let other = chat(&worker, "slow");
-        events.cancel();
-        let (_, message) = death(&worker, events).await;
-        assert!(message.contains("did not stop within 0.3 seconds"), "{message}");
-        assert!(answer(other).await.1.is_err(), "it dies with the worker");
+        let mut other = chat(&worker, "slow");
+        piece(&mut other).await;
+        let mut stopped = chat(&worker, order);
+        assert!(matches!(stopped.next().await, Some(Event::Started { .. })));
+        stopped.cancel();
+        let problem = answer(stopped).await.1.expect_err("it was cancelled");
+        assert_eq!(problem.code, ProblemCode::Cancelled);
+        assert!(problem.message.contains("within 0.2 seconds"), "{problem}");
+        // The other one goes on, beyond the time after which a silent worker is killed.
+        let until = Instant::now() + 2 * command.silent_within;
+        while Instant::now() < until {
+            piece(&mut other).await;
+        }
+        assert!(worker.is_alive());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_sends_nothing_after_a_cancel_is_killed() {
+    let defaults = command("worker");
+    assert_eq!(
+        (defaults.cancelled_within, defaults.silent_within),
+        (Duration::from_secs(3), Duration::from_secs(30))
+    );
+    let command = WorkerCommand {
+        cancelled_within: Duration::from_millis(100),
+        silent_within: Duration::from_millis(300),
+        ..defaults
+    };
+    let worker = Worker::start(&command).await.expect("a good start");
+    let mut mute = chat(&worker, "mute");
+    assert!(matches!(mute.next().await, Some(Event::Started { .. })));
+    mute.cancel();
+    assert!(answer(mute).await.1.is_err());
+    let problem = worker.died().await;
+    assert_eq!(problem.code, ProblemCode::WorkerDied);
+    assert!(problem.message.contains("sent nothing for 0.3 seconds"), "{problem}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

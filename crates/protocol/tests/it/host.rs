@@ -173,6 +173,24 @@ async fn the_least_recently_used_model_makes_room() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_that_waits_for_memory_does_not_hold_up_a_smaller_one() {
+    let bench = Bench::new();
+    let used = ready(&bench.model("one")).await;
+    let big = bench.model("big");
+    big.load();
+    until(
+        &big,
+        |status| matches!(status, ModelStatus::Loading { stage, .. } if stage.contains("Waiting")),
+    )
+    .await;
+    let small = ready(&bench.model("two")).await;
+    assert_eq!(answer(&small, "say two").await.as_deref(), Ok("two"));
+    drop((used, small));
+    ready(&big).await;
+    assert_eq!(bench.loaded(), ["big"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_that_waits_for_memory_can_be_cancelled() {
     let bench = Bench::new();
     let used = ready(&bench.model("one")).await;
