@@ -17,7 +17,6 @@ mod datasets;
 mod device_name;
 mod downloads;
 mod export;
-mod fence;
 mod folders;
 mod foreign_lock;
 mod gallery;

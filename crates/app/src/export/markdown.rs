@@ -1,7 +1,8 @@
 //! Markdown: a heading for each conversation and each message. Texts are written as they are.
 
 use super::branch::{author, branch, time};
-use crate::{fence, wire::Conversation};
+use crate::wire::Conversation;
+use hearth_formats::fence;
 use hearth_protocol::Part;
 use std::io::{self, Write};
 

@@ -7,7 +7,7 @@ use super::{
     time::time,
     tree::{ImportedConversation, ImportedMessage},
 };
-use crate::fence;
+use hearth_formats::fence;
 use hearth_protocol::{Part, Role};
 
 pub(super) fn is(value: &Json) -> bool {

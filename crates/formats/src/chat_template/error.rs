@@ -27,6 +27,9 @@ pub enum TemplateError {
          another file of this model."
     )]
     SizeLimit,
+    /// The rendering was [interrupted](crate::interrupt).
+    #[error("the operation was cancelled.")]
+    Interrupted,
     /// The template failed at run time.
     #[error("the model's chat template fails on this conversation: {0}. Choose another file of this model.")]
     Failed(String),

@@ -18,6 +18,7 @@ pub use thinking::{Thinking, ThinkingSupport};
 pub use turn::{TurnPiece, encode_turn};
 
 use crate::gguf::Gguf;
+use crate::interrupt;
 use crate::tokenizer::{NONCHARACTERS, Tokenizer};
 use jinja::{Raised, Rewritten, budget};
 use minijinja::{Environment, ErrorKind, Value, context};
@@ -225,7 +226,9 @@ impl ChatTemplate {
         };
         match rendered {
             Ok(text) if self.shows_system(chat, prompt, &system, &text) => Ok(text),
-            Err(limit @ (TemplateError::WorkLimit | TemplateError::SizeLimit)) => Err(limit),
+            Err(limit @ (TemplateError::WorkLimit | TemplateError::SizeLimit | TemplateError::Interrupted)) => {
+                Err(limit)
+            }
             first => match self.run(&chat.without_system(), prompt) {
                 Ok(text) => Ok(text),
                 // The error for the original conversation explains more.
@@ -294,6 +297,9 @@ impl ChatTemplate {
             }
         }
         let mut ids = tokenizer.encode_marked(&text, marker);
+        if interrupt::is_set() {
+            return Err(TemplateError::Interrupted);
+        }
         if let Some(bos) = tokenizer
             .bos()
             .filter(|&bos| tokenizer.add_bos() && ids.first() != Some(&bos))
@@ -337,7 +343,10 @@ impl ChatTemplate {
     /// Templates of models that also see images may read content only as a list of
     /// `{type: "text", text}`. Whether this one does is found by rendering one message as either.
     fn needs_lists(&self) -> bool {
-        *self.needs_lists.get_or_init(|| {
+        if let Some(&known) = self.needs_lists.get() {
+            return known;
+        }
+        let needs_lists = {
             let probe = Chat::from(
                 &[Message {
                     role: Role::User,
@@ -350,10 +359,18 @@ impl ChatTemplate {
                     .is_ok_and(|text| text.contains(PROBE) && !text.contains("'type'"))
             };
             !shows(probe.messages()) && shows(probe.messages_with_lists())
-        })
+        };
+        // An interrupted probe shows nothing.
+        if !interrupt::is_set() {
+            let _ = self.needs_lists.set(needs_lists);
+        }
+        needs_lists
     }
 
     fn run_with(&self, chat: &Chat, messages: Value, prompt: GenerationPrompt) -> Result<String, TemplateError> {
+        if interrupt::look() {
+            return Err(TemplateError::Interrupted);
+        }
         budget::start_render(chat.bytes());
         let conversation = context! {
             messages => messages,
@@ -391,6 +408,7 @@ fn limit_error(limit: budget::Limit) -> TemplateError {
     match limit {
         budget::Limit::Bytes => TemplateError::SizeLimit,
         budget::Limit::Work => TemplateError::WorkLimit,
+        budget::Limit::Interrupted => TemplateError::Interrupted,
         budget::Limit::Depth => TemplateError::Failed(limit.to_string()),
     }
 }

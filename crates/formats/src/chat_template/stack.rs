@@ -2,6 +2,7 @@
 
 use super::TemplateError;
 use super::jinja::budget;
+use crate::interrupt::{self, Installed};
 use std::cell::Cell;
 use std::thread;
 
@@ -24,18 +25,30 @@ pub(super) fn on_large_stack<T: Send>(
     if ON_LARGE_STACK.get() {
         return work();
     }
-    thread::scope(|scope| {
+    let interrupt = interrupt::current();
+    let (result, is_interrupted) = thread::scope(|scope| {
         let thread = thread::Builder::new()
             .name("chat template".to_owned())
             .stack_size(STACK_BYTES);
         let running = thread.spawn_scoped(scope, || {
             ON_LARGE_STACK.set(true);
             budget::start_thread();
-            work()
+            let _installed = Installed::new(interrupt);
+            let result = work();
+            (result, interrupt::is_set())
         });
-        let running =
-            running.map_err(|error| TemplateError::Failed(format!("no thread could be started ({error})")))?;
-        let panicked = |_| Err(TemplateError::Failed("it cannot be executed".to_owned()));
-        running.join().unwrap_or_else(panicked)
-    })
+        match running {
+            Ok(running) => running
+                .join()
+                .unwrap_or_else(|_| (Err(TemplateError::Failed("it cannot be executed".to_owned())), false)),
+            Err(error) => (
+                Err(TemplateError::Failed(format!("no thread could be started ({error})"))),
+                false,
+            ),
+        }
+    });
+    if is_interrupted {
+        interrupt::set();
+    }
+    result
 }

@@ -6,6 +6,7 @@ use super::pre::PreTokenizer;
 use super::vocabulary::{TokenType, Vocabulary};
 use super::{TokenizerError, byte_level};
 use crate::gguf::{Gguf, Strings};
+use crate::interrupt;
 use hashbrown::HashMap;
 use std::ops::ControlFlow;
 
@@ -89,6 +90,9 @@ impl Bpe {
         let mut words = 0;
         self.pre.split(text, &mut |word| {
             words += 1;
+            if interrupt::step(word.len() as u64) {
+                return ControlFlow::Break(());
+            }
             if words % PROGRESS_INTERVAL == 0 && !progress(out.len()) {
                 return ControlFlow::Break(());
             }

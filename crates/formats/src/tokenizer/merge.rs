@@ -4,6 +4,7 @@
 //! resulting token. A linked list of symbols and a heap of bigrams make the loop O(n log n), also
 //! for a long text without spaces.
 
+use crate::interrupt;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -22,6 +23,9 @@ pub(super) struct Symbol {
     previous: u32,
     next: u32,
 }
+
+/// The cost of a merge for [`interrupt::step`].
+const BYTES_PER_MERGE: u64 = 4;
 
 /// Link of the first and last symbol.
 const NO_SYMBOL: u32 = u32::MAX;
@@ -73,12 +77,15 @@ impl Symbols {
     }
 
     /// Merges adjacent symbols while `rank_of(left, right)` returns a `(rank, id)`, the smallest
-    /// rank first.
+    /// rank first, and it is not interrupted.
     pub fn merge(&mut self, mut rank_of: impl FnMut(Symbol, Symbol) -> Option<(u32, u32)>) {
         for left in 1..self.symbols.len() as u32 {
             self.push_bigram(left - 1, left, &mut rank_of);
         }
         while let Some(Reverse(bigram)) = self.bigrams.pop() {
+            if interrupt::step(BYTES_PER_MERGE) {
+                return;
+            }
             let (left, right) = (self.symbols[bigram.left as usize], self.symbols[bigram.right as usize]);
             if left.len == 0 || right.len == 0 || left.len + right.len != bigram.len {
                 continue;

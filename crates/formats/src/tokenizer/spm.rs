@@ -9,6 +9,7 @@ use super::lookup::{ByteStrings, Lookup};
 use super::merge::{NO_TOKEN, Symbols};
 use super::vocabulary::{TokenType, Vocabulary};
 use crate::gguf::{Gguf, Strings};
+use crate::interrupt;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
@@ -115,6 +116,9 @@ impl Spm {
     ) -> ControlFlow<()> {
         let (mut rest, mut first) = (text, first);
         while rest.len() > SEGMENT_BYTES {
+            if interrupt::step(SEGMENT_BYTES as u64) {
+                return ControlFlow::Break(());
+            }
             let (segment, after) = rest.split_at(self.segment_end(rest, vocabulary));
             self.encode_segment(segment, first, vocabulary, out);
             (rest, first) = (after, false);

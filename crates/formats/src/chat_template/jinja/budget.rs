@@ -9,6 +9,7 @@
 //! Bytes are not refunded, except those of large concatenated strings: real templates append the
 //! whole conversation to one string, message by message.
 
+use crate::interrupt;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 use std::borrow::Cow;
@@ -24,6 +25,9 @@ const BYTES_PER_INPUT: u64 = 64;
 
 /// Units of work, each about the time of comparing four bytes: a few seconds in total.
 const WORK: u64 = 1 << 33;
+
+/// Bytes that are copied or compared in a unit of work.
+const BYTES_PER_UNIT: u64 = 4;
 
 /// Additional units of work per byte of the conversation.
 const WORK_PER_INPUT: u64 = 1 << 13;
@@ -49,6 +53,8 @@ pub(crate) enum Limit {
     Work,
     #[error("its values nest too deeply")]
     Depth,
+    #[error("it was interrupted")]
+    Interrupted,
 }
 
 thread_local! {
@@ -105,6 +111,9 @@ pub(crate) fn charge_work(units: u64) -> bool {
         Some(left) => WORK_LEFT.set(left),
         None => exceed(Limit::Work),
     }
+    if interrupt::step(BYTES_PER_UNIT.saturating_mul(units)) {
+        exceed(Limit::Interrupted);
+    }
     is_within()
 }
 
@@ -118,7 +127,7 @@ pub(crate) fn charge_bytes(bytes: u64) -> bool {
         Some(left) => BYTES_LEFT.set(left),
         None => exceed(Limit::Bytes),
     }
-    charge_work(bytes / 4)
+    charge_work(bytes / BYTES_PER_UNIT)
 }
 
 /// Refunds the bytes of large strings that no value holds any more.
@@ -173,6 +182,9 @@ pub(crate) fn check_bytes(bytes: u64) -> Result<(), Error> {
 pub(crate) fn charge_step(bytes: u64) -> Result<(), Error> {
     charge_bytes(bytes);
     charge_work(64);
+    if interrupt::look() {
+        exceed(Limit::Interrupted);
+    }
     if DEADLINE.get().is_some_and(|end| Instant::now() >= end) {
         exceed(Limit::Work);
     }

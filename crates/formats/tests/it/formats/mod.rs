@@ -4,6 +4,7 @@ mod chat_templates;
 mod control_tokens;
 mod gguf_files;
 mod hostile_gguf;
+mod interrupts;
 mod jinja;
 mod round_trips;
 mod thinking;

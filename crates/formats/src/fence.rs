@@ -1,7 +1,9 @@
 //! Fences of code in Markdown.
 
-/// A fence that does not end inside a text: longer than every run of backticks in it.
-pub(crate) fn around(text: &str) -> String {
+/// A fence of backticks that does not end inside a text: longer than every run of them in it, at
+/// least three.
+#[must_use]
+pub fn around(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat((longest + 1).max(3))
 }
