@@ -13,6 +13,7 @@ pub fn run(args: &Probe) -> Result<(), Failure> {
     if args.files {
         return Ok(probe::serve(std::io::stdin().lock(), output, ProbeRequest::execute)?);
     }
+    hardware::exit_with_parent();
     let answer = match &args.check {
         None => serde_json::to_vec(&hardware::query()),
         // Anything but a number means the CPU.

@@ -30,7 +30,7 @@ pub(crate) use decode_cost::decode_cost;
 pub use gpu::{Gpu, GpuBackend, Kind, Live, Pci};
 pub use memory::{Memory, memory};
 pub use merge::rank;
-pub use probe::{LIMIT, Probe, check_here, probe, query, this_program};
+pub use probe::{LIMIT, Probe, check_here, exit_with_parent, probe, query, this_program};
 pub use records::set_records_file;
 pub use selection::is_auto_selected;
 

@@ -126,6 +126,19 @@ pub fn check(program: &Path, adapter: Option<usize>, small: bool) -> Result<Devi
     checked.unwrap_or_else(|what| Ok(failed(what)))
 }
 
+/// In a querying process, exit as soon as the process that asked has ended: its pipe closes then,
+/// also if it is killed. Otherwise a check would occupy all cores for minutes, and a driver that
+/// hangs for ever.
+pub fn exit_with_parent() {
+    if is_probing() {
+        thread::spawn(|| {
+            // Nothing is ever sent: this waits for the end.
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            std::process::exit(1);
+        });
+    }
+}
+
 /// Whether this is a querying process.
 pub(super) fn is_probing() -> bool {
     std::env::var_os(PROBING).is_some()
@@ -141,7 +154,8 @@ fn listen<T: DeserializeOwned + Send + 'static>(
 ) -> Result<T, String> {
     let started = command
         .env(PROBING, "1")
-        .stdin(Stdio::null())
+        // Held until the answer: see `exit_with_parent`.
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn();
@@ -242,6 +256,11 @@ mod tests {
         match &*std::env::var(ACT).expect("an action") {
             "crash" => std::process::abort(),
             "hang" => forever(),
+            "hang until the parent ends" => {
+                exit_with_parent();
+                answer();
+                forever();
+            }
             "rubbish" => println!("\n{{\"gpus\": 3}}"),
             "fail" => std::process::exit(3),
             "answer and hang" => {
@@ -273,6 +292,26 @@ mod tests {
             .mismatch
             .unwrap();
         assert!(mismatch.starts_with("no-such-program"), "{mismatch}");
+    }
+
+    #[test]
+    fn a_querying_process_ends_with_the_one_that_asked() {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "hardware::probe::tests::actor", "--ignored", "--nocapture"])
+            .env(ACT, "hang until the parent ends")
+            .env(PROBING, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        assert_eq!(answer(output), Some(good()), "it runs");
+        assert!(child.try_wait().unwrap().is_none(), "it runs");
+        drop(child.stdin.take());
+        let (ended, end) = channel();
+        thread::spawn(move || ended.send(child.wait()));
+        let status = end.recv_timeout(Duration::from_secs(60)).expect("it ends");
+        assert_eq!(status.unwrap().code(), Some(1));
     }
 
     #[test]
