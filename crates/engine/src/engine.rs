@@ -34,7 +34,7 @@ const WEIGHED: f32 = 0.95;
 
 /// A loaded model with its tokenizer, chat template, KV cache and answers in progress.
 pub struct Engine {
-    pub(crate) texts: Texts,
+    pub(crate) texts: Arc<Texts>,
     /// A session that no answer uses: those of answers are made from it.
     pub(crate) session: Session,
     pub(crate) adapted: AdaptedModels,
@@ -130,11 +130,11 @@ impl Engine {
         info.thinking = ThinkingSupport { switch, effort };
         info.load_seconds = began.elapsed().as_secs_f64();
         Ok(Self {
-            texts: Texts {
+            texts: Arc::new(Texts {
                 tokenizer: Arc::new(tokenizer),
                 template,
                 schemas: Schemas::default(),
-            },
+            }),
             adapted: AdaptedModels::new(&request.path, Arc::clone(session.model())),
             session,
             scheduler: Scheduler::new(drafting),

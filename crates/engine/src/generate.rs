@@ -1,15 +1,15 @@
 //! Generation: requests become answers, which the scheduler advances together.
 
 use crate::Engine;
-use crate::answer::{Answer, PromptTokens};
+use crate::answer::PromptTokens;
 use crate::continued::{self, Beginning};
 use crate::engine::Texts;
 use crate::problem::{internal, problem};
 use crate::scheduler::Listener;
 use crate::speech::Speech;
 use crate::turns::{FitError, Fitted, fit};
+use hearth_formats::interrupt::Interrupt;
 use hearth_formats::tokenizer::Special;
-use hearth_llm::threads;
 use hearth_protocol::{Event, GenerateRequest, LeftOut, Message, Problem, ProblemCode, Prompt, RequestId, Summary};
 use std::time::Instant;
 
@@ -38,7 +38,10 @@ impl Engine {
             emit,
             end: None,
         };
-        self.begin(1, request.clone(), received)?;
+        // The caller's flag is of this thread; a request that is prepared here is not interrupted.
+        let preparation = self.preparation(request.clone(), received)?;
+        let prepared = preparation.run(&Interrupt::new(|| false))?;
+        self.add(1, prepared);
         while alone.end.is_none() {
             if !self.is_answering() {
                 return Err(internal("an answer did not end"));
@@ -49,21 +52,6 @@ impl Engine {
             }
         }
         alone.end.unwrap_or_else(|| Err(internal("an answer did not end")))
-    }
-
-    /// Queue an answer to a request that arrived at `received`. [`Engine::step`] generates it.
-    ///
-    /// # Errors
-    /// An adapter or the template fails, the prompt is longer than the context, or a setting is
-    /// invalid.
-    pub(crate) fn begin(&mut self, id: RequestId, request: GenerateRequest, received: Instant) -> Result<(), Problem> {
-        let (context, on_battery) = (self.session.context(), request.on_battery);
-        let adapted = self.adapted.get(&request.adapters)?;
-        let (prompt, left_out) = self.texts.prompt(&request, context)?;
-        let answer = Answer::new(&self.texts, request, received, prompt, adapted, context)?;
-        threads::set_on_battery(on_battery);
-        self.scheduler.add(id, answer, left_out);
-        Ok(())
     }
 
     /// Whether answers are queued or in progress.
@@ -112,7 +100,11 @@ impl Listener for Alone<'_> {
 
 impl Texts {
     /// The prompt's tokens, after dropping turns that do not fit the context.
-    fn prompt(&self, request: &GenerateRequest, context: usize) -> Result<(PromptTokens, Option<LeftOut>), Problem> {
+    pub(crate) fn prompt(
+        &self,
+        request: &GenerateRequest,
+        context: usize,
+    ) -> Result<(PromptTokens, Option<LeftOut>), Problem> {
         let capacity = Capacity::new(request, context);
         let encode = |messages: &[Message]| self.encode(messages, request.thinking);
         let fitted = match &request.prompt {

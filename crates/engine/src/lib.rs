@@ -17,6 +17,7 @@ mod measure;
 pub mod memory;
 pub mod packed;
 pub mod plan;
+mod prepare;
 mod problem;
 mod prompt_cache;
 mod sampling;

@@ -52,6 +52,9 @@ pub(crate) fn from_tokenizer(error: TokenizerError) -> Problem {
 }
 
 pub(crate) fn from_template(error: TemplateError) -> Problem {
+    if let TemplateError::Interrupted = error {
+        return interrupted();
+    }
     problem(ProblemCode::Template, error.to_string())
 }
 

@@ -2,8 +2,10 @@
 
 use super::job::{Job, Task};
 use super::load::load;
+use super::preparer::Preparer;
 use super::shared::Shared;
 use super::{guarded, no_model, training};
+use crate::prepare::Prepared;
 use crate::problem::problem;
 use crate::scheduler::Listener;
 use crate::{Engine, memory};
@@ -17,6 +19,7 @@ pub(super) struct EngineThread<'a> {
     engine: Option<Engine>,
     /// Jobs that were received, in order.
     pending: VecDeque<Job>,
+    preparer: Preparer,
     shared: &'a Shared,
 }
 
@@ -37,8 +40,9 @@ impl Listener for Answers<'_> {
 }
 
 impl<'a> EngineThread<'a> {
-    pub fn new(shared: &'a Shared) -> Self {
+    pub fn new(shared: &'a Shared, preparer: Preparer) -> Self {
         Self {
+            preparer,
             engine: None,
             pending: VecDeque::new(),
             shared,
@@ -49,47 +53,72 @@ impl<'a> EngineThread<'a> {
     pub fn run(&mut self, jobs: &mpsc::Receiver<Job>) {
         while !self.shared.state().closing {
             let is_answering = self.engine.as_ref().is_some_and(Engine::is_answering);
-            let next = self
-                .pending
-                .pop_front_if(|job| !is_answering || job.task.runs_beside_answers());
-            if let Some(job) = next {
+            if let Some(job) = self.next_job(is_answering || self.preparer.is_busy()) {
                 self.execute(job);
             } else if is_answering {
                 self.step();
-                self.pending.extend(jobs.try_iter());
             } else {
                 self.save_prompt_cache();
                 match jobs.recv() {
-                    Ok(job) => self.pending.push_back(job),
+                    Ok(job) => self.receive(job),
                     Err(_) => return,
                 }
-                self.pending.extend(jobs.try_iter());
             }
+            jobs.try_iter().for_each(|job| self.receive(job));
         }
+    }
+
+    /// Queues a job. What was prepared is taken at once: jobs before it may wait for just that.
+    fn receive(&mut self, job: Job) {
+        match job.task {
+            Task::Prepared(_) | Task::Counted(_) => self.execute(job),
+            _ => self.pending.push_back(job),
+        }
+    }
+
+    /// The next job that can be executed now. While answers are in progress, those that run beside
+    /// them pass the ones that can wait.
+    fn next_job(&mut self, is_busy: bool) -> Option<Job> {
+        if !is_busy {
+            return self.pending.pop_front();
+        }
+        let passable = |job: &&Job| job.task.runs_beside_answers() || job.task.can_be_passed();
+        let reachable = self.pending.iter().take_while(passable);
+        let next = reachable.enumerate().find(|(_, job)| job.task.runs_beside_answers());
+        next.map(|(index, _)| index)
+            .and_then(|index| self.pending.remove(index))
     }
 
     fn execute(&mut self, Job { id, task }: Job) {
         let shared = self.shared;
         match task {
             Task::Load(request) if shared.begin(id) => self.load(id, &request),
-            Task::Generate { request, received } if shared.begin(id) => self.begin(id, *request, received),
+            Task::Generate { request, received } => self.prepare(id, *request, received),
+            Task::Prepared(prepared) => {
+                self.preparer.finished_one();
+                if shared.begin(id) {
+                    self.begin(id, prepared);
+                }
+            }
             Task::Measure if shared.begin(id) => self.measure(id),
             Task::Inspect(request) if shared.begin(id) => training::inspect(id, &request, shared),
             Task::Export(request) if shared.begin(id) => training::export(id, &request, shared),
             Task::Train { request, control } if shared.begin(id) => training::train(id, &request, &control, shared),
             // It was cancelled before it began.
-            Task::Load(_) | Task::Generate { .. } | Task::Measure => {}
-            Task::Inspect(_) | Task::Export(_) | Task::Train { .. } => {}
+            Task::Load(_) | Task::Measure | Task::Inspect(_) | Task::Export(_) | Task::Train { .. } => {}
+            Task::Close => {}
             Task::Unload => {
                 self.unload();
                 shared.emit(id, Event::Done);
             }
-            Task::Count(messages) => {
-                let counted = guarded(|| self.engine.as_ref().ok_or_else(no_model)?.count(&messages));
-                shared.emit(
-                    id,
-                    counted.map_or_else(Event::Failed, |tokens| Event::Counted { tokens }),
-                );
+            Task::Count(messages) => match &self.engine {
+                Some(engine) => self.preparer.count(id, engine.counting(messages)),
+                None => shared.emit(id, Event::Failed(no_model())),
+            },
+            Task::Counted(counted) => {
+                self.preparer.finished_one();
+                let event = counted.map_or_else(Event::Failed, |tokens| Event::Counted { tokens });
+                shared.emit(id, event);
             }
             Task::RemovePromptCache(conversation) => {
                 if let Some(engine) = &mut self.engine {
@@ -128,8 +157,30 @@ impl<'a> EngineThread<'a> {
         shared.end(id, event);
     }
 
-    fn begin(&mut self, id: RequestId, request: GenerateRequest, received: Instant) {
-        let begun = guarded(|| self.engine.as_mut().ok_or_else(no_model)?.begin(id, request, received));
+    /// Prepares an answer on another thread. Until it has begun, a cancellation ends it at once.
+    fn prepare(&mut self, id: RequestId, request: GenerateRequest, received: Instant) {
+        if self.shared.is_cancelled(id) {
+            return;
+        }
+        let preparation = guarded(|| {
+            self.engine
+                .as_mut()
+                .ok_or_else(no_model)?
+                .preparation(request, received)
+        });
+        match preparation {
+            Ok(preparation) => self.preparer.prepare(id, preparation),
+            Err(problem) if self.shared.begin(id) => self.shared.end(id, Event::Failed(problem)),
+            Err(_) => {}
+        }
+    }
+
+    /// Begins a prepared answer.
+    fn begin(&mut self, id: RequestId, prepared: Result<Box<Prepared>, Problem>) {
+        let begun = prepared.and_then(|prepared| {
+            self.engine.as_mut().ok_or_else(no_model)?.add(id, *prepared);
+            Ok(())
+        });
         if let Err(problem) = begun {
             self.shared.end(id, Event::Failed(problem));
         }

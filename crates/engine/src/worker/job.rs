@@ -1,10 +1,11 @@
 //! Jobs for the engine thread.
 
 use crate::answer::cancelled;
+use crate::prepare::Prepared;
 use crate::problem::interrupted;
 use crate::training::RunControl;
 use hearth_protocol::{
-    ConversationId, Event, ExportRequest, GenerateRequest, InspectRequest, LoadRequest, Message, RequestId,
+    ConversationId, Event, ExportRequest, GenerateRequest, InspectRequest, LoadRequest, Message, Problem, RequestId,
     TrainRequest,
 };
 use std::sync::Arc;
@@ -23,7 +24,10 @@ pub(super) enum Task {
         request: Box<GenerateRequest>,
         received: Instant,
     },
+    /// A generation's answer was prepared.
+    Prepared(Result<Box<Prepared>, Problem>),
     Count(Vec<Message>),
+    Counted(Result<u32, Problem>),
     Inspect(InspectRequest),
     Train {
         request: Box<TrainRequest>,
@@ -33,14 +37,30 @@ pub(super) enum Task {
     Measure,
     RemovePromptCache(ConversationId),
     SetPromptCacheLimit(u64),
+    /// The worker closes.
+    Close,
 }
 
 impl Task {
+    /// Whether later jobs may be executed before it: they do not depend on it.
+    pub fn can_be_passed(&self) -> bool {
+        matches!(
+            self,
+            Self::Inspect(_) | Self::Train { .. } | Self::Export(_) | Self::Measure
+        )
+    }
+
     /// Whether it can be executed between the steps of answers.
     pub fn runs_beside_answers(&self) -> bool {
         matches!(
             self,
-            Self::Generate { .. } | Self::Count(_) | Self::RemovePromptCache(_) | Self::SetPromptCacheLimit(_)
+            Self::Generate { .. }
+                | Self::Prepared(_)
+                | Self::Count(_)
+                | Self::Counted(_)
+                | Self::RemovePromptCache(_)
+                | Self::SetPromptCacheLimit(_)
+                | Self::Close
         )
     }
 }

@@ -1,13 +1,15 @@
 //! The worker: requests in, events out.
 //!
-//! Three threads. One reads requests and computes nothing, so that a cancellation is heard at once.
+//! One thread reads requests and computes nothing, so that a cancellation is heard at once.
 //! The second owns the engine: it advances all answers together, step by step, and executes other
-//! jobs in order. The third answers queries that need no engine: devices and plans.
+//! jobs in order. Others prepare answers for it, from rendering to tokens. The last answers queries
+//! that need no engine: devices and plans.
 
 mod engine_thread;
 mod job;
 mod load;
 mod output;
+mod preparer;
 mod queries;
 mod requests;
 mod shared;
@@ -16,6 +18,8 @@ mod training;
 use crate::problem::{internal, panic_text, problem};
 use engine_thread::EngineThread;
 use hearth_protocol::{Event, PROTOCOL_VERSION, Problem, ProblemCode};
+use job::{Job, Task};
+use preparer::Preparer;
 use shared::Shared;
 use std::io::{self, BufRead, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,8 +44,9 @@ pub fn serve(input: impl BufRead, output: impl Write + Send + 'static) -> io::Re
     let protocol = PROTOCOL_VERSION;
     shared.emit(0, Event::Ready { protocol, version });
     let engine = Arc::clone(&shared);
+    let preparer = Preparer::new(Arc::clone(&shared), &jobs)?;
     std::thread::Builder::new().name("engine".to_owned()).spawn(move || {
-        EngineThread::new(&engine).run(&pending_jobs);
+        EngineThread::new(&engine, preparer).run(&pending_jobs);
         drop(working);
     })?;
     let (queries, pending) = mpsc::channel();
@@ -52,7 +57,11 @@ pub fn serve(input: impl BufRead, output: impl Write + Send + 'static) -> io::Re
         .spawn(move || queries::run(&pending, &querying))?;
     let read = requests::read(input, &jobs, &queries, &shared);
     shared.close();
-    drop(jobs);
+    // Wakes the engine thread, which may have ended.
+    let _ = jobs.send(Job {
+        id: 0,
+        task: Task::Close,
+    });
     // Nothing is ever sent: this waits until the engine thread drops its end of the channel.
     let _ = ended.recv_timeout(SHUTDOWN_LIMIT);
     read

@@ -6,6 +6,7 @@ mod continued;
 mod draft;
 mod draft_distribution;
 mod json_schema;
+mod preparation;
 mod resume;
 mod sampling;
 mod scheduler;

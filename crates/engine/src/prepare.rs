@@ -1,0 +1,101 @@
+//! Preparing an answer: rendering and tokenising the prompt, fitting it to the context, compiling
+//! the JSON schema. It takes seconds for a long text or a slow template, so the worker does it
+//! beside the answers in progress.
+
+use crate::Engine;
+use crate::adapters::Adapted;
+use crate::answer::Answer;
+use crate::engine::Texts;
+use crate::problem::interrupted;
+use crate::turns::count;
+use hearth_formats::interrupt::Interrupt;
+use hearth_llm::threads;
+use hearth_protocol::{GenerateRequest, LeftOut, Message, Problem, RequestId, Thinking};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// An answer to be prepared on any thread.
+pub(crate) struct Preparation {
+    texts: Arc<Texts>,
+    adapted: Adapted,
+    context: usize,
+    request: GenerateRequest,
+    received: Instant,
+}
+
+/// An answer that the scheduler can begin.
+pub(crate) struct Prepared {
+    answer: Answer,
+    left_out: Option<LeftOut>,
+}
+
+impl Preparation {
+    /// Prepares the answer.
+    ///
+    /// # Errors
+    /// The template fails, the prompt is longer than the context, a setting is invalid, or it was
+    /// interrupted.
+    pub fn run(self, interrupt: &Interrupt) -> Result<Prepared, Problem> {
+        let prepared = interrupt.run(|| self.uninterrupted());
+        prepared.unwrap_or_else(|_| Err(interrupted()))
+    }
+
+    fn uninterrupted(self) -> Result<Prepared, Problem> {
+        let Self {
+            texts,
+            adapted,
+            context,
+            request,
+            received,
+        } = self;
+        let (prompt, left_out) = texts.prompt(&request, context)?;
+        let answer = Answer::new(&texts, request, received, prompt, adapted, context)?;
+        Ok(Prepared { answer, left_out })
+    }
+}
+
+/// Messages to be counted on any thread.
+pub(crate) struct Counting {
+    texts: Arc<Texts>,
+    messages: Vec<Message>,
+}
+
+impl Counting {
+    /// Number of their tokens, template included.
+    ///
+    /// # Errors
+    /// The template fails.
+    pub fn run(&self) -> Result<u32, Problem> {
+        Ok(count(self.texts.encode(&self.messages, Thinking::default())?.len()))
+    }
+}
+
+impl Engine {
+    /// The preparation of an answer to a request that arrived at `received`.
+    ///
+    /// # Errors
+    /// An adapter cannot be loaded.
+    pub(crate) fn preparation(&mut self, request: GenerateRequest, received: Instant) -> Result<Preparation, Problem> {
+        Ok(Preparation {
+            texts: Arc::clone(&self.texts),
+            adapted: self.adapted.get(&request.adapters)?,
+            context: self.session.context(),
+            request,
+            received,
+        })
+    }
+
+    /// The counting of a conversation's tokens.
+    pub(crate) fn counting(&self, messages: Vec<Message>) -> Counting {
+        Counting {
+            texts: Arc::clone(&self.texts),
+            messages,
+        }
+    }
+
+    /// Queue a prepared answer. [`Engine::step`] generates it.
+    pub(crate) fn add(&mut self, id: RequestId, Prepared { answer, left_out }: Prepared) {
+        threads::set_on_battery(answer.request.on_battery);
+        self.scheduler.add(id, answer, left_out);
+    }
+}

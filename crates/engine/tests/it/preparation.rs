@@ -1,0 +1,103 @@
+//! Preparing a prompt delays no answer in progress, and ends with its request.
+
+use crate::common::*;
+use hearth_protocol::{Event, FinishReason, GenerateRequest, Message, ProblemCode, Prompt, Request, RequestId, Role};
+
+/// A template that takes about a second for a conversation with the word `slow`, and then exceeds
+/// its limit.
+const TEMPLATE: &str = "{% if 'slow' in messages[0].content %}{% for a in range(9999) %}{% for b in range(9999) %}\
+                        {% endfor %}{% endfor %}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}";
+
+/// Pieces of another answer during a preparation. If one waited for the other, it would be a few.
+const PIECES: usize = 50;
+
+fn chat(text: &str) -> Prompt {
+    Prompt::Chat(vec![Message::of_text(Role::User, text)])
+}
+
+/// A worker whose model has [`TEMPLATE`], and an answer in progress.
+fn answering(folder: &tempfile::TempDir) -> (Worker, RequestId) {
+    let path = folder.path().join("slow.gguf");
+    write_model(&path, TEMPLATE);
+    let mut worker = Worker::with(path, 16_384);
+    let request = GenerateRequest {
+        ignore_end: true,
+        ..generate(raw("Once upon a time"), 16_000)
+    };
+    let answer = worker.ask(Request::Generate(request));
+    while !matches!(worker.event(answer), Event::Text { .. }) {}
+    (worker, answer)
+}
+
+/// The last event of a request, and the pieces of the answer in progress until then.
+fn end(worker: &mut Worker, request: RequestId, answer: RequestId) -> (Event, usize) {
+    let mut pieces = 0;
+    loop {
+        match worker.next() {
+            (id, event) if id == request && event.is_last() => return (event, pieces),
+            (id, Event::Text { .. }) if id == answer => pieces += 1,
+            (id, event) => assert!(id == request || !event.is_last(), "{event:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_slow_template_or_a_long_text_delays_no_other_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut worker, answer) = answering(&folder);
+    let long = "many words ".repeat(1 << 20);
+    let count = Request::Count {
+        messages: vec![Message::of_text(Role::User, long.as_str())],
+    };
+    for (request, code) in [
+        (
+            Request::Generate(generate(chat("slow"), 1)),
+            Some(ProblemCode::Template),
+        ),
+        (
+            Request::Generate(generate(raw(&long), 1)),
+            Some(ProblemCode::PromptTooLong),
+        ),
+        (count, None),
+    ] {
+        let id = worker.ask(request);
+        let (event, pieces) = end(&mut worker, id, answer);
+        match code {
+            Some(code) => assert_eq!(failed(&[event]).0, code),
+            None => assert!(
+                matches!(event, Event::Counted { tokens } if tokens > 1 << 20),
+                "{event:?}"
+            ),
+        }
+        assert!(pieces >= PIECES, "{pieces} pieces meanwhile");
+    }
+}
+
+#[test]
+fn a_preparation_is_cancelled_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut worker, answer) = answering(&folder);
+    // More than there are threads.
+    let slow = [(); 12].map(|()| worker.ask(Request::Generate(generate(chat("slow"), 1))));
+    for request in slow {
+        worker.ask(Request::Cancel { request });
+    }
+    for id in slow {
+        assert_eq!(finished(&worker.rest(id)).reason, FinishReason::Cancelled);
+    }
+    // The threads are free again: each would have taken about three seconds.
+    let next = worker.ask(Request::Generate(generate(chat("quick"), 1)));
+    let (event, _) = end(&mut worker, next, answer);
+    assert_eq!(finished(&[event]).tokens, 1);
+    worker.ask(Request::Cancel { request: answer });
+    assert_eq!(finished(&worker.rest(answer)).reason, FinishReason::Cancelled);
+    worker.close();
+}
+
+#[test]
+fn closing_the_input_ends_a_worker_that_prepares() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut worker, _) = answering(&folder);
+    worker.ask(Request::Generate(generate(chat("slow"), 1)));
+    worker.close();
+}
