@@ -167,6 +167,11 @@ pub async fn move_data(window: AppHandle, folder: PathBuf) -> Result<(), Problem
     Ok(())
 }
 
+pub async fn restart(window: AppHandle) -> Result<(), Problem> {
+    window.request_restart();
+    Ok(())
+}
+
 pub async fn notify(window: AppHandle, title: String, body: String) -> Result<(), Problem> {
     window::notify(&window, title, body);
     Ok(())

@@ -650,6 +650,8 @@ pub enum ProblemCode {
     /// The worker exited unexpectedly, not for lack of memory. Set by the client, never by a
     /// worker.
     WorkerDied,
+    /// Hearth was updated while it ran: the worker is of another version. Set by the client.
+    Updated,
     /// There is no such conversation, message, model, dataset, run or adapter. This and the next
     /// are an app's, never a worker's.
     NotFound,

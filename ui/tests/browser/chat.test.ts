@@ -174,6 +174,15 @@ test("a crash without an answer is shown above the composer", async () => {
   expect(await page.getByTestId("worker-died").textContent()).toContain("exited unexpectedly");
 });
 
+test("after an update in place, a button restarts Hearth", async () => {
+  const { page } = await open();
+  await page.evaluate("fakeHost.update()");
+  const note = page.getByTestId("model-failed");
+  expect(await note.textContent()).toContain("Restart Hearth");
+  await note.getByTestId("restart").click();
+  expect(await page.evaluate("fakeHost.restarts")).toBe(1);
+});
+
 test("a message that was not sent becomes the draft again and stays with its conversation", async () => {
   const { page } = await open();
   await send(page, "/refuse this one");

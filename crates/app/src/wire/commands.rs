@@ -277,6 +277,8 @@ macro_rules! commands {
                 fn set_tray(content: Option<TrayContent>) -> bool;
                 /// Links that were opened since the last call, before the page loaded too.
                 fn take_links() -> Vec<Link>;
+                /// Restarts Hearth, such as after an update.
+                fn restart() -> ();
                 /// Opens the data folder in the system's file manager.
                 fn open_data_folder() -> ();
                 /// Opens a native dialog for a file of conversations with this title; `null` if

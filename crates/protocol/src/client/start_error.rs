@@ -34,7 +34,10 @@ pub enum StartError {
         log: String,
     },
     /// Its protocol has another version.
-    #[error("Hearth's worker (version {version}) belongs to another version of Hearth. Reinstall Hearth.")]
+    #[error(
+        "Hearth was updated while it was running (its worker is now of version {version}). Restart Hearth; if this \
+         happens again, reinstall it."
+    )]
     OtherVersion {
         /// Hearth's version as reported by the worker.
         version: String,
@@ -47,7 +50,10 @@ pub enum StartError {
 impl From<StartError> for Problem {
     fn from(error: StartError) -> Self {
         Self {
-            code: ProblemCode::WorkerDied,
+            code: match error {
+                StartError::OtherVersion { .. } => ProblemCode::Updated,
+                _ => ProblemCode::WorkerDied,
+            },
             message: error.to_string(),
         }
     }

@@ -253,7 +253,11 @@ async fn garbage_at_start() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_version() {
-    assert!(matches!(refused(&command("old")).await, StartError::OtherVersion { version } if version == "0.0.1"));
+    let error = refused(&command("old")).await;
+    assert!(matches!(&error, StartError::OtherVersion { version } if version == "0.0.1"));
+    let problem = Problem::from(error);
+    assert_eq!(problem.code, ProblemCode::Updated);
+    assert!(problem.message.contains("Restart Hearth"), "{problem}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -268,6 +272,19 @@ async fn missing_executable() {
     let error = refused(&WorkerCommand::new(PathBuf::from("no-such-folder/hearth"))).await;
     assert!(matches!(error, StartError::Missing(_)));
     assert!(error.to_string().contains("no-such-folder"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_worker_fails_its_requests() {
+    let worker = started().await;
+    let mut slow = chat(&worker, "slow");
+    piece(&mut slow).await;
+    worker.kill();
+    assert_eq!(
+        answer(slow).await.1.expect_err("it was killed").code,
+        ProblemCode::WorkerDied
+    );
+    assert!(!worker.is_alive());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

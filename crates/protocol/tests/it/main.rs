@@ -2,6 +2,7 @@
 
 mod client;
 mod host;
+mod values;
 
 #[test]
 fn every_test_file_is_compiled() {

@@ -22,6 +22,12 @@ const WORKER_DIED: Problem = {
   message: "Hearth's worker exited unexpectedly (signal 11). Send again to restart it. If it happens again, choose a smaller model.",
 };
 
+/** The problem of a worker of another version. */
+const UPDATED: Problem = {
+  code: "updated",
+  message: "Hearth was updated while it was running (its worker is now of version 0.2.0). Restart Hearth; if this happens again, reinstall it.",
+};
+
 const CONTEXT = 2048;
 
 interface Generation {
@@ -534,6 +540,11 @@ export class FakeHost extends FakeGetting implements Host {
     for (const run of this.generating.values()) run.crashed = true;
     this.setModelState({ type: "none" });
     this.emit({ type: "workerDied", problem: WORKER_DIED });
+  }
+
+  /** For tests: Hearth was updated in place, so no worker can be started. */
+  update(): void {
+    this.setModelState({ type: "failed", model: "smollm2-135m-instruct", problem: UPDATED });
   }
 
   /** For tests: the window is closed during this run. */

@@ -207,6 +207,8 @@ export interface Commands {
   setTray(content: TrayContent | null): Promise<boolean>;
   /** Links that were opened since the last call, before the page loaded too. */
   takeLinks(): Promise<Array<Link>>;
+  /** Restarts Hearth, such as after an update. */
+  restart(): Promise<void>;
   /** Opens the data folder in the system's file manager. */
   openDataFolder(): Promise<void>;
   /** Opens a native dialog for a file of conversations with this title; `null` if cancelled. */
@@ -336,6 +338,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   notify: (title, body) => invoke("notify", { title, body }),
   setTray: (content) => invoke("set_tray", { content }),
   takeLinks: () => invoke("take_links"),
+  restart: () => invoke("restart"),
   openDataFolder: () => invoke("open_data_folder"),
   chooseChatExport: (format, title) => invoke("choose_chat_export", { format, title }),
   chooseExportTarget: (format, name) => invoke("choose_export_target", { format, name }),

@@ -26,6 +26,7 @@ const headlines: Record<string, () => string> = {
   noDevice: m.text_problem_no_device,
   badRequest: m.text_problem_bad_request,
   workerDied: m.text_problem_worker_died,
+  updated: m.text_problem_updated,
   notFound: m.text_problem_not_found,
   store: m.text_problem_store,
   storeCorrupt: m.text_problem_store_corrupt,

@@ -33,6 +33,13 @@ export class FakeDataFolder extends FakeBase {
     return `${folder}/Hearth`;
   }
 
+  /** How often the page asked for a restart, for tests. */
+  restarts = 0;
+
+  async restart(): Promise<void> {
+    this.restarts += 1;
+  }
+
   /** Where the app restarts, the page looks again. */
   async moveData(folder: string): Promise<void> {
     this.cancelled = false;
