@@ -131,6 +131,7 @@ impl App {
             self.request_tune(tune::Command::ShutDown),
         );
         self.shared.downloads.close();
+        self.shared.imports.cancel();
         self.shared.host.shut_down().await;
         self.shared.save_before_closing().await;
         chat.and(tune)

@@ -3,6 +3,7 @@
 use crate::{
     downloads::Downloads,
     foreign_lock::ForeignLock,
+    import::Cancellation,
     library::{self, Library, Model, Place, Reader, hub::Keychain},
     lock::lock,
     options::Options,
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     /// The data folder.
     pub(crate) data: PathBuf,
     pub(crate) relocation: Relocation,
+    pub(crate) imports: Cancellation,
     /// Folders of the sample datasets.
     pub(crate) samples: Vec<PathBuf>,
     /// The folder of packed weights. `None` switches the cache off.
@@ -80,6 +82,7 @@ impl Shared {
             base: options.base,
             data: options.data,
             relocation: Relocation::default(),
+            imports: Cancellation::default(),
             samples: options.samples,
             packed: options.packed,
             host: ModelHost::new(HostOptions {

@@ -20,6 +20,19 @@ test("an export is imported once, and what was skipped is said", async () => {
   expect(errors).toEqual([]);
 });
 
+test("an import is cancelled, and can be repeated", async () => {
+  const { page, errors } = await settings("two-gpus", "data");
+  await pace(page, 200);
+  await page.getByTestId("import-file").click();
+  await page.getByTestId("import-cancel").click();
+  await page.getByTestId("import-cancel").waitFor({ state: "detached" });
+  expect(await page.getByTestId("import-report").count()).toBe(0);
+  await pace(page, 0);
+  await page.getByTestId("import-file").click();
+  await page.getByTestId("import-report").waitFor();
+  expect(errors).toEqual([]);
+});
+
 test("an archive that is dropped is imported, and a file that is no export is explained", async () => {
   const { page } = await open();
   await pace(page, 0);

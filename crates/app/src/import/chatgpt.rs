@@ -29,7 +29,7 @@ pub(super) fn read(value: &Json) -> ImportedConversation {
         let message = node.get("message");
         let parent = node.text("parent").map(str::to_owned);
         if let Some(instructions) = instructions(message) {
-            conversation.add_system(&instructions);
+            conversation.system.add(&instructions);
         }
         let (role, parts) = contents(message);
         conversation.messages.push(ImportedMessage {

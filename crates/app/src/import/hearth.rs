@@ -2,6 +2,7 @@
 
 use super::{
     json::Json,
+    system_prompt::SystemPrompt,
     text::placeholder,
     time::time,
     tree::{ImportedConversation, ImportedMessage},
@@ -31,7 +32,7 @@ pub(super) fn read(value: &Json, data: &Path) -> Option<ImportedConversation> {
         created_at: time(value.get("createdAt")),
         updated_at: time(value.get("updatedAt")),
         model: value.text("model").map(str::to_owned),
-        system_prompt: value.text("systemPrompt").map(str::to_owned),
+        system: value.text("systemPrompt").map(SystemPrompt::whole).unwrap_or_default(),
         settings: settings(value.get("settings")),
         current: value.id("leaf").map(|id| id.into_owned()),
         ..ImportedConversation::default()

@@ -38,7 +38,7 @@ pub(super) fn read(thread: &Json, messages: &[Json]) -> ImportedConversation {
             .map(str::to_owned),
         ..ImportedConversation::default()
     };
-    conversation.add_system(assistant.text("instructions").unwrap_or_default());
+    conversation.system.add(assistant.text("instructions").unwrap_or_default());
     for message in messages {
         let role = match message.text("role") {
             Some("assistant") => Role::Assistant,

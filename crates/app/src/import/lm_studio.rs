@@ -32,10 +32,10 @@ pub(super) fn read(value: &Json, name: &str) -> ImportedConversation {
         model: value.get("lastUsedModel").text("identifier").map(str::to_owned),
         ..ImportedConversation::default()
     };
-    conversation.add_system(value.text("systemPrompt").unwrap_or_default());
+    conversation.system.add(value.text("systemPrompt").unwrap_or_default());
     for field in value.get("perChatPredictionConfig").list("fields") {
         if field.text("key") == Some("llm.prediction.systemPrompt") {
-            conversation.add_system(field.text("value").unwrap_or_default());
+            conversation.system.add(field.text("value").unwrap_or_default());
         }
     }
     let mut parent: Option<String> = None;

@@ -5,6 +5,7 @@
 //! writes in one transaction. Files are untrusted: elements are read one at a time and are bounded;
 //! texts stay texts, and nothing that they link to is opened.
 
+mod cancellation;
 mod chatgpt;
 mod claude;
 mod collect;
@@ -19,6 +20,7 @@ mod openai;
 mod save;
 mod sharegpt;
 mod source;
+mod system_prompt;
 mod text;
 mod time;
 mod tree;
@@ -28,6 +30,7 @@ use crate::{
     shared::Shared,
     wire::{Event, ImportFormat, ImportReport, Problem, ProblemCode, SkipReason, Skipped},
 };
+pub(crate) use cancellation::Cancellation;
 use collect::{Collector, Found};
 use save::Saved;
 use source::Meter;
@@ -48,12 +51,13 @@ impl App {
     /// before is not imported again; known conversations get new messages. Progress arrives as
     /// events. On an error the conversations up to there stay.
     pub async fn import_conversations(&self, path: PathBuf) -> Result<ImportReport, Problem> {
+        let began = self.shared.imports.count();
         self.shared
             .blocking(move |shared| {
                 let mut import = Import {
                     shared,
                     report: ImportReport::default(),
-                    meter: &Meter::new(),
+                    meter: &Meter::new(shared.imports.import(began)),
                     reported: Instant::now(),
                 };
                 let done = import.run(&path);
@@ -66,13 +70,19 @@ impl App {
             })
             .await
     }
+
+    /// Cancels the imports in progress; the conversations up to there stay.
+    pub async fn cancel_import(&self) -> Result<(), Problem> {
+        self.shared.imports.cancel();
+        Ok(())
+    }
 }
 
 /// An import in progress.
 struct Import<'a> {
     shared: &'a Shared,
     report: ImportReport,
-    meter: &'a Meter,
+    meter: &'a Meter<'a>,
     reported: Instant,
 }
 
@@ -96,6 +106,7 @@ impl Import<'_> {
     }
 
     fn take(&mut self, found: Found) -> Result<(), Problem> {
+        self.meter.import.check()?;
         if self.reported.elapsed() >= PROGRESS_INTERVAL {
             self.reported = Instant::now();
             self.shared.emit(Event::ImportProgress {

@@ -35,7 +35,7 @@ pub(super) fn read(value: &Json) -> ImportedConversation {
         current: history.text("currentId").map(str::to_owned),
         ..ImportedConversation::default()
     };
-    conversation.add_system(
+    conversation.system.add(
         chat.get("params")
             .text("system")
             .or(chat.text("system"))

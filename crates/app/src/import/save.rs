@@ -135,7 +135,7 @@ fn create(t: &Connection, origin: &str, conversation: &ImportedConversation, tre
             created_at,
             updated_at,
             model: conversation.model.as_deref().or(models),
-            system_prompt: conversation.system_prompt.as_deref(),
+            system_prompt: conversation.system.text(),
             settings: settings_column(&conversation.settings).as_deref(),
             origin,
         },

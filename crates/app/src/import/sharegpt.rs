@@ -26,7 +26,7 @@ pub(super) fn read(value: &Json) -> ImportedConversation {
         model: value.text("model").map(str::to_owned),
         ..ImportedConversation::default()
     };
-    conversation.add_system(value.text("system").unwrap_or_default());
+    conversation.system.add(value.text("system").unwrap_or_default());
     for turn in turns(value) {
         let said = turn.text("value").or(turn.text("text")).unwrap_or_default();
         let (role, part) = match turn.text("from").unwrap_or_default() {

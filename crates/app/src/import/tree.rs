@@ -1,7 +1,7 @@
 //! The common form of an imported conversation, and its tree: parents before children, without
 //! cycles, missing parents and empty messages.
 
-use super::text;
+use super::{system_prompt::SystemPrompt, text};
 use crate::wire::{self, ConversationSettings};
 use hearth_protocol::{Part, Role};
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub(super) struct ImportedConversation {
     pub updated_at: Option<i64>,
     /// The last model.
     pub model: Option<String>,
-    pub system_prompt: Option<String>,
+    pub system: SystemPrompt,
     /// The settings of new answers.
     pub settings: ConversationSettings,
     /// Id of the last message of the selected branch.
@@ -87,20 +87,6 @@ impl ImportedConversation {
         &mut self.messages[at]
     }
 
-    /// Adds a text to the system prompt, unless it has it.
-    pub fn add_system(&mut self, text: &str) {
-        let text = text.trim();
-        match &mut self.system_prompt {
-            _ if text.is_empty() => {}
-            Some(prompt) if prompt.contains(text) => {}
-            Some(prompt) => {
-                prompt.push_str("\n\n");
-                prompt.push_str(text);
-            }
-            None => self.system_prompt = Some(text.to_owned()),
-        }
-    }
-
     /// Moves system messages into the system prompt, separates thoughts and results of tools, and
     /// takes the tree out.
     pub fn take_tree(&mut self) -> Tree {
@@ -112,7 +98,7 @@ impl ImportedConversation {
             match message.role {
                 Role::System => {
                     let parts = std::mem::take(&mut message.parts);
-                    self.add_system(&hearth_protocol::text_of(&parts));
+                    self.system.add(&hearth_protocol::text_of(&parts));
                 }
                 Role::Assistant => message.parts = text::with_thoughts(std::mem::take(&mut message.parts)),
                 Role::User => {}
@@ -353,7 +339,7 @@ mod tests {
         ];
         assert_eq!(shape(&tree), expected.map(|(parent, text)| (parent, text.to_owned())));
         assert_eq!(tree.current, Some(1));
-        assert_eq!(conversation.system_prompt.as_deref(), Some("Be brief."));
+        assert_eq!(conversation.system.text(), Some("Be brief."));
     }
 
     #[test]

@@ -84,6 +84,8 @@ macro_rules! commands {
                 /// Imports the conversations of an export of another program; a file, a ZIP archive
                 /// or a folder. Reports progress through events.
                 fn import_conversations(path: PathBuf) -> ImportReport;
+                /// Makes `importConversations` reject with `cancelled`; what was imported stays.
+                fn cancel_import() -> ();
                 /// Writes a conversation, or all if it is `null`, to a file.
                 fn export_conversations(
                     conversation: Option<i64>,

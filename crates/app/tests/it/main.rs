@@ -11,6 +11,7 @@ mod downloads;
 mod hub;
 mod hub_token;
 mod import;
+mod import_bounds;
 mod library;
 mod organizing;
 mod presets;

@@ -54,6 +54,7 @@ export class FakeHost extends FakeGetting implements Host {
   private readonly world: World;
   private polls = 0;
   private measuring = false;
+  private importCancelled = false;
   /** Ids of the models that answers have of their own. */
   private readonly loaded = new Set<string>();
   private readonly generating = new Map<number, Generation>();
@@ -231,8 +232,14 @@ export class FakeHost extends FakeGetting implements Host {
     return hits;
   }
 
+  async cancelImport(): Promise<void> {
+    this.importCancelled = true;
+  }
+
   async importConversations(path: string): Promise<ImportReport> {
+    this.importCancelled = false;
     for (let step = 1; step <= 10; step++) {
+      if (this.importCancelled) throw { code: "cancelled", message: "The import was cancelled." };
       this.emit({ type: "importProgress", fraction: step / 10 });
       await this.rest(2);
     }

@@ -60,6 +60,8 @@ export interface Commands {
   search(query: string, filter: SearchFilter): Promise<Array<SearchHit>>;
   /** Imports the conversations of an export of another program; a file, a ZIP archive or a folder. Reports progress through events. */
   importConversations(path: string): Promise<ImportReport>;
+  /** Makes `importConversations` reject with `cancelled`; what was imported stays. */
+  cancelImport(): Promise<void>;
   /** Writes a conversation, or all if it is `null`, to a file. */
   exportConversations(conversation: number | null, format: ChatFormat, path: string): Promise<ExportedChats>;
   /** Writes conversations, runs, adapters and datasets to one file. Rejects with `busy` during a run. */
@@ -257,6 +259,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   deletePrompt: (id) => invoke("delete_prompt", { id }),
   search: (query, filter) => invoke("search", { query, filter }),
   importConversations: (path) => invoke("import_conversations", { path }),
+  cancelImport: () => invoke("cancel_import"),
   exportConversations: (conversation, format, path) => invoke("export_conversations", { conversation, format, path }),
   backUp: (path) => invoke("back_up", { path }),
   restoreBackup: (path) => invoke("restore_backup", { path }),

@@ -59,6 +59,11 @@ export class Keeping {
     return this.while("import", async () => (this.report = await this.host.importConversations(path)));
   }
 
+  /** What was imported stays; importing again continues there. */
+  async cancelImport(): Promise<void> {
+    await this.host.cancelImport();
+  }
+
   /** Asks for a file and writes conversations to it; `null` means all. Returns `null` if cancelled. */
   async export(conversation: number | null, format: ChatFormat, title: string): Promise<ExportedChats | null> {
     const path = await this.host.chooseChatExport(format, title);

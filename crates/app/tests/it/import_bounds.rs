@@ -1,0 +1,74 @@
+//! Bounds of imports: their time and memory, and cancelling them.
+
+use crate::{data_bench::Bench, support};
+use hearth_app::{
+    App,
+    wire::{Event, ProblemCode},
+};
+use serde_json::json;
+use std::{
+    fs,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+use tokio::runtime::Handle;
+
+/// 150,000 texts of 120 bytes, all different.
+fn system_texts() -> impl Iterator<Item = String> {
+    (0..150_000).map(|at| format!("{at:0>120}"))
+}
+
+#[tokio::test]
+async fn an_import_is_linear_in_system_texts() {
+    let list = system_texts().map(|text| json!({"role": "system", "content": text}));
+    let last = json!({"role": "user", "content": "Hello"});
+    let openai = json!({"messages": list.chain([last]).collect::<Vec<_>>()});
+    let nodes = system_texts().take(100_000).enumerate().map(|(at, text)| {
+        let content = json!({"content_type": "user_editable_context", "user_profile": text});
+        (at.to_string(), json!({"message": {"content": content}}))
+    });
+    let author = json!({"role": "user"});
+    let said = json!({"message": {"author": author, "content": {"content_type": "text", "parts": ["Hello"]}}});
+    let chatgpt = json!({"mapping": nodes.chain([("last".to_owned(), said)]).collect::<serde_json::Map<_, _>>()});
+    for export in [openai, chatgpt] {
+        let bench = Bench::new();
+        let text = export.to_string();
+        // Quadratic work takes minutes.
+        let begin = Instant::now();
+        let report = bench.import_text("export.json", text).await.expect("an import");
+        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+        assert_eq!((report.imported, report.messages), (1, 1));
+        let prompt = bench.only().await.system_prompt.expect("a prompt");
+        assert!(prompt.len() <= 256 << 10, "{}", prompt.len());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_import_ends_soon_and_can_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (export, app) = (folder.path().join("export.jsonl"), Arc::<OnceLock<App>>::default());
+    let (options, itself) = (support::options(&folder.path().join("data")), app.clone());
+    let cancels = Arc::new(AtomicBool::new(true));
+    let cancelling = cancels.clone();
+    let opened = App::open(options, move |event| {
+        // Called by the thread that imports.
+        if let (Event::ImportProgress { .. }, Some(app), true) = (event, itself.get(), cancelling.load(SeqCst)) {
+            Handle::current().block_on(app.cancel_import()).expect("cancelled");
+        }
+    });
+    app.set(opened.expect("an app")).ok().expect("set once");
+    let app = app.get().expect("set");
+    let all = 50_000;
+    let line = |at: usize| json!({"messages": [{"role": "user", "content": format!("Question {at}")}]}).to_string();
+    fs::write(&export, (0..all).map(line).collect::<Vec<_>>().join("\n")).expect("a file");
+    let problem = app.import_conversations(export.clone()).await.expect_err("cancelled");
+    assert_eq!(problem.code, ProblemCode::Cancelled, "{problem}");
+    let kept = app.snapshot().await.expect("a snapshot").conversations.len();
+    assert!(kept > 0 && kept < all && problem.message.contains(&kept.to_string()), "{kept}: {problem}");
+    cancels.store(false, SeqCst);
+    let report = app.import_conversations(export).await.expect("an import");
+    assert_eq!((report.known as usize, report.imported as usize), (kept, all - kept));
+}
