@@ -261,7 +261,7 @@ impl App {
                     let left = row.deleted_at + RESTORABLE_FOR.as_millis() as i64 - now;
                     DeletedConversation {
                         id: row.id,
-                        title: row.title,
+                        title: title::shown(&row.title),
                         days_left: u32::try_from(left.max(0) / DAY).unwrap_or(0),
                     }
                 });
@@ -629,10 +629,10 @@ pub(crate) fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
     let mut live = shared.live();
     Ok(Conversation {
         id: row.id,
-        title: row.title,
+        title: title::shown(&row.title),
         created_at: row.created_at,
         updated_at: row.updated_at,
-        model: row.model,
+        model: row.model.as_deref().map(title::shown),
         system_prompt: row.system_prompt,
         adapters: from_json(row.adapters.as_deref()).unwrap_or_default(),
         settings: from_json(row.settings.as_deref()).unwrap_or_default(),

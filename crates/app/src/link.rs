@@ -6,6 +6,7 @@ use crate::library::{
     hub::{HUB, MAIN, Reference, Selection, decode_strictly},
 };
 use crate::wire::{Link, LinkPlace, LinkRefusal};
+use hearth_formats::characters::is_hidden;
 
 /// The scheme. Installers register it, by `src-tauri/tauri.conf.json`.
 pub const SCHEME: &str = "hearth";
@@ -183,19 +184,6 @@ fn visible(text: &str) -> Result<&str, LinkRefusal> {
 fn is_mark(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
         | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
-}
-
-/// Whether a character is a control character, is invisible or a space other than the usual one, or
-/// changes the direction of text.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || c.is_whitespace() && c != ' '
-        || matches!(c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
-            | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Titles and names: a conversation's title from its first message, and normalised names.
 
 use crate::wire::{Problem, ProblemCode};
+use hearth_formats::characters::{is_hidden, is_joiner};
+use hearth_protocol::Part;
 
 /// Most characters of a title; longer ones are cut at a word.
 const MAX_TITLE: usize = 48;
@@ -8,12 +10,61 @@ const MAX_TITLE: usize = 48;
 /// Most characters of a name.
 const MAX_NAME: usize = 200;
 
-/// A name on one line, without control characters. `None` means that it is empty.
+/// A name on one line, without control and hidden characters. `None` means that it is empty.
 pub(crate) fn normalised(text: &str) -> Option<String> {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let line = words.join(" ");
-    let name: String = line.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
+    let (mut name, mut length) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let mut letters = word.chars().filter(|c| is_shown(*c)).peekable();
+        if letters.peek().is_none() {
+            continue;
+        }
+        let gap = (length > 0).then_some(' ');
+        for c in gap.into_iter().chain(letters) {
+            if length == MAX_NAME {
+                return Some(name.trim_end().to_owned());
+            }
+            name.push(c);
+            length += 1;
+        }
+    }
     (!name.is_empty()).then_some(name)
+}
+
+/// The name of a row that an earlier version or another program may have written: most are
+/// unchanged.
+pub(crate) fn shown(name: &str) -> String {
+    match is_name(name) {
+        true => name.to_owned(),
+        false => normalised(name).unwrap_or_default(),
+    }
+}
+
+/// Shortens the names in a part of a message from elsewhere.
+pub(crate) fn shorten_names(part: &mut Part) {
+    let shorten = |name: &mut String| *name = shown(name);
+    match part {
+        Part::Text { .. } | Part::Thinking { .. } => {}
+        Part::ToolCall { id, name, .. } | Part::ToolResult { id, name, .. } => {
+            shorten(id);
+            shorten(name);
+        }
+        Part::File { name, media_type, .. } | Part::Image { name, media_type, .. } => {
+            shorten(name);
+            shorten(media_type);
+        }
+    }
+}
+
+/// Whether a text has the length and the characters of a name.
+fn is_name(text: &str) -> bool {
+    let mut letters = text.chars();
+    letters.by_ref().take(MAX_NAME).all(is_shown) && letters.next().is_none()
+}
+
+/// Whether a character may be part of a name.
+fn is_shown(c: char) -> bool {
+    let is_space = c.is_whitespace() && !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}');
+    !is_hidden(c) || is_joiner(c) || is_space
 }
 
 /// The problem of an empty name.
@@ -61,7 +112,7 @@ pub(crate) fn from_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_TITLE, from_text};
+    use super::{MAX_NAME, MAX_TITLE, from_text, normalised, shown};
     use proptest::prelude::*;
 
     #[test]
@@ -81,6 +132,25 @@ mod tests {
             assert_eq!(from_text(text), title);
         }
         assert_eq!(from_text(&"x".repeat(100)).chars().count(), MAX_TITLE + 1);
+    }
+
+    #[test]
+    fn a_name_is_one_short_line_of_characters_that_are_seen() {
+        for (text, name) in [
+            (" A  chat\n of\u{1b}[2J\ttwo ", Some("A chat of[2J two")),
+            ("\u{202e}gpj.exe\u{2069}", Some("gpj.exe")),
+            ("\u{200b} \u{feff}\n", None),
+            // A family, and a word of Persian.
+            ("\u{1f468}\u{200d}\u{1f469} \u{645}\u{6cc}\u{200c}\u{62e}", Some("\u{1f468}\u{200d}\u{1f469} \u{645}\u{6cc}\u{200c}\u{62e}")),
+        ] {
+            assert_eq!(normalised(text).as_deref(), name, "{text:?}");
+            assert_eq!(shown(text), name.unwrap_or_default(), "{text:?}");
+        }
+        for text in ["b".repeat(MAX_NAME), "a  b".to_owned(), "a\u{202f}b".to_owned()] {
+            assert_eq!(shown(&text), text);
+        }
+        let long = shown(&"\u{e9} ".repeat(1_000_000));
+        assert!(long.chars().count() <= MAX_NAME && long.ends_with('\u{e9}'), "{long}");
     }
 
     proptest! {

@@ -7,6 +7,7 @@
 pub mod adapter;
 mod architecture;
 mod byte_size;
+pub mod characters;
 pub mod chat_template;
 pub mod dataset;
 pub mod durable;

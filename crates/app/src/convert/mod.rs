@@ -3,7 +3,7 @@
 use crate::{
     library::{self, FileSampling, drafts::drafts_of},
     store::{conversation, message, search},
-    wire,
+    title, wire,
 };
 use hearth_protocol as protocol;
 use serde::{Serialize, de::DeserializeOwned};
@@ -15,13 +15,13 @@ impl From<&conversation::Conversation> for wire::ConversationSummary {
     fn from(row: &conversation::Conversation) -> Self {
         Self {
             id: row.id,
-            title: row.title.clone(),
+            title: title::shown(&row.title),
             created_at: row.created_at,
             updated_at: row.updated_at,
-            model: row.model.clone(),
+            model: row.model.as_deref().map(title::shown),
             pinned: row.pinned,
             folder: row.folder,
-            tags: row.tags.clone(),
+            tags: row.tags.iter().map(|tag| title::shown(tag)).collect(),
         }
     }
 }
@@ -36,7 +36,7 @@ impl From<message::Message> for wire::Message {
             parts: row.parts,
             state: row.state.into(),
             created_at: row.created_at,
-            model: row.model,
+            model: row.model.as_deref().map(title::shown),
             stats: row.stats,
             left_out: row.left_out,
             adapters: from_json(row.adapters.as_deref()).unwrap_or_default(),
@@ -125,7 +125,7 @@ impl From<search::Hit> for wire::SearchHit {
     fn from(hit: search::Hit) -> Self {
         Self {
             conversation: hit.conversation,
-            title: hit.title,
+            title: title::shown(&hit.title),
             message: hit.message,
             snippet: hit
                 .snippet

@@ -6,6 +6,7 @@ use super::{
     time::time,
     tree::ImportedConversation,
 };
+use crate::title;
 use hearth_protocol::{Part, Role};
 
 pub(super) fn is_thread(value: &Json) -> bool {
@@ -35,7 +36,8 @@ pub(super) fn read(thread: &Json, messages: &[Json]) -> ImportedConversation {
             .get("model")
             .text("id")
             .or(thread.get("model").text("id"))
-            .map(str::to_owned),
+            // Every message gets a copy.
+            .and_then(title::normalised),
         ..ImportedConversation::default()
     };
     conversation.system.add(assistant.text("instructions").unwrap_or_default());

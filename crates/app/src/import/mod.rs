@@ -28,6 +28,7 @@ mod tree;
 use crate::{
     App,
     shared::Shared,
+    title,
     wire::{Event, ImportFormat, ImportReport, Problem, ProblemCode, SkipReason, Skipped},
 };
 pub(crate) use cancellation::Cancellation;
@@ -121,6 +122,7 @@ impl Import<'_> {
     }
 
     fn skip(&mut self, reason: SkipReason, title: Option<String>) {
+        let title = title.as_deref().and_then(title::normalised);
         self.report.found += 1;
         let skipped = &mut self.report.skipped;
         match skipped.iter_mut().find(|skipped| skipped.reason == reason) {
@@ -144,6 +146,7 @@ impl Import<'_> {
             self.skip(SkipReason::TooManyMessages, conversation.title);
             return Ok(());
         }
+        conversation.shorten_names();
         let tree = conversation.take_tree();
         if tree.nodes.is_empty() {
             self.skip(SkipReason::Empty, conversation.title);

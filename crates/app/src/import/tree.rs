@@ -2,7 +2,10 @@
 //! cycles, missing parents and empty messages.
 
 use super::{system_prompt::SystemPrompt, text};
-use crate::wire::{self, ConversationSettings};
+use crate::{
+    title,
+    wire::{self, ConversationSettings},
+};
 use hearth_protocol::{Part, Role};
 use std::collections::HashMap;
 
@@ -87,6 +90,21 @@ impl ImportedConversation {
         &mut self.messages[at]
     }
 
+    /// Shortens the names of models, files and tools.
+    pub fn shorten_names(&mut self) {
+        shorten(&mut self.model);
+        for message in &mut self.messages {
+            shorten(&mut message.model);
+            message.parts.iter_mut().for_each(title::shorten_names);
+            if let Some(whole) = &mut message.whole {
+                shorten(&mut whole.model);
+                whole.parts.iter_mut().for_each(title::shorten_names);
+                let adapters = whole.adapters.iter_mut();
+                adapters.for_each(|adapter| adapter.name = title::shown(&adapter.name));
+            }
+        }
+    }
+
     /// Moves system messages into the system prompt, separates thoughts and results of tools, and
     /// takes the tree out.
     pub fn take_tree(&mut self) -> Tree {
@@ -107,6 +125,10 @@ impl ImportedConversation {
         let tree = tree(messages, self.current.as_deref());
         split_tools(join_answers(tree))
     }
+}
+
+fn shorten(name: &mut Option<String>) {
+    *name = name.as_deref().and_then(title::normalised);
 }
 
 /// Sorts parents before children, in the order of the format as far as possible.
