@@ -3,7 +3,7 @@
 
 use super::{
     chatgpt, claude,
-    elements::{Content, Elements},
+    elements::{Content, Elements, MAX_ELEMENT},
     hearth, jan,
     json::{Json, ParseError},
     llama_cpp, lm_studio, open_webui, openai, sharegpt,
@@ -17,7 +17,7 @@ use std::path::Path;
 const MAX_ELEMENTS: usize = 2_000_000;
 
 /// Most bytes of the messages of one conversation that are elements of their own.
-const MAX_PENDING: usize = 256 << 20;
+const MAX_PENDING: usize = MAX_ELEMENT;
 
 /// A conversation, or why it was left out, with its title if that could be read.
 pub(super) enum Found {
@@ -98,7 +98,10 @@ impl<'a> Collector<'a> {
                 }
             };
             let group = element.in_list.then_some(element.group);
-            let found = self.element(value, bytes.len(), group, document.name, document.folder, take)?;
+            let size = bytes.len();
+            // The value has copies of its texts.
+            drop(bytes);
+            let found = self.element(value, size, group, document.name, document.folder, take)?;
             self.recognised |= found;
             if !found && is_first && document.is_one_of_many {
                 break;
@@ -135,6 +138,7 @@ impl<'a> Collector<'a> {
         };
         let Some(source) = pending else {
             if let Some(found) = whole(&value, name, self.data) {
+                drop(value);
                 take(found)?;
                 return Ok(true);
             }

@@ -3,8 +3,9 @@
 
 use std::io::{self, BufRead};
 
-/// Most bytes of one element.
-pub(super) const MAX_ELEMENT: usize = 256 << 20;
+/// Most bytes of one element. Its values, texts and rows take several times as much, in the process
+/// of the window.
+pub(super) const MAX_ELEMENT: usize = 32 << 20;
 
 /// One element.
 #[derive(Debug, PartialEq, Eq)]

@@ -39,17 +39,22 @@ pub(super) fn read(value: &Json, data: &Path) -> Option<ImportedConversation> {
     };
     for message in value.list("messages") {
         let mut whole = whole(message)?;
-        whole.parts = whole.parts.into_iter().map(|part| without_path(part, data)).collect();
-        conversation.messages.push(ImportedMessage {
+        // They may be large.
+        let parts = std::mem::take(&mut whole.parts);
+        let parts = parts.into_iter().map(|part| without_path(part, data)).collect();
+        let read = ImportedMessage {
             created_at: time(message.get("createdAt")),
             model: whole.model.clone(),
-            whole: Some(Box::new(whole.clone())),
             ..ImportedMessage::new(
                 whole.id.to_string(),
                 whole.parent.map(|id| id.to_string()),
                 whole.role,
-                whole.parts,
+                parts,
             )
+        };
+        conversation.messages.push(ImportedMessage {
+            whole: Some(Box::new(whole)),
+            ..read
         });
     }
     Some(conversation)

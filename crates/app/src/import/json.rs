@@ -5,8 +5,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde_json::{Number, Value};
 use std::{borrow::Cow, cell::Cell, fmt};
 
-/// Most values of one element of a file.
-const MAX_VALUES: usize = 8_000_000;
+/// Most values of one element of a file: up to 90 bytes each.
+const MAX_VALUES: usize = 2_000_000;
 
 /// The words of the error of an element with too many values, found again in serde's message.
 const TOO_MANY: &str = "too many values";

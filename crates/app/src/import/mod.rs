@@ -147,13 +147,13 @@ impl Import<'_> {
             return Ok(());
         }
         conversation.shorten_names();
-        let tree = conversation.take_tree();
+        let mut tree = conversation.take_tree();
         if tree.nodes.is_empty() {
             self.skip(SkipReason::Empty, conversation.title);
             return Ok(());
         }
         let name = name(format);
-        let saved = self.shared.store.write(|t| save::save(t, name, &conversation, &tree))?;
+        let saved = self.shared.store.write(|t| save::save(t, name, &conversation, &mut tree))?;
         let report = &mut self.report;
         report.found += 1;
         match saved {

@@ -15,7 +15,7 @@ use crate::{
 use hearth_protocol::{Part, Role, text_of};
 use rusqlite::Connection;
 use sha2::{Digest, Sha256};
-use std::{collections::HashMap, iter};
+use std::{collections::HashMap, io, iter, mem};
 
 /// What an import did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,12 +31,13 @@ pub(super) enum Saved {
 /// Digest of a role and parts.
 type Key = [u8; 16];
 
-/// Saves a conversation from a program (`format`). Call it in one transaction.
+/// Saves a conversation from a program (`format`). Call it in one transaction. Takes the parts of
+/// the new messages out of the tree.
 pub(super) fn save(
     t: &Connection,
     format: &str,
     conversation: &ImportedConversation,
-    tree: &Tree,
+    tree: &mut Tree,
 ) -> rusqlite::Result<Saved> {
     let keys: Vec<Key> = tree
         .nodes
@@ -51,7 +52,7 @@ pub(super) fn save(
     };
     let mut ids: Vec<i64> = Vec::with_capacity(tree.nodes.len());
     let mut added = Vec::new();
-    for (node, key) in tree.nodes.iter().zip(keys) {
+    for (node, key) in tree.nodes.iter_mut().zip(keys) {
         let parent = node.parent.map(|at| ids[at]);
         let same = existing.get_mut(&(parent, key)).and_then(Vec::pop);
         // A conversation in the bin stays as it was deleted.
@@ -97,10 +98,25 @@ fn origin(format: &str, conversation: &ImportedConversation, keys: &[Key]) -> St
 fn key(role: Role, parts: &[Part]) -> Key {
     let mut digest = Sha256::new();
     digest.update(role.name());
-    digest.update(to_json(&parts));
+    // Writing plain data to a digest never fails.
+    let _ = serde_json::to_writer(Digesting(&mut digest), parts);
     let mut key = Key::default();
     key.copy_from_slice(&digest.finalize()[..16]);
     key
+}
+
+/// Writes into a digest.
+struct Digesting<'a>(&'a mut Sha256);
+
+impl io::Write for Digesting<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The messages of a known conversation by parent and digest; several may be equal.
@@ -148,7 +164,9 @@ fn last_time(conversation: &ImportedConversation, tree: &Tree) -> Option<i64> {
     conversation.updated_at.or(newest)
 }
 
-fn row(conversation: i64, parent: Option<i64>, node: &Node, imported: &ImportedConversation) -> Message {
+/// The row of a message, with its parts.
+fn row(conversation: i64, parent: Option<i64>, node: &mut Node, imported: &ImportedConversation) -> Message {
+    let parts = mem::take(&mut node.message.parts);
     let message = &node.message;
     let created_at = message.created_at.or(imported.created_at).or(imported.updated_at);
     let created_at = created_at.unwrap_or_else(now);
@@ -158,6 +176,7 @@ fn row(conversation: i64, parent: Option<i64>, node: &Node, imported: &ImportedC
             id: 0,
             conversation,
             parent,
+            parts,
             created_at,
             comparison: None,
             better: false,
@@ -178,7 +197,7 @@ fn row(conversation: i64, parent: Option<i64>, node: &Node, imported: &ImportedC
         conversation,
         parent,
         role: message.role,
-        parts: message.parts.clone(),
+        parts,
         state: State::Complete,
         created_at,
         model: message.model.clone(),

@@ -46,7 +46,7 @@ pub(super) struct ImportedMessage {
     pub created_at: Option<i64>,
     pub model: Option<String>,
     pub thumb: Option<wire::Thumb>,
-    /// The whole message, of an export of Hearth.
+    /// The whole message without its parts, of an export of Hearth.
     pub whole: Option<Box<wire::Message>>,
 }
 
@@ -98,7 +98,6 @@ impl ImportedConversation {
             message.parts.iter_mut().for_each(title::shorten_names);
             if let Some(whole) = &mut message.whole {
                 shorten(&mut whole.model);
-                whole.parts.iter_mut().for_each(title::shorten_names);
                 let adapters = whole.adapters.iter_mut();
                 adapters.for_each(|adapter| adapter.name = title::shown(&adapter.name));
             }

@@ -35,7 +35,7 @@ pub enum SkipReason {
     Empty,
     /// It is not JSON, or nested too deeply, or from a newer Hearth.
     Malformed,
-    /// It has more than 256 MiB or 8 million values.
+    /// It has more than 32 MiB or 2 million values.
     TooLarge,
     /// It has more than 200,000 messages.
     TooManyMessages,

@@ -3,7 +3,7 @@
 use crate::{data_bench::Bench, support};
 use hearth_app::{
     App,
-    wire::{Event, ProblemCode},
+    wire::{Event, ProblemCode, SkipReason},
 };
 use serde_json::json;
 use std::{
@@ -71,4 +71,19 @@ async fn a_cancelled_import_ends_soon_and_can_go_on() {
     cancels.store(false, SeqCst);
     let report = app.import_conversations(export).await.expect("an import");
     assert_eq!((report.known as usize, report.imported as usize), (kept, all - kept));
+}
+
+#[tokio::test]
+async fn a_conversation_of_more_than_32_mib_is_skipped() {
+    let bench = Bench::new();
+    let large = "x".repeat(33 << 20);
+    let message = |text: &str| json!({"role": "user", "content": text});
+    let whole = json!([{"messages": [message(&large)]}, {"messages": [message("hi")]}]);
+    let report = bench.import_json(&whole).await;
+    assert_eq!((report.imported, report.skipped[0].reason), (1, SkipReason::TooLarge));
+    // Messages that are elements of their own.
+    let piece = "y".repeat(11 << 20);
+    let lines: Vec<String> = (0..3).map(|_| message(&piece).to_string()).collect();
+    let report = bench.import_text("lines.jsonl", lines.join("\n")).await.expect("an import");
+    assert_eq!((report.imported, report.skipped[0].reason), (0, SkipReason::TooLarge));
 }
