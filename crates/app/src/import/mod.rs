@@ -11,6 +11,7 @@ mod claude;
 mod collect;
 mod elements;
 pub(crate) mod hearth;
+mod identity;
 mod jan;
 mod json;
 mod llama_cpp;

@@ -1,6 +1,9 @@
 //! Saves an imported conversation: a new one, or the messages that a known one lacks.
 
-use super::tree::{ImportedConversation, Node, Tree};
+use super::{
+    identity::{Identity, Key, key},
+    tree::{ImportedConversation, Node, Tree},
+};
 use crate::{
     conversations::settings_column,
     convert::to_json,
@@ -12,10 +15,9 @@ use crate::{
     title,
     wire::{Contender, Rating},
 };
-use hearth_protocol::{Part, Role, text_of};
+use hearth_protocol::{Role, text_of};
 use rusqlite::Connection;
-use sha2::{Digest, Sha256};
-use std::{collections::HashMap, io, iter, mem};
+use std::{collections::HashMap, iter, mem};
 
 /// What an import did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +29,6 @@ pub(super) enum Saved {
     /// Every message was there.
     Known,
 }
-
-/// Digest of a role and parts.
-type Key = [u8; 16];
 
 /// Saves a conversation from a program (`format`). Call it in one transaction. Takes the parts of
 /// the new messages out of the tree.
@@ -44,11 +43,14 @@ pub(super) fn save(
         .iter()
         .map(|node| key(node.message.role, &node.message.parts))
         .collect();
-    let origin = origin(format, conversation, &keys);
-    let known = conversation::by_origin(t, &origin)?;
-    let (id, mut existing) = match &known {
-        Some(known) => (known.id, existing(t, known.id)?),
-        None => (create(t, &origin, conversation, tree)?, HashMap::new()),
+    let Identity {
+        origin,
+        known,
+        mut existing,
+    } = Identity::find(t, format, &conversation.id, tree, &keys)?;
+    let id = match &known {
+        Some(known) => known.id,
+        None => create(t, &origin, conversation, tree)?,
     };
     let mut ids: Vec<i64> = Vec::with_capacity(tree.nodes.len());
     let mut added = Vec::new();
@@ -79,59 +81,6 @@ pub(super) fn save(
         (Some(_), 0) => Saved::Known,
         (Some(_), messages) => Saved::Extended { messages },
     })
-}
-
-/// What identifies a conversation in every import: its id in its program, else its contents. An
-/// export of Hearth names the origin itself.
-fn origin(format: &str, conversation: &ImportedConversation, keys: &[Key]) -> String {
-    match (format, conversation.id.as_str()) {
-        (super::HEARTH, id) if !id.is_empty() => id.to_owned(),
-        (format, "") => {
-            let mut digest = Sha256::new();
-            keys.iter().for_each(|key| digest.update(key));
-            format!("{format}:sha256-{}", &hearth_formats::hex(digest.finalize())[..32])
-        }
-        (format, id) => format!("{format}:{id}"),
-    }
-}
-
-fn key(role: Role, parts: &[Part]) -> Key {
-    let mut digest = Sha256::new();
-    digest.update(role.name());
-    // Writing plain data to a digest never fails.
-    let _ = serde_json::to_writer(Digesting(&mut digest), parts);
-    let mut key = Key::default();
-    key.copy_from_slice(&digest.finalize()[..16]);
-    key
-}
-
-/// Writes into a digest.
-struct Digesting<'a>(&'a mut Sha256);
-
-impl io::Write for Digesting<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The messages of a known conversation by parent and digest; several may be equal.
-/// Ids of messages by their parent and content.
-type Existing = HashMap<(Option<i64>, Key), Vec<i64>>;
-
-fn existing(t: &Connection, conversation: i64) -> rusqlite::Result<Existing> {
-    let mut existing: HashMap<_, Vec<i64>> = HashMap::new();
-    for row in message::of_conversation(t, conversation)?.into_iter().rev() {
-        existing
-            .entry((row.parent, key(row.role, &row.parts)))
-            .or_default()
-            .push(row.id);
-    }
-    Ok(existing)
 }
 
 fn create(t: &Connection, origin: &str, conversation: &ImportedConversation, tree: &Tree) -> rusqlite::Result<i64> {

@@ -12,6 +12,7 @@ mod hub;
 mod hub_token;
 mod import;
 mod import_bounds;
+mod import_ids;
 mod import_names;
 mod library;
 mod organizing;

@@ -1,0 +1,170 @@
+//! Which conversation of the store an imported one is.
+//!
+//! What identifies a conversation in every import is its origin: its id in its program, or a digest
+//! of its messages. Many programs number their conversations, so an id counts only if no two
+//! conversations can have it, or if the first messages agree.
+
+use super::{HEARTH, tree::Tree};
+use crate::store::{
+    conversation::{self, Known},
+    message,
+};
+use hearth_formats::hex;
+use hearth_protocol::{Part, Role};
+use rusqlite::Connection;
+use sha2::{Digest, Sha256};
+use std::{collections::HashMap, io};
+
+/// Most bytes of an id. A longer one is replaced by its digest.
+const MAX_ID: usize = 1024;
+
+/// How a digest in an origin begins.
+const DIGEST: &str = "sha256-";
+
+/// Digest of a role and parts.
+pub(super) type Key = [u8; 16];
+
+/// Ids of messages by their parent and digest; several may be equal.
+type Existing = HashMap<(Option<i64>, Key), Vec<i64>>;
+
+/// The conversation that an import adds to, or its new origin.
+pub(super) struct Identity {
+    pub origin: String,
+    pub known: Option<Known>,
+    /// The messages of the known one.
+    pub existing: Existing,
+}
+
+impl Identity {
+    /// `id`: that of its program (`format`), or else empty. An export of Hearth names the origin
+    /// itself. `keys`: those of the tree's nodes.
+    pub fn find(t: &Connection, format: &str, id: &str, tree: &Tree, keys: &[Key]) -> rusqlite::Result<Self> {
+        let origin = origin(format, id, keys);
+        let firsts = firsts(tree, keys);
+        let first = Self::of(t, origin)?;
+        if is_unique(&first.origin) || first.begins_with(&firsts) {
+            return Ok(first);
+        }
+        // Another conversation of the same number.
+        let digest = firsts.first().map(hex).unwrap_or_default();
+        Self::of(t, format!("{}:{DIGEST}{digest}", first.origin))
+    }
+
+    fn of(t: &Connection, origin: String) -> rusqlite::Result<Self> {
+        let known = conversation::by_origin(t, &origin)?;
+        let existing = match &known {
+            Some(known) => existing(t, known.id)?,
+            None => Existing::new(),
+        };
+        Ok(Self {
+            origin,
+            known,
+            existing,
+        })
+    }
+
+    /// Whether it has one of these first messages, or none at all.
+    fn begins_with(&self, firsts: &[Key]) -> bool {
+        self.existing.is_empty() || firsts.iter().any(|key| self.existing.contains_key(&(None, *key)))
+    }
+}
+
+fn origin(format: &str, id: &str, keys: &[Key]) -> String {
+    let short = match id.len() > MAX_ID {
+        true => &format!("{DIGEST}{}", &hex(Sha256::digest(id))[..32]),
+        false => id,
+    };
+    match (format, short) {
+        (HEARTH, id) if !id.is_empty() => id.to_owned(),
+        (format, "") => {
+            let mut digest = Sha256::new();
+            keys.iter().for_each(|key| digest.update(key));
+            format!("{format}:{DIGEST}{}", &hex(digest.finalize())[..32])
+        }
+        (format, id) => format!("{format}:{id}"),
+    }
+}
+
+/// Whether no two conversations have this origin: it ends with a digest, 128 random bits as Hearth
+/// writes them, or a UUID.
+fn is_unique(origin: &str) -> bool {
+    let id = origin.rsplit(':').next().unwrap_or_default();
+    let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_uuid = || {
+        let lengths = id.split('-').map(str::len);
+        lengths.eq([8, 4, 4, 4, 12]) && id.split('-').all(is_hex)
+    };
+    id.starts_with(DIGEST) || (id.len() == 32 && is_hex(id)) || is_uuid()
+}
+
+/// The digests of the messages without a parent.
+fn firsts(tree: &Tree, keys: &[Key]) -> Vec<Key> {
+    let roots = tree.nodes.iter().zip(keys).filter(|(node, _)| node.parent.is_none());
+    roots.map(|(_, key)| *key).collect()
+}
+
+/// The digest of a message.
+pub(super) fn key(role: Role, parts: &[Part]) -> Key {
+    let mut digest = Sha256::new();
+    digest.update(role.name());
+    // Writing plain data to a digest never fails.
+    let _ = serde_json::to_writer(Digesting(&mut digest), parts);
+    let mut key = Key::default();
+    key.copy_from_slice(&digest.finalize()[..16]);
+    key
+}
+
+/// Writes into a digest.
+struct Digesting<'a>(&'a mut Sha256);
+
+impl io::Write for Digesting<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn existing(t: &Connection, conversation: i64) -> rusqlite::Result<Existing> {
+    let mut existing: HashMap<_, Vec<i64>> = HashMap::new();
+    for row in message::of_conversation(t, conversation)?.into_iter().rev() {
+        existing
+            .entry((row.parent, key(row.role, &row.parts)))
+            .or_default()
+            .push(row.id);
+    }
+    Ok(existing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_random_ids_are_unique() {
+        for origin in [
+            "claude:6f9b1a3c-0d5e-4c6f-8a7b-112233445566",
+            "hearth:00112233445566778899aabbccddeeff",
+            "openai:sha256-00112233445566778899aabbccddeeff",
+            "openai:1:sha256-00112233445566778899aabbccddeeff",
+        ] {
+            assert!(is_unique(origin), "{origin}");
+        }
+        for origin in [
+            "openai:1",
+            "lmstudio:1735732800123",
+            "llamacpp:conv-1735732800123",
+            "openai:",
+            "",
+            "jan:6f9b1a3c-0d5e-4c6f-8a7b-11223344556",
+            "jan:6f9b1a3c-0d5e-4c6f-8a7b-11223344556g",
+        ] {
+            assert!(!is_unique(origin), "{origin}");
+        }
+        let long = origin("openai", &"x".repeat(MAX_ID + 1), &[]);
+        assert!(long.starts_with("openai:sha256-") && long.len() < 60, "{long}");
+    }
+}
