@@ -23,7 +23,7 @@ pub use file::{GgufFile, TensorData};
 pub use header::{GgufHeader, TensorInfo};
 pub use identity::Identity;
 pub use metadata::{Found, Metadata};
-pub use split::{is_first_part, part_files};
+pub use split::{each_part_file, is_first_part, part_files};
 pub use tensor_type::TensorType;
 pub use value::{Array, Strings, Value};
 pub use write::{GgufWriter, TensorHeader};

@@ -39,6 +39,7 @@ impl Part {
 
 /// The name of a part's file: `STEM-00001-of-00003.gguf`, with five digits each, as llama.cpp
 /// writes and reads them. The stem need not be UTF-8, and the rest may be in upper case.
+#[derive(Clone, Copy)]
 struct PartName<'a> {
     stem: &'a OsStr,
     /// Counted from 1.
@@ -100,12 +101,17 @@ pub fn is_first_part(path: &Path) -> bool {
 
 /// All files of a model, by the name of one; some may be missing.
 pub fn part_files(path: &Path) -> Vec<PathBuf> {
-    match PartName::parse(path) {
-        Some(name) if (2..=MAX_LISTED).contains(&name.count) => {
-            (1..=name.count).map(|part| name.sibling(path, part)).collect()
-        }
-        _ => vec![path.to_owned()],
-    }
+    each_part_file(path).collect()
+}
+
+/// The same, one at a time: a name may claim many parts that do not exist.
+pub fn each_part_file(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let split = PartName::parse(path).filter(|name| (2..=MAX_LISTED).contains(&name.count));
+    let whole = split.is_none().then(|| path.to_owned());
+    let parts = split
+        .into_iter()
+        .flat_map(move |name| (1..=name.count).map(move |part| name.sibling(path, part)));
+    parts.chain(whole)
 }
 
 /// Returns the path of part `number` (from 0), given the path of part `of`.

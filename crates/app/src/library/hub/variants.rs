@@ -3,7 +3,7 @@
 use super::super::LibraryError;
 use super::adapters;
 use super::reference::Selection;
-use hearth_formats::gguf::{is_first_part, part_files};
+use hearth_formats::gguf::{each_part_file, is_first_part};
 use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, path::Path};
 
@@ -20,6 +20,11 @@ const PREFERRED: [&str; 9] = [
     "MXFP4",
     "Q5_K_M",
 ];
+
+/// Most files of a repository that are looked at, and most models of it: a list is what a server
+/// says. Large repositories have hundreds of files.
+const MAX_LISTED: usize = 50_000;
+const MAX_VARIANTS: usize = 1000;
 
 /// A file of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,29 +83,32 @@ impl Variant {
 /// The models among a repository's files, from small to large, then its PEFT adapters. Projectors,
 /// importance matrices and incomplete split models are left out.
 pub(super) fn variants(files: &[Listed]) -> Vec<Variant> {
-    let by_path: HashMap<&str, &Listed> = files.iter().map(|file| (file.path.as_str(), file)).collect();
-    let mut variants: Vec<Variant> = files
-        .iter()
-        .filter(|file| is_model(&file.path) && is_first_part(Path::new(&file.path)))
+    let files = &files[..files.len().min(MAX_LISTED)];
+    let mut by_path: HashMap<&str, &Listed> = HashMap::with_capacity(files.len());
+    let mut firsts = Vec::new();
+    for file in files {
+        let is_new = by_path.insert(&file.path, file).is_none();
+        if is_new && is_model(&file.path) && is_first_part(Path::new(&file.path)) {
+            firsts.push(file);
+        }
+    }
+    let mut variants: Vec<Variant> = firsts
+        .into_iter()
         .filter_map(|first| {
-            let parts = part_files(Path::new(&first.path));
-            let files: Option<Vec<Listed>> = parts
-                .iter()
-                .map(|part| {
-                    by_path
-                        .get(part.to_str()?.replace('\\', "/").as_str())
-                        .copied()
-                        .cloned()
-                })
-                .collect();
+            // Up to the first part that is missing, so that no part is looked for in vain twice.
+            let parts = each_part_file(Path::new(&first.path)).map(|part| {
+                let path = part.to_str()?.replace('\\', "/");
+                by_path.get(path.as_str()).copied().cloned()
+            });
             Some(Variant {
                 name: quantization(&first.path).unwrap_or_else(|| stem(&first.path).to_owned()),
-                files: files?,
+                files: parts.collect::<Option<Vec<Listed>>>()?,
                 kind: Kind::Model,
             })
         })
         .collect();
-    variants.sort_by_key(|variant| (variant.size(), variant.file().to_owned()));
+    variants.sort_by_cached_key(|variant| (variant.size(), variant.file().to_owned()));
+    variants.truncate(MAX_VARIANTS);
     // Two files of one quantisation are told apart by their names.
     let mut count: HashMap<String, usize> = HashMap::new();
     variants
@@ -191,6 +199,7 @@ pub(super) fn select<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, Instant};
 
     fn listed(path: &str, size: u64) -> Listed {
         Listed {
@@ -256,5 +265,22 @@ mod tests {
         );
         let error = select(Selection::Quantization("Q2_K".into())).unwrap_err().to_string();
         assert!(error.contains("Q2_K") && error.contains("Q8_0"), "{error}");
+    }
+
+    #[test]
+    fn a_hostile_list_is_read_in_linear_time_and_cut() {
+        // One path for each claimed part takes half a minute here.
+        let begin = Instant::now();
+        let incomplete: Vec<Listed> = (0..100_000)
+            .map(|at| listed(&format!("a{at}-00001-of-01000.gguf"), 1))
+            .collect();
+        assert_eq!(variants(&incomplete), []);
+        // A whole model, whose first part is listed many times.
+        let parts = (1..=1000).map(|part| listed(&format!("a-{part:05}-of-01000.gguf"), 1));
+        let first = (0..20_000).map(|_| listed("a-00001-of-01000.gguf", 1));
+        assert_eq!(variants(&parts.chain(first).collect::<Vec<_>>()).len(), 1);
+        let single: Vec<Listed> = (0..100_000).map(|at| listed(&format!("m{at}.gguf"), 1)).collect();
+        assert_eq!(variants(&single).len(), MAX_VARIANTS);
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     }
 }
