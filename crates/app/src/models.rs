@@ -58,7 +58,7 @@ impl App {
         self.shared
             .blocking(move |shared| {
                 let model = model_lookup::readable(shared, &model)?;
-                library::chat_template(&model.path).map_err(|message| Problem {
+                shared.library.chat_template(&model.path).map_err(|message| Problem {
                     code: ProblemCode::FileInvalid,
                     message,
                 })

@@ -79,9 +79,9 @@ impl ModelMetadata {
     }
 }
 
-/// Whether a file is a LoRA adapter by its header.
-pub(super) fn is_adapter(path: &Path) -> bool {
-    GgufFile::open(path).is_ok_and(|gguf| gguf.str("general.type").ok().flatten() == Some("adapter"))
+/// Whether [`ModelMetadata::read`] refused a file with this message because it is a LoRA adapter.
+pub(super) fn is_adapter(path: &Path, message: &str) -> bool {
+    message == LibraryError::IsAdapter(path.to_owned()).to_string()
 }
 
 /// The source of a file's chat template. `None` means that it has none.

@@ -192,6 +192,20 @@ impl MetadataCache {
         }
     }
 
+    /// The source of a model's chat template; it is not cached.
+    ///
+    /// # Errors
+    /// A sentence with the reason.
+    pub(super) fn chat_template(&self, path: &Path) -> Result<Option<String>, String> {
+        let request = ProbeRequest::ChatTemplate { path: path.to_owned() };
+        match self.reader.run(&[request]).pop() {
+            Some(Ok(ProbeResponse::ChatTemplate(template))) => Ok(template),
+            Some(Ok(ProbeResponse::Problem(why))) => Err(why),
+            Some(Err(failed)) => Err(failed.message),
+            Some(Ok(_)) | None => Err(format!("{} was not read. Try again.", path.display())),
+        }
+    }
+
     /// Checks that an adapter fits a model.
     ///
     /// # Errors

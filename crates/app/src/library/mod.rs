@@ -301,6 +301,14 @@ impl Library {
         self.metadata.check_adapter(adapter, model)
     }
 
+    /// The source of the chat template in a model's file. `None` means that it has none.
+    ///
+    /// # Errors
+    /// A sentence that names the file.
+    pub fn chat_template(&self, path: &Path) -> Result<Option<String>, String> {
+        self.metadata.chat_template(path)
+    }
+
     fn metadata(&self, path: &Path) -> Result<ModelMetadata, String> {
         let one = self.metadata.get(&[path.to_owned()]).pop();
         one.unwrap_or_else(|| Err(format!("{} was not read. Try again.", path.display())))
@@ -359,7 +367,7 @@ impl Library {
         let model = file_model(path.clone(), self.metadata(&path));
         match &model.metadata {
             Ok(_) => Ok((model, text)),
-            Err(_) if metadata::is_adapter(&path) => Err(LibraryError::IsAdapter(path)),
+            Err(message) if metadata::is_adapter(&path, message) => Err(LibraryError::IsAdapter(path)),
             Err(message) => Err(unreadable(true, message.clone())),
         }
     }

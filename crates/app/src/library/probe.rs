@@ -4,7 +4,7 @@
 //! It limits its own memory; the parent kills it if a file takes too long. If it exits early, the
 //! file it was reading gets the error, and another process reads the rest.
 
-use super::ModelMetadata;
+use super::metadata::{ModelMetadata, chat_template};
 use hearth_formats::{
     adapter::{AdapterFile, AdapterHeader, Fingerprint},
     gguf::GgufFile,
@@ -44,8 +44,9 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most characters of a response's message.
 const MAX_MESSAGE_CHARS: usize = 2000;
 
-/// Most bytes of a response's line: a message whose characters are all escaped.
-const MAX_LINE_BYTES: u64 = 64 << 10;
+/// Most bytes of a response's line: the longest chat template that is shown, with all of its
+/// characters escaped.
+const MAX_LINE_BYTES: u64 = 2 << 20;
 
 /// Most bytes read of the process's log.
 const MAX_LOG_BYTES: u64 = 16 << 10;
@@ -66,6 +67,11 @@ pub enum ProbeRequest {
         /// The model's file.
         model: PathBuf,
     },
+    /// The source of a model's chat template.
+    ChatTemplate {
+        /// The model's file.
+        path: PathBuf,
+    },
     /// The headers of an adapter.
     AdapterHeader {
         /// Its file or folder.
@@ -84,6 +90,8 @@ pub enum ProbeRequest {
 pub enum ProbeResponse {
     /// The metadata of a model.
     Metadata(ModelMetadata),
+    /// The source of a chat template. `None` means that the file has none.
+    ChatTemplate(Option<String>),
     /// The adapter fits.
     Fits,
     /// The headers of an adapter.
@@ -97,7 +105,7 @@ pub enum ProbeResponse {
 impl ProbeRequest {
     fn timeout(&self) -> Duration {
         match self {
-            Self::Model { .. } | Self::AdapterHeader { .. } => MODEL_TIMEOUT,
+            Self::Model { .. } | Self::ChatTemplate { .. } | Self::AdapterHeader { .. } => MODEL_TIMEOUT,
             Self::Adapter { .. } | Self::Fingerprint { .. } => ADAPTER_TIMEOUT,
         }
     }
@@ -105,7 +113,10 @@ impl ProbeRequest {
     fn paths(&self) -> impl Iterator<Item = &Path> {
         let (path, model) = match self {
             Self::Adapter { path, model } => (path, Some(model)),
-            Self::Model { path } | Self::AdapterHeader { path } | Self::Fingerprint { path } => (path, None),
+            Self::Model { path }
+            | Self::ChatTemplate { path }
+            | Self::AdapterHeader { path }
+            | Self::Fingerprint { path } => (path, None),
         };
         std::iter::once(path).chain(model).map(PathBuf::as_path)
     }
@@ -114,6 +125,7 @@ impl ProbeRequest {
     pub fn path(&self) -> &Path {
         match self {
             Self::Model { path }
+            | Self::ChatTemplate { path }
             | Self::Adapter { path, .. }
             | Self::AdapterHeader { path }
             | Self::Fingerprint { path } => path,
@@ -125,6 +137,9 @@ impl ProbeRequest {
         match self {
             Self::Model { path } => {
                 ModelMetadata::read(path).map_or_else(ProbeResponse::Problem, ProbeResponse::Metadata)
+            }
+            Self::ChatTemplate { path } => {
+                chat_template(path).map_or_else(ProbeResponse::Problem, ProbeResponse::ChatTemplate)
             }
             Self::Adapter { path, model } => {
                 let checked = GgufFile::open(model)

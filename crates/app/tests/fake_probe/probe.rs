@@ -25,6 +25,7 @@ fn act(request: &ProbeRequest) -> ProbeResponse {
             unreachable!("a process does not survive it");
         },
         Some("exit") => std::process::exit(7),
+        Some("model-only") if !matches!(request, ProbeRequest::Model { .. }) => std::process::exit(9),
         Some("silence") => std::process::exit(0),
         Some("panic") => panic!("a bug"),
         Some("hang") => loop {

@@ -1,8 +1,11 @@
 //! Hostile files: the library reads them in a process, the fake probe, and lists them with the
 //! reason; other files are unaffected.
 
-use crate::support;
-use hearth_app::library::{Library, Model, Reader, probe::ProbeCommand};
+use crate::{data_bench::Bench, support};
+use hearth_app::{
+    library::{Library, Model, Reader, probe::ProbeCommand},
+    wire::ProblemCode,
+};
 use std::{
     fs::{self, File},
     io::Write,
@@ -385,4 +388,33 @@ fn hostile_adapters_are_refused_with_the_reason() {
         );
         refused(&peft, &model, "it is a pipe, a socket or a device");
     }
+}
+
+/// Parsing a model in this process would need no probe.
+#[tokio::test]
+async fn the_app_itself_parses_no_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = support::options(&folder.path().join("data"));
+    options.probe = missing_program();
+    let adapter = fixture("adapters/llama.gguf");
+    let bench = Bench::with(folder, options).unwrap();
+    let problem = bench.app.add_model(adapter.clone()).await.unwrap_err();
+    assert_eq!(problem.code, ProblemCode::FileInvalid, "{problem}");
+    assert!(problem.message.contains("could not be started"), "{problem}");
+    let bench = Bench::new();
+    let problem = bench.app.add_model(adapter).await.unwrap_err();
+    assert_eq!(problem.code, ProblemCode::IsAdapter, "{problem}");
+
+    // The fake probe reads the metadata of this file, and ends at the next request.
+    let mut metadata = support::metadata();
+    metadata.insert("tokenizer.chat_template", "{{ messages }}");
+    let models = bench.path("data/models");
+    let path = support::write(&models, "model-only.gguf", &metadata, "weight", 8);
+    support::write(&models, "whole.gguf", &metadata, "weight", 8);
+    let listed = bench.app.rescan_models().await.unwrap();
+    let id = |file: &str| listed.iter().find(|model| model.path.ends_with(file)).unwrap().id.clone();
+    let problem = bench.app.chat_template(id("model-only.gguf")).await.unwrap_err();
+    assert!(problem.message.contains("exit code 9"), "{}: {problem}", path.display());
+    let template = bench.app.chat_template(id("whole.gguf")).await.unwrap();
+    assert_eq!(template.as_deref(), Some("{{ messages }}"));
 }
