@@ -86,6 +86,15 @@ pub fn many_groups() -> Vec<u8> {
     with_footer(&footer)
 }
 
+/// Nested groups, each of which claims this many columns, of which one exists.
+pub fn claims(levels: usize, columns: u64) -> Vec<u8> {
+    let mut nodes = vec![node(columns); levels];
+    nodes.push(node(0));
+    let mut footer = schema(&nodes);
+    footer.extend([0x16, 2, 0x19, 0x0c, 0]);
+    with_footer(&footer)
+}
+
 /// Nested groups.
 pub fn nested(levels: usize) -> Vec<u8> {
     let mut nodes = vec![node(1); levels];

@@ -1,6 +1,6 @@
 //! Parquet: excessive counts, deep schemas, decompression bombs, and all supported encodings.
 
-use crate::parquet_bytes::{LIST, TEXT, grows, many_groups, nested, properties, varint, written};
+use crate::parquet_bytes::{LIST, TEXT, claims, grows, many_groups, nested, properties, varint, written};
 use crate::{MIB, memory, read, refused};
 use hearth_formats::dataset::{Dataset, DatasetProblem, ReadOptions};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -13,6 +13,11 @@ fn a_tiny_file_with_huge_counts_allocates_little() {
     let file = many_groups();
     assert!(file.len() < 50, "{}", file.len());
     refused(file, "x.parquet", "this Parquet file is corrupt", MIB);
+    // The parquet crate reserves room for the columns that a group claims: 8 GiB, and 480 MiB.
+    let file = claims(1, 1 << 30);
+    assert!(file.len() < 50, "{}", file.len());
+    refused(file, "x.parquet", "its columns are inconsistent", MIB);
+    refused(claims(60, 1 << 20), "x.parquet", "its columns are inconsistent", MIB);
     // A footer longer than the file.
     refused(
         b"PAR1\0\0\0\0\xff\xff\xff\xffPAR1".to_vec(),

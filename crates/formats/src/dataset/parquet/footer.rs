@@ -95,10 +95,18 @@ fn schema(thrift: &mut Thrift, field: &Field) -> Result<(), FooterError> {
         return Err(FooterError::Limit("it has too many columns"));
     }
     // For each open node: the number of remaining children, and the length of its path.
-    let mut open: Vec<(i64, usize)> = Vec::new();
+    let mut open: Vec<(usize, usize)> = Vec::new();
     let mut paths = 0usize;
-    for _ in 0..count {
+    // Nodes that are claimed as children, and not read yet.
+    let mut claimed = 0usize;
+    for at in 0..count {
         let (name, children) = node(thrift)?;
+        // The parquet crate reserves room for all children of a group before it reads them.
+        let left = count - at - 1;
+        claimed = claimed.saturating_sub(1);
+        let children = usize::try_from(children).ok().filter(|&children| children <= left - claimed.min(left));
+        let children = children.ok_or(FooterError::Limit("its columns are inconsistent"))?;
+        claimed += children;
         while open.last().is_some_and(|(left, _)| *left == 0) {
             open.pop();
         }
@@ -110,9 +118,6 @@ fn schema(thrift: &mut Thrift, field: &Field) -> Result<(), FooterError> {
             None => 0,
         };
         paths += path;
-        if children < 0 {
-            return Err(FooterError::Limit("its columns are inconsistent"));
-        }
         if name > MAX_NAME || paths > MAX_PATHS {
             return Err(FooterError::Limit("the names of its columns are too long"));
         }
