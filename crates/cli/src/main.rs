@@ -17,7 +17,6 @@ mod terminal;
 
 use args::{Cli, Command};
 use clap::Parser;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -33,8 +32,8 @@ fn main() -> ExitCode {
     let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_writer(terminal::stderr)
         .init();
     let command = Cli::parse().command;
     hearth_engine::packed::set_cache_folder(hearth_app::library::packed_folder());
@@ -62,7 +61,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             let code = failure.exit_code();
             if code != 0 {
-                eprintln!("hearth: {failure}");
+                say!("hearth: {failure}");
             }
             ExitCode::from(code)
         }

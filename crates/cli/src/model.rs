@@ -3,6 +3,7 @@
 use crate::args::{Adapters, Draft, LoadOptions};
 use crate::failure::Failure;
 use crate::progress::Progress;
+use crate::say;
 use crate::switch_build;
 use hearth_app::library;
 use hearth_engine::Engine;
@@ -107,7 +108,7 @@ pub fn load(
     drop(progress);
     let engine = engine?;
     for notice in &engine.info().notices {
-        eprintln!("note: {notice}");
+        say!("note: {notice}");
     }
     Ok(engine)
 }
@@ -115,7 +116,7 @@ pub fn load(
 /// Apply adapters, and print their notices.
 pub fn set_adapters(engine: &mut Engine, adapters: &Adapters) -> Result<(), Failure> {
     for notice in engine.set_adapters(&adapters.adapters)? {
-        eprintln!("note: {notice}");
+        say!("note: {notice}");
     }
     Ok(())
 }

@@ -1,10 +1,14 @@
 //! Progress on standard error, only if it is a terminal.
 
-use std::io::{IsTerminal, Write};
+use crate::terminal::{say, stderr};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// Minimum interval between updates.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Clears the line of the cursor.
+const CLEAR: &str = "\r\x1b[2K";
 
 /// A progress line that is overwritten, and erased on drop.
 pub struct Progress {
@@ -16,7 +20,7 @@ impl Progress {
     /// No line yet.
     pub fn new() -> Self {
         Self {
-            shown: std::io::stderr().is_terminal(),
+            shown: stderr().is_terminal(),
             last: None,
         }
     }
@@ -26,21 +30,25 @@ impl Progress {
         if self.shown && self.last.is_none_or(|last| last.elapsed() >= PAUSE) {
             self.last = Some(Instant::now());
             // Write errors are ignored: it is only for people.
-            let _ = write!(std::io::stderr(), "\r\x1b[2K{:3.0} %  {stage}", fraction * 100.0);
+            let mut out = stderr();
+            let _ = out.control(CLEAR);
+            let _ = write!(out, "{:3.0} %  {stage}", fraction * 100.0);
         }
     }
 
     /// Print a line above.
     pub fn print_line(&mut self, line: &str) {
-        let clear = if self.last.take().is_some() { "\r\x1b[2K" } else { "" };
-        eprintln!("{clear}{line}");
+        if self.last.take().is_some() {
+            let _ = stderr().control(CLEAR);
+        }
+        say(format_args!("{line}"));
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.last.is_some() {
-            let _ = write!(std::io::stderr(), "\r\x1b[2K");
+            let _ = stderr().control(CLEAR);
         }
     }
 }

@@ -1,53 +1,76 @@
 //! An answer as it is shown while it grows: thoughts are dimmed in a terminal.
 
+use crate::terminal::Output;
 use hearth_protocol::{Part, TextKind, append_text};
-use std::io::IsTerminal;
+use std::io::{self, Write};
+use std::mem;
 
 const DIM: &str = "\u{1b}[2m";
 const NORMAL: &str = "\u{1b}[0m";
 
-/// The parts of an answer up to now.
-pub struct Shown {
+/// An answer up to now, which is written to an output.
+pub struct Shown<'o, W> {
     /// The parts.
     pub parts: Vec<Part>,
-    is_terminal: bool,
+    out: &'o mut Output<W>,
     kind: TextKind,
+    /// The first error; nothing is written after it.
+    written: io::Result<()>,
 }
 
-impl Shown {
+impl<'o, W: Write> Shown<'o, W> {
     /// An empty answer that is written to `out`.
-    pub fn new(out: &impl IsTerminal) -> Self {
+    pub fn new(out: &'o mut Output<W>) -> Self {
         Self {
             parts: Vec::new(),
-            is_terminal: out.is_terminal(),
+            out,
             kind: TextKind::Text,
+            written: Ok(()),
         }
     }
 
-    /// Add generated text. Returns what to write.
-    pub fn add(&mut self, kind: TextKind, text: &str) -> String {
+    /// Adds generated text.
+    pub fn add(&mut self, kind: TextKind, text: &str) {
         let gap = match self.parts.is_empty() || kind == self.kind {
             true => "",
             false => "\n\n",
         };
         append_text(&mut self.parts, kind, text);
-        format!("{}{gap}{text}", self.switch(kind))
+        let style = self.switch(kind);
+        self.write(style, &[gap, text]);
     }
 
-    /// What to write after the answer.
-    pub fn end(&mut self) -> &'static str {
-        self.switch(TextKind::Text)
+    /// Writes a notice that is not part of the answer.
+    pub fn notice(&mut self, text: &str) {
+        self.write("", &[text]);
     }
 
-    fn switch(&mut self, kind: TextKind) -> &'static str {
-        if self.kind == kind {
-            return "";
+    /// Writes what comes after the answer.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn end(&mut self) -> io::Result<()> {
+        let style = self.switch(TextKind::Text);
+        self.write(style, &[]);
+        mem::replace(&mut self.written, Ok(()))
+    }
+
+    fn write(&mut self, style: &'static str, texts: &[&str]) {
+        let Self { out, written, .. } = self;
+        if written.is_ok() {
+            *written = out
+                .control(style)
+                .and_then(|()| texts.iter().try_for_each(|text| out.write_all(text.as_bytes())))
+                .and_then(|()| out.flush());
         }
-        self.kind = kind;
-        match (self.is_terminal, kind) {
-            (false, _) => "",
-            (true, TextKind::Thinking) => DIM,
-            (true, TextKind::Text) => NORMAL,
+    }
+
+    /// Changes the kind of text. Returns the control sequence for it.
+    fn switch(&mut self, kind: TextKind) -> &'static str {
+        match mem::replace(&mut self.kind, kind) == kind {
+            true => "",
+            false if kind == TextKind::Thinking => DIM,
+            false => NORMAL,
         }
     }
 }
@@ -55,24 +78,33 @@ impl Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terminal::tests::{in_memory, written};
+    use TextKind::{Text, Thinking};
 
-    fn written(is_terminal: bool, pieces: &[(TextKind, &str)]) -> String {
-        let mut shown = Shown {
-            parts: Vec::new(),
-            is_terminal,
-            kind: TextKind::Text,
-        };
-        let text: String = pieces.iter().map(|(kind, text)| shown.add(*kind, text)).collect();
-        text + shown.end()
+    fn shown(is_terminal: bool, pieces: &[(TextKind, &str)]) -> String {
+        let mut out = in_memory(is_terminal);
+        let mut shown = Shown::new(&mut out);
+        for (kind, text) in pieces {
+            shown.add(*kind, text);
+        }
+        shown.end().unwrap();
+        written(&out).to_owned()
     }
 
     #[test]
     fn thoughts_are_dimmed_in_a_terminal_and_plain_in_a_pipe() {
-        use TextKind::{Text, Thinking};
         let pieces = [(Thinking, "Hm"), (Thinking, "."), (Text, "Par"), (Text, "is.")];
-        assert_eq!(written(true, &pieces), format!("{DIM}Hm.{NORMAL}\n\nParis."));
-        assert_eq!(written(false, &pieces), "Hm.\n\nParis.");
-        assert_eq!(written(true, &pieces[..1]), format!("{DIM}Hm{NORMAL}"));
-        assert_eq!(written(true, &pieces[2..]), "Paris.");
+        assert_eq!(shown(true, &pieces), format!("{DIM}Hm.{NORMAL}\n\nParis."));
+        assert_eq!(shown(false, &pieces), "Hm.\n\nParis.");
+        assert_eq!(shown(true, &pieces[..1]), format!("{DIM}Hm{NORMAL}"));
+        assert_eq!(shown(true, &pieces[2..]), "Paris.");
+    }
+
+    #[test]
+    fn an_answer_cannot_act_on_a_terminal() {
+        let pieces = [(Thinking, "\u{1b}[8m"), (Text, "\u{1b}"), (Text, "]0;x\u{7}\u{202e}")];
+        let expected = format!("{DIM}\\u{{1b}}[8m{NORMAL}\n\n\\u{{1b}}]0;x\\u{{7}}\\u{{202e}}");
+        assert_eq!(shown(true, &pieces), expected);
+        assert_eq!(shown(false, &pieces), "\u{1b}[8m\n\n\u{1b}]0;x\u{7}\u{202e}");
     }
 }

@@ -1,20 +1,82 @@
-//! Escaping of untrusted text for terminals, which interpret control characters.
+//! Output to terminals, which interpret control characters. Text of models, files and answers is
+//! untrusted, so everything that the commands print goes through an [`Output`].
 
+use hearth_formats::characters::reorders;
 use std::borrow::Cow;
-use std::io::IsTerminal;
+use std::fmt;
+use std::io::{self, IsTerminal, StderrLock, StdoutLock, Write};
 
-/// The text for an output: [`escaped`] on a terminal, else unchanged.
-pub fn for_output<'t>(out: &impl IsTerminal, text: &'t str) -> Cow<'t, str> {
-    if out.is_terminal() {
-        escaped(text)
-    } else {
-        Cow::Borrowed(text)
+/// Writes text. On a terminal it is [`escaped`]; into a pipe or a file bytes go as they are.
+pub struct Output<W> {
+    out: W,
+    is_terminal: bool,
+}
+
+/// Standard output.
+pub fn stdout() -> Output<StdoutLock<'static>> {
+    Output::new(io::stdout().lock())
+}
+
+/// Standard error.
+pub fn stderr() -> Output<StderrLock<'static>> {
+    Output::new(io::stderr().lock())
+}
+
+/// Writes a line to standard error; see [`say!`](crate::say).
+pub fn say(line: fmt::Arguments) {
+    // Write errors are ignored: it is only for people.
+    let _ = writeln!(stderr(), "{line}");
+}
+
+/// Writes a line to standard error, like `eprintln!` but [`escaped`] on a terminal.
+#[macro_export]
+macro_rules! say {
+    ($($argument:tt)*) => { $crate::terminal::say(format_args!($($argument)*)) };
+}
+
+impl<W: Write + IsTerminal> Output<W> {
+    fn new(out: W) -> Self {
+        Self {
+            is_terminal: out.is_terminal(),
+            out,
+        }
     }
 }
 
-/// The text with control characters escaped, `\u{1b}` for ESC, except line feeds and tabs.
+impl<W: Write> Output<W> {
+    /// Whether it is a terminal.
+    pub fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Writes a control sequence of Hearth's own, only on a terminal.
+    pub fn control(&mut self, sequence: &'static str) -> io::Result<()> {
+        match self.is_terminal {
+            true => self.out.write_all(sequence.as_bytes()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl<W: Write> Write for Output<W> {
+    /// Writes all of it. A character that is split between two calls becomes U+FFFD on a terminal.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.is_terminal {
+            true => self.out.write_all(escaped(&String::from_utf8_lossy(bytes)).as_bytes())?,
+            false => self.out.write_all(bytes)?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// The text with the characters escaped that act on a terminal or reorder what it shows, `\u{1b}`
+/// for ESC: control characters except line feeds and tabs, and changes of direction.
 pub fn escaped(text: &str) -> Cow<'_, str> {
-    let acts = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
+    let acts = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || reorders(c);
     if !text.contains(acts) {
         return Cow::Borrowed(text);
     }
@@ -30,8 +92,21 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// An output in memory.
+    pub fn in_memory(is_terminal: bool) -> Output<Vec<u8>> {
+        Output {
+            out: Vec::new(),
+            is_terminal,
+        }
+    }
+
+    /// What was written.
+    pub fn written(output: &Output<Vec<u8>>) -> &str {
+        std::str::from_utf8(&output.out).unwrap()
+    }
 
     #[test]
     fn control_characters_are_escaped_except_line_feeds_and_tabs() {
@@ -41,14 +116,54 @@ mod tests {
             ("x\ry\u{8}\0\u{7f}", "x\\ry\\u{8}\\u{0}\\u{7f}"),
             // The same control sequences as C1 characters.
             ("\u{9b}2J\u{9d}", "\\u{9b}2J\\u{9d}"),
+            // An override of direction; a mark of direction is part of writing.
+            ("\u{202e}gpj.exe\u{2069} \u{200f}\u{5d0}", "\\u{202e}gpj.exe\\u{2069} \u{200f}\u{5d0}"),
         ] {
             assert_eq!(escaped(text), expected);
         }
     }
 
     #[test]
-    fn text_for_a_file_is_unchanged() {
-        let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
-        assert_eq!(for_output(&file, "\u{1b}[2J\r"), "\u{1b}[2J\r");
+    fn a_terminal_gets_escaped_text_and_a_file_the_same_bytes() {
+        // Sets the clipboard, clears the screen, and a C1 control.
+        let name = "\u{1b}]52;c;Y3VybCBldmlsfHNo\u{7}\u{1b}[2J\u{9b}\u{202e}";
+        for (is_terminal, expected) in [
+            (true, "\u{1b}[2mid  \\u{1b}]52;c;Y3VybCBldmlsfHNo\\u{7}\\u{1b}[2J\\u{9b}\\u{202e}\n"),
+            (false, "id  \u{1b}]52;c;Y3VybCBldmlsfHNo\u{7}\u{1b}[2J\u{9b}\u{202e}\n"),
+        ] {
+            let mut out = in_memory(is_terminal);
+            out.control("\u{1b}[2m").unwrap();
+            writeln!(out, "{:<2}  {name}", "id").unwrap();
+            assert_eq!(written(&out), expected);
+        }
+        let mut out = in_memory(false);
+        out.write_all(b"\xff\x1b").unwrap();
+        assert_eq!(out.out, b"\xff\x1b");
+    }
+
+    /// Each command prints through an [`Output`], except the lines of a protocol and `--json`.
+    #[test]
+    fn no_command_prints_past_the_output() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut files: Vec<_> = [folder.clone(), folder.join("commands")]
+            .iter()
+            .flat_map(|folder| std::fs::read_dir(folder).unwrap())
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_file() && !path.ends_with("terminal.rs") && !path.ends_with("own_output.rs"))
+            .collect();
+        files.sort();
+        assert!(files.len() > 20, "{files:?}");
+        let mut found = Vec::new();
+        for path in files {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let prints = |line: &&str| {
+                let past = ["println!", "print!(", "io::stdout()", "io::stderr()", "dbg!("];
+                past.iter().any(|call| line.contains(call))
+            };
+            let lines = text.lines().filter(prints).map(str::trim);
+            found.extend(lines.map(|line| format!("{}: {line}", path.file_name().unwrap().display())));
+        }
+        // The lines of `--json`.
+        assert_eq!(found, ["mod.rs: Ok(writeln!(std::io::stdout(), \"{line}\")?)"]);
     }
 }

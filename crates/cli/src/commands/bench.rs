@@ -5,6 +5,7 @@ use crate::args::{Adapters, Bench};
 use crate::draft_report::{self, DraftReport};
 use crate::failure::Failure;
 use crate::model::{Chosen, draft, load, set_adapters};
+use crate::terminal::stdout;
 use hearth_engine::Engine;
 use hearth_llm::{SessionError, greedy};
 use hearth_protocol::{DraftChoice, GenerateRequest, Prompt, SamplingParams, Summary};
@@ -75,7 +76,7 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     if args.output.json {
         return print_json(&report);
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     writeln!(
         out,
         "{} ({}), {} threads on {}",

@@ -6,7 +6,9 @@ use crate::draft_report;
 use crate::failure::Failure;
 use crate::json_schema::schema;
 use crate::model::{Chosen, draft, load, set_adapters};
+use crate::say;
 use crate::shown::Shown;
+use crate::terminal::{Output, stdout};
 use hearth_engine::Engine;
 use hearth_protocol::{
     AdapterChoice, DraftChoice, Event, FinishReason, GenerateRequest, LeftOut, Message, Prompt, Role, SamplingParams,
@@ -114,10 +116,11 @@ struct Talk {
 impl Talk {
     fn in_terminal(&mut self) -> Result<(), Failure> {
         let info = self.engine.info();
-        println!(
+        writeln!(
+            stdout(),
             "{} ({}), {} tokens of context. /help shows the commands.",
             self.name, info.quantization, info.context
-        );
+        )?;
         let mut editor = rustyline::DefaultEditor::new().map_err(Failure::new)?;
         loop {
             let line = match editor.readline("\n> ") {
@@ -131,7 +134,7 @@ impl Talk {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(Failure::Closed) => return Err(Failure::Closed),
-                Err(failure) => eprintln!("{failure}"),
+                Err(failure) => say!("{failure}"),
             }
         }
     }
@@ -147,10 +150,10 @@ impl Talk {
 
     /// Execute a line. Returns `false` to quit.
     fn answer_line(&mut self, line: &str) -> Result<bool, Failure> {
-        let mut out = io::stdout();
+        let mut out = stdout();
         match Line::read(line) {
             Line::Nothing => {}
-            Line::Message(text) => self.send(text)?,
+            Line::Message(text) => self.send(text, &mut out)?,
             Line::System(text) => {
                 self.system = text.map(str::to_owned).or_else(|| self.own_system.clone());
                 writeln!(
@@ -173,7 +176,7 @@ impl Talk {
     }
 
     /// Send a message and stream the answer; if it fails, the message is removed.
-    fn send(&mut self, text: &str) -> Result<(), Failure> {
+    fn send(&mut self, text: &str, out: &mut Output<impl Write>) -> Result<(), Failure> {
         self.messages.push(Message::of_text(Role::User, text));
         let system = self.system.iter().filter(|text| !text.is_empty());
         let system = system.map(|text| Message::of_text(Role::System, text));
@@ -183,33 +186,27 @@ impl Talk {
             json_schema: self.schema.clone(),
             ..GenerateRequest::new(Prompt::Chat(system.chain(self.messages.iter().cloned()).collect()))
         };
-        let mut out = io::stdout();
-        let (mut shown, mut cached, mut written) = (Shown::new(&out), 0, Ok(()));
+        let (mut shown, mut cached) = (Shown::new(out), 0);
         let stop = self.stop.answering();
         let summary = self
             .engine
-            .generate(&request, Instant::now(), &|| stop.requested(), &mut |event| {
-                let text = match event {
-                    Event::Started {
-                        cached_tokens,
-                        left_out,
-                        ..
-                    } => {
-                        cached = cached_tokens;
-                        left_out.map(notice)
+            .generate(&request, Instant::now(), &|| stop.requested(), &mut |event| match event {
+                Event::Started {
+                    cached_tokens,
+                    left_out,
+                    ..
+                } => {
+                    cached = cached_tokens;
+                    if let Some(left) = left_out {
+                        shown.notice(&notice(left));
                     }
-                    Event::Text { kind, text, .. } => Some(shown.add(kind, &text)),
-                    _ => None,
-                };
-                if let Some(text) = text
-                    && written.is_ok()
-                {
-                    written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
                 }
+                Event::Text { kind, text, .. } => shown.add(kind, &text),
+                _ => {}
             });
         drop(stop);
-        written?;
-        write!(out, "{}", shown.end())?;
+        shown.end()?;
+        let parts = shown.parts;
         match summary {
             Ok(summary) => {
                 match summary.reason {
@@ -221,7 +218,7 @@ impl Talk {
                 }
                 self.messages.push(Message {
                     role: Role::Assistant,
-                    parts: shown.parts,
+                    parts,
                 });
                 self.last = Some((summary, cached));
                 Ok(())

@@ -4,6 +4,8 @@ use super::print_protocol;
 use crate::args::Devices;
 use crate::failure::Failure;
 use crate::progress::Progress;
+use crate::say;
+use crate::terminal::stdout;
 use hearth_engine::hardware;
 use hearth_formats::byte_size;
 use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo};
@@ -26,7 +28,7 @@ pub fn run(args: &Devices) -> Result<(), Failure> {
     if args.output.json {
         return print_protocol(&report);
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     for device in &report.devices {
         let DeviceInfo { id, name, .. } = device;
         let cannot = if device.usable { "" } else { " (cannot be used)" };
@@ -57,7 +59,7 @@ fn check(device: &str) -> Result<(), Failure> {
         id => vec![id.to_owned()],
     };
     if devices.is_empty() {
-        eprintln!("note: there is no GPU to check; software GPUs must be named.");
+        say!("note: there is no GPU to check; software GPUs must be named.");
     }
     let mut progress = Progress::new();
     for device in devices {

@@ -5,6 +5,7 @@ use super::print_json;
 use crate::args::{Doctor, LoadOptions};
 use crate::failure::Failure;
 use crate::model::{Chosen, ChosenDraft, load};
+use crate::terminal::stdout;
 use hearth_app::library::{self, Model};
 use hearth_engine::{Engine, hardware};
 use hearth_formats::gguf::Gguf;
@@ -110,7 +111,7 @@ impl Report {
     }
 
     fn print(&self) -> Result<(), Failure> {
-        let mut out = std::io::stdout().lock();
+        let mut out = stdout();
         writeln!(
             out,
             "hearth {}, protocol {}, {}, {}",

@@ -5,6 +5,8 @@ use crate::args::{Export, ExportAs};
 use crate::failure::Failure;
 use crate::model::Chosen;
 use crate::progress::Progress;
+use crate::say;
+use crate::terminal::stdout;
 use hearth_engine::training::{self, RunFile};
 use hearth_formats::byte_size;
 use hearth_protocol::{ExportFormat, ExportRequest};
@@ -54,7 +56,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
     drop(progress);
     let verification = exported.verification;
     if let Some(verification) = &verification {
-        eprintln!("{}", verification.summary);
+        say!("{}", verification.summary);
     }
     if args.output.json {
         let of = verification.as_ref();
@@ -69,7 +71,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
         })?;
     } else {
         writeln!(
-            std::io::stdout(),
+            stdout(),
             "{} ({})",
             exported.path.display(),
             byte_size(exported.bytes)

@@ -5,6 +5,7 @@ use super::print_json;
 use crate::args::Doctor;
 use crate::failure::Failure;
 use crate::switch_build::to_build_for;
+use crate::terminal::{Output, stdout};
 use hearth_engine::{check, hardware};
 use hearth_kernels::gradients::{self, GradientCheck};
 use hearth_llm::Place;
@@ -50,7 +51,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     }
     let place = hardware::place(device)?;
     let mut table = Table {
-        out: (!json).then(|| std::io::stdout().lock()),
+        out: (!json).then(|| stdout()),
         rows: Vec::new(),
         written: Ok(()),
     };
@@ -69,7 +70,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
 
 /// The results so far, printed as they arrive.
 struct Table {
-    out: Option<StdoutLock<'static>>,
+    out: Option<Output<StdoutLock<'static>>>,
     rows: Vec<Row>,
     written: std::io::Result<()>,
 }
@@ -90,7 +91,7 @@ impl Table {
     }
 }
 
-fn finish(device: &str, out: Option<StdoutLock>, checks: Vec<Row>) -> Result<(), Failure> {
+fn finish(device: &str, out: Option<Output<StdoutLock<'static>>>, checks: Vec<Row>) -> Result<(), Failure> {
     let (all, failed) = (checks.len(), checks.iter().filter(|row| !row.ok).count());
     let instructions = hardware::instructions();
     match out {

@@ -1,6 +1,7 @@
 //! `hearth list`: list models.
 
 use crate::failure::Failure;
+use crate::terminal::stdout;
 use hearth_app::library::{self, catalog, drafts::drafts_of};
 use hearth_engine::plan::estimate_fit;
 use hearth_formats::byte_size;
@@ -10,7 +11,7 @@ use std::io::Write;
 pub fn run() -> Result<(), Failure> {
     let (library, added) = library::open().map_err(Failure::new)?;
     let models = library.list(&added);
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     for model in &models {
         writeln!(out, "{:<28}  {}", model.id, model.name)?;
         match &model.metadata {

@@ -6,6 +6,7 @@ use crate::args::Perplexity;
 use crate::failure::Failure;
 use crate::model::{Chosen, ChosenDraft, load, set_adapters};
 use crate::progress::Progress;
+use crate::terminal::stdout;
 use hearth_formats::tokenizer::Special;
 use hearth_llm::ops::MatmulPrecision;
 use serde::Serialize;
@@ -79,7 +80,7 @@ pub fn run(args: &Perplexity) -> Result<(), Failure> {
         return print_json(&report);
     }
     writeln!(
-        std::io::stdout(),
+        stdout(),
         "perplexity {perplexity:.4} +/- {stderr:.4} over {chunks} chunks, {tok_s:.0} tokens/s"
     )?;
     Ok(())

@@ -4,6 +4,7 @@ use super::print_protocol;
 use crate::args::Plan;
 use crate::failure::Failure;
 use crate::model::{Chosen, draft};
+use crate::terminal::stdout;
 use hearth_engine::plan;
 use hearth_formats::byte_size;
 use hearth_protocol::{DraftChoice, PlanRequest};
@@ -29,7 +30,7 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     if args.output.json {
         return print_protocol(&plan);
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     writeln!(out, "{}", plan.why)?;
     writeln!(
         out,

@@ -4,6 +4,8 @@
 use crate::args::Pull;
 use crate::failure::Failure;
 use crate::progress::Progress as Line;
+use crate::say;
+use crate::terminal::stdout;
 use hearth_app::library::{self, Progress};
 use hearth_engine::plan::estimate_fit;
 use hearth_formats::byte_size;
@@ -15,7 +17,7 @@ use std::ops::ControlFlow;
 fn judge(size: u64) {
     let (estimate, why) = estimate_fit(size);
     if estimate.verdict != Verdict::Fits {
-        eprintln!("note: {why}");
+        say!("note: {why}");
     }
 }
 
@@ -39,6 +41,6 @@ pub fn run(args: &Pull) -> Result<(), Failure> {
         ControlFlow::Continue(())
     });
     drop(line);
-    writeln!(std::io::stdout(), "{}", path.map_err(Failure::new)?.display())?;
+    writeln!(stdout(), "{}", path.map_err(Failure::new)?.display())?;
     Ok(())
 }

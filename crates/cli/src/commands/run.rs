@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::json_schema::schema;
 use crate::model::{Chosen, draft, load, set_adapters};
 use crate::shown::Shown;
+use crate::terminal::stdout;
 use hearth_protocol::{
     DraftChoice, Event, FinishReason, GenerateRequest, Message, Part, Prompt, Role, SamplingParams, Summary, text_of,
     thinking_of,
@@ -66,21 +67,19 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         json_schema: schema(&args.schema)?,
         ..GenerateRequest::new(prompt(args, &chosen))
     };
-    let mut out = std::io::stdout().lock();
-    let (mut shown, mut written) = (Shown::new(&out), Ok(()));
+    let mut out = stdout();
+    let mut shown = Shown::new(&mut out);
     let summary = engine.generate(&request, Instant::now(), &|| false, &mut |event| {
         if let Event::Text { kind, text, .. } = event {
-            let piece = shown.add(kind, &text);
-            if written.is_ok() {
-                written = write!(out, "{piece}").and_then(|()| out.flush());
-            }
+            shown.add(kind, &text);
         }
     })?;
-    written?;
-    writeln!(out, "{}", shown.end())?;
+    shown.end()?;
+    let parts = shown.parts;
+    writeln!(out)?;
     drop(out);
     if args.output.json {
-        print_json(&Report::new(&shown.parts, summary))
+        print_json(&Report::new(&parts, summary))
     } else {
         Ok(())
     }

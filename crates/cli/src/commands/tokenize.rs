@@ -5,7 +5,8 @@ use super::print_json;
 use crate::args::Tokenize;
 use crate::failure::Failure;
 use crate::model::Chosen;
-use crate::terminal::for_output;
+use crate::say;
+use crate::terminal::stdout;
 use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::{Special, Tokenizer};
@@ -43,7 +44,7 @@ pub fn run(args: &Tokenize) -> Result<(), Failure> {
     let ids = if let Some(path) = &args.chat {
         let template = ChatTemplate::from_gguf(&gguf).map_err(Failure::new)?;
         if let Some(notice) = template.notice() {
-            eprintln!("note: {notice}");
+            say!("note: {notice}");
         }
         let chat = read_chat(path, args.tools.as_deref())?;
         text = Some(
@@ -64,9 +65,8 @@ pub fn run(args: &Tokenize) -> Result<(), Failure> {
     if args.output.json {
         return print_json(&Report { text, ids });
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     if let Some(text) = text {
-        let text = for_output(&out, &text);
         writeln!(out, "{text}\n")?;
     }
     match ids {

@@ -5,7 +5,9 @@ use crate::args::Train;
 use crate::failure::Failure;
 use crate::model::Chosen;
 use crate::progress::Progress;
+use crate::say;
 use crate::switch_build;
+use crate::terminal::stdout;
 use hearth_engine::training::{self, RunControl};
 use hearth_formats::byte_size;
 use hearth_protocol::{
@@ -67,7 +69,7 @@ pub fn run(args: &Train) -> Result<(), Failure> {
     let losses = hearth_engine::training::RunFolder(args.out.clone()).losses();
     tell(&outcome);
     if !args.output.json {
-        writeln!(std::io::stdout(), "{}", outcome.adapter.display())?;
+        writeln!(stdout(), "{}", outcome.adapter.display())?;
         return Ok(());
     }
     print_json(&Report {
@@ -126,7 +128,7 @@ fn stop_on_ctrl_c(control: &Arc<RunControl>) -> Result<(), Failure> {
         if interrupted.swap(true, Ordering::Relaxed) {
             std::process::exit(INTERRUPTED);
         }
-        eprintln!(
+        say!(
             "\nTraining stops after the current step and saves the best adapter so far. Before the steps it stops without \
              saving one. Press Ctrl-C again to exit immediately."
         );
@@ -221,15 +223,15 @@ fn tell(outcome: &Outcome) {
         EndReason::EarlyStop => "The validation loss stopped improving",
         EndReason::Stopped => "The run was stopped",
     };
-    eprintln!("{why}: {} steps in {}.", outcome.steps, duration(outcome.seconds));
+    say!("{why}: {} steps in {}.", outcome.steps, duration(outcome.seconds));
     if let (Some(before), Some(after)) = (outcome.eval_loss_before, outcome.eval_loss) {
-        eprintln!(
+        say!(
             "Validation loss: {before:.4} before, {after:.4} after step {}, whose adapter is saved.",
             outcome.best_step
         );
     }
     if let (Some(before), Some(after)) = (outcome.general_before, outcome.general_after) {
-        eprintln!("Perplexity on a general text: {before:.2} before, {after:.2} after.");
+        say!("Perplexity on a general text: {before:.2} before, {after:.2} after.");
     }
 }
 
