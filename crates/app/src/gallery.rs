@@ -72,7 +72,7 @@ impl App {
     pub async fn search_hub(&self, query: String, sort: HubSort, kind: HubKind) -> Result<Vec<HubModel>, Problem> {
         let (found, devices) = tokio::join!(
             self.shared
-                .blocking(move |shared| Ok(shared.hub()?.search(&query, sort, kind)?)),
+                .asking(move |shared| Ok(shared.hub()?.search(&query, sort, kind)?)),
             self.devices()
         );
         // Without devices the list has no expectations.
@@ -88,7 +88,7 @@ impl App {
     pub async fn hub_conversions(&self, id: String) -> Result<Vec<HubModel>, Problem> {
         let devices = self.devices().await.unwrap_or_default();
         self.shared
-            .blocking(move |shared| {
+            .asking(move |shared| {
                 let hub = shared.hub()?;
                 let Reference::Hub { repository, .. } = Reference::parse(&format!("hf.co/{id}"), &hub)? else {
                     return Err(library::LibraryError::BadReference(id).into());
@@ -107,7 +107,7 @@ impl App {
     pub async fn hub_repository(&self, id: String) -> Result<HubRepository, Problem> {
         let devices = self.devices().await.unwrap_or_default();
         self.shared
-            .blocking(move |shared| {
+            .asking(move |shared| {
                 let hub = shared.hub()?;
                 let Reference::Hub {
                     repository, revision, ..
@@ -127,7 +127,7 @@ impl App {
     /// # Errors
     /// As [`App::search_hub`]; the file is no model, or Hearth does not support it.
     pub async fn inspect_remote(&self, source: String) -> Result<RemoteModel, Problem> {
-        let fetched = self.shared.blocking(move |shared| {
+        let fetched = self.shared.asking(move |shared| {
             let hub = shared.hub()?;
             let reference = Reference::parse(&source, &hub)?;
             let remote = library::remote(&hub, &reference)?;

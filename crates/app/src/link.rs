@@ -3,7 +3,7 @@
 
 use crate::library::{
     Hub,
-    hub::{HUB, MAIN, Reference, Selection, decode_strictly},
+    hub::{HUB, MAIN, Reference, Selection, decode_strictly, is_private_host},
 };
 use crate::wire::{Link, LinkPlace, LinkRefusal};
 use hearth_formats::characters::is_hidden;
@@ -148,7 +148,8 @@ fn web(url: &str) -> Result<LinkPlace, LinkRefusal> {
     let (host, path) = rest.split_once('/').ok_or(LinkRefusal::UnknownSource)?;
     // No user name, query or letters of other scripts, each of which can disguise a host.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-.:[]".contains(c);
-    if !scheme.eq_ignore_ascii_case("https") || host.is_empty() || !host.chars().all(is_plain) {
+    let is_secure = scheme.eq_ignore_ascii_case("https");
+    if !is_secure || !host.chars().all(is_plain) || is_private_host(host) {
         return Err(LinkRefusal::UnknownSource);
     }
     let path = path.split(['?', '#']).next().unwrap_or_default();
@@ -348,6 +349,11 @@ mod tests {
             "file:///etc/a.gguf",
             "http://example.org/a.gguf",
             "http://127.0.0.1:80/a.gguf",
+            "https://127.0.0.1/a.gguf",
+            "https://[::1]/a.gguf",
+            "https://localhost/a.gguf",
+            "https://10.0.0.1:8443/a.gguf",
+            "https://router/a.gguf",
             "https://example.org/",
             "https://example.org/a.bin",
             "https://user@example.org/a.gguf",

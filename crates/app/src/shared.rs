@@ -20,7 +20,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
+
+/// Requests to a hub at a time that a person waits for: each holds a thread.
+const MAX_ASKING: usize = 8;
 
 /// Receives every event, in order, from any thread; must not block.
 pub(crate) type Sink = Box<dyn Fn(Event) + Send + Sync>;
@@ -64,6 +67,8 @@ pub(crate) struct Shared {
     /// Held while a run is started: only one is active at a time.
     pub(crate) starting_run: Mutex<()>,
     pub(crate) downloads: Downloads,
+    /// See [`Shared::asking`].
+    may_ask: Arc<Semaphore>,
     pub(crate) keychain: Arc<dyn Keychain>,
     /// Folders of other programs.
     programs: Vec<Place>,
@@ -104,6 +109,7 @@ impl Shared {
             runs: Mutex::default(),
             starting_run: Mutex::default(),
             downloads: Downloads::default(),
+            may_ask: Arc::new(Semaphore::new(MAX_ASKING)),
             keychain: options.keychain,
             programs: options.programs,
         })
@@ -148,6 +154,21 @@ impl Shared {
                 message: format!("Hearth ran into a bug ({error}). Everything saved is safe; try again."),
             }),
         }
+    }
+
+    /// Like [`Shared::blocking`] for requests to a hub, a few at a time: servers that do not answer
+    /// leave threads for everything else.
+    pub(crate) async fn asking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let permit = self.may_ask.clone().acquire_owned().await;
+        self.blocking(move |shared| {
+            // Held to the end of the work, also if nobody waits for it any more.
+            let _permit = permit;
+            work(shared)
+        })
+        .await
     }
 
     /// Shadows a message's row in the store, until [`Shared::clear_live`].

@@ -9,6 +9,7 @@ mod comparing;
 mod data_bench;
 mod downloads;
 mod hub;
+mod hub_patience;
 mod hub_token;
 mod import;
 mod import_bounds;

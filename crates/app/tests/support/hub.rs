@@ -23,6 +23,8 @@ pub enum Reply {
     Broken(usize),
     /// This many bytes of it, then silence.
     Stalled(usize),
+    /// A byte of it every 20 ms.
+    Dribble,
     /// Half of it, and the rest once [`TOGETHER`] responses like this are under way.
     Together,
     /// The whole file, ignoring the range.
@@ -179,6 +181,14 @@ fn answer(
             loop {
                 thread::park();
             }
+        }
+        Reply::Dribble => {
+            ranged(part, 0, from)?;
+            for byte in part {
+                (&stream).write_all(&[*byte])?;
+                thread::sleep(Duration::from_millis(20));
+            }
+            Ok(())
         }
         Reply::Together => {
             ranged(part, part.len() / 2, from)?;

@@ -2,6 +2,7 @@
 
 use super::super::LibraryError;
 use super::client::{Failure, Hub, Requested};
+use super::deadline::Deadline;
 use super::header;
 use super::remote::RemoteFile;
 use super::variants::{Kind, Listed, Variant};
@@ -131,7 +132,7 @@ pub(super) fn hash_config(hub: &Hub, file: &mut RemoteFile) -> Result<(), Librar
         );
         return Err(failed(Failure::Final(why)));
     }
-    let response = hub.get(&file.url, None).map_err(failed)?;
+    let response = hub.get_until(&file.url, None, Deadline::new(hub)).map_err(failed)?;
     Requested::of(&response).map_err(failed)?;
     let mut bytes = Vec::new();
     let read = response

@@ -1,6 +1,8 @@
 //! HTTP requests to a hub: bounded, over HTTPS, with the token only where it belongs.
 
 use super::super::LibraryError;
+use super::address::{Lookup, PrivateAddress, Server, redirected};
+use super::deadline::Deadline;
 use super::keychain::Keychain;
 use super::token::{Token, set, token};
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
@@ -8,8 +10,8 @@ use serde::de::DeserializeOwned;
 use std::{env, thread, time::Duration};
 use ureq::{
     Agent, Body,
-    config::RedirectAuthHeaders,
     http::{HeaderMap, Response, StatusCode, header},
+    unversioned::transport::DefaultConnector,
 };
 
 /// The default hub; `HF_ENDPOINT` or a setting overrides it.
@@ -18,8 +20,8 @@ pub(crate) const HUB: &str = "https://huggingface.co";
 /// Ollama's registry.
 const OLLAMA: &str = "https://registry.ollama.ai";
 
-/// Time limit of a response in JSON. The body of a file has none, but must not be silent.
-const JSON_TIMEOUT: Duration = Duration::from_secs(60);
+/// See [`Hub::patience`].
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// See [`Hub::silence`].
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -46,8 +48,22 @@ pub struct Hub {
     pub retry_delay: Duration,
     /// How long a connection may be silent.
     pub silence: Duration,
+    /// How long JSON, a header or a configuration may take in all. The body of a file has no limit,
+    /// but must not be silent.
+    pub patience: Duration,
     /// How large files are requested.
     pub ranges: Ranges,
+}
+
+/// What is requested of an address.
+#[derive(Debug, Clone, Copy, Default)]
+struct Wanted<'a> {
+    /// The first and the last byte.
+    range: Option<(u64, Option<u64>)>,
+    /// The media type.
+    accept: Option<&'a str>,
+    /// When the whole response must have arrived.
+    deadline: Option<Deadline>,
 }
 
 /// How large files are requested: as ranges in parallel, if the server can.
@@ -80,6 +96,7 @@ impl Hub {
             token: None,
             retry_delay: Duration::from_secs(1),
             silence: SILENCE_TIMEOUT,
+            patience: PATIENCE,
             ranges: Ranges::default(),
         }
     }
@@ -139,45 +156,85 @@ impl Hub {
         url: &str,
         range: Option<(u64, Option<u64>)>,
     ) -> Result<Response<Body>, Failure> {
-        self.send(url, range, None, None)
+        self.send(url, &Wanted { range, ..Wanted::default() })
     }
 
-    fn send(
+    /// The same for some kilobytes: the response and its body end at a deadline.
+    pub(super) fn get_until(
         &self,
         url: &str,
         range: Option<(u64, Option<u64>)>,
-        accept: Option<&str>,
-        timeout: Option<Duration>,
+        deadline: Deadline,
     ) -> Result<Response<Body>, Failure> {
-        // An HTTPS address never redirects to one without.
-        let agent: Agent = Agent::config_builder()
+        let wanted = Wanted {
+            range,
+            deadline: Some(deadline),
+            ..Wanted::default()
+        };
+        self.send(url, &wanted)
+    }
+
+    /// Sends a request and follows its redirects: never from an encrypted address to one without
+    /// encryption, never from the internet into a private network, and with the token only to the
+    /// same server.
+    fn send(&self, url: &str, wanted: &Wanted) -> Result<Response<Body>, Failure> {
+        let (token, lookup) = (self.token_for(url), Lookup::default());
+        let (mut at, mut redirects) = (url.to_owned(), 0);
+        loop {
+            let token = token.filter(|_| Server::of(&at) == Server::of(url));
+            let response = self.send_once(&at, wanted, token, &lookup)?;
+            let status = response.status();
+            let location = response.headers().get(header::LOCATION);
+            let next = match (status.as_u16(), location) {
+                (200 | 206, _) => return Ok(response),
+                (301 | 302 | 303 | 307 | 308, Some(location)) => location.to_str().ok(),
+                _ => return Err(self.refusal(&at, status, retry_after(response.headers()))),
+            };
+            let next = next.and_then(|location| redirected(&at, location));
+            let next = next.ok_or_else(|| Failure::Final("the address redirects to an invalid one".to_owned()))?;
+            redirects += 1;
+            if redirects > MAX_REDIRECTS {
+                return Err(Failure::Final("the address redirects in circles".to_owned()));
+            }
+            if is_https(&at) && !is_https(&next) {
+                let why = "the address redirects to one without encryption, which Hearth does not follow";
+                return Err(Failure::Final(why.to_owned()));
+            }
+            at = next;
+        }
+    }
+
+    fn send_once(
+        &self,
+        url: &str,
+        wanted: &Wanted,
+        token: Option<&str>,
+        lookup: &Lookup,
+    ) -> Result<Response<Body>, Failure> {
+        let left = wanted.deadline.map(|deadline| deadline.left()).transpose()?;
+        let config = Agent::config_builder()
             .https_only(is_https(url))
-            .max_redirects(MAX_REDIRECTS)
-            .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+            .max_redirects(0)
             .http_status_as_error(false)
             .timeout_connect(Some(self.silence))
             .timeout_recv_response(Some(self.silence))
             .timeout_per_read(Some(self.silence))
-            .timeout_recv_body(timeout)
+            .timeout_global(left)
             .user_agent(concat!("hearth/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .into();
+            .build();
+        let agent = Agent::with_parts(config, DefaultConnector::default(), lookup.clone());
         let mut request = agent.get(url);
-        if let Some(token) = self.token_for(url) {
+        if let Some(token) = token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
-        if let Some((from, to)) = range {
+        if let Some((from, to)) = wanted.range {
             let to = to.map_or_else(String::new, |to| to.to_string());
             request = request.header(header::RANGE, format!("bytes={from}-{to}"));
         }
-        if let Some(accept) = accept {
+        if let Some(accept) = wanted.accept {
             request = request.header(header::ACCEPT, accept);
         }
-        let response = request.call().map_err(Failure::of)?;
-        match response.status() {
-            StatusCode::OK | StatusCode::PARTIAL_CONTENT => Ok(response),
-            status => Err(self.refusal(url, status, retry_after(response.headers()))),
-        }
+        request.call().map_err(Failure::of)
     }
 
     /// Why a response with another status than success is of no use.
@@ -235,7 +292,12 @@ impl Hub {
     }
 
     fn json_once<T: DeserializeOwned>(&self, url: &str, accept: Option<&str>) -> Result<T, Failure> {
-        let response = self.send(url, None, accept, Some(JSON_TIMEOUT))?;
+        let wanted = Wanted {
+            accept,
+            deadline: Some(Deadline::new(self)),
+            ..Wanted::default()
+        };
+        let response = self.send(url, &wanted)?;
         let body = response.into_body().into_with_config().limit(MAX_JSON_BYTES);
         let text = body.lossy_utf8(true).read_to_string().map_err(Failure::of)?;
         serde_json::from_str(&text).map_err(|error| {
@@ -288,10 +350,9 @@ impl Failure {
 
     fn of(error: ureq::Error) -> Self {
         match error {
-            ureq::Error::TooManyRedirects => Self::Final("the address redirects in circles".to_owned()),
-            ureq::Error::RequireHttpsOnly(_) => {
-                Self::Final("the address redirects to one without encryption, which Hearth does not follow".to_owned())
-            }
+            ureq::Error::Other(why) if why.is::<PrivateAddress>() => Self::Final(
+                "the address redirects from the internet into a private network, which Hearth does not follow".to_owned(),
+            ),
             ureq::Error::BadUri(_) | ureq::Error::Http(_) => Self::Final(format!("the address is invalid: {error}")),
             ureq::Error::HostNotFound => {
                 Self::Temporary("the server was not found; check the connection to the internet".to_owned())

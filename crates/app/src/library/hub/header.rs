@@ -3,6 +3,7 @@
 
 use super::super::LibraryError;
 use super::client::{Failure, Hub, Requested};
+use super::deadline::Deadline;
 use super::header_len::{Unfinished, header_len};
 use super::remote::{Remote, RemoteFile};
 use std::{
@@ -57,9 +58,9 @@ impl HeaderFile {
             first: folder.clone(),
             folder: folder.clone(),
         };
-        let mut left = MAX_HEADERS;
+        let (mut left, mut deadline) = (MAX_HEADERS, Deadline::new(hub));
         for (at, file) in remote.files.iter().enumerate() {
-            let header = read(hub, file, if at == 0 { FIRST } else { FIRST_OF_PART })?;
+            let header = read(hub, file, if at == 0 { FIRST } else { FIRST_OF_PART }, &mut deadline)?;
             left = left
                 .checked_sub(header.len() as u64)
                 .ok_or_else(|| Failure::Final("the headers of its parts are too large".to_owned()).error(&file.name))?;
@@ -120,18 +121,18 @@ pub fn sweep_headers(parent: &Path) {
 /// The first bytes of a file, at most `len`.
 pub(super) fn start(hub: &Hub, file: &RemoteFile, len: u64) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
-    append(hub, file, &mut bytes, len.min(file.size))?;
+    append(hub, file, &mut bytes, len.min(file.size), &mut Deadline::new(hub))?;
     Ok(bytes)
 }
 
 /// The header of a file.
-fn read(hub: &Hub, file: &RemoteFile, first: u64) -> Result<Vec<u8>, LibraryError> {
+fn read(hub: &Hub, file: &RemoteFile, first: u64, deadline: &mut Deadline) -> Result<Vec<u8>, LibraryError> {
     let failed = |why: &str| Failure::Final(why.to_owned()).error(&file.name);
     let mut bytes = Vec::new();
     let mut wanted = first;
     loop {
         let end = wanted.min(file.size).min(MAX_HEADER);
-        append(hub, file, &mut bytes, end).map_err(|failure| failure.error(&file.name))?;
+        append(hub, file, &mut bytes, end, deadline).map_err(|failure| failure.error(&file.name))?;
         match header_len(&bytes) {
             Ok(len) => {
                 bytes.truncate(len);
@@ -146,11 +147,19 @@ fn read(hub: &Hub, file: &RemoteFile, first: u64) -> Result<Vec<u8>, LibraryErro
 }
 
 /// Requests the bytes up to `end`, in several requests if the connection breaks.
-fn append(hub: &Hub, file: &RemoteFile, bytes: &mut Vec<u8>, end: u64) -> Result<(), Failure> {
+fn append(
+    hub: &Hub,
+    file: &RemoteFile,
+    bytes: &mut Vec<u8>,
+    end: u64,
+    deadline: &mut Deadline,
+) -> Result<(), Failure> {
+    deadline.allow(end.saturating_sub(bytes.len() as u64));
     let mut empty = 0;
     while (bytes.len() as u64) < end {
         let start = bytes.len() as u64;
-        let why = match request(hub, file, bytes, end) {
+        deadline.left()?;
+        let why = match request(hub, file, bytes, end, *deadline) {
             Ok(()) => "the connection ended early".to_owned(),
             Err(Failure::Temporary(why) | Failure::Busy(why, _)) => why,
             Err(failure) => return Err(failure),
@@ -166,9 +175,15 @@ fn append(hub: &Hub, file: &RemoteFile, bytes: &mut Vec<u8>, end: u64) -> Result
     Ok(())
 }
 
-fn request(hub: &Hub, file: &RemoteFile, bytes: &mut Vec<u8>, end: u64) -> Result<(), Failure> {
+fn request(
+    hub: &Hub,
+    file: &RemoteFile,
+    bytes: &mut Vec<u8>,
+    end: u64,
+    deadline: Deadline,
+) -> Result<(), Failure> {
     let start = bytes.len() as u64;
-    let response = hub.get(&file.url, Some((start, Some(end - 1))))?;
+    let response = hub.get_until(&file.url, Some((start, Some(end - 1))), deadline)?;
     let sent = Requested::of(&response)?;
     if sent.total.is_some_and(|total| total != file.size) {
         return Err(Failure::Final("the server has a file of another size".to_owned()));

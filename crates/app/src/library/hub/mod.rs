@@ -4,7 +4,9 @@
 //! believed only as far as it can be checked: a file is in place once its size and hash match.
 
 mod adapters;
+mod address;
 mod client;
+mod deadline;
 mod expected;
 mod header;
 mod header_len;
@@ -29,6 +31,7 @@ pub use token::Token;
 pub use variants::{Kind, Variant, quantization};
 
 pub(super) use client::{Failure, Requested};
+pub(crate) use address::is_private_host;
 pub(crate) use client::{HUB, is_offline};
 pub(super) use ollama::{Manifest, remote as ollama};
 pub(crate) use reference::{MAIN, decode_strictly, without_query};

@@ -2,6 +2,7 @@
 
 use super::super::LibraryError;
 use super::client::{Failure, Hub, Requested};
+use super::deadline::Deadline;
 use super::reference::{decode, without_query};
 use super::variants::Kind;
 use hearth_formats::hex;
@@ -76,7 +77,7 @@ impl RemoteFile {
         let digest = hex(&Sha256::digest(url)[..6]);
         let safe = safe_path(["web", &digest, &name]).ok_or_else(|| LibraryError::UnsafeName(name.clone()))?;
         let failed = |failure: Failure| failure.error(&name);
-        let response = hub.get(url, Some((0, Some(0)))).map_err(failed)?;
+        let response = hub.get_until(url, Some((0, Some(0))), Deadline::new(hub)).map_err(failed)?;
         let sent = Requested::of(&response).map_err(failed)?;
         let size = sent
             .total

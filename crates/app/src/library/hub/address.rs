@@ -1,0 +1,245 @@
+//! Addresses: those of private networks, and where a redirect leads.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use ureq::{
+    Error,
+    config::Config,
+    http::Uri,
+    unversioned::{
+        resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver},
+        transport::NextTimeout,
+    },
+};
+
+/// Names of a local network (RFC 6761, 6762, 8375 and usage), as the end of a host.
+const LOCAL_NAMES: [&str; 4] = ["localhost", "local", "internal", "home.arpa"];
+
+/// The prefix of IPv4 addresses in IPv6 (RFC 6052).
+const NAT64: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
+
+/// Whether an address is one of this machine or of a private network, or of no machine.
+fn is_private(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => is_private_v4(ip),
+        IpAddr::V6(ip) => {
+            let inner = match ip.segments() {
+                [a, b, c, d, e, f, ..] if [a, b, c, d, e, f] == NAT64 => {
+                    let [.., a, b, c, d] = ip.octets();
+                    Some(Ipv4Addr::new(a, b, c, d))
+                }
+                // Also `::1`, as 0.0.0.1.
+                _ => ip.to_ipv4(),
+            };
+            inner.map_or_else(
+                || ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_multicast(),
+                is_private_v4,
+            )
+        }
+    }
+}
+
+fn is_private_v4(ip: Ipv4Addr) -> bool {
+    let [first, second, ..] = ip.octets();
+    // 100.64.0.0/10 is a provider's own network; from 224 on come groups and reserved ones.
+    let is_shared = first == 100 && (64..128).contains(&second);
+    ip.is_loopback() || ip.is_private() || ip.is_link_local() || is_shared || first == 0 || first >= 224
+}
+
+/// Whether a host, perhaps with a port, is written as one of this machine or of a private network.
+pub(crate) fn is_private_host(host: &str) -> bool {
+    let host = host.to_ascii_lowercase();
+    if let Some(rest) = host.strip_prefix('[') {
+        let ip = rest.split_once(']').and_then(|(ip, _)| ip.parse::<Ipv6Addr>().ok());
+        return ip.is_none_or(|ip| is_private(ip.into()));
+    }
+    let name = host.split(':').next().unwrap_or_default().trim_end_matches('.');
+    if let Ok(ip) = name.parse::<Ipv4Addr>() {
+        return is_private(ip.into());
+    }
+    let last = name.rsplit('.').next().unwrap_or_default();
+    // `127.1` and `0x7f000001` are addresses as well, and no name ends with a number.
+    let is_number = last.bytes().all(|byte| byte.is_ascii_digit()) || last.starts_with("0x");
+    let is_local = |end: &&str| name.strip_suffix(**end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    is_number || !name.contains('.') || LOCAL_NAMES.iter().any(|end| is_local(&end))
+}
+
+/// The scheme, host and port of an address, by which its server is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Server {
+    scheme: String,
+    host: String,
+    port: Option<u16>,
+}
+
+impl Server {
+    /// `None` if it is no address of the web.
+    pub fn of(url: &str) -> Option<Self> {
+        let uri: Uri = url.parse().ok()?;
+        let scheme = uri.scheme_str()?.to_ascii_lowercase();
+        let usual = match scheme.as_str() {
+            "https" => Some(443),
+            "http" => Some(80),
+            _ => None,
+        };
+        Some(Self {
+            host: uri.host()?.to_ascii_lowercase(),
+            port: uri.port_u16().or(usual),
+            scheme,
+        })
+    }
+}
+
+/// The address that a redirect leads to. `None` if it is malformed.
+pub(super) fn redirected(from: &str, location: &str) -> Option<String> {
+    let location = location.trim().split('#').next().unwrap_or_default();
+    let (scheme, rest) = from.split_once("://")?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (host, path) = rest.split_at(end);
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let before_path = location.split(['/', '?']).next().unwrap_or_default();
+    Some(match location {
+        "" => return None,
+        absolute if before_path.ends_with(':') && absolute.contains("://") => absolute.to_owned(),
+        other if other.starts_with("//") => format!("{scheme}:{other}"),
+        other if other.starts_with('/') => format!("{scheme}://{host}{other}"),
+        other if other.starts_with('?') => format!("{scheme}://{host}{path}{other}"),
+        other => {
+            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            format!("{scheme}://{host}{folder}/{other}")
+        }
+    })
+}
+
+/// Looks addresses up for a request and its redirects. Once one was public, none may be private:
+/// a server on the internet must not choose what is requested in the network of the person.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Lookup {
+    was_public: Arc<AtomicBool>,
+}
+
+/// The reason of a request that [`Lookup`] refused.
+#[derive(Debug, thiserror::Error)]
+#[error("the address leads to a private network")]
+pub(super) struct PrivateAddress;
+
+impl Lookup {
+    /// Refuses a private address after a public one.
+    fn check(&self, addresses: &[IpAddr]) -> Result<(), PrivateAddress> {
+        match addresses.iter().any(|ip| is_private(*ip)) {
+            true if self.was_public.load(Ordering::Relaxed) => Err(PrivateAddress),
+            true => Ok(()),
+            false => {
+                self.was_public.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Resolver for Lookup {
+    fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
+        let found = DefaultResolver::default().resolve(uri, config, timeout)?;
+        let addresses: Vec<IpAddr> = found.iter().map(|address| address.ip()).collect();
+        self.check(&addresses).map_err(|why| Error::Other(Box::new(why)))?;
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_hosts_are_told_from_public_ones() {
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:8080",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "0.0.0.0",
+            "10.0.0.1",
+            "172.16.0.1",
+            "192.168.1.1:443",
+            "169.254.169.254",
+            "100.64.0.1",
+            "[::1]",
+            "[::1]:80",
+            "[::ffff:10.0.0.1]",
+            "[64:ff9b::10.0.0.1]",
+            "[fe80::1]",
+            "[fd00::1]",
+            "[",
+            "localhost",
+            "LOCALHOST.",
+            "a.localhost",
+            "printer.local",
+            "metadata.google.internal",
+            "router",
+            "",
+        ] {
+            assert!(is_private_host(host), "{host}");
+        }
+        for host in [
+            "huggingface.co",
+            "example.com:8443",
+            "8.8.8.8",
+            "172.32.0.1",
+            "[2606:4700::1111]",
+            "[64:ff9b::8.8.8.8]",
+            "mylocal.example",
+            "notlocalhost.example",
+            "1.example",
+        ] {
+            assert!(!is_private_host(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_private_address_is_refused_only_after_a_public_one() {
+        let ips = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
+        let lookup = Lookup::default();
+        // An endpoint of the person's own network, and its redirects.
+        assert!(lookup.check(&ips(&["10.0.0.1"])).is_ok());
+        assert!(lookup.check(&ips(&["127.0.0.1"])).is_ok());
+        assert!(lookup.check(&ips(&["8.8.8.8"])).is_ok());
+        for private in ["10.0.0.1", "127.0.0.1", "::1", "fe80::1"] {
+            assert!(lookup.check(&ips(&[private])).is_err(), "{private}");
+            assert!(lookup.check(&ips(&["8.8.8.8", private])).is_err(), "{private}");
+        }
+        assert!(lookup.check(&ips(&["1.1.1.1"])).is_ok());
+    }
+
+    #[test]
+    fn a_redirect_is_relative_to_its_address() {
+        for (location, expected) in [
+            ("https://b.example/x?y=1", Some("https://b.example/x?y=1")),
+            ("//b.example/x", Some("https://b.example/x")),
+            ("/x/y#part", Some("https://a.example:1/x/y")),
+            ("x?u=http://c", Some("https://a.example:1/p/x?u=http://c")),
+            ("?z", Some("https://a.example:1/p/q?z")),
+            ("file:///etc/passwd", Some("file:///etc/passwd")),
+            ("", None),
+        ] {
+            let found = redirected("https://a.example:1/p/q?r=1", location);
+            assert_eq!(found.as_deref(), expected, "{location}");
+        }
+        assert_eq!(redirected("https://a.example", "x").as_deref(), Some("https://a.example/x"));
+    }
+
+    #[test]
+    fn a_server_is_known_by_scheme_host_and_port() {
+        let same = |one: &str, other: &str| Server::of(one) == Server::of(other);
+        assert!(same("https://Hub.example/a", "https://hub.example:443/b?c"));
+        for other in ["https://hub.example:8443/a", "http://hub.example/a", "https://hub.example.org/a"] {
+            assert!(!same("https://hub.example/a", other), "{other}");
+        }
+        assert_eq!(Server::of("nothing"), None);
+    }
+}

@@ -1,0 +1,41 @@
+//! How long what is not a file to download may take: headers, configurations and JSON.
+
+use super::client::{Failure, Hub};
+use std::time::{Duration, Instant};
+
+/// The least speed of a server in bytes per second: that of a slow mobile connection.
+const MIN_RATE: f64 = (16 << 10) as f64;
+
+/// The end of the time for something, however many requests it takes. A server that sends a byte
+/// now and then would hold a thread for ever.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deadline {
+    until: Instant,
+}
+
+impl Deadline {
+    /// That of a response of some kilobytes.
+    pub fn new(hub: &Hub) -> Self {
+        Self {
+            until: Instant::now() + hub.patience,
+        }
+    }
+
+    /// Adds the time for this many bytes more.
+    pub fn allow(&mut self, bytes: u64) {
+        self.until += Duration::from_secs_f64(bytes as f64 / MIN_RATE);
+    }
+
+    /// The time left.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn left(&self) -> Result<Duration, Failure> {
+        match self.until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(Failure::Temporary(
+                "the server is too slow, or the connection is; try again".to_owned(),
+            )),
+            left => Ok(left),
+        }
+    }
+}
