@@ -1,11 +1,28 @@
-//! Names that Windows gives to devices.
+//! Names of files that systems do not take for what they seem.
+
+use hearth_formats::characters::is_hidden;
 
 /// Whether a file's name is that of a device on Windows, in any case and with any extension.
 pub(crate) fn is_device_name(name: &str) -> bool {
-    let stem = name.split('.').next().unwrap_or_default().trim_end();
+    let stem = name.split(['.', ':']).next().unwrap_or_default().trim_end();
     let stem = stem.to_ascii_lowercase();
-    matches!(stem.as_str(), "con" | "prn" | "aux" | "nul")
-        || (stem.len() == 4 && (stem.starts_with("com") || stem.starts_with("lpt")))
+    // Ports also have superscript digits.
+    let is_port = |prefix: &str| {
+        let mut rest = stem.strip_prefix(prefix).unwrap_or_default().chars();
+        rest.next().is_some_and(|c| matches!(c, '0'..='9' | '\u{b9}' | '\u{b2}' | '\u{b3}')) && rest.next().is_none()
+    };
+    matches!(stem.as_str(), "con" | "prn" | "aux" | "nul" | "conin$" | "conout$") || is_port("com") || is_port("lpt")
+}
+
+/// Whether a name from elsewhere can be given to a file on every system, and is what it seems: no
+/// device, no path, no hidden file, no characters that are refused, not seen or reorder others.
+pub(crate) fn is_portable_name(name: &str) -> bool {
+    let is_odd = |c: char| is_hidden(c) || r#"<>:"/\|?*"#.contains(c);
+    !name.is_empty()
+        && !name.starts_with([' ', '.'])
+        && !name.ends_with([' ', '.'])
+        && !name.contains(is_odd)
+        && !is_device_name(name)
 }
 
 #[cfg(test)]
@@ -14,11 +31,44 @@ mod tests {
 
     #[test]
     fn a_device_is_recognised_in_any_case_and_with_any_extension() {
-        for name in ["CON", "nul.txt", "con .txt", "Com1.x.json", "lpt9", "AUX."] {
+        for name in [
+            "CON",
+            "nul.txt",
+            "con .txt",
+            "Com1.x.json",
+            "lpt9",
+            "AUX.",
+            "COM\u{b9}.gguf",
+            "lpt\u{b3}",
+            "CONIN$",
+            "conout$.txt",
+            "NUL:x",
+        ] {
             assert!(is_device_name(name), "{name}");
         }
-        for name in ["", "console", "com10", "x.con", "un", ".con"] {
+        for name in ["", "console", "com10", "x.con", "un", ".con", "comx", "com", "com\u{2074}", "lpt-", "conin"] {
             assert!(!is_device_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_portable_name_is_what_it_seems() {
+        for name in ["a.Q4_K_M.gguf", "\u{1f999} model (2).gguf", "comx.gguf", "\u{e9}t\u{e9}.gguf"] {
+            assert!(is_portable_name(name), "{name}");
+        }
+        for name in [
+            "",
+            ".hidden",
+            "a.",
+            "a/b",
+            "C:x",
+            "com\u{b2}.gguf",
+            "a\u{202e}fug.gguf",
+            "a\u{200b}b.gguf",
+            "a\u{a0}b.gguf",
+            "a\u{9b}b.gguf",
+        ] {
+            assert!(!is_portable_name(name), "{name:?}");
         }
     }
 }

@@ -13,7 +13,10 @@ use crate::{
     store::conversation,
     wire::{ChatFormat, ExportedChats, Problem, ProblemCode},
 };
-use hearth_formats::durable;
+use hearth_formats::{
+    characters::{is_hidden, is_joiner},
+    durable,
+};
 use std::{
     fs::{self, File},
     io::{self, BufWriter, Write},
@@ -124,9 +127,10 @@ pub fn file_name(title: &str) -> String {
     const LONGEST: usize = 60;
     let mapped = title.chars().map(|c| match c {
         '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' => ' ',
-        c if c.is_control() => ' ',
+        c if c.is_control() || c.is_whitespace() => ' ',
         c => c,
     });
+    let mapped = mapped.filter(|c| !is_hidden(*c) || is_joiner(*c));
     let name: String = mapped.collect();
     let words: Vec<&str> = name.split_whitespace().collect();
     let name: String = words.join(" ").chars().take(LONGEST).collect();
@@ -193,6 +197,8 @@ mod tests {
             ("lpt1.txt", "Conversation"),
             ("con .txt", "Conversation"),
             ("...", "Conversation"),
+            ("\u{202e}gpj.exe\u{200b}", "gpj.exe"),
+            ("COM\u{b9}", "Conversation"),
             ("\u{1f642} a\tb", "\u{1f642} a b"),
         ] {
             assert_eq!(file_name(title), name);

@@ -5,6 +5,7 @@ use super::client::{Failure, Hub, Requested};
 use super::deadline::Deadline;
 use super::reference::{decode, without_query};
 use super::variants::Kind;
+use crate::device_name::is_portable_name;
 use hearth_formats::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -16,12 +17,6 @@ const MAX_NAME_BYTES: usize = 200;
 
 /// Most files of a model.
 pub(super) const MAX_FILES: usize = 500;
-
-/// Names that Windows gives to devices, with any extension.
-const RESERVED: [&str; 22] = [
-    "con", "prn", "aux", "nul", "com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8", "com9", "lpt1", "lpt2",
-    "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
-];
 
 /// A file on the network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,14 +117,7 @@ pub(super) fn safe_path<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<
 }
 
 fn is_safe(name: &str) -> bool {
-    let stem = name.split('.').next().unwrap_or_default().trim_end().to_lowercase();
-    let is_odd = |c: char| c.is_control() || r#"<>:"/\|?*"#.contains(c);
-    !name.is_empty()
-        && name.len() <= MAX_NAME_BYTES
-        && !name.starts_with([' ', '.'])
-        && !name.ends_with([' ', '.'])
-        && !name.contains(is_odd)
-        && !RESERVED.contains(&stem.as_str())
+    name.len() <= MAX_NAME_BYTES && is_portable_name(name)
 }
 
 #[cfg(test)]
@@ -146,7 +134,7 @@ mod tests {
         let long = "a".repeat(300);
         for bad in [
             "", ".", "..", "../x", "a/b", r"a\b", "C:", "con", "CON.gguf", "nul .txt", "a\0b", "a\nb", " a", "a ",
-            "a.", ".hidden", "a?b", "lpt1.x", &long,
+            "a.", ".hidden", "a?b", "lpt1.x", "COM\u{b9}.gguf", "CONIN$", "a\u{202e}fug.gguf", "a\u{200b}b.gguf", &long,
         ] {
             assert_eq!(safe_path(["owner", bad]), None, "{bad:?}");
         }
