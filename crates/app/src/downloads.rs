@@ -72,6 +72,8 @@ pub(crate) struct Downloads {
 /// A download in progress.
 #[derive(Debug, Default)]
 struct Running {
+    /// What was asked for.
+    source: String,
     stop: AtomicBool,
     /// Whether it is to be removed once it has stopped.
     discard: AtomicBool,
@@ -133,6 +135,13 @@ impl Downloads {
         running.discard.fetch_or(discard, Ordering::Relaxed);
         running.stop.store(true, Ordering::Relaxed);
         true
+    }
+
+    /// Whether one is stopping, whose files may still be in use.
+    fn is_stopping(&self) -> bool {
+        self.lock()
+            .values()
+            .any(|running| running.stop.load(Ordering::Relaxed))
     }
 }
 
@@ -276,10 +285,15 @@ fn start_queued(shared: &Arc<Shared>) {
         if running.len() >= MAX_RUNNING {
             break;
         }
-        if running.contains_key(&row.id) || unsaved.contains(&row.id) {
+        // One that was removed and added again waits for the end of its former self.
+        let is_running = running.contains_key(&row.id) || running.values().any(|other| other.source == row.source);
+        if is_running || unsaved.contains(&row.id) {
             continue;
         }
-        let this = Arc::new(Running::default());
+        let this = Arc::new(Running {
+            source: row.source.clone(),
+            ..Running::default()
+        });
         running.insert(row.id, this.clone());
         let shared = Arc::downgrade(shared);
         // Not a thread of the runtime, whose end would wait for a stalled connection.
@@ -338,15 +352,18 @@ fn run(weak: &Weak<Shared>, row: &download::Download, running: &Running) {
     }
 }
 
-/// Tries again for an hour while the connection fails.
+/// Tries again for an hour while the connection fails, and while another download of the same files
+/// is stopping.
 fn fetch_patiently(weak: &Weak<Shared>, row: &download::Download, running: &Running) -> Result<PathBuf, LibraryError> {
+    let is_stopping = || weak.upgrade().is_some_and(|shared| shared.downloads.is_stopping());
     let mut delays = RETRY_DELAYS.into_iter();
     loop {
-        let error = match fetch(weak, row, running) {
-            Err(error) if error.is_temporary() => error,
+        let (error, delay) = match fetch(weak, row, running) {
+            Err(error @ LibraryError::AlreadyDownloading(_)) if is_stopping() => (error, Some(STOP_INTERVAL)),
+            Err(error) if error.is_temporary() => (error, delays.next()),
             ended => return ended,
         };
-        let Some(delay) = delays.next() else {
+        let Some(delay) = delay else {
             return Err(error);
         };
         tracing::info!(%error, "the download is tried again");

@@ -153,6 +153,31 @@ async fn a_removed_download_leaves_no_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_download_that_is_removed_and_added_again_at_once_completes() {
+    // The second time also by another name for the same file.
+    for again in ["o/Tiny-GGUF", "o/Tiny-GGUF:Q4_K_M"] {
+        let mut bench = Bench::tiny();
+        let hub = hub(&[Reply::Good, Reply::Stalled(300_000), Reply::Good]);
+        use_hub(&bench, &hub, false).await;
+        let id = bench.start_download("o/Tiny-GGUF".into()).await.unwrap().id;
+        bench
+            .next(|event| matches!(event, Event::DownloadProgress { done, .. } if done > 0).then_some(()))
+            .await;
+        bench.remove_download(id).await.unwrap();
+        let added = bench.start_download(again.into()).await.unwrap();
+        assert_ne!(added.id, id);
+        let ended = until(&mut bench, |state| {
+            matches!(state, DownloadState::Done { .. } | DownloadState::Failed { .. })
+        })
+        .await;
+        assert!(
+            ended.id == added.id && matches!(ended.state, DownloadState::Done { model: Some(_), .. }),
+            "{ended:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offline_nothing_is_requested() {
     let (mut bench, hub) = (Bench::tiny(), hub(&[Reply::Good]));
     use_hub(&bench, &hub, true).await;
