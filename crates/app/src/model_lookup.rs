@@ -3,16 +3,19 @@
 use crate::{
     library::{Model, drafts::drafts_of},
     shared::Shared,
+    store::StoreError,
     wire::{DraftProblem, DraftSetting, Problem, ProblemCode},
 };
 use hearth_protocol::DraftChoice;
 
 /// The last loaded model, or else the default model. `None` means that there are no models.
-pub(crate) fn next(shared: &Shared) -> Result<Option<Model>, Problem> {
-    let models = shared.models()?;
-    let last = shared.settings().last_model;
-    let chosen = models.iter().find(|model| Some(&model.id) == last.as_ref());
-    Ok(chosen.or_else(|| shared.library.default(&models)).cloned())
+pub(crate) fn next(shared: &Shared) -> Result<Option<Model>, StoreError> {
+    if let Some(last) = shared.settings().last_model
+        && let Some(model) = shared.model(&last)?
+    {
+        return Ok(Some(model));
+    }
+    shared.default_model()
 }
 
 /// A model whose file can be read.
@@ -35,8 +38,7 @@ pub(crate) fn check(model: &Model) -> Result<(), Problem> {
 
 /// The model with this id.
 pub(crate) fn find(shared: &Shared, id: &str) -> Result<Model, Problem> {
-    let models = shared.models()?;
-    models.into_iter().find(|model| model.id == id).ok_or_else(|| Problem {
+    shared.model(id)?.ok_or_else(|| Problem {
         code: ProblemCode::NotFound,
         message: "This model no longer exists. Choose another one.".to_owned(),
     })
@@ -55,12 +57,12 @@ pub(crate) fn draft(
         DraftSetting::Own => return Ok((DraftChoice::Own { layers: None }, None)),
         DraftSetting::Model { model } => model,
     };
-    let models = shared.models()?;
-    if let Some(draft) = drafts_of(target, &models).find(|draft| draft.id == *id) {
+    let draft = shared.model(id)?;
+    if let Some(draft) = drafts_of(target, draft.as_slice()).next() {
         let path = draft.path.clone();
         return Ok((DraftChoice::Model { path }, None));
     }
-    let problem = match models.into_iter().find(|model| model.id == *id) {
+    let problem = match draft {
         None => DraftProblem::Missing,
         Some(Model { name, metadata, .. }) => match metadata {
             Err(_) => DraftProblem::Unreadable { name },

@@ -141,6 +141,18 @@ impl Shared {
         Ok(self.library.list(&added))
     }
 
+    /// The model with an id. Reads its file alone, perhaps in a probe process.
+    pub(crate) fn model(&self, id: &str) -> Result<Option<Model>, StoreError> {
+        let added: Vec<PathBuf> = self.store.read(|t| model::list(t))?;
+        Ok(self.library.find(id, &added))
+    }
+
+    /// The default model of the library. Reads files up to that one.
+    pub(crate) fn default_model(&self) -> Result<Option<Model>, StoreError> {
+        let added: Vec<PathBuf> = self.store.read(|t| model::list(t))?;
+        Ok(self.library.find_default(&added))
+    }
+
     /// Runs blocking work (disk, locks) on tokio's blocking threads.
     pub(crate) async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,

@@ -2,8 +2,9 @@
 //! saved as it grows. Each is a task of its own.
 
 use super::{
+    lookup::Looked,
     request,
-    selection::{Selection, died, not_ready},
+    selection::{died, not_ready},
 };
 use crate::{
     chat::stats::{self, ThoughtClock},
@@ -24,7 +25,11 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use tokio::{sync::watch, task::JoinHandle, time::Instant};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+    time::Instant,
+};
 
 /// How often a growing answer is saved: the most that a crash costs.
 const SAVE_INTERVAL: Duration = Duration::from_millis(300);
@@ -46,8 +51,8 @@ pub(super) enum Stop {
 
 /// What an answer waits for.
 pub(super) struct Wait {
-    /// Its model.
-    pub selection: watch::Receiver<Option<Selection>>,
+    /// Its model, once that is looked up.
+    pub selection: oneshot::Receiver<Looked>,
     /// The end of a measurement.
     pub is_measuring: watch::Receiver<bool>,
     /// Filled with the model that gives it.
@@ -127,21 +132,23 @@ impl Answer {
 
     /// Waits for the model and sends the request. `Err` with the final state if it is not sent.
     async fn begin(&mut self, mut wait: Wait) -> Result<(Lease, Responses), MessageState> {
+        let failed = |problem| MessageState::Failed { problem };
+        // An error means that it was stopped.
+        let looked = wait.selection.await.map_err(|_| MessageState::Stopped)?;
+        let mut selection = looked.map_err(failed)?;
         let (selected, lease) = loop {
-            let selected = wait
-                .selection
+            let selected = selection
                 .borrow_and_update()
                 .clone()
                 .ok_or(MessageState::Stopped)?;
             tokio::select! {
                 biased;
-                changed = wait.selection.changed() => changed.map_err(|_| MessageState::Stopped)?,
-                ready = self.ready(&selected.model) => match (ready, wait.selection.has_changed()) {
+                changed = selection.changed() => changed.map_err(|_| MessageState::Stopped)?,
+                ready = self.ready(&selected.model) => match (ready, selection.has_changed()) {
                     (Ok(lease), _) => break (selected, lease),
                     // Another model was selected while this one failed.
                     (Err(_), Ok(true)) => {}
                     (Err(error), _) => {
-                        let failed = |problem| MessageState::Failed { problem };
                         return Err(not_ready(error).map_or(MessageState::Stopped, failed));
                     }
                 },
@@ -159,7 +166,7 @@ impl Answer {
         let request = self
             .shared
             .blocking(move |shared| request::of(shared, &target, &message));
-        let (request, settings) = request.await.map_err(|problem| MessageState::Failed { problem })?;
+        let (request, settings) = request.await.map_err(failed)?;
         self.message.settings = Some(settings);
         let events = lease.request(Request::Generate(request));
         Ok((lease, events))

@@ -5,6 +5,7 @@
 //! ([`hearth_protocol::ModelHost`]).
 
 mod answer;
+mod lookup;
 mod measuring;
 mod prompt;
 mod request;
@@ -22,9 +23,10 @@ use crate::{
 };
 use answer::{Answer, Stop, Wait};
 use hearth_protocol::{LoadRequest, Model, ModelStatus, Request};
+use lookup::{Found, Lookup, Wanted};
 use selection::Selection;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
@@ -73,6 +75,7 @@ pub(crate) enum Command {
 enum Ended {
     Answer(i64),
     Measurement,
+    Lookup(Lookup, Result<Found, Problem>),
 }
 
 /// An answer that is waiting or in progress.
@@ -106,6 +109,10 @@ struct Chat {
     selection: watch::Sender<Option<Selection>>,
     /// By message.
     answers: HashMap<i64, Running>,
+    /// Models to look up, one after the other: answers select models in the order of their
+    /// messages.
+    lookups: VecDeque<Lookup>,
+    is_looking: bool,
     /// Cancels the measurement in progress.
     cancel_measuring: Option<watch::Sender<bool>>,
     /// Whether a measurement is in progress, for which answers wait.
@@ -121,6 +128,8 @@ pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
         selection: watch::Sender::new(None),
         shared,
         answers: HashMap::new(),
+        lookups: VecDeque::new(),
+        is_looking: false,
         cancel_measuring: None,
         is_measuring: watch::Sender::new(false),
         ended,
@@ -138,8 +147,9 @@ impl Chat {
                     Some(command) => self.handle_command(command).await,
                     None => return self.end().await,
                 },
-                Some(ended) = ends.recv() => self.handle_ended(&ended),
+                Some(ended) = ends.recv() => self.handle_ended(ended),
             }
+            self.look_up();
             let is_busy = !self.answers.is_empty() || self.cancel_measuring.is_some();
             self.shared.set_answering(is_busy);
         }
@@ -148,8 +158,8 @@ impl Chat {
     // Here and below, the receiver of a reply may have been dropped.
     async fn handle_command(&mut self, command: Command) {
         match command {
-            Command::Answer(message) => self.answer(*message, None).await,
-            Command::Continue { message, before } => self.answer(*message, Some(before)).await,
+            Command::Answer(message) => self.answer(*message, None),
+            Command::Continue { message, before } => self.answer(*message, Some(before)),
             Command::Stop { conversation, done } => {
                 for running in self.answers.values().filter(|it| it.conversation == conversation) {
                     running.stop.send_replace(Stop::Cancel);
@@ -169,7 +179,7 @@ impl Chat {
                 self.remove(&path).await;
                 let _ = done.send(());
             }
-            Command::ApplySettings => self.apply_settings().await,
+            Command::ApplySettings => self.apply_settings(),
             Command::State(reply) => {
                 let _ = reply.send(selection::state(self.selection.borrow().as_ref()));
             }
@@ -182,13 +192,17 @@ impl Chat {
         }
     }
 
-    fn handle_ended(&mut self, ended: &Ended) {
+    fn handle_ended(&mut self, ended: Ended) {
         // Another one may have begun meanwhile: the same answer may be continued.
         match ended {
             Ended::Answer(id) => {
-                if self.answers.get(id).is_some_and(Running::has_ended) {
-                    self.answers.remove(id);
+                if self.answers.get(&id).is_some_and(Running::has_ended) {
+                    self.answers.remove(&id);
                 }
+            }
+            Ended::Lookup(lookup, found) => {
+                self.is_looking = false;
+                self.looked_up(lookup, found);
             }
             Ended::Measurement => drop(self.cancel_measuring.take_if(|cancel| cancel.is_closed())),
         }
@@ -196,24 +210,21 @@ impl Chat {
 
     /// Begins an answer, by its own model, or that of its conversation, or else by the selected
     /// one, or by that of the last answer. `before` is the state of an answer that is continued.
-    async fn answer(&mut self, mut message: Message, before: Option<MessageState>) {
+    fn answer(&mut self, message: Message, before: Option<MessageState>) {
         self.stop_measuring();
-        let own = match message.own.as_ref().and_then(|own| own.model.clone()) {
-            Some(model) => self.own_selection(model).await.map(Some),
-            None => self.select_for(message.conversation).await.map(|()| None),
-        };
-        let own = match own {
-            Ok(own) => own,
-            Err(problem) => {
-                message.state = MessageState::Failed { problem };
-                return answer::end(&self.shared, message, None).await;
-            }
-        };
+        let (id, conversation) = (message.id, message.conversation);
+        let (reply, selection) = oneshot::channel();
+        self.lookups.push_back(Lookup {
+            wanted: match message.own.as_ref().and_then(|own| own.model.clone()) {
+                Some(model) => Wanted::OfAnswer { message: id, model },
+                None => Wanted::OfConversation(conversation),
+            },
+            reply: Some(reply),
+        });
         let (stop, stopped) = watch::channel(Stop::No);
         let model = Arc::<OnceLock<Model>>::default();
-        let (id, conversation) = (message.id, message.conversation);
         let wait = Wait {
-            selection: own.as_ref().unwrap_or(&self.selection).subscribe(),
+            selection,
             is_measuring: self.is_measuring.subscribe(),
             model: Arc::clone(&model),
         };
@@ -227,44 +238,81 @@ impl Chat {
             conversation,
             stop,
             model,
-            own,
+            own: None,
             task,
         };
         self.answers.insert(id, running);
     }
 
-    /// A selection for one answer, which leaves that of new answers as it is.
-    async fn own_selection(&self, model: String) -> Result<watch::Sender<Option<Selection>>, Problem> {
-        let target = self
-            .shared
-            .blocking(move |shared| Target::of_answer(shared, &model))
-            .await?;
-        let model = self.shared.host.model(self.load_request(&target));
-        Ok(watch::Sender::new(Some(Selection {
-            target: Arc::new(target),
-            model,
-        })))
+    /// Begins the next lookup, unless one is in progress.
+    fn look_up(&mut self) {
+        while !self.is_looking
+            && let Some(lookup) = self.lookups.pop_front()
+        {
+            if lookup.is_unwanted() {
+                continue;
+            }
+            self.is_looking = true;
+            let has_selected = self.selected().is_some();
+            let (shared, ended, wanted) = (self.shared.clone(), self.ended.clone(), lookup.wanted.clone());
+            tokio::spawn(async move {
+                let found = shared.blocking(move |shared| wanted.look_up(shared, has_selected)).await;
+                // The receiver ends with the runtime.
+                let _ = ended.send(Ended::Lookup(lookup, found));
+            });
+        }
     }
 
-    /// Selects the model that answers in a conversation, unless it is selected.
-    async fn select_for(&mut self, conversation: i64) -> Result<(), Problem> {
-        let own = self
-            .shared
-            .blocking(move |shared| Target::of_conversation(shared, conversation))
-            .await?;
-        let selected = self
-            .selection
+    /// A model was looked up.
+    fn looked_up(&mut self, lookup: Lookup, found: Result<Found, Problem>) {
+        // A stopped answer selects no model.
+        if lookup.is_unwanted() {
+            return;
+        }
+        let found = match (&lookup.wanted, found) {
+            (Wanted::Selected(_), Ok(Found::Own(new))) => return self.reload(*new),
+            // A model whose file is gone stays loaded.
+            (Wanted::Selected(_), _) => return,
+            (_, Err(problem)) => return lookup.reply(Err(problem)),
+            (_, Ok(found)) => found,
+        };
+        let found = match (&lookup.wanted, found) {
+            (Wanted::OfAnswer { message, .. }, Found::Own(target)) => {
+                let own = self.own_selection(*target);
+                let selection = own.subscribe();
+                if let Some(running) = self.answers.get_mut(message) {
+                    running.own = Some(own);
+                }
+                return lookup.reply(Ok(selection));
+            }
+            (_, found) => found,
+        };
+        let selected = self.selected().map(|selected| selected.target.id.clone());
+        match (found, selected) {
+            (Found::Own(own), Some(selected)) if own.id == selected => {}
+            (Found::Nothing | Found::Chosen(_), Some(_)) => {}
+            (Found::Own(target) | Found::Chosen(target), _) => drop(self.select(*target)),
+            // It was unloaded meanwhile.
+            (Found::Nothing, None) => return self.lookups.push_front(lookup),
+        }
+        lookup.reply(Ok(self.selection.subscribe()));
+    }
+
+    /// The selected model, if it can answer.
+    fn selected(&self) -> Option<Selection> {
+        self.selection
             .borrow()
             .clone()
-            .filter(|selected| selected.model.is_live());
-        let target = match (own, selected) {
-            (Some(own), Some(selected)) if selected.target.id == own.id => return Ok(()),
-            (Some(own), _) => own,
-            (None, Some(_)) => return Ok(()),
-            (None, None) => self.shared.blocking(Target::choose).await?,
-        };
-        self.select(target);
-        Ok(())
+            .filter(|selected| selected.model.is_live())
+    }
+
+    /// A selection for one answer, which leaves that of new answers as it is.
+    fn own_selection(&self, target: Target) -> watch::Sender<Option<Selection>> {
+        let model = self.shared.host.model(self.load_request(&target));
+        watch::Sender::new(Some(Selection {
+            target: Arc::new(target),
+            model,
+        }))
     }
 
     /// Selects a model for new answers, and those that wait for a model.
@@ -299,12 +347,13 @@ impl Chat {
     async fn unload(&mut self) {
         let selected = self.selection.send_replace(None);
         self.stop_measuring();
-        let Some(Selection { model, .. }) = selected else {
-            return;
-        };
-        self.stop_answers(|running| running.model().is_none_or(|used| used == model))
+        let model = selected.map(|selected| selected.model);
+        // Also those whose model is not known yet.
+        self.stop_answers(|running| running.model().is_none_or(|used| Some(used) == model))
             .await;
-        model.unload().await;
+        if let Some(model) = model {
+            model.unload().await;
+        }
     }
 
     /// Unloads every model that uses a file, also as a draft, and stops its answers.
@@ -338,28 +387,25 @@ impl Chat {
         }
     }
 
-    /// Reloads the selected model, loaded or loading, if the settings for it have changed.
-    async fn apply_settings(&mut self) {
+    /// Looks the selected model up, loaded or loading, since the settings for it may have changed.
+    fn apply_settings(&mut self) {
         // The limit needs no reload.
         let max_bytes = self.shared.settings().prompt_cache_limit;
         self.shared.host.broadcast(&Request::SetPromptCacheLimit { max_bytes });
-        let selected = self.selection.borrow().clone();
-        let Some(Selection { target, model }) = selected.filter(|selected| selected.model.is_live()) else {
+        if let Some(selected) = self.selected() {
+            self.lookups.push_back(Lookup {
+                wanted: Wanted::Selected(selected.target.id.clone()),
+                reply: None,
+            });
+        }
+    }
+
+    /// Reloads the selected model if it is this one and its settings have changed.
+    fn reload(&mut self, new: Target) {
+        let Some(Selection { target, model }) = self.selected().filter(|selected| selected.target.id == new.id) else {
             return;
         };
-        let id = target.id.clone();
-        let again = self.shared.blocking(move |shared| {
-            let models = shared.models()?;
-            models
-                .iter()
-                .find(|model| model.id == id)
-                .map(|model| Target::new(model, shared))
-                .transpose()
-        });
-        // A model whose file is gone stays loaded.
-        if let Ok(Some(new)) = again.await
-            && (self.load_request(&new) != *model.request() || new.draft_problem != target.draft_problem)
-        {
+        if self.load_request(&new) != *model.request() || new.draft_problem != target.draft_problem {
             self.select(new).load();
         }
     }

@@ -72,12 +72,11 @@ impl Target {
     }
 
     fn of_library(shared: &Shared, id: &str, gone: &str) -> Result<Self, Problem> {
-        let models = shared.models()?;
-        let model = models.iter().find(|one| one.id == id).ok_or_else(|| Problem {
+        let model = shared.model(id)?.ok_or_else(|| Problem {
             code: ProblemCode::NotFound,
             message: gone.to_owned(),
         })?;
-        Self::new(model, shared)
+        Self::new(&model, shared)
     }
 
     /// The last loaded model, or else the default model.

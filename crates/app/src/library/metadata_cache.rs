@@ -97,8 +97,8 @@ pub(super) struct MetadataCache {
     reader: Reader,
     file: Option<PathBuf>,
     entries: Mutex<HashMap<PathBuf, Entry>>,
-    /// Held while files are read, so that no file is read twice at once. Cached entries do not wait
-    /// for it.
+    /// Held while a list of files is read, so that no file is read twice at once. Cached entries and
+    /// single files do not wait for it.
     reading: Mutex<()>,
 }
 
@@ -112,6 +112,27 @@ impl MetadataCache {
             entries: Mutex::new(entries),
             reading: Mutex::default(),
         }
+    }
+
+    /// The metadata of a model, or a sentence with the reason for failure. Does not wait for files
+    /// that another thread is reading, which may take as long as their drives do.
+    pub(super) fn get_one(&self, path: &Path) -> Result<ModelMetadata, String> {
+        let paths = [path.to_owned()];
+        let stamped = [stamps(path)];
+        let cached = match &stamped[0] {
+            Err(why) => Some(Err(why.clone())),
+            Ok(stamps) => {
+                let entries = lock(&self.entries);
+                let valid = entries.get(path).filter(|entry| entry.is_valid(stamps));
+                valid.map(|entry| entry.metadata.clone())
+            }
+        };
+        let mut metadata = [cached];
+        if metadata[0].is_none() {
+            self.read_missing(&paths, &stamped, &[0], &mut metadata);
+        }
+        let [metadata] = metadata;
+        metadata.unwrap_or_else(|| Err(format!("{} was not read. Try again.", path.display())))
     }
 
     /// The metadata of models, or a sentence with the reason for failure, in order.

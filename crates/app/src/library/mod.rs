@@ -118,6 +118,30 @@ pub struct Library {
     places: Mutex<Places>,
 }
 
+/// The file of a model of the list, not read yet.
+#[derive(Debug, Clone)]
+struct ListedFile {
+    path: PathBuf,
+    source: Source,
+    /// What another program calls it.
+    name: Option<String>,
+}
+
+impl ListedFile {
+    fn new(path: PathBuf, source: Source) -> Self {
+        Self {
+            path,
+            source,
+            name: None,
+        }
+    }
+}
+
+fn canonical_paths(files: &[ListedFile]) -> HashSet<PathBuf> {
+    let paths = files.iter().map(|file| fs::canonicalize(&file.path));
+    paths.flatten().collect()
+}
+
 /// The folders of other programs, and what was found there.
 #[derive(Debug, Default)]
 struct Places {
@@ -188,48 +212,13 @@ impl Library {
     /// All models: bundled, downloaded, added by path, then those of other programs. A file is
     /// listed once; an unreadable one with the reason, unless it is another program's.
     pub fn list(&self, added: &[PathBuf]) -> Vec<Model> {
-        let mut seen = HashSet::new();
-        let mut files = Vec::new();
-        let folders = self.bundled.iter().map(|folder| (folder, Source::Bundled));
-        for (folder, source) in folders.chain([(&self.downloaded, Source::Catalog)]) {
-            let new = |path: &PathBuf| seen.insert(known_id(path));
-            files.extend(models_in(folder).into_iter().filter(new).map(|path| (path, source)));
-        }
-        let nested = nested_models(&self.downloaded);
-        files.extend(nested.into_iter().map(|path| (path, Source::Catalog)));
-        let mut here: HashSet<PathBuf> = files
-            .iter()
-            .filter_map(|(path, _)| fs::canonicalize(path).ok())
-            .collect();
-        for path in added.iter().filter(|path| !here.contains(*path)) {
-            files.push((path.clone(), Source::File));
-        }
-        here.extend(added.iter().filter_map(|path| fs::canonicalize(path).ok()));
-        let found = self.found();
-        let foreign = found.iter().filter(|found| here.insert(found.full.clone()));
-        files.extend(foreign.map(|found| (found.path.clone(), found.source)));
-        let names: HashMap<&Path, &str> = found
-            .iter()
-            .filter_map(|found| Some((found.path.as_path(), found.name.as_deref()?)))
-            .collect();
-        let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
+        let mut files = self.own_files(added);
+        files.extend(self.foreign_files(&files));
+        let paths: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
         let mut models: Vec<Model> = files
             .into_iter()
             .zip(self.metadata.get(&paths))
-            .map(|((path, source), metadata)| match source {
-                Source::Bundled | Source::Catalog if self.is_flat(&path) => known_model(path, source, metadata),
-                Source::Catalog => Model {
-                    id: file_id(&self.first_path(&path)),
-                    ..model(path, source, metadata)
-                },
-                _ => match names.get(path.as_path()).copied() {
-                    Some(name) => Model {
-                        name: name.to_owned(),
-                        ..model(path, source, metadata)
-                    },
-                    None => model(path, source, metadata),
-                },
-            })
+            .map(|(file, metadata)| self.model_of(file, metadata))
             .filter(is_listed)
             .collect();
         // The catalog's first entry is the default model.
@@ -240,6 +229,107 @@ impl Library {
                 .unwrap_or(usize::MAX)
         });
         models
+    }
+
+    /// The model of the list with this id. Reads its file alone: others may be on a drive that does
+    /// not answer.
+    pub fn find(&self, id: &str, added: &[PathBuf]) -> Option<Model> {
+        let read = |file: ListedFile| {
+            let metadata = self.metadata(&file.path);
+            Some(self.model_of(file, metadata)).filter(is_listed)
+        };
+        let own = self.own_files(added);
+        let is_it = |file: &&ListedFile| self.id_of(file) == id;
+        match own.iter().find(is_it) {
+            Some(file) => read(file.clone()),
+            None => self.foreign_files(&own).into_iter().find(|file| is_it(&file)).and_then(read),
+        }
+    }
+
+    /// The model that [`Library::default`] chooses of the whole list. Reads files up to that one.
+    pub fn find_default(&self, added: &[PathBuf]) -> Option<Model> {
+        let mut files = self.own_files(added);
+        files.extend(self.foreign_files(&files));
+        let position = |entry: Option<&Entry>| {
+            let mut entries = catalog::entries().iter();
+            entries.position(|one| Some(one) == entry).unwrap_or(usize::MAX)
+        };
+        let named = |file: &ListedFile| {
+            let name = file.path.file_name().unwrap_or_default().to_string_lossy();
+            position(catalog::of_file(&name))
+        };
+        let read = |file: &ListedFile| {
+            let metadata = self.metadata(&file.path);
+            Some(self.model_of(file.clone(), metadata)).filter(|model| is_listed(model) && model.metadata.is_ok())
+        };
+        // Files with the name of an entry first; some are other models nevertheless.
+        let mut order: Vec<usize> = (0..files.len()).filter(|at| named(&files[*at]) < usize::MAX).collect();
+        order.sort_by_key(|at| named(&files[*at]));
+        let mut others: HashMap<usize, Option<Model>> = HashMap::new();
+        for at in order {
+            match read(&files[at]) {
+                Some(model) if position(model.entry) < usize::MAX => return Some(model),
+                other => drop(others.insert(at, other)),
+            }
+        }
+        (0..files.len()).find_map(|at| others.remove(&at).unwrap_or_else(|| read(&files[at])))
+    }
+
+    /// The files of bundled and downloaded models, and of those added by path.
+    fn own_files(&self, added: &[PathBuf]) -> Vec<ListedFile> {
+        let mut seen = HashSet::new();
+        let mut files = Vec::new();
+        let folders = self.bundled.iter().map(|folder| (folder, Source::Bundled));
+        for (folder, source) in folders.chain([(&self.downloaded, Source::Catalog)]) {
+            let new = |path: &PathBuf| seen.insert(known_id(path));
+            let found = models_in(folder).into_iter().filter(new);
+            files.extend(found.map(|path| ListedFile::new(path, source)));
+        }
+        let nested = nested_models(&self.downloaded).into_iter();
+        files.extend(nested.map(|path| ListedFile::new(path, Source::Catalog)));
+        let here = canonical_paths(&files);
+        let others = added.iter().filter(|path| !here.contains(*path));
+        files.extend(others.map(|path| ListedFile::new(path.clone(), Source::File)));
+        files
+    }
+
+    /// The files of other programs that are not among these.
+    fn foreign_files(&self, own: &[ListedFile]) -> Vec<ListedFile> {
+        let mut here = canonical_paths(own);
+        let found = self.found().into_iter().filter(|found| here.insert(found.full.clone()));
+        found
+            .map(|found| ListedFile {
+                path: found.path,
+                source: found.source,
+                name: found.name,
+            })
+            .collect()
+    }
+
+    /// The model of a file.
+    fn model_of(&self, file: ListedFile, metadata: Result<ModelMetadata, String>) -> Model {
+        let id = self.id_of(&file);
+        let ListedFile { path, source, name } = file;
+        match source {
+            Source::Bundled | Source::Catalog if self.is_flat(&path) => known_model(path, source, metadata),
+            _ => {
+                let model = model(path, source, metadata);
+                Model {
+                    id,
+                    name: name.unwrap_or(model.name),
+                    ..model
+                }
+            }
+        }
+    }
+
+    /// The id of a file's model.
+    fn id_of(&self, file: &ListedFile) -> String {
+        match file.source {
+            Source::Bundled | Source::Catalog if self.is_flat(&file.path) => known_id(&file.path),
+            Source::Catalog => file_id(&self.first_path(&file.path)),
+            _ => file_id(&file.path),
+        }
     }
 
     /// The default model: the first that can be read.
@@ -310,8 +400,7 @@ impl Library {
     }
 
     fn metadata(&self, path: &Path) -> Result<ModelMetadata, String> {
-        let one = self.metadata.get(&[path.to_owned()]).pop();
-        one.unwrap_or_else(|| Err(format!("{} was not read. Try again.", path.display())))
+        self.metadata.get_one(path)
     }
 
     /// Downloads a model or an adapter, unless the library has it: one of the catalog, or what

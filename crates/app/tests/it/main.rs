@@ -21,6 +21,7 @@ mod presets;
 mod probe;
 mod ranges;
 mod relocation;
+mod slow_models;
 mod store;
 #[path = "../support/mod.rs"]
 mod support;

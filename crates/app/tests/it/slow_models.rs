@@ -1,0 +1,82 @@
+//! Model files that take long to read, as on a drive that does not answer, delay nothing else.
+
+use crate::{
+    bench::{self, Bench},
+    support,
+};
+use hearth_app::{
+    Options,
+    library::{Library, Reader, probe::ProbeCommand},
+    wire::{ConversationSettings, MessageState, ModelState, NewConversation},
+};
+use hearth_formats::hex;
+use sha2::{Digest, Sha256};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+/// How long the fake probe hangs at each of these files.
+const HANGS: Duration = Duration::from_secs(12);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_hang_delay_no_answer_of_another_model_and_no_stop() {
+    let folder = tempfile::tempdir().expect("a folder");
+    support::model(&folder.path().join("bundled"), "tiny.gguf");
+    let hanging: Vec<_> = (0..4)
+        .map(|at| support::model(&folder.path().join(format!("data/models/x{at}")), "hang.gguf"))
+        .collect();
+    let options = Options {
+        probe: ProbeCommand {
+            timeout: Some(HANGS),
+            ..support::probe()
+        },
+        ..bench::options(&folder)
+    };
+    let mut bench = Bench::with(folder, options);
+    // The window's list waits for all of them.
+    let app = bench.app.clone();
+    let listing = tokio::spawn(async move { app.rescan_models().await });
+    let begin = Instant::now();
+    assert_eq!(bench.answer("Hello").await.state, MessageState::Complete);
+    assert!(begin.elapsed() < HANGS, "an answer came after {:?}", begin.elapsed());
+
+    let path = hanging[0].as_os_str().as_encoded_bytes();
+    let fresh = NewConversation {
+        settings: ConversationSettings {
+            model: Some(format!("file-{}", hex(&Sha256::digest(path)[..6]))),
+            ..ConversationSettings::default()
+        },
+        ..NewConversation::default()
+    };
+    let sent = bench.send(None, None, "Wait".into(), Vec::new(), fresh).await.expect("sent");
+    let begin = Instant::now();
+    bench.stop(sent.conversation.id).await.expect("stopped");
+    assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
+    assert!(begin.elapsed() < HANGS / 2, "it was stopped after {:?}", begin.elapsed());
+    bench.unload_model().await.expect("unloaded");
+    assert_eq!(bench.app.model_state().await.expect("a state"), ModelState::None);
+    assert!(begin.elapsed() < HANGS / 2, "it was unloaded after {:?}", begin.elapsed());
+    listing.abort();
+}
+
+#[test]
+fn a_model_is_found_as_it_is_listed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (bundled, data) = (folder.path().join("bundled"), folder.path().join("data"));
+    support::model(&bundled, "tiny.gguf");
+    support::model(&data.join("models"), "flat.gguf");
+    support::model(&data.join("models/o/n"), "nested.gguf");
+    fs::write(data.join("models/broken.gguf"), "no model").expect("a file");
+    let added = [support::model(folder.path(), "added.gguf")];
+    let library = Library::new(vec![bundled], &data, Reader::InProcess, None);
+    let listed = library.list(&added);
+    assert_eq!(listed.len(), 5);
+    for model in &listed {
+        let found = library.find(&model.id, &added).expect("it is listed");
+        assert_eq!(format!("{found:?}"), format!("{model:?}"));
+    }
+    assert!(library.find("nothing", &added).is_none());
+    let default = library.default(&listed).map(|model| &model.id);
+    assert_eq!(library.find_default(&added).as_ref().map(|model| &model.id), default);
+}
