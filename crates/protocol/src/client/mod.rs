@@ -130,9 +130,9 @@ impl Worker {
         self.0.process_id
     }
 
-    /// Whether it has not exited.
+    /// Whether it has neither exited nor been killed.
     pub fn is_alive(&self) -> bool {
-        self.0.death.borrow().is_none() && !self.0.monitor.is_finished()
+        self.0.death.borrow().is_none() && !self.0.open.have_failed()
     }
 
     /// Wait until the worker exits, and return the reason.

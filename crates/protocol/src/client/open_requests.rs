@@ -95,6 +95,11 @@ impl OpenRequests {
         stream.push(message)
     }
 
+    /// Whether all requests have failed.
+    pub fn have_failed(&self) -> bool {
+        self.state().death.is_some()
+    }
+
     /// Fail all requests, now and from now on.
     pub fn fail_all(&self, problem: &Problem) {
         let mut state = self.state();

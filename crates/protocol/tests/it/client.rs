@@ -285,6 +285,7 @@ async fn a_killed_worker_fails_its_requests() {
         ProblemCode::WorkerDied
     );
     assert!(!worker.is_alive());
+    assert_eq!(worker.died().await.code, ProblemCode::WorkerDied);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
