@@ -9,7 +9,9 @@ pub(crate) fn is_device_name(name: &str) -> bool {
     // Ports also have superscript digits.
     let is_port = |prefix: &str| {
         let mut rest = stem.strip_prefix(prefix).unwrap_or_default().chars();
-        rest.next().is_some_and(|c| matches!(c, '0'..='9' | '\u{b9}' | '\u{b2}' | '\u{b3}')) && rest.next().is_none()
+        rest.next()
+            .is_some_and(|c| matches!(c, '0'..='9' | '\u{b9}' | '\u{b2}' | '\u{b3}'))
+            && rest.next().is_none()
     };
     matches!(stem.as_str(), "con" | "prn" | "aux" | "nul" | "conin$" | "conout$") || is_port("com") || is_port("lpt")
 }
@@ -46,14 +48,31 @@ mod tests {
         ] {
             assert!(is_device_name(name), "{name}");
         }
-        for name in ["", "console", "com10", "x.con", "un", ".con", "comx", "com", "com\u{2074}", "lpt-", "conin"] {
+        for name in [
+            "",
+            "console",
+            "com10",
+            "x.con",
+            "un",
+            ".con",
+            "comx",
+            "com",
+            "com\u{2074}",
+            "lpt-",
+            "conin",
+        ] {
             assert!(!is_device_name(name), "{name}");
         }
     }
 
     #[test]
     fn a_portable_name_is_what_it_seems() {
-        for name in ["a.Q4_K_M.gguf", "\u{1f999} model (2).gguf", "comx.gguf", "\u{e9}t\u{e9}.gguf"] {
+        for name in [
+            "a.Q4_K_M.gguf",
+            "\u{1f999} model (2).gguf",
+            "comx.gguf",
+            "\u{e9}t\u{e9}.gguf",
+        ] {
             assert!(is_portable_name(name), "{name}");
         }
         for name in [

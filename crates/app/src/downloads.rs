@@ -139,9 +139,7 @@ impl Downloads {
 
     /// Whether one is stopping, whose files may still be in use.
     fn is_stopping(&self) -> bool {
-        self.lock()
-            .values()
-            .any(|running| running.stop.load(Ordering::Relaxed))
+        self.lock().values().any(|running| running.stop.load(Ordering::Relaxed))
     }
 }
 

@@ -141,7 +141,10 @@ mod tests {
             ("\u{202e}gpj.exe\u{2069}", Some("gpj.exe")),
             ("\u{200b} \u{feff}\n", None),
             // A family, and a word of Persian.
-            ("\u{1f468}\u{200d}\u{1f469} \u{645}\u{6cc}\u{200c}\u{62e}", Some("\u{1f468}\u{200d}\u{1f469} \u{645}\u{6cc}\u{200c}\u{62e}")),
+            (
+                "\u{1f468}\u{200d}\u{1f469} \u{645}\u{6cc}\u{200c}\u{62e}",
+                Some("\u{1f468}\u{200d}\u{1f469} \u{645}\u{6cc}\u{200c}\u{62e}"),
+            ),
         ] {
             assert_eq!(normalised(text).as_deref(), name, "{text:?}");
             assert_eq!(shown(text), name.unwrap_or_default(), "{text:?}");

@@ -62,7 +62,9 @@ impl<W: Write> Write for Output<W> {
     /// Writes all of it. A character that is split between two calls becomes U+FFFD on a terminal.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.is_terminal {
-            true => self.out.write_all(escaped(&String::from_utf8_lossy(bytes)).as_bytes())?,
+            true => self
+                .out
+                .write_all(escaped(&String::from_utf8_lossy(bytes)).as_bytes())?,
             false => self.out.write_all(bytes)?,
         }
         Ok(bytes.len())
@@ -117,7 +119,10 @@ pub mod tests {
             // The same control sequences as C1 characters.
             ("\u{9b}2J\u{9d}", "\\u{9b}2J\\u{9d}"),
             // An override of direction; a mark of direction is part of writing.
-            ("\u{202e}gpj.exe\u{2069} \u{200f}\u{5d0}", "\\u{202e}gpj.exe\\u{2069} \u{200f}\u{5d0}"),
+            (
+                "\u{202e}gpj.exe\u{2069} \u{200f}\u{5d0}",
+                "\\u{202e}gpj.exe\\u{2069} \u{200f}\u{5d0}",
+            ),
         ] {
             assert_eq!(escaped(text), expected);
         }
@@ -128,7 +133,10 @@ pub mod tests {
         // Sets the clipboard, clears the screen, and a C1 control.
         let name = "\u{1b}]52;c;Y3VybCBldmlsfHNo\u{7}\u{1b}[2J\u{9b}\u{202e}";
         for (is_terminal, expected) in [
-            (true, "\u{1b}[2mid  \\u{1b}]52;c;Y3VybCBldmlsfHNo\\u{7}\\u{1b}[2J\\u{9b}\\u{202e}\n"),
+            (
+                true,
+                "\u{1b}[2mid  \\u{1b}]52;c;Y3VybCBldmlsfHNo\\u{7}\\u{1b}[2J\\u{9b}\\u{202e}\n",
+            ),
             (false, "id  \u{1b}]52;c;Y3VybCBldmlsfHNo\u{7}\u{1b}[2J\u{9b}\u{202e}\n"),
         ] {
             let mut out = in_memory(is_terminal);

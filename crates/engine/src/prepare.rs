@@ -8,7 +8,7 @@ use crate::answer::Answer;
 use crate::engine::Texts;
 use crate::problem::interrupted;
 use crate::turns::count;
-use hearth_formats::interrupt::Interrupt;
+use hearth_formats::interrupt::{self, Interrupt};
 use hearth_llm::threads;
 use hearth_protocol::{GenerateRequest, LeftOut, Message, Problem, RequestId, Thinking};
 use std::sync::Arc;
@@ -21,10 +21,12 @@ pub(crate) struct Preparation {
     context: usize,
     request: GenerateRequest,
     received: Instant,
+    number: u64,
 }
 
 /// An answer that the scheduler can begin.
 pub(crate) struct Prepared {
+    number: u64,
     answer: Answer,
     left_out: Option<LeftOut>,
 }
@@ -36,21 +38,28 @@ impl Preparation {
     /// The template fails, the prompt is longer than the context, a setting is invalid, or it was
     /// interrupted.
     pub fn run(self, interrupt: &Interrupt) -> Result<Prepared, Problem> {
-        let prepared = interrupt.run(|| self.uninterrupted());
+        let prepared = interrupt.run(|| self.prepare());
         prepared.unwrap_or_else(|_| Err(interrupted()))
     }
 
-    fn uninterrupted(self) -> Result<Prepared, Problem> {
+    fn prepare(self) -> Result<Prepared, Problem> {
         let Self {
             texts,
             adapted,
             context,
             request,
             received,
+            number,
         } = self;
         let (prompt, left_out) = texts.prompt(&request, context)?;
+        // A schema is compiled next, which cannot be interrupted.
+        interrupt::check().map_err(|_| interrupted())?;
         let answer = Answer::new(&texts, request, received, prompt, adapted, context)?;
-        Ok(Prepared { answer, left_out })
+        Ok(Prepared {
+            number,
+            answer,
+            left_out,
+        })
     }
 }
 
@@ -82,6 +91,7 @@ impl Engine {
             context: self.session.context(),
             request,
             received,
+            number: self.scheduler.next_number(),
         })
     }
 
@@ -94,8 +104,13 @@ impl Engine {
     }
 
     /// Queue a prepared answer. [`Engine::step`] generates it.
-    pub(crate) fn add(&mut self, id: RequestId, Prepared { answer, left_out }: Prepared) {
+    pub(crate) fn add(&mut self, id: RequestId, prepared: Prepared) {
+        let Prepared {
+            number,
+            answer,
+            left_out,
+        } = prepared;
         threads::set_on_battery(answer.request.on_battery);
-        self.scheduler.add(id, answer, left_out);
+        self.scheduler.add(id, number, answer, left_out);
     }
 }

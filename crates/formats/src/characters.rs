@@ -34,7 +34,16 @@ mod tests {
         for c in ['\u{202e}', '\u{2066}'] {
             assert!(reorders(c) && is_hidden(c) && !is_joiner(c), "{c:?}");
         }
-        for c in ['\u{1b}', '\n', '\u{9b}', '\u{200b}', '\u{feff}', '\u{a0}', '\u{3164}', '\u{e0041}'] {
+        for c in [
+            '\u{1b}',
+            '\n',
+            '\u{9b}',
+            '\u{200b}',
+            '\u{feff}',
+            '\u{a0}',
+            '\u{3164}',
+            '\u{e0041}',
+        ] {
             assert!(is_hidden(c) && !reorders(c) && !is_joiner(c), "{c:?}");
         }
         // A family is people joined; Persian words have U+200C inside.

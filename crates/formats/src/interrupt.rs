@@ -7,7 +7,8 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// Most bytes of text, or units of similar cost, that are processed between two questions.
+/// The work after which the question is asked again, in bytes of text or units of similar cost.
+/// Work that cannot be divided, such as one copy of a long string, may be more.
 pub const INTERVAL: u64 = 64 << 10;
 
 thread_local! {
@@ -17,7 +18,7 @@ thread_local! {
     static DONE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A question that is asked at least once per [`INTERVAL`]: whether to give up.
+/// A question that is asked once per [`INTERVAL`]: whether to give up.
 #[derive(Clone)]
 pub struct Interrupt(Arc<dyn Fn() -> bool + Send + Sync>);
 
@@ -76,6 +77,14 @@ impl Drop for Installed {
 /// The interrupt of this thread, for another thread that does part of the work.
 pub(crate) fn current() -> Option<Interrupt> {
     CURRENT.with_borrow(Clone::clone)
+}
+
+/// Fails if the work on this thread was interrupted, or is now.
+///
+/// # Errors
+/// If so.
+pub fn check() -> Result<(), Interrupted> {
+    if look() { Err(Interrupted) } else { Ok(()) }
 }
 
 /// Whether the work on this thread was interrupted.

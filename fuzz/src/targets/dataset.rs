@@ -148,13 +148,7 @@ fn parquet_files() -> Vec<(&'static str, Vec<u8>)> {
 fn claims() -> Vec<u8> {
     let root = [0x35, 2, 0x18, 1, b'a', 0x15, 0x80, 0x80, 0x80, 0x80, 0x08, 0];
     let column = [0x15, 0x0c, 0x25, 2, 0x18, 1, b'a', 0];
-    let footer = [
-        &[0x15, 2, 0x19, 0x2c][..],
-        &root,
-        &column,
-        &[0x16, 2, 0x19, 0x0c, 0],
-    ]
-    .concat();
+    let footer = [&[0x15, 2, 0x19, 0x2c][..], &root, &column, &[0x16, 2, 0x19, 0x0c, 0]].concat();
     let length = (footer.len() as u32).to_le_bytes();
     [b"PAR1", &footer[..], &length, b"PAR1"].concat()
 }

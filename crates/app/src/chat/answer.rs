@@ -137,10 +137,7 @@ impl Answer {
         let looked = wait.selection.await.map_err(|_| MessageState::Stopped)?;
         let mut selection = looked.map_err(failed)?;
         let (selected, lease) = loop {
-            let selected = selection
-                .borrow_and_update()
-                .clone()
-                .ok_or(MessageState::Stopped)?;
+            let selected = selection.borrow_and_update().clone().ok_or(MessageState::Stopped)?;
             tokio::select! {
                 biased;
                 changed = selection.changed() => changed.map_err(|_| MessageState::Stopped)?,

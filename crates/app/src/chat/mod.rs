@@ -256,7 +256,9 @@ impl Chat {
             let has_selected = self.selected().is_some();
             let (shared, ended, wanted) = (self.shared.clone(), self.ended.clone(), lookup.wanted.clone());
             tokio::spawn(async move {
-                let found = shared.blocking(move |shared| wanted.look_up(shared, has_selected)).await;
+                let found = shared
+                    .blocking(move |shared| wanted.look_up(shared, has_selected))
+                    .await;
                 // The receiver ends with the runtime.
                 let _ = ended.send(Ended::Lookup(lookup, found));
             });

@@ -40,7 +40,9 @@ pub(super) fn read(thread: &Json, messages: &[Json]) -> ImportedConversation {
             .and_then(title::normalised),
         ..ImportedConversation::default()
     };
-    conversation.system.add(assistant.text("instructions").unwrap_or_default());
+    conversation
+        .system
+        .add(assistant.text("instructions").unwrap_or_default());
     for message in messages {
         let role = match message.text("role") {
             Some("assistant") => Role::Assistant,

@@ -154,7 +154,10 @@ impl Import<'_> {
             return Ok(());
         }
         let name = name(format);
-        let saved = self.shared.store.write(|t| save::save(t, name, &conversation, &mut tree))?;
+        let saved = self
+            .shared
+            .store
+            .write(|t| save::save(t, name, &conversation, &mut tree))?;
         let report = &mut self.report;
         report.found += 1;
         match saved {

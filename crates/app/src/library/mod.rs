@@ -242,7 +242,11 @@ impl Library {
         let is_it = |file: &&ListedFile| self.id_of(file) == id;
         match own.iter().find(is_it) {
             Some(file) => read(file.clone()),
-            None => self.foreign_files(&own).into_iter().find(|file| is_it(&file)).and_then(read),
+            None => self
+                .foreign_files(&own)
+                .into_iter()
+                .find(|file| is_it(&file))
+                .and_then(read),
         }
     }
 

@@ -35,7 +35,11 @@ fn model() -> Vec<u8> {
 fn ends_soon<T>(what: &str, work: impl FnOnce() -> Result<T, LibraryError>) {
     let begin = Instant::now();
     let error = work().err().unwrap_or_else(|| panic!("{what}: it came"));
-    assert!(begin.elapsed() < Duration::from_secs(20), "{what}: {:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < Duration::from_secs(20),
+        "{what}: {:?}",
+        begin.elapsed()
+    );
     assert!(error.is_temporary(), "{what}: {error}");
 }
 
@@ -54,17 +58,25 @@ fn a_server_that_dribbles_holds_no_header_config_or_list() {
     let files = [("n-Q8_0.gguf", model())];
     let hub = FakeHub::with(repository("o/n", &files), &[Reply::Good, Reply::Dribble]);
     let remote = of(&hub.hub, "o/n").expect("a model");
-    ends_soon("a header", || HeaderFile::fetch(&impatient(&hub), &remote, folder.path()));
+    ends_soon("a header", || {
+        HeaderFile::fetch(&impatient(&hub), &remote, folder.path())
+    });
 
     let hub = FakeHub::with(repository("o/n", &files), &[Reply::Dribble]);
     ends_soon("a list of files", || of(&impatient(&hub), "o/n"));
 
-    let config = [("adapter_config.json", vec![b' '; 5_000]), ("adapter_model.safetensors", vec![0; 9])];
+    let config = [
+        ("adapter_config.json", vec![b' '; 5_000]),
+        ("adapter_model.safetensors", vec![0; 9]),
+    ];
     let bodies = tagged_repository("o/a", &["peft"], &config);
     let hub = FakeHub::with(bodies, &[Reply::Good, Reply::Dribble]);
     ends_soon("a configuration", || of(&impatient(&hub), "o/a"));
 
-    let hub = FakeHub::with(repository("o/lora", &[("lora.gguf", model())]), &[Reply::Good, Reply::Dribble]);
+    let hub = FakeHub::with(
+        repository("o/lora", &[("lora.gguf", model())]),
+        &[Reply::Good, Reply::Dribble],
+    );
     ends_soon("the type of a file", || of(&impatient(&hub), "o/lora"));
 }
 
@@ -78,7 +90,11 @@ async fn servers_that_do_not_answer_take_few_threads() {
     thread::spawn(move || {
         for mut connection in server.incoming().flatten() {
             let _ = connection.read(&mut [0; 1024]);
-            taken.lock().expect("connections").iter_mut().for_each(|open| open.push(connection.try_clone()));
+            taken
+                .lock()
+                .expect("connections")
+                .iter_mut()
+                .for_each(|open| open.push(connection.try_clone()));
         }
     });
     let bench = Bench::new();
@@ -86,7 +102,11 @@ async fn servers_that_do_not_answer_take_few_threads() {
         hub_endpoint: Some(endpoint),
         ..Settings::default()
     };
-    bench.app.set_settings(settings).await.expect("a mirror on this machine");
+    bench
+        .app
+        .set_settings(settings)
+        .await
+        .expect("a mirror on this machine");
     let asked: Vec<_> = (0..40)
         .map(|at| {
             let app = bench.app.clone();

@@ -67,7 +67,10 @@ async fn a_cancelled_import_ends_soon_and_can_go_on() {
     let problem = app.import_conversations(export.clone()).await.expect_err("cancelled");
     assert_eq!(problem.code, ProblemCode::Cancelled, "{problem}");
     let kept = app.snapshot().await.expect("a snapshot").conversations.len();
-    assert!(kept > 0 && kept < all && problem.message.contains(&kept.to_string()), "{kept}: {problem}");
+    assert!(
+        kept > 0 && kept < all && problem.message.contains(&kept.to_string()),
+        "{kept}: {problem}"
+    );
     cancels.store(false, SeqCst);
     let report = app.import_conversations(export).await.expect("an import");
     assert_eq!((report.known as usize, report.imported as usize), (kept, all - kept));
@@ -84,6 +87,9 @@ async fn a_conversation_of_more_than_32_mib_is_skipped() {
     // Messages that are elements of their own.
     let piece = "y".repeat(11 << 20);
     let lines: Vec<String> = (0..3).map(|_| message(&piece).to_string()).collect();
-    let report = bench.import_text("lines.jsonl", lines.join("\n")).await.expect("an import");
+    let report = bench
+        .import_text("lines.jsonl", lines.join("\n"))
+        .await
+        .expect("an import");
     assert_eq!((report.imported, report.skipped[0].reason), (0, SkipReason::TooLarge));
 }

@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 /// A conversation of an API with this id.
 fn numbered(id: Value, texts: &[&str]) -> Value {
     let roles = ["user", "assistant"].iter().cycle();
-    let messages = texts.iter().zip(roles).map(|(text, role)| json!({"role": role, "content": text}));
+    let messages = texts
+        .iter()
+        .zip(roles)
+        .map(|(text, role)| json!({"role": role, "content": text}));
     json!({"id": id, "messages": messages.collect::<Vec<_>>()})
 }
 
@@ -22,7 +25,11 @@ async fn conversations_with_equal_ids_are_not_merged() {
     let other = numbered(json!("1"), &["three", "four"]);
     let longer = numbered(json!("1"), &["one", "two", "five"]);
     assert_eq!(bench.import_json(&one).await.imported, 1);
-    assert_eq!(bench.import_json(&other).await.imported, 1, "another one of the same id");
+    assert_eq!(
+        bench.import_json(&other).await.imported,
+        1,
+        "another one of the same id"
+    );
     assert_eq!(bench.import_json(&one).await.known, 1);
     assert_eq!(bench.import_json(&other).await.known, 1);
     // A later export of the first.
@@ -41,7 +48,10 @@ async fn conversations_with_equal_ids_are_not_merged() {
 async fn a_uuid_identifies_a_conversation_whatever_its_first_message() {
     let bench = Bench::new();
     let id = json!("6f9b1a3c-0d5e-4c6f-8a7b-112233445566");
-    assert_eq!(bench.import_json(&numbered(id.clone(), &["one", "two"])).await.imported, 1);
+    assert_eq!(
+        bench.import_json(&numbered(id.clone(), &["one", "two"])).await.imported,
+        1
+    );
     let report = bench.import_json(&numbered(id, &["edited", "two"])).await;
     assert_eq!((report.imported, report.extended), (0, 1));
 }

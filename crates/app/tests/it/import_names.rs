@@ -40,11 +40,14 @@ async fn imported_names_are_short_and_on_one_line() {
         {"role": "tool", "name": name, "tool_call_id": name, "content": "hi"},
     ]});
     let whole = json!({"id": 1, "role": "assistant", "model": name, "parts": [{"type": "text", "text": "hi"}]});
-    let of_hearth = json!({"hearthConversation": 1, "id": "hearth:1", "model": name, "title": name, "messages": [whole]});
+    let of_hearth =
+        json!({"hearthConversation": 1, "id": "hearth:1", "model": name, "title": name, "messages": [whole]});
     for export in [of_llama, of_openai, of_hearth] {
         assert_eq!(bench.import_json(&export).await.imported, 1);
     }
-    let empty = bench.import_json(&json!({"conv": {"id": "2", "name": name}, "messages": []})).await;
+    let empty = bench
+        .import_json(&json!({"conv": {"id": "2", "name": name}, "messages": []}))
+        .await;
     assert_name(empty.skipped[0].example.as_deref().expect("a title"));
     let listed = bench.app.snapshot().await.expect("a snapshot").conversations;
     for row in &listed {
@@ -83,7 +86,11 @@ async fn long_names_of_a_store_are_cut_in_lists() {
         settings: None,
         origin: "other:1",
     };
-    let id = bench.app.store().write(|t| conversation::import(t, &row)).expect("a row");
+    let id = bench
+        .app
+        .store()
+        .write(|t| conversation::import(t, &row))
+        .expect("a row");
     let sql = "INSERT INTO message (conversation, parent, role, content, state, created_at, model, parts)
                VALUES (?1, NULL, 'assistant', 'hi', 'complete', 1, ?2, '[{\"type\":\"text\",\"text\":\"hi\"}]')";
     let added = bench.app.store().write(|t| t.execute(sql, (id, &name)));

@@ -412,7 +412,14 @@ async fn the_app_itself_parses_no_model() {
     let path = support::write(&models, "model-only.gguf", &metadata, "weight", 8);
     support::write(&models, "whole.gguf", &metadata, "weight", 8);
     let listed = bench.app.rescan_models().await.unwrap();
-    let id = |file: &str| listed.iter().find(|model| model.path.ends_with(file)).unwrap().id.clone();
+    let id = |file: &str| {
+        listed
+            .iter()
+            .find(|model| model.path.ends_with(file))
+            .unwrap()
+            .id
+            .clone()
+    };
     let problem = bench.app.chat_template(id("model-only.gguf")).await.unwrap_err();
     assert!(problem.message.contains("exit code 9"), "{}: {problem}", path.display());
     let template = bench.app.chat_template(id("whole.gguf")).await.unwrap();

@@ -49,14 +49,25 @@ async fn files_that_hang_delay_no_answer_of_another_model_and_no_stop() {
         },
         ..NewConversation::default()
     };
-    let sent = bench.send(None, None, "Wait".into(), Vec::new(), fresh).await.expect("sent");
+    let sent = bench
+        .send(None, None, "Wait".into(), Vec::new(), fresh)
+        .await
+        .expect("sent");
     let begin = Instant::now();
     bench.stop(sent.conversation.id).await.expect("stopped");
     assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
-    assert!(begin.elapsed() < HANGS / 2, "it was stopped after {:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < HANGS / 2,
+        "it was stopped after {:?}",
+        begin.elapsed()
+    );
     bench.unload_model().await.expect("unloaded");
     assert_eq!(bench.app.model_state().await.expect("a state"), ModelState::None);
-    assert!(begin.elapsed() < HANGS / 2, "it was unloaded after {:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < HANGS / 2,
+        "it was unloaded after {:?}",
+        begin.elapsed()
+    );
     listing.abort();
 }
 

@@ -119,7 +119,9 @@ impl Talk {
         writeln!(
             stdout(),
             "{} ({}), {} tokens of context. /help shows the commands.",
-            self.name, info.quantization, info.context
+            self.name,
+            info.quantization,
+            info.context
         )?;
         let mut editor = rustyline::DefaultEditor::new().map_err(Failure::new)?;
         loop {
@@ -188,9 +190,11 @@ impl Talk {
         };
         let (mut shown, mut cached) = (Shown::new(out), 0);
         let stop = self.stop.answering();
-        let summary = self
-            .engine
-            .generate(&request, Instant::now(), &|| stop.requested(), &mut |event| match event {
+        let summary = self.engine.generate(
+            &request,
+            Instant::now(),
+            &|| stop.requested(),
+            &mut |event| match event {
                 Event::Started {
                     cached_tokens,
                     left_out,
@@ -203,7 +207,8 @@ impl Talk {
                 }
                 Event::Text { kind, text, .. } => shown.add(kind, &text),
                 _ => {}
-            });
+            },
+        );
         drop(stop);
         shown.end()?;
         let parts = shown.parts;

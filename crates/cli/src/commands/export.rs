@@ -70,12 +70,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
             prompts: of.map(|it| it.prompts),
         })?;
     } else {
-        writeln!(
-            stdout(),
-            "{} ({})",
-            exported.path.display(),
-            byte_size(exported.bytes)
-        )?;
+        writeln!(stdout(), "{} ({})", exported.path.display(), byte_size(exported.bytes))?;
     }
     match verification {
         Some(verification) if !verification.passed => Err(Failure::new(verification.summary)),

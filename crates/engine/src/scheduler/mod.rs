@@ -48,14 +48,14 @@ pub(crate) struct Scheduler {
     chunks: Chunks,
     /// The draft of speculative decoding. `None` means plain decoding.
     drafting: Option<Drafting>,
-    /// Number of the last answer.
+    /// Number of the last request.
     last: u64,
 }
 
 /// An answer that has no session.
 struct Waiting {
     id: RequestId,
-    /// Ascending with the time of the request.
+    /// Ascending with the time of the request. Prompts that take long to prepare arrive later.
     number: u64,
     answer: Answer,
     left_out: Option<LeftOut>,
@@ -93,13 +93,18 @@ impl Scheduler {
         }
     }
 
-    /// Queue an answer.
-    pub fn add(&mut self, id: RequestId, mut answer: Answer, left_out: Option<LeftOut>) {
+    /// The number of a new request, for [`Scheduler::add`].
+    pub fn next_number(&mut self) -> u64 {
         self.last += 1;
+        self.last
+    }
+
+    /// Queue the answer to the request with this number.
+    pub fn add(&mut self, id: RequestId, number: u64, mut answer: Answer, left_out: Option<LeftOut>) {
         self.prepare_draft(&mut answer);
         self.waiting.push_back(Waiting {
             id,
-            number: self.last,
+            number,
             answer,
             left_out,
         });

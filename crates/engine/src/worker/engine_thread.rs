@@ -177,7 +177,8 @@ impl<'a> EngineThread<'a> {
 
     /// Begins a prepared answer.
     fn begin(&mut self, id: RequestId, prepared: Result<Box<Prepared>, Problem>) {
-        let begun = prepared.and_then(|prepared| {
+        let begun = guarded(|| {
+            let prepared = prepared?;
             self.engine.as_mut().ok_or_else(no_model)?.add(id, *prepared);
             Ok(())
         });

@@ -2,9 +2,9 @@
 
 use crate::common::*;
 use hearth_protocol::{Event, FinishReason, GenerateRequest, Message, ProblemCode, Prompt, Request, RequestId, Role};
+use std::time::Instant;
 
-/// A template that takes about a second for a conversation with the word `slow`, and then exceeds
-/// its limit.
+/// A template that works until its limit for a conversation with the word `slow`: for seconds.
 const TEMPLATE: &str = "{% if 'slow' in messages[0].content %}{% for a in range(9999) %}{% for b in range(9999) %}\
                         {% endfor %}{% endfor %}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}";
 
@@ -19,10 +19,10 @@ fn chat(text: &str) -> Prompt {
 fn answering(folder: &tempfile::TempDir) -> (Worker, RequestId) {
     let path = folder.path().join("slow.gguf");
     write_model(&path, TEMPLATE);
-    let mut worker = Worker::with(path, 16_384);
+    let mut worker = Worker::with(path, 1 << 17);
     let request = GenerateRequest {
         ignore_end: true,
-        ..generate(raw("Once upon a time"), 16_000)
+        ..generate(raw("Once upon a time"), 130_000)
     };
     let answer = worker.ask(Request::Generate(request));
     while !matches!(worker.event(answer), Event::Text { .. }) {}
@@ -77,18 +77,25 @@ fn a_slow_template_or_a_long_text_delays_no_other_answer() {
 fn a_preparation_is_cancelled_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut worker, answer) = answering(&folder);
-    // More than there are threads.
-    let slow = [(); 12].map(|()| worker.ask(Request::Generate(generate(chat("slow"), 1))));
+    let prompt = |text: &str| Request::Generate(generate(chat(text), 1));
+    let began = Instant::now();
+    let id = worker.ask(prompt("slow"));
+    assert_eq!(failed(&[end(&mut worker, id, answer).0]).0, ProblemCode::Template);
+    let one = began.elapsed();
+    // Three for each thread.
+    let slow = [(); 12].map(|()| worker.ask(prompt("slow")));
     for request in slow {
         worker.ask(Request::Cancel { request });
     }
     for id in slow {
         assert_eq!(finished(&worker.rest(id)).reason, FinishReason::Cancelled);
     }
-    // The threads are free again: each would have taken about three seconds.
-    let next = worker.ask(Request::Generate(generate(chat("quick"), 1)));
+    // The threads are free again: each would have taken the time of three.
+    let began = Instant::now();
+    let next = worker.ask(prompt("quick"));
     let (event, _) = end(&mut worker, next, answer);
     assert_eq!(finished(&[event]).tokens, 1);
+    assert!(began.elapsed() < one, "{:?}, and {one:?} alone", began.elapsed());
     worker.ask(Request::Cancel { request: answer });
     assert_eq!(finished(&worker.rest(answer)).reason, FinishReason::Cancelled);
     worker.close();

@@ -107,7 +107,7 @@ impl Bpe {
                 let (segment, after) = rest.split_at(rest.floor_char_boundary(MAX_WORD_BYTES));
                 self.merge_word(segment, &mut symbols, out);
                 rest = after;
-                if !progress(out.len()) {
+                if interrupt::is_set() || !progress(out.len()) {
                     return ControlFlow::Break(());
                 }
             }

@@ -80,6 +80,9 @@ impl Symbols {
     /// rank first, and it is not interrupted.
     pub fn merge(&mut self, mut rank_of: impl FnMut(Symbol, Symbol) -> Option<(u32, u32)>) {
         for left in 1..self.symbols.len() as u32 {
+            if interrupt::step(BYTES_PER_MERGE) {
+                return;
+            }
             self.push_bigram(left - 1, left, &mut rank_of);
         }
         while let Some(Reverse(bigram)) = self.bigrams.pop() {

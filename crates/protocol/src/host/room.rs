@@ -39,18 +39,18 @@ impl Inner {
         loaded.collect()
     }
 
-    /// Waits for the turn to load, finds memory for a model and plans it: beside the loaded ones if it is as fast there, else
-    /// in place of unused ones, of which the least recently used are unloaded first. Waits for
-    /// models in use if it does not fit beside them; others may load meanwhile. The turn lasts as
-    /// long as the guard. `None` means that the requested device does not exist, which the worker
-    /// reports.
+    /// Waits for the turn to load, finds memory for a model and plans it: beside the loaded ones if
+    /// it is as fast there, else in place of unused ones, of which the least recently used are
+    /// unloaded first. Waits for models in use if it does not fit beside them; others may load
+    /// meanwhile. The turn lasts as long as the guard. `None` means that the requested device does
+    /// not exist, which the worker reports.
     ///
     /// # Errors
     /// The file or the settings are invalid, or the planner cannot be started, or died.
     pub async fn make_room(&self, entry: &Arc<Entry>) -> Result<(MutexGuard<'_, ()>, Option<Plan>), Problem> {
         let mut room = self.room.subscribe();
+        let mut turn = self.loading.lock().await;
         loop {
-            let turn = self.loading.lock().await;
             room.borrow_and_update();
             let others = self.others(Some(entry));
             let all: Vec<LifeId> = others.iter().map(|other| other.life).collect();
@@ -64,10 +64,11 @@ impl Inner {
                 if beside.fits || busy.is_empty() {
                     return Ok((turn, Some(beside)));
                 }
-                drop(turn);
                 entry.show_progress(0.0, "Waiting for the memory of another model that is in use");
+                drop(turn);
                 // The host lives as long as this.
                 let _ = room.changed().await;
+                turn = self.loading.lock().await;
                 continue;
             };
             let busy: Vec<LifeId> = busy.iter().map(|other| other.life).collect();

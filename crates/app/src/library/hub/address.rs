@@ -65,7 +65,10 @@ pub(crate) fn is_private_host(host: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or_default();
     // `127.1` and `0x7f000001` are addresses as well, and no name ends with a number.
     let is_number = last.bytes().all(|byte| byte.is_ascii_digit()) || last.starts_with("0x");
-    let is_local = |end: &&str| name.strip_suffix(**end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    let is_local = |end: &&str| {
+        name.strip_suffix(**end)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
     is_number || !name.contains('.') || LOCAL_NAMES.iter().any(|end| is_local(&end))
 }
 
@@ -230,14 +233,21 @@ mod tests {
             let found = redirected("https://a.example:1/p/q?r=1", location);
             assert_eq!(found.as_deref(), expected, "{location}");
         }
-        assert_eq!(redirected("https://a.example", "x").as_deref(), Some("https://a.example/x"));
+        assert_eq!(
+            redirected("https://a.example", "x").as_deref(),
+            Some("https://a.example/x")
+        );
     }
 
     #[test]
     fn a_server_is_known_by_scheme_host_and_port() {
         let same = |one: &str, other: &str| Server::of(one) == Server::of(other);
         assert!(same("https://Hub.example/a", "https://hub.example:443/b?c"));
-        for other in ["https://hub.example:8443/a", "http://hub.example/a", "https://hub.example.org/a"] {
+        for other in [
+            "https://hub.example:8443/a",
+            "http://hub.example/a",
+            "https://hub.example.org/a",
+        ] {
             assert!(!same("https://hub.example/a", other), "{other}");
         }
         assert_eq!(Server::of("nothing"), None);

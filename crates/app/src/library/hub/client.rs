@@ -156,7 +156,13 @@ impl Hub {
         url: &str,
         range: Option<(u64, Option<u64>)>,
     ) -> Result<Response<Body>, Failure> {
-        self.send(url, &Wanted { range, ..Wanted::default() })
+        self.send(
+            url,
+            &Wanted {
+                range,
+                ..Wanted::default()
+            },
+        )
     }
 
     /// The same for some kilobytes: the response and its body end at a deadline.
@@ -351,7 +357,8 @@ impl Failure {
     fn of(error: ureq::Error) -> Self {
         match error {
             ureq::Error::Other(why) if why.is::<PrivateAddress>() => Self::Final(
-                "the address redirects from the internet into a private network, which Hearth does not follow".to_owned(),
+                "the address redirects from the internet into a private network, which Hearth does not follow"
+                    .to_owned(),
             ),
             ureq::Error::BadUri(_) | ureq::Error::Http(_) => Self::Final(format!("the address is invalid: {error}")),
             ureq::Error::HostNotFound => {

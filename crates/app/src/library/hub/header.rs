@@ -147,13 +147,7 @@ fn read(hub: &Hub, file: &RemoteFile, first: u64, deadline: &mut Deadline) -> Re
 }
 
 /// Requests the bytes up to `end`, in several requests if the connection breaks.
-fn append(
-    hub: &Hub,
-    file: &RemoteFile,
-    bytes: &mut Vec<u8>,
-    end: u64,
-    deadline: &mut Deadline,
-) -> Result<(), Failure> {
+fn append(hub: &Hub, file: &RemoteFile, bytes: &mut Vec<u8>, end: u64, deadline: &mut Deadline) -> Result<(), Failure> {
     deadline.allow(end.saturating_sub(bytes.len() as u64));
     let mut empty = 0;
     while (bytes.len() as u64) < end {
@@ -175,13 +169,7 @@ fn append(
     Ok(())
 }
 
-fn request(
-    hub: &Hub,
-    file: &RemoteFile,
-    bytes: &mut Vec<u8>,
-    end: u64,
-    deadline: Deadline,
-) -> Result<(), Failure> {
+fn request(hub: &Hub, file: &RemoteFile, bytes: &mut Vec<u8>, end: u64, deadline: Deadline) -> Result<(), Failure> {
     let start = bytes.len() as u64;
     let response = hub.get_until(&file.url, Some((start, Some(end - 1))), deadline)?;
     let sent = Requested::of(&response)?;

@@ -30,8 +30,8 @@ pub use search::Found;
 pub use token::Token;
 pub use variants::{Kind, Variant, quantization};
 
-pub(super) use client::{Failure, Requested};
 pub(crate) use address::is_private_host;
+pub(super) use client::{Failure, Requested};
 pub(crate) use client::{HUB, is_offline};
 pub(super) use ollama::{Manifest, remote as ollama};
 pub(crate) use reference::{MAIN, decode_strictly, without_query};

@@ -72,7 +72,9 @@ impl RemoteFile {
         let digest = hex(&Sha256::digest(url)[..6]);
         let safe = safe_path(["web", &digest, &name]).ok_or_else(|| LibraryError::UnsafeName(name.clone()))?;
         let failed = |failure: Failure| failure.error(&name);
-        let response = hub.get_until(url, Some((0, Some(0))), Deadline::new(hub)).map_err(failed)?;
+        let response = hub
+            .get_until(url, Some((0, Some(0))), Deadline::new(hub))
+            .map_err(failed)?;
         let sent = Requested::of(&response).map_err(failed)?;
         let size = sent
             .total
@@ -133,8 +135,29 @@ mod tests {
         assert!(safe_path(["🦙 model (2).gguf"]).is_some());
         let long = "a".repeat(300);
         for bad in [
-            "", ".", "..", "../x", "a/b", r"a\b", "C:", "con", "CON.gguf", "nul .txt", "a\0b", "a\nb", " a", "a ",
-            "a.", ".hidden", "a?b", "lpt1.x", "COM\u{b9}.gguf", "CONIN$", "a\u{202e}fug.gguf", "a\u{200b}b.gguf", &long,
+            "",
+            ".",
+            "..",
+            "../x",
+            "a/b",
+            r"a\b",
+            "C:",
+            "con",
+            "CON.gguf",
+            "nul .txt",
+            "a\0b",
+            "a\nb",
+            " a",
+            "a ",
+            "a.",
+            ".hidden",
+            "a?b",
+            "lpt1.x",
+            "COM\u{b9}.gguf",
+            "CONIN$",
+            "a\u{202e}fug.gguf",
+            "a\u{200b}b.gguf",
+            &long,
         ] {
             assert_eq!(safe_path(["owner", bad]), None, "{bad:?}");
         }

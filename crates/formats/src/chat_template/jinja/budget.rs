@@ -29,6 +29,9 @@ const WORK: u64 = 1 << 33;
 /// Bytes that are copied or compared in a unit of work.
 const BYTES_PER_UNIT: u64 = 4;
 
+/// The cost of an iteration or call for [`interrupt::step`]: the question is asked every 32 of them.
+const BYTES_PER_STEP: u64 = interrupt::INTERVAL / 32;
+
 /// Additional units of work per byte of the conversation.
 const WORK_PER_INPUT: u64 = 1 << 13;
 
@@ -182,7 +185,7 @@ pub(crate) fn check_bytes(bytes: u64) -> Result<(), Error> {
 pub(crate) fn charge_step(bytes: u64) -> Result<(), Error> {
     charge_bytes(bytes);
     charge_work(64);
-    if interrupt::look() {
+    if interrupt::step(BYTES_PER_STEP) {
         exceed(Limit::Interrupted);
     }
     if DEADLINE.get().is_some_and(|end| Instant::now() >= end) {

@@ -104,7 +104,9 @@ fn schema(thrift: &mut Thrift, field: &Field) -> Result<(), FooterError> {
         // The parquet crate reserves room for all children of a group before it reads them.
         let left = count - at - 1;
         claimed = claimed.saturating_sub(1);
-        let children = usize::try_from(children).ok().filter(|&children| children <= left - claimed.min(left));
+        let children = usize::try_from(children)
+            .ok()
+            .filter(|&children| children <= left - claimed.min(left));
         let children = children.ok_or(FooterError::Limit("its columns are inconsistent"))?;
         claimed += children;
         while open.last().is_some_and(|(left, _)| *left == 0) {

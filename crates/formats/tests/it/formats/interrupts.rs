@@ -7,7 +7,7 @@ use hearth_formats::tokenizer::Special;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Instructions of a template between two questions.
+/// Most instructions of a template between two questions.
 const INSTRUCTIONS: usize = 4096;
 
 /// The number of questions that work asks, if it is never interrupted.
@@ -38,15 +38,19 @@ fn chat(text: &str) -> Chat {
 #[test]
 fn tokenizers_ask_once_per_64_kilobytes() {
     let words = "The quick brown fox, 12 of them; ".repeat(40_000);
-    // One word for BPE.
-    let word = "ab".repeat(500_000);
-    for name in VOCABULARIES {
+    // One word for BPE, of more than the longest that is merged at once.
+    let word = "ab".repeat(1_500_000);
+    let asks = |name: &str, text: &str| {
         let (_, tokenizer) = open(&vocabulary(name));
-        for text in [&words, &word] {
-            let expected = text.len() / INTERVAL as usize;
-            let asked = questions(|| tokenizer.encode(text, Special::Text));
-            assert!(asked >= expected, "{name}: {asked} questions for {} bytes", text.len());
-        }
+        let expected = text.len() / INTERVAL as usize;
+        let asked = questions(|| tokenizer.encode(text, Special::Text));
+        assert!(asked >= expected, "{name}: {asked} questions for {} bytes", text.len());
+    };
+    for name in VOCABULARIES {
+        asks(name, &words);
+    }
+    for name in ["gpt-2", "spm"] {
+        asks(name, &word);
     }
 }
 
@@ -58,13 +62,17 @@ fn templates_ask_once_per_4096_instructions() {
     assert!(asked >= 4 * 50_000 / INSTRUCTIONS, "{asked}");
     // Work within a single instruction.
     let text = "a".repeat(4 << 20);
-    let replaces = template("{{ messages[0].content | replace('a', 'b') | upper | length }}");
-    let asked = questions(|| {
-        replaces
-            .render_chat(&chat(&text), GenerationPrompt::Omit)
-            .expect("text")
-    });
-    assert!(asked >= 2, "{asked}");
+    let asked_by = |source: &str| {
+        let template = template(source);
+        let chat = chat(&text);
+        let render = || template.render_chat(&chat, GenerationPrompt::Omit).expect("text");
+        // How the template reads contents is found out by the first rendering.
+        render();
+        questions(render)
+    };
+    let plain = asked_by("{{ messages[0].role }}");
+    let filtered = asked_by("{{ messages[0].role }}{{ messages[0].content | replace('a', 'b') | upper | length }}");
+    assert!(filtered >= plain + 2, "{filtered} and {plain}");
 }
 
 #[test]
