@@ -61,7 +61,7 @@ async fn a_cancelled_import_ends_soon_and_can_go_on() {
     });
     app.set(opened.expect("an app")).ok().expect("set once");
     let app = app.get().expect("set");
-    let all = 50_000;
+    let all = 5_000;
     let line = |at: usize| json!({"messages": [{"role": "user", "content": format!("Question {at}")}]}).to_string();
     fs::write(&export, (0..all).map(line).collect::<Vec<_>>().join("\n")).expect("a file");
     let problem = app.import_conversations(export.clone()).await.expect_err("cancelled");

@@ -65,11 +65,11 @@ pub(crate) fn is_private_host(host: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or_default();
     // `127.1` and `0x7f000001` are addresses as well, and no name ends with a number.
     let is_number = last.bytes().all(|byte| byte.is_ascii_digit()) || last.starts_with("0x");
-    let is_local = |end: &&str| {
-        name.strip_suffix(**end)
-            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    let is_local = |end: &str| {
+        let rest = name.strip_suffix(end);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
-    is_number || !name.contains('.') || LOCAL_NAMES.iter().any(|end| is_local(&end))
+    is_number || !name.contains('.') || LOCAL_NAMES.into_iter().any(is_local)
 }
 
 /// The scheme, host and port of an address, by which its server is known.
