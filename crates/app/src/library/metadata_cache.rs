@@ -97,8 +97,8 @@ pub(super) struct MetadataCache {
     reader: Reader,
     file: Option<PathBuf>,
     entries: Mutex<HashMap<PathBuf, Entry>>,
-    /// Held while a list of files is read, so that no file is read twice at once. Cached entries and
-    /// single files do not wait for it.
+    /// Held while a list of files is read, so that no file is read twice at once. Cached entries
+    /// and single files do not wait for it.
     reading: Mutex<()>,
 }
 

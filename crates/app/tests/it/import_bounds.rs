@@ -93,3 +93,47 @@ async fn a_conversation_of_more_than_32_mib_is_skipped() {
         .expect("an import");
     assert_eq!((report.imported, report.skipped[0].reason), (0, SkipReason::TooLarge));
 }
+
+/// Names the export to import in a process of its own, whose memory is counted.
+#[cfg(target_os = "linux")]
+const CHILD: &str = "HEARTH_TEST_IMPORT";
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_largest_conversation_takes_bounded_memory() {
+    if let Some(path) = std::env::var_os(CHILD) {
+        assert_eq!(Bench::new().import(path).await.expect("an import").imported, 1);
+        let status = fs::read_to_string("/proc/self/status").expect("a status");
+        println!(
+            "{}",
+            status
+                .lines()
+                .find(|line| line.starts_with("VmHWM:"))
+                .expect("the peak")
+        );
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("export.json");
+    let part = json!({"type": "text", "text": "word ".repeat(6 << 20)});
+    let message = json!({"id": 1, "role": "user", "parts": [part]});
+    let export = json!([{"hearthConversation": 1, "id": "hearth:1", "messages": [message]}]).to_string();
+    assert!(export.len() > 30 << 20);
+    fs::write(&path, export).expect("a file");
+    let child = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args([
+            "import_bounds::the_largest_conversation_takes_bounded_memory",
+            "--exact",
+            "--nocapture",
+        ])
+        .env(CHILD, &path)
+        .output()
+        .expect("a process");
+    let said = String::from_utf8_lossy(&child.stdout).into_owned();
+    let peak = said
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+    let mib = peak.and_then(|peak| peak.parse::<usize>().ok()).expect(&said) >> 10;
+    println!("{mib} MiB");
+    assert!(mib < 400, "{mib} MiB");
+}

@@ -1,4 +1,5 @@
-//! Names of imported conversations, models and files: short, on one line, in the store and in lists.
+//! Names of imported conversations, models and files: short, on one line, in the store and in
+//! lists.
 
 use crate::data_bench::Bench;
 use hearth_app::store::conversation;

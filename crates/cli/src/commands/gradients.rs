@@ -51,7 +51,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     }
     let place = hardware::place(device)?;
     let mut table = Table {
-        out: (!json).then(|| stdout()),
+        out: (!json).then(stdout),
         rows: Vec::new(),
         written: Ok(()),
     };
