@@ -1,10 +1,11 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { Diagrams } from "../../src/lib/diagram/diagrams";
 import { draw } from "../../src/lib/diagram/draw";
 import type { Drawing, Mark } from "../../src/lib/diagram/drawing";
 import { NotDrawable, type Flow, type Sequence } from "../../src/lib/diagram/model";
 import { parseDiagram } from "../../src/lib/diagram/parse";
 import { randomSource } from "./random";
+import { FakeWorkers } from "./workers";
 
 const measure = (text: string) => text.length * 7;
 
@@ -133,56 +134,36 @@ describe("a drawing", () => {
 });
 
 describe("the worker of diagrams", () => {
-  class FakeWorker {
-    onmessage: Worker["onmessage"] = null;
-    onerror: Worker["onerror"] = null;
-    requests: { id: number; source: string }[] = [];
-    ended = false;
-    postMessage(request: { id: number; source: string }) {
-      this.requests.push(request);
-    }
-    terminate() {
-      this.ended = true;
-    }
-    reply(drawing: unknown) {
-      this.onmessage?.call(this as unknown as Worker, { data: { id: this.requests.at(-1)?.id, drawing } } as MessageEvent);
-    }
-  }
-
   function harness() {
-    const workers: FakeWorker[] = [];
-    const diagrams = new Diagrams(() => {
-      const worker = new FakeWorker();
-      workers.push(worker);
-      return worker as unknown as Worker;
-    });
-    return { workers, diagrams };
+    const workers = new FakeWorkers<string>();
+    return { workers, diagrams: new Diagrams(workers.start) };
   }
 
   test("draws one after the other, and each source once", async () => {
     const { workers, diagrams } = harness();
     const [a, b, again] = [diagrams.draw("a"), diagrams.draw("b"), diagrams.draw("a")];
-    expect(workers[0]?.requests.length).toBe(1);
-    workers[0]?.reply({ title: "A" });
+    workers.last.ready();
+    expect(workers.jobs).toEqual(["a"]);
+    workers.last.reply({ title: "A" });
     expect(await a).toEqual({ title: "A" });
     expect(await again).toEqual({ title: "A" });
-    workers[0]?.reply(null);
+    workers.last.reply(null);
     expect(await b).toBeNull();
-    expect(workers.length).toBe(1);
+    expect(workers.all.length).toBe(1);
   });
 
   test("is ended if it takes too long or fails, and the next diagram has a new one", async () => {
-    const { vi } = await import("vitest");
     vi.useFakeTimers();
     try {
       const { workers, diagrams } = harness();
       const [slow, next] = [diagrams.draw("slow"), diagrams.draw("next")];
+      workers.last.ready();
       vi.advanceTimersByTime(5_000);
       expect(await slow).toBeNull();
-      expect(workers[0]?.ended).toBe(true);
-      workers[1]?.onerror?.call(workers[1] as unknown as Worker, { preventDefault: () => {} } as ErrorEvent);
+      expect(workers.all[0]?.ended).toBe(true);
+      workers.last.onerror?.call(workers.last as unknown as Worker, { preventDefault: () => {} } as ErrorEvent);
       expect(await next).toBeNull();
-      expect(workers[1]?.ended).toBe(true);
+      expect(workers.all[1]?.ended).toBe(true);
     } finally {
       vi.useRealTimers();
     }

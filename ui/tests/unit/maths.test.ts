@@ -1,9 +1,11 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { BlockReader, type Token } from "../../src/lib/markdown/blocks";
 import { MAX_SOURCE } from "../../src/lib/markdown/maths/delimiters";
 import { formula } from "../../src/lib/markdown/maths/katex";
-import { Formulas } from "../../src/lib/markdown/maths/formulas.svelte";
-import { convert, type MathsElement } from "../../src/lib/markdown/maths/tree";
+import { Formulas } from "../../src/lib/markdown/maths/formulas";
+import { Room } from "../../src/lib/markdown/maths/room";
+import { convert, size, type KatexNode, type MathsElement } from "../../src/lib/markdown/maths/tree";
+import { FakeWorkers } from "./workers";
 
 /** The formulas in a text, displays in brackets. */
 function formulas(text: string): string[] {
@@ -126,9 +128,37 @@ describe("a formula", () => {
     }
   });
 
-  test("with more nodes than can be shown is refused", () => {
+  test.each([
+    ["repeats its argument twice", `\\def\\a#1{${"#1".repeat(60)}}\\a{\\a{${"x".repeat(1000)}}}`],
+    ["repeats its argument three times", `\\def\\a#1{${"#1".repeat(60)}}\\a{\\a{\\a{${"x".repeat(1000)}}}}`],
+    ["is long and is used often", `\\def\\a{${"x".repeat(1000)}}${"\\a".repeat(400)}`],
+    ["defines others", `\\def\\a#1{\\def\\b##1{${"#1".repeat(100)}}}\\a{${"##1".repeat(100)}}\\b{${"x".repeat(1000)}}`],
+    ["is a new command", `\\newcommand{\\a}[1]{${"#1".repeat(60)}}\\a{\\a{${"x".repeat(1000)}}}`],
+    ["is defined globally in a group", `{\\gdef\\a#1{${"#1".repeat(60)}}}\\a{\\a{${"x".repeat(1000)}}}`],
+    ["has delimiters", `\\def\\a[#1]{${"#1".repeat(60)}}\\def\\b(#1){${"#1".repeat(60)}}\\b(\\a[${"x".repeat(1000)}])`],
+  ])("whose macro %s is refused before it is large", (_, source) => {
+    expect(source.length).toBeLessThan(MAX_SOURCE);
+    const begun = performance.now();
+    expect(formula(source, true)).toBeNull();
+    expect(performance.now() - begun).toBeLessThan(10_000);
+  });
+
+  test("keeps macros of its own", () => {
+    const text = (source: string) => {
+      const tree = formula(source, false);
+      expect(tree, source).not.toBeNull();
+      return elements(tree as MathsElement).find(({ name }) => name === "mrow")?.children.length;
+    };
+    expect(text("\\def\\norm#1{\\lVert #1 \\rVert}\\norm{x}+\\norm{\\norm{y}}")).toBe(text("\\lVert x \\rVert+\\lVert \\lVert y \\rVert\\rVert"));
+    expect(text("\\newcommand{\\mine}{\\mathbb{R}}x \\in \\mine^n")).toBe(text("x \\in \\mathbb{R}^n"));
+  });
+
+  test("with more nodes than can be shown, or nested deeper, is refused", () => {
     const leaf = { text: "x", classes: [] };
     expect(() => convert({ classes: [], attributes: {}, children: Array.from({ length: 30_000 }, () => leaf) })).toThrow(RangeError);
+    const nested = (depth: number): KatexNode => ({ classes: [], attributes: {}, children: depth === 1 ? [leaf] : [nested(depth - 1)] });
+    expect(size(convert(nested(300)))).toBe(301);
+    expect(() => convert(nested(500))).toThrow(RangeError);
   });
 
   test("has no element, attribute or style that is not listed", () => {
@@ -154,34 +184,86 @@ describe("a formula", () => {
 });
 
 describe("the formulas of a page", () => {
-  test("share the time of a frame, and are rendered once", async () => {
-    const rendered: string[] = [];
-    const frames: (() => void)[] = [];
-    let time = 0;
-    const tree = convert({ classes: [], attributes: {}, children: [] });
-    Object.assign(globalThis, { document: {} });
-    try {
-      const formulas = new Formulas(
-        async () => (source) => {
-          rendered.push(source);
-          time += 5;
-          return tree;
-        },
-        (callback) => frames.push(callback),
-        () => time,
-      );
-      expect(formulas.tree("a", false)).toBeNull();
-      await new Promise((resolve) => setTimeout(resolve));
-      for (const source of ["a", "b", "c", "a"]) formulas.tree(source, false);
-      expect(rendered).toEqual(["a", "b"]);
-      expect(frames.length).toBe(1);
-      frames[0]?.();
-      expect(formulas.tree("c", false)).toBe(tree);
-      expect(formulas.tree("a", false)).toBe(tree);
-      expect(rendered).toEqual(["a", "b", "c"]);
-      expect(formulas.tree("x".repeat(9_000), false)).toBeNull();
-    } finally {
-      Reflect.deleteProperty(globalThis, "document");
+  const tree = convert({ classes: [], attributes: {}, children: [] });
+  const large = convert({ classes: [], attributes: {}, children: Array.from({ length: 9_000 }, () => ({ text: "x", classes: [] })) });
+  const inline = (source: string) => ({ source, display: false });
+
+  function harness(style: () => Promise<unknown> = async () => {}) {
+    const workers = new FakeWorkers<{ source: string; display: boolean }>();
+    return { workers, formulas: new Formulas(workers.start, style) };
+  }
+
+  test("are typeset once, and shown at once when they are seen again", async () => {
+    const { workers, formulas } = harness();
+    expect(formulas.known(inline("a"))).toBeUndefined();
+    const [a, again, display] = [formulas.typeset(inline("a")), formulas.typeset(inline("a")), formulas.typeset({ source: "a", display: true })];
+    workers.last.ready();
+    workers.last.reply(tree);
+    expect(await a).toBe(tree);
+    expect(await again).toBe(tree);
+    expect(formulas.known(inline("a"))).toBe(tree);
+    expect(formulas.known({ source: "a", display: true })).toBeUndefined();
+    workers.last.reply(null);
+    expect(await display).toBeNull();
+    expect(formulas.known({ source: "a", display: true })).toBeNull();
+    expect(workers.jobs).toEqual([inline("a"), { source: "a", display: true }]);
+    expect(formulas.known(inline("x".repeat(MAX_SOURCE + 1)))).toBeNull();
+  });
+
+  test("are kept up to a size", async () => {
+    const { workers, formulas } = harness();
+    for (let i = 0; i < 70; i++) {
+      const made = formulas.typeset(inline(String(i)));
+      workers.last.ready();
+      workers.last.reply(large);
+      await made;
     }
+    expect(formulas.known(inline("69"))).toBe(large);
+    const kept = Array.from({ length: 70 }, (_, i) => formulas.known(inline(String(i)))).filter(Boolean);
+    expect(kept.length * size(large)).toBeLessThanOrEqual(500_000);
+    expect(kept.length).toBeGreaterThan(50);
+  });
+
+  test("are shown as their source if one is too slow, and the others are not", async () => {
+    vi.useFakeTimers();
+    try {
+      const { workers, formulas } = harness();
+      const [slow, next] = [formulas.typeset(inline("slow")), formulas.typeset(inline("next"))];
+      workers.last.ready();
+      vi.advanceTimersByTime(500);
+      workers.last.ready();
+      workers.last.reply(tree);
+      expect(await next).toBe(tree);
+      vi.advanceTimersByTime(3_000);
+      expect(await slow).toBeNull();
+      expect(formulas.known(inline("slow"))).toBeNull();
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("are shown as their source without their style, until it can be loaded", async () => {
+    let styles = 0;
+    const { workers, formulas } = harness(async () => {
+      if (++styles === 1) throw new Error("no style");
+    });
+    for (const shown of [null, tree]) {
+      const made = formulas.typeset(inline("a"));
+      workers.last.ready();
+      workers.last.reply(tree);
+      expect(await made).toBe(shown);
+    }
+  });
+
+  test("draw a limited number of nodes in one answer", () => {
+    const room = new Room();
+    const all = Array.from({ length: 200 }, () => ({}));
+    const given = () => all.filter((formula) => room.take(formula, 1_000)).length;
+    expect(given()).toBe(50);
+    // What is drawn again takes no more room.
+    expect(given()).toBe(50);
+    room.release(all[0] as object);
+    expect(room.take(all[150] as object, 1_000)).toBe(true);
+    expect(room.take(all[151] as object, 1_000)).toBe(false);
   });
 });

@@ -1,18 +1,8 @@
 // Draws diagrams beside the page, which ends it if a diagram takes too long.
 
+import { serve } from "../workers/serve";
 import { draw } from "./draw";
 import { FONT, type Drawing, type Measure } from "./drawing";
-
-export interface DrawRequest {
-  id: number;
-  source: string;
-}
-
-export interface DrawReply {
-  id: number;
-  /** `null`: it cannot be drawn. */
-  drawing: Drawing | null;
-}
 
 /** Letters differ a little from font to font. */
 const TOLERANCE = 1.06;
@@ -26,13 +16,4 @@ function measureText(): Measure {
 
 const measure = measureText();
 
-self.onmessage = ({ data }: MessageEvent<DrawRequest>) => {
-  let drawing: Drawing | null = null;
-  try {
-    drawing = draw(data.source, measure);
-  } catch {
-    // Shown as its source.
-  }
-  const reply: DrawReply = { id: data.id, drawing };
-  self.postMessage(reply);
-};
+serve<string, Drawing>((source) => draw(source, measure));

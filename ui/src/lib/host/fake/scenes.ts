@@ -4,6 +4,7 @@ import { defaultSettings, type CacheUsage, type Conversation, type Download, typ
 import { defaultChatSettings } from "../host";
 import { plain } from "../../text/parts";
 import { hostile, tour } from "./answers";
+import { formulas } from "./formulas";
 import { machineOf, type Machine } from "./devices";
 import { huge, loadedState, lost, others, qwen, small, smol } from "./models";
 
@@ -173,6 +174,8 @@ export function initialWorld(scene: string | null): World {
       return { ...world, settings: { ...settings, lastModel: huge.id }, models: [smol, qwen, huge], modelState: { type: "none" } };
     case "parts":
       return { ...world, conversations: everyPart() };
+    case "formulas":
+      return { ...world, conversations: new Map([[1, talk(1, "Formulas", Date.now(), ["Typeset these.", formulas])], [2, talk(2, "Other", Date.now(), ["What else?", "Nothing else."])]]) };
     case "many":
       return { ...world, conversations: many(), pace: 4 };
     default:

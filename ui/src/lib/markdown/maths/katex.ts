@@ -1,7 +1,7 @@
-// KaTeX, loaded with the first formula.
+// KaTeX with limits. Only the worker of formulas loads it.
 
-import "katex/dist/katex.min.css";
 import { __renderToDomTree } from "katex";
+import { boundExpansions } from "./expansions";
 import { convert, UNSUPPORTED, type KatexNode, type MathsElement } from "./tree";
 
 /** Limits of a formula: expansions of macros, and sizes in ems. */
@@ -13,7 +13,8 @@ export function formula(source: string, display: boolean): MathsElement | null {
   const limits = { throwOnError: true, trust: false, errorColor: UNSUPPORTED, maxSize: MAX_EMS, maxExpand: MAX_EXPANSIONS };
   try {
     // Macros are those of this formula alone.
-    return convert(__renderToDomTree(source, { displayMode: display, output: "htmlAndMathml", strict: false, macros: {}, ...limits }) as KatexNode);
+    const bounded = boundExpansions(source);
+    return convert(__renderToDomTree(bounded.source, { displayMode: display, output: "htmlAndMathml", strict: false, macros: bounded.macros, ...limits }) as KatexNode);
   } catch {
     // Invalid, too large, or nested too deep for the stack.
     return null;

@@ -1,7 +1,8 @@
 // KaTeX's tree of a formula as a tree of our own: only listed elements, attributes and styles.
 
-/** A larger formula is shown as its source. */
-const MAX_NODES = 20_000;
+/** A formula that is larger, or nested deeper, is shown as its source. */
+const MAX_NODES = 10_000;
+const MAX_DEPTH = 400;
 
 const HTML = "http://www.w3.org/1999/xhtml";
 const SVG = "http://www.w3.org/2000/svg";
@@ -57,20 +58,25 @@ const PATH = /^[\sMLHVCSQTAZmlhvcsqtaz\d.,+-]{1,40000}$/;
 export function convert(root: KatexNode): MathsElement {
   let count = 0;
 
-  function visit(node: KatexNode): (MathsElement | string)[] {
-    if (++count > MAX_NODES) throw new RangeError("The formula is too large.");
+  function visit(node: KatexNode, depth: number): (MathsElement | string)[] {
+    if (++count > MAX_NODES || depth > MAX_DEPTH) throw new RangeError("The formula is too large.");
     if (node.style?.color === UNSUPPORTED || node.attributes?.mathcolor === UNSUPPORTED) throw new TypeError("A command is not allowed.");
     const made = element(node);
     if (typeof made === "string") return [made];
-    const children = (node.children ?? []).flatMap(visit);
+    const children = (node.children ?? []).flatMap((child) => visit(child, depth + 1));
     if (!made) return children;
     if (made.name !== "path") made.children.push(...children);
     return [made];
   }
 
-  const [top] = visit(root);
+  const [top] = visit(root, 1);
   if (!top || typeof top === "string") throw new TypeError("A formula must be an element.");
   return top;
+}
+
+/** The number of nodes in a tree. */
+export function size(tree: MathsElement): number {
+  return tree.children.reduce((sum, child) => sum + (typeof child === "string" ? 1 : size(child)), 1);
 }
 
 /** The element of a node without its children; `null`: only the children. */

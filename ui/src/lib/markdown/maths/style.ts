@@ -1,0 +1,3 @@
+// The style of formulas, loaded with the first one.
+
+import "katex/dist/katex.min.css";
