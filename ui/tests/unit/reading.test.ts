@@ -1,8 +1,9 @@
 import { describe, expect, test } from "vitest";
 import type { Message } from "../../src/lib/host";
 import { lecture, tour } from "../../src/lib/host/fake/answers";
-import { BlockReader } from "../../src/lib/markdown/blocks";
+import { BlockReader, type Token } from "../../src/lib/markdown/blocks";
 import { firstLines, lineCount } from "../../src/lib/markdown/fold";
+import { MAX_NOTES, Numbering } from "../../src/lib/markdown/notes/numbering";
 import { Find } from "../../src/lib/stores/find.svelte";
 import { utterances } from "../../src/lib/stores/speech.svelte";
 import { fold, occurrences } from "../../src/lib/text/fold";
@@ -24,6 +25,43 @@ describe("footnotes", () => {
     ["```\n[^1]: code\n```", []],
   ])("of %j are %j", (text, found) => {
     expect(notes(text)).toEqual(found);
+  });
+
+  describe("have numbers", () => {
+    /** A block whose label counts how often it is read. */
+    let reads = 0;
+    const note = (label: string): Token =>
+      Object.defineProperty({ type: "note", raw: "" }, "label", {
+        get: () => {
+          reads++;
+          return label;
+        },
+      });
+
+    test("in their order, a repeated label only once", () => {
+      const numbers = new Numbering().read([note("b"), { type: "hr", raw: "---" }, note("a"), note("b"), note("c")]);
+      expect([...numbers]).toEqual([["b", 1], ["a", 2], ["c", 3]]);
+    });
+
+    test("that read each block once, and are limited", () => {
+      const blocks = Array.from({ length: 8_000 }, (_, i) => note(String(i)));
+      reads = 0;
+      const numbers = new Numbering().read(blocks);
+      expect(reads).toBeLessThanOrEqual(blocks.length);
+      expect(numbers.size).toBe(MAX_NOTES);
+      expect(numbers.get("7999")).toBeUndefined();
+      expect(numbers.get(String(MAX_NOTES - 1))).toBe(MAX_NOTES);
+    });
+
+    test("that stay the same object while no label is added", () => {
+      const numbering = new Numbering();
+      const first = numbering.read([note("a"), note("b")]);
+      expect(numbering.read([note("a"), note("b"), note("a")])).toBe(first);
+      const more = numbering.read([note("a"), note("b"), note("c")]);
+      expect(more).not.toBe(first);
+      expect(numbering.read([note("b"), note("a"), note("c")])).not.toBe(more);
+      expect(numbering.read([note("b")]).get("b")).toBe(1);
+    });
   });
 });
 
