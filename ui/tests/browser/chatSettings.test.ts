@@ -330,3 +330,25 @@ test("what is typed when a key opens another conversation stays with the old one
   expect(await temperature.evaluate((field) => field === document.activeElement)).toBe(true);
   expect(errors).toEqual([]);
 });
+
+test("a conversation with a model of its own shows that model, its adapters and its prompt", async () => {
+  const { page, errors } = await open();
+  await pace(page, 0);
+  await openConversation(page, "Rye bread");
+  const composer = page.getByTestId("composer");
+  const other = (await composer.getAttribute("placeholder")) ?? "";
+  expect(other).toContain("SmolLM2");
+  await page.getByTestId("adapter-pill").waitFor();
+  await page.getByTestId("chat-settings-toggle").click();
+  await page.getByTestId("chat-settings-advanced").check();
+  await group(page, "other");
+  const model = page.getByTestId("chat-settings-model");
+  const value = await model.locator("option").filter({ hasText: "Qwen3" }).first().getAttribute("value");
+  await model.selectOption(value);
+  await expect.poll(() => composer.getAttribute("placeholder")).toContain("Qwen3");
+  // The adapters are those of the other model.
+  expect(await page.getByTestId("adapter-pill").count()).toBe(0);
+  await openConversation(page, "SQL");
+  await expect.poll(() => composer.getAttribute("placeholder")).toContain("SmolLM2");
+  expect(errors).toEqual([]);
+});
