@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { answers, lastAnswer, open, openConversation, openSettings, pace, useBrowser } from "./window";
+import { answers, lastAnswer, open, openConversation, openSettings, pace, send, useBrowser } from "./window";
 
 useBrowser();
 
@@ -168,4 +168,23 @@ test("the system prompt belongs to the conversation", async () => {
   await openConversation(page, "Rye bread");
   await page.getByTestId("instructions").click();
   expect(await page.getByTestId("instructions-text").inputValue()).toBe("Answer like a baker.");
+});
+
+test("a problem stays until it is dismissed, alone or with all others", async () => {
+  const { page } = await open();
+  await pace(page, 0);
+  await page.clock.install();
+  await page.evaluate("fakeHost.lockStore(true)");
+  const toasts = page.getByTestId("toast");
+  await toasts.waitFor();
+  await page.clock.fastForward(60_000);
+  expect(await toasts.count()).toBe(1);
+  expect(await page.getByTestId("dismiss-problems").count()).toBe(0);
+  await toasts.getByRole("button", { name: "Dismiss" }).click();
+  await expect.poll(() => toasts.count()).toBe(0);
+  await page.evaluate("fakeHost.lockStore(true)");
+  await send(page, "/refuse me");
+  await expect.poll(() => toasts.count()).toBe(2);
+  await page.getByTestId("dismiss-problems").click();
+  await expect.poll(() => toasts.count()).toBe(0);
 });

@@ -206,9 +206,9 @@ describe("drafts", () => {
   });
 });
 
-test("at most three toasts, without duplicates", () => {
+test("at most three notes, without duplicates", () => {
   const toasts = new Toasts();
-  for (const text of ["a", "b", "a", "c", "d"]) toasts.show({ kind: "problem", text });
+  for (const text of ["a", "b", "a", "c", "d"]) toasts.show({ kind: "note", text });
   expect(toasts.all.map((toast) => toast.text)).toEqual(["a", "c", "d"]);
 });
 

@@ -192,8 +192,12 @@ export class App {
     if (event.type === "messageChanged" && wasActive && !live.busy.has(event.message.conversation)) void this.try(() => this.queue.ended(event.message));
     if (event.type === "closing") this.closing = event.run;
     if (event.type === "storeLocked") {
-      const text = event.locked ? m.store_locked() : m.store_unlocked();
-      this.toasts.show({ kind: event.locked ? "problem" : "note", text });
+      if (event.locked) this.toasts.show({ kind: "problem", text: m.store_locked() });
+      else {
+        // The problem is over.
+        this.toasts.withdraw(m.store_locked());
+        this.toasts.show({ kind: "note", text: m.store_unlocked() });
+      }
     }
   }
 
