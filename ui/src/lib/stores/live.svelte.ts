@@ -2,13 +2,15 @@
 
 import { SvelteMap } from "svelte/reactivity";
 import { isActive, type HostEvent, type Message, type Part } from "../host";
-import { grown, lengthOf } from "../text/parts";
+import { grown, joined, lengthOf } from "../text/parts";
 
 export interface Stream {
   conversation: number;
   parts: Part[];
   tokens: number;
   tokensPerSecond: number;
+  /** Whether the beginning is unknown: the page was loaded while the answer grew. */
+  isTail: boolean;
 }
 
 type Delta = Pick<Extract<HostEvent, { type: "messageDelta" }>, "conversation" | "kind" | "text" | "tokens" | "tokensPerSecond">;
@@ -46,8 +48,11 @@ export class Live {
 
   grow(message: number, known: readonly Part[], delta: Delta): void {
     const { conversation, tokens, tokensPerSecond } = delta;
-    const parts = grown(this.streams.get(message)?.parts ?? known, delta.kind, delta.text);
-    this.streams.set(message, { conversation, parts, tokens, tokensPerSecond });
+    const before = this.streams.get(message);
+    const parts = grown(before?.parts ?? known, delta.kind, delta.text);
+    // An answer that begins is told before its text is.
+    const isTail = before?.isTail ?? (known.length === 0 && !this.active.has(message));
+    this.streams.set(message, { conversation, parts, tokens, tokensPerSecond, isTail });
     this.begin(message, delta.conversation);
     this.touched.add(message);
     if (this.waiting) return;
@@ -76,14 +81,16 @@ export class Live {
     }
     this.begin(message.id, message.conversation);
     const stream = this.streams.get(message.id);
-    // An answer that is continued has a beginning, to which its text is added while another conversation is open.
-    if (!stream && message.state.type === "streaming") this.streams.set(message.id, { conversation: message.conversation, parts: message.parts, tokens: 0, tokensPerSecond: 0 });
-    return stream && lengthOf(stream.parts) > lengthOf(message.parts) ? { ...message, parts: stream.parts, state: { type: "streaming" } } : message;
+    const parts = stream?.isTail ? joined(message.parts, stream.parts) : stream && lengthOf(stream.parts) > lengthOf(message.parts) ? stream.parts : message.parts;
+    // What follows is added to the longer text. An answer that is continued has a beginning, also while another conversation is open.
+    if (stream || message.state.type === "streaming") this.streams.set(message.id, { tokens: 0, tokensPerSecond: 0, ...stream, conversation: message.conversation, parts, isTail: false });
+    return parts === message.parts ? message : { ...message, parts, state: { type: "streaming" } };
   }
 
   /** The conversation is gone, and with it whatever was being written there. */
   drop(conversation: number): void {
     for (const [message, home] of this.active) if (home === conversation) this.active.delete(message);
+    for (const [message, stream] of this.streams) if (stream.conversation === conversation) this.streams.delete(message);
     this.busy.delete(conversation);
   }
 

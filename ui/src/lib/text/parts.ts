@@ -20,6 +20,27 @@ export function grown(parts: readonly Part[], kind: TextKind, text: string): Par
   return last?.type === kind ? [...parts.slice(0, -1), { type: kind, text: last.text + text }] : [...parts, { type: kind, text }];
 }
 
+/** The parts of an answer of which the last ones are known too, perhaps with more text at the end: `tail` goes on where `parts` end. */
+export function joined(parts: readonly Part[], tail: readonly Part[]): Part[] {
+  const whole = pieces(parts);
+  const more = pieces(tail);
+  const [text, added] = [whole, more].map((all) => all.map((piece) => piece.text).join("")) as [string, string];
+  let known = Math.min(text.length, added.length);
+  while (known > 0 && !text.endsWith(added.slice(0, known))) known--;
+  let result = [...parts];
+  for (const piece of more) {
+    const skipped = Math.min(known, piece.text.length);
+    known -= skipped;
+    if (skipped < piece.text.length) result = grown(result, piece.type, piece.text.slice(skipped));
+  }
+  return result;
+}
+
+/** The generated parts. */
+function pieces(parts: readonly Part[]): { type: TextKind; text: string }[] {
+  return parts.flatMap((part) => (part.type === "text" || part.type === "thinking" ? { type: part.type, text: part.text } : []));
+}
+
 /** Characters of generated text, to compare which of two states of an answer is newer. */
 export function lengthOf(parts: readonly Part[]): number {
   return parts.reduce((sum, part) => sum + (part.type === "text" || part.type === "thinking" ? part.text.length : 0), 0);
