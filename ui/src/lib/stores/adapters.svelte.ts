@@ -2,14 +2,18 @@
 
 import type { Adapter, Host, HostEvent } from "../host";
 import { bestModel, doesFit } from "../text/adapters";
+import { Reading } from "./reading";
 
 export class Adapters {
   all: readonly Adapter[] = $state.raw([]);
+  private readonly reading = new Reading((event) => {
+    if (event.type === "adaptersChanged") this.all = event.adapters;
+  });
 
   constructor(private readonly host: Host) {}
 
   async load(): Promise<void> {
-    this.all = await this.host.adapters();
+    await this.reading.read(() => this.host.adapters(), (adapters) => (this.all = adapters));
   }
 
   get(id: number | null): Adapter | null {
@@ -31,6 +35,6 @@ export class Adapters {
   }
 
   handle(event: HostEvent): void {
-    if (event.type === "adaptersChanged") this.all = event.adapters;
+    this.reading.handle(event);
   }
 }

@@ -34,6 +34,7 @@ import { Presets } from "./presets.svelte";
 import { Preparation } from "./preparation.svelte";
 import { commandIn, Prompts } from "./prompts.svelte";
 import { Queue, type Queued } from "./queue.svelte";
+import { Reading } from "./reading";
 import { Runs } from "./runs.svelte";
 import { Search } from "./search.svelte";
 import { SettingsStore } from "./settings.svelte";
@@ -86,6 +87,10 @@ export class App {
   readonly attachments: Attachments;
   readonly queue: Queue;
   private readonly notifications: Notifications;
+  /** What the snapshot fills. */
+  private readonly reading = new Reading((event) => {
+    for (const store of [this.folders, this.conversations, this.models]) store.handle(event);
+  });
   readonly shortcuts: Shortcuts;
   readonly palette: Palette;
   readonly presets: Presets = new Presets(this);
@@ -151,12 +156,13 @@ export class App {
     try {
       // Subscribes before the snapshot, so that no event is lost.
       await this.host.onEvent((event) => this.handle(event));
-      const snapshot = await this.host.snapshot();
-      this.defaultHub = snapshot.defaultHub;
-      this.settings.fill(snapshot.settings, snapshot.version);
-      this.models.fill(snapshot);
-      this.folders.fill(snapshot.folders);
-      this.conversations.fill(snapshot.conversations);
+      await this.reading.read(() => this.host.snapshot(), (snapshot) => {
+        this.defaultHub = snapshot.defaultHub;
+        this.settings.fill(snapshot.settings, snapshot.version);
+        this.models.fill(snapshot);
+        this.folders.fill(snapshot.folders);
+        this.conversations.fill(snapshot.conversations);
+      });
       await this.try(() => this.settings.zoom());
     } catch (thrown) {
       this.problem = asProblem(thrown);
@@ -169,12 +175,10 @@ export class App {
   handle(event: HostEvent): void {
     const { live } = this.thread;
     const wasActive = event.type === "messageChanged" && live.isActive(event.message.id);
-    this.folders.handle(event);
-    this.conversations.handle(event);
+    this.reading.handle(event);
     this.search.handle(event);
     this.keeping.handle(event);
     this.thread.handle(event);
-    this.models.handle(event);
     this.presets.handle(event);
     this.prompts.handle(event);
     this.machine.handle(event);
@@ -345,7 +349,7 @@ export class App {
     this.attachments.set(from, []);
     try {
       const sent = await this.sendHere(text, files);
-      this.conversations.put(sent.conversation);
+      this.conversations.add(sent.conversation);
     } catch (thrown) {
       this.putBack(from, { files }, text, this.drafts.get(from));
       this.showError(thrown);
@@ -384,7 +388,7 @@ export class App {
     const fresh = { settings: this.thread.settings, systemPrompt: null, folder: null };
     const isOpen = this.thread.id === conversation && !this.thread.opening;
     const sent = await (isOpen ? this.sendHere(text, files, parent) : this.host.send(conversation, parent, text, files, fresh));
-    this.conversations.put(sent.conversation);
+    this.conversations.add(sent.conversation);
   }
 
   /** Sends a message in the open conversation, compared if that is switched on; `null` means after the open branch. */
@@ -429,7 +433,6 @@ export class App {
   async restore(id: number): Promise<void> {
     await this.try(async () => {
       await this.host.restoreConversation(id);
-      this.conversations.fill((await this.host.snapshot()).conversations);
       await this.open(id);
     });
   }

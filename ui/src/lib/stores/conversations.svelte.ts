@@ -43,10 +43,11 @@ export class Conversations {
     return [...all.filter((c) => c.pinned), ...all.filter((c) => !c.pinned)];
   }
 
+  // What is changed comes as an event, which may be newer than the reply: its title is the one that the app made of a name.
+
   /** Moves a conversation into a folder, or out of its folder. */
   async move(id: number, folder: number | null): Promise<void> {
     await this.host.moveConversation(id, folder);
-    this.all = this.all.map((c) => (c.id === id ? { ...c, folder } : c));
   }
 
   async setTags(id: number, tags: readonly string[]): Promise<void> {
@@ -55,9 +56,7 @@ export class Conversations {
 
   async rename(id: number, title: string): Promise<void> {
     const clean = title.trim();
-    if (clean === "" || clean === this.title(id)) return;
-    await this.host.renameConversation(id, clean);
-    this.all = this.all.map((c) => (c.id === id ? { ...c, title: clean } : c));
+    if (clean !== "" && clean !== this.title(id)) await this.host.renameConversation(id, clean);
   }
 
   async remove(id: number): Promise<void> {
@@ -67,7 +66,6 @@ export class Conversations {
 
   async pin(id: number, pinned: boolean): Promise<void> {
     await this.host.pinConversation(id, pinned);
-    this.all = this.all.map((c) => (c.id === id ? { ...c, pinned } : c));
   }
 
   async openBin(): Promise<void> {
@@ -85,7 +83,12 @@ export class Conversations {
     await this.openBin();
   }
 
-  put(conversation: ConversationSummary): void {
+  /** Lists a conversation that a command answered with. Its event may have been faster, and may be newer. */
+  add(conversation: ConversationSummary): void {
+    if (!this.get(conversation.id)) this.put(conversation);
+  }
+
+  private put(conversation: ConversationSummary): void {
     this.fill([conversation, ...this.all.filter((c) => c.id !== conversation.id)]);
   }
 

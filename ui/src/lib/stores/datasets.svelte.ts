@@ -1,17 +1,22 @@
 // Owns the datasets, the bundled samples, and the number of rated answers.
 
 import type { Dataset, Host, HostEvent, SampleDataset } from "../host";
+import { Reading } from "./reading";
 
 export class Datasets {
   all: readonly Dataset[] = $state.raw([]);
   samples: readonly SampleDataset[] = $state.raw([]);
   /** Number of rated answers at the last count. */
   rated = $state(0);
+  private readonly reading = new Reading((event) => {
+    if (event.type === "datasetsChanged") this.all = event.datasets;
+  });
 
   constructor(private readonly host: Host) {}
 
   async load(): Promise<void> {
-    [this.all, this.samples] = await Promise.all([this.host.datasets(), this.host.sampleDatasets()]);
+    const all = this.reading.read(() => this.host.datasets(), (datasets) => (this.all = datasets));
+    [, this.samples] = await Promise.all([all, this.host.sampleDatasets()]);
   }
 
   async count(): Promise<void> {
@@ -23,6 +28,6 @@ export class Datasets {
   }
 
   handle(event: HostEvent): void {
-    if (event.type === "datasetsChanged") this.all = event.datasets;
+    this.reading.handle(event);
   }
 }

@@ -2,6 +2,7 @@
 
 import type { Download, Host, HostEvent } from "../host";
 import { isUnderWay } from "../text/models";
+import { Reading } from "./reading";
 
 export class Downloads {
   /** Newest first. */
@@ -19,10 +20,12 @@ export class Downloads {
   });
   readonly bytesPerSecond: number = $derived(this.active.reduce((sum, download) => sum + download.bytesPerSecond, 0));
 
+  private readonly reading = new Reading((event) => this.apply(event));
+
   constructor(private readonly host: Host) {}
 
   async load(): Promise<void> {
-    this.all = await this.host.downloads();
+    await this.reading.read(() => this.host.downloads(), (downloads) => (this.all = downloads));
   }
 
   get(id: number): Download | null {
@@ -63,6 +66,10 @@ export class Downloads {
   }
 
   handle(event: HostEvent): void {
+    this.reading.handle(event);
+  }
+
+  private apply(event: HostEvent): void {
     if (event.type === "downloadsChanged") this.all = event.downloads;
     else if (event.type === "downloadProgress") {
       const { id, done, total, bytesPerSecond } = event;

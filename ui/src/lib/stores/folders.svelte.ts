@@ -59,9 +59,9 @@ export class Folders {
     if (clean !== "" && clean !== folder.name) await this.update({ ...folder, name: clean });
   }
 
+  /** The changed folders come as an event. */
   async update(folder: Folder): Promise<void> {
     await this.host.updateFolder(folder);
-    this.all = this.all.map((one) => (one.id === folder.id ? folder : one));
   }
 
   handle(event: HostEvent): void {

@@ -1,12 +1,13 @@
 // Owns the models on this machine and the state of the loaded one.
 
 import type { Host, HostEvent, Model, ModelState, Problem, Snapshot } from "../host";
+import { Reading } from "./reading";
 
 export class Models {
   all: readonly Model[] = $state.raw([]);
   state: ModelState = $state.raw({ type: "none" });
   /** The worker's crash, until a model is loaded or the user dismisses it. */
-    crash: Problem | null = $state.raw(null);
+  crash: Problem | null = $state.raw(null);
   private preferred: string | null = $state(null);
 
   /** The model that is loaded or loading, else the one that the next message will load. */
@@ -14,6 +15,10 @@ export class Models {
     const state = this.state;
     const id = state.type === "none" ? this.preferred : state.model;
     return this.all.find((m) => m.id === id) ?? this.all.find((m) => m.problem === null) ?? null;
+  });
+
+  private readonly reading = new Reading((event) => {
+    if (event.type === "modelsChanged") this.all = event.models;
   });
 
   constructor(private readonly host: Host) {}
@@ -35,7 +40,7 @@ export class Models {
 
   /** Lists the models again: folders and drives come and go. */
   async rescan(): Promise<void> {
-    this.all = await this.host.rescanModels();
+    await this.reading.read(() => this.host.rescanModels(), (models) => (this.all = models));
   }
 
   async remove(id: string): Promise<void> {
@@ -50,10 +55,10 @@ export class Models {
   }
 
   handle(event: HostEvent): void {
+    this.reading.handle(event);
     if (event.type === "modelState") {
       this.state = event.state;
       if (event.state.type === "ready" || event.state.type === "loading") this.crash = null;
-    } else if (event.type === "modelsChanged") this.all = event.models;
-    else if (event.type === "workerDied") this.crash = event.problem;
+    } else if (event.type === "workerDied") this.crash = event.problem;
   }
 }

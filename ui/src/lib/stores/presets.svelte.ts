@@ -1,8 +1,9 @@
 // Owns the presets, and which one the open conversation uses.
 
 import { m } from "$messages";
-import type { BrokenPreset, ConversationSettings, Host, HostEvent, NewConversation, Preset, PresetValues } from "../host";
+import type { BrokenPreset, ConversationSettings, Host, HostEvent, NewConversation, Preset, Presets as PresetList, PresetValues } from "../host";
 import { same } from "../text/same";
+import { Reading } from "./reading";
 import type { Thread } from "./thread.svelte";
 import type { Toasts } from "./toasts.svelte";
 
@@ -23,6 +24,9 @@ export class Presets {
   all: readonly Preset[] = $state.raw([]);
   broken: readonly BrokenPreset[] = $state.raw([]);
   naming: Naming | null = $state.raw(null);
+  private readonly reading = new Reading((event) => {
+    if (event.type === "presetsChanged") this.fill(event.presets);
+  });
 
   constructor(private readonly app: Parts) {}
 
@@ -39,15 +43,16 @@ export class Presets {
   }
 
   async load(): Promise<void> {
-    const { presets, broken } = await this.app.host.presets();
-    this.all = presets;
-    this.broken = broken;
+    await this.reading.read(() => this.app.host.presets(), (list) => this.fill(list));
   }
 
   handle(event: HostEvent): void {
-    if (event.type !== "presetsChanged") return;
-    this.all = event.presets.presets;
-    this.broken = event.presets.broken;
+    this.reading.handle(event);
+  }
+
+  private fill({ presets, broken }: PresetList): void {
+    this.all = presets;
+    this.broken = broken;
   }
 
   /** Applies a preset to the open conversation. */

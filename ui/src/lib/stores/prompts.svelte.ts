@@ -1,6 +1,7 @@
 // Owns the saved prompts, sorted by name.
 
 import type { Host, HostEvent, SavedPrompt } from "../host";
+import { Reading } from "./reading";
 
 /** What a draft looks like while a prompt is chosen: a slash and the beginning of a name. */
 const COMMAND = /^\/([\p{L}\p{N}_-]*)$/u;
@@ -10,15 +11,18 @@ export const MAX_NAME = 40;
 
 export class Prompts {
   all: readonly SavedPrompt[] = $state.raw([]);
+  private readonly reading = new Reading((event) => {
+    if (event.type === "promptsChanged") this.all = event.prompts;
+  });
 
   constructor(private readonly host: Host) {}
 
   async load(): Promise<void> {
-    this.all = await this.host.savedPrompts();
+    await this.reading.read(() => this.host.savedPrompts(), (prompts) => (this.all = prompts));
   }
 
   handle(event: HostEvent): void {
-    if (event.type === "promptsChanged") this.all = event.prompts;
+    this.reading.handle(event);
   }
 
   /** The prompts whose name fits: those that begin with it first. */

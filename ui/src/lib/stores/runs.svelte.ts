@@ -3,6 +3,7 @@
 import { SvelteMap } from "svelte/reactivity";
 import type { Host, HostEvent, Run, RunEvaluation, RunPoint } from "../host";
 import { nextFrame, type Schedule } from "./live.svelte";
+import { Reading } from "./reading";
 
 /** Whether a run is active in a worker. */
 export function isUnderWay(run: Run): boolean {
@@ -34,6 +35,10 @@ export class Runs {
   private readonly curves = new SvelteMap<number, Curve>();
   private readonly news = new Map<number, Received>();
   private waiting = false;
+  private readonly reading = new Reading((event) => {
+    if (event.type === "runChanged") this.put(event.run);
+    else if (event.type === "runRemoved") this.all = this.all.filter((run) => run.id !== event.id);
+  });
 
   /** The active run; there is at most one. */
   readonly current: Run | null = $derived(this.all.find(isUnderWay) ?? null);
@@ -44,7 +49,7 @@ export class Runs {
   ) {}
 
   async load(): Promise<void> {
-    this.all = await this.host.runs();
+    await this.reading.read(() => this.host.runs(), (runs) => (this.all = runs));
   }
 
   get(id: number): Run | null {
@@ -72,12 +77,11 @@ export class Runs {
     }
   }
 
+  /** The run with its new name comes as an event. */
   async rename(id: number, name: string): Promise<void> {
     const clean = name.trim();
     const run = this.get(id);
-    if (!run || clean === "" || clean === run.name) return;
-    await this.host.renameRun(id, clean);
-    this.put({ ...run, name: clean });
+    if (run && clean !== "" && clean !== run.name) await this.host.renameRun(id, clean);
   }
 
   async remove(id: number): Promise<void> {
@@ -91,9 +95,8 @@ export class Runs {
   }
 
   handle(event: HostEvent): void {
-    if (event.type === "runChanged") this.put(event.run);
-    else if (event.type === "runRemoved") this.all = this.all.filter((run) => run.id !== event.id);
-    else if (event.type === "runPoint") this.note(event.run, (news) => news.points.push(event.point));
+    this.reading.handle(event);
+    if (event.type === "runPoint") this.note(event.run, (news) => news.points.push(event.point));
     else if (event.type === "runEvaluated") this.note(event.run, (news) => news.evaluations.push(event.evaluation));
   }
 
