@@ -60,7 +60,7 @@ export class Presets {
     const { thread, host } = this.app;
     const { id: conversation, settings, systemPrompt } = thread;
     const applied = await host.applyPreset(id, conversation, { settings, systemPrompt, folder: thread.folder });
-    if (thread.id === conversation) ({ settings: thread.settings, systemPrompt: thread.systemPrompt } = applied);
+    if (thread.id === conversation) thread.show(applied);
   }
 
   /** Settings of the open conversation with a preset as it was, as {@link apply} changes them. */

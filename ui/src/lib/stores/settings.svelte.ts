@@ -3,41 +3,52 @@
 import { defaultSettings, type Host, type Settings } from "../host";
 import { language } from "../text/language.svelte";
 import { onContrast, showLook } from "./look";
+import { Turns } from "./turns";
 
 /** Text sizes in percent. */
 export const TEXT_SIZES: readonly number[] = [85, 100, 110, 125, 150, 175, 200];
 
 export class SettingsStore {
+  /** Those that the app has saved, with the changes that are being saved. */
   value: Settings = $state.raw(defaultSettings);
   version = $state("");
   /** Text size that the window has. */
   private zoomed = 100;
+  /** What the app has saved. */
+  private saved: Settings = defaultSettings;
+  /** Changes that are being saved, in their order. */
+  private readonly changes = new Set<Partial<Settings>>();
+  private readonly turns = new Turns();
 
   constructor(private readonly host: Host) {
     onContrast(() => showLook(this.value));
   }
 
   fill(settings: Settings, version: string): void {
-    this.value = settings;
+    this.saved = settings;
     this.version = version;
-    this.show();
+    this.update();
   }
 
   async change(change: Partial<Settings>): Promise<void> {
-    const before = this.value;
-    this.value = { ...before, ...change };
-    this.show();
+    this.changes.add(change);
+    this.update();
     try {
-      await this.host.setSettings(this.value);
-      await this.zoom();
-    } catch (thrown) {
-      this.value = before;
-      this.show();
-      throw thrown;
+      // One that failed before is not in what is saved.
+      await this.turns.run(async () => {
+        const settings = { ...this.saved, ...change };
+        await this.host.setSettings(settings);
+        this.saved = settings;
+      });
+    } finally {
+      this.changes.delete(change);
+      this.update();
     }
+    await this.zoom();
   }
 
-  private show(): void {
+  private update(): void {
+    this.value = Object.assign({}, this.saved, ...this.changes) as Settings;
     showLook(this.value);
     language.choose(this.value.language);
   }

@@ -4,6 +4,7 @@ import { asProblem, defaultChatSettings, isActive, type AdapterChoice, type Comp
 import { same } from "../text/same";
 import { Live, nextFrame, type Schedule } from "./live.svelte";
 import { Tree } from "./tree";
+import { Turns } from "./turns";
 
 /** An observable message: only its own component renders again when it changes. */
 export class MessageNode {
@@ -32,15 +33,22 @@ export class Thread {
   settings: ConversationSettings = $state.raw(defaultChatSettings);
   /** The folder in which a new conversation begins. */
   folder: number | null = $state(null);
-  sending = $state(false);
+  /** Messages being sent, also in conversations that were left meanwhile. */
+  private sendings = $state(0);
+  readonly sending: boolean = $derived(this.sendings > 0);
   /** A message to scroll to, after a search. */
   target: number | null = $state(null);
   readonly live: Live;
 
   private tree = new Tree();
   private nodes = new Map<number, MessageNode>();
-  /** Told by events before the command that began them has answered. */
-  private early: Map<number, Message> = new Map();
+  /** For each command that begins answers: those of which events told before it answered. */
+  private readonly early = new Set<Map<number, Message>>();
+  /** The conversation being opened. */
+  private requestedId: number | null = null;
+  /** The last settings and adapters that the app has saved. */
+  private saved: { settings: ConversationSettings; adapters: readonly AdapterChoice[] } = { settings: defaultChatSettings, adapters: [] };
+  private readonly turns = new Turns();
   /** Conversations being read from the host. */
   private loads = 0;
   /** Answers that ended meanwhile: the host may return them as they were before. */
@@ -83,6 +91,7 @@ export class Thread {
   async open(id: number, message: number | null = null): Promise<void> {
     const visit = ++this.visit;
     this.opening = true;
+    this.requestedId = id;
     this.problem = null;
     this.loads++;
     try {
@@ -174,16 +183,22 @@ export class Thread {
   readonly hasSettings: boolean = $derived.by(() => this.systemPrompt !== null || !same(this.settings, defaultChatSettings));
 
   async setSettings(settings: ConversationSettings): Promise<void> {
-    const before = this.settings;
     const id = this.id;
     this.settings = settings;
     if (id === null) return;
     try {
-      await this.host.setConversationSettings(id, settings);
+      await this.turns.run(() => this.host.setConversationSettings(id, settings));
+      if (this.id === id) this.saved.settings = settings;
     } catch (thrown) {
-      if (this.id === id && this.settings === settings) this.settings = before;
+      if (this.id === id && this.settings === settings) this.settings = this.saved.settings;
       throw thrown;
     }
+  }
+
+  /** Shows settings that the app has applied to the open conversation. */
+  show({ settings, systemPrompt }: Pick<NewConversation, "settings" | "systemPrompt">): void {
+    this.settings = this.saved.settings = settings;
+    this.systemPrompt = systemPrompt;
   }
 
   async resetSettings(): Promise<void> {
@@ -192,14 +207,14 @@ export class Thread {
   }
 
   async setAdapters(choices: readonly AdapterChoice[]): Promise<void> {
-    const before = this.adapters;
     const id = this.id;
     this.adapters = choices;
     if (id === null) return;
     try {
-      await this.host.setConversationAdapters(id, [...choices]);
+      await this.turns.run(() => this.host.setConversationAdapters(id, [...choices]));
+      if (this.id === id) this.saved.adapters = choices;
     } catch (thrown) {
-      if (this.id === id) this.adapters = before;
+      if (this.id === id && this.adapters === choices) this.adapters = this.saved.adapters;
       throw thrown;
     }
   }
@@ -255,7 +270,7 @@ export class Thread {
         if (isActive(message)) this.ended.delete(message.id);
         else if (this.loads > 0) this.ended.set(message.id, message);
         if (this.tree.has(message.id)) this.put(message);
-        else if (this.sending) this.early.set(message.id, message);
+        else for (const early of this.early) early.set(message.id, message);
         break;
       }
       case "contextUsed":
@@ -263,24 +278,26 @@ export class Thread {
         break;
       case "conversationRemoved":
         this.live.drop(event.id);
-        if (event.id === this.id) this.startNew();
+        if (event.id === this.id || (this.opening && event.id === this.requestedId)) this.startNew();
         break;
     }
   }
 
   private async begin<T extends Sent | Compared>(command: () => Promise<T>, fresh: boolean, beginning: NewConversation | null = null): Promise<T> {
     const visit = this.visit;
-    this.sending = true;
+    const early = new Map<number, Message>();
+    this.early.add(early);
+    this.sendings++;
     try {
       const sent = await command();
       const begun = "answer" in sent ? [sent.answer] : sent.answers;
-      const answers = begun.map((answer) => this.early.get(answer.id) ?? this.live.merge(answer));
+      const answers = begun.map((answer) => early.get(answer.id) ?? this.live.merge(answer));
       // If the user opened another conversation meanwhile, it stays open.
       if (visit !== this.visit) return sent;
       if (fresh) {
         this.clear();
         this.id = sent.conversation.id;
-        if (beginning) ({ settings: this.settings, systemPrompt: this.systemPrompt } = beginning);
+        if (beginning) this.show(beginning);
       }
       if (sent.user) this.put(sent.user);
       for (const answer of answers) {
@@ -291,8 +308,8 @@ export class Thread {
       this.reportedContext = null;
       return sent;
     } finally {
-      this.sending = false;
-      this.early.clear();
+      this.sendings--;
+      this.early.delete(early);
     }
   }
 
@@ -328,6 +345,7 @@ export class Thread {
     this.systemPrompt = conversation.systemPrompt;
     this.adapters = conversation.adapters;
     this.settings = conversation.settings;
+    this.saved = { settings: this.settings, adapters: this.adapters };
     this.leaf = conversation.leaf;
     this.reportedContext = null;
     this.target = null;
@@ -344,6 +362,7 @@ export class Thread {
     this.systemPrompt = null;
     this.settings = defaultChatSettings;
     this.adapters = [];
+    this.saved = { settings: this.settings, adapters: this.adapters };
     this.folder = null;
     this.version++;
   }
