@@ -15,6 +15,7 @@ import { Datasets } from "./datasets.svelte";
 import type { OrganizingDialog } from "./dialog";
 import { Downloads } from "./downloads.svelte";
 import { Drafts, type DraftStorage } from "./drafts.svelte";
+import { Edits } from "./edits.svelte";
 import { Folders } from "./folders.svelte";
 import { Gallery } from "./gallery.svelte";
 import { HubStore } from "./hub.svelte";
@@ -84,6 +85,7 @@ export class App {
   readonly search: Search;
   readonly keeping: Keeping;
   readonly drafts: Drafts;
+  readonly edits = new Edits();
   readonly attachments: Attachments;
   readonly queue: Queue;
   private readonly notifications: Notifications;
@@ -314,7 +316,7 @@ export class App {
     await tick();
     this.listOpen = true;
     await tick();
-    this.folders.naming = true;
+    this.edits.begin("folder:new", "");
   }
 
   async moveConversation(id: number, folder: number | null): Promise<boolean> {

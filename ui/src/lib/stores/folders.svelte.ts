@@ -7,8 +7,6 @@ const KEY = "hearth.folders.open";
 
 export class Folders {
   all: readonly Folder[] = $state.raw([]);
-  /** Whether the name of a new folder is being typed. */
-  naming = $state(false);
   private opened: readonly number[] = $state.raw([]);
 
   constructor(

@@ -1,0 +1,39 @@
+// Owns texts that are being edited in place. They outlive their fields: a list renders only the rows near its viewport, and a
+// view is gone while another one is open.
+
+import { SvelteMap } from "svelte/reactivity";
+
+/** What is edited, such as `answer:7`. */
+export type Edited = `${"message" | "answer" | "conversation" | "folder" | "run"}:${number}` | "folder:new";
+
+export class Edits {
+  private readonly texts = new SvelteMap<Edited, string>();
+  /** What was begun last, until its field has the focus. One that is shown again does not take it. */
+  private begun: Edited | null = null;
+
+  /** The text; `null`: it is not being edited. */
+  get(what: Edited): string | null {
+    return this.texts.get(what) ?? null;
+  }
+
+  /** Begins with a text. */
+  begin(what: Edited, text: string): void {
+    this.begun = what;
+    this.texts.set(what, text);
+  }
+
+  set(what: Edited, text: string): void {
+    if (this.texts.has(what)) this.texts.set(what, text);
+  }
+
+  end(what: Edited): void {
+    this.texts.delete(what);
+  }
+
+  /** Whether the field of what was begun should take the focus: once. */
+  takesFocus(what: Edited): boolean {
+    const takes = this.begun === what;
+    if (takes) this.begun = null;
+    return takes;
+  }
+}
