@@ -19,7 +19,9 @@ pub(crate) fn is_device_name(name: &str) -> bool {
 /// Whether a name from elsewhere can be given to a file on every system, and is what it seems: no
 /// device, no path, no hidden file, no characters that are refused, not seen or reorder others.
 pub(crate) fn is_portable_name(name: &str) -> bool {
-    let is_odd = |c: char| is_hidden(c) || r#"<>:"/\|?*"#.contains(c);
+    // Emoji and Persian words contain joiners and selectors.
+    let is_written = |c: char| matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}');
+    let is_odd = |c: char| (is_hidden(c) && !is_written(c)) || r#"<>:"/\|?*"#.contains(c);
     !name.is_empty()
         && !name.starts_with([' ', '.'])
         && !name.ends_with([' ', '.'])
@@ -30,6 +32,16 @@ pub(crate) fn is_portable_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn emoji_and_joined_letters_are_names_and_marks_of_direction_are_not() {
+        for name in ["\u{2764}\u{fe0f}-Q4.gguf", "\u{645}\u{6cc}\u{200c}\u{62e}.gguf"] {
+            assert!(is_portable_name(name), "{name}");
+        }
+        for name in ["a\u{202e}ffug.gguf", "a\u{200f}.gguf", "a\u{200b}.gguf", "a\u{a0}.gguf"] {
+            assert!(!is_portable_name(name), "{name:?}");
+        }
+    }
 
     #[test]
     fn a_device_is_recognised_in_any_case_and_with_any_extension() {

@@ -6,24 +6,32 @@ use std::time::{Duration, Instant};
 /// The least speed of a server in bytes per second: that of a slow mobile connection.
 const MIN_RATE: f64 = (16 << 10) as f64;
 
+/// Longest time for all requests together: a header of 30 MB at 0.5 Mbit/s.
+const LONGEST: Duration = Duration::from_secs(480);
+
 /// The end of the time for something, however many requests it takes. A server that sends a byte
 /// now and then would hold a thread for ever.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline {
     until: Instant,
+    /// However much is allowed.
+    latest: Instant,
 }
 
 impl Deadline {
     /// That of a response of some kilobytes.
     pub fn new(hub: &Hub) -> Self {
+        let now = Instant::now();
         Self {
-            until: Instant::now() + hub.patience,
+            until: now + hub.patience,
+            latest: now + hub.patience.max(LONGEST),
         }
     }
 
     /// Adds the time for this many bytes more.
     pub fn allow(&mut self, bytes: u64) {
-        self.until += Duration::from_secs_f64(bytes as f64 / MIN_RATE);
+        let until = self.until + Duration::from_secs_f64(bytes as f64 / MIN_RATE);
+        self.until = until.min(self.latest);
     }
 
     /// The time left.
