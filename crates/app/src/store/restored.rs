@@ -73,9 +73,11 @@ fn move_paths(connection: &Connection, old: &Path, new: &Path) -> rusqlite::Resu
             continue;
         }
         let mut rows = connection.prepare(&format!("SELECT id, {column} FROM {table}"))?;
-        let rows: Vec<(i64, String)> = rows
+        let rows: Vec<(i64, Option<String>)> = rows
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<Result<_, _>>()?;
+        // A download that waits has no detail.
+        let rows = rows.into_iter().filter_map(|(id, path)| Some((id, path?)));
         for (id, path) in rows {
             let Ok(inside) = Path::new(&path).strip_prefix(old) else {
                 continue;

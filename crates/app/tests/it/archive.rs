@@ -2,7 +2,7 @@
 
 use crate::data_bench::Bench;
 use hearth_app::{
-    store::{Store, adapter},
+    store::{Store, adapter, download::State},
     wire::ProblemCode,
 };
 use serde_json::{Value, json};
@@ -218,4 +218,20 @@ async fn paths_in_the_data_folder_follow_it() {
     let mut expected = vec![other.path("data/runs/1/adapter"), outside];
     expected.sort();
     assert_eq!(paths, expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn downloads_of_each_state_are_restored() {
+    let (bench, backup) = backed_up().await;
+    bench.add_downloads(&bench.path("data/models/o/m3/model.gguf")).await;
+    bench.app.back_up(backup.clone()).await.expect("a backup");
+    let other = Bench::new();
+    other.app.restore_backup(backup).await.expect("a valid backup");
+    let other = Bench::open(other.close().await);
+    let failed = State::Failed(r#"{"code":"download","message":"No."}"#.to_owned());
+    let done = other.path("data/models/o/m3/model.gguf").display().to_string();
+    assert_eq!(
+        other.download_states(),
+        [State::Queued, State::Paused, failed, State::Done(done)]
+    );
 }

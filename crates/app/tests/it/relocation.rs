@@ -4,7 +4,7 @@ use crate::data_bench::Bench;
 use crate::support;
 use hearth_app::{
     App, Options,
-    store::adapter,
+    store::{adapter, download::State},
     wire::{DataPlace, Event, Problem, ProblemCode},
 };
 use serde_json::json;
@@ -255,4 +255,18 @@ async fn a_cancelled_move_leaves_the_app_as_it_was() {
     assert!(!folder.path().join("data/hearth-moved.json").exists());
     assert_eq!(fs::read_dir(&to).expect("a folder").count(), 0, "nothing is left there");
     save(app).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn downloads_of_each_state_move_along() {
+    let bench = filled().await;
+    bench.add_downloads(&bench.path("data/models/o/m3/model.gguf")).await;
+    bench.app.move_data(bench.path("elsewhere")).await.expect("moved");
+    let bench = restarted(bench, "elsewhere").await;
+    let failed = State::Failed(r#"{"code":"download","message":"No."}"#.to_owned());
+    let done = bench.path("elsewhere/models/o/m3/model.gguf").display().to_string();
+    assert_eq!(
+        bench.download_states(),
+        [State::Queued, State::Paused, failed, State::Done(done)]
+    );
 }

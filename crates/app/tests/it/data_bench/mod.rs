@@ -3,9 +3,13 @@
 use crate::support;
 use hearth_app::{
     App, Options,
-    store::adapter,
-    wire::{Conversation, Event, ImportReport, Problem},
+    store::{
+        adapter,
+        download::{self, State},
+    },
+    wire::{Conversation, Event, ImportReport, Problem, Settings},
 };
+use rusqlite::Transaction;
 use serde_json::Value;
 use std::{
     fs,
@@ -67,6 +71,36 @@ impl Bench {
             created_at: 1,
         };
         self.app.store().write(|t| adapter::add(t, &new)).expect("a row");
+    }
+
+    /// Adds a download of each state, the last to this path. Nothing is requested: the app is offline.
+    pub async fn add_downloads(&self, done: &Path) {
+        let offline = Settings {
+            offline: true,
+            ..self.app.snapshot().await.expect("a snapshot").settings
+        };
+        self.app.set_settings(offline).await.expect("offline");
+        let states = [
+            State::Queued,
+            State::Paused,
+            State::Failed(r#"{"code":"download","message":"No."}"#.to_owned()),
+            State::Done(done.to_str().expect("text").to_owned()),
+        ];
+        let add = |t: &Transaction<'_>| {
+            for (at, state) in states.iter().enumerate() {
+                let id = download::queue(t, &format!("hf.co/o/m{at}"), "a model", at as i64)?;
+                download::set_state(t, id, state)?;
+            }
+            Ok(())
+        };
+        self.app.store().write(add).expect("rows");
+    }
+
+    /// The states of the downloads, oldest first.
+    pub fn download_states(&self) -> Vec<State> {
+        let mut rows = self.app.store().read(|t| download::list(t)).expect("rows");
+        rows.sort_by_key(|row| row.id);
+        rows.into_iter().map(|row| row.state).collect()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
