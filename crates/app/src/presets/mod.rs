@@ -252,15 +252,18 @@ fn of_conversation(row: &conversation::Conversation) -> NewConversation {
 }
 
 fn apply(shared: &Shared, preset: &Preset, id: i64) -> Result<NewConversation, Problem> {
-    let row = shared.store.read(|t| conversation::get(t, id))?;
-    let row = row.ok_or_else(conversations::no_conversation)?;
-    let new = applied(&|id| by_id(shared, id), preset, of_conversation(&row));
-    let row = shared.store.write(|t| {
+    // One transaction: what is set meanwhile would be undone.
+    let applied = shared.store.write(|t| {
+        let Some(row) = conversation::get(t, id)? else {
+            return Ok(None);
+        };
+        let new = applied(&|id| by_id(shared, id), preset, of_conversation(&row));
         conversation::set_settings(t, id, Some(&to_json(&new.settings)))?;
         conversation::set_system_prompt(t, id, new.system_prompt.as_deref())?;
-        conversation::get(t, id)
+        Ok(conversation::get(t, id)?.map(|row| (new, row)))
     })?;
-    shared.emit_conversation(&row.ok_or_else(conversations::no_conversation)?);
+    let (new, row) = applied.ok_or_else(conversations::no_conversation)?;
+    shared.emit_conversation(&row);
     Ok(new)
 }
 

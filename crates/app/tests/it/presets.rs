@@ -359,3 +359,31 @@ async fn a_preset_is_applied_to_a_conversation_and_makes_its_answers() {
     bench.delete_preset("terse".into()).await.expect("deleted");
     assert_eq!(bench.conversation(id).await.settings, applied.settings);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_set_while_a_preset_is_applied_stays() {
+    let mut bench = Bench::tiny();
+    let id = bench.answer("say one").await.conversation;
+    let mut ids = Vec::new();
+    for name in ["One", "Two"] {
+        let preset = bench.save_preset(name.into(), values(0.25, None)).await.expect("saved");
+        ids.push(preset.id);
+    }
+    // Reading all presets takes a while.
+    for number in 0..60 {
+        let name = format!("Other {number}");
+        bench.save_preset(name, values(0.5, None)).await.expect("saved");
+    }
+    for round in 0..40 {
+        let prompt = format!("Mine {round}.");
+        let (applied, set) = tokio::join!(
+            bench.apply_preset(ids[round % 2].clone(), Some(id), NewConversation::default()),
+            bench.set_system_prompt(id, Some(prompt.clone())),
+        );
+        applied.expect("applied");
+        set.expect("set");
+        let now = bench.conversation(id).await;
+        assert_eq!(now.system_prompt, Some(prompt), "round {round}");
+        assert_eq!(now.settings.preset.as_ref(), Some(&ids[round % 2]));
+    }
+}
