@@ -202,18 +202,16 @@ impl App {
         self.shared
             .blocking(move |shared| {
                 let found = shared.store.write(|t| {
-                    let in_it = message::get(t, message)?.is_some_and(|row| row.conversation == conversation);
-                    if in_it {
-                        let leaf = message::newest_leaf(t, message)?;
-                        conversation::set_leaf(t, conversation, Some(leaf))?;
+                    if message::get(t, message)?.is_none_or(|row| row.conversation != conversation) {
+                        return Ok(None);
                     }
-                    Ok(in_it)
+                    let leaf = message::newest_leaf(t, message)?;
+                    conversation::set_leaf(t, conversation, Some(leaf))?;
+                    conversation::get(t, conversation)
                 })?;
-                if found {
-                    open(shared, conversation)
-                } else {
-                    Err(no_message())
-                }
+                let row = found.ok_or_else(no_message)?;
+                shared.emit_conversation(&row);
+                open(shared, conversation)
             })
             .await
     }

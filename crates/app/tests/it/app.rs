@@ -353,6 +353,11 @@ async fn regenerate_edit_and_branches() {
         Some(second.id),
         "the newest leaf"
     );
+    let switched = bench.next(|event| match event {
+        Event::ConversationChanged { leaf, .. } if leaf == Some(first.id) => Some(()),
+        _ => None,
+    });
+    switched.await;
     let follow = bench.say(Some(id), "say more").await;
     assert_eq!(
         follow.user.unwrap().parent,
