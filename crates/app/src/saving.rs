@@ -27,7 +27,7 @@ pub(crate) const CLOSING_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) enum Saved<T> {
     /// It is in the store.
     Done(T),
-    /// Not saved: another process locks the store.
+    /// Not saved: another process locks the store, or a thread of this one has a transaction.
     Locked,
 }
 
@@ -41,6 +41,8 @@ impl Shared {
         let saved = match self.store.write_if_free(writes) {
             Ok(done) => Ok(Saved::Done(done)),
             Err(StoreError::Busy { .. }) => Ok(Saved::Locked),
+            // An import or a backup, and no other program.
+            Err(StoreError::Occupied) => return Ok(Saved::Locked),
             Err(error) => Err(error),
         };
         let mut lock = lock(&self.foreign_lock);

@@ -68,6 +68,9 @@ pub enum StoreError {
     /// The data folder is being moved.
     #[error("Hearth's data is being moved to another folder. Wait until that is done, then try again.")]
     Frozen,
+    /// A thread of this process has a transaction.
+    #[error("Hearth is writing to its store. Wait a moment, then try again.")]
+    Occupied,
     /// Something else.
     #[error("Your conversations could not be read or written: {source}.")]
     Sqlite {
@@ -96,7 +99,7 @@ impl StoreError {
     pub fn code(&self) -> ProblemCode {
         match self {
             Self::Folder { .. } | Self::Backup { .. } | Self::Busy { .. } | Self::Sqlite { .. } => ProblemCode::Store,
-            Self::Frozen => ProblemCode::Busy,
+            Self::Frozen | Self::Occupied => ProblemCode::Busy,
             Self::InUse(_) => ProblemCode::AlreadyRunning,
             Self::Newer { .. } => ProblemCode::StoreNewer,
             Self::Corrupt { .. } => ProblemCode::StoreCorrupt,

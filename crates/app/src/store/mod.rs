@@ -157,7 +157,8 @@ impl Store {
     /// processes and threads.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] if the store stays locked; nothing is written.
+    /// [`StoreError::Busy`] if another process locks the store, and [`StoreError::Occupied`] if a
+    /// thread of this one has a transaction; nothing is written.
     pub fn write_if_free<T>(
         &self,
         writes: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -170,9 +171,7 @@ impl Store {
                 Err(TryLockError::Poisoned(held)) => break held.into_inner(),
                 Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(SHORT_BUSY_TIMEOUT / 10),
                 Err(TryLockError::WouldBlock) => {
-                    return Err(StoreError::Busy {
-                        path: self.path.clone(),
-                    });
+                    return Err(StoreError::Occupied);
                 }
             }
         };

@@ -1402,6 +1402,39 @@ async fn a_locked_store_does_not_end_an_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_transaction_of_hearth_is_not_reported_as_another_program() {
+    let mut bench = Bench::tiny();
+    bench.store().set_busy_timeout(Duration::from_millis(200)).unwrap();
+    let sent = bench.say(None, "slow").await;
+    bench.streaming(sent.answer.id).await;
+    let app = bench.app.clone();
+    let (begun, begins) = std::sync::mpsc::channel();
+    // As long as an import of many conversations, or a check of a backup.
+    let importing = std::thread::spawn(move || {
+        let wait = |_: &rusqlite::Transaction<'_>| {
+            begun.send(()).unwrap();
+            std::thread::sleep(Duration::from_secs(3));
+            Ok(())
+        };
+        app.store().write(wait).unwrap();
+    });
+    begins.recv().unwrap();
+    let before = tokio::time::Instant::now();
+    while before.elapsed() < Duration::from_secs(4) {
+        let streams = |event: &Event| matches!(event, Event::MessageDelta { .. });
+        let event = bench.next(|event| {
+            assert!(!matches!(event, Event::StoreLocked { .. }), "no other program has it");
+            streams(&event).then_some(event)
+        });
+        event.await;
+    }
+    importing.join().unwrap();
+    bench.stop(sent.conversation.id).await.unwrap();
+    let answer = bench.ended(sent.answer.id).await;
+    assert_eq!(stored(&bench, answer.id).text(), answer.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_waits_for_a_lock_on_the_store() {
     let mut bench = Bench::tiny();
     let sent = bench.say(None, "slow").await;
