@@ -60,6 +60,8 @@ struct Tune {
     current: Option<Current>,
     /// The active run in its worker.
     run: Option<protocol::Run>,
+    /// A run that was ended before the command to start it came: it is shown already.
+    ended_early: Option<i64>,
     answering: watch::Receiver<bool>,
     /// Whether the chat is busy, or was within [`crate::Options::chat_idle_delay`].
     chat: bool,
@@ -80,6 +82,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
         shared,
         current: None,
         run: None,
+        ended_early: None,
         chat: false,
         chat_idle_at: None,
         supply: Supply::Mains,
@@ -117,6 +120,9 @@ impl Tune {
         match command {
             Command::Start { run, request } => {
                 self.current = Some(Current::new(self.shared.clone(), run, request));
+                if self.ended_early.take() == Some(run) {
+                    return self.end(RunState::Interrupted { problem: ended() }).await;
+                }
                 self.check_power().await;
             }
             Command::Pause { run, done } => {
@@ -135,6 +141,8 @@ impl Tune {
             Command::End { run, done } => {
                 if self.active(run).is_ok() {
                     self.end(RunState::Interrupted { problem: ended() }).await;
+                } else if self.shared.live_run(run).is_some_and(|run| run.ended_at.is_none()) {
+                    self.ended_early = Some(run);
                 }
                 let _ = done.send(());
             }

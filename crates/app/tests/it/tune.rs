@@ -4,7 +4,7 @@
 use crate::bench::{Bench, OTHER_BUILD, PATIENCE, failure, ids, options, under_way};
 use crate::support;
 use hearth_app::{
-    Options,
+    App, Options,
     power::{Power, Supply},
     wire::*,
 };
@@ -14,11 +14,15 @@ use std::{
     io::{ErrorKind, Read},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     thread,
     time::{Duration, SystemTime},
 };
 use tokio::{
+    runtime::Handle,
     sync::{oneshot, watch},
     time::timeout,
 };
@@ -1254,4 +1258,52 @@ async fn run_folders_of_a_store_that_was_set_aside_stay() {
         finished(&mut bench, id).await;
     }
     assert_eq!(fs::read_to_string(checkpoint).unwrap(), "another run's");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_is_deleted_before_it_begins_does_not_begin() {
+    let folder = tempfile::tempdir().expect("a folder");
+    support::model(&folder.path().join("bundled"), "tiny.gguf");
+    let app: Arc<OnceLock<App>> = Arc::default();
+    let itself = app.clone();
+    let (has_begun, steps) = (AtomicBool::new(false), Arc::new(AtomicU32::new(0)));
+    let counted = steps.clone();
+    let opened = App::open(options(&folder), move |event| match (&event, itself.get()) {
+        // Called by the thread that has added the run, before the command to start it.
+        (Event::RunChanged { run }, Some(app)) if !has_begun.swap(true, Ordering::SeqCst) => {
+            let deleted = Handle::current().block_on(app.delete_run(run.id));
+            deleted.expect("deleted");
+        }
+        (Event::RunPoint { .. }, _) => drop(counted.fetch_add(1, Ordering::SeqCst)),
+        _ => {}
+    });
+    app.set(opened.expect("an app")).ok().expect("set once");
+    let app = app.get().expect("set");
+    let path = folder.path().join("script.jsonl");
+    fs::write(&path, "learn 3").expect("a dataset");
+    let dataset = app.add_dataset(path).await.expect("a dataset");
+    let new = NewRun {
+        name: None,
+        model: "tiny".into(),
+        dataset: dataset.id,
+        mapping: None,
+        skip_broken: false,
+        settings: app.train_defaults().await.expect("settings"),
+    };
+    let run = app.start_run(new).await.expect("added");
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(!app.is_training(), "{run:?}");
+    assert_eq!(steps.load(Ordering::SeqCst), 0);
+    assert!(app.runs().await.expect("runs").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_with_the_largest_number_stops_no_run() {
+    let mut bench = Bench::tiny();
+    for name in ["9223372036854775807", "4503599627370497", "7"] {
+        fs::create_dir_all(bench.folder.path().join("data/runs").join(name)).expect("a folder");
+    }
+    let run = begin(&bench, "learn 2").await;
+    assert_eq!(run.id, 8);
+    finished(&mut bench, run.id).await;
 }
