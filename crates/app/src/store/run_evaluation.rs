@@ -40,6 +40,15 @@ pub fn of_run(connection: &Connection, run: i64) -> rusqlite::Result<Vec<RunEval
         .collect()
 }
 
+/// Removes the evaluations after a step: a run that was resumed from an earlier step has ended
+/// before them.
+pub fn remove_after(connection: &Connection, run: i64, step: u32) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("DELETE FROM run_evaluation WHERE run = ?1 AND step > ?2")?
+        .execute(params![run, step])
+        .map(drop)
+}
+
 /// Adds an evaluation and removes earlier rows from its step on: a resumed run repeats those steps.
 pub fn add(connection: &Connection, run: i64, evaluation: &RunEvaluation) -> rusqlite::Result<()> {
     connection

@@ -76,6 +76,14 @@ pub fn last(connection: &Connection, run: i64) -> rusqlite::Result<Option<RunPoi
         .optional()
 }
 
+/// Removes the steps after one: a run that was resumed from an earlier step has ended before them.
+pub fn remove_after(connection: &Connection, run: i64, step: u32) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("DELETE FROM run_point WHERE run = ?1 AND step > ?2")?
+        .execute(params![run, step])
+        .map(drop)
+}
+
 /// Adds consecutive steps and removes earlier rows from the first of them on: a resumed run repeats
 /// those steps.
 pub fn add(connection: &Connection, run: i64, points: &[RunPoint]) -> rusqlite::Result<()> {

@@ -209,6 +209,11 @@ impl Current {
                 for evaluation in &evaluations {
                     run_evaluation::add(t, id, evaluation)?;
                 }
+                if let Some(outcome) = &run.outcome {
+                    // Those of a later step belong to no adapter.
+                    run_point::remove_after(t, id, outcome.steps)?;
+                    run_evaluation::remove_after(t, id, outcome.steps)?;
+                }
                 save_progress(t, &run)?;
                 if let Some(path) = &path {
                     let new = adapter::New {

@@ -1248,6 +1248,22 @@ async fn a_checkpoint_unknown_to_the_store_is_resumed_from() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resumed_run_shows_no_step_after_that_of_its_adapter() {
+    let mut bench = Bench::tiny();
+    let id = begin(&bench, "learn 5 die 3").await.id;
+    broken(&mut bench, id).await;
+    assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3]);
+    // It is resumed from its checkpoint after the second step, and has no further one.
+    data(&bench, "learn 2");
+    bench.resume_run(id).await.unwrap();
+    let run = finished(&mut bench, id).await;
+    assert_eq!(run.outcome.expect("an outcome").steps, 2);
+    assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2]);
+    let last = listed(&bench, id).await.expect("the run").last;
+    assert_eq!(last.expect("a step").step, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_folders_of_a_store_that_was_set_aside_stay() {
     let mut bench = Bench::tiny();
     let checkpoint = folder(&bench, 7).join("checkpoint");
