@@ -1,6 +1,7 @@
 //! The state that use cases, chat and fine-tuning share: store, library, settings and event sink.
 
 use crate::{
+    archive::Restoration,
     downloads::Downloads,
     foreign_lock::ForeignLock,
     import::Cancellation,
@@ -36,7 +37,7 @@ pub(crate) struct Shared {
     /// The data folder.
     pub(crate) data: PathBuf,
     pub(crate) relocation: Relocation,
-    pub(crate) imports: Cancellation,
+    pub(crate) restoration: Restoration,
     /// Folders of the sample datasets.
     pub(crate) samples: Vec<PathBuf>,
     /// The folder of packed weights. `None` switches the cache off.
@@ -87,7 +88,7 @@ impl Shared {
             base: options.base,
             data: options.data,
             relocation: Relocation::default(),
-            imports: Cancellation::default(),
+            restoration: Restoration::default(),
             samples: options.samples,
             packed: options.packed,
             host: ModelHost::new(HostOptions {

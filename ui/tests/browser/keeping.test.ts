@@ -70,13 +70,21 @@ test("one conversation is exported from its menu by keyboard, and all from Data"
 test("everything is backed up, and a restoration is confirmed, announced and can be cancelled", async () => {
   const { page, errors } = await settings("two-gpus", "data");
   await page.getByTestId("back-up").click();
-  await expect.poll(() => page.getByTestId("backup-result").textContent()).toBe("27 files were backed up to /media/you/disk/Hearth.hearthbackup (48 MB).");
+  await expect.poll(() => page.getByTestId("backup-result").textContent()).toBe("27 files were backed up to /media/you/disk/Hearth.hearthbackup (48 MB). 1 file is not in the backup: 1 is a link or another special file (“runs/3/latest”).");
   await page.getByTestId("restore-backup").click();
   await page.getByTestId("restore-confirm").click();
   await page.getByTestId("restore-pending").waitFor();
   expect(await page.getByTestId("restore-pending").textContent()).toContain("with 212 conversations is checked. It is put in place when Hearth starts the next time");
   await page.getByTestId("cancel-restore").click();
   await page.getByTestId("restore-pending").waitFor({ state: "detached" });
+  await page.evaluate("fakeHost.pace = 500");
+  await page.getByTestId("restore-backup").click();
+  await page.getByTestId("restore-confirm").click();
+  await page.getByTestId("data-settings").getByRole("progressbar").waitFor();
+  await page.getByTestId("cancel-extraction").click();
+  await page.getByTestId("toast").filter({ hasText: "The restoration was cancelled" }).waitFor();
+  await page.getByTestId("cancel-extraction").waitFor({ state: "detached" });
+  await page.evaluate("fakeHost.pace = 0");
   await page.evaluate(() => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { backup: "/media/you/damaged.hearthbackup" }));
   await page.getByTestId("restore-backup").click();
   await page.getByTestId("restore-confirm").click();

@@ -2,7 +2,7 @@ import { afterEach, expect, test } from "vitest";
 import type { ImportReport } from "../../src/lib/host";
 import { grouped } from "../../src/lib/stores/conversations.svelte";
 import { isExport } from "../../src/lib/stores/tune.svelte";
-import { importSentences } from "../../src/lib/text/keeping";
+import { backupSentences, importSentences, restoreSentences } from "../../src/lib/text/keeping";
 import { language } from "../../src/lib/text/language.svelte";
 
 afterEach(() => language.choose("en"));
@@ -27,6 +27,18 @@ test.each([
 ])("a report in %s orders its sentences as the language does", (locale, texts) => {
   language.choose(locale);
   expect(importSentences({ ...report, formats: ["chatGpt", "claude"], found: 1200, imported: 1, skipped: [{ reason: "empty", count: 1, example: "A novel" }] })).toEqual(texts);
+});
+
+test("a backup says what is not in it, a restoration what is not restored", () => {
+  const leftOut = [
+    { reason: "name" as const, count: 2, example: "runs/1/a" },
+    { reason: "notAFile" as const, count: 1, example: "runs/1/link" },
+  ];
+  const written = { path: "/x.hearthbackup", bytes: 1000, files: 3, leftOut };
+  expect(backupSentences(written)[1]).toBe("3 files are not in the backup: 2 have names that cannot be used (“runs/1/a”), 1 is a link or another special file (“runs/1/link”).");
+  expect(backupSentences({ ...written, leftOut: [] })).toHaveLength(1);
+  const pending = { madeAt: 0, conversations: 1, files: 3, aside: "/aside", leftOut: leftOut.slice(0, 1) };
+  expect(restoreSentences(pending, 0)[1]).toBe("2 files of the backup are not restored: 2 have names that cannot be used (“runs/1/a”).");
 });
 
 test("files that only exports have are told from datasets", () => {

@@ -4,11 +4,18 @@ use super::{
     STAGING,
     complete::{self, Pending},
     failed,
-    manifest::{self, Manifest},
+    left_out::LeftOutCounts,
+    manifest::{self, Entry, Manifest},
+    space::check_space,
 };
 use crate::{
-    permissions, store,
-    wire::{PendingRestore, Problem, ProblemCode},
+    convert::to_json,
+    library::hub::Remote,
+    percent::Percent,
+    permissions,
+    shared::Shared,
+    store::{self, Restored, StoreError},
+    wire::{Event, LeftOutReason, PendingRestore, Problem, ProblemCode},
 };
 use hearth_formats::{durable, hex};
 use sha2::{Digest, Sha256};
@@ -16,6 +23,7 @@ use std::{
     fs::{self, File},
     io::{self, BufReader, Read, Write},
     path::Path,
+    sync::atomic::Ordering,
 };
 use zip::ZipArchive;
 
@@ -24,9 +32,10 @@ type Archive = ZipArchive<BufReader<File>>;
 /// Extracts a backup. The present data stays until [`complete::complete`].
 ///
 /// # Errors
-/// The archive is damaged, no backup or from a newer Hearth, or the disk is full; nothing was
-/// changed.
-pub(super) fn extract(path: &Path, data: &Path) -> Result<PendingRestore, Problem> {
+/// The archive is damaged, no backup, from a newer Hearth or not as Hearth writes it, the disk has
+/// too little room, or the extraction was cancelled; nothing was changed.
+pub(super) fn extract(path: &Path, shared: &Shared) -> Result<PendingRestore, Problem> {
+    let data = &shared.data;
     if !fs::metadata(path).map_err(|error| failed(path, &error))?.is_file() {
         return Err(damaged(path, "it is not a file"));
     }
@@ -34,30 +43,163 @@ pub(super) fn extract(path: &Path, data: &Path) -> Result<PendingRestore, Proble
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| damaged(path, &error.to_string()))?;
     let manifest = read_manifest(path, &mut archive)?;
     complete::cancel(data)?;
+    check_space(data, manifest.bytes(), "The backup")?;
     let staging = data.join(STAGING);
     let extracted = permissions::create_private_folder(&staging)
         .map_err(|error| failed(&staging, &error))
-        .and_then(|()| extract_all(path, &mut archive, &manifest, &staging))
-        .and_then(|()| {
-            let conversations = store::prepare_restored(&staging, Path::new(&manifest.data_folder), data)?;
-            let about = PendingRestore {
-                made_at: manifest.made_at,
-                conversations,
-                files: manifest.files.len() as u32,
-                aside: data
-                    .join(format!("hearth-set-aside-{}", store::now()))
-                    .display()
-                    .to_string(),
-            };
-            sync(&staging).map_err(|error| failed(&staging, &error))?;
-            complete::begin(data, &Pending::new(about.clone()))?;
-            Ok(about)
-        });
+        .and_then(|()| extract_and_prepare(path, &mut archive, &manifest, shared));
     if extracted.is_err() {
         // It would take up space.
         let _ = fs::remove_dir_all(&staging);
     }
     extracted
+}
+
+fn extract_and_prepare(
+    path: &Path,
+    archive: &mut Archive,
+    manifest: &Manifest,
+    shared: &Shared,
+) -> Result<PendingRestore, Problem> {
+    let (data, staging) = (&shared.data, shared.data.join(STAGING));
+    let mut extraction = Extraction {
+        path,
+        staging: &staging,
+        shared,
+        done: 0,
+        percent: Percent::of(manifest.bytes()),
+        left_out: LeftOutCounts::default(),
+    };
+    for file in &manifest.files {
+        extraction.add(archive, file)?;
+    }
+    let left_out = extraction.left_out;
+    let conversations = prepare_store(path, manifest, shared)?;
+    let about = PendingRestore {
+        made_at: manifest.made_at,
+        conversations,
+        files: (manifest.files.len() as u32).saturating_sub(left_out.count()),
+        left_out: left_out.into_list(),
+        aside: data
+            .join(format!("hearth-set-aside-{}", store::now()))
+            .display()
+            .to_string(),
+    };
+    sync(&staging).map_err(|error| failed(&staging, &error))?;
+    refuse_if_cancelled(shared)?;
+    complete::begin(data, &Pending::new(about.clone()))?;
+    Ok(about)
+}
+
+/// Checks and prepares the extracted store. It may be someone else's.
+fn prepare_store(path: &Path, manifest: &Manifest, shared: &Shared) -> Result<u32, Problem> {
+    // The token of this machine is sent to this address.
+    let endpoint = ("hubEndpoint", to_json(&shared.settings().hub_endpoint));
+    let is_safe_download = |json: &str| serde_json::from_str(json).is_ok_and(|remote: Remote| remote.has_safe_paths());
+    let restored = Restored {
+        old: Path::new(&manifest.data_folder),
+        new: &shared.data,
+        settings: &[endpoint],
+        is_safe_download: &is_safe_download,
+    };
+    store::prepare_restored(&shared.data.join(STAGING), &restored).map_err(|error| match error {
+        StoreError::Foreign(_) => damaged(path, &format!("its store is not as Hearth writes it. {error}")),
+        StoreError::Corrupt { detail, .. } => damaged(path, &format!("its store is corrupt ({detail})")),
+        error => error.into(),
+    })
+}
+
+/// The extraction of the files of a backup.
+struct Extraction<'a> {
+    path: &'a Path,
+    staging: &'a Path,
+    shared: &'a Shared,
+    /// Bytes written.
+    done: u64,
+    percent: Percent,
+    left_out: LeftOutCounts,
+}
+
+impl Extraction<'_> {
+    /// Extracts a file. One whose name this system does not allow is left out; the store is not.
+    fn add(&mut self, archive: &mut Archive, file: &Entry) -> Result<(), Problem> {
+        let mut entry = archive
+            .by_name(&file.path)
+            .map_err(|error| damaged(self.path, &format!("{}: {error}", file.path)))?;
+        if !manifest::is_possible_here(&file.path) {
+            self.left_out.add(LeftOutReason::Name, &file.path);
+            return Ok(());
+        }
+        let target = self.staging.join(&file.path);
+        let out = match create(&target) {
+            Err(error) if is_of_name(&error) => {
+                self.left_out.add(LeftOutReason::Name, &file.path);
+                return Ok(());
+            }
+            created => created.map_err(|error| failed(&target, &error))?,
+        };
+        self.copy(&mut entry, out, file, &target)
+    }
+
+    fn copy(&mut self, entry: &mut impl Read, mut out: File, file: &Entry, target: &Path) -> Result<(), Problem> {
+        let is_damaged = |why: String| damaged(self.path, &format!("{} {why}", file.path));
+        let (mut digest, mut left) = (Sha256::new(), file.bytes);
+        let mut buffer = vec![0; 1 << 18];
+        loop {
+            let read = entry
+                .read(&mut buffer)
+                .map_err(|error| is_damaged(format!("cannot be read: {error}")))?;
+            if read == 0 {
+                break;
+            }
+            left = left
+                .checked_sub(read as u64)
+                .ok_or_else(|| is_damaged("is larger than its list of files says".to_owned()))?;
+            digest.update(&buffer[..read]);
+            out.write_all(&buffer[..read]).map_err(|error| failed(target, &error))?;
+            self.done += read as u64;
+            if let Some(fraction) = self.percent.advance(self.done) {
+                self.shared.emit(Event::RestoreProgress { fraction });
+            }
+            refuse_if_cancelled(self.shared)?;
+        }
+        if left > 0 || hex(digest.finalize()) != file.sha256 {
+            return Err(is_damaged("has another hash than its list of files says".to_owned()));
+        }
+        out.sync_all().map_err(|error| failed(target, &error))
+    }
+}
+
+fn create(target: &Path) -> io::Result<File> {
+    if let Some(folder) = target.parent() {
+        permissions::create_private_folder(folder)?;
+    }
+    File::create_new(target)
+}
+
+/// Whether a file could not be created because of its name: the file system does not allow it, or
+/// does not distinguish it from another one, by case or by the form of a letter.
+fn is_of_name(error: &io::Error) -> bool {
+    use io::ErrorKind::{AlreadyExists, InvalidFilename, InvalidInput, IsADirectory, NotADirectory};
+    #[cfg(unix)]
+    let is_encoding = error.raw_os_error() == Some(libc::EILSEQ);
+    #[cfg(not(unix))]
+    let is_encoding = false;
+    is_encoding
+        || matches!(
+            error.kind(),
+            AlreadyExists | InvalidFilename | InvalidInput | IsADirectory | NotADirectory
+        )
+}
+
+fn refuse_if_cancelled(shared: &Shared) -> Result<(), Problem> {
+    match shared.restoration.is_cancelled.load(Ordering::SeqCst) {
+        false => Ok(()),
+        true => Err(Problem {
+            code: ProblemCode::Cancelled,
+            message: "The restoration was cancelled. Nothing was changed.".to_owned(),
+        }),
+    }
 }
 
 fn read_manifest(path: &Path, archive: &mut Archive) -> Result<Manifest, Problem> {
@@ -89,42 +231,6 @@ fn read_manifest(path: &Path, archive: &mut Archive) -> Result<Manifest, Problem
         true => Ok(manifest),
         false => Err(damaged(path, "its list of files is not that of a backup")),
     }
-}
-
-fn extract_all(path: &Path, archive: &mut Archive, manifest: &Manifest, staging: &Path) -> Result<(), Problem> {
-    for file in &manifest.files {
-        let mut entry = archive
-            .by_name(&file.path)
-            .map_err(|error| damaged(path, &format!("{}: {error}", file.path)))?;
-        let target = staging.join(&file.path);
-        let folder = target.parent().unwrap_or(staging);
-        permissions::create_private_folder(folder).map_err(|error| failed(folder, &error))?;
-        let mut out = File::create_new(&target).map_err(|error| failed(&target, &error))?;
-        let (mut digest, mut left) = (Sha256::new(), file.bytes);
-        let mut buffer = vec![0; 1 << 18];
-        loop {
-            let read = entry
-                .read(&mut buffer)
-                .map_err(|error| damaged(path, &format!("{}: {error}", file.path)))?;
-            if read == 0 {
-                break;
-            }
-            left = left
-                .checked_sub(read as u64)
-                .ok_or_else(|| damaged(path, &format!("{} is larger than its list of files says", file.path)))?;
-            digest.update(&buffer[..read]);
-            out.write_all(&buffer[..read])
-                .map_err(|error| failed(&target, &error))?;
-        }
-        if left > 0 || hex(digest.finalize()) != file.sha256 {
-            return Err(damaged(
-                path,
-                &format!("{} has another hash than its list of files says", file.path),
-            ));
-        }
-        out.sync_all().map_err(|error| failed(&target, &error))?;
-    }
-    Ok(())
 }
 
 /// Syncs the entries of a folder and of those in it.

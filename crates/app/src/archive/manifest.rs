@@ -1,7 +1,7 @@
 //! The manifest of a backup: `manifest.json`, the last entry of the archive.
 
 use super::FOLDERS;
-use crate::{device_name::is_device_name, presets, store};
+use crate::{device_name::is_device_name, presets, store, wire::LeftOutReason};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashSet,
@@ -15,7 +15,16 @@ pub(super) const FILE: &str = "manifest.json";
 pub(super) const VERSION: u32 = 1;
 
 /// Most bytes of a manifest.
-pub(super) const MAX_BYTES: u64 = 64 << 20;
+pub(super) const MAX_BYTES: u64 = 256 << 20;
+
+/// Most files of a backup.
+pub(super) const MAX_FILES: usize = 500_000;
+
+/// Most folders of a path, with its file.
+const MAX_DEPTH: usize = 64;
+
+/// Most bytes of a path: an archive keeps the length in 16 bits.
+const MAX_PATH_BYTES: usize = 16 << 10;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -44,38 +53,66 @@ impl Manifest {
     /// Whether the paths are those of a backup: the store and files in [`FOLDERS`], each once.
     pub fn has_valid_paths(&self) -> bool {
         let mut seen = HashSet::new();
-        self.files
-            .iter()
-            .all(|file| is_valid(&file.path) && seen.insert(file.path.to_lowercase()))
+        self.files.len() <= MAX_FILES
+            && self
+                .files
+                .iter()
+                .all(|file| is_valid(&file.path) && seen.insert(file.path.as_str()))
             && seen.contains(store::FILE)
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.bytes))
     }
 }
 
-/// Whether a path is that of a file in a backup: it stays in the data folder on any system.
+/// Whether a path is that of a file in a backup: it stays in the folders of a backup, on any
+/// system. What is written keeps this rule, and what is read.
 pub(super) fn is_valid(path: &str) -> bool {
+    refused(path).is_none()
+}
+
+/// Why a path is not that of a file in a backup.
+pub(super) fn refused(path: &str) -> Option<LeftOutReason> {
     if path == store::FILE {
-        return true;
+        return None;
     }
     let parts: Vec<&str> = path.split('/').collect();
-    // Also names that are special on another system.
-    let is_plain = |part: &&str| {
+    let is_name = |part: &&str| !matches!(*part, "" | "." | "..") && !part.contains('\0');
+    if parts.len() < 2 || path.len() > MAX_PATH_BYTES || !FOLDERS.contains(&parts[0]) || !parts.iter().all(is_name) {
+        return Some(LeftOutReason::Name);
+    }
+    if parts.len() > MAX_DEPTH {
+        return Some(LeftOutReason::TooDeep);
+    }
+    let is_other = parts[0] == presets::FOLDER && !presets::is_file(&parts[1..]);
+    is_other.then_some(LeftOutReason::NotAPreset)
+}
+
+/// Whether no file in a folder with this path is in a backup.
+pub(super) fn is_too_deep(folder: &str) -> bool {
+    folder.split('/').count() >= MAX_DEPTH
+}
+
+/// Whether this system has files with the names of a valid path. One of them may mean a device or
+/// another folder on it.
+pub(super) fn is_possible_here(path: &str) -> bool {
+    path.split('/').all(|part| {
         let mut components = Path::new(part).components();
-        matches!(components.next(), Some(Component::Normal(name)) if name == *part)
-            && components.next().is_none()
-            && !part.contains(['\\', ':', '\0'])
-            && !part.ends_with(['.', ' '])
-            && !is_device_name(part)
-    };
-    let is_in_folder = match parts[0] {
-        presets::FOLDER => presets::is_file(&parts[1..]),
-        folder => parts.len() > 1 && parts.len() < 16 && FOLDERS.contains(&folder),
-    };
-    is_in_folder && parts.iter().all(is_plain)
+        let is_one = matches!(components.next(), Some(Component::Normal(name)) if name == part);
+        is_one && components.next().is_none() && (!cfg!(windows) || is_possible_on_windows(part))
+    })
+}
+
+fn is_possible_on_windows(name: &str) -> bool {
+    let is_odd = |c: char| c.is_control() || r#"<>:"/\|?*"#.contains(c);
+    !name.contains(is_odd) && !name.ends_with(['.', ' ']) && !is_device_name(name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_valid;
+    use super::{is_possible_on_windows, is_valid};
 
     #[test]
     fn paths_stay_in_the_folders_of_a_backup() {
@@ -85,9 +122,17 @@ mod tests {
             "datasets/a.jsonl",
             "presets/mine.json",
             "presets/deleted/mine.json",
+            // Names that another system refuses.
+            "runs/x.",
+            "runs/c:x",
+            "runs/a\\..\\x",
+            "runs/nul.txt",
+            "presets/CON.json",
+            "presets/con .json",
         ] {
             assert!(is_valid(path), "{path}");
         }
+        let deep = format!("runs/{}x", "a/".repeat(63));
         for path in [
             "",
             "runs",
@@ -97,15 +142,9 @@ mod tests {
             "runs/../x",
             "runs//x",
             "runs/./x",
-            "runs/a\\..\\x",
-            "runs/c:x",
+            "runs/a\0b",
             "models/x.gguf",
             "hearth.lock",
-            "runs/x.",
-            "runs/nul.txt",
-            "presets/CON.json",
-            "presets/con .json",
-            "presets/com1.x.json",
             "presets/../x.json",
             "presets/a/b.json",
             "presets/deleted/a/b.json",
@@ -117,8 +156,29 @@ mod tests {
             "presets/deleted",
             "./hearth.db",
             "hearth.db-wal",
+            &deep,
         ] {
             assert!(!is_valid(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn names_that_mean_something_else_on_windows_are_refused_there() {
+        for name in [
+            "x.",
+            "x ",
+            "c:x",
+            "a\\x",
+            "nul.txt",
+            "con .json",
+            "com1.x.json",
+            "a?",
+            "a\nb",
+        ] {
+            assert!(!is_possible_on_windows(name), "{name}");
+        }
+        for name in ["x", ".x", "x.y.z", "console", "\u{1f999} model"] {
+            assert!(is_possible_on_windows(name), "{name}");
         }
     }
 }

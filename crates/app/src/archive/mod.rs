@@ -7,17 +7,28 @@
 
 mod complete;
 mod extract;
+mod left_out;
 mod manifest;
+mod space;
 mod write;
 
 pub(crate) use complete::complete;
+pub(crate) use space::check_space;
 
 use crate::{
-    App, presets, relocation,
+    App,
+    lock::lock,
+    presets, relocation,
     shared::Shared,
     wire::{DataPlace, PendingRestore, Problem, ProblemCode, WrittenBackup},
 };
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 /// The folders of the data folder that a backup holds.
 const FOLDERS: [&str; 3] = ["runs", "datasets", presets::FOLDER];
@@ -27,6 +38,14 @@ const STAGING: &str = "hearth-restore";
 
 /// The file that says that an extracted backup is complete and shall be put in place.
 const PENDING: &str = "hearth-restore.json";
+
+/// The extraction of a backup.
+#[derive(Debug, Default)]
+pub(crate) struct Restoration {
+    /// Held while a backup is extracted.
+    extracting: Mutex<()>,
+    is_cancelled: AtomicBool,
+}
 
 impl App {
     /// The data folder, and the restoration that is completed at the next start.
@@ -59,20 +78,29 @@ impl App {
             .await
     }
 
-    /// Checks and extracts a backup. It replaces the present data at the next start; until then
-    /// nothing changes.
+    /// Checks and extracts a backup, with [`Event::RestoreProgress`](crate::wire::Event). It
+    /// replaces the present data at the next start; until then nothing changes.
     pub async fn restore_backup(&self, path: PathBuf) -> Result<PendingRestore, Problem> {
         self.shared
             .blocking(move |shared| {
                 refuse_during_run(shared)?;
-                extract::extract(&path, &shared.data)
+                let _one_at_a_time = lock(&shared.restoration.extracting);
+                shared.restoration.is_cancelled.store(false, Ordering::SeqCst);
+                extract::extract(&path, shared)
             })
             .await
     }
 
-    /// Cancels a restoration before the next start.
+    /// Cancels a restoration, while it is extracted or before the next start.
     pub async fn cancel_restore(&self) -> Result<(), Problem> {
-        self.shared.blocking(|shared| complete::cancel(&shared.data)).await
+        self.shared.restoration.is_cancelled.store(true, Ordering::SeqCst);
+        self.shared
+            .blocking(|shared| {
+                // Until the extraction has noticed.
+                let _not_extracting = lock(&shared.restoration.extracting);
+                complete::cancel(&shared.data)
+            })
+            .await
     }
 }
 

@@ -5,6 +5,7 @@ use super::{
     download::{ORIGIN, origin, remove_origin},
     hub::{Kind, Origin},
 };
+use crate::inside::inside;
 use hearth_formats::adapter::{AdapterHeader, Fingerprint, PEFT_CONFIG, PEFT_TENSORS};
 use std::{
     fs, io,
@@ -44,7 +45,7 @@ impl Library {
 
     /// Where an adapter was downloaded from, if Hearth did it and owns its files.
     pub fn adapter_origin(&self, path: &Path) -> Option<Origin> {
-        let is_own = path.starts_with(&self.adapters);
+        let is_own = inside(path, &self.adapters).is_some();
         origin(&first_file(path)).filter(|_| is_own)
     }
 

@@ -151,6 +151,10 @@ pub fn arrived(remote: &Remote, folder: &Path) -> u64 {
 /// # Errors
 /// A file cannot be removed, or is being downloaded.
 pub fn discard(remote: &Remote, folder: &Path) -> Result<(), LibraryError> {
+    // The row may be damaged, or from elsewhere.
+    if !remote.has_safe_paths() {
+        return Err(LibraryError::UnsafeName(remote.name.clone()));
+    }
     let is_model = remote
         .files
         .first()

@@ -9,8 +9,9 @@ pub(crate) mod location;
 
 use crate::{
     App,
-    archive::{refuse_during_restoration, refuse_during_run},
+    archive::{check_space, refuse_during_restoration, refuse_during_run},
     data_folder::is_hearth_entry,
+    percent::Percent,
     permissions,
     remove_path::remove_path,
     shared::Shared,
@@ -18,7 +19,7 @@ use crate::{
     wire::{Event, FormerData, Problem, ProblemCode},
 };
 use copy::Contents;
-use hearth_formats::{byte_size, durable, free_space};
+use hearth_formats::durable;
 use location::Moved;
 use std::{
     fs, io,
@@ -235,7 +236,7 @@ fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<Vec<PathBuf>, 
     }
     copied.map_err(at(to))?;
     shared.store.copy_to(&staging.join(store::FILE))?;
-    store::prepare_restored(staging, &shared.data, to)?;
+    store::prepare_moved(staging, &shared.data, to)?;
     location::write_origin(&shared.data, staging).map_err(at(staging))?;
     durable::sync_folder(staging).map_err(at(staging))?;
     // The copy may have taken an hour.
@@ -263,8 +264,9 @@ fn copy_files(shared: &Shared, to: &Path, staging: &Path, progress: &mut Progres
         Err(error) => return Ok(Err(error)),
     };
     let store = fs::metadata(shared.store.path()).map_or(0, |about| about.len());
-    check_space(to, contents.bytes_to_copy(&shared.data, staging) + store)?;
-    progress.bytes = contents.bytes.max(1);
+    let bytes = contents.bytes_to_copy(&shared.data, staging).saturating_add(store);
+    check_space(staging, bytes, "The data")?;
+    progress.percent.total = contents.bytes;
     Ok(contents.copy(&shared.data, staging, to, &mut |done| progress.report(done)))
 }
 
@@ -295,21 +297,6 @@ fn refuse_with_former(shared: &Shared) -> Result<(), Problem> {
             "{} still has the data from before the last move. Delete it first.",
             former.display()
         ))),
-    }
-}
-
-fn check_space(to: &Path, needed: u64) -> Result<(), Problem> {
-    match free_space(&to.join(STAGING)) {
-        Some(free) if free < needed => Err(Problem {
-            code: ProblemCode::DiskFull,
-            message: format!(
-                "The data takes {}, and {} has {} free. Nothing was changed. Free some space or choose another disk.",
-                byte_size(needed),
-                to.display(),
-                byte_size(free)
-            ),
-        }),
-        _ => Ok(()),
     }
 }
 
@@ -359,28 +346,23 @@ fn remove_entries(folder: &Path) -> bool {
     data.filter(|entry| !remove_path(&entry.path())).count() == 0
 }
 
-/// Reports progress in steps of a percent, never less than before: copying may begin again.
+/// Reports progress.
 struct Progress<'a> {
     shared: &'a Shared,
-    bytes: u64,
-    percent: u64,
+    percent: Percent,
 }
 
 impl<'a> Progress<'a> {
     fn new(shared: &'a Shared) -> Self {
         Self {
             shared,
-            bytes: 1,
-            percent: 0,
+            percent: Percent::of(1),
         }
     }
 
     /// Returns whether to go on.
     fn report(&mut self, done: u64) -> bool {
-        let percent = (done.saturating_mul(100) / self.bytes).min(100);
-        if percent > self.percent {
-            self.percent = percent;
-            let fraction = percent as f32 / 100.0;
+        if let Some(fraction) = self.percent.advance(done) {
             self.shared.emit(Event::MoveProgress { fraction });
         }
         !self.shared.relocation.is_cancelled.load(Ordering::SeqCst)

@@ -1,10 +1,10 @@
 //! Backups of the store, made with `VACUUM INTO`.
 
-use super::{FILE, Store, StoreError, migrations, now};
+use super::{FILE, Store, StoreError, connect, migrations, now};
 use crate::permissions;
 use hearth_formats::durable::commit_file;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OpenFlags, ToSql};
+use rusqlite::{Connection, ToSql};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -36,7 +36,7 @@ impl Backup {
     /// The backup is corrupt or cannot be read.
     pub fn check(&self) -> Result<(), StoreError> {
         let read = || -> rusqlite::Result<String> {
-            let connection = Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            let connection = connect::read_only(&self.path)?;
             connection.pragma_query_value(None, "quick_check", |row| row.get(0))
         };
         match read() {
@@ -134,7 +134,7 @@ impl Store {
         if age.is_some_and(|age| (0..BACKUP_INTERVAL.as_millis() as i64).contains(&age)) {
             return Ok(());
         }
-        let connection = Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY);
+        let connection = connect::read_only(&self.path);
         let connection = connection.map_err(|error| StoreError::from_sqlite(error, &self.path))?;
         make(&connection, folder)
     }

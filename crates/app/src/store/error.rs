@@ -42,6 +42,9 @@ pub enum StoreError {
         /// SQLite's error.
         detail: String,
     },
+    /// Not as Hearth writes it, although it is not corrupt.
+    #[error("It is not a store as Hearth writes it: {0}.")]
+    Foreign(String),
     /// The backup before a migration failed; nothing was changed.
     #[error("Hearth could not back up your conversations to {}, which it does before changing their format: {source}. \
         Nothing was changed. Check the free disk space and that the folder is writable.", .folder.display())]
@@ -65,12 +68,12 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// The data folder is being moved.
-    #[error("Hearth's data is being moved to another folder. Wait until that is done, then try again.")]
-    Frozen,
     /// A thread of this process has a transaction.
     #[error("Hearth is writing to its store. Wait a moment, then try again.")]
     Occupied,
+    /// The data folder is being moved.
+    #[error("Hearth's data is being moved to another folder. Wait until that is done, then try again.")]
+    Frozen,
     /// Something else.
     #[error("Your conversations could not be read or written: {source}.")]
     Sqlite {
@@ -101,6 +104,7 @@ impl StoreError {
             Self::Folder { .. } | Self::Backup { .. } | Self::Busy { .. } | Self::Sqlite { .. } => ProblemCode::Store,
             Self::Frozen | Self::Occupied => ProblemCode::Busy,
             Self::InUse(_) => ProblemCode::AlreadyRunning,
+            Self::Foreign(_) => ProblemCode::DataInvalid,
             Self::Newer { .. } => ProblemCode::StoreNewer,
             Self::Corrupt { .. } => ProblemCode::StoreCorrupt,
             Self::DiskFull { .. } => ProblemCode::DiskFull,

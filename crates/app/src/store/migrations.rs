@@ -61,6 +61,12 @@ pub(super) fn is_older(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(version > 0 && version < MIGRATIONS.len() as i64)
 }
 
+/// The migrations up to a version, as far as they are known.
+pub(super) fn up_to(version: i64) -> &'static [&'static str] {
+    let count = usize::try_from(version).unwrap_or(0).min(MIGRATIONS.len());
+    &MIGRATIONS[..count]
+}
+
 /// The number of the last applied migration.
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))

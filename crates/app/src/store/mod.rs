@@ -9,6 +9,7 @@ pub mod adapter;
 pub mod answer_tokens;
 mod backup;
 mod clock;
+mod connect;
 pub mod conversation;
 pub mod dataset;
 pub mod download;
@@ -25,17 +26,19 @@ pub mod run;
 pub mod run_evaluation;
 pub mod run_point;
 pub mod saved_prompt;
+mod schema;
 pub mod search;
 pub mod setting;
 
 pub use backup::{Backup, backups};
 pub use error::StoreError;
-pub(crate) use restored::{prepare_restored, while_closed};
+pub(crate) use restored::{Restored, prepare_moved, prepare_restored, while_closed};
+pub(crate) use schema::check_copy;
 
 use crate::permissions;
 use clock::Clock;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::{
     fs::{self, File, OpenOptions},
     io::{Read, Seek, SeekFrom, Write},
@@ -53,6 +56,10 @@ pub const FILE: &str = "hearth.db";
 
 /// The lock file, locked while the store is open.
 const LOCK: &str = "hearth.lock";
+
+/// The highest id of a row: the page counts in the integers of JavaScript, and there is room for
+/// new rows.
+pub(crate) const MAX_ID: i64 = 1 << 52;
 
 /// How long a deleted conversation or dataset can be restored.
 pub(crate) const RESTORABLE_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -112,7 +119,7 @@ impl Store {
         })?;
         let clean = !has_open_mark(&mut lock);
 
-        let mut connection = Connection::open(&path).map_err(|error| StoreError::from_sqlite(error, &path))?;
+        let mut connection = connect::open(&path).map_err(|error| StoreError::from_sqlite(error, &path))?;
         // A corrupt store stays unchanged: its log is not checkpointed on close.
         let skip_checkpoint = |connection: &Connection, skip: bool| {
             let set = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, skip);
@@ -285,7 +292,7 @@ pub fn read_only<T>(
         return Ok(None);
     }
     let open = || -> rusqlite::Result<Option<T>> {
-        let connection = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let connection = connect::read_only(&path)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         if migrations::version(&connection)? == 0 {
             return Ok(None);

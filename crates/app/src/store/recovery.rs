@@ -6,7 +6,7 @@
 //! last transactions exist only under the other name.
 
 use super::backup::SqlPath;
-use super::{Backup, FILE, Store, StoreError, lock, migrations, now};
+use super::{Backup, FILE, MAX_ID, Store, StoreError, connect, lock, migrations, now};
 use hearth_formats::durable::sync_folder;
 use rusqlite::Connection;
 use std::{
@@ -97,9 +97,11 @@ fn raise_run_sequence(staging: &Path, folder: &Path) -> Result<(), StoreError> {
     let path = staging.join(FILE);
     let runs = fs::read_dir(folder.join("runs")).into_iter().flatten().flatten();
     let numbers = runs.filter_map(|entry| entry.file_name().to_str()?.parse::<i64>().ok());
-    let Some(highest) = numbers.max() else { return Ok(()) };
+    let Some(highest) = numbers.filter(|number| *number <= MAX_ID).max() else {
+        return Ok(());
+    };
     let count = || -> rusqlite::Result<()> {
-        let mut connection = Connection::open(&path)?;
+        let mut connection = connect::open(&path)?;
         let transaction = connection.transaction()?;
         let changed = transaction.execute(
             "UPDATE sqlite_sequence SET seq = max(seq, ?1) WHERE name = 'run'",
@@ -119,7 +121,7 @@ fn raise_run_sequence(staging: &Path, folder: &Path) -> Result<(), StoreError> {
 fn checkpoint_wal(staging: &Path) -> Result<(), StoreError> {
     let path = staging.join(FILE);
     let written = || -> rusqlite::Result<String> {
-        let connection = Connection::open(&path)?;
+        let connection = connect::open(&path)?;
         let mode = connection.pragma_update_and_check(None, "journal_mode", "DELETE", |row| row.get(0))?;
         connection.close().map_err(|(_, error)| error)?;
         Ok(mode)

@@ -1,8 +1,8 @@
-//! A store from a backup of everything, before it replaces the present one.
+//! A store from a backup of everything or of a move, before it replaces the present one.
 
-use super::{Backup, FILE, Store, StoreError, lock, migrations};
-use crate::wire::Problem;
-use rusqlite::{Connection, OpenFlags, params};
+use super::{Backup, FILE, Store, StoreError, clock, connect, lock, schema, setting};
+use crate::{inside::inside, wire::Problem};
+use rusqlite::{Connection, Transaction, params};
 use std::path::{Path, PathBuf};
 
 impl Store {
@@ -11,8 +11,7 @@ impl Store {
     /// # Errors
     /// The disk is full or the store cannot be read.
     pub fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
-        let copied = Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-            .and_then(|connection| super::backup::copy(&connection, path));
+        let copied = connect::read_only(&self.path).and_then(|connection| super::backup::copy(&connection, path));
         copied.map_err(|error| StoreError::from_sqlite(error, &self.path))
     }
 }
@@ -29,31 +28,63 @@ pub(crate) fn while_closed(folder: &Path, work: impl FnOnce() -> Result<(), Prob
     work()
 }
 
-/// Checks an extracted store and changes its paths in the data folder `old` to those in `new`.
+/// What a store from a backup becomes on this machine.
+pub(crate) struct Restored<'a> {
+    /// The data folder when the backup was made.
+    pub old: &'a Path,
+    /// The data folder.
+    pub new: &'a Path,
+    /// Keys and values of settings that are this machine's.
+    pub settings: &'a [(&'a str, String)],
+    /// Whether the files of a download stay in their folder, by its column.
+    pub is_safe_download: &'a dyn Fn(&str) -> bool,
+}
+
+/// Checks a copied store and changes its paths in the data folder `old` to those in `new`.
+///
+/// # Errors
+/// The store is corrupt, or cannot be read or written.
+pub(crate) fn prepare_moved(folder: &Path, old: &Path, new: &Path) -> Result<(), StoreError> {
+    let copy = Backup {
+        path: folder.join(FILE),
+        made_at: 0,
+    };
+    copy.check()?;
+    change(folder, |t| move_paths(t, old, new))
+}
+
+/// Checks an extracted store, which may be from someone else, and prepares it for this machine.
 /// Returns its number of conversations.
 ///
 /// # Errors
-/// The store is corrupt or from a newer Hearth.
-pub(crate) fn prepare_restored(staging: &Path, old: &Path, new: &Path) -> Result<u32, Problem> {
-    let path = staging.join(FILE);
-    let backup = Backup {
-        path: path.clone(),
-        made_at: 0,
-    };
-    backup.check()?;
-    let at = |error: rusqlite::Error| StoreError::from_sqlite(error, &path);
-    let connection = Connection::open(&path).map_err(at)?;
-    migrations::check(&connection, &path)?;
-    let prepared = move_paths(&connection, old, new).and_then(|()| {
-        connection.query_row(
-            "SELECT count(*) FROM conversation WHERE deleted_at IS NULL",
-            [],
-            |row| row.get(0),
-        )
-    });
-    let conversations = prepared.map_err(at)?;
+/// It is corrupt, from a newer Hearth, or not as Hearth writes it.
+pub(crate) fn prepare_restored(folder: &Path, restored: &Restored<'_>) -> Result<u32, StoreError> {
+    let path = folder.join(FILE);
+    let at = |error| StoreError::from_sqlite(error, &path);
+    let connection = connect::open(&path).map_err(at)?;
+    schema::check(&connection, &path)?;
     connection.close().map_err(|(_, error)| at(error))?;
-    Ok(conversations)
+    change(folder, |t| {
+        move_paths(t, restored.old, restored.new)?;
+        pause_downloads(t, restored.is_safe_download)?;
+        keep_downloaded_adapters(t)?;
+        keep_settings(t, restored.settings)?;
+        let count = "SELECT count(*) FROM conversation WHERE deleted_at IS NULL";
+        t.query_row(count, [], |row| row.get(0))
+    })
+}
+
+fn change<T>(folder: &Path, work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+    let path = folder.join(FILE);
+    let changed = || {
+        let mut connection = connect::open(&path)?;
+        let transaction = connection.transaction()?;
+        let result = work(&transaction)?;
+        transaction.commit()?;
+        connection.close().map_err(|(_, error)| error)?;
+        Ok(result)
+    };
+    changed().map_err(|error| StoreError::from_sqlite(error, &path))
 }
 
 /// Columns with paths, which may be in the data folder.
@@ -61,35 +92,76 @@ const PATHS: [(&str, &str); 4] = [
     ("adapter", "path"),
     ("dataset", "path"),
     ("run", "data_path"),
-    // The path of a complete download; else a problem, which is no path.
+    // The path of a complete download; else a problem, which is no path, or nothing.
     ("download", "detail"),
 ];
 
+/// A path that leaves the data folder stays as it is: it counts as a person's file.
 fn move_paths(connection: &Connection, old: &Path, new: &Path) -> rusqlite::Result<()> {
     for (table, column) in PATHS {
-        let exists = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
-        if connection.query_row(exists, [table], |row| row.get::<_, i64>(0))? == 0 {
-            // A store of an early version.
+        if !has_table(connection, table)? {
             continue;
         }
-        let mut rows = connection.prepare(&format!("SELECT id, {column} FROM {table}"))?;
-        let rows: Vec<(i64, Option<String>)> = rows
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<Result<_, _>>()?;
-        // A download that waits has no detail.
-        let rows = rows.into_iter().filter_map(|(id, path)| Some((id, path?)));
-        for (id, path) in rows {
-            let Ok(inside) = Path::new(&path).strip_prefix(old) else {
+        for (id, path) in texts(connection, table, column)? {
+            let Some(inside) = inside(Path::new(&path), old) else {
                 continue;
             };
             let moved: PathBuf = new.join(inside);
             if let Some(moved) = moved.to_str() {
-                connection.execute(
-                    &format!("UPDATE {table} SET {column} = ?2 WHERE id = ?1"),
-                    params![id, moved],
-                )?;
+                let sql = format!("UPDATE {table} SET {column} = ?2 WHERE id = ?1");
+                connection.execute(&sql, params![id, moved])?;
             }
         }
     }
     Ok(())
+}
+
+/// Nothing is requested before a person resumes it. The files of a download that would be outside
+/// their folder are forgotten; the hub is asked for them again.
+fn pause_downloads(connection: &Connection, is_safe: &dyn Fn(&str) -> bool) -> rusqlite::Result<()> {
+    if !has_table(connection, "download")? {
+        return Ok(());
+    }
+    let pause = "UPDATE download SET state = 'paused', detail = NULL WHERE state NOT IN ('failed', 'done')";
+    connection.execute(pause, [])?;
+    for (id, remote) in texts(connection, "download", "remote")? {
+        if !is_safe(&remote) {
+            connection.execute("UPDATE download SET remote = NULL WHERE id = ?1", [id])?;
+        }
+    }
+    Ok(())
+}
+
+/// The files of a downloaded adapter are in no backup: those here are this machine's, and a row
+/// that was deleted elsewhere does not delete them.
+fn keep_downloaded_adapters(connection: &Connection) -> rusqlite::Result<()> {
+    if has_table(connection, "adapter")? {
+        connection.execute("DELETE FROM adapter WHERE run IS NULL AND deleted_at IS NOT NULL", [])?;
+    }
+    Ok(())
+}
+
+fn keep_settings(connection: &Connection, settings: &[(&str, String)]) -> rusqlite::Result<()> {
+    if !has_table(connection, "setting")? {
+        return Ok(());
+    }
+    clock::forget_if_odd(connection)?;
+    settings
+        .iter()
+        .try_for_each(|(key, value)| setting::set(connection, key, value))
+}
+
+/// The texts of a column with their ids.
+fn texts(connection: &Connection, table: &str, column: &str) -> rusqlite::Result<Vec<(i64, String)>> {
+    let sql = format!("SELECT id, {column} FROM {table} WHERE {column} IS NOT NULL");
+    connection
+        .prepare(&sql)?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
+}
+
+/// Whether a store has a table: one of an early version lacks some.
+fn has_table(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
+    let exists = "SELECT count(*) > 0 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+    connection.query_row(exists, [table], |row| row.get(0))
 }

@@ -4,11 +4,12 @@
 //! in the folder of adapters. An imported adapter owns no files, wherever it is stored.
 
 use crate::{
+    inside::inside,
     library,
     lock::lock,
     remove_path::remove_path,
     shared::Shared,
-    store::{adapter, run},
+    store::{MAX_ID, adapter, run},
     wire::Problem,
 };
 use hearth_formats::durable::recovery_candidates;
@@ -32,7 +33,8 @@ pub(crate) fn runs_folder(shared: &Shared) -> PathBuf {
 pub(crate) fn last_folder(shared: &Shared) -> i64 {
     let entries = fs::read_dir(runs_folder(shared)).into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers.max().unwrap_or(0)
+    // A folder with a larger number is no run's, and no run could be started after it.
+    numbers.filter(|number| *number <= MAX_ID).max().unwrap_or(0)
 }
 
 /// Removes runs and adapters deleted before a time (milliseconds since 1970), files first. Files
@@ -78,10 +80,8 @@ fn purge_adapter(t: &Transaction<'_>, shared: &Shared, deleted: &adapter::Delete
         return purge_downloaded(t, shared, deleted);
     }
     // The files of an imported adapter belong to the user, even inside a run's folder.
-    let owned = deleted
-        .run
-        .is_some_and(|run| path.starts_with(runs.join(run.to_string())));
-    if !owned {
+    let owned = deleted.run.map(|run| runs.join(run.to_string()));
+    if !owned.is_some_and(|folder| is_really_in(path, &folder)) {
         return adapter::remove(t, deleted.id).map(|_| false);
     }
     if modified(path).is_some_and(|modified| modified > deleted.deleted_at) {
@@ -93,6 +93,20 @@ fn purge_adapter(t: &Transaction<'_>, shared: &Shared, deleted: &adapter::Delete
         adapter::remove(t, deleted.id)?;
     }
     Ok(false)
+}
+
+/// Whether a path is in a folder, by its text and on the disk: a row may be from elsewhere, and a
+/// folder may be a link.
+fn is_really_in(path: &Path, folder: &Path) -> bool {
+    match inside(path, folder) {
+        None => false,
+        Some(rest) if rest.as_os_str().is_empty() => true,
+        Some(_) => match (path.parent().map(fs::canonicalize), fs::canonicalize(folder)) {
+            (Some(Ok(parent)), Ok(folder)) => parent.starts_with(folder),
+            // There is nothing to remove.
+            _ => !path.exists(),
+        },
+    }
 }
 
 /// Removes a deleted adapter that Hearth downloaded.

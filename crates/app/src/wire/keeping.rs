@@ -101,6 +101,34 @@ pub struct ExportedChats {
     pub bytes: u64,
 }
 
+/// Why a file is not in a backup, or is not restored from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub enum LeftOutReason {
+    /// Its name is not Unicode, or this system has no files of such a name beside the others.
+    Name,
+    /// It is in too many folders.
+    TooDeep,
+    /// It is a link or another special file.
+    NotAFile,
+    /// It is in the folder of presets and is none.
+    NotAPreset,
+    /// It cannot be read.
+    Unreadable,
+}
+
+/// Files that are not in a backup, or are not restored from it, for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct LeftOutFiles {
+    /// Why.
+    pub reason: LeftOutReason,
+    /// How many.
+    pub count: u32,
+    /// One of them, in the data folder.
+    pub example: String,
+}
+
 /// A backup that was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
@@ -111,6 +139,8 @@ pub struct WrittenBackup {
     pub bytes: u64,
     /// Number of files in it.
     pub files: u32,
+    /// Files of the data folder that are not in it.
+    pub left_out: Vec<LeftOutFiles>,
 }
 
 /// A backup that replaces the present data at the next start.
@@ -121,8 +151,11 @@ pub struct PendingRestore {
     pub made_at: i64,
     /// Number of its conversations.
     pub conversations: u32,
-    /// Number of files in it.
+    /// Number of files that are restored.
     pub files: u32,
+    /// Files in it that are not restored.
+    #[serde(default)]
+    pub left_out: Vec<LeftOutFiles>,
     /// The folder to which the present data is moved.
     pub aside: String,
 }

@@ -605,6 +605,11 @@ pub enum Event {
         /// From 0 to 1.
         fraction: f32,
     },
+    /// Progress of the extraction of a backup.
+    RestoreProgress {
+        /// From 0 to 1.
+        fraction: f32,
+    },
     /// Progress of a move of the data folder.
     MoveProgress {
         /// From 0 to 1.

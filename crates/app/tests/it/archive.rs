@@ -1,16 +1,25 @@
 //! Backups of everything as one file, and their restoration.
 
-use crate::data_bench::Bench;
+use crate::{data_bench::Bench, support};
 use hearth_app::{
+    App,
     store::{Store, adapter, download::State},
-    wire::ProblemCode,
+    wire::{Event, LeftOutReason, ProblemCode, WrittenBackup},
+};
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestRunner},
 };
 use serde_json::{Value, json};
 use std::{
     fs::{self, File},
     io::{Read, Write},
     path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+    thread,
+    time::Duration,
 };
+use tokio::runtime::Handle;
 use zip::{ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 fn chat(id: &str, text: &str) -> Value {
@@ -38,10 +47,18 @@ async fn backed_up() -> (Bench, PathBuf) {
     // A backup with it would be refused.
     put(&bench.path("data/presets/notes.txt"), b"no preset");
     #[cfg(unix)]
-    put(&bench.path("data/presets/con.json"), b"a device on Windows");
+    std::os::unix::fs::symlink("run.json", bench.path("data/runs/1/link.json")).expect("a link");
     let path = bench.path("all.hearthbackup");
     let written = bench.app.back_up(path.clone()).await.expect("a backup");
     assert_eq!(written.files as usize, 1 + FILES.len());
+    let left_out: Vec<_> = written
+        .left_out
+        .iter()
+        .map(|left_out| (left_out.reason, left_out.count, left_out.example.as_str()))
+        .collect();
+    let link = (LeftOutReason::NotAFile, 1, "runs/1/link.json");
+    let note = (LeftOutReason::NotAPreset, 1, "presets/notes.txt");
+    assert_eq!(left_out, if cfg!(unix) { vec![link, note] } else { vec![note] });
     (bench, path)
 }
 
@@ -177,12 +194,7 @@ async fn foreign_and_newer_backups_are_refused() {
         manifest["files"][1]["path"] = json!("runs/../../x")
     });
     check("is not that of a backup").await;
-    for name in [
-        "presets/CON.json",
-        "presets/../x.json",
-        "presets/a/b.json",
-        "presets/x.exe",
-    ] {
+    for name in ["presets/../x.json", "presets/a/b.json", "presets/x.exe"] {
         with_manifest(&backup, &other, |manifest| manifest["files"][1]["path"] = json!(name));
         check("is not that of a backup").await;
     }
@@ -221,7 +233,7 @@ async fn paths_in_the_data_folder_follow_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn downloads_of_each_state_are_restored() {
+async fn downloads_of_each_state_are_restored_and_none_begins_by_itself() {
     let (bench, backup) = backed_up().await;
     bench.add_downloads(&bench.path("data/models/o/m3/model.gguf")).await;
     bench.app.back_up(backup.clone()).await.expect("a backup");
@@ -232,6 +244,234 @@ async fn downloads_of_each_state_are_restored() {
     let done = other.path("data/models/o/m3/model.gguf").display().to_string();
     assert_eq!(
         other.download_states(),
-        [State::Queued, State::Paused, failed, State::Done(done)]
+        [State::Paused, State::Paused, failed, State::Done(done)]
     );
+}
+
+/// A backup that Hearth wrote at e93f440e, which could not restore it. It has a conversation, the
+/// files of [`EARLY`], each with its own path as its content, and a download of each state.
+const EARLY_BACKUP: &str = "tests/fixtures/archive/e93f440e.hearthbackup";
+
+const EARLY: [&str; 7] = [
+    "runs/1/run.json",
+    "runs/1/A.txt",
+    "runs/1/a.txt",
+    "runs/1/ends in a dot.",
+    "runs/1/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/deep.txt",
+    "datasets/con.jsonl",
+    "datasets/notes: v2.jsonl",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_of_an_earlier_hearth_with_odd_names_and_downloads_is_restored() {
+    let bench = Bench::new();
+    let backup = Path::new(env!("CARGO_MANIFEST_DIR")).join(EARLY_BACKUP);
+    let pending = bench.app.restore_backup(backup).await.expect("a backup");
+    let left_out: u32 = pending.left_out.iter().map(|left_out| left_out.count).sum();
+    assert_eq!(pending.files + left_out, 1 + EARLY.len() as u32);
+    let bench = Bench::open(bench.close().await);
+    assert_eq!(titles(&bench).await, ["backed up"]);
+    let read = |name: &str| fs::read(bench.path("data").join(name)).ok();
+    let restored = EARLY
+        .iter()
+        .filter(|name| read(name).as_deref() == Some(name.as_bytes()));
+    assert_eq!(restored.count() + left_out as usize, EARLY.len());
+    if cfg!(target_os = "linux") {
+        assert_eq!(left_out, 0, "all of these names are possible");
+    }
+    let failed = State::Failed(r#"{"code":"download","message":"No."}"#.to_owned());
+    let [paused, queued, failure, done] = &bench.download_states()[..] else {
+        panic!("four downloads");
+    };
+    assert_eq!([paused, queued, failure], [&State::Paused, &State::Paused, &failed]);
+    let model = bench.path("data/models/o/done/model.gguf").display().to_string();
+    assert_eq!(*done, State::Done(model));
+}
+
+/// Names of files and folders, also those that some system refuses.
+fn a_name() -> impl Strategy<Value = Vec<u8>> {
+    let odd: [&[u8]; 22] = [
+        b"A",
+        b"a",
+        b"con",
+        b"nul.txt",
+        b"comx",
+        b"a.",
+        b"a ",
+        b" a",
+        b"...",
+        b".a",
+        b"a:b",
+        b"a\\b",
+        b"a?",
+        b"a\nb",
+        "\u{e9}".as_bytes(),
+        "e\u{301}".as_bytes(),
+        "\u{130}".as_bytes(),
+        "i\u{307}".as_bytes(),
+        "\u{202e}a".as_bytes(),
+        b"\xff\xfe",
+        b"manifest.json",
+        b"a.json",
+    ];
+    prop_oneof![
+        4 => prop::sample::select(odd.to_vec()).prop_map(<[u8]>::to_vec),
+        1 => "[^/\u{0}]{1,12}".prop_map(String::into_bytes),
+        1 => prop::collection::vec(1u8..=255, 1..6),
+    ]
+}
+
+/// The parts of a path in a folder of a backup.
+fn a_path() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let folder = prop::sample::select(vec!["runs", "datasets", "presets", "presets/deleted"]);
+    let parts = prop_oneof![
+        6 => prop::collection::vec(a_name(), 1..4),
+        1 => prop::collection::vec(a_name(), 60..70),
+    ];
+    (folder, parts).prop_map(|(folder, mut parts)| {
+        parts.insert(0, folder.as_bytes().to_vec());
+        parts
+    })
+}
+
+#[cfg(unix)]
+fn in_data(data: &Path, parts: &[Vec<u8>]) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    let is_name = |part: &Vec<u8>| part != b"." && part != b".." && !part.contains(&b'/');
+    parts
+        .iter()
+        .all(|part| is_name(part) || part.starts_with(b"presets/"))
+        .then_some(())?;
+    Some(parts.iter().fold(data.to_owned(), |path, part| {
+        path.join(std::ffi::OsStr::from_bytes(part))
+    }))
+}
+
+/// All regular files below a folder, with their contents.
+#[cfg(unix)]
+fn files_in(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut all = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            match entry.file_type().expect("a type").is_dir() {
+                true => folders.push(entry.path()),
+                false => all.push((entry.path(), fs::read(entry.path()).expect("bytes"))),
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+/// Whatever is in a data folder, its backup is restored, and says what is not in it.
+#[cfg(unix)]
+#[test]
+fn any_data_folder_is_restored_from_its_backup_or_the_backup_says_what_is_missing() {
+    let mut runner = TestRunner::new(Config {
+        cases: 40,
+        failure_persistence: None,
+        ..Config::default()
+    });
+    let trees = prop::collection::vec((a_path(), prop::collection::vec(any::<u8>(), 0..40)), 0..12);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let runtime = runtime.expect("a runtime");
+    runner
+        .run(&trees, |tree| {
+            runtime.block_on(async {
+                let (from, to) = (Bench::new(), Bench::new());
+                for (parts, bytes) in &tree {
+                    // A file may be in the way of a folder.
+                    let Some(path) = in_data(&from.path("data"), parts) else {
+                        continue;
+                    };
+                    let folder = path.parent().expect("a folder");
+                    let _ = fs::create_dir_all(folder).and_then(|()| fs::write(&path, bytes));
+                }
+                let backup = from.path("all.hearthbackup");
+                let WrittenBackup { files, left_out, .. } = from.app.back_up(backup.clone()).await.expect("a backup");
+                let pending = to.app.restore_backup(backup).await.expect("what was reported as good");
+                let to = Bench::open(to.close().await);
+                let contents = |bench: &Bench| {
+                    let data = bench.path("data");
+                    let all = ["runs", "datasets", "presets"]
+                        .iter()
+                        .flat_map(|name| files_in(&data.join(name)));
+                    let inside = |path: PathBuf| path.strip_prefix(&data).expect("inside").to_owned();
+                    all.map(|(path, bytes)| (inside(path), bytes)).collect::<Vec<_>>()
+                };
+                let (before, after) = (contents(&from), contents(&to));
+                for file in &after {
+                    prop_assert!(before.contains(file), "{file:?} is another one");
+                }
+                prop_assert_eq!(pending.files as usize, 1 + after.len());
+                if cfg!(target_os = "linux") {
+                    prop_assert!(pending.left_out.is_empty(), "{:?}", pending.left_out);
+                }
+                let is_hidden = |path: &Path| {
+                    path.to_string_lossy()
+                        .split('/')
+                        .any(|part| part.starts_with('.') && part.ends_with(".part"))
+                };
+                let missing = before
+                    .iter()
+                    .filter(|file| !after.contains(file) && !is_hidden(&file.0))
+                    .count();
+                let reported: u32 = left_out
+                    .iter()
+                    .chain(&pending.left_out)
+                    .map(|left_out| left_out.count)
+                    .sum();
+                prop_assert!(
+                    missing == 0 || reported > 0,
+                    "{missing} files are missing, {reported} reported"
+                );
+                prop_assert_eq!(
+                    files as usize,
+                    1 + after.len() + pending.left_out.iter().map(|one| one.count as usize).sum::<usize>()
+                );
+                Ok(())
+            })
+        })
+        .expect("all are restored");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_larger_than_the_disk_is_refused_before_anything_is_written() {
+    let (bench, backup) = backed_up().await;
+    let other = bench.path("other.hearthbackup");
+    with_manifest(&backup, &other, |manifest| {
+        manifest["files"][1]["bytes"] = json!(1_u64 << 62);
+        manifest["files"][2]["bytes"] = json!(u64::MAX);
+    });
+    let problem = bench.app.restore_backup(other).await.expect_err("too large");
+    assert_eq!(problem.code, ProblemCode::DiskFull, "{problem}");
+    assert!(!bench.path("data/hearth-restore").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restoration_reports_progress_and_can_be_cancelled_while_it_is_extracted() {
+    let (bench, backup) = backed_up().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let app: Arc<OnceLock<App>> = Arc::default();
+    let (options, itself) = (support::options(&folder.path().join("data")), app.clone());
+    let opened = App::open(options, move |event| {
+        // Called by the thread that extracts, after the first of several reports.
+        if let (Event::RestoreProgress { fraction }, Some(app)) = (event, itself.get()) {
+            assert!(fraction > 0.0 && fraction <= 1.0);
+            let app = app.clone();
+            Handle::current().spawn(async move { app.cancel_restore().await });
+            thread::sleep(Duration::from_millis(300));
+        }
+    });
+    app.set(opened.expect("an app")).ok().expect("set once");
+    let app = app.get().expect("set");
+    let cancelled = app.restore_backup(backup).await.expect_err("cancelled");
+    assert_eq!(cancelled.code, ProblemCode::Cancelled, "{cancelled}");
+    assert!(app.data_place().await.expect("a place").pending.is_none());
+    assert!(!folder.path().join("data/hearth-restore").exists());
+    drop(bench);
 }

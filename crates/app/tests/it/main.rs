@@ -8,6 +8,7 @@ mod chat;
 mod comparing;
 mod data_bench;
 mod downloads;
+mod hostile_archive;
 mod hub;
 mod hub_patience;
 mod hub_token;

@@ -280,17 +280,24 @@ export class FakeHost extends FakeGetting implements Host {
 
   async backUp(path: string): Promise<WrittenBackup> {
     await this.rest(5);
-    return { path, bytes: 48_300_000, files: 27 };
+    return { path, bytes: 48_300_000, files: 27, leftOut: [{ reason: "notAFile", count: 1, example: "runs/3/latest" }] };
   }
 
   async restoreBackup(path: string): Promise<PendingRestore> {
-    await this.rest(5);
+    this.extracting = true;
+    for (let percent = 10; percent <= 100; percent += 10) {
+      await this.rest(1);
+      if (!this.extracting) throw { code: "cancelled", message: "The restoration was cancelled. Nothing was changed." };
+      this.emit({ type: "restoreProgress", fraction: percent / 100 });
+    }
+    this.extracting = false;
     if (/damaged/.test(path)) throw { code: "dataInvalid", message: `The backup ${path} is damaged: hearth.db has another hash than its list of files says. Nothing was changed. Use another copy of it.` };
-    this.pendingRestore = { madeAt: Date.now() - 86_400_000, conversations: 212, files: 27, aside: "/home/you/.local/share/hearth/hearth-set-aside-1764000000000" };
+    this.pendingRestore = { madeAt: Date.now() - 86_400_000, conversations: 212, files: 27, leftOut: [], aside: "/home/you/.local/share/hearth/hearth-set-aside-1764000000000" };
     return this.pendingRestore;
   }
 
   async cancelRestore(): Promise<void> {
+    this.extracting = false;
     this.pendingRestore = null;
   }
 

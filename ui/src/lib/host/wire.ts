@@ -1091,6 +1091,10 @@ conversations: Array<ConversationSummary>, } | { "type": "importProgress",
 /**
  * From 0 to 1.
  */
+fraction: number, } | { "type": "restoreProgress",
+/**
+ * From 0 to 1.
+ */
 fraction: number, } | { "type": "moveProgress",
 /**
  * From 0 to 1.
@@ -1563,6 +1567,22 @@ messages: number,
  * Their tokens.
  */
 tokens: number, };
+
+export type LeftOutFiles = {
+/**
+ * Why.
+ */
+reason: LeftOutReason,
+/**
+ * How many.
+ */
+count: number,
+/**
+ * One of them, in the data folder.
+ */
+example: string, };
+
+export type LeftOutReason = "name" | "tooDeep" | "notAFile" | "notAPreset" | "unreadable";
 
 export type Link = { "type": "model",
 /**
@@ -2190,9 +2210,13 @@ madeAt: number,
  */
 conversations: number,
 /**
- * Number of files in it.
+ * Number of files that are restored.
  */
 files: number,
+/**
+ * Files in it that are not restored.
+ */
+leftOut: Array<LeftOutFiles>,
 /**
  * The folder to which the present data is moved.
  */
@@ -3413,4 +3437,8 @@ bytes: number,
 /**
  * Number of files in it.
  */
-files: number, };
+files: number,
+/**
+ * Files of the data folder that are not in it.
+ */
+leftOut: Array<LeftOutFiles>, };

@@ -7,7 +7,7 @@ type Work = "import" | "export" | "backup" | "restore" | "move";
 export class Keeping {
   /** What is in progress. */
   busy: Work | null = $state(null);
-  /** Of the import or move, from 0 to 1. */
+  /** Of the import, restoration or move, from 0 to 1. */
   fraction = $state(0);
   report: ImportReport | null = $state.raw(null);
   exported: ExportedChats | null = $state.raw(null);
@@ -30,10 +30,12 @@ export class Keeping {
 
   /** Prepares a backup to replace everything at the next start. */
   async restore(path: string): Promise<void> {
+    this.fraction = 0;
     await this.while("restore", () => this.host.restoreBackup(path));
     await this.look();
   }
 
+  /** Cancels the restoration, while the backup is checked or before the next start. */
   async cancelRestore(): Promise<void> {
     await this.host.cancelRestore();
     await this.look();
@@ -75,7 +77,7 @@ export class Keeping {
   }
 
   handle(event: HostEvent): void {
-    if (event.type === "importProgress" || event.type === "moveProgress") this.fraction = event.fraction;
+    if (event.type === "importProgress" || event.type === "restoreProgress" || event.type === "moveProgress") this.fraction = event.fraction;
   }
 
   private async while<T>(what: Work, work: () => Promise<T>): Promise<T | null> {

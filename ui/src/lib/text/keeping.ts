@@ -1,7 +1,7 @@
 // Sentences about imports, exports and backups.
 
 import { m } from "$messages";
-import type { ChatFormat, ExportedChats, ImportFormat, ImportReport, PendingRestore, SkipReason, WrittenBackup } from "../host";
+import type { ChatFormat, ExportedChats, ImportFormat, ImportReport, LeftOutFiles, LeftOutReason, PendingRestore, SkipReason, WrittenBackup } from "../host";
 import { fileSize, list, listWithAnd, moment } from "./format";
 
 const formats: Record<ImportFormat, () => string> = {
@@ -24,6 +24,15 @@ const reasons: Record<SkipReason, (inputs: { count: number }) => string> = {
   tooManyMessages: m.text_keeping_skip_too_many_messages,
   unknownFormat: m.text_keeping_skip_unknown_format,
   unreadable: m.text_keeping_skip_unreadable,
+};
+
+/** `2 have names that cannot be used` */
+const leftOutReasons: Record<LeftOutReason, (inputs: { count: number }) => string> = {
+  name: m.text_keeping_left_out_name,
+  tooDeep: m.text_keeping_left_out_too_deep,
+  notAFile: m.text_keeping_left_out_not_a_file,
+  notAPreset: m.text_keeping_left_out_not_a_preset,
+  unreadable: m.text_keeping_left_out_unreadable,
 };
 
 export const chatFormats: readonly { value: ChatFormat; label: string; readonly hint: string }[] = [
@@ -62,11 +71,20 @@ export function exportSentence({ conversations, bytes, path }: ExportedChats): s
   return m.text_keeping_exported({ count: conversations, path, size: fileSize(bytes) });
 }
 
-export function backupSentence({ path, bytes, files }: WrittenBackup): string {
-  return m.text_keeping_backed_up({ count: files, path, size: fileSize(bytes) });
+/** What is in a backup, and what is not. */
+export function backupSentences({ path, bytes, files, leftOut }: WrittenBackup): string[] {
+  const written = m.text_keeping_backed_up({ count: files, path, size: fileSize(bytes) });
+  return leftOut.length === 0 ? [written] : [written, m.text_keeping_left_out(leftOutInputs(leftOut))];
 }
 
 /** What the next start does. */
-export function restoreSentence({ madeAt, conversations, aside }: PendingRestore, now: number): string {
-  return m.text_keeping_restore({ time: moment(madeAt, now), count: conversations, folder: aside });
+export function restoreSentences({ madeAt, conversations, aside, leftOut }: PendingRestore, now: number): string[] {
+  const restored = m.text_keeping_restore({ time: moment(madeAt, now), count: conversations, folder: aside });
+  return leftOut.length === 0 ? [restored] : [restored, m.text_keeping_not_restored(leftOutInputs(leftOut))];
+}
+
+function leftOutInputs(leftOut: readonly LeftOutFiles[]): { count: number; reasons: string } {
+  const count = leftOut.reduce((sum, one) => sum + one.count, 0);
+  const why = leftOut.map(({ reason, count, example }) => m.text_keeping_skip_example({ reason: leftOutReasons[reason]({ count }), example }));
+  return { count, reasons: list(why) };
 }

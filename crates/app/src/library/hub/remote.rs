@@ -100,6 +100,16 @@ impl RemoteFile {
 }
 
 impl Remote {
+    /// Whether each file stays in the folder of downloads. A row of the store may be from
+    /// elsewhere.
+    pub fn has_safe_paths(&self) -> bool {
+        self.files.iter().all(|file| {
+            let names: Option<Vec<&str>> = file.path.iter().map(|name| name.to_str()).collect();
+            let safe = names.and_then(safe_path);
+            safe.is_some_and(|safe| safe.as_os_str() == file.path.as_os_str())
+        })
+    }
+
     /// Total size in bytes.
     pub fn size(&self) -> u64 {
         self.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))

@@ -73,7 +73,8 @@ impl Bench {
         self.app.store().write(|t| adapter::add(t, &new)).expect("a row");
     }
 
-    /// Adds a download of each state, the last to this path. Nothing is requested: the app is offline.
+    /// Adds a download of each state, the last to this path. Nothing is requested: the app is
+    /// offline.
     pub async fn add_downloads(&self, done: &Path) {
         let offline = Settings {
             offline: true,

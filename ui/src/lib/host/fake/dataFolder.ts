@@ -11,6 +11,8 @@ export class FakeDataFolder extends FakeBase {
   /** For tests: the folder that is chosen for the data. */
   dataFolder: string | null = "/media/you/disk";
   protected pendingRestore: PendingRestore | null = null;
+  /** Whether a backup is being checked. */
+  protected extracting = false;
   private folder = FIRST;
   private former: string | null = null;
   private cancelled = false;

@@ -1,0 +1,25 @@
+//! Progress in steps of a percent.
+
+/// Counts up to a total; never less than before, even if the work begins again.
+#[derive(Debug)]
+pub(crate) struct Percent {
+    /// What is counted up to.
+    pub total: u64,
+    percent: u64,
+}
+
+impl Percent {
+    pub(crate) fn of(total: u64) -> Self {
+        Self { total, percent: 0 }
+    }
+
+    /// The fraction that is done, from 0 to 1, if it is a percent more than the last one.
+    pub(crate) fn advance(&mut self, done: u64) -> Option<f32> {
+        let percent = (done.saturating_mul(100) / self.total.max(1)).min(100);
+        if percent <= self.percent {
+            return None;
+        }
+        self.percent = percent;
+        Some(percent as f32 / 100.0)
+    }
+}

@@ -1,0 +1,94 @@
+//! Whether a store is as Hearth writes it: one from elsewhere may hold anything.
+
+use super::{MAX_ID, StoreError, connect, migrations};
+use rusqlite::{Connection, OptionalExtension};
+use std::{collections::BTreeSet, path::Path};
+
+/// A row of SQLite's schema: type, name, table and SQL.
+type Entry = [Option<String>; 4];
+
+/// Checks a copy of a store before it is put into a backup, by the rule of its restoration.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_copy(path: &Path) -> Result<(), StoreError> {
+    let at = |error| StoreError::from_sqlite(error, path);
+    check(&connect::read_only(path).map_err(at)?, path)
+}
+
+/// Checks that a store is Hearth's and not from a newer one, has exactly the tables, indexes,
+/// triggers and views of its version, is not corrupt, and that its ids leave room for new rows.
+///
+/// # Errors
+/// [`StoreError::Foreign`] says what is wrong; or it is corrupt, or from a newer Hearth.
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let at = |error| StoreError::from_sqlite(error, path);
+    migrations::check(connection, path)?;
+    // First: what follows runs the expressions of the schema.
+    if let Some(name) = foreign_entry(connection).map_err(at)? {
+        return Err(StoreError::Foreign(format!("“{name}” in it is not Hearth's")));
+    }
+    let found: String = connection
+        .pragma_query_value(None, "quick_check", |row| row.get(0))
+        .map_err(at)?;
+    if found != "ok" {
+        return Err(StoreError::Corrupt {
+            path: path.to_owned(),
+            detail: found,
+        });
+    }
+    match unbounded(connection).map_err(at)? {
+        None => Ok(()),
+        Some(table) => Err(StoreError::Foreign(format!(
+            "“{table}” in it has numbers that are too large"
+        ))),
+    }
+}
+
+/// The name of an entry of the schema that is not as the migrations make it, or that is missing.
+fn foreign_entry(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let version = migrations::version(connection)?;
+    let expected = Connection::open_in_memory()?;
+    for migration in migrations::up_to(version) {
+        expected.execute_batch(migration)?;
+    }
+    let (found, expected) = (entries(connection)?, entries(&expected)?);
+    if expected.is_empty() {
+        return Ok(Some(format!("version {version}")));
+    }
+    let mut odd = found.symmetric_difference(&expected);
+    Ok(odd.next().map(|[_, name, ..]| name.clone().unwrap_or_default()))
+}
+
+fn entries(connection: &Connection) -> rusqlite::Result<BTreeSet<Entry>> {
+    // SQLite's own statistics, which nobody else can create.
+    let sql = "SELECT CAST(type AS TEXT), CAST(name AS TEXT), CAST(tbl_name AS TEXT), CAST(sql AS TEXT)
+        FROM sqlite_schema WHERE name NOT IN ('sqlite_stat1', 'sqlite_stat4')";
+    let mut rows = connection.prepare(sql)?;
+    let entry = |row: &rusqlite::Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]);
+    rows.query_map([], entry)?.collect()
+}
+
+/// A table whose ids leave no room for new ones, or whose deletion times would overflow.
+fn unbounded(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let counted = format!(
+        "SELECT CAST(name AS TEXT) FROM sqlite_sequence
+         WHERE typeof(seq) <> 'integer' OR seq NOT BETWEEN 0 AND {MAX_ID}"
+    );
+    if let Some(table) = connection.query_row(&counted, [], |row| row.get(0)).optional()? {
+        return Ok(Some(table));
+    }
+    for table in migrations::TABLES {
+        for (column, least) in [("id", 1), ("deleted_at", -MAX_ID)] {
+            let exists = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
+            if connection.query_row(exists, [table, column], |row| row.get::<_, i64>(0))? == 0 {
+                continue;
+            }
+            let sql = format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE {column} NOT BETWEEN {least} AND {MAX_ID})");
+            if connection.query_row(&sql, [], |row| row.get(0))? {
+                return Ok(Some(table.to_owned()));
+            }
+        }
+    }
+    Ok(None)
+}
