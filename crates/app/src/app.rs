@@ -40,7 +40,7 @@ impl App {
         if let Err(problem) = tune::purge(&shared, i64::MAX) {
             tracing::warn!(%problem, "deleted runs and adapters could not be removed");
         }
-        prompt_cache::remove_old_folder(&shared);
+        prompt_cache::remove_old_folder(&shared.data);
         if let Err(problem) = prompt_cache::sweep(&shared) {
             tracing::warn!(%problem, "the prompt cache of deleted conversations could not be removed");
         }

@@ -76,9 +76,20 @@ pub(crate) fn sweep(shared: &Shared) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Removes all files of the prompt cache in a data folder: a restored store has other conversations
+/// of the same ids.
+pub(crate) fn clear(data: &Path) {
+    for conversation in conversations_in(&data.join(PROMPT_CACHE)) {
+        remove_conversation(&conversation);
+    }
+    // Fails if it has other files.
+    let _ = fs::remove_dir(data.join(PROMPT_CACHE));
+    remove_old_folder(data);
+}
+
 /// Removes the prompt cache of early versions, whose files are no longer read.
-pub(crate) fn remove_old_folder(shared: &Shared) {
-    let old = shared.data.join(OLD_PROMPT_CACHE);
+pub(crate) fn remove_old_folder(data: &Path) {
+    let old = data.join(OLD_PROMPT_CACHE);
     if !is_folder(&old) {
         return;
     }

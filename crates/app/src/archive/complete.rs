@@ -6,7 +6,7 @@
 
 use super::{FOLDERS, PENDING, STAGING};
 use crate::{
-    store,
+    prompt_cache, store,
     wire::{PendingRestore, Problem, ProblemCode},
 };
 use hearth_formats::durable;
@@ -108,6 +108,7 @@ fn put_in_place(data: &Path, mut pending: Pending) -> io::Result<()> {
         rename(&staging.join(name), &data.join(name))?;
     }
     durable::sync_folder(data)?;
+    prompt_cache::clear(data);
     durable::remove_file(&data.join(PENDING))?;
     remove_folder(&staging)
 }

@@ -475,3 +475,21 @@ async fn a_restoration_reports_progress_and_can_be_cancelled_while_it_is_extract
     assert!(!folder.path().join("data/hearth-restore").exists());
     drop(bench);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restoration_empties_the_prompt_cache() {
+    let (bench, backup) = backed_up().await;
+    let id = bench.only().await.id;
+    let cached = bench
+        .path("data/prompt-cache")
+        .join(id.to_string())
+        .join("0123456789abcdef0123456789abcdef.kv");
+    put(&cached, b"the text of before");
+    let other = bench.path("data/prompt-cache/notes.txt");
+    put(&other, b"not Hearth's");
+    bench.app.restore_backup(backup).await.expect("a valid backup");
+    assert!(cached.exists(), "nothing changes before the next start");
+    let bench = Bench::open(bench.close().await);
+    assert_eq!(bench.only().await.id, id, "a conversation has the same id");
+    assert!(!cached.exists() && other.exists());
+}
