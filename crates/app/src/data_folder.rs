@@ -1,6 +1,6 @@
 //! The names in the data folder.
 
-use crate::relocation::location;
+use crate::relocation::{COPIED, location};
 use std::ffi::OsStr;
 
 /// The folder of the prompt cache.
@@ -10,7 +10,7 @@ pub(crate) const PROMPT_CACHE: &str = "prompt-cache";
 pub(crate) const OLD_PROMPT_CACHE: &str = "kept";
 
 /// Hearth's entries in its data folder, and the system's in any folder.
-const HEARTH_ENTRIES: [&str; 18] = [
+const HEARTH_ENTRIES: [&str; 19] = [
     "models",
     "adapters",
     "datasets",
@@ -26,6 +26,7 @@ const HEARTH_ENTRIES: [&str; 18] = [
     "hearth-arriving",
     location::MOVED,
     location::ORIGIN,
+    COPIED,
     // Created by systems in any folder.
     ".DS_Store",
     "desktop.ini",

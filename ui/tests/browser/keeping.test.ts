@@ -115,6 +115,7 @@ test("the data folder is moved, and what stays behind is deleted", async () => {
   await page.getByTestId("delete-former").click();
   await page.getByTestId("former-confirm").click();
   await page.getByTestId("former-data").waitFor({ state: "detached" });
+  expect(await page.getByTestId("former-left").textContent()).toBe("The copy is deleted. 1 file there was not part of it and stays: /home/you/.local/share/hearth/models/new/model.gguf.");
 
   await page.evaluate(() => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { dataFolder: "/media/you/disk/Hearth" }));
   await page.getByTestId("move-data").click();

@@ -2,7 +2,7 @@ import { afterEach, expect, test } from "vitest";
 import type { ImportReport } from "../../src/lib/host";
 import { grouped } from "../../src/lib/stores/conversations.svelte";
 import { isExport } from "../../src/lib/stores/tune.svelte";
-import { backupSentences, importSentences, restoreSentences } from "../../src/lib/text/keeping";
+import { backupSentences, formerSentence, importSentences, restoreSentences } from "../../src/lib/text/keeping";
 import { language } from "../../src/lib/text/language.svelte";
 
 afterEach(() => language.choose("en"));
@@ -29,7 +29,7 @@ test.each([
   expect(importSentences({ ...report, formats: ["chatGpt", "claude"], found: 1200, imported: 1, skipped: [{ reason: "empty", count: 1, example: "A novel" }] })).toEqual(texts);
 });
 
-test("a backup says what is not in it, a restoration what is not restored", () => {
+test("a backup says what is not in it, a restoration what is not restored, a deletion what stays", () => {
   const leftOut = [
     { reason: "name" as const, count: 2, example: "runs/1/a" },
     { reason: "notAFile" as const, count: 1, example: "runs/1/link" },
@@ -39,6 +39,8 @@ test("a backup says what is not in it, a restoration what is not restored", () =
   expect(backupSentences({ ...written, leftOut: [] })).toHaveLength(1);
   const pending = { madeAt: 0, conversations: 1, files: 3, aside: "/aside", leftOut: leftOut.slice(0, 1) };
   expect(restoreSentences(pending, 0)[1]).toBe("2 files of the backup are not restored: 2 have names that cannot be used (“runs/1/a”).");
+  expect(formerSentence({ left: 0, example: null })).toBeNull();
+  expect(formerSentence({ left: 2, example: "/old/a" })).toBe("The copy is deleted. 2 files there were not part of it and stay, such as /old/a.");
 });
 
 test("files that only exports have are told from datasets", () => {

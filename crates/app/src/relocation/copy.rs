@@ -1,6 +1,7 @@
 //! Copies the data folder's files. Those of models, which are never changed in place, are hard
 //! links if both folders are on one disk.
 
+use super::copied::{Copied, CopiedFile, modified};
 use crate::data_folder::is_relocated;
 use hearth_formats::durable;
 use std::{
@@ -20,8 +21,7 @@ const CHUNK: usize = 1 << 20;
 pub(super) struct Contents {
     /// Relative paths of folders, parents first.
     folders: Vec<PathBuf>,
-    /// Relative paths of files and their sizes.
-    files: Vec<(PathBuf, u64)>,
+    files: Vec<CopiedFile>,
     /// Relative paths of symbolic links.
     links: Vec<PathBuf>,
     /// Bytes of all files.
@@ -56,19 +56,41 @@ impl Contents {
             self.links.push(name);
         } else if about.is_file() {
             self.bytes += about.len();
-            self.files.push((name, about.len()));
+            self.files.push(CopiedFile {
+                path: name,
+                bytes: about.len(),
+                modified: modified(&about),
+            });
         }
         Ok(())
     }
 
+    /// The list of what is copied. What cannot be written into it is not deleted later.
+    pub(super) fn copied(&self) -> Copied {
+        let is_text = |path: &&PathBuf| path.to_str().is_some();
+        Copied {
+            clock: None,
+            files: self.files.iter().filter(|file| is_text(&&file.path)).cloned().collect(),
+            links: self.links.iter().filter(is_text).cloned().collect(),
+            folders: self.folders.iter().filter(is_text).cloned().collect(),
+        }
+    }
+
+    /// The number of files and links, and one of them.
+    pub(super) fn count(&self) -> (u32, Option<&Path>) {
+        let mut paths = self.files.iter().map(|file| &file.path).chain(&self.links);
+        let first = paths.next().map(PathBuf::as_path);
+        ((self.files.len() + self.links.len()) as u32, first)
+    }
+
     /// Whether the models of `data` can be linked in `to`, so that they take no space.
     fn can_link(&self, data: &Path, to: &Path) -> bool {
-        let mut models = self.files.iter().filter(|(name, _)| name.starts_with(MODELS));
-        let Some((name, _)) = models.next() else {
+        let mut models = self.files.iter().filter(|file| file.path.starts_with(MODELS));
+        let Some(first) = models.next() else {
             return false;
         };
         let link = to.join("hearth-link");
-        let linked = fs::hard_link(data.join(name), &link).is_ok();
+        let linked = fs::hard_link(data.join(&first.path), &link).is_ok();
         linked && fs::remove_file(link).is_ok()
     }
 
@@ -78,8 +100,8 @@ impl Contents {
         let copied = self
             .files
             .iter()
-            .filter(|(name, _)| !(links && name.starts_with(MODELS)));
-        copied.map(|(_, bytes)| bytes).sum()
+            .filter(|file| !(links && file.path.starts_with(MODELS)));
+        copied.map(|file| file.bytes).sum()
     }
 
     /// Copies everything from `data` to the empty folder `to`, which is renamed to `place` later.
@@ -99,7 +121,7 @@ impl Contents {
             crate::permissions::create_private_folder(&to.join(name))?;
         }
         let mut done = 0;
-        for (name, bytes) in &self.files {
+        for CopiedFile { path: name, bytes, .. } in &self.files {
             let (from, into) = (data.join(name), to.join(name));
             let is_linked = links && name.starts_with(MODELS) && fs::hard_link(&from, &into).is_ok();
             if !is_linked {

@@ -4,20 +4,23 @@
 //! in the base folder names the new data folder ([`location`]); the app has to be
 //! restarted then. What was copied stays where it was until a person deletes it.
 
+mod copied;
 mod copy;
 pub(crate) mod location;
+
+pub(crate) use copied::COPIED;
 
 use crate::{
     App,
     archive::{check_space, refuse_during_restoration, refuse_during_run},
-    data_folder::is_hearth_entry,
     percent::Percent,
     permissions,
     remove_path::remove_path,
     shared::Shared,
     store,
-    wire::{Event, FormerData, Problem, ProblemCode},
+    wire::{DeletedFormer, Event, FormerData, Problem, ProblemCode},
 };
+use copied::Copied;
 use copy::Contents;
 use hearth_formats::durable;
 use location::Moved;
@@ -125,11 +128,12 @@ impl App {
             .await
     }
 
-    /// Deletes the copy that stayed in the former folder of a move.
+    /// Deletes the copy that stayed in the former folder of a move; other files there stay, and
+    /// those in Hearth's folders are counted.
     ///
     /// # Errors
-    /// There is none, or a file cannot be deleted.
-    pub async fn delete_former_data(&self) -> Result<(), Problem> {
+    /// There is none, a file cannot be deleted, or Hearth was used there after the move.
+    pub async fn delete_former_data(&self) -> Result<DeletedFormer, Problem> {
         self.shared.blocking(delete_former).await
     }
 }
@@ -234,8 +238,13 @@ fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<Vec<PathBuf>, 
         }
         copied = copy_files(shared, to, staging, &mut progress)?;
     }
-    copied.map_err(at(to))?;
+    let contents = copied.map_err(at(to))?;
     shared.store.copy_to(&staging.join(store::FILE))?;
+    let copied = Copied {
+        clock: store::clock_of(staging),
+        ..contents.copied()
+    };
+    copied.write(staging).map_err(at(staging))?;
     store::prepare_moved(staging, &shared.data, to)?;
     location::write_origin(&shared.data, staging).map_err(at(staging))?;
     durable::sync_folder(staging).map_err(at(staging))?;
@@ -256,7 +265,12 @@ fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<Vec<PathBuf>, 
 }
 
 /// Copies all files but the store. The inner error is that of the files.
-fn copy_files(shared: &Shared, to: &Path, staging: &Path, progress: &mut Progress) -> Result<io::Result<()>, Problem> {
+fn copy_files(
+    shared: &Shared,
+    to: &Path,
+    staging: &Path,
+    progress: &mut Progress,
+) -> Result<io::Result<Contents>, Problem> {
     remove_path(staging);
     permissions::create_private_folder(staging).map_err(|error| failed(staging, &error))?;
     let contents = match Contents::of(&shared.data) {
@@ -267,7 +281,8 @@ fn copy_files(shared: &Shared, to: &Path, staging: &Path, progress: &mut Progres
     let bytes = contents.bytes_to_copy(&shared.data, staging).saturating_add(store);
     check_space(staging, bytes, "The data")?;
     progress.percent.total = contents.bytes;
-    Ok(contents.copy(&shared.data, staging, to, &mut |done| progress.report(done)))
+    let copied = contents.copy(&shared.data, staging, to, &mut |done| progress.report(done));
+    Ok(copied.map(|()| contents))
 }
 
 fn remove_all(paths: &[PathBuf]) {
@@ -300,50 +315,65 @@ fn refuse_with_former(shared: &Shared) -> Result<(), Problem> {
     }
 }
 
-fn delete_former(shared: &Shared) -> Result<(), Problem> {
+fn delete_former(shared: &Shared) -> Result<DeletedFormer, Problem> {
     let moved = location::read(&shared.base).map_err(|error| failed(&shared.base, &error))?;
     let Some(former) = moved.and_then(|moved| moved.former) else {
         return Err(refused("There is no former data folder."));
     };
-    if !former.is_dir() {
+    // Without its parent, the drive is missing.
+    let is_gone = !former.exists() && former.parent().is_some_and(Path::is_dir);
+    if !former.is_dir() && !is_gone {
         return Err(refused(&format!(
             "{} is not available, so its data was not deleted. Connect the drive that holds it.",
             former.display()
         )));
     }
-    if fs::canonicalize(&former).ok() == fs::canonicalize(&shared.data).ok() {
+    if !is_gone && fs::canonicalize(&former).ok() == fs::canonicalize(&shared.data).ok() {
         return Err(refused(
             "The former data folder is the present one, so nothing was deleted.",
         ));
     }
-    store::while_closed(&former, || match remove_entries(&former) {
-        true => Ok(()),
-        false => Err(refused(&format!(
-            "Some files in {} could not be deleted. Delete them in the system's file manager.",
-            former.display()
-        ))),
-    })?;
+    store::while_closed(&former, || delete_copied(shared, &former))?;
+    let (files, example) = match Contents::of(&former) {
+        Ok(left) => {
+            let (files, example) = left.count();
+            (files, example.map(|path| former.join(path).display().to_string()))
+        }
+        Err(_) => (0, None),
+    };
     let moved = Moved {
         data: shared.data.clone(),
         former: None,
     };
     location::write(&shared.base, &moved).map_err(|error| failed(&shared.base, &error))?;
+    remove_path(&shared.data.join(COPIED));
     if former != shared.base {
         // The lock file; what is not Hearth's stays, and with it the folder.
         let _ = fs::remove_file(former.join("hearth.lock")).and_then(|()| fs::remove_dir(&former));
     }
-    Ok(())
+    Ok(DeletedFormer { left: files, example })
 }
 
-/// Removes Hearth's data from a folder, the store first, and leaves what [`IGNORED`] names. Returns
-/// `true` if nothing is left.
-fn remove_entries(folder: &Path) -> bool {
-    let is_data = |name: &str| is_hearth_entry(name.as_ref()) && !IGNORED.contains(&name);
-    remove_path(&folder.join(store::FILE));
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let data = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_data));
-    // All of them, also after one that cannot be removed.
-    data.filter(|entry| !remove_path(&entry.path())).count() == 0
+/// Deletes what the move has copied, unless the former folder was used since.
+fn delete_copied(shared: &Shared, former: &Path) -> Result<(), Problem> {
+    let copied = match Copied::read(&shared.data) {
+        Some(copied) => copied,
+        None => Copied::of_both(former, &shared.data).map_err(|error| failed(former, &error))?,
+    };
+    if copied.is_used_since(former, &shared.base) {
+        return Err(refused(&format!(
+            "Hearth was used in {} after the move, so nothing was deleted there. Start Hearth with HEARTH_DATA set to \
+             it to look at that data, or delete the folder in the system's file manager.",
+            former.display()
+        )));
+    }
+    match copied.delete(former) {
+        true => Ok(()),
+        false => Err(refused(&format!(
+            "Some files in {} could not be deleted. Delete them in the system's file manager.",
+            former.display()
+        ))),
+    }
 }
 
 /// Reports progress.

@@ -129,6 +129,10 @@ impl Store {
     /// # Errors
     /// The disk is full or the store cannot be read.
     pub fn back_up_daily(&self) -> Result<(), StoreError> {
+        if self.is_frozen() {
+            // It was copied; a backup would not be.
+            return Ok(());
+        }
         let folder = self.path.parent().unwrap_or(Path::new("."));
         let age = backups(folder).first().map(|newest| now() - newest.made_at);
         if age.is_some_and(|age| (0..BACKUP_INTERVAL.as_millis() as i64).contains(&age)) {

@@ -4,9 +4,12 @@
 //! store's clock advances by monotonic time while the store is open. Between openings it advances
 //! by the system clock, or by a day if that is more than a week.
 
-use super::{MAX_ID, setting};
+use super::{MAX_ID, read_only, setting};
 use rusqlite::Connection;
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 const KEY: &str = "clock";
 
@@ -24,6 +27,14 @@ pub(super) fn forget_if_odd(connection: &Connection) -> rusqlite::Result<()> {
         connection.execute("DELETE FROM setting WHERE key = ?1", [KEY])?;
     }
     Ok(())
+}
+
+/// The saved clock of the store in a folder, which changes whenever the store is opened.
+pub(crate) fn clock_of(folder: &Path) -> Option<String> {
+    read_only(folder, |connection| setting::get(connection, KEY))
+        .ok()
+        .flatten()
+        .flatten()
 }
 
 /// The clock of an open store.

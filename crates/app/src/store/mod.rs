@@ -31,6 +31,7 @@ pub mod search;
 pub mod setting;
 
 pub use backup::{Backup, backups};
+pub(crate) use clock::clock_of;
 pub use error::StoreError;
 pub(crate) use restored::{Restored, prepare_moved, prepare_restored, while_closed};
 pub(crate) use schema::check_copy;
@@ -200,6 +201,10 @@ impl Store {
         self.is_frozen.store(is_frozen, Ordering::SeqCst);
     }
 
+    fn is_frozen(&self) -> bool {
+        self.is_frozen.load(Ordering::SeqCst)
+    }
+
     /// How long a transaction waits for a lock of another process.
     pub fn busy_timeout(&self) -> Duration {
         Duration::from_millis(self.busy_timeout.load(Ordering::Relaxed))
@@ -231,7 +236,7 @@ impl Store {
         behavior: TransactionBehavior,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        if matches!(behavior, TransactionBehavior::Immediate) && self.is_frozen.load(Ordering::SeqCst) {
+        if matches!(behavior, TransactionBehavior::Immediate) && self.is_frozen() {
             return Err(StoreError::Frozen);
         }
         let run = || -> rusqlite::Result<T> {
@@ -275,7 +280,10 @@ impl Drop for Store {
             // The mark stays in the lock file, so that the next start checks the whole store.
             return;
         }
-        if let Err(error) = self.clock.save(&self.connection(), now()) {
+        // A frozen store was copied: by its clock it is known that it was not opened since.
+        if !self.is_frozen()
+            && let Err(error) = self.clock.save(&self.connection(), now())
+        {
             tracing::debug!(%error, "the store's clock could not be saved");
         }
         set_mark(&mut self.lock, b"");

@@ -107,7 +107,7 @@ macro_rules! commands {
                 /// Cancels the move of the data folder.
                 fn cancel_move() -> ();
                 /// Deletes the copy that the last move left behind.
-                fn delete_former_data() -> ();
+                fn delete_former_data() -> DeletedFormer;
 
                 fn load_model(id: String) -> ();
                 fn unload_model() -> ();

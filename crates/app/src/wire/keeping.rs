@@ -184,6 +184,16 @@ pub struct FormerData {
     pub bytes: u64,
 }
 
+/// The result of deleting the copy in the former data folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct DeletedFormer {
+    /// Number of files in Hearth's folders there that were not copied, and stay.
+    pub left: u32,
+    /// The path of one of them.
+    pub example: Option<String>,
+}
+
 /// A deleted conversation, which can be restored for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]

@@ -48,7 +48,7 @@ async fn filled() -> Bench {
     for (path, bytes) in [
         ("data/runs/1/adapter/weights.safetensors", 3 << 20),
         ("data/presets/Mine.json", 2),
-        ("data/prompt-cache/1.kv", 10),
+        ("data/prompt-cache/1/0123456789abcdef0123456789abcdef.kv", 10),
         ("data/notes of mine.txt", 5),
     ] {
         let path = bench.path(path);
@@ -269,4 +269,96 @@ async fn downloads_of_each_state_move_along() {
         bench.download_states(),
         [State::Queued, State::Paused, failed, State::Done(done)]
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_what_was_copied_is_deleted_in_the_former_folder() {
+    let bench = filled().await;
+    bench.app.move_data(bench.path("elsewhere")).await.expect("moved");
+    let bench = restarted(bench, "elsewhere").await;
+    let put = |name: &str, bytes: &[u8]| {
+        let path = bench.path("data").join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, bytes).expect("a file");
+    };
+    // Put there after the move.
+    put("models/new/model.gguf", b"new");
+    put("runs/1/notes.txt", b"mine");
+    put("hearth.db.mine", b"mine");
+    // Of the same size, but changed.
+    put("presets/Mine.json", b"{}");
+    // No longer in the present folder, but it was copied.
+    fs::remove_file(bench.path("elsewhere/runs/1/adapter/weights.safetensors")).expect("removed");
+    let deleted = bench.app.delete_former_data().await.expect("deleted");
+    assert_eq!(deleted.left, 3, "{deleted:?}");
+    assert!(PathBuf::from(deleted.example.expect("one")).starts_with(bench.path("data")));
+    for name in [
+        "models/new/model.gguf",
+        "runs/1/notes.txt",
+        "presets/Mine.json",
+        "hearth.db.mine",
+    ] {
+        assert!(bench.path("data").join(name).exists(), "{name}");
+    }
+    for name in ["hearth.db", "models/someone", "runs/1/adapter", "hearth-backups"] {
+        assert!(!bench.path("data").join(name).exists(), "{name}");
+    }
+    assert!(!bench.path("elsewhere/hearth-copied.json").exists());
+    assert_eq!(bench.app.data_place().await.expect("a place").former, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_former_folder_that_was_used_since_is_not_deleted() {
+    let bench = filled().await;
+    bench.app.move_data(bench.path("elsewhere")).await.expect("moved");
+    let moved = fs::read(bench.path("data/hearth-moved.json")).expect("a file");
+    let bench = restarted(bench, "elsewhere").await;
+    // Another Hearth, which does not know of the move.
+    let folder = tempfile::tempdir().expect("a folder");
+    let other = Bench::with(folder, support::options(&bench.path("data"))).expect("an app");
+    save(&other.app).await;
+    drop(other.close().await);
+    fs::write(bench.path("data/hearth-moved.json"), moved).expect("a file");
+    let problem = bench.app.delete_former_data().await.expect_err("used since");
+    assert!(problem.message.contains("after the move"), "{problem}");
+    assert!(bench.path("data/hearth.db").exists() && bench.path("data/models/someone").exists());
+    assert!(bench.app.data_place().await.expect("a place").former.is_some());
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_former_folder_that_became_a_link_to_the_copy_leaves_that_alone() {
+    let bench = filled().await;
+    bench.app.move_data(bench.path("elsewhere")).await.expect("moved");
+    let bench = restarted(bench, "elsewhere").await;
+    fs::remove_dir_all(bench.path("data/models")).expect("removed");
+    std::os::unix::fs::symlink(bench.path("elsewhere/models"), bench.path("data/models")).expect("a link");
+    bench.app.delete_former_data().await.expect("deleted");
+    assert!(bench.path("elsewhere/models/someone/some-model/nested.gguf").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_former_folder_of_an_earlier_version_keeps_what_is_not_in_the_present_one() {
+    let bench = filled().await;
+    bench.app.move_data(bench.path("elsewhere")).await.expect("moved");
+    let bench = restarted(bench, "elsewhere").await;
+    // An earlier version wrote no list.
+    fs::remove_file(bench.path("elsewhere/hearth-copied.json")).expect("removed");
+    fs::write(bench.path("data/runs/1/notes.txt"), "mine").expect("a file");
+    let deleted = bench.app.delete_former_data().await.expect("deleted");
+    assert_eq!(deleted.left, 1, "{deleted:?}");
+    assert!(bench.path("data/runs/1/notes.txt").exists() && !bench.path("data/hearth.db").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_former_folder_that_a_person_deleted_is_forgotten() {
+    let bench = filled().await;
+    bench.app.move_data(bench.path("elsewhere")).await.expect("moved");
+    let bench = restarted(bench, "elsewhere").await;
+    bench.app.delete_former_data().await.expect("deleted");
+    bench.app.move_data(bench.path("third")).await.expect("moved");
+    let bench = restarted(bench, "third").await;
+    fs::remove_dir_all(bench.path("elsewhere")).expect("removed");
+    bench.app.delete_former_data().await.expect("it is gone");
+    assert_eq!(bench.app.data_place().await.expect("a place").former, None);
 }

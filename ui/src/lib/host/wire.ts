@@ -76,7 +76,7 @@ export interface Commands {
   /** Cancels the move of the data folder. */
   cancelMove(): Promise<void>;
   /** Deletes the copy that the last move left behind. */
-  deleteFormerData(): Promise<void>;
+  deleteFormerData(): Promise<DeletedFormer>;
   loadModel(id: string): Promise<void>;
   unloadModel(): Promise<void>;
   addModel(path: string): Promise<Model>;
@@ -827,6 +827,16 @@ title: string,
  * Whole days until it is purged, at the first start after them.
  */
 daysLeft: number, };
+
+export type DeletedFormer = {
+/**
+ * Number of files in Hearth's folders there that were not copied, and stay.
+ */
+left: number,
+/**
+ * The path of one of them.
+ */
+example: string | null, };
 
 export type Device = {
 /**

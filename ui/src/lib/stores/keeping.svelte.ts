@@ -1,6 +1,6 @@
 // Owns imports, exports, backups and moves of the data folder: the one in progress, the result of the last, and the data folder.
 
-import type { ChatFormat, DataPlace, ExportedChats, Host, HostEvent, ImportReport, WrittenBackup } from "../host";
+import type { ChatFormat, DataPlace, DeletedFormer, ExportedChats, Host, HostEvent, ImportReport, WrittenBackup } from "../host";
 
 type Work = "import" | "export" | "backup" | "restore" | "move";
 
@@ -14,6 +14,8 @@ export class Keeping {
 
   written: WrittenBackup | null = $state.raw(null);
   place: DataPlace | null = $state.raw(null);
+  /** What the last deletion of a former data folder left there. */
+  deleted: DeletedFormer | null = $state.raw(null);
 
   constructor(private readonly host: Host) {}
 
@@ -50,7 +52,8 @@ export class Keeping {
 
   /** Deletes what the last move left in the folder before. */
   async deleteFormer(): Promise<void> {
-    await this.host.deleteFormerData();
+    this.deleted = null;
+    this.deleted = await this.host.deleteFormerData();
     await this.look();
   }
 

@@ -1,7 +1,7 @@
 // Sentences about imports, exports and backups.
 
 import { m } from "$messages";
-import type { ChatFormat, ExportedChats, ImportFormat, ImportReport, LeftOutFiles, LeftOutReason, PendingRestore, SkipReason, WrittenBackup } from "../host";
+import type { ChatFormat, DeletedFormer, ExportedChats, ImportFormat, ImportReport, LeftOutFiles, LeftOutReason, PendingRestore, SkipReason, WrittenBackup } from "../host";
 import { fileSize, list, listWithAnd, moment } from "./format";
 
 const formats: Record<ImportFormat, () => string> = {
@@ -87,4 +87,9 @@ function leftOutInputs(leftOut: readonly LeftOutFiles[]): { count: number; reaso
   const count = leftOut.reduce((sum, one) => sum + one.count, 0);
   const why = leftOut.map(({ reason, count, example }) => m.text_keeping_skip_example({ reason: leftOutReasons[reason]({ count }), example }));
   return { count, reasons: list(why) };
+}
+
+/** What stays in the former data folder; `null` if it is nothing of Hearth's. */
+export function formerSentence({ left, example }: DeletedFormer): string | null {
+  return left === 0 ? null : m.text_keeping_former_left({ count: left, example: example ?? "" });
 }

@@ -1,6 +1,6 @@
 // The data folder of the fake host: its place, moves, and the restoration that waits for the next start.
 
-import type { DataPlace, PendingRestore } from "../host";
+import type { DataPlace, DeletedFormer, PendingRestore } from "../host";
 import { FakeBase } from "./base";
 
 const FIRST = "/home/you/.local/share/hearth";
@@ -58,7 +58,9 @@ export class FakeDataFolder extends FakeBase {
     this.cancelled = true;
   }
 
-  async deleteFormerData(): Promise<void> {
+  async deleteFormerData(): Promise<DeletedFormer> {
+    const example = this.former && `${this.former}/models/new/model.gguf`;
     this.former = null;
+    return { left: 1, example };
   }
 }

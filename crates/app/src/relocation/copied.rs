@@ -1,0 +1,139 @@
+//! What a move has copied, so that only that is deleted in the former folder: a person or a program
+//! may have put other files there since.
+
+use super::{copy::Contents, location};
+use crate::{inside::inside, prompt_cache, remove_path::remove_path, store};
+use hearth_formats::durable;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs, io,
+    io::Write,
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+/// The file in a data folder that lists what was copied from the former one.
+pub(crate) const COPIED: &str = "hearth-copied.json";
+
+/// Most bytes of that file.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// How long after a move of an early version the app may have written to the former store.
+const CLOSING: u128 = 60 * 60 * 1_000_000_000;
+
+/// The list.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Copied {
+    /// The clock of the store, which changes whenever that is opened.
+    pub clock: Option<String>,
+    pub files: Vec<CopiedFile>,
+    /// Relative paths of symbolic links.
+    pub links: Vec<PathBuf>,
+    /// Relative paths of folders, parents first.
+    pub folders: Vec<PathBuf>,
+}
+
+/// A file that was copied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CopiedFile {
+    /// The path in the data folder.
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// When it was changed last, in nanoseconds since 1970. `None` means that only the size counts.
+    pub modified: Option<u64>,
+}
+
+/// The time of the last change, as in [`CopiedFile::modified`].
+pub(super) fn modified(about: &fs::Metadata) -> Option<u64> {
+    let since = about.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_nanos()).ok()
+}
+
+impl Copied {
+    /// Writes the list into the folder of a complete copy.
+    pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
+        durable::write_file(&folder.join(COPIED), |out| {
+            serde_json::to_writer(&mut *out, self)?;
+            out.flush()
+        })
+    }
+
+    /// The list in a data folder. `None` if an early version moved the data.
+    pub(super) fn read(data: &Path) -> Option<Self> {
+        let path = data.join(COPIED);
+        let is_small = fs::metadata(&path).is_ok_and(|about| about.len() <= MAX_BYTES);
+        serde_json::from_slice(&fs::read(path).ok().filter(|_| is_small)?).ok()
+    }
+
+    /// What an early version must have copied: the files that are in both folders.
+    pub(super) fn of_both(former: &Path, data: &Path) -> io::Result<Self> {
+        let contents = Contents::of(former)?;
+        let mut copied = contents.copied();
+        copied
+            .files
+            .retain(|file| fs::metadata(data.join(&file.path)).is_ok_and(|about| about.len() == file.bytes));
+        Ok(copied)
+    }
+
+    /// Whether the store in the former folder was opened after the move.
+    pub(super) fn is_used_since(&self, former: &Path, base: &Path) -> bool {
+        if !former.join(store::FILE).exists() {
+            return false;
+        }
+        match &self.clock {
+            Some(clock) => store::clock_of(former).as_ref() != Some(clock),
+            None => {
+                let time = |path: PathBuf| fs::metadata(path).ok().as_ref().and_then(modified).map(u128::from);
+                let moved = time(base.join(location::MOVED));
+                moved.is_some_and(|moved| time(former.join(store::FILE)) > Some(moved + CLOSING))
+            }
+        }
+    }
+
+    /// Deletes what was copied from the former folder, the store first, and what Hearth would make
+    /// again. Returns `false` if some of it cannot be deleted.
+    pub(super) fn delete(&self, former: &Path) -> bool {
+        let mut is_done = true;
+        for ending in ["", "-wal", "-shm", "-archive"] {
+            is_done &= remove_path(&former.join(format!("{}{ending}", store::FILE)));
+        }
+        for file in self.files.iter().filter(|file| is_unchanged(former, file)) {
+            is_done &= remove_path(&former.join(&file.path));
+        }
+        for link in self.links.iter().map(|link| former.join(link)) {
+            let is_link = fs::symlink_metadata(&link).is_ok_and(|about| about.is_symlink());
+            if is_link && is_in_real_folder(former, &link) {
+                is_done &= remove_path(&link);
+            }
+        }
+        prompt_cache::clear(former);
+        for name in [location::ORIGIN, COPIED, "hearth-coming", "hearth-restore"] {
+            is_done &= remove_path(&former.join(name));
+        }
+        // Those that have other files stay.
+        for folder in self.folders.iter().rev().map(|folder| former.join(folder)) {
+            if is_in_real_folder(former, &folder) {
+                let _ = fs::remove_dir(folder);
+            }
+        }
+        is_done
+    }
+}
+
+/// Whether a file is the one that was copied.
+fn is_unchanged(former: &Path, file: &CopiedFile) -> bool {
+    let path = former.join(&file.path);
+    let is_same = fs::symlink_metadata(&path).is_ok_and(|about| {
+        about.is_file() && about.len() == file.bytes && file.modified.is_none_or(|time| modified(&about) == Some(time))
+    });
+    is_same && is_in_real_folder(former, &path)
+}
+
+/// Whether no folder on the way to a path is a link, which may lead to the copy.
+fn is_in_real_folder(former: &Path, path: &Path) -> bool {
+    let Some(parent) = inside(path, former).and_then(Path::parent) else {
+        return false;
+    };
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    real(former).is_some_and(|former_path| real(&former.join(parent)) == Some(former_path.join(parent)))
+}
