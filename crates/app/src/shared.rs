@@ -37,6 +37,7 @@ pub(crate) struct Shared {
     /// The data folder.
     pub(crate) data: PathBuf,
     pub(crate) relocation: Relocation,
+    pub(crate) imports: Cancellation,
     pub(crate) restoration: Restoration,
     /// Folders of the sample datasets.
     pub(crate) samples: Vec<PathBuf>,
@@ -88,6 +89,7 @@ impl Shared {
             base: options.base,
             data: options.data,
             relocation: Relocation::default(),
+            imports: Cancellation::default(),
             restoration: Restoration::default(),
             samples: options.samples,
             packed: options.packed,

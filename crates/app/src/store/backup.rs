@@ -129,8 +129,9 @@ impl Store {
     /// # Errors
     /// The disk is full or the store cannot be read.
     pub fn back_up_daily(&self) -> Result<(), StoreError> {
+        let _not_frozen_meanwhile = crate::lock::lock(&self.backing_up);
         if self.is_frozen() {
-            // It was copied; a backup would not be.
+            // It is copied; a backup would not be.
             return Ok(());
         }
         let folder = self.path.parent().unwrap_or(Path::new("."));

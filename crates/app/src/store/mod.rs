@@ -92,6 +92,8 @@ pub struct Store {
     is_corrupt: AtomicBool,
     /// Whether writes are refused.
     is_frozen: AtomicBool,
+    /// Held during the daily backup.
+    backing_up: Mutex<()>,
     /// How long a transaction waits for a lock of another process, in milliseconds.
     busy_timeout: AtomicU64,
 }
@@ -137,6 +139,7 @@ impl Store {
             path,
             is_corrupt: AtomicBool::new(false),
             is_frozen: AtomicBool::new(false),
+            backing_up: Mutex::default(),
             busy_timeout: AtomicU64::new(BUSY_TIMEOUT.as_millis() as u64),
         })
     }
@@ -196,7 +199,8 @@ impl Store {
     /// Whether writes are refused with [`StoreError::Frozen`], because what is written would be
     /// lost.
     pub(crate) fn set_frozen(&self, is_frozen: bool) {
-        // Behind the lock: no write is under way once it is set.
+        // Behind the locks: no backup and no write is under way once it is set.
+        let _no_backup = is_frozen.then(|| crate::lock::lock(&self.backing_up));
         let _connection = self.connection();
         self.is_frozen.store(is_frozen, Ordering::SeqCst);
     }

@@ -132,15 +132,15 @@ pub(super) struct Lookup {
 pub(super) struct PrivateAddress;
 
 impl Lookup {
-    /// Refuses a private address after a public one.
+    /// Refuses a private address after, or beside, a public one.
     fn check(&self, addresses: &[IpAddr]) -> Result<(), PrivateAddress> {
-        match addresses.iter().any(|ip| is_private(*ip)) {
-            true if self.was_public.load(Ordering::Relaxed) => Err(PrivateAddress),
-            true => Ok(()),
-            false => {
-                self.was_public.store(true, Ordering::Relaxed);
-                Ok(())
-            }
+        if !addresses.iter().all(|ip| is_private(*ip)) {
+            self.was_public.store(true, Ordering::Relaxed);
+        }
+        let is_private = addresses.iter().any(|ip| is_private(*ip));
+        match is_private && self.was_public.load(Ordering::Relaxed) {
+            true => Err(PrivateAddress),
+            false => Ok(()),
         }
     }
 }
@@ -217,6 +217,10 @@ mod tests {
             assert!(lookup.check(&ips(&["8.8.8.8", private])).is_err(), "{private}");
         }
         assert!(lookup.check(&ips(&["1.1.1.1"])).is_ok());
+        // Nor may a mixed answer hide that the server is public.
+        let lookup = Lookup::default();
+        assert!(lookup.check(&ips(&["8.8.8.8", "10.0.0.1"])).is_err());
+        assert!(lookup.check(&ips(&["10.0.0.1"])).is_err());
     }
 
     #[test]
