@@ -90,8 +90,8 @@ fn remove_others(base: &Path, name: &str, own: &Path) {
         if let Ok(file) = File::open(&lock)
             && file.try_lock().is_ok()
         {
-            // What cannot be removed is left to the next process. The lock itself stays: a process may
-            // have opened it, and would then lock another file than the next one.
+            // What cannot be removed is left to the next process. The lock itself stays: a process
+            // may have opened it, and would then lock another file than the next one.
             let _ = fs::remove_dir_all(&other);
             let _ = fs::remove_dir_all(other.with_extension("part"));
         }

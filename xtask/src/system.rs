@@ -39,8 +39,8 @@ const DEBIAN_TEST_PACKAGES: &[&str] = &[
     "at-spi2-core",
 ];
 
-/// Programs that can run the web UI's tests, the preferred one first; `ui/scripts/browser.mjs` has the
-/// same list.
+/// Programs that can run the web UI's tests, the preferred one first; `ui/scripts/browser.mjs` has
+/// the same list.
 const BROWSERS: &[&str] = &[
     HEADLESS_SHELL,
     "chromium",

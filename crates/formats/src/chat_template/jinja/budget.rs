@@ -29,7 +29,8 @@ const WORK: u64 = 1 << 33;
 /// Bytes that are copied or compared in a unit of work.
 const BYTES_PER_UNIT: u64 = 4;
 
-/// The cost of an iteration or call for [`interrupt::step`]: the question is asked every 32 of them.
+/// The cost of an iteration or call for [`interrupt::step`]: the question is asked every 32 of
+/// them.
 const BYTES_PER_STEP: u64 = interrupt::INTERVAL / 32;
 
 /// Additional units of work per byte of the conversation.
