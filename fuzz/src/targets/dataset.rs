@@ -102,7 +102,6 @@ fn parquet_files() -> Vec<(&'static str, Vec<u8>)> {
     ];
     let zstd = Compression::ZSTD(ZstdLevel::default());
     vec![
-        ("claims 2^30 columns", claims()),
         (
             "pairs, plain",
             parquet_file(
@@ -142,15 +141,6 @@ fn parquet_files() -> Vec<(&'static str, Vec<u8>)> {
             ),
         ),
     ]
-}
-
-/// A few bytes whose schema claims 2^30 columns, of which one exists.
-fn claims() -> Vec<u8> {
-    let root = [0x35, 2, 0x18, 1, b'a', 0x15, 0x80, 0x80, 0x80, 0x80, 0x08, 0];
-    let column = [0x15, 0x0c, 0x25, 2, 0x18, 1, b'a', 0];
-    let footer = [&[0x15, 2, 0x19, 0x2c][..], &root, &column, &[0x16, 2, 0x19, 0x0c, 0]].concat();
-    let length = (footer.len() as u32).to_le_bytes();
-    [b"PAR1", &footer[..], &length, b"PAR1"].concat()
 }
 
 fn parquet_file(
