@@ -15,7 +15,7 @@ test("a report says what was imported, known and skipped", () => {
     { reason: "tooLarge", count: 1, example: "A novel" },
     { reason: "empty", count: 2, example: null },
   ];
-  expect(importSentences({ ...report, skipped })[1]).toBe("3 of 120 conversations were skipped: 1 is larger than 256 MB (“A novel”), 2 are empty.");
+  expect(importSentences({ ...report, skipped })[1]).toBe("3 of 120 conversations were skipped: 1 is larger than 32 MB (“A novel”), 2 are empty.");
   expect(importSentences({ ...report, imported: 0, extended: 1, known: 1, formats: [] })).toEqual(["No new conversations were imported.", "1 conversation that was imported before has new messages.", "1 conversation was imported before."]);
 });
 
