@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     convert::to_json,
-    library::hub::Remote,
     percent::Percent,
     permissions,
     shared::Shared,
@@ -95,12 +94,10 @@ fn extract_and_prepare(
 fn prepare_store(path: &Path, manifest: &Manifest, shared: &Shared) -> Result<u32, Problem> {
     // The token of this machine is sent to this address.
     let endpoint = ("hubEndpoint", to_json(&shared.settings().hub_endpoint));
-    let is_safe_download = |json: &str| serde_json::from_str(json).is_ok_and(|remote: Remote| remote.has_safe_paths());
     let restored = Restored {
         old: Path::new(&manifest.data_folder),
         new: &shared.data,
         settings: &[endpoint],
-        is_safe_download: &is_safe_download,
     };
     store::prepare_restored(&shared.data.join(STAGING), &restored).map_err(|error| match error {
         StoreError::Foreign(_) => damaged(path, &format!("its store is not as Hearth writes it. {error}")),

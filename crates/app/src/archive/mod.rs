@@ -19,7 +19,7 @@ use crate::{
     App,
     lock::lock,
     presets, relocation,
-    shared::Shared,
+    shared::{Shared, is_unfinished},
     wire::{DataPlace, PendingRestore, Problem, ProblemCode, WrittenBackup},
 };
 use std::{
@@ -45,6 +45,20 @@ pub(crate) struct Restoration {
     /// Held while a backup is extracted.
     extracting: Mutex<()>,
     is_cancelled: AtomicBool,
+}
+
+/// An answer that has ended and could not be saved would be missing in a backup.
+fn refuse_with_unsaved(shared: &Shared) -> Result<(), Problem> {
+    match shared.live().values().any(|message| !is_unfinished(message)) {
+        true => Err(Problem {
+            code: ProblemCode::Busy,
+            message:
+                "An answer is not saved yet, so it would not be in the backup. Free some space on the disk, close the \
+             program that uses the store or wait for the import, then try again."
+                    .to_owned(),
+        }),
+        false => Ok(()),
+    }
 }
 
 impl App {
@@ -73,6 +87,7 @@ impl App {
             .blocking(move |shared| {
                 refuse_during_run(shared)?;
                 shared.save_deferred();
+                refuse_with_unsaved(shared)?;
                 write::write(shared, &path)
             })
             .await

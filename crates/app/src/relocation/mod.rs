@@ -361,6 +361,13 @@ fn delete_copied(shared: &Shared, former: &Path) -> Result<(), Problem> {
         None => Copied::of_both(former, &shared.data).map_err(|error| failed(former, &error))?,
     };
     if copied.is_used_since(former, &shared.base) {
+        if *former == *shared.base {
+            return Err(refused(&format!(
+                "Hearth was used in {} after the move, so nothing was deleted there. To free the space, delete its \
+                 other files in the system's file manager, but keep hearth-moved.json, which says where the data is.",
+                former.display()
+            )));
+        }
         return Err(refused(&format!(
             "Hearth was used in {} after the move, so nothing was deleted there. Start Hearth with HEARTH_DATA set to \
              it to look at that data, or delete the folder in the system's file manager.",

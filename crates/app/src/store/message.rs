@@ -228,7 +228,8 @@ pub fn branch(connection: &Connection, leaf: i64) -> rusqlite::Result<Vec<Messag
         .prepare_cached(&format!(
             "WITH RECURSIVE up (id, parent, depth) AS (
                 SELECT id, parent, 0 FROM message WHERE id = ?1
-                UNION ALL SELECT m.id, m.parent, up.depth + 1 FROM message m JOIN up ON m.id = up.parent
+                UNION ALL SELECT m.id, m.parent, up.depth + 1 FROM message m
+                JOIN up ON m.id = up.parent AND m.id < up.id
             )
             SELECT {} FROM message m JOIN up ON m.id = up.id ORDER BY up.depth DESC",
             COLUMNS
@@ -243,7 +244,7 @@ pub fn branch(connection: &Connection, leaf: i64) -> rusqlite::Result<Vec<Messag
 
 /// The newest leaf below a message: its newest child, that one's newest child and so on.
 pub fn newest_leaf(connection: &Connection, message: i64) -> rusqlite::Result<i64> {
-    let mut newest_child = connection.prepare_cached("SELECT max(id) FROM message WHERE parent = ?1")?;
+    let mut newest_child = connection.prepare_cached("SELECT max(id) FROM message WHERE parent = ?1 AND id > ?1")?;
     let mut leaf = message;
     while let Some(child) = newest_child.query_row(params![leaf], |row| row.get::<_, Option<i64>>(0))? {
         leaf = child;

@@ -36,8 +36,6 @@ pub(crate) struct Restored<'a> {
     pub new: &'a Path,
     /// Keys and values of settings that are this machine's.
     pub settings: &'a [(&'a str, String)],
-    /// Whether the files of a download stay in their folder, by its column.
-    pub is_safe_download: &'a dyn Fn(&str) -> bool,
 }
 
 /// Checks a copied store and changes its paths in the data folder `old` to those in `new`.
@@ -66,7 +64,7 @@ pub(crate) fn prepare_restored(folder: &Path, restored: &Restored<'_>) -> Result
     connection.close().map_err(|(_, error)| at(error))?;
     change(folder, |t| {
         move_paths(t, restored.old, restored.new)?;
-        pause_downloads(t, restored.is_safe_download)?;
+        pause_downloads(t)?;
         keep_downloaded_adapters(t)?;
         keep_settings(t, restored.settings)?;
         let count = "SELECT count(*) FROM conversation WHERE deleted_at IS NULL";
@@ -116,19 +114,16 @@ fn move_paths(connection: &Connection, old: &Path, new: &Path) -> rusqlite::Resu
     Ok(())
 }
 
-/// Nothing is requested before a person resumes it. The files of a download that would be outside
-/// their folder are forgotten; the hub is asked for them again.
-fn pause_downloads(connection: &Connection, is_safe: &dyn Fn(&str) -> bool) -> rusqlite::Result<()> {
+/// Nothing is requested before a person resumes it. The files of a download are forgotten, since
+/// those of this machine may have the same names, and removing the download would delete them; the
+/// hub is asked for the list again.
+fn pause_downloads(connection: &Connection) -> rusqlite::Result<()> {
     if !has_table(connection, "download")? {
         return Ok(());
     }
     let pause = "UPDATE download SET state = 'paused', detail = NULL WHERE state NOT IN ('failed', 'done')";
     connection.execute(pause, [])?;
-    for (id, remote) in texts(connection, "download", "remote")? {
-        if !is_safe(&remote) {
-            connection.execute("UPDATE download SET remote = NULL WHERE id = ?1", [id])?;
-        }
-    }
+    connection.execute("UPDATE download SET remote = NULL", [])?;
     Ok(())
 }
 

@@ -17,7 +17,8 @@ pub(crate) fn check_copy(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Checks that a store is Hearth's and not from a newer one, has exactly the tables, indexes,
-/// triggers and views of its version, is not corrupt, and that its ids leave room for new rows.
+/// triggers and views of its version, is not corrupt, that its ids leave room for new rows, and
+/// that each message follows an earlier one of its conversation.
 ///
 /// # Errors
 /// [`StoreError::Foreign`] says what is wrong; or it is corrupt, or from a newer Hearth.
@@ -36,6 +37,9 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreErr
             path: path.to_owned(),
             detail: found,
         });
+    }
+    if has_cycle(connection).map_err(at)? {
+        return Err(StoreError::Foreign("a message in it answers a later one".to_owned()));
     }
     match unbounded(connection).map_err(at)? {
         None => Ok(()),
@@ -67,6 +71,14 @@ fn entries(connection: &Connection) -> rusqlite::Result<BTreeSet<Entry>> {
     let mut rows = connection.prepare(sql)?;
     let entry = |row: &rusqlite::Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]);
     rows.query_map([], entry)?.collect()
+}
+
+/// Whether a message has a parent that is not older, or is of another conversation: a branch would
+/// not end.
+fn has_cycle(connection: &Connection) -> rusqlite::Result<bool> {
+    let odd = "SELECT EXISTS (SELECT 1 FROM message m JOIN message p ON p.id = m.parent
+        WHERE p.id >= m.id OR p.conversation <> m.conversation)";
+    connection.query_row(odd, [], |row| row.get(0))
 }
 
 /// A table whose ids leave no room for new ones, or whose deletion times would overflow.

@@ -33,8 +33,12 @@ export class Keeping {
   /** Prepares a backup to replace everything at the next start. */
   async restore(path: string): Promise<void> {
     this.fraction = 0;
-    await this.while("restore", () => this.host.restoreBackup(path));
-    await this.look();
+    try {
+      await this.while("restore", () => this.host.restoreBackup(path));
+    } finally {
+      // One that fails takes back the restoration that was waiting.
+      await this.look();
+    }
   }
 
   /** Cancels the restoration, while the backup is checked or before the next start. */
