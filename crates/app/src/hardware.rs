@@ -28,12 +28,16 @@ impl App {
     /// fails with [`ProblemCode::Superseded`](crate::wire::ProblemCode::Superseded). Starts a
     /// worker if there is none.
     pub async fn plan(&self, model: String, load_settings: LoadSettings) -> Result<Plan, Problem> {
+        // Lookups take turns, so that the plan that was asked for last is the newest.
+        let turn = self.shared.planning.lock().await;
         let request = self.shared.blocking(move |shared| {
             let model = model_lookup::readable(shared, &model)?;
             let (draft, _) = model_lookup::draft(shared, &load_settings.draft, &model)?;
             Ok(load_settings.plan(model.path, draft))
         });
-        self.shared.host.plan(request.await?).await
+        let request = request.await?;
+        drop(turn);
+        self.shared.host.plan(request).await
     }
 
     /// Measures the loaded model's prefill and decode speed and saves the result. Progress arrives

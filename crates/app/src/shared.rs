@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) relocation: Relocation,
     pub(crate) imports: Cancellation,
     pub(crate) restoration: Restoration,
+    /// Held while a plan's model is looked up; waiters are served in order.
+    pub(crate) planning: tokio::sync::Mutex<()>,
     /// Folders of the sample datasets.
     pub(crate) samples: Vec<PathBuf>,
     /// The folder of packed weights. `None` switches the cache off.
@@ -91,6 +93,7 @@ impl Shared {
             relocation: Relocation::default(),
             imports: Cancellation::default(),
             restoration: Restoration::default(),
+            planning: tokio::sync::Mutex::default(),
             samples: options.samples,
             packed: options.packed,
             host: ModelHost::new(HostOptions {

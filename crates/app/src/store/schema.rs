@@ -76,6 +76,11 @@ fn entries(connection: &Connection) -> rusqlite::Result<BTreeSet<Entry>> {
 /// Whether a message has a parent that is not older, or is of another conversation: a branch would
 /// not end.
 fn has_cycle(connection: &Connection) -> rusqlite::Result<bool> {
+    // Stores of the first versions have no messages, or none with a parent.
+    let has_parents = "SELECT count(*) > 0 FROM pragma_table_info('message') WHERE name = 'parent'";
+    if !connection.query_row(has_parents, [], |row| row.get::<_, bool>(0))? {
+        return Ok(false);
+    }
     let odd = "SELECT EXISTS (SELECT 1 FROM message m JOIN message p ON p.id = m.parent
         WHERE p.id >= m.id OR p.conversation <> m.conversation)";
     connection.query_row(odd, [], |row| row.get(0))
