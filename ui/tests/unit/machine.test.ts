@@ -1,17 +1,9 @@
 import { expect, test } from "vitest";
 import type { Plan, PlannedDevice, LoadSettings } from "../../src/lib/host";
-import { FakeHost } from "../../src/lib/host/fake";
 import { App } from "../../src/lib/stores/app.svelte";
 import { memoryText, verdictLabel, layersLabel, memoryParts } from "../../src/lib/text/devices";
+import { started } from "./started";
 import { until } from "./until";
-
-async function started(scene: string): Promise<{ app: App; host: FakeHost }> {
-  const host = new FakeHost(scene);
-  host.pace = 0;
-  const app = new App(host, { schedule: (callback) => callback() });
-  await app.start();
-  return { app, host };
-}
 
 const device = (change: Partial<PlannedDevice>): PlannedDevice => ({ id: "gpu0", identity: "0000:01:00.0", name: "A GPU", weights: 3e9, kv: 1e9, snapshots: 0, draft: 0, compute: 5e8, margin: 5e8, total: 8e9, free: 7e9, layers: [], fits: true, ...change });
 

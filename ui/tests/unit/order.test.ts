@@ -8,14 +8,7 @@ import { App } from "../../src/lib/stores/app.svelte";
 import { Live } from "../../src/lib/stores/live.svelte";
 import { Toasts } from "../../src/lib/stores/toasts.svelte";
 import { joined, plain, textOf } from "../../src/lib/text/parts";
-
-async function started(scene: string | null = null): Promise<{ app: App; host: FakeHost }> {
-  const host = new FakeHost(scene);
-  host.pace = 0;
-  const app = new App(host, { schedule: (callback) => callback() });
-  await app.start();
-  return { app, host };
-}
+import { started } from "./started";
 
 /** A reply that the test gives. */
 function held<T>(): { reply: Promise<T>; give: (value: T) => void; fail: (problem: unknown) => void } {

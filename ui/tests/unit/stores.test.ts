@@ -1,20 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { FakeHost } from "../../src/lib/host/fake";
 import type { HostEvent, Message } from "../../src/lib/host";
-import { App } from "../../src/lib/stores/app.svelte";
 import { Drafts } from "../../src/lib/stores/drafts.svelte";
 import { Live } from "../../src/lib/stores/live.svelte";
 import { Toasts } from "../../src/lib/stores/toasts.svelte";
 import { plain, textOf } from "../../src/lib/text/parts";
+import { started } from "./started";
 import { until } from "./until";
-
-async function started(scene: string | null = null): Promise<{ app: App; host: FakeHost }> {
-  const host = new FakeHost(scene);
-  host.pace = 0;
-  const app = new App(host, { schedule: (callback) => callback() });
-  await app.start();
-  return { app, host };
-}
 
 const message = (id: number, change: Partial<Message> = {}): Message => ({
   id, conversation: 1, parent: null, role: "assistant", parts: [], state: { type: "waiting" }, createdAt: 0, model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, settings: null, edited: false, own: null, ...change,
