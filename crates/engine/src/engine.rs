@@ -180,14 +180,6 @@ impl Engine {
         &mut self.session
     }
 
-    /// Number of tokens of a conversation, template included.
-    ///
-    /// # Errors
-    /// The template fails.
-    pub fn count(&self, messages: &[Message]) -> Result<u32, Problem> {
-        Ok(count(self.texts.encode(messages, Thinking::default())?.len()))
-    }
-
     /// Save the KV cells of ended answers to the prompt cache, if it is enabled. `give_up` is
     /// polled and returns `true` to cancel; the part saved so far remains. Errors are only logged.
     pub fn save_prompt_cache(&mut self, give_up: &dyn Fn() -> bool) {

@@ -8,7 +8,6 @@ use crate::problem::{internal, problem};
 use crate::scheduler::Listener;
 use crate::speech::Speech;
 use crate::turns::{FitError, Fitted, fit};
-use hearth_formats::interrupt::Interrupt;
 use hearth_formats::tokenizer::Special;
 use hearth_protocol::{Event, GenerateRequest, LeftOut, Message, Problem, ProblemCode, Prompt, RequestId, Summary};
 use std::time::Instant;
@@ -38,9 +37,8 @@ impl Engine {
             emit,
             end: None,
         };
-        // The caller's flag is of this thread; a request that is prepared here is not interrupted.
-        let preparation = self.preparation(request.clone(), received)?;
-        let prepared = preparation.run(&Interrupt::new(|| false))?;
+        // Not interrupted: `cancelled` may be called on this thread only.
+        let prepared = self.preparation(request.clone(), received)?.prepare()?;
         self.add(1, prepared);
         while alone.end.is_none() {
             if !self.is_answering() {

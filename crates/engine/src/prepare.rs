@@ -32,7 +32,7 @@ pub(crate) struct Prepared {
 }
 
 impl Preparation {
-    /// Prepares the answer.
+    /// Prepares the answer unless it is interrupted.
     ///
     /// # Errors
     /// The template fails, the prompt is longer than the context, a setting is invalid, or it was
@@ -42,7 +42,11 @@ impl Preparation {
         prepared.unwrap_or_else(|_| Err(interrupted()))
     }
 
-    fn prepare(self) -> Result<Prepared, Problem> {
+    /// Prepares the answer on this thread, until an [`Interrupt`] that is running it stops it.
+    ///
+    /// # Errors
+    /// As [`Preparation::run`].
+    pub fn prepare(self) -> Result<Prepared, Problem> {
         let Self {
             texts,
             adapted,
