@@ -143,20 +143,22 @@ impl Shared {
 
     /// The models on this machine; may start a probe process.
     pub(crate) fn models(&self) -> Result<Vec<Model>, StoreError> {
-        let added: Vec<PathBuf> = self.store.read(|t| model::list(t))?;
-        Ok(self.library.list(&added))
+        Ok(self.library.list(&self.added_files()?))
     }
 
     /// The model with an id. Reads its file alone, perhaps in a probe process.
     pub(crate) fn model(&self, id: &str) -> Result<Option<Model>, StoreError> {
-        let added: Vec<PathBuf> = self.store.read(|t| model::list(t))?;
-        Ok(self.library.find(id, &added))
+        Ok(self.library.find(id, &self.added_files()?))
     }
 
     /// The default model of the library. Reads files up to that one.
     pub(crate) fn default_model(&self) -> Result<Option<Model>, StoreError> {
-        let added: Vec<PathBuf> = self.store.read(|t| model::list(t))?;
-        Ok(self.library.find_default(&added))
+        Ok(self.library.find_default(&self.added_files()?))
+    }
+
+    /// The models that were added by path.
+    fn added_files(&self) -> Result<Vec<PathBuf>, StoreError> {
+        self.store.read(|t| model::list(t))
     }
 
     /// Runs blocking work (disk, locks) on tokio's blocking threads.

@@ -23,8 +23,9 @@ pub(super) fn checked(name: &str) -> Result<String, Problem> {
             "The name of a preset has at most {MAX_NAME} characters, not {count}."
         ));
     }
-    let reorders = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let name: String = name.chars().filter(|c| !reorders(*c)).collect();
+    // `normalised` removes the other characters that reorder text.
+    let is_mark = |c: char| matches!(c, '\u{200e}' | '\u{200f}');
+    let name: String = name.chars().filter(|c| !is_mark(*c)).collect();
     title::normalised(&name).map_or_else(|| Err(title::empty_name()), Ok)
 }
 

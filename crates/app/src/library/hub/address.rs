@@ -82,7 +82,7 @@ pub(super) struct Server {
 
 impl Server {
     /// `None` if it is no address of the web.
-    pub fn of(url: &str) -> Option<Self> {
+    pub fn parse(url: &str) -> Option<Self> {
         let uri: Uri = url.parse().ok()?;
         let scheme = uri.scheme_str()?.to_ascii_lowercase();
         let usual = match scheme.as_str() {
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_server_is_known_by_scheme_host_and_port() {
-        let same = |one: &str, other: &str| Server::of(one) == Server::of(other);
+        let same = |one: &str, other: &str| Server::parse(one) == Server::parse(other);
         assert!(same("https://Hub.example/a", "https://hub.example:443/b?c"));
         for other in [
             "https://hub.example:8443/a",
@@ -254,6 +254,6 @@ mod tests {
         ] {
             assert!(!same("https://hub.example/a", other), "{other}");
         }
-        assert_eq!(Server::of("nothing"), None);
+        assert_eq!(Server::parse("nothing"), None);
     }
 }

@@ -48,14 +48,14 @@ pub struct Hub {
     pub retry_delay: Duration,
     /// How long a connection may be silent.
     pub silence: Duration,
-    /// How long JSON, a header or a configuration may take in all. The body of a file has no limit,
-    /// but must not be silent.
+    /// Time limit of JSON, a header or a configuration. The body of a file has none, but must not
+    /// be silent.
     pub patience: Duration,
     /// How large files are requested.
     pub ranges: Ranges,
 }
 
-/// What is requested of an address.
+/// The options of a request.
 #[derive(Debug, Clone, Copy, Default)]
 struct Wanted<'a> {
     /// The first and the last byte.
@@ -185,9 +185,10 @@ impl Hub {
     /// same server.
     fn send(&self, url: &str, wanted: &Wanted) -> Result<Response<Body>, Failure> {
         let (token, lookup) = (self.token_for(url), Lookup::default());
+        let server = Server::parse(url);
         let (mut at, mut redirects) = (url.to_owned(), 0);
         loop {
-            let token = token.filter(|_| Server::of(&at) == Server::of(url));
+            let token = token.filter(|_| Server::parse(&at) == server);
             let response = self.send_once(&at, wanted, token, &lookup)?;
             let status = response.status();
             let location = response.headers().get(header::LOCATION);
