@@ -10,7 +10,7 @@ use hearth_app::{
         adapter,
         download::{self, State},
     },
-    wire::{ProblemCode, Settings},
+    wire::{Problem, ProblemCode, Settings},
 };
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -85,6 +85,14 @@ async fn restored(bench: Bench, backup: PathBuf) -> Bench {
 fn put(path: &Path, bytes: &[u8]) {
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     fs::write(path, bytes).expect("a file");
+}
+
+/// The reason why a backup whose store was changed by this SQL is not restored.
+async fn refused(bench: &Bench, backup: &Path, sql: &str) -> Problem {
+    forge(backup, sql, &[]).await;
+    let problem = bench.app.restore_backup(backup.to_owned()).await.expect_err(sql);
+    assert_eq!(problem.code, ProblemCode::DataInvalid, "{problem}");
+    problem
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,9 +216,7 @@ async fn a_download_from_elsewhere_requests_nothing_and_names_no_file_of_mine() 
 async fn messages_that_follow_each_other_in_a_circle_are_refused() {
     let bench = Bench::new();
     let backup = bench.path("theirs.hearthbackup");
-    forge(&backup, "UPDATE message SET parent = id", &[]).await;
-    let problem = bench.app.restore_backup(backup).await.expect_err("a circle");
-    assert_eq!(problem.code, ProblemCode::DataInvalid, "{problem}");
+    let problem = refused(&bench, &backup, "UPDATE message SET parent = id").await;
     assert!(problem.message.contains("answers a later one"), "{problem}");
 }
 
@@ -225,9 +231,7 @@ async fn ids_without_room_for_new_ones_are_refused() {
         &RUN.replace("(5,", "(9223372036854775807,"),
         &RUN.replace("(5,", "(-1,"),
     ] {
-        forge(&backup, sql, &[]).await;
-        let problem = bench.app.restore_backup(backup.clone()).await.expect_err(sql);
-        assert_eq!(problem.code, ProblemCode::DataInvalid, "{problem}");
+        let problem = refused(&bench, &backup, sql).await;
         assert!(problem.message.contains("too large"), "{problem}");
     }
     assert!(bench.app.data_place().await.expect("a place").pending.is_none());
@@ -248,9 +252,7 @@ async fn a_schema_that_is_not_of_hearth_is_refused() {
         "PRAGMA user_version = 21",
         "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'tag'",
     ] {
-        forge(&backup, sql, &[]).await;
-        let problem = bench.app.restore_backup(backup.clone()).await.expect_err(sql);
-        assert_eq!(problem.code, ProblemCode::DataInvalid, "{problem}");
+        let problem = refused(&bench, &backup, sql).await;
         assert!(problem.message.contains("not as Hearth writes it"), "{sql}: {problem}");
     }
     // SQLite's own statistics.

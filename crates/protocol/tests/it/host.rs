@@ -82,6 +82,13 @@ async fn until(model: &Model, wanted: impl FnMut(&ModelStatus) -> bool) {
     in_time(status.wait_for(wanted)).await.expect("a model");
 }
 
+/// Waits until a load waits for the memory of another model.
+async fn until_waiting(model: &Model) {
+    let is_waiting =
+        |status: &ModelStatus| matches!(status, ModelStatus::Loading { stage, .. } if stage.contains("Waiting"));
+    until(model, is_waiting).await;
+}
+
 fn generation(text: &str) -> Request {
     Request::Generate(GenerateRequest::new(Prompt::Chat(vec![Message::of_text(
         Role::User,
@@ -154,11 +161,7 @@ async fn the_least_recently_used_model_makes_room() {
         let big = big.clone();
         async move { big.ready().await.map(drop) }
     });
-    until(
-        &big,
-        |status| matches!(status, ModelStatus::Loading { stage, .. } if stage.contains("Waiting")),
-    )
-    .await;
+    until_waiting(&big).await;
     assert_eq!(bench.loaded(), ["big", "one"], "the unused one is unloaded");
     assert_eq!(
         answer(&used, "say still").await.as_deref(),
@@ -178,11 +181,7 @@ async fn a_load_that_waits_for_memory_does_not_hold_up_a_smaller_one() {
     let used = ready(&bench.model("one")).await;
     let big = bench.model("big");
     big.load();
-    until(
-        &big,
-        |status| matches!(status, ModelStatus::Loading { stage, .. } if stage.contains("Waiting")),
-    )
-    .await;
+    until_waiting(&big).await;
     let small = ready(&bench.model("two")).await;
     assert_eq!(answer(&small, "say two").await.as_deref(), Ok("two"));
     drop((used, small));
@@ -196,11 +195,7 @@ async fn a_load_that_waits_for_memory_can_be_cancelled() {
     let used = ready(&bench.model("one")).await;
     let big = bench.model("big");
     big.load();
-    until(
-        &big,
-        |status| matches!(status, ModelStatus::Loading { stage, .. } if stage.contains("Waiting")),
-    )
-    .await;
+    until_waiting(&big).await;
     in_time(big.unload()).await;
     assert_eq!(*big.status().borrow(), ModelStatus::Unloaded);
     ready(&bench.model("two")).await;
