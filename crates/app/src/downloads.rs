@@ -72,7 +72,7 @@ pub(crate) struct Downloads {
 /// A download in progress.
 #[derive(Debug, Default)]
 struct Running {
-    /// What was asked for.
+    /// The requested model or adapter.
     source: String,
     stop: AtomicBool,
     /// Whether it is to be removed once it has stopped.

@@ -3,13 +3,13 @@
 /// Counts up to a total; never less than before, even if the work begins again.
 #[derive(Debug)]
 pub(crate) struct Percent {
-    /// What is counted up to.
+    /// The count at 100 %.
     pub total: u64,
     percent: u64,
 }
 
 impl Percent {
-    pub(crate) fn of(total: u64) -> Self {
+    pub(crate) fn new(total: u64) -> Self {
         Self { total, percent: 0 }
     }
 

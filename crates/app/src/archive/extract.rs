@@ -66,7 +66,7 @@ fn extract_and_prepare(
         staging: &staging,
         shared,
         done: 0,
-        percent: Percent::of(manifest.bytes()),
+        percent: Percent::new(manifest.bytes()),
         left_out: LeftOutCounts::default(),
     };
     for file in &manifest.files {

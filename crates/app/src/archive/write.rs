@@ -33,7 +33,7 @@ pub(super) fn write(shared: &Shared, path: &Path) -> Result<WrittenBackup, Probl
             message: "A backup inside Hearth's data folder would be lost with it. Choose another folder.".to_owned(),
         });
     }
-    let found = Found::of(&shared.data).map_err(|error| failed(&shared.data, &error))?;
+    let found = Found::read(&shared.data).map_err(|error| failed(&shared.data, &error))?;
     if let Some(folder) = &folder {
         let store = fs::metadata(shared.store.path()).map_or(0, |about| about.len());
         check_space(folder, found.bytes.saturating_add(store), "A backup of everything")?;
@@ -124,7 +124,7 @@ struct Found {
 }
 
 impl Found {
-    fn of(data: &Path) -> io::Result<Self> {
+    fn read(data: &Path) -> io::Result<Self> {
         let mut found = Self::default();
         for folder in FOLDERS {
             found.collect(&data.join(folder), folder)?;

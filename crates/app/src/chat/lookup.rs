@@ -36,7 +36,7 @@ pub(super) enum Wanted {
 pub(super) enum Found {
     /// That of the answer or the conversation, or the selected one.
     Own(Box<Target>),
-    /// One for a conversation that has none of its own, while none is selected.
+    /// The default model: neither the conversation nor the selection names one.
     Chosen(Box<Target>),
     /// The selected one answers; or it is no longer in the library.
     Nothing,

@@ -18,7 +18,7 @@ use std::{collections::HashMap, io};
 /// Most bytes of an id. A longer one is replaced by its digest.
 const MAX_ID: usize = 1024;
 
-/// How a digest in an origin begins.
+/// The prefix of a digest in an origin.
 const DIGEST: &str = "sha256-";
 
 /// Digest of a role and parts.
@@ -41,16 +41,16 @@ impl Identity {
     pub fn find(t: &Connection, format: &str, id: &str, tree: &Tree, keys: &[Key]) -> rusqlite::Result<Self> {
         let origin = origin(format, id, keys);
         let firsts = firsts(tree, keys);
-        let first = Self::of(t, origin)?;
+        let first = Self::load(t, origin)?;
         if is_unique(&first.origin) || first.begins_with(&firsts) {
             return Ok(first);
         }
         // Another conversation of the same number.
         let digest = firsts.first().map(hex).unwrap_or_default();
-        Self::of(t, format!("{}:{DIGEST}{digest}", first.origin))
+        Self::load(t, format!("{}:{DIGEST}{digest}", first.origin))
     }
 
-    fn of(t: &Connection, origin: String) -> rusqlite::Result<Self> {
+    fn load(t: &Connection, origin: String) -> rusqlite::Result<Self> {
         let known = conversation::by_origin(t, &origin)?;
         let existing = match &known {
             Some(known) => existing(t, known.id)?,

@@ -123,7 +123,7 @@ pub struct Library {
 struct ListedFile {
     path: PathBuf,
     source: Source,
-    /// What another program calls it.
+    /// The name in another program.
     name: Option<String>,
 }
 

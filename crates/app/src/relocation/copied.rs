@@ -18,7 +18,8 @@ pub(crate) const COPIED: &str = "hearth-copied.json";
 /// Most bytes of that file.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// How long after a move of an early version the app may have written to the former store.
+/// Time in which an early version may still have written to the former store after a move, in
+/// nanoseconds.
 const CLOSING: u128 = 60 * 60 * 1_000_000_000;
 
 /// The list.

@@ -393,7 +393,7 @@ impl<'a> Progress<'a> {
     fn new(shared: &'a Shared) -> Self {
         Self {
             shared,
-            percent: Percent::of(1),
+            percent: Percent::new(1),
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreErr
             detail: found,
         });
     }
-    if has_cycle(connection).map_err(at)? {
+    if has_misplaced_message(connection).map_err(at)? {
         return Err(StoreError::Foreign("a message in it answers a later one".to_owned()));
     }
     match unbounded(connection).map_err(at)? {
@@ -75,7 +75,7 @@ fn entries(connection: &Connection) -> rusqlite::Result<BTreeSet<Entry>> {
 
 /// Whether a message has a parent that is not older, or is of another conversation: a branch would
 /// not end.
-fn has_cycle(connection: &Connection) -> rusqlite::Result<bool> {
+fn has_misplaced_message(connection: &Connection) -> rusqlite::Result<bool> {
     // Stores of the first versions have no messages, or none with a parent.
     let has_parents = "SELECT count(*) > 0 FROM pragma_table_info('message') WHERE name = 'parent'";
     if !connection.query_row(has_parents, [], |row| row.get::<_, bool>(0))? {

@@ -1,4 +1,4 @@
-//! How long what is not a file to download may take: headers, configurations and JSON.
+//! Time limits of headers, configurations and JSON.
 
 use super::client::{Failure, Hub};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_secs(480);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline {
     until: Instant,
-    /// However much is allowed.
+    /// The limit of `until`.
     latest: Instant,
 }
 
