@@ -13,7 +13,7 @@ use crate::{
     prompt_cache,
     shared::Shared,
     store::{self, Store, conversation},
-    tune,
+    tune, unsent,
     wire::{Event, ModelState, Problem, ProblemCode, Settings, Snapshot},
 };
 use std::{sync::Arc, time::Duration};
@@ -61,7 +61,9 @@ impl App {
         let model_state = self.model_state().await?;
         self.shared
             .blocking(|shared| {
-                let rows = shared.store.read(|t| conversation::list(t))?;
+                let (rows, unsent) = shared
+                    .store
+                    .read(|t| Ok((conversation::list(t)?, unsent::read(t, None)?)))?;
                 let models = shared.models()?;
                 Ok(Snapshot {
                     version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -72,6 +74,8 @@ impl App {
                     folders: folders::list(shared)?,
                     model_state,
                     default_hub: Hub::address(None),
+                    unsent,
+                    answering: shared.unfinished(),
                 })
             })
             .await

@@ -12,7 +12,7 @@ use crate::{
         message::{self, New, State},
         now, search,
     },
-    title,
+    title, unsent,
     wire::{
         AdapterChoice, Compared, Contender, Conversation, ConversationSettings, ConversationSummary,
         DeletedConversation, Event, Message, MessageState, NewConversation, OwnSettings, Problem, ProblemCode,
@@ -428,6 +428,7 @@ fn write(t: &Transaction<'_>, position: Position, contenders: &[Contender]) -> r
             let id = conversation::create(t, &title_of(&parts), now)?;
             conversation::set_settings(t, id, settings_column(&fresh.settings).as_deref())?;
             conversation::set_system_prompt(t, id, fresh.system_prompt.as_deref())?;
+            conversation::set_adapters(t, id, to_json_unless_empty(&fresh.adapters).as_deref())?;
             folder::put(t, id, fresh.folder)?;
             (id, None, Some(parts))
         }
@@ -620,10 +621,14 @@ fn with_text(mut parts: Vec<Part>, text: String) -> Vec<Part> {
 pub(crate) fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
     shared.save_deferred();
     let read = |t: &Transaction<'_>| match conversation::get(t, id)? {
-        Some(row) => Ok(Some((row, message::of_conversation(t, id)?))),
+        Some(row) => Ok(Some((
+            row,
+            message::of_conversation(t, id)?,
+            unsent::read(t, Some(id))?,
+        ))),
         None => Ok(None),
     };
-    let (row, rows) = shared.store.read(read)?.ok_or_else(no_conversation)?;
+    let (row, rows, unsent) = shared.store.read(read)?.ok_or_else(no_conversation)?;
     let mut live = shared.live();
     Ok(Conversation {
         id: row.id,
@@ -639,6 +644,7 @@ pub(crate) fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
             .into_iter()
             .map(|row| live.remove(&row.id).unwrap_or_else(|| row.into()))
             .collect(),
+        unsent,
     })
 }
 

@@ -51,6 +51,7 @@ mod task;
 mod text_files;
 mod title;
 mod tune;
+mod unsent;
 pub mod wire;
 
 pub use app::App;

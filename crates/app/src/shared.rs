@@ -12,7 +12,7 @@ use crate::{
     relocation::Relocation,
     settings,
     store::{Store, StoreError, conversation, message, model},
-    wire::{ConversationSummary, Event, Message, Problem, ProblemCode, Run, RunPoint, Settings},
+    wire::{Answering, ConversationSummary, Event, Message, Problem, ProblemCode, Run, RunPoint, Settings},
 };
 use hearth_protocol::{HostOptions, ModelHost, TextKind, append_text};
 use std::{
@@ -223,11 +223,22 @@ impl Shared {
         self.lock_live().clone()
     }
 
+    /// The unfinished answers.
+    pub(crate) fn unfinished(&self) -> Vec<Answering> {
+        let live = self.lock_live();
+        let answers = live.values().filter(|message| is_unfinished(message));
+        let answering = |message: &Message| Answering {
+            conversation: message.conversation,
+            message: message.id,
+        };
+        answers.map(answering).collect()
+    }
+
     /// Whether a conversation has an unfinished answer.
     pub(crate) fn is_answering(&self, conversation: i64) -> bool {
-        self.lock_live()
-            .values()
-            .any(|message| message.conversation == conversation && is_unfinished(message))
+        self.unfinished()
+            .iter()
+            .any(|answer| answer.conversation == conversation)
     }
 
     /// Emits [`Event::ConversationChanged`].

@@ -12,7 +12,7 @@ const download = (change: Partial<Download> = {}): Download => ({ id: 1, name: "
 async function started(scene: string | null = null, storage: Map<string, string> = new Map()): Promise<{ app: App; host: FakeHost }> {
   const host = new FakeHost(scene);
   host.pace = 0;
-  const app = new App(host, { storage: { getItem: (key) => storage.get(key) ?? null, setItem: (key, value) => void storage.set(key, value) }, schedule: (callback) => callback() });
+  const app = new App(host, { storage: { getItem: (key) => storage.get(key) ?? null, setItem: (key, value) => void storage.set(key, value), removeItem: (key) => void storage.delete(key) }, schedule: (callback) => callback() });
   await app.start();
   return { app, host };
 }

@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
 import type { HostEvent, Message } from "../../src/lib/host";
-import { Drafts } from "../../src/lib/stores/drafts.svelte";
 import { Live } from "../../src/lib/stores/live.svelte";
 import { Toasts } from "../../src/lib/stores/toasts.svelte";
 import { plain, textOf } from "../../src/lib/text/parts";
@@ -79,7 +78,7 @@ describe("a conversation", () => {
   test("steps over the answers of a comparison as one version", async () => {
     const { app, host } = await started("fresh");
     const own = { model: null, preset: null };
-    const { conversation, answers } = await host.compare(null, null, "What is the capital of France?", [], [{ own, adapters: [] }, { own, adapters: [] }], { settings: app.thread.settings, systemPrompt: null, folder: null });
+    const { conversation, answers } = await host.compare(null, null, "What is the capital of France?", [], [{ own, adapters: [] }, { own, adapters: [] }], { settings: app.thread.settings, systemPrompt: null, folder: null, adapters: [] });
     const [first, second] = answers.map(({ id }) => id) as [number, number];
     const { answer } = await host.regenerate(first);
     await app.open(conversation.id);
@@ -95,7 +94,7 @@ describe("a conversation", () => {
   test("that has continued keeps its branch when another compared answer is preferred", async () => {
     const { app, host } = await started("fresh");
     const own = { model: null, preset: null };
-    const { conversation, answers } = await host.compare(null, null, "What is the capital of France?", [], [{ own, adapters: [] }, { own, adapters: [] }], { settings: app.thread.settings, systemPrompt: null, folder: null });
+    const { conversation, answers } = await host.compare(null, null, "What is the capital of France?", [], [{ own, adapters: [] }, { own, adapters: [] }], { settings: app.thread.settings, systemPrompt: null, folder: null, adapters: [] });
     const [first, second] = answers.map(({ id }) => id) as [number, number];
     await app.open(conversation.id, second);
     await app.thread.vote(first, true);
@@ -178,22 +177,6 @@ describe("events of an answer that arrive before the command returns", () => {
     await app.send("x");
     expect(app.thread.last?.message).toMatchObject({ parts: plain("Hi."), state: { type: "complete" } });
     expect(app.thread.busy).toBe(false);
-  });
-});
-
-describe("drafts", () => {
-  test.each([null, "", "not json", "[1]", '{"3":7}', "null"])("start empty with storage of %j", (saved) => {
-    expect(new Drafts({ getItem: () => saved, setItem: () => {} }).get(3)).toBe("");
-  });
-
-  test("survive a restart and a full storage", () => {
-    let saved: string | null = null;
-    const storage = { getItem: () => saved, setItem: (_: string, value: string) => void (saved = value) };
-    new Drafts(storage).set(3, "half");
-    expect(new Drafts(storage).get(3)).toBe("half");
-    const full = new Drafts({ getItem: () => null, setItem: () => { throw new Error("full"); } });
-    full.set(3, "still here");
-    expect(full.get(3)).toBe("still here");
   });
 });
 

@@ -248,6 +248,7 @@ fn of_conversation(row: &conversation::Conversation) -> NewConversation {
         settings: from_json(row.settings.as_deref()).unwrap_or_default(),
         system_prompt: row.system_prompt.clone(),
         folder: row.folder,
+        adapters: from_json(row.adapters.as_deref()).unwrap_or_default(),
     }
 }
 

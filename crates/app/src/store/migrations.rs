@@ -3,7 +3,7 @@
 
 use super::{
     StoreError, adapter, conversation, dataset, download, folder, measurement, message, model, run, run_evaluation,
-    run_point, saved_prompt, search, setting,
+    run_point, saved_prompt, search, setting, unsent,
 };
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::Path;
@@ -35,10 +35,11 @@ const MIGRATIONS: &[&str] = &[
     folder::MIGRATION,
     saved_prompt::MIGRATION,
     message::OWN,
+    unsent::MIGRATION,
 ];
 
 /// The tables. The search index is derived from messages.
-pub(super) const TABLES: [&str; 14] = [
+pub(super) const TABLES: [&str; 15] = [
     "conversation",
     "message",
     "setting",
@@ -53,6 +54,7 @@ pub(super) const TABLES: [&str; 14] = [
     "folder",
     "tag",
     "saved_prompt",
+    "unsent",
 ];
 
 /// Whether a store that is not empty needs migrations.
@@ -139,6 +141,7 @@ mod tests {
             "5baf0ce3443ac512",
             "46ceab7fb10f5d93",
             "9f250c5d88111d4e",
+            "f8f6cad6e858d49d",
         ];
         assert_eq!(
             MIGRATIONS.len(),

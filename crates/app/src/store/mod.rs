@@ -29,6 +29,7 @@ pub mod saved_prompt;
 mod schema;
 pub mod search;
 pub mod setting;
+pub mod unsent;
 
 pub use backup::{Backup, backups};
 pub(crate) use clock::clock_of;

@@ -239,4 +239,5 @@ UPDATE run SET dataset = NULL WHERE dataset NOT IN (SELECT id FROM dataset);
 UPDATE adapter SET run = NULL WHERE run NOT IN (SELECT id FROM run);
 DELETE FROM run_point WHERE run NOT IN (SELECT id FROM run);
 DELETE FROM run_evaluation WHERE run NOT IN (SELECT id FROM run);
+DELETE FROM unsent WHERE conversation NOT IN (SELECT id FROM conversation);
 ";

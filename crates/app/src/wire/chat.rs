@@ -139,6 +139,8 @@ pub struct NewConversation {
     pub system_prompt: Option<String>,
     /// Id of the folder that it is created in.
     pub folder: Option<i64>,
+    /// The adapters of its answers. Empty means the base model.
+    pub adapters: Vec<AdapterChoice>,
 }
 
 /// Where the defaults of a model's sampling parameters come from.

@@ -38,6 +38,8 @@ macro_rules! commands {
                 fn stop(conversation: i64) -> ();
                 /// Switches to the branch through this message.
                 fn select_leaf(conversation: i64, message: i64) -> Conversation;
+                /// Saves what is not sent in a conversation, or in a new one if that is `null`.
+                fn save_unsent(conversation: Option<i64>, change: UnsentChange) -> ();
                 fn rename_conversation(id: i64, title: String) -> ();
                 fn delete_conversation(id: i64) -> ();
                 fn restore_conversation(id: i64) -> ();

@@ -21,6 +21,7 @@ mod thinking;
 mod tray;
 mod tune;
 mod typescript;
+mod unsent;
 
 pub use crate::store::{message::Stats, search::Filter as SearchFilter};
 pub use chat::*;
@@ -38,6 +39,7 @@ pub use thinking::*;
 pub use tray::*;
 pub use tune::*;
 pub use typescript::typescript;
+pub use unsent::*;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -477,6 +479,8 @@ pub struct Conversation {
     pub leaf: Option<i64>,
     /// All nodes of the tree, in creation order.
     pub messages: Vec<Message>,
+    /// What is not sent.
+    pub unsent: Unsent,
 }
 
 /// A span of a snippet.
@@ -525,6 +529,20 @@ pub struct Snapshot {
     pub default_model: Option<String>,
     /// Address of the hub, unless the settings name another one.
     pub default_hub: String,
+    /// What is not sent in a new conversation.
+    pub unsent: Unsent,
+    /// The answers being generated.
+    pub answering: Vec<Answering>,
+}
+
+/// An answer being generated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct Answering {
+    /// Id of the conversation.
+    pub conversation: i64,
+    /// Id of the answer.
+    pub message: i64,
 }
 
 /// The result of sending, regenerating or editing.

@@ -50,6 +50,7 @@ impl PresetValues {
             settings: self.settings(to.settings.model, Some(preset)),
             system_prompt: self.system_prompt.clone().or(kept),
             folder: to.folder,
+            adapters: to.adapters,
         }
     }
 

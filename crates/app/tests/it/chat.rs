@@ -245,7 +245,7 @@ async fn settings_of_a_conversation_make_its_answers() {
     let fresh = NewConversation {
         settings: settings(),
         system_prompt: Some("Be brief.".into()),
-        folder: None,
+        ..NewConversation::default()
     };
     let sent = bench.send(None, None, "show".into(), Vec::new(), fresh).await;
     let answer = ended(&mut bench, sent).await;
@@ -353,8 +353,7 @@ async fn hostile_settings_are_refused_with_a_sentence() {
         assert_eq!(code(refused), ProblemCode::BadRequest);
         let fresh = NewConversation {
             settings,
-            system_prompt: None,
-            folder: None,
+            ..NewConversation::default()
         };
         let refused = bench
             .send(None, None, "say".into(), Vec::new(), fresh)

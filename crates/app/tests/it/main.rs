@@ -27,6 +27,7 @@ mod store;
 #[path = "../support/mod.rs"]
 mod support;
 mod tune;
+mod unsent;
 mod wire;
 
 #[test]

@@ -897,7 +897,7 @@ async fn a_comparison_begins_a_conversation_with_its_settings() {
             ..ConversationSettings::default()
         },
         system_prompt: Some("Be brief.".into()),
-        folder: None,
+        ..NewConversation::default()
     };
     let hot = bench
         .compare(None, None, "show".into(), Vec::new(), with_base(&adapter), fresh(101.0))

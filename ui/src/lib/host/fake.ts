@@ -13,8 +13,8 @@ import { planFor } from "./fake/plans";
 import { initialWorld, linked, type World } from "./fake/scenes";
 import { onlySet, withOverrides } from "../text/sampling";
 import { matchesDevice } from "../text/devices";
-import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Contender, Conversation, ConversationSettings, ConversationSummary, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, Link, LoadSettings, Measurement, Message, Model, ModelState, NewConversation, OwnSettings, PendingRestore, Plan, Problem, SearchFilter, SearchHit, Sent, Settings, Snapshot, TextFile, Thumb, TrayContent, WrittenBackup } from "./host";
-import { defaultChatSettings } from "./host";
+import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Contender, Conversation, ConversationSettings, ConversationSummary, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, Link, LoadSettings, Measurement, Message, Model, ModelState, NewConversation, OwnSettings, PendingRestore, Plan, Problem, SearchFilter, SearchHit, Sent, Settings, Snapshot, TextFile, Thumb, TrayContent, Unsent, UnsentChange, WrittenBackup } from "./host";
+import { defaultBeginning, nothingUnsent } from "./host";
 
 /** The problem of a crashed worker. */
 const WORKER_DIED: Problem = {
@@ -58,6 +58,7 @@ export class FakeHost extends FakeGetting implements Host {
   /** Ids of the models that answers have of their own. */
   private readonly loaded = new Set<string>();
   private readonly generating = new Map<number, Generation>();
+  private readonly notSent = new Map<number | null, Unsent>();
 
   constructor(scene: string | null) {
     super(scene === "fresh" || scene === "no-model" || scene === "first-run");
@@ -81,15 +82,27 @@ export class FakeHost extends FakeGetting implements Host {
       modelState,
       defaultModel: models.find((m) => m.problem === null)?.id ?? null,
       defaultHub: "https://huggingface.co",
+      unsent: this.unsent(null),
+      answering: [...this.generating].map(([message, { conversation }]) => ({ conversation, message })),
     };
   }
 
   async openConversation(id: number): Promise<Conversation> {
     const conversation = this.conversation(id);
-    return { ...conversation, messages: conversation.messages.map((m) => ({ ...m })) };
+    return { ...conversation, unsent: this.unsent(id), messages: conversation.messages.map((m) => ({ ...m })) };
   }
 
-  async send(conversation: number | null, parent: number | null, text: string, files: TextFile[] = [], fresh: NewConversation = { settings: defaultChatSettings, systemPrompt: null, folder: null }): Promise<Sent> {
+  async saveUnsent(conversation: number | null, change: UnsentChange): Promise<void> {
+    if (conversation !== null) this.conversation(conversation);
+    const { text, files, queue } = this.unsent(conversation);
+    this.notSent.set(conversation, { text: change.text ?? text, files: change.files ?? files, queue: change.queue ?? queue });
+  }
+
+  private unsent(conversation: number | null): Unsent {
+    return this.notSent.get(conversation) ?? nothingUnsent;
+  }
+
+  async send(conversation: number | null, parent: number | null, text: string, files: TextFile[] = [], fresh: NewConversation = defaultBeginning): Promise<Sent> {
     if (text.startsWith("/refuse")) throw { code: "busy", message: "An answer is still being generated here. Stop it, or wait until it is done." };
     const home = conversation === null ? this.begin(text, fresh) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
@@ -143,7 +156,7 @@ export class FakeHost extends FakeGetting implements Host {
   async applyPreset(id: string, conversation: number | null, fresh: NewConversation): Promise<NewConversation> {
     if (conversation === null) return this.withPreset(id, fresh);
     const home = this.conversation(conversation);
-    return Object.assign(home, await this.withPreset(id, { settings: home.settings, systemPrompt: home.systemPrompt, folder: null }));
+    return Object.assign(home, await this.withPreset(id, { settings: home.settings, systemPrompt: home.systemPrompt, folder: null, adapters: home.adapters }));
   }
 
   async stop(conversation: number): Promise<void> {
@@ -643,10 +656,10 @@ export class FakeHost extends FakeGetting implements Host {
     return answer;
   }
 
-  private begin(text: string, { settings, systemPrompt, folder }: NewConversation = { settings: defaultChatSettings, systemPrompt: null, folder: null }): Conversation {
+  private begin(text: string, { settings, systemPrompt, folder, adapters }: NewConversation = defaultBeginning): Conversation {
     const now = Date.now();
     const title = (text.split("\n")[0] ?? text).slice(0, 60);
-    const home: Conversation = { id: this.newId(), title, createdAt: now, updatedAt: now, model: null, systemPrompt, settings, adapters: [], leaf: null, messages: [] };
+    const home: Conversation = { id: this.newId(), title, createdAt: now, updatedAt: now, model: null, systemPrompt, settings, adapters, leaf: null, messages: [], unsent: nothingUnsent };
     this.world.conversations.set(home.id, home);
     if (folder !== null) this.put(home.id, { folder });
     return home;

@@ -1,6 +1,6 @@
 // The interface between UI and app. Nothing outside `host/` depends on the desktop.
 
-import type { Commands, ConversationSettings, Event, Message, Problem } from "./wire";
+import type { Commands, ConversationSettings, Event, Message, NewConversation, Problem, Unsent } from "./wire";
 
 export type * from "./wire";
 export { defaultSettings } from "./wire";
@@ -65,6 +65,12 @@ export const defaultChatSettings: ConversationSettings = {
   thinking: { enabled: null, effort: null },
   jsonSchema: null,
 };
+
+/** What a conversation begins with if nothing is set. */
+export const defaultBeginning: NewConversation = { settings: defaultChatSettings, systemPrompt: null, folder: null, adapters: [] };
+
+/** What is not sent where nothing was written. */
+export const nothingUnsent: Unsent = { text: "", files: [], queue: [] };
 
 /** Whether an answer is still being generated. */
 export function isActive(message: Message): boolean {

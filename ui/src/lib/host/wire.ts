@@ -20,6 +20,8 @@ export interface Commands {
   stop(conversation: number): Promise<void>;
   /** Switches to the branch through this message. */
   selectLeaf(conversation: number, message: number): Promise<Conversation>;
+  /** Saves what is not sent in a conversation, or in a new one if that is `null`. */
+  saveUnsent(conversation: number | null, change: UnsentChange): Promise<void>;
   renameConversation(id: number, title: string): Promise<void>;
   deleteConversation(id: number): Promise<void>;
   restoreConversation(id: number): Promise<void>;
@@ -231,6 +233,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   editAnswer: (message, text, goOn) => invoke("edit_answer", { message, text, goOn }),
   stop: (conversation) => invoke("stop", { conversation }),
   selectLeaf: (conversation, message) => invoke("select_leaf", { conversation, message }),
+  saveUnsent: (conversation, change) => invoke("save_unsent", { conversation, change }),
   renameConversation: (id, title) => invoke("rename_conversation", { id, title }),
   deleteConversation: (id) => invoke("delete_conversation", { id }),
   restoreConversation: (id) => invoke("restore_conversation", { id }),
@@ -506,6 +509,16 @@ effort: Effort | null,
  */
 jsonSchema: string | null, };
 
+export type Answering = {
+/**
+ * Id of the conversation.
+ */
+conversation: number,
+/**
+ * Id of the answer.
+ */
+message: number, };
+
 export type AutoSelection = "selected" | "unusable" | "software" | "sharesMemory" | "slowerThanCpu";
 
 export type BackendOption = {
@@ -702,7 +715,11 @@ leaf: number | null,
 /**
  * All nodes of the tree, in creation order.
  */
-messages: Array<Message>, };
+messages: Array<Message>,
+/**
+ * What is not sent.
+ */
+unsent: Unsent, };
 
 export type ConversationSettings = {
 /**
@@ -2057,7 +2074,11 @@ systemPrompt: string | null,
 /**
  * Id of the folder that it is created in.
  */
-folder: number | null, };
+folder: number | null,
+/**
+ * The adapters of its answers. Empty means the base model.
+ */
+adapters: Array<AdapterChoice>, };
 
 export type NewRun = {
 /**
@@ -2451,6 +2472,16 @@ code: string,
  * For people: what happened, to which file or device, and what to do.
  */
 message: string, };
+
+export type QueuedMessage = {
+/**
+ * Its text.
+ */
+text: string,
+/**
+ * Its files.
+ */
+files: Array<TextFile>, };
 
 export type Rating = {
 /**
@@ -3154,7 +3185,15 @@ defaultModel: string | null,
 /**
  * Address of the hub, unless the settings name another one.
  */
-defaultHub: string, };
+defaultHub: string,
+/**
+ * What is not sent in a new conversation.
+ */
+unsent: Unsent,
+/**
+ * The answers being generated.
+ */
+answering: Array<Answering>, };
 
 export type SnippetPart = {
 /**
@@ -3377,6 +3416,34 @@ running: Array<string>,
 quit: string, };
 
 export type TraySetting = "off" | "on" | "keepRunning";
+
+export type Unsent = {
+/**
+ * The draft's text.
+ */
+text: string,
+/**
+ * The draft's files.
+ */
+files: Array<TextFile>,
+/**
+ * The queued messages, in order.
+ */
+queue: Array<QueuedMessage>, };
+
+export type UnsentChange = {
+/**
+ * The draft's text.
+ */
+text: string | null,
+/**
+ * The draft's files.
+ */
+files: Array<TextFile> | null,
+/**
+ * The queued messages.
+ */
+queue: Array<QueuedMessage> | null, };
 
 export type UsedAdapter = {
 /**

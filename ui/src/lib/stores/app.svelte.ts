@@ -3,7 +3,7 @@
 import { m } from "$messages";
 import { getContext, setContext, tick } from "svelte";
 import { actions, type Action } from "../actions";
-import { asProblem, type ChatFormat, type Compared, type Device, type Folder, type Host, type HostEvent, type Message, type Model, type Problem, type SamplingParams, type SavedPrompt, type SearchFilter, type Sent, type Settings, type TextFile } from "../host";
+import { asProblem, defaultBeginning, type ChatFormat, type Compared, type Device, type Folder, type Host, type HostEvent, type Message, type Model, type Problem, type SamplingParams, type SavedPrompt, type SearchFilter, type Sent, type Settings, type TextFile, type Unsent } from "../host";
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
 import { Attachments } from "./attachments.svelte";
@@ -14,7 +14,7 @@ import { Conversations } from "./conversations.svelte";
 import { Datasets } from "./datasets.svelte";
 import type { OrganizingDialog } from "./dialog";
 import { Downloads } from "./downloads.svelte";
-import { Drafts, type DraftStorage } from "./drafts.svelte";
+import { Drafts } from "./drafts.svelte";
 import { Edits } from "./edits.svelte";
 import { Folders } from "./folders.svelte";
 import { Gallery } from "./gallery.svelte";
@@ -29,6 +29,7 @@ import type { Schedule } from "./live.svelte";
 import { Machine } from "./machine.svelte";
 import { Models } from "./models.svelte";
 import { Notifications } from "./notifications";
+import { moveOldUnsent } from "./oldUnsent";
 import { Palette } from "./palette.svelte";
 import { Planning } from "./planning.svelte";
 import { Presets } from "./presets.svelte";
@@ -41,10 +42,12 @@ import { Search } from "./search.svelte";
 import { SettingsStore } from "./settings.svelte";
 import { Shortcuts } from "./shortcuts.svelte";
 import { Speech } from "./speech.svelte";
+import type { PageStorage } from "./storage";
 import { Thread } from "./thread.svelte";
 import { Toasts } from "./toasts.svelte";
 import { Tray } from "./tray.svelte";
 import { Tune } from "./tune.svelte";
+import { UnsentSaver } from "./unsent";
 import type { SettingsPage, View } from "./view";
 
 /** The storage key of `App.chatAdvanced`. */
@@ -69,7 +72,7 @@ export class App {
   /** The open dialog of folders, tags or saved prompts. */
   dialog: OrganizingDialog | null = $state.raw(null);
 
-  private readonly storage: DraftStorage | null;
+  private readonly storage: PageStorage | null;
   readonly folders: Folders;
   readonly conversations: Conversations;
   readonly thread: Thread;
@@ -84,6 +87,7 @@ export class App {
   readonly planning: Planning;
   readonly search: Search;
   readonly keeping: Keeping;
+  private readonly unsent: UnsentSaver;
   readonly drafts: Drafts;
   readonly edits = new Edits();
   readonly attachments: Attachments;
@@ -113,7 +117,7 @@ export class App {
 
   constructor(
     readonly host: Host,
-    parts: { storage?: DraftStorage | null; schedule?: Schedule } = {},
+    parts: { storage?: PageStorage | null; schedule?: Schedule } = {},
   ) {
     this.storage = parts.storage ?? null;
     try {
@@ -123,7 +127,7 @@ export class App {
     }
     this.folders = new Folders(host, parts.storage ?? null);
     this.conversations = new Conversations(host, this.folders);
-    this.thread = new Thread(host, parts.schedule);
+    this.thread = new Thread(host, parts.schedule, ({ id, unsent }) => this.fillUnsent(id, unsent));
     this.models = new Models(host);
     this.settings = new SettingsStore(host);
     this.machine = new Machine(host);
@@ -135,9 +139,10 @@ export class App {
     this.planning = new Planning(host, this.settings, this.models);
     this.search = new Search(host);
     this.keeping = new Keeping(host);
-    this.drafts = new Drafts(parts.storage ?? null);
-    this.attachments = new Attachments(host);
-    this.queue = new Queue(parts.storage ?? null, (conversation, parent, message) => this.sendQueued(conversation, parent, message));
+    this.unsent = new UnsentSaver(host, (thrown) => this.showError(thrown));
+    this.drafts = new Drafts(this.unsent);
+    this.attachments = new Attachments(host, this.unsent);
+    this.queue = new Queue(this.unsent, (conversation, parent, message) => this.sendQueued(conversation, parent, message));
     this.notifications = new Notifications({
       host,
       wanted: () => this.settings.value.notifications,
@@ -158,13 +163,16 @@ export class App {
     try {
       // Subscribes before the snapshot, so that no event is lost.
       await this.host.onEvent((event) => this.handle(event));
-      await this.reading.read(() => this.host.snapshot(), (snapshot) => {
+      await this.try(() => moveOldUnsent(this.storage, this.host));
+      await this.thread.during(() => this.reading.read(() => this.host.snapshot(), (snapshot) => {
         this.defaultHub = snapshot.defaultHub;
         this.settings.fill(snapshot.settings, snapshot.version);
         this.models.fill(snapshot);
         this.folders.fill(snapshot.folders);
         this.conversations.fill(snapshot.conversations);
-      });
+        this.fillUnsent(null, snapshot.unsent);
+        this.thread.resume(snapshot.answering);
+      }));
       await this.try(() => this.settings.zoom());
     } catch (thrown) {
       this.problem = asProblem(thrown);
@@ -347,10 +355,11 @@ export class App {
   async send(text: string): Promise<void> {
     const from = this.thread.id;
     const files = this.attachments.get(from);
+    const sending = this.unsent.send(() => this.sendHere(text, files));
     this.drafts.set(from, "");
     this.attachments.set(from, []);
     try {
-      const sent = await this.sendHere(text, files);
+      const sent = await sending;
       this.conversations.add(sent.conversation);
     } catch (thrown) {
       this.putBack(from, { files }, text, this.drafts.get(from));
@@ -387,9 +396,8 @@ export class App {
 
   /** Sends a message after `parent`, also in a conversation that is not open. */
   private async sendQueued(conversation: number, parent: number | null, { text, files }: Queued): Promise<void> {
-    const fresh = { settings: this.thread.settings, systemPrompt: null, folder: null };
     const isOpen = this.thread.id === conversation && !this.thread.opening;
-    const sent = await (isOpen ? this.sendHere(text, files, parent) : this.host.send(conversation, parent, text, files, fresh));
+    const sent = await this.unsent.send<Sent | Compared>(() => (isOpen ? this.sendHere(text, files, parent) : this.host.send(conversation, parent, text, files, defaultBeginning)));
     this.conversations.add(sent.conversation);
   }
 
@@ -417,6 +425,14 @@ export class App {
   private putBack(conversation: number | null, { files }: Pick<Queued, "files">, ...texts: string[]): void {
     this.drafts.set(conversation, texts.filter((text) => text !== "").join("\n"));
     this.attachments.set(conversation, [...files, ...this.attachments.get(conversation)]);
+  }
+
+  private fillUnsent(conversation: number | null, { text, files, queue }: Unsent): void {
+    this.unsent.learn(conversation, () => {
+      this.drafts.fill(conversation, text);
+      this.attachments.fill(conversation, files);
+      if (conversation !== null) this.queue.fill(conversation, queue);
+    });
   }
 
   async remove(id: number): Promise<void> {

@@ -1,20 +1,24 @@
-// Owns the files of unsent messages, by conversation. They are read when they are added, and gone at a restart.
+// Owns the files of unsent messages, by conversation. They are read when they are added. The app saves them.
 
 import { m } from "$messages";
 import type { Host, TextFile } from "../host";
 import { SvelteMap } from "svelte/reactivity";
+import type { UnsentSaver } from "./unsent";
 
 /** Most files of a message, and most bytes of one, in the app too. */
 const MAX_FILES = 50;
 const MAX_BYTES = 4 << 20;
 
 export class Attachments {
-  private readonly files = new SvelteMap<string, TextFile[]>();
+  private readonly files = new SvelteMap<number | null, TextFile[]>();
 
-  constructor(private readonly host: Host) {}
+  constructor(
+    private readonly host: Host,
+    private readonly saver: UnsentSaver,
+  ) {}
 
   get(conversation: number | null): TextFile[] {
-    return this.files.get(String(conversation)) ?? [];
+    return this.files.get(conversation) ?? [];
   }
 
   /** Refuses more files than a message may have. */
@@ -24,8 +28,14 @@ export class Attachments {
 
   set(conversation: number | null, files: TextFile[]): void {
     this.check(files);
-    if (files.length === 0) this.files.delete(String(conversation));
-    else this.files.set(String(conversation), files);
+    this.fill(conversation, files);
+    this.saver.change(conversation, { files });
+  }
+
+  /** Takes files that the app has saved. */
+  fill(conversation: number | null, files: TextFile[]): void {
+    if (files.length === 0) this.files.delete(conversation);
+    else this.files.set(conversation, files);
   }
 
   remove(conversation: number | null, at: number): void {

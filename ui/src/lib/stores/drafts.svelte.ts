@@ -1,36 +1,25 @@
-// Owns the drafts: one unsent text per conversation, saved across restarts.
+// Owns the text of each draft: one per conversation. The app saves it.
 
 import { SvelteMap } from "svelte/reactivity";
-
-const KEY = "hearth.drafts";
-
-/** The part of the browser's storage that drafts need. */
-export type DraftStorage = Pick<Storage, "getItem" | "setItem">;
+import type { UnsentSaver } from "./unsent";
 
 export class Drafts {
-  private readonly texts = new SvelteMap<string, string>();
+  private readonly texts = new SvelteMap<number | null, string>();
 
-  constructor(private readonly storage: DraftStorage | null) {
-    try {
-      const saved: unknown = JSON.parse(storage?.getItem(KEY) ?? "{}");
-      if (typeof saved !== "object" || saved === null) return;
-      for (const [id, text] of Object.entries(saved)) if (typeof text === "string") this.texts.set(id, text);
-    } catch {
-      // Unreadable storage means no drafts.
-    }
-  }
+  constructor(private readonly saver: UnsentSaver) {}
 
   get(conversation: number | null): string {
-    return this.texts.get(String(conversation)) ?? "";
+    return this.texts.get(conversation) ?? "";
+  }
+
+  /** Takes a text that the app has saved. */
+  fill(conversation: number | null, text: string): void {
+    this.texts.set(conversation, text);
   }
 
   set(conversation: number | null, text: string): void {
-    if (text === "") this.texts.delete(String(conversation));
-    else this.texts.set(String(conversation), text);
-    try {
-      this.storage?.setItem(KEY, JSON.stringify(Object.fromEntries(this.texts)));
-    } catch {
-      // With a full storage the draft is lost at a restart, not before.
-    }
+    if (text === "") this.texts.delete(conversation);
+    else this.texts.set(conversation, text);
+    this.saver.change(conversation, { text });
   }
 }

@@ -1,7 +1,7 @@
 // Owns the folders of conversations: their list, and which of them the list of conversations shows open.
 
 import type { Folder, Host, HostEvent } from "../host";
-import type { DraftStorage } from "./drafts.svelte";
+import type { PageStorage } from "./storage";
 
 const KEY = "hearth.folders.open";
 
@@ -11,7 +11,7 @@ export class Folders {
 
   constructor(
     private readonly host: Host,
-    private readonly storage: DraftStorage | null,
+    private readonly storage: PageStorage | null,
   ) {
     try {
       const saved: unknown = JSON.parse(storage?.getItem(KEY) ?? "[]");

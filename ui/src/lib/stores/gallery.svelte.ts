@@ -8,7 +8,7 @@ import { fileName } from "../text/source";
 import type { Announcements } from "./announcements.svelte";
 import type { Catalog } from "./catalog.svelte";
 import type { Downloads } from "./downloads.svelte";
-import type { DraftStorage } from "./drafts.svelte";
+import type { PageStorage } from "./storage";
 import type { HubStore } from "./hub.svelte";
 import type { Models } from "./models.svelte";
 import type { SettingsStore } from "./settings.svelte";
@@ -45,7 +45,7 @@ export class Gallery {
 
   constructor(
     private readonly app: Parts,
-    private readonly storage: DraftStorage | null,
+    private readonly storage: PageStorage | null,
   ) {
     try {
       this.declined = storage?.getItem(NOT_NOW) === "true";

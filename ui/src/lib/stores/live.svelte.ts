@@ -94,7 +94,8 @@ export class Live {
     this.busy.delete(conversation);
   }
 
-  private begin(message: number, conversation: number): void {
+  /** An answer is being generated. */
+  begin(message: number, conversation: number): void {
     this.active.set(message, conversation);
     this.busy.set(conversation, message);
   }

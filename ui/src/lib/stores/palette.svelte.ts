@@ -1,6 +1,6 @@
 // Owns the command palette: whether it is open, and the items used last.
 
-import type { DraftStorage } from "./drafts.svelte";
+import type { PageStorage } from "./storage";
 
 const KEY = "hearth.palette";
 
@@ -12,7 +12,7 @@ export class Palette {
   /** Ids of the items used last, newest first. */
   recent: readonly string[] = $state.raw([]);
 
-  constructor(private readonly storage: DraftStorage | null) {
+  constructor(private readonly storage: PageStorage | null) {
     try {
       const saved: unknown = JSON.parse(storage?.getItem(KEY) ?? "[]");
       if (Array.isArray(saved)) this.recent = saved.filter((id): id is string => typeof id === "string").slice(0, REMEMBERED);

@@ -59,7 +59,7 @@ export class Presets {
   async apply(id: string): Promise<void> {
     const { thread, host } = this.app;
     const { id: conversation, settings, systemPrompt } = thread;
-    const applied = await host.applyPreset(id, conversation, { settings, systemPrompt, folder: thread.folder });
+    const applied = await host.applyPreset(id, conversation, { settings, systemPrompt, folder: thread.folder, adapters: [...thread.adapters] });
     if (thread.id === conversation) thread.show(applied);
   }
 

@@ -1,16 +1,12 @@
-// Owns the messages that are sent once the answer before them is complete, by conversation. They are saved. After a
+// Owns the messages that are sent once the answer before them is complete, by conversation. The app saves them. After a
 // restart, or if an answer did not complete, they are held until a person sends the first.
 
-import type { Message, TextFile } from "../host";
+import type { Message, QueuedMessage, TextFile } from "../host";
 import { SvelteMap, SvelteSet } from "svelte/reactivity";
-import type { DraftStorage } from "./drafts.svelte";
+import type { UnsentSaver } from "./unsent";
 
-const KEY = "hearth.queue";
-
-export interface Queued {
+export interface Queued extends QueuedMessage {
   id: number;
-  text: string;
-  files: TextFile[];
 }
 
 /** Sends a message after the one with this id, or after the open branch of its conversation. */
@@ -25,21 +21,15 @@ export class Queue {
   private readonly sending = new Set<number>();
 
   constructor(
-    private readonly storage: DraftStorage | null,
+    private readonly saver: UnsentSaver,
     private readonly send: Send,
-  ) {
-    try {
-      const saved: unknown = JSON.parse(storage?.getItem(KEY) ?? "{}");
-      if (typeof saved !== "object" || saved === null) return;
-      for (const [conversation, messages] of Object.entries(saved)) {
-        const valid = Array.isArray(messages) ? messages.flatMap((message: unknown) => this.restored(message) ?? []) : [];
-        if (valid.length === 0) continue;
-        this.queues.set(Number(conversation), valid);
-        this.held.add(Number(conversation));
-      }
-    } catch {
-      // Unreadable storage means no queued messages.
-    }
+  ) {}
+
+  /** Takes messages that the app has saved. */
+  fill(conversation: number, messages: readonly QueuedMessage[]): void {
+    if (messages.length === 0) return;
+    this.queues.set(conversation, messages.map((message) => ({ ...message, id: ++this.lastId })));
+    this.held.add(conversation);
   }
 
   of(conversation: number | null): readonly Queued[] {
@@ -76,9 +66,10 @@ export class Queue {
     if (!first || this.sending.has(conversation)) return;
     this.held.delete(conversation);
     this.sending.add(conversation);
-    this.take(conversation, first.id);
     try {
-      await this.send(conversation, parent, first);
+      const sent = this.send(conversation, parent, first);
+      this.take(conversation, first.id);
+      await sent;
     } catch (thrown) {
       this.set(conversation, [first, ...this.of(conversation)]);
       this.held.add(conversation);
@@ -93,25 +84,6 @@ export class Queue {
       this.queues.delete(conversation);
       this.held.delete(conversation);
     } else this.queues.set(conversation, messages);
-    // A storage that is too small for the files has the texts, or nothing: never a message that was sent.
-    if (!this.save((message) => message) && !this.save((message) => ({ ...message, files: [] }))) this.save(() => null);
-  }
-
-  private save(saved: (message: Queued) => Queued | null): boolean {
-    try {
-      const entries = [...this.queues].map(([conversation, messages]) => [conversation, messages.flatMap((message) => saved(message) ?? [])]);
-      this.storage?.setItem(KEY, JSON.stringify(Object.fromEntries(entries)));
-      return true;
-    } catch {
-      return false;
-    }
-  }
-
-  private restored(message: unknown): Queued | null {
-    if (typeof message !== "object" || message === null || !("text" in message) || !("files" in message)) return null;
-    const { text, files } = message;
-    const isFile = (file: unknown): file is TextFile => typeof file === "object" && file !== null && "name" in file && typeof file.name === "string" && "text" in file && typeof file.text === "string";
-    if (typeof text !== "string" || !Array.isArray(files) || !files.every(isFile)) return null;
-    return { id: ++this.lastId, text, files };
+    this.saver.change(conversation, { queue: messages.map(({ text, files }) => ({ text, files })) });
   }
 }

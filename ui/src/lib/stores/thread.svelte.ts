@@ -1,6 +1,6 @@
 // Owns the open conversation: its tree of messages, the current branch, and sending.
 
-import { asProblem, defaultChatSettings, isActive, type AdapterChoice, type Compared, type Contender, type Conversation, type ConversationSettings, type Host, type HostEvent, type Message, type NewConversation, type Problem, type Sent, type TextFile, type Thumb } from "../host";
+import { asProblem, defaultChatSettings, isActive, type AdapterChoice, type Answering, type Compared, type Contender, type Conversation, type ConversationSettings, type Host, type HostEvent, type Message, type NewConversation, type Problem, type Sent, type TextFile, type Thumb } from "../host";
 import { same } from "../text/same";
 import { Live, nextFrame, type Schedule } from "./live.svelte";
 import { Tree } from "./tree";
@@ -80,6 +80,7 @@ export class Thread {
   constructor(
     private readonly host: Host,
     schedule: Schedule = nextFrame,
+    private readonly opened: (conversation: Conversation) => void = () => {},
   ) {
     this.live = new Live((id, stream) => {
       const node = this.nodes.get(id);
@@ -113,6 +114,21 @@ export class Thread {
     }
   }
 
+  /** Reads answers from the host; see {@link resume}. */
+  async during<T>(read: () => Promise<T>): Promise<T> {
+    this.loads++;
+    try {
+      return await read();
+    } finally {
+      this.endLoad();
+    }
+  }
+
+  /** Takes answers that were being generated when they were read. */
+  resume(answering: readonly Answering[]): void {
+    for (const { message, conversation } of answering) if (!this.ended.has(message)) this.live.begin(message, conversation);
+  }
+
   /** Starts a new conversation, in a folder or in none. */
   startNew(folder: number | null = null): void {
     this.visit++;
@@ -124,18 +140,14 @@ export class Thread {
 
   /** Sends a message after `parent`; `null` means after the open branch. */
   async send(text: string, files: TextFile[], parent: number | null = null): Promise<Sent> {
-    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder };
+    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder, adapters: [] };
     return this.begin(() => this.host.send(this.id, parent ?? this.leaf, text, files, fresh), this.id === null, fresh);
   }
 
   /** Sends a message that every contender answers. */
   async compare(contenders: Contender[], text: string, files: TextFile[], parent: number | null = null): Promise<Compared> {
-    const adapters = [...this.adapters];
-    const isNew = this.id === null;
-    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder };
-    const compared = await this.begin(() => this.host.compare(this.id, parent ?? this.leaf, text, files, contenders, fresh), isNew, fresh);
-    if (isNew && adapters.length > 0 && this.id === compared.conversation.id) await this.setAdapters(adapters);
-    return compared;
+    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder, adapters: [...this.adapters] };
+    return this.begin(() => this.host.compare(this.id, parent ?? this.leaf, text, files, contenders, fresh), this.id === null, fresh);
   }
 
   async regenerate(message: number): Promise<Sent> {
@@ -164,13 +176,10 @@ export class Thread {
   async select(message: number): Promise<void> {
     const id = this.id;
     if (id === null) return;
-    this.loads++;
-    try {
+    await this.during(async () => {
       const conversation = await this.host.selectLeaf(id, message);
       if (this.id === id) this.fill(conversation);
-    } finally {
-      this.endLoad();
-    }
+    });
   }
 
   async setSystemPrompt(text: string | null): Promise<void> {
@@ -298,6 +307,7 @@ export class Thread {
         this.clear();
         this.id = sent.conversation.id;
         if (beginning) this.show(beginning);
+        this.adapters = this.saved.adapters = beginning?.adapters ?? [];
       }
       if (sent.user) this.put(sent.user);
       for (const answer of answers) {
@@ -330,6 +340,7 @@ export class Thread {
   }
 
   private fill(conversation: Conversation): void {
+    this.opened(conversation);
     const same = this.id === conversation.id;
     const nodes = new Map<number, MessageNode>();
     for (const received of conversation.messages) {

@@ -92,7 +92,7 @@ export class FakePresets extends FakeDataFolder {
     const replaced = presets.find((one) => one.id === now.settings.preset)?.values.systemPrompt ?? null;
     const { systemPrompt, ...values } = preset.values;
     const kept = now.systemPrompt === replaced ? null : now.systemPrompt;
-    return { settings: { ...now.settings, ...values, preset: id }, systemPrompt: systemPrompt ?? kept, folder: now.folder };
+    return { settings: { ...now.settings, ...values, preset: id }, systemPrompt: systemPrompt ?? kept, folder: now.folder, adapters: now.adapters };
   }
 
   private async refuseTaken(name: string, except: string | null): Promise<void> {

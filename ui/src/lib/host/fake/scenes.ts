@@ -1,7 +1,7 @@
 // The scenes of the fake host: initial states for screenshots, tests and measurements.
 
 import { defaultSettings, type CacheUsage, type Conversation, type Download, type Link, type Measurement, type Message, type Model, type ModelState, type Settings } from "../wire";
-import { defaultChatSettings } from "../host";
+import { defaultChatSettings, nothingUnsent } from "../host";
 import { plain } from "../../text/parts";
 import { hostile, tour } from "./answers";
 import { formulas } from "./formulas";
@@ -97,7 +97,7 @@ function talk(id: number, title: string, at: number, turns: string[]): Conversat
     settings: i % 2 === 0 ? null : { sampling: { ...smol.sampling, seed: 421 }, maxTokens: null, stop: [], thinking: null, effort: null, jsonSchema: null },
     edited: false,
   }));
-  return { id, title, createdAt: at, updatedAt: at, model: smol.id, systemPrompt: null, adapters: [], settings: defaultChatSettings, leaf: messages.at(-1)?.id ?? null, messages };
+  return { id, title, createdAt: at, updatedAt: at, model: smol.id, systemPrompt: null, adapters: [], settings: defaultChatSettings, leaf: messages.at(-1)?.id ?? null, messages, unsent: nothingUnsent };
 }
 
 /** One conversation with a part of every kind. */

@@ -1,0 +1,57 @@
+//! Use cases of what a person wrote and has not sent: drafts and queued messages.
+
+use crate::{
+    App,
+    conversations::no_conversation,
+    convert::{from_json, to_json_unless_empty},
+    store::unsent::{self, UnsentPart},
+    wire::{Problem, Unsent, UnsentChange},
+};
+use rusqlite::Transaction;
+
+impl App {
+    /// Saves what is not sent in a conversation; `None` means the new one. That of a deleted
+    /// conversation is saved too, since it may be restored.
+    pub async fn save_unsent(&self, conversation: Option<i64>, change: UnsentChange) -> Result<(), Problem> {
+        change.check()?;
+        self.shared
+            .blocking(
+                move |shared| match shared.store.write(|t| write(t, conversation, &change))? {
+                    true => Ok(()),
+                    false => Err(no_conversation()),
+                },
+            )
+            .await
+    }
+}
+
+fn write(t: &Transaction<'_>, conversation: Option<i64>, change: &UnsentChange) -> rusqlite::Result<bool> {
+    let text = change
+        .text
+        .as_ref()
+        .map(|text| Some(text.clone()).filter(|text| !text.is_empty()));
+    let files = change.files.as_deref().map(to_json_unless_empty);
+    let queue = change.queue.as_deref().map(to_json_unless_empty);
+    for (part, value) in [
+        (UnsentPart::Text, text),
+        (UnsentPart::Files, files),
+        (UnsentPart::Queue, queue),
+    ] {
+        if let Some(value) = value
+            && !unsent::set(t, conversation, part, value.as_deref())?
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// What is not sent in a conversation; `None` means the new one.
+pub(crate) fn read(t: &Transaction<'_>, conversation: Option<i64>) -> rusqlite::Result<Unsent> {
+    let part = |part| unsent::get(t, conversation, part);
+    Ok(Unsent {
+        text: part(UnsentPart::Text)?.unwrap_or_default(),
+        files: from_json(part(UnsentPart::Files)?.as_deref()).unwrap_or_default(),
+        queue: from_json(part(UnsentPart::Queue)?.as_deref()).unwrap_or_default(),
+    })
+}

@@ -1,0 +1,59 @@
+//! What a person wrote in a conversation and has not sent.
+
+use super::{Problem, TextFile, bounds::refuse};
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// Most queued messages of a conversation.
+const MAX_QUEUED: usize = 100;
+
+/// A message that is sent once the answer in progress is complete.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct QueuedMessage {
+    /// Its text.
+    pub text: String,
+    /// Its files.
+    pub files: Vec<TextFile>,
+}
+
+/// What a person wrote in a conversation and has not sent: a draft, and queued messages.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct Unsent {
+    /// The draft's text.
+    pub text: String,
+    /// The draft's files.
+    pub files: Vec<TextFile>,
+    /// The queued messages, in order.
+    pub queue: Vec<QueuedMessage>,
+}
+
+/// A change of what is not sent. `None` leaves a part as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct UnsentChange {
+    /// The draft's text.
+    pub text: Option<String>,
+    /// The draft's files.
+    pub files: Option<Vec<TextFile>>,
+    /// The queued messages.
+    pub queue: Option<Vec<QueuedMessage>>,
+}
+
+impl UnsentChange {
+    /// Refuses files that are too many or too large, and too many messages.
+    ///
+    /// # Errors
+    /// See above.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        self.files.as_deref().map_or(Ok(()), TextFile::check)?;
+        let queue = self.queue.as_deref().unwrap_or_default();
+        if queue.len() > MAX_QUEUED {
+            return refuse(format!(
+                "At most {MAX_QUEUED} messages can wait in a conversation. Send or remove some first."
+            ));
+        }
+        queue.iter().try_for_each(|message| TextFile::check(&message.files))
+    }
+}

@@ -1,0 +1,62 @@
+// Saves what is written and not sent, by conversation, one save at a time. What changes during a save is in the next one.
+
+import { asProblem, type Host, type UnsentChange } from "../host";
+import { Turns } from "./turns";
+
+type Change = Partial<UnsentChange>;
+
+export class UnsentSaver {
+  private readonly turns = new Turns();
+  /** What the next save saves, by conversation, until it begins; `null` is the new conversation. */
+  private next: Map<number | null, Change> | null = null;
+  /** Conversations whose unsent text the page has: it is newer than what the app has saved. */
+  private readonly known = new Set<number | null>();
+  /** What could not be saved, which is saved with the next change. */
+  private readonly unsaved = new Map<number | null, Change>();
+
+  constructor(
+    private readonly host: Pick<Host, "saveUnsent">,
+    private readonly report: (thrown: unknown) => void,
+  ) {}
+
+  /** Calls `fill` with what the app has saved of a conversation, unless the page has something newer. */
+  learn(conversation: number | null, fill: () => void): void {
+    if (this.known.has(conversation)) return;
+    this.known.add(conversation);
+    fill();
+  }
+
+  change(conversation: number | null, change: Change): void {
+    this.known.add(conversation);
+    if (!this.next) {
+      const changes = (this.next = new Map());
+      void this.turns.run(() => this.save(changes));
+    }
+    this.next.set(conversation, { ...this.next.get(conversation), ...change });
+  }
+
+  /** Sends a message. What changes meanwhile, such as its draft, is saved after it: if Hearth ends in between, the message is there twice rather than lost. */
+  send<T>(task: () => Promise<T>): Promise<T> {
+    this.next = null;
+    const sent = task();
+    void this.turns.run(() => sent.catch(() => {}));
+    return sent;
+  }
+
+  private async save(changes: Map<number | null, Change>): Promise<void> {
+    if (this.next === changes) this.next = null;
+    const isNews = this.unsaved.size === 0;
+    for (const conversation of new Set([...this.unsaved.keys(), ...changes.keys()])) {
+      const change = { ...this.unsaved.get(conversation), ...changes.get(conversation) };
+      try {
+        await this.host.saveUnsent(conversation, { text: null, files: null, queue: null, ...change });
+        this.unsaved.delete(conversation);
+      } catch (thrown) {
+        // A conversation that is gone for good has nothing to send.
+        if (asProblem(thrown).code === "notFound") continue;
+        this.unsaved.set(conversation, change);
+        if (isNews) this.report(thrown);
+      }
+    }
+  }
+}

@@ -1,0 +1,192 @@
+import { expect, test } from "vitest";
+import type { UnsentChange } from "../../src/lib/host";
+import { FakeHost } from "../../src/lib/host/fake";
+import { App } from "../../src/lib/stores/app.svelte";
+import { moveOldUnsent } from "../../src/lib/stores/oldUnsent";
+import { UnsentSaver } from "../../src/lib/stores/unsent";
+import { started } from "./started";
+import { until } from "./until";
+
+const file = { name: "a.txt", text: "A" };
+
+/** A host that saves when it is told to. */
+class SlowHost {
+  readonly saved: [number | null, Partial<UnsentChange>][] = [];
+  private readonly waiting: (() => void)[] = [];
+  failure: unknown = null;
+
+  async saveUnsent(conversation: number | null, change: UnsentChange) {
+    await new Promise<void>((resolve) => this.waiting.push(resolve));
+    if (this.failure !== null) throw this.failure;
+    this.saved.push([conversation, Object.fromEntries(Object.entries(change).filter(([, value]) => value !== null))]);
+  }
+
+  async answer() {
+    await until(() => this.waiting.length > 0);
+    this.waiting.shift()?.();
+    await new Promise((resolve) => setTimeout(resolve));
+  }
+}
+
+/** The page after a restart of the app with this host. */
+async function restarted(host: FakeHost): Promise<App> {
+  const app = new App(host, { schedule: (callback) => callback() });
+  await app.start();
+  return app;
+}
+
+test("drafts, files and queued messages outlive a restart, each in its conversation", async () => {
+  const { app, host } = await started();
+  const [one, other] = app.conversations.all.map(({ id }) => id);
+  if (one === undefined || other === undefined) throw new Error("no conversations");
+  app.drafts.set(null, "Not begun");
+  await app.open(one);
+  app.drafts.set(one, "Half a thought");
+  app.attachments.set(one, [file]);
+  app.queue.add(one, "Later", [file]);
+  await app.open(other);
+  await until(async () => (await host.openConversation(one)).unsent.queue.length === 1);
+  const again = await restarted(host);
+  expect(again.drafts.get(null)).toBe("Not begun");
+  await again.open(other);
+  expect([again.drafts.get(other), again.attachments.get(other), again.queue.of(other)]).toEqual(["", [], []]);
+  await again.open(one);
+  expect([again.drafts.get(one), again.attachments.get(one)]).toEqual(["Half a thought", [file]]);
+  expect([again.queue.of(one).map(({ text, files }) => ({ text, files })), again.queue.isHeld(one)]).toEqual([[{ text: "Later", files: [file] }], true]);
+});
+
+test("what was typed is newer than what a conversation opens with", async () => {
+  const { app, host } = await started();
+  const [one, other] = app.conversations.all.map(({ id }) => id);
+  if (one === undefined || other === undefined) throw new Error("no conversations");
+  await app.open(one);
+  host.saveUnsent = () => new Promise(() => {});
+  app.drafts.set(one, "Typed");
+  await app.open(other);
+  await app.open(one);
+  expect(app.drafts.get(one)).toBe("Typed");
+});
+
+test("a message is sent before its draft is removed from the app", async () => {
+  const { app, host } = await started();
+  const calls: string[] = [];
+  const { send, saveUnsent } = host;
+  host.send = async (...rest) => {
+    calls.push("send");
+    const sent = await send.apply(host, rest);
+    calls.push("sent");
+    return sent;
+  };
+  host.saveUnsent = async (conversation, change) => {
+    calls.push(`save ${change.text}`);
+    await saveUnsent.call(host, conversation, change);
+  };
+  app.drafts.set(null, "Hello");
+  await app.send("Hello");
+  await until(() => calls.at(-1)?.startsWith("save") ?? false);
+  expect(calls.indexOf("save ")).toBeGreaterThan(calls.indexOf("sent"));
+  expect((await host.snapshot()).unsent.text).toBe("");
+});
+
+test("changes during a save are saved together, the last one last", async () => {
+  const host = new SlowHost();
+  const saver = new UnsentSaver(host, () => {});
+  for (const text of ["a", "ab", "abc"]) saver.change(1, { text });
+  await host.answer();
+  saver.change(1, { text: "abcd" });
+  saver.change(1, { files: [file] });
+  await host.answer();
+  expect(host.saved).toEqual([
+    [1, { text: "abc" }],
+    [1, { text: "abcd", files: [file] }],
+  ]);
+});
+
+test("what could not be saved is told once and saved with the next change", async () => {
+  const host = new SlowHost();
+  const problems: unknown[] = [];
+  const saver = new UnsentSaver(host, (thrown) => problems.push(thrown));
+  host.failure = { code: "storeBusy", message: "Busy." };
+  saver.change(1, { text: "a", files: [file] });
+  await host.answer();
+  saver.change(1, { text: "ab" });
+  await host.answer();
+  expect([host.saved, problems.length]).toEqual([[], 1]);
+  host.failure = null;
+  saver.change(2, { text: "x" });
+  await host.answer();
+  await host.answer();
+  expect(host.saved).toEqual([
+    [1, { text: "ab", files: [file] }],
+    [2, { text: "x" }],
+  ]);
+});
+
+test("a conversation that is gone for good is no problem", async () => {
+  const host = new SlowHost();
+  const problems: unknown[] = [];
+  const saver = new UnsentSaver(host, (thrown) => problems.push(thrown));
+  host.failure = { code: "notFound", message: "Gone." };
+  saver.change(1, { text: "a" });
+  await host.answer();
+  expect(problems).toEqual([]);
+});
+
+class Memory {
+  readonly values: Map<string, string>;
+  constructor(values: Record<string, string>) {
+    this.values = new Map(Object.entries(values));
+  }
+  getItem(key: string) {
+    return this.values.get(key) ?? null;
+  }
+  setItem(key: string, value: string) {
+    this.values.set(key, value);
+  }
+  removeItem(key: string) {
+    this.values.delete(key);
+  }
+}
+
+test("what an earlier version kept in the page is moved to the app, once", async () => {
+  const storage = new Memory({ "hearth.drafts": '{"null":"New","1":"Half","99":"of a purged one","x":"y","2":7}', "hearth.queue": `{"1":[{"text":"Later","files":[{"name":"a.txt","text":"A"}]},{"text":1}],"null":[]}` });
+  const host = new FakeHost(null);
+  await moveOldUnsent(storage, host);
+  expect((await host.snapshot()).unsent.text).toBe("New");
+  expect((await host.openConversation(1)).unsent).toEqual({ text: "Half", files: [], queue: [{ text: "Later", files: [file] }] });
+  expect((await host.openConversation(2)).unsent.text).toBe("");
+  expect([...storage.values]).toEqual([]);
+});
+
+test.each(["", "{", "null", "[]", '{"1": 1}', '{"1": [null, {"text": 1, "files": []}, {"text": "a", "files": [{"name": 1}]}]}'])("what cannot be read is nothing: %s", async (text) => {
+  const host = new FakeHost(null);
+  await moveOldUnsent(new Memory({ "hearth.drafts": text, "hearth.queue": text }), host);
+  expect((await host.openConversation(1)).unsent).toEqual({ text: "", files: [], queue: [] });
+});
+
+test("what could not be moved stays for the next start", async () => {
+  const storage = new Memory({ "hearth.drafts": '{"1":"Half"}' });
+  const saveUnsent = async () => Promise.reject({ code: "storeBusy", message: "Busy." });
+  await expect(moveOldUnsent(storage, { saveUnsent })).rejects.toMatchObject({ code: "storeBusy" });
+  expect(storage.getItem("hearth.drafts")).toBe('{"1":"Half"}');
+});
+
+test("after a reload, conversations show that their answers are being generated", async () => {
+  const { app, host } = await started();
+  host.pace = Infinity;
+  await app.send("Tell me a long story.");
+  const { id } = app.thread;
+  if (id === null) throw new Error("no conversation");
+  const again = await restarted(host);
+  expect(again.thread.live.busy.has(id)).toBe(true);
+  // An answer that ends before the app says that it is being generated has ended.
+  const snapshot = host.snapshot.bind(host);
+  host.snapshot = async () => {
+    const old = await snapshot();
+    host.pace = 0;
+    await until(async () => (await snapshot()).answering.length === 0);
+    return old;
+  };
+  const third = await restarted(host);
+  expect(third.thread.live.busy.has(id)).toBe(false);
+});
