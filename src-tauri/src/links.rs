@@ -2,7 +2,7 @@
 //! the app. They wait here until the page takes them.
 
 use hearth_app::link_queue::LinkQueue;
-use hearth_app::wire::{EVENT_NAME, Event, Link};
+use hearth_app::wire::{Announced, EVENT_NAME, Event, Link};
 use tauri::{AppHandle, Builder, Emitter, Manager, Wry};
 
 /// The links on the command line.
@@ -17,7 +17,9 @@ pub fn from_arguments() -> LinkQueue {
 pub fn open(app: &AppHandle, arguments: impl IntoIterator<Item = String>) {
     if app.state::<LinkQueue>().add(arguments) {
         // A page that is not loaded takes them when it is.
-        let _ = app.emit(EVENT_NAME, Event::LinksOpened);
+        let event = Event::LinksOpened;
+        // About no state of the app.
+        let _ = app.emit(EVENT_NAME, Announced { revision: 0, event });
     }
 }
 

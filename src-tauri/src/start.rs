@@ -71,9 +71,9 @@ async fn open(app: &AppHandle) -> Result<(App, Theme), Problem> {
         ..Options::from_environment(resources.as_deref())?
     };
     let page = app.clone();
-    let hearth = App::open(options, move |event| {
+    let hearth = App::open(options, move |announced| {
         // A page that misses events requests a snapshot when it loads.
-        let _ = page.emit(EVENT_NAME, event);
+        let _ = page.emit(EVENT_NAME, announced);
     })?;
     let settings = hearth.snapshot().await?.settings;
     tray::follow(app, settings.tray);

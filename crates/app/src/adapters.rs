@@ -3,6 +3,7 @@
 use crate::{
     App,
     adapter_match::{self, Matched},
+    announce::Topic,
     convert::{from_json, to_json_unless_empty},
     library, model_lookup,
     shared::Shared,
@@ -61,7 +62,7 @@ impl App {
                     created_at: now(),
                 };
                 let id = shared.store.write(|t| adapter::add(t, &new))?;
-                shared.emit_adapters()?;
+                shared.announce_adapters()?;
                 let added = list(shared)?.into_iter().find(|adapter| adapter.id == id);
                 added.ok_or_else(no_adapter)
             })
@@ -130,20 +131,19 @@ impl App {
                     return Err(no_adapter());
                 }
                 if let Some(run) = row.and_then(|row| row.run) {
-                    shared.emit_run(run)?;
+                    shared.announce_run(run)?;
                 }
-                Ok(shared.emit_adapters()?)
+                Ok(shared.announce_adapters()?)
             })
             .await
     }
 }
 
 impl Shared {
-    /// Emits [`Event::AdaptersChanged`].
-    pub(crate) fn emit_adapters(&self) -> Result<(), StoreError> {
-        let adapters = list(self)?;
-        self.emit(Event::AdaptersChanged { adapters });
-        Ok(())
+    /// Announces the adapters.
+    pub(crate) fn announce_adapters(&self) -> Result<(), StoreError> {
+        let announced = || Ok(Event::AdaptersChanged { adapters: list(self)? });
+        self.announcer.announce(Topic::Adapters, announced)
     }
 }
 
@@ -293,7 +293,7 @@ pub(crate) fn adopt(shared: &Shared, again: Option<&Path>) {
         }
         Ok(is_changed)
     });
-    let emitted = adopted.and_then(|is_changed| if is_changed { shared.emit_adapters() } else { Ok(()) });
+    let emitted = adopted.and_then(|is_changed| if is_changed { shared.announce_adapters() } else { Ok(()) });
     if let Err(error) = emitted {
         tracing::warn!(%error, "downloaded adapters could not be listed");
     }

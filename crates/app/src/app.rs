@@ -14,7 +14,7 @@ use crate::{
     shared::Shared,
     store::{self, Store, conversation},
     tune, unsent,
-    wire::{Event, ModelState, Problem, ProblemCode, Settings, Snapshot},
+    wire::{Announced, ModelState, Problem, ProblemCode, Settings, Snapshot},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
@@ -33,7 +33,7 @@ impl App {
     /// starts the chat and fine-tuning tasks.
     /// `sink` receives every event in order, from any thread, and must not block. Call it inside a
     /// tokio runtime with time and IO. Workers start on demand.
-    pub fn open(options: Options, sink: impl Fn(Event) + Send + Sync + 'static) -> Result<Self, Problem> {
+    pub fn open(options: Options, sink: impl Fn(Announced) + Send + Sync + 'static) -> Result<Self, Problem> {
         store::while_closed(&options.data, || archive::complete(&options.data))?;
         let store = Store::open(&options.data)?;
         let shared = Arc::new(Shared::new(store, options, Box::new(sink))?);
@@ -54,6 +54,12 @@ impl App {
         let chat = chat::start(shared.clone());
         let tune = tune::start(shared.clone());
         Ok(Self { shared, chat, tune })
+    }
+
+    /// The revision of the last event. What is read afterwards is at least as new as the events up
+    /// to it.
+    pub async fn revision(&self) -> Result<u64, Problem> {
+        Ok(self.shared.announcer.revision())
     }
 
     /// The initial state of a window.
@@ -109,7 +115,7 @@ impl App {
                 let is_same = (before.model_folders, before.list_other_programs) == places;
                 prompt_cache::trim(shared);
                 if !is_same {
-                    models::emit(shared, &shared.models()?);
+                    models::announce(shared)?;
                 }
                 Ok(())
             })

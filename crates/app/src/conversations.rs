@@ -15,8 +15,8 @@ use crate::{
     title, unsent,
     wire::{
         AdapterChoice, Compared, Contender, Conversation, ConversationSettings, ConversationSummary,
-        DeletedConversation, Event, Message, MessageState, NewConversation, OwnSettings, Problem, ProblemCode,
-        SearchFilter, SearchHit, Sent, TextFile,
+        DeletedConversation, Message, MessageState, NewConversation, OwnSettings, Problem, ProblemCode, SearchFilter,
+        SearchHit, Sent, TextFile,
     },
 };
 use hearth_protocol::{Part, Role};
@@ -206,11 +206,10 @@ impl App {
                         return Ok(None);
                     }
                     let leaf = message::newest_leaf(t, message)?;
-                    conversation::set_leaf(t, conversation, Some(leaf))?;
-                    conversation::get(t, conversation)
+                    Ok(conversation::set_leaf(t, conversation, Some(leaf))?.then_some(()))
                 })?;
-                let row = found.ok_or_else(no_message)?;
-                shared.emit_conversation(&row);
+                found.ok_or_else(no_message)?;
+                shared.announce_conversation(conversation)?;
                 open(shared, conversation)
             })
             .await
@@ -235,8 +234,7 @@ impl App {
                     return Err(no_conversation());
                 }
                 prompt_cache::remove(shared, id);
-                shared.emit(Event::ConversationRemoved { id });
-                Ok(())
+                Ok(shared.announce_conversation(id)?)
             })
             .await?;
         // The worker may be caching the answer that was just stopped.
@@ -325,12 +323,9 @@ impl App {
         write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<bool> + Send + 'static,
     ) -> Result<(), Problem> {
         self.shared
-            .blocking(move |shared| {
-                let row = shared
-                    .store
-                    .write(|t| if write(t)? { conversation::get(t, id) } else { Ok(None) })?;
-                shared.emit_conversation(&row.ok_or_else(no_conversation)?);
-                Ok(())
+            .blocking(move |shared| match shared.store.write(write)? {
+                true => Ok(shared.announce_conversation(id)?),
+                false => Err(no_conversation()),
             })
             .await
     }
@@ -399,12 +394,10 @@ fn add(shared: &Shared, position: Position, contenders: Vec<Contender>) -> Resul
     for answer in answers.iter().filter(|answer| is_unfinished(answer)) {
         shared.set_live(answer.clone());
     }
-    // Events arrive in order: the conversation, then its messages.
-    shared.emit_conversation(&row);
+    // The conversation, then its messages.
+    shared.announce_conversation(row.id)?;
     for message in user.iter().chain(&answers) {
-        shared.emit(Event::MessageChanged {
-            message: Box::new(message.clone()),
-        });
+        shared.announce_message(message.id)?;
     }
     Ok(Added {
         conversation: (&row).into(),
@@ -592,10 +585,8 @@ fn reopen(shared: &Shared, id: i64) -> Result<(Sent, MessageState), Problem> {
     })?;
     let conversation = written?;
     shared.set_live(answer.clone());
-    shared.emit_conversation(&conversation);
-    shared.emit(Event::MessageChanged {
-        message: Box::new(answer.clone()),
-    });
+    shared.announce_conversation(conversation.id)?;
+    shared.announce_message(id)?;
     let sent = Sent {
         conversation: (&conversation).into(),
         user: None,
@@ -628,8 +619,9 @@ pub(crate) fn open(shared: &Shared, id: i64) -> Result<Conversation, Problem> {
         ))),
         None => Ok(None),
     };
-    let (row, rows, unsent) = shared.store.read(read)?.ok_or_else(no_conversation)?;
+    // First: what ends meanwhile is announced.
     let mut live = shared.live();
+    let (row, rows, unsent) = shared.store.read(read)?.ok_or_else(no_conversation)?;
     Ok(Conversation {
         id: row.id,
         title: title::shown(&row.title),

@@ -1,7 +1,9 @@
 //! Use cases of datasets.
 
 use crate::{
-    App, library, model_lookup,
+    App,
+    announce::Topic,
+    library, model_lookup,
     shared::Shared,
     store::{StoreError, dataset, now},
     title,
@@ -93,7 +95,7 @@ impl App {
         Ok(inspection)
     }
 
-    /// Changes a dataset and emits the list.
+    /// Changes a dataset and announces the list.
     async fn change_dataset(
         &self,
         write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<bool> + Send + 'static,
@@ -103,7 +105,7 @@ impl App {
                 if !shared.store.write(write)? {
                     return Err(no_dataset());
                 }
-                emit(shared)
+                announce(shared)
             })
             .await
     }
@@ -123,7 +125,7 @@ pub(crate) fn add(shared: &Shared, path: &Path, name: Option<&str>) -> Result<Da
     let name = name.map_or(stem.as_ref(), |name| name);
     let id = shared.store.write(|t| dataset::add(t, text, name, now()))?;
     let row = find(shared, id)?;
-    emit(shared)?;
+    announce(shared)?;
     Ok(to_wire(row))
 }
 
@@ -175,10 +177,9 @@ fn to_wire(row: dataset::Dataset) -> Dataset {
     }
 }
 
-fn emit(shared: &Shared) -> Result<(), Problem> {
-    let datasets = list(shared)?;
-    shared.emit(Event::DatasetsChanged { datasets });
-    Ok(())
+fn announce(shared: &Shared) -> Result<(), Problem> {
+    let announced = || list(shared).map(|datasets| Event::DatasetsChanged { datasets });
+    Ok(shared.announcer.announce(Topic::Datasets, announced)?)
 }
 
 /// The datasets in folders, sorted and deduplicated by name. Missing folders are skipped.

@@ -2,6 +2,7 @@
 
 use crate::{
     App, adapters,
+    announce::Topic,
     convert::to_json,
     library::{
         self, Hub, LibraryError, Progress,
@@ -65,8 +66,6 @@ pub(crate) struct Downloads {
     is_closing: AtomicBool,
     /// Downloads whose end could not be saved; they would start again at once.
     unsaved: Mutex<HashSet<i64>>,
-    /// Held while the list is made and sent, so that the last list sent is the newest.
-    announcing: Mutex<()>,
 }
 
 /// A download in progress.
@@ -343,9 +342,8 @@ fn run(weak: &Weak<Shared>, row: &download::Download, running: &Running) {
         lock(&shared.downloads.unsaved).insert(row.id);
     }
     if is_done {
-        match shared.models() {
-            Ok(all) => models::emit(&shared, &all),
-            Err(error) => tracing::warn!(%error, "the models could not be listed"),
+        if let Err(problem) = models::announce(&shared) {
+            tracing::warn!(%problem, "the models could not be listed");
         }
     }
 }
@@ -486,10 +484,9 @@ fn discard(shared: &Shared, remote: Option<&Remote>) {
 }
 
 fn announce(shared: &Shared) {
-    let _announcing = lock(&shared.downloads.announcing);
-    match list(shared) {
-        Ok(downloads) => shared.emit(Event::DownloadsChanged { downloads }),
-        Err(problem) => tracing::warn!(%problem, "the downloads could not be listed"),
+    let announced = || list(shared).map(|downloads| Event::DownloadsChanged { downloads });
+    if let Err(problem) = shared.announcer.announce(Topic::Downloads, announced) {
+        tracing::warn!(%problem, "the downloads could not be listed");
     }
 }
 

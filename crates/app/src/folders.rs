@@ -2,6 +2,7 @@
 
 use crate::{
     App,
+    announce::Topic,
     conversations::settings_column,
     convert::from_json,
     shared::Shared,
@@ -50,7 +51,7 @@ impl App {
         self.change_folders(move |t| Ok(folder::delete(t, id, time)?.then_some(())))
             .await?;
         // Their conversations have changed, too.
-        self.shared.blocking(Shared::emit_conversations).await
+        self.announce_conversations().await
     }
 
     /// Undoes a deletion, with the conversations that were in it.
@@ -58,7 +59,7 @@ impl App {
         self.change_folders(move |t| Ok(folder::restore(t, id)?.then_some(())))
             .await?;
         // Their conversations have changed, too.
-        self.shared.blocking(Shared::emit_conversations).await
+        self.announce_conversations().await
     }
 
     /// Moves a conversation into a folder, or out of its folder.
@@ -79,7 +80,13 @@ impl App {
         .await
     }
 
-    /// Changes folders and emits them.
+    async fn announce_conversations(&self) -> Result<(), Problem> {
+        self.shared
+            .blocking(|shared| Ok(shared.announce_conversations()?))
+            .await
+    }
+
+    /// Changes folders and announces them.
     async fn change_folders<T: Send + 'static>(
         &self,
         write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<Option<T>> + Send + 'static,
@@ -87,7 +94,8 @@ impl App {
         self.shared
             .blocking(move |shared| {
                 let changed = shared.store.write(write)?.ok_or_else(no_folder)?;
-                shared.emit(Event::FoldersChanged { folders: list(shared)? });
+                let announced = || Ok::<_, Problem>(Event::FoldersChanged { folders: list(shared)? });
+                shared.announcer.announce(Topic::Folders, announced)?;
                 Ok(changed)
             })
             .await

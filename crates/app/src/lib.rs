@@ -5,6 +5,7 @@
 
 mod adapter_match;
 mod adapters;
+mod announce;
 mod app;
 mod archive;
 mod cache_files;

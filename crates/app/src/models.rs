@@ -2,6 +2,7 @@
 
 use crate::{
     App, adapters,
+    announce::Topic,
     chat::{Command, Target},
     convert, library,
     model_lookup::{self, find},
@@ -41,8 +42,7 @@ impl App {
             .blocking(move |shared| {
                 let (added, text) = shared.library.check(&path)?;
                 shared.store.write(|t| model::add(t, &text, now()))?;
-                let models = shared.models()?;
-                emit(shared, &models);
+                let models = announce(shared)?;
                 // A file in one of the app's folders is already listed.
                 let same = |model: &&library::Model| model.id == added.id || model.path == added.path;
                 Ok(convert::model(models.iter().find(same).unwrap_or(&added), &models))
@@ -72,8 +72,7 @@ impl App {
             .blocking(|shared| {
                 shared.library.rescan();
                 adapters::adopt(shared, None);
-                let models = shared.models()?;
-                emit(shared, &models);
+                let models = announce(shared)?;
                 Ok(convert::models(&models))
             })
             .await
@@ -97,20 +96,24 @@ impl App {
                 if let Some(path) = model.path.to_str() {
                     shared.store.write(|t| model::remove(t, path))?;
                 }
-                emit(shared, &shared.models()?);
-                Ok(())
+                announce(shared).map(drop)
             })
             .await
     }
 }
 
-/// Announces the models of the library.
-pub(crate) fn emit(shared: &Shared, models: &[library::Model]) {
-    shared.emit(Event::ModelsChanged {
-        models: convert::models(models),
-    });
+/// Lists the models on this machine, and announces them.
+pub(crate) fn announce(shared: &Shared) -> Result<Vec<library::Model>, Problem> {
+    let mut models = Vec::new();
+    shared.announcer.announce(Topic::Models, || {
+        models = shared.models()?;
+        Ok::<_, Problem>(Event::ModelsChanged {
+            models: convert::models(&models),
+        })
+    })?;
     // Adapters fit other models now.
-    if let Err(error) = shared.emit_adapters() {
+    if let Err(error) = shared.announce_adapters() {
         tracing::warn!(%error, "the adapters could not be listed");
     }
+    Ok(models)
 }

@@ -12,7 +12,7 @@ use crate::{
         now,
     },
     title,
-    wire::{self, Dataset, Event, OwnSettings, Preset, Problem, ProblemCode, Rating, Thumb},
+    wire::{Dataset, OwnSettings, Preset, Problem, ProblemCode, Rating, Thumb},
 };
 use hearth_formats::durable;
 use hearth_protocol::Role;
@@ -42,17 +42,17 @@ impl App {
                     if better && shown.is_some_and(|shown| compared.contains(&shown)) {
                         conversation::set_leaf(t, row.conversation, Some(id))?;
                     }
-                    Ok(Some((compared, conversation::get(t, row.conversation)?)))
+                    Ok(Some((compared, row.conversation)))
                 };
                 let (compared, conversation) = shared.store.write(vote)?.ok_or_else(|| Problem {
                     code: ProblemCode::BadRequest,
                     message: "This answer is not part of a comparison, so there is nothing to vote on.".to_owned(),
                 })?;
-                emit(shared, &compared)?;
-                if let Some(row) = conversation {
-                    shared.emit_conversation(&row);
+                for answer in compared {
+                    shared.announce_message(answer)?;
                 }
-                Ok(shared.emit_adapters()?)
+                shared.announce_conversation(conversation)?;
+                Ok(shared.announce_adapters()?)
             })
             .await
     }
@@ -77,7 +77,7 @@ impl App {
                         message,
                     });
                 }
-                Ok(emit(shared, &[id])?)
+                Ok(shared.announce_message(id)?)
             })
             .await
     }
@@ -209,17 +209,4 @@ fn not_written(path: &Path, error: &io::Error) -> Problem {
             path.display()
         ),
     }
-}
-
-/// Emits messages.
-fn emit(shared: &Shared, ids: &[i64]) -> Result<(), StoreError> {
-    for &id in ids {
-        if let Some(row) = shared.store.read(|t| message::get(t, id))? {
-            let message = shared.live().remove(&id).unwrap_or_else(|| wire::Message::from(row));
-            shared.emit(Event::MessageChanged {
-                message: Box::new(message),
-            });
-        }
-    }
-    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     App, adapters,
+    announce::Topic,
     convert::{from_json, to_json},
     datasets, library,
     lock::lock,
@@ -97,7 +98,7 @@ impl App {
                 }
                 match shared.live_run(id) {
                     Some(_) => shared.change_run(id, |run| run.name = name),
-                    None => shared.emit_run(id)?,
+                    None => shared.announce_run(id)?,
                 }
                 Ok(())
             })
@@ -112,8 +113,8 @@ impl App {
                 if !shared.store.write(|t| run::delete(t, id, now()))? {
                     return Err(no_run());
                 }
-                shared.emit(Event::RunRemoved { id });
-                Ok(shared.emit_adapters()?)
+                shared.announce_run(id)?;
+                Ok(shared.announce_adapters()?)
             })
             .await?;
         self.purge_later();
@@ -127,8 +128,8 @@ impl App {
                 if !shared.store.write(|t| run::restore(t, id))? {
                     return Err(no_run());
                 }
-                shared.emit_run(id)?;
-                Ok(shared.emit_adapters()?)
+                shared.announce_run(id)?;
+                Ok(shared.announce_adapters()?)
             })
             .await
     }
@@ -151,18 +152,17 @@ impl App {
 }
 
 impl Shared {
-    /// Emits a run: the live one if it is active, else its row.
-    pub(crate) fn emit_run(&self, id: i64) -> Result<(), StoreError> {
-        let run = match self.live_run(id) {
-            Some(run) => Some(run),
-            None => self
-                .store
-                .read(|t| run::get(t, id)?.map(|row| read(t, row)).transpose())?,
-        };
-        if let Some(run) = run {
-            self.emit(Event::RunChanged { run: Box::new(run) });
-        }
-        Ok(())
+    /// Announces a run as it is: the live one if it is active, else its row, or that it is gone.
+    pub(crate) fn announce_run(&self, id: i64) -> Result<(), StoreError> {
+        self.announcer.announce(Topic::Runs, || {
+            let run = match self.live_run(id) {
+                Some(run) => Some(run),
+                None => self
+                    .store
+                    .read(|t| run::get(t, id)?.map(|row| read(t, row)).transpose())?,
+            };
+            Ok(run.map_or(Event::RunRemoved { id }, |run| Event::RunChanged { run: Box::new(run) }))
+        })
     }
 }
 

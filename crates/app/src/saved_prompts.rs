@@ -2,6 +2,7 @@
 
 use crate::{
     App,
+    announce::Topic,
     shared::Shared,
     store::saved_prompt,
     wire::{Event, Problem, ProblemCode, SavedPrompt},
@@ -57,7 +58,7 @@ impl App {
         .await
     }
 
-    /// Changes prompts and emits them.
+    /// Changes prompts and announces them.
     async fn change_prompts<T: Send + 'static>(
         &self,
         change: impl FnOnce(&Shared) -> Result<T, Problem> + Send + 'static,
@@ -65,7 +66,8 @@ impl App {
         self.shared
             .blocking(move |shared| {
                 let changed = change(shared)?;
-                shared.emit(Event::PromptsChanged { prompts: list(shared)? });
+                let announced = || Ok::<_, Problem>(Event::PromptsChanged { prompts: list(shared)? });
+                shared.announcer.announce(Topic::Prompts, announced)?;
                 Ok(changed)
             })
             .await

@@ -4,11 +4,7 @@
 use crate::{
     lock::lock,
     shared::{Shared, is_unfinished},
-    store::{
-        self, StoreError, answer_tokens,
-        conversation::{self, Conversation},
-        message,
-    },
+    store::{self, StoreError, answer_tokens, conversation, message},
     wire::{Event, Message, MessageState},
 };
 use std::{
@@ -57,26 +53,27 @@ impl Shared {
         saved
     }
 
-    /// Saves an answer that has ended, with its tokens if they are known. Returns its conversation,
-    /// `None` if that is deleted.
-    pub(crate) fn save_ended(
-        &self,
-        last: &Message,
-        tokens: Option<&[u32]>,
-    ) -> Result<Saved<Option<Conversation>>, StoreError> {
+    /// Saves an answer that has ended, with its tokens if they are known.
+    pub(crate) fn save_ended(&self, last: &Message, tokens: Option<&[u32]>) -> Result<Saved<()>, StoreError> {
         let row = message::Message::from(last);
         let saved = self.save(|t| {
             message::save(t, &row)?;
             if let Some(tokens) = tokens {
                 answer_tokens::set(t, row.id, tokens)?;
             }
-            conversation::touch(t, row.conversation, row.model.as_deref(), store::now())?;
-            conversation::get(t, row.conversation)
+            conversation::touch(t, row.conversation, row.model.as_deref(), store::now()).map(drop)
         })?;
-        if let Saved::Done(_) = saved {
+        if let Saved::Done(()) = saved {
             self.clear_live(row.id);
         }
         Ok(saved)
+    }
+
+    /// Announces a conversation whose answer was saved; a failure only leaves its place in the list.
+    pub(crate) fn announce_touched(&self, conversation: i64) {
+        if let Err(error) = self.announce_conversation(conversation) {
+            tracing::warn!(%error, conversation, "a conversation could not be announced");
+        }
     }
 
     /// Retries all deferred saves. Returns [`Saved::Locked`] if another process still locks the
@@ -87,18 +84,15 @@ impl Shared {
         for message in ended {
             let saved = match message.state {
                 // Its state is the reason why it could not be saved; the conversation is unchanged.
-                MessageState::Failed { .. } => self
-                    .save(|t| message::save(t, &(&message).into()).map(|()| None))
-                    .inspect(|saved| {
-                        if let Saved::Done(_) = saved {
-                            self.clear_live(message.id);
-                        }
-                    }),
+                MessageState::Failed { .. } => self.save(|t| message::save(t, &(&message).into())).inspect(|saved| {
+                    if let Saved::Done(()) = saved {
+                        self.clear_live(message.id);
+                    }
+                }),
                 _ => self.save_ended(&message, None),
             };
             match saved {
-                Ok(Saved::Done(Some(row))) => self.emit_conversation(&row),
-                Ok(Saved::Done(None)) => {}
+                Ok(Saved::Done(())) => self.announce_touched(message.conversation),
                 Ok(Saved::Locked) => still = Saved::Locked,
                 Err(error) => {
                     tracing::warn!(%error, message = message.id, "an answer could not be saved yet");
@@ -118,10 +112,7 @@ impl Shared {
             state: MessageState::Failed { problem: error.into() },
             ..message
         };
-        self.set_live(message.clone());
-        self.emit(Event::MessageChanged {
-            message: Box::new(message),
-        });
+        self.show(message);
     }
 
     /// Retries deferred saves in the background until the store is unlocked.

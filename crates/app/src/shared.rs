@@ -1,6 +1,7 @@
 //! The state that use cases, chat and fine-tuning share: store, library, settings and event sink.
 
 use crate::{
+    announce::{Announcer, Sink, Topic},
     archive::Restoration,
     downloads::Downloads,
     foreign_lock::ForeignLock,
@@ -26,9 +27,6 @@ use tokio::sync::{Semaphore, watch};
 /// Requests to a hub at a time that a person waits for: each holds a thread.
 const MAX_ASKING: usize = 8;
 
-/// Receives every event, in order, from any thread; must not block.
-pub(crate) type Sink = Box<dyn Fn(Event) + Send + Sync>;
-
 pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) library: Library,
@@ -53,7 +51,7 @@ pub(crate) struct Shared {
     pub(crate) chat_idle_delay: Duration,
     /// See [`Options::shutdown_timeout`].
     pub(crate) shutdown_timeout: Duration,
-    sink: Sink,
+    pub(crate) announcer: Announcer,
     settings: Mutex<Settings>,
     /// Held while the settings are changed.
     changing_settings: Mutex<()>,
@@ -104,7 +102,7 @@ impl Shared {
             power: options.power,
             chat_idle_delay: options.chat_idle_delay,
             shutdown_timeout: options.shutdown_timeout,
-            sink,
+            announcer: Announcer::new(sink),
             settings: Mutex::new(settings),
             changing_settings: Mutex::default(),
             live: Mutex::default(),
@@ -121,8 +119,9 @@ impl Shared {
         })
     }
 
+    /// See [`Announcer::emit`].
     pub(crate) fn emit(&self, event: Event) {
-        (self.sink)(event);
+        self.announcer.emit(event);
     }
 
     pub(crate) fn settings(&self) -> Settings {
@@ -218,6 +217,29 @@ impl Shared {
         self.lock_live().remove(&message);
     }
 
+    /// Shadows a message's row, and announces it.
+    pub(crate) fn show(&self, message: Message) {
+        self.set_live(message.clone());
+        self.emit(Event::MessageChanged {
+            message: Box::new(message),
+        });
+    }
+
+    /// Announces a message as it is, unless it is gone.
+    pub(crate) fn announce_message(&self, id: i64) -> Result<(), StoreError> {
+        self.announcer.announce(Topic::Messages, || {
+            // What ends meanwhile is in the store then.
+            let live = self.lock_live().get(&id).cloned();
+            let message = match live {
+                Some(message) => Some(message),
+                None => self.store.read(|t| message::get(t, id))?.map(Message::from),
+            };
+            Ok(message.map(|message| Event::MessageChanged {
+                message: Box::new(message),
+            }))
+        })
+    }
+
     /// Messages newer than their rows, by id.
     pub(crate) fn live(&self) -> HashMap<i64, Message> {
         self.lock_live().clone()
@@ -241,21 +263,27 @@ impl Shared {
             .any(|answer| answer.conversation == conversation)
     }
 
-    /// Emits [`Event::ConversationChanged`].
-    pub(crate) fn emit_conversation(&self, row: &conversation::Conversation) {
-        self.emit(Event::ConversationChanged {
-            conversation: ConversationSummary::from(row),
-            leaf: row.leaf,
-        });
+    /// Announces a conversation as it is in the store: changed, or removed.
+    pub(crate) fn announce_conversation(&self, id: i64) -> Result<(), StoreError> {
+        self.announcer.announce(Topic::Conversations, || {
+            let row = self.store.read(|t| conversation::get(t, id))?;
+            Ok(
+                row.map_or(Event::ConversationRemoved { id }, |row| Event::ConversationChanged {
+                    conversation: ConversationSummary::from(&row),
+                    leaf: row.leaf,
+                }),
+            )
+        })
     }
 
-    /// Emits all conversations, after many of them have changed.
-    pub(crate) fn emit_conversations(&self) -> Result<(), Problem> {
-        let rows = self.store.read(|t| conversation::list(t))?;
-        self.emit(Event::ConversationsChanged {
-            conversations: rows.iter().map(ConversationSummary::from).collect(),
-        });
-        Ok(())
+    /// Announces all conversations, after many of them have changed.
+    pub(crate) fn announce_conversations(&self) -> Result<(), StoreError> {
+        self.announcer.announce(Topic::Conversations, || {
+            let rows = self.store.read(|t| conversation::list(t))?;
+            Ok(Event::ConversationsChanged {
+                conversations: rows.iter().map(ConversationSummary::from).collect(),
+            })
+        })
     }
 
     /// Sets whether the chat is busy.
@@ -296,10 +324,10 @@ impl Shared {
         let Some(run) = runs.get_mut(&id) else { return };
         let before = run.clone();
         change(run);
-        let run = run.clone();
-        drop(runs);
-        if run != before {
-            self.emit(Event::RunChanged { run: Box::new(run) });
+        if *run != before {
+            // While it is locked, so that no older state follows.
+            let run = Box::new(run.clone());
+            self.emit(Event::RunChanged { run });
         }
     }
 

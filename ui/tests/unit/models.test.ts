@@ -2,6 +2,7 @@ import { describe, expect, test, vi } from "vitest";
 import type { Download, HostEvent, HubModel } from "../../src/lib/host";
 import { FakeHost } from "../../src/lib/host/fake";
 import { qwen } from "../../src/lib/host/fake/models";
+import { tell } from "./started";
 import { App } from "../../src/lib/stores/app.svelte";
 import { compact, expectedSpeed, fractionOf, progressText, removalText, shortProgress } from "../../src/lib/text/models";
 import { asSource, droppedSource, fileName, repositoryOf } from "../../src/lib/text/source";
@@ -127,17 +128,17 @@ describe("downloads", () => {
     expect(ready()).toBe(1);
     app.toasts.all = [];
     const event: HostEvent = { type: "downloadsChanged", downloads: await host.downloads() };
-    app.handle(event);
+    tell(app, event);
     expect(ready()).toBe(0);
     // One that is new and done at once is news.
-    app.handle({ type: "downloadsChanged", downloads: [...event.downloads, download({ id: 777, name: "New", state: { type: "done", model: "x", adapter: null } })] });
+    tell(app, { type: "downloadsChanged", downloads: [...event.downloads, download({ id: 777, name: "New", state: { type: "done", model: "x", adapter: null } })] });
     expect(app.toasts.all.map(({ text }) => text)).toEqual(["New is ready"]);
   });
 
   test("that ended before the list is loaded are no news", async () => {
     const host = new FakeHost("downloads");
     const app = new App(host, { schedule: (callback) => callback() });
-    app.handle({ type: "downloadsChanged", downloads: await host.downloads() });
+    tell(app, { type: "downloadsChanged", downloads: await host.downloads() });
     await app.start();
     expect(app.toasts.all).toEqual([]);
   });
@@ -145,7 +146,7 @@ describe("downloads", () => {
   test("of an unknown id change nothing", async () => {
     const { app } = await started("downloads");
     const before = app.downloads.all.map(({ done }) => done);
-    app.handle({ type: "downloadProgress", id: 777, done: 1, total: 2, bytesPerSecond: 3 });
+    tell(app, { type: "downloadProgress", id: 777, done: 1, total: 2, bytesPerSecond: 3 });
     expect(app.downloads.all.map(({ done }) => done).length).toBe(before.length);
   });
 });

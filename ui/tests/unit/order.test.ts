@@ -8,7 +8,7 @@ import { App } from "../../src/lib/stores/app.svelte";
 import { Live } from "../../src/lib/stores/live.svelte";
 import { Toasts } from "../../src/lib/stores/toasts.svelte";
 import { joined, plain, textOf } from "../../src/lib/text/parts";
-import { started } from "./started";
+import { started, tell } from "./started";
 
 /** A reply that the test gives. */
 function held<T>(): { reply: Promise<T>; give: (value: T) => void; fail: (problem: unknown) => void } {
@@ -36,7 +36,7 @@ describe("a name", () => {
     host.renameRun = () => reply;
     const renaming = app.runs.rename(run.id, "New name");
     const now = { ...run, name: "New name", updatedAt: 7, state: { type: "stopped" } } as unknown as typeof run;
-    app.handle({ type: "runChanged", run: now });
+    tell(app, { type: "runChanged", run: now });
     give();
     await renaming;
     expect(app.runs.get(run.id)).toEqual(now);
@@ -46,7 +46,7 @@ describe("a name", () => {
     const { app, host } = await started();
     host.renameConversation = async (id) => {
       const found = app.conversations.get(id);
-      if (found) app.handle({ type: "conversationChanged", conversation: { ...found, title: "Two words" }, leaf: null });
+      if (found) tell(app, { type: "conversationChanged", conversation: { ...found, title: "Two words" }, leaf: null });
     };
     await app.conversations.rename(2, "Two \u202e words");
     expect(app.conversations.title(2)).toBe("Two words");
@@ -63,11 +63,11 @@ describe("a reply that is older than an event", () => {
     const starting = app.start();
     await soon();
     const [first, second] = snapshot.conversations as [typeof snapshot.conversations[0], typeof snapshot.conversations[0]];
-    app.handle({ type: "conversationRemoved", id: first.id });
-    app.handle({ type: "conversationChanged", conversation: { ...second, title: "Newer" }, leaf: null });
-    app.handle({ type: "foldersChanged", folders: [] });
-    app.handle({ type: "modelsChanged", models: snapshot.models.slice(1) });
-    app.handle({ type: "modelState", state: { type: "none" } });
+    tell(app, { type: "conversationRemoved", id: first.id });
+    tell(app, { type: "conversationChanged", conversation: { ...second, title: "Newer" }, leaf: null });
+    tell(app, { type: "foldersChanged", folders: [] });
+    tell(app, { type: "modelsChanged", models: snapshot.models.slice(1) });
+    tell(app, { type: "modelState", state: { type: "none" } });
     give(snapshot);
     await starting;
     expect(app.conversations.get(first.id)).toBeNull();
@@ -90,7 +90,7 @@ describe("a reply that is older than an event", () => {
     const { reply, give } = held<unknown>();
     Object.assign(host, { [command]: () => reply });
     const loading = load(app);
-    app.handle(event([] as never));
+    tell(app, event([] as never));
     give(old);
     await loading;
     expect(shown(app)).toEqual([]);
@@ -103,8 +103,8 @@ describe("a reply that is older than an event", () => {
     const { reply, give } = held<typeof old>();
     host.runs = () => reply;
     const loading = app.runs.load();
-    app.handle({ type: "runRemoved", id: removed.id });
-    app.handle({ type: "runChanged", run: { ...changed, name: "Newer" } });
+    tell(app, { type: "runRemoved", id: removed.id });
+    tell(app, { type: "runChanged", run: { ...changed, name: "Newer" } });
     give(old);
     await loading;
     expect(app.runs.get(removed.id)).toBeNull();
@@ -117,7 +117,7 @@ describe("a reply that is older than an event", () => {
     const { reply, give } = held<typeof opened>();
     host.openConversation = () => reply;
     const opening = app.open(2);
-    app.handle({ type: "conversationRemoved", id: 2 });
+    tell(app, { type: "conversationRemoved", id: 2 });
     give(opened);
     await opening;
     expect(app.thread.id).toBeNull();
@@ -130,13 +130,56 @@ describe("a reply that is older than an event", () => {
     host.send = async (...given) => {
       const sent = await send(...given);
       const listed = app.conversations.get(sent.conversation.id);
-      if (listed) app.handle({ type: "conversationChanged", conversation: { ...listed, title: "Renamed meanwhile" }, leaf: null });
+      if (listed) tell(app, { type: "conversationChanged", conversation: { ...listed, title: "Renamed meanwhile" }, leaf: null });
       return sent;
     };
     await app.open(2);
     await app.send("Say: Yes.");
     expect(app.conversations.title(2)).toBe("Renamed meanwhile");
   });
+});
+
+test("a reply that includes an event is not undone by it", async () => {
+  const { app, host } = await started();
+  const newest = await host.datasets();
+  host.revision = async () => 7;
+  host.datasets = async () => newest;
+  const loading = app.datasets.load();
+  app.handle({ type: "datasetsChanged", datasets: [], revision: 7 });
+  await loading;
+  expect(app.datasets.all).toEqual(newest);
+});
+
+test("changes of one thing reach the app in their order, whichever commands make them", async () => {
+  const { app, host } = await started();
+  await app.open(2);
+  const asked: string[] = [];
+  const replies = Array.from({ length: 6 }, () => held<void>());
+  const reply = (name: string) => replies[asked.push(name) - 1]!.reply;
+  host.pinConversation = (_, pinned) => reply(`pin ${pinned}`);
+  host.setTags = () => reply("tags");
+  host.rateAnswer = (_, thumb) => reply(`rate ${thumb}`);
+  const { setConversationSettings, applyPreset } = host;
+  host.setConversationSettings = (...rest) => reply("slider").then(() => setConversationSettings.apply(host, rest));
+  host.applyPreset = (...rest) => reply("preset").then(() => applyPreset.apply(host, rest));
+  const preset = app.presets.all.find(({ values }) => values.maxTokens === null);
+  if (!preset) throw new Error("no preset");
+  const changes = [
+    app.conversations.pin(2, true),
+    app.conversations.pin(2, false),
+    app.conversations.setTags(2, ["a"]),
+    app.thread.rate(1, "up", null),
+    app.thread.setSettings({ ...app.thread.settings, maxTokens: 7 }),
+    app.presets.apply(preset.id),
+  ];
+  for (const [at, { give }] of replies.entries()) {
+    await soon();
+    expect(asked.length).toBe(at + 1);
+    give();
+  }
+  await Promise.all(changes);
+  expect(asked).toEqual(["pin true", "pin false", "tags", "rate up", "slider", "preset"]);
+  expect([app.thread.settings.maxTokens, (await host.openConversation(2)).settings.maxTokens]).toEqual([null, null]);
 });
 
 describe("settings", () => {
@@ -264,7 +307,7 @@ test("two messages sent at once keep the events of both", async () => {
   const first = app.send("one");
   app.newConversation();
   const second = app.send("two");
-  app.handle({ type: "messageChanged", message: message(21, { conversation: 920, parent: 20, parts: plain("Yes."), state: { type: "complete" } }) });
+  tell(app, { type: "messageChanged", message: message(21, { conversation: 920, parent: 20, parts: plain("Yes."), state: { type: "complete" } }) });
   replies[0]!.give(sent(910, 10));
   await first;
   expect(app.thread.sending).toBe(true);
@@ -305,9 +348,9 @@ describe("toasts", () => {
 
   test("about the store go when it can be written again", async () => {
     const { app } = await started();
-    app.handle({ type: "storeLocked", locked: true });
+    tell(app, { type: "storeLocked", locked: true });
     expect(app.toasts.all.map(({ kind }) => kind)).toEqual(["problem"]);
-    app.handle({ type: "storeLocked", locked: false });
+    tell(app, { type: "storeLocked", locked: false });
     expect(app.toasts.all.map(({ kind }) => kind)).toEqual(["note"]);
   });
 });

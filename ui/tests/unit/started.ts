@@ -1,5 +1,6 @@
 // The app on the fake host, without waits.
 
+import type { HostEvent } from "../../src/lib/host";
 import { FakeHost } from "../../src/lib/host/fake";
 import { App } from "../../src/lib/stores/app.svelte";
 
@@ -9,4 +10,11 @@ export async function started(scene: string | null = null): Promise<{ app: App; 
   const app = new App(host, { schedule: (callback) => callback() });
   await app.start();
   return { app, host };
+}
+
+let lastRevision = 1e9;
+
+/** Tells the app of an event, which is newer than all replies. */
+export function tell(app: App, event: HostEvent): void {
+  app.handle({ ...event, revision: ++lastRevision });
 }

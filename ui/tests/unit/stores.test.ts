@@ -3,7 +3,7 @@ import type { HostEvent, Message } from "../../src/lib/host";
 import { Live } from "../../src/lib/stores/live.svelte";
 import { Toasts } from "../../src/lib/stores/toasts.svelte";
 import { plain, textOf } from "../../src/lib/text/parts";
-import { started } from "./started";
+import { started, tell } from "./started";
 import { until } from "./until";
 
 const message = (id: number, change: Partial<Message> = {}): Message => ({
@@ -60,7 +60,8 @@ describe("a conversation", () => {
     let reply = () => {};
     host.openConversation = host.selectLeaf = () => new Promise((resolve) => (reply = () => resolve({ ...returned, messages: returned.messages.map((one) => (one === last ? before : one)) })));
     const loading = how === "open" ? app.open(1) : app.thread.select(last.id);
-    app.handle({ type: "messageChanged", message: { ...last, parts: plain("Half."), state: { type: "complete" } } });
+    tell(app, { type: "messageChanged", message: { ...last, parts: plain("Half."), state: { type: "complete" } } });
+    await new Promise((resolve) => setTimeout(resolve));
     reply();
     await loading;
     expect(app.thread.busy).toBe(false);
@@ -110,7 +111,7 @@ describe("a conversation", () => {
   test("deleted elsewhere is closed", async () => {
     const { app } = await started();
     await app.open(2);
-    app.handle({ type: "conversationRemoved", id: 2 });
+    tell(app, { type: "conversationRemoved", id: 2 });
     expect(app.thread.id).toBeNull();
     expect(app.conversations.title(2)).toBeNull();
   });
@@ -170,8 +171,8 @@ describe("events of an answer that arrive before the command returns", () => {
     const { app, host } = await started();
     const sent = { conversation: { id: 900, title: "x", createdAt: 0, updatedAt: 0, model: null, pinned: false, folder: null, tags: [] }, user: message(1, { conversation: 900, role: "user", parts: plain("x"), state: { type: "complete" } }), answer: message(2, { conversation: 900, parent: 1 }) };
     host.send = async () => {
-      app.handle({ ...delta(2, "Hi"), conversation: 900 });
-      app.handle({ type: "messageChanged", message: message(2, { conversation: 900, parent: 1, parts: plain("Hi."), state: { type: "complete" } }) });
+      tell(app, { ...delta(2, "Hi"), conversation: 900 });
+      tell(app, { type: "messageChanged", message: message(2, { conversation: 900, parent: 1, parts: plain("Hi."), state: { type: "complete" } }) });
       return sent;
     };
     await app.send("x");

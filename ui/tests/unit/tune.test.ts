@@ -80,7 +80,7 @@ describe("a run's curve", () => {
     host.runPoints = () => new Promise((resolve) => (answer = (points) => resolve({ points, evaluations: [] })));
     const runs = new Runs(host, (frame) => frames.push(frame));
     const fetched = runs.fetch(1);
-    for (const step of [3, 4]) runs.handle({ type: "runPoint", run: 1, point: point(step) });
+    for (const step of [3, 4]) runs.handle({ revision: 1, type: "runPoint", run: 1, point: point(step) });
     expect(frames.length).toBe(1);
     frames.pop()?.();
     answer([point(1), point(2), point(3)]);
@@ -93,7 +93,7 @@ describe("a run's curve", () => {
     host.runPoints = async () => ({ points: [1, 2, 3, 4].map((step) => point(step, 1)), evaluations: [] });
     const runs = new Runs(host, (frame) => frame());
     await runs.fetch(1);
-    runs.handle({ type: "runPoint", run: 1, point: point(3, 2) });
+    runs.handle({ revision: 1, type: "runPoint", run: 1, point: point(3, 2) });
     expect(runs.curve(1)?.points.map((p) => [p.step, p.loss])).toEqual([[1, 1], [2, 1], [3, 2]]);
   });
 });

@@ -375,10 +375,7 @@ impl Answer {
             return;
         }
         self.message.state = state;
-        self.shared.set_live(self.message.clone());
-        self.shared.emit(Event::MessageChanged {
-            message: Box::new(self.message.clone()),
-        });
+        self.shared.show(self.message.clone());
     }
 }
 
@@ -399,7 +396,7 @@ async fn saved(saving: &mut Option<JoinHandle<Result<Saved<()>, Problem>>>) -> R
     saved.unwrap_or(Ok(Saved::Locked))
 }
 
-/// Saves a message in its final state and emits it. If another process locks the store, it is saved
+/// Saves a message in its final state and announces it. If another process locks the store, it is saved
 /// later. A message that cannot be saved is shown as failed, in full, while the app runs, and is
 /// saved once there is space.
 pub(super) async fn end(shared: &Arc<Shared>, mut last: Message, tokens: Option<Vec<u32>>) {
@@ -407,33 +404,25 @@ pub(super) async fn end(shared: &Arc<Shared>, mut last: Message, tokens: Option<
     let saved = shared
         .blocking(move |shared| {
             let saved = shared.save_ended(&message, tokens.as_deref())?;
-            if saved == Saved::Locked {
-                shared.set_live(message);
+            let conversation = message.conversation;
+            match saved {
+                Saved::Locked => shared.show(message),
+                Saved::Done(()) => {
+                    shared.emit(Event::MessageChanged {
+                        message: Box::new(message),
+                    });
+                    shared.announce_touched(conversation);
+                }
             }
             Ok(saved)
         })
         .await;
     match saved {
-        Ok(Saved::Done(conversation)) => {
-            shared.emit(Event::MessageChanged {
-                message: Box::new(last),
-            });
-            if let Some(row) = conversation {
-                shared.emit_conversation(&row);
-            }
-        }
-        Ok(Saved::Locked) => {
-            shared.emit(Event::MessageChanged {
-                message: Box::new(last),
-            });
-            shared.save_later();
-        }
+        Ok(Saved::Done(())) => {}
+        Ok(Saved::Locked) => shared.save_later(),
         Err(problem) => {
             last.state = MessageState::Failed { problem };
-            shared.set_live(last.clone());
-            shared.emit(Event::MessageChanged {
-                message: Box::new(last),
-            });
+            shared.show(last);
         }
     }
 }

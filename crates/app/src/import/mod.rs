@@ -65,7 +65,7 @@ impl App {
                 let done = import.run(&path);
                 let report = import.report;
                 if report.imported + report.extended > 0 {
-                    shared.emit_conversations()?;
+                    shared.announce_conversations()?;
                 }
                 done.map_err(|problem| with_count(problem, report.imported))?;
                 Ok(report)

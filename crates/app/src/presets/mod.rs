@@ -261,10 +261,10 @@ fn apply(shared: &Shared, preset: &Preset, id: i64) -> Result<NewConversation, P
         let new = applied(&|id| by_id(shared, id), preset, of_conversation(&row));
         conversation::set_settings(t, id, Some(&to_json(&new.settings)))?;
         conversation::set_system_prompt(t, id, new.system_prompt.as_deref())?;
-        Ok(conversation::get(t, id)?.map(|row| (new, row)))
+        Ok(Some(new))
     })?;
-    let (new, row) = applied.ok_or_else(conversations::no_conversation)?;
-    shared.emit_conversation(&row);
+    let new = applied.ok_or_else(conversations::no_conversation)?;
+    shared.announce_conversation(id)?;
     Ok(new)
 }
 

@@ -233,10 +233,10 @@ impl Current {
             }
             if has_ended {
                 shared.clear_live_run(id);
-                shared.emit_run(id)?;
+                shared.announce_run(id)?;
             }
             if has_ended && new_adapter {
-                shared.emit_adapters()?;
+                shared.announce_adapters()?;
             }
             Ok(saved)
         });

@@ -68,7 +68,7 @@ pub(crate) fn purge(shared: &Shared, before: i64) -> Result<(), Problem> {
         }
     }
     if restored {
-        shared.emit_adapters()?;
+        shared.announce_adapters()?;
     }
     Ok(())
 }

@@ -14,6 +14,10 @@ macro_rules! commands {
                 /// The initial state of the window.
                 fn snapshot() -> Snapshot;
 
+                /// The revision of the last event. What is read afterwards is at least as new as the
+                /// events up to it.
+                fn revision() -> u64;
+
                 fn open_conversation(id: i64) -> Conversation;
                 /// Starts a new conversation if `conversation` is `null`; `fresh` is what that
                 /// begins with.

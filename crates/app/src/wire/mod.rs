@@ -569,10 +569,21 @@ pub struct Compared {
     pub answers: Vec<Message>,
 }
 
-/// Tauri's event name for every [`Event`].
+/// Tauri's event name for every [`Announced`].
 pub const EVENT_NAME: &str = "hearth";
 
-/// An event for every window.
+/// An event, and its place among all. The page's type is `HostEvent` in `host.ts`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Announced {
+    /// Grows with each event. What is read once `revision` has returned a number is at least as new
+    /// as the events up to that number.
+    pub revision: u64,
+    /// The event.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// What is told to every window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Event {

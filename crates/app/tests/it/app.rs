@@ -275,7 +275,7 @@ async fn a_worker_that_cannot_start_is_reported() {
         worker: WorkerCommand::new("no-such-folder/hearth"),
         ..options(&folder)
     };
-    let app = App::open(options, move |event| drop(send.send(event))).unwrap();
+    let app = App::open(options, move |announced| drop(send.send(announced.event))).unwrap();
     let mut bench = Bench { app, events, folder };
     let answer = bench.answer("say one").await;
     assert!(failure(&answer).message.contains("no-such-folder"));

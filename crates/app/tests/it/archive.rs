@@ -4,7 +4,7 @@ use crate::{data_bench::Bench, support};
 use hearth_app::{
     App,
     store::{Store, adapter, download::State},
-    wire::{Event, LeftOutReason, ProblemCode, WrittenBackup},
+    wire::{Announced, Event, LeftOutReason, ProblemCode, WrittenBackup},
 };
 use proptest::{
     prelude::*,
@@ -458,7 +458,7 @@ async fn a_restoration_reports_progress_and_can_be_cancelled_while_it_is_extract
     let folder = tempfile::tempdir().expect("a folder");
     let app: Arc<OnceLock<App>> = Arc::default();
     let (options, itself) = (support::options(&folder.path().join("data")), app.clone());
-    let opened = App::open(options, move |event| {
+    let opened = App::open(options, move |Announced { event, .. }| {
         // Called by the thread that extracts, after the first of several reports.
         if let (Event::RestoreProgress { fraction }, Some(app)) = (event, itself.get()) {
             assert!(fraction > 0.0 && fraction <= 1.0);

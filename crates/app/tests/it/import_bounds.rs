@@ -3,7 +3,7 @@
 use crate::{data_bench::Bench, support};
 use hearth_app::{
     App,
-    wire::{Event, ProblemCode, SkipReason},
+    wire::{Announced, Event, ProblemCode, SkipReason},
 };
 use serde_json::json;
 use std::{
@@ -53,7 +53,7 @@ async fn a_cancelled_import_ends_soon_and_can_go_on() {
     let (options, itself) = (support::options(&folder.path().join("data")), app.clone());
     let cancels = Arc::new(AtomicBool::new(true));
     let cancelling = cancels.clone();
-    let opened = App::open(options, move |event| {
+    let opened = App::open(options, move |Announced { event, .. }| {
         // Called by the thread that imports.
         if let (Event::ImportProgress { .. }, Some(app), true) = (event, itself.get(), cancelling.load(SeqCst)) {
             Handle::current().block_on(app.cancel_import()).expect("cancelled");

@@ -1,6 +1,7 @@
 //! Tests of this crate's public API, in one executable: linking takes longer than most of them.
 
 mod adapters;
+mod announcing;
 mod app;
 mod archive;
 mod bench;

@@ -5,7 +5,7 @@ use crate::support;
 use hearth_app::{
     App, Options,
     store::{adapter, download::State},
-    wire::{DataPlace, Event, Problem, ProblemCode},
+    wire::{Announced, DataPlace, Event, Problem, ProblemCode},
 };
 use serde_json::json;
 use std::{
@@ -224,7 +224,7 @@ async fn files_that_vanish_during_a_move_do_not_fail_it() {
         fs::write(vanishing.join(format!("{number}.tmp")), vec![0; 1 << 16]).expect("a file");
     }
     let (options, gone) = (support::options(&folder.path().join("data")), vanishing.clone());
-    let app = App::open(options, move |event| {
+    let app = App::open(options, move |Announced { event, .. }| {
         // Called by the thread that copies, once it has listed the files.
         if let Event::MoveProgress { .. } = event {
             let _ = fs::remove_dir_all(&gone);
@@ -242,7 +242,7 @@ async fn a_cancelled_move_leaves_the_app_as_it_was() {
     let folder = filled().await.close().await;
     let app: Arc<OnceLock<App>> = Arc::default();
     let (options, itself) = (support::options(&folder.path().join("data")), app.clone());
-    let opened = App::open(options, move |event| {
+    let opened = App::open(options, move |Announced { event, .. }| {
         // Called by the thread that copies, after the first of several reports.
         if let (Event::MoveProgress { .. }, Some(app)) = (event, itself.get()) {
             Handle::current().block_on(app.cancel_move()).expect("cancelled");

@@ -6,6 +6,7 @@ use crate::support;
 use hearth_app::{
     App, Options,
     power::{Power, Supply},
+    wire::Announced,
     wire::*,
 };
 use hearth_protocol::{GenerateRequest, Prompt, WorkerCommand};
@@ -1284,14 +1285,16 @@ async fn a_run_that_is_deleted_before_it_begins_does_not_begin() {
     let itself = app.clone();
     let (has_begun, steps) = (AtomicBool::new(false), Arc::new(AtomicU32::new(0)));
     let counted = steps.clone();
-    let opened = App::open(options(&folder), move |event| match (&event, itself.get()) {
-        // Called by the thread that has added the run, before the command to start it.
-        (Event::RunChanged { run }, Some(app)) if !has_begun.swap(true, Ordering::SeqCst) => {
-            let deleted = Handle::current().block_on(app.delete_run(run.id));
-            deleted.expect("deleted");
+    let opened = App::open(options(&folder), move |Announced { event, .. }| {
+        match (&event, itself.get()) {
+            // Called by the thread that has added the run, before the command to start it.
+            (Event::RunChanged { run }, Some(app)) if !has_begun.swap(true, Ordering::SeqCst) => {
+                let deleted = Handle::current().block_on(app.delete_run(run.id));
+                deleted.expect("deleted");
+            }
+            (Event::RunPoint { .. }, _) => drop(counted.fetch_add(1, Ordering::SeqCst)),
+            _ => {}
         }
-        (Event::RunPoint { .. }, _) => drop(counted.fetch_add(1, Ordering::SeqCst)),
-        _ => {}
     });
     app.set(opened.expect("an app")).ok().expect("set once");
     let app = app.get().expect("set");

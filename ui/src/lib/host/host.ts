@@ -5,6 +5,8 @@ import type { Commands, ConversationSettings, Event, Message, NewConversation, P
 export type * from "./wire";
 export { defaultSettings } from "./wire";
 export type HostEvent = Event;
+/** An event and its revision, which grows; see {@link Commands.revision}. */
+export type Announced = Event & { revision: number };
 
 /** Files dragged over the window: `over`, then `drop` or `leave`. */
 export type FileDrop = { type: "over" | "drop"; paths: string[] } | { type: "leave" };
@@ -17,7 +19,7 @@ export interface Host extends Commands {
   /** Opens an address in the default browser. */
   openLink(address: string): Promise<void>;
   /** Listens to events; returns a function that stops listening. */
-  onEvent(listener: (event: HostEvent) => void): Promise<() => void>;
+  onEvent(listener: (event: Announced) => void): Promise<() => void>;
 }
 
 /** Converts any thrown value to a `Problem`. */

@@ -4,7 +4,7 @@ import { invoke } from "@tauri-apps/api/core";
 import { listen } from "@tauri-apps/api/event";
 import { getCurrentWebview } from "@tauri-apps/api/webview";
 import { openUrl } from "@tauri-apps/plugin-opener";
-import type { Host, HostEvent } from "./host";
+import type { Host, Announced } from "./host";
 import { commands, EVENT_NAME } from "./wire";
 
 export const tauriHost: Host = {
@@ -17,5 +17,5 @@ export const tauriHost: Host = {
     }),
   setZoom: (factor) => getCurrentWebview().setZoom(factor),
   openLink: (address) => openUrl(address),
-  onEvent: (listener) => listen<HostEvent>(EVENT_NAME, (event) => listener(event.payload)),
+  onEvent: (listener) => listen<Announced>(EVENT_NAME, (event) => listener(event.payload)),
 };

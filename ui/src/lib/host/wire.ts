@@ -4,6 +4,8 @@
 export interface Commands {
   /** The initial state of the window. */
   snapshot(): Promise<Snapshot>;
+  /** The revision of the last event. What is read afterwards is at least as new as the events up to it. */
+  revision(): Promise<number>;
   openConversation(id: number): Promise<Conversation>;
   /** Starts a new conversation if `conversation` is `null`; `fresh` is what that begins with. */
   send(conversation: number | null, parent: number | null, text: string, files: Array<TextFile>, fresh: NewConversation): Promise<Sent>;
@@ -224,6 +226,7 @@ export interface Commands {
 /** Calls commands by their names and named arguments. */
 export const commands = (invoke: <T>(command: string, named?: Record<string, unknown>) => Promise<T>): Commands => ({
   snapshot: () => invoke("snapshot"),
+  revision: () => invoke("revision"),
   openConversation: (id) => invoke("open_conversation", { id }),
   send: (conversation, parent, text, files, fresh) => invoke("send", { conversation, parent, text, files, fresh }),
   readTextFile: (path) => invoke("read_text_file", { path }),

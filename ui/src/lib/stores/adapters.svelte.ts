@@ -1,6 +1,6 @@
 // Owns the list of adapters.
 
-import type { Adapter, Host, HostEvent } from "../host";
+import type { Adapter, Host, Announced } from "../host";
 import { bestModel, doesFit } from "../text/adapters";
 import { Reading } from "./reading";
 
@@ -13,7 +13,7 @@ export class Adapters {
   constructor(private readonly host: Host) {}
 
   async load(): Promise<void> {
-    await this.reading.read(() => this.host.adapters(), (adapters) => (this.all = adapters));
+    await this.reading.read(this.host, (host) => host.adapters(), (adapters) => (this.all = adapters));
   }
 
   get(id: number | null): Adapter | null {
@@ -34,7 +34,7 @@ export class Adapters {
     return path === null ? null : this.host.importAdapter(path, model);
   }
 
-  handle(event: HostEvent): void {
+  handle(event: Announced): void {
     this.reading.handle(event);
   }
 }

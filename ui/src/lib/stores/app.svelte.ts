@@ -3,7 +3,7 @@
 import { m } from "$messages";
 import { getContext, setContext, tick } from "svelte";
 import { actions, type Action } from "../actions";
-import { asProblem, defaultBeginning, type ChatFormat, type Compared, type Device, type Folder, type Host, type HostEvent, type Message, type Model, type Problem, type SamplingParams, type SavedPrompt, type SearchFilter, type Sent, type Settings, type TextFile, type Unsent } from "../host";
+import { asProblem, defaultBeginning, type ChatFormat, type Compared, type Device, type Folder, type Host, type Announced, type Message, type Model, type Problem, type SamplingParams, type SavedPrompt, type SearchFilter, type Sent, type Settings, type TextFile, type Unsent } from "../host";
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
 import { Attachments } from "./attachments.svelte";
@@ -19,6 +19,7 @@ import { Edits } from "./edits.svelte";
 import { Folders } from "./folders.svelte";
 import { Gallery } from "./gallery.svelte";
 import { HubStore } from "./hub.svelte";
+import { inTurns } from "../host/inTurns";
 import { importSentences } from "../text/keeping";
 import { problemText } from "../text/problem";
 import { variables } from "../text/promptVariables";
@@ -95,7 +96,7 @@ export class App {
   private readonly notifications: Notifications;
   /** What the snapshot fills. */
   private readonly reading = new Reading((event) => {
-    for (const store of [this.folders, this.conversations, this.models]) store.handle(event);
+    for (const store of [this.folders, this.conversations, this.models, this.thread]) store.handle(event);
   });
   readonly shortcuts: Shortcuts;
   readonly palette: Palette;
@@ -115,10 +116,13 @@ export class App {
   /** Fields that actions focus, and what opens the search in a conversation, while they are on the page. */
   readonly fields: { search?: HTMLInputElement | undefined; composer?: HTMLTextAreaElement | undefined; find?: (() => Promise<void>) | undefined } = {};
 
+  readonly host: Host;
+
   constructor(
-    readonly host: Host,
+    outside: Host,
     parts: { storage?: PageStorage | null; schedule?: Schedule } = {},
   ) {
+    const host = (this.host = inTurns(outside));
     this.storage = parts.storage ?? null;
     try {
       this.chatAdvanced = this.storage?.getItem(ADVANCED) === "1";
@@ -164,15 +168,15 @@ export class App {
       // Subscribes before the snapshot, so that no event is lost.
       await this.host.onEvent((event) => this.handle(event));
       await this.try(() => moveOldUnsent(this.storage, this.host));
-      await this.thread.during(() => this.reading.read(() => this.host.snapshot(), (snapshot) => {
+      await this.reading.read(this.host, (host) => host.snapshot(), (snapshot) => {
         this.defaultHub = snapshot.defaultHub;
         this.settings.fill(snapshot.settings, snapshot.version);
         this.models.fill(snapshot);
         this.folders.fill(snapshot.folders);
         this.conversations.fill(snapshot.conversations);
         this.fillUnsent(null, snapshot.unsent);
-        this.thread.resume(snapshot.answering);
-      }));
+        for (const { message, conversation } of snapshot.answering) this.thread.live.begin(message, conversation);
+      });
       await this.try(() => this.settings.zoom());
     } catch (thrown) {
       this.problem = asProblem(thrown);
@@ -182,13 +186,14 @@ export class App {
     if (!this.problem) await Promise.all([this.try(() => this.links.start()), this.try(() => this.tune.start()), this.try(() => this.gallery.start()), this.try(() => this.presets.load()), this.try(() => this.prompts.load())]);
   }
 
-  handle(event: HostEvent): void {
+  handle(event: Announced): void {
     const { live } = this.thread;
     const wasActive = event.type === "messageChanged" && live.isActive(event.message.id);
-    this.reading.handle(event);
+    // Its text grows once.
+    if (event.type === "messageDelta") this.thread.handle(event);
+    else this.reading.handle(event);
     this.search.handle(event);
     this.keeping.handle(event);
-    this.thread.handle(event);
     this.presets.handle(event);
     this.prompts.handle(event);
     this.machine.handle(event);

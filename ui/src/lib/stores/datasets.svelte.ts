@@ -1,6 +1,6 @@
 // Owns the datasets, the bundled samples, and the number of rated answers.
 
-import type { Dataset, Host, HostEvent, SampleDataset } from "../host";
+import type { Dataset, Host, Announced, SampleDataset } from "../host";
 import { Reading } from "./reading";
 
 export class Datasets {
@@ -15,7 +15,7 @@ export class Datasets {
   constructor(private readonly host: Host) {}
 
   async load(): Promise<void> {
-    const all = this.reading.read(() => this.host.datasets(), (datasets) => (this.all = datasets));
+    const all = this.reading.read(this.host, (host) => host.datasets(), (datasets) => (this.all = datasets));
     [, this.samples] = await Promise.all([all, this.host.sampleDatasets()]);
   }
 
@@ -27,7 +27,7 @@ export class Datasets {
     return this.all.find((d) => d.id === id) ?? null;
   }
 
-  handle(event: HostEvent): void {
+  handle(event: Announced): void {
     this.reading.handle(event);
   }
 }

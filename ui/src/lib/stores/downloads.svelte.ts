@@ -1,6 +1,6 @@
 // Owns the downloads of models.
 
-import type { Download, Host, HostEvent } from "../host";
+import type { Download, Host, HostEvent, Announced } from "../host";
 import { isUnderWay } from "../text/models";
 import { Reading } from "./reading";
 
@@ -25,7 +25,7 @@ export class Downloads {
   constructor(private readonly host: Host) {}
 
   async load(): Promise<void> {
-    await this.reading.read(() => this.host.downloads(), (downloads) => (this.all = downloads));
+    await this.reading.read(this.host, (host) => host.downloads(), (downloads) => (this.all = downloads));
   }
 
   get(id: number): Download | null {
@@ -65,7 +65,7 @@ export class Downloads {
     for (const { id, state } of this.all) if (state.type === "done") await this.remove(id);
   }
 
-  handle(event: HostEvent): void {
+  handle(event: Announced): void {
     this.reading.handle(event);
   }
 

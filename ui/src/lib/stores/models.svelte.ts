@@ -1,6 +1,6 @@
 // Owns the models on this machine and the state of the loaded one.
 
-import type { Host, HostEvent, Model, ModelState, Problem, Snapshot } from "../host";
+import type { Host, Announced, Model, ModelState, Problem, Snapshot } from "../host";
 import { Reading } from "./reading";
 
 export class Models {
@@ -40,7 +40,7 @@ export class Models {
 
   /** Lists the models again: folders and drives come and go. */
   async rescan(): Promise<void> {
-    await this.reading.read(() => this.host.rescanModels(), (models) => (this.all = models));
+    await this.reading.read(this.host, (host) => host.rescanModels(), (models) => (this.all = models));
   }
 
   async remove(id: string): Promise<void> {
@@ -54,7 +54,7 @@ export class Models {
     return model;
   }
 
-  handle(event: HostEvent): void {
+  handle(event: Announced): void {
     this.reading.handle(event);
     if (event.type === "modelState") {
       this.state = event.state;

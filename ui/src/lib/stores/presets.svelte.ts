@@ -1,7 +1,7 @@
 // Owns the presets, and which one the open conversation uses.
 
 import { m } from "$messages";
-import type { BrokenPreset, ConversationSettings, Host, HostEvent, NewConversation, Preset, Presets as PresetList, PresetValues } from "../host";
+import type { BrokenPreset, ConversationSettings, Host, Announced, NewConversation, Preset, Presets as PresetList, PresetValues } from "../host";
 import { same } from "../text/same";
 import { Reading } from "./reading";
 import type { Thread } from "./thread.svelte";
@@ -43,10 +43,10 @@ export class Presets {
   }
 
   async load(): Promise<void> {
-    await this.reading.read(() => this.app.host.presets(), (list) => this.fill(list));
+    await this.reading.read(this.app.host, (host) => host.presets(), (list) => this.fill(list));
   }
 
-  handle(event: HostEvent): void {
+  handle(event: Announced): void {
     this.reading.handle(event);
   }
 

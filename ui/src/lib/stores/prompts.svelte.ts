@@ -1,6 +1,6 @@
 // Owns the saved prompts, sorted by name.
 
-import type { Host, HostEvent, SavedPrompt } from "../host";
+import type { Host, Announced, SavedPrompt } from "../host";
 import { Reading } from "./reading";
 
 /** What a draft looks like while a prompt is chosen: a slash and the beginning of a name. */
@@ -18,10 +18,10 @@ export class Prompts {
   constructor(private readonly host: Host) {}
 
   async load(): Promise<void> {
-    await this.reading.read(() => this.host.savedPrompts(), (prompts) => (this.all = prompts));
+    await this.reading.read(this.host, (host) => host.savedPrompts(), (prompts) => (this.all = prompts));
   }
 
-  handle(event: HostEvent): void {
+  handle(event: Announced): void {
     this.reading.handle(event);
   }
 

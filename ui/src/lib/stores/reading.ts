@@ -1,26 +1,27 @@
 // Reads from the host what events keep up to date. Its reply may be older than an event that arrives before it.
 
-import type { HostEvent } from "../host";
+import type { Announced, Host } from "../host";
 
 export class Reading {
-  private readonly missed = new Set<HostEvent[]>();
+  private readonly missed = new Set<Announced[]>();
 
-  constructor(private readonly apply: (event: HostEvent) => void) {}
+  constructor(private readonly apply: (event: Announced) => void) {}
 
-  /** Applies an event, and once more after each reply that is awaited. */
-  handle(event: HostEvent): void {
+  /** Applies an event, and once more after each reply that is awaited and may be older. */
+  handle(event: Announced): void {
     for (const events of this.missed) events.push(event);
     this.apply(event);
   }
 
-  /** Fills with a reply, and then applies the events that arrived since it was requested: each is at least as new. */
-  async read<T>(request: () => Promise<T>, fill: (reply: T) => void): Promise<T> {
-    const events: HostEvent[] = [];
+  /** Fills with a reply, and then applies the events that it may not include. */
+  async read<T>(host: Host, request: (host: Host) => Promise<T>, fill: (reply: T) => void): Promise<T> {
+    const events: Announced[] = [];
     this.missed.add(events);
     try {
-      const reply = await request();
+      const included = await host.revision();
+      const reply = await request(host);
       fill(reply);
-      for (const event of events) this.apply(event);
+      for (const event of events) if (event.revision > included) this.apply(event);
       return reply;
     } finally {
       this.missed.delete(events);

@@ -1,7 +1,7 @@
 // Owns the runs and their curves.
 
 import { SvelteMap } from "svelte/reactivity";
-import type { Host, HostEvent, Run, RunEvaluation, RunPoint } from "../host";
+import type { Host, Announced, Run, RunEvaluation, RunPoint } from "../host";
 import { nextFrame, type Schedule } from "./live.svelte";
 import { Reading } from "./reading";
 
@@ -49,7 +49,7 @@ export class Runs {
   ) {}
 
   async load(): Promise<void> {
-    await this.reading.read(() => this.host.runs(), (runs) => (this.all = runs));
+    await this.reading.read(this.host, (host) => host.runs(), (runs) => (this.all = runs));
   }
 
   get(id: number): Run | null {
@@ -94,7 +94,7 @@ export class Runs {
     this.all = known ? this.all.map((other) => (other.id === run.id ? run : other)) : [run, ...this.all].sort((a, b) => b.createdAt - a.createdAt);
   }
 
-  handle(event: HostEvent): void {
+  handle(event: Announced): void {
     this.reading.handle(event);
     if (event.type === "runPoint") this.note(event.run, (news) => news.points.push(event.point));
     else if (event.type === "runEvaluated") this.note(event.run, (news) => news.evaluations.push(event.evaluation));

@@ -1,10 +1,10 @@
 // Owns the open conversation: its tree of messages, the current branch, and sending.
 
-import { asProblem, defaultChatSettings, isActive, type AdapterChoice, type Answering, type Compared, type Contender, type Conversation, type ConversationSettings, type Host, type HostEvent, type Message, type NewConversation, type Problem, type Sent, type TextFile, type Thumb } from "../host";
+import { asProblem, defaultChatSettings, isActive, type AdapterChoice, type Compared, type Contender, type Conversation, type ConversationSettings, type Host, type Announced, type Message, type NewConversation, type Problem, type Sent, type TextFile, type Thumb } from "../host";
 import { same } from "../text/same";
 import { Live, nextFrame, type Schedule } from "./live.svelte";
+import { Reading } from "./reading";
 import { Tree } from "./tree";
-import { Turns } from "./turns";
 
 /** An observable message: only its own component renders again when it changes. */
 export class MessageNode {
@@ -48,11 +48,9 @@ export class Thread {
   private requestedId: number | null = null;
   /** The last settings and adapters that the app has saved. */
   private saved: { settings: ConversationSettings; adapters: readonly AdapterChoice[] } = { settings: defaultChatSettings, adapters: [] };
-  private readonly turns = new Turns();
-  /** Conversations being read from the host. */
-  private loads = 0;
-  /** Answers that ended meanwhile: the host may return them as they were before. */
-  private ended: Map<number, Message> = new Map();
+  private readonly reading = new Reading((event) => {
+    if (event.type === "messageChanged") this.changed(event.message);
+  });
   private leaf: number | null = $state(null);
   private version = $state(0);
   private reportedContext: ContextUse | null = $state.raw(null);
@@ -94,39 +92,19 @@ export class Thread {
     this.opening = true;
     this.requestedId = id;
     this.problem = null;
-    this.loads++;
     try {
-      let conversation = await this.host.openConversation(id);
-      if (visit !== this.visit) return;
-      if (message !== null && !new Tree(conversation.messages).path(conversation.leaf).includes(message)) {
-        conversation = await this.host.selectLeaf(id, message);
+      await this.reading.read(this.host, (host) => read(host, id, message), (conversation) => {
         if (visit !== this.visit) return;
-      }
-      this.fill(conversation);
-      this.target = message;
+        this.fill(conversation);
+        this.target = message;
+      });
     } catch (thrown) {
       if (visit !== this.visit) return;
       this.clear();
       this.problem = asProblem(thrown);
     } finally {
-      this.endLoad();
       if (visit === this.visit) this.opening = false;
     }
-  }
-
-  /** Reads answers from the host; see {@link resume}. */
-  async during<T>(read: () => Promise<T>): Promise<T> {
-    this.loads++;
-    try {
-      return await read();
-    } finally {
-      this.endLoad();
-    }
-  }
-
-  /** Takes answers that were being generated when they were read. */
-  resume(answering: readonly Answering[]): void {
-    for (const { message, conversation } of answering) if (!this.ended.has(message)) this.live.begin(message, conversation);
   }
 
   /** Starts a new conversation, in a folder or in none. */
@@ -176,8 +154,7 @@ export class Thread {
   async select(message: number): Promise<void> {
     const id = this.id;
     if (id === null) return;
-    await this.during(async () => {
-      const conversation = await this.host.selectLeaf(id, message);
+    await this.reading.read(this.host, (host) => host.selectLeaf(id, message), (conversation) => {
       if (this.id === id) this.fill(conversation);
     });
   }
@@ -196,7 +173,7 @@ export class Thread {
     this.settings = settings;
     if (id === null) return;
     try {
-      await this.turns.run(() => this.host.setConversationSettings(id, settings));
+      await this.host.setConversationSettings(id, settings);
       if (this.id === id) this.saved.settings = settings;
     } catch (thrown) {
       if (this.id === id && this.settings === settings) this.settings = this.saved.settings;
@@ -220,7 +197,7 @@ export class Thread {
     this.adapters = choices;
     if (id === null) return;
     try {
-      await this.turns.run(() => this.host.setConversationAdapters(id, [...choices]));
+      await this.host.setConversationAdapters(id, [...choices]);
       if (this.id === id) this.saved.adapters = choices;
     } catch (thrown) {
       if (this.id === id && this.adapters === choices) this.adapters = this.saved.adapters;
@@ -269,19 +246,14 @@ export class Thread {
     return { ids: versions.map((ids) => ids.find(isBetter) ?? this.tree.continued(ids)), index: versions.findIndex((ids) => ids.includes(message)) };
   }
 
-  handle(event: HostEvent): void {
+  handle(event: Announced): void {
     switch (event.type) {
       case "messageDelta":
         this.live.grow(event.message, this.nodes.get(event.message)?.message.parts ?? [], event);
         break;
-      case "messageChanged": {
-        const message = this.live.merge(event.message);
-        if (isActive(message)) this.ended.delete(message.id);
-        else if (this.loads > 0) this.ended.set(message.id, message);
-        if (this.tree.has(message.id)) this.put(message);
-        else for (const early of this.early) early.set(message.id, message);
+      case "messageChanged":
+        this.reading.handle(event);
         break;
-      }
       case "contextUsed":
         if (event.conversation === this.id) this.reportedContext = { used: event.used, total: event.total };
         break;
@@ -323,9 +295,10 @@ export class Thread {
     }
   }
 
-  private endLoad(): void {
-    this.loads--;
-    if (this.loads === 0) this.ended.clear();
+  private changed(received: Message): void {
+    const message = this.live.merge(received);
+    if (this.tree.has(message.id)) this.put(message);
+    else for (const early of this.early) early.set(message.id, message);
   }
 
   private put(message: Message): void {
@@ -344,7 +317,7 @@ export class Thread {
     const same = this.id === conversation.id;
     const nodes = new Map<number, MessageNode>();
     for (const received of conversation.messages) {
-      const message = this.ended.get(received.id) ?? (isActive(received) ? this.live.merge(received) : received);
+      const message = isActive(received) ? this.live.merge(received) : received;
       const known = same ? this.nodes.get(message.id) : undefined;
       if (known) known.message = message;
       nodes.set(message.id, known ?? new MessageNode(message));
@@ -377,4 +350,11 @@ export class Thread {
     this.folder = null;
     this.version++;
   }
+}
+
+/** Reads a conversation, on the branch with a message. */
+async function read(host: Host, id: number, message: number | null): Promise<Conversation> {
+  const conversation = await host.openConversation(id);
+  const isShown = message === null || new Tree(conversation.messages).path(conversation.leaf).includes(message);
+  return isShown ? conversation : host.selectLeaf(id, message);
 }

@@ -59,7 +59,7 @@ impl Bench {
 
     pub fn with(folder: TempDir, options: Options) -> Self {
         let (send, events) = mpsc::unbounded_channel();
-        let app = App::open(options, move |event| drop(send.send(event))).expect("an app");
+        let app = App::open(options, move |announced| drop(send.send(announced.event))).expect("an app");
         Self { app, events, folder }
     }
 

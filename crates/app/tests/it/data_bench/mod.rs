@@ -7,7 +7,7 @@ use hearth_app::{
         adapter,
         download::{self, State},
     },
-    wire::{Conversation, Event, ImportReport, Problem, Settings},
+    wire::{Announced, Conversation, Event, ImportReport, Problem, Settings},
 };
 use rusqlite::Transaction;
 use serde_json::Value;
@@ -44,7 +44,9 @@ impl Bench {
     pub fn with(folder: TempDir, options: Options) -> Result<Self, Problem> {
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let sink = events.clone();
-        let app = App::open(options, move |event| sink.lock().expect("events").push(event))?;
+        let app = App::open(options, move |Announced { event, .. }| {
+            sink.lock().expect("events").push(event)
+        })?;
         Ok(Self { app, folder, events })
     }
 

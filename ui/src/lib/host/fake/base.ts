@@ -1,13 +1,14 @@
 // Shared by all parts of the fake host: listeners, pace, ids.
 
-import type { HostEvent } from "../host";
+import type { Announced, HostEvent } from "../host";
 
 export class FakeBase {
   private milliseconds = 24;
   /** Ends the rests at the old pace. */
   private readonly resting = new Set<() => void>();
-  private readonly listeners = new Set<(event: HostEvent) => void>();
+  private readonly listeners = new Set<(event: Announced) => void>();
   private nextId = 1_000_000;
+  private lastRevision = 0;
 
   /** Milliseconds between tokens, and between steps of a run. Tests set it, also during a rest; `Infinity` holds all work. */
   get pace(): number {
@@ -36,13 +37,18 @@ export class FakeBase {
     } while (performance.now() - begun < this.pace * paces);
   }
 
-  async onEvent(listener: (event: HostEvent) => void): Promise<() => void> {
+  async onEvent(listener: (event: Announced) => void): Promise<() => void> {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
 
+  async revision(): Promise<number> {
+    return this.lastRevision;
+  }
+
   protected emit(event: HostEvent): void {
-    for (const listener of this.listeners) listener(event);
+    const told = { ...event, revision: ++this.lastRevision };
+    for (const listener of this.listeners) listener(told);
   }
 
   protected newId(): number {
