@@ -6,6 +6,7 @@ use super::{Message, Role, TemplateError, Thinking};
 use minijinja::Value;
 use minijinja::value::ValueKind;
 use serde::Deserialize;
+use std::borrow::Cow;
 
 /// Maximum messages of a conversation. A template reaches its work limit long before.
 const MAX_MESSAGES: usize = 100_000;
@@ -79,6 +80,22 @@ impl Chat {
     /// The messages as a template value, each content as a list of parts.
     pub(super) fn messages_with_lists(&self) -> Value {
         input_list(self.messages.iter().map(with_list).collect())
+    }
+
+    /// The conversation with an empty text for each content that is null.
+    pub(super) fn with_empty_contents(&self) -> Cow<'_, Self> {
+        let is_null = |message: &Value| message.get_attr("content").is_ok_and(|content| content.is_none());
+        if !self.messages.iter().any(is_null) {
+            return Cow::Borrowed(self);
+        }
+        let filled = |message: &Value| match is_null(message) {
+            true => with_content(message, ""),
+            false => message.clone(),
+        };
+        Cow::Owned(Self {
+            messages: self.messages.iter().map(filled).collect(),
+            ..self.clone()
+        })
     }
 
     /// Total bytes of the conversation, as the budget counts them.

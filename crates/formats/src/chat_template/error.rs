@@ -30,6 +30,12 @@ pub enum TemplateError {
     /// The rendering was [interrupted](crate::interrupt).
     #[error("the operation was cancelled.")]
     Interrupted,
+    /// The template failed on these messages, but not on a plain one.
+    #[error(
+        "the model's chat template cannot take these messages: {0}. Check what is special about them, such as a \
+         content, a tool call or an argument that is missing."
+    )]
+    Messages(String),
     /// The template failed at run time.
     #[error("the model's chat template fails on this conversation: {0}. Choose another file of this model.")]
     Failed(String),

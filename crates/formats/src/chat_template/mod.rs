@@ -22,10 +22,12 @@ use crate::interrupt;
 use crate::tokenizer::{NONCHARACTERS, Tokenizer};
 use jinja::{Raised, Rewritten, budget};
 use minijinja::{Environment, ErrorKind, Value, context};
+use regex::Regex;
 use stack::on_large_stack;
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 /// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +68,13 @@ pub struct ChatTemplate {
     stop_strings: Vec<String>,
     /// Whether it reads a message's content only as a list of parts.
     needs_lists: OnceLock<bool>,
+    /// Whether it handles a message whose content is null itself.
+    asks_for_null: bool,
 }
+
+/// A test of a message's content for null.
+static ASKS_FOR_NULL: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"content['"]?\]?\s*(is(\s+not)?|==|!=)\s*[nN]one\b"#).expect("a valid pattern"));
 
 /// Names of the template and of the optional one for conversations with tools.
 const NAME: &str = "chat_template";
@@ -164,6 +172,7 @@ impl ChatTemplate {
             notice: None,
             stop_strings: Vec::new(),
             needs_lists: OnceLock::new(),
+            asks_for_null: ASKS_FOR_NULL.is_match(source),
         };
         template.add(NAME, source)?;
         Ok(template)
@@ -216,7 +225,18 @@ impl ChatTemplate {
     /// # Errors
     /// If the template refuses the conversation, fails or exceeds a limit.
     pub fn render_chat(&self, chat: &Chat, prompt: GenerationPrompt) -> Result<String, TemplateError> {
-        on_large_stack(|| self.render_on_stack(chat, prompt))
+        on_large_stack(|| {
+            self.render_on_stack(chat, prompt).map_err(|error| match error {
+                TemplateError::Failed(why) if self.takes_a_message() => TemplateError::Messages(why),
+                error => error,
+            })
+        })
+    }
+
+    /// Whether it renders one plain message. If it does and fails on a conversation, that has
+    /// something the template does not expect.
+    fn takes_a_message(&self) -> bool {
+        self.run(&plain_chat(), GenerationPrompt::Omit).is_ok()
     }
 
     fn render_on_stack(&self, chat: &Chat, prompt: GenerationPrompt) -> Result<String, TemplateError> {
@@ -333,6 +353,11 @@ impl ChatTemplate {
     }
 
     fn run(&self, chat: &Chat, prompt: GenerationPrompt) -> Result<String, TemplateError> {
+        // Jinja prints null as `None`, which no template means.
+        let chat = &*match self.asks_for_null {
+            true => Cow::Borrowed(chat),
+            false => chat.with_empty_contents(),
+        };
         let messages = match self.needs_lists() {
             true => chat.messages_with_lists(),
             false => chat.messages(),
@@ -347,12 +372,7 @@ impl ChatTemplate {
             return known;
         }
         let needs_lists = {
-            let probe = Chat::from(
-                &[Message {
-                    role: Role::User,
-                    content: PROBE.to_owned(),
-                }][..],
-            );
+            let probe = plain_chat();
             // A template that writes the list itself does not read it.
             let shows = |messages: Value| {
                 self.run_with(&probe, messages, GenerationPrompt::Omit)
@@ -401,6 +421,15 @@ impl ChatTemplate {
             Err(_) => Err(TemplateError::Failed("it cannot be executed".to_owned())),
         }
     }
+}
+
+/// One message of the user.
+fn plain_chat() -> Chat {
+    let message = Message {
+        role: Role::User,
+        content: PROBE.to_owned(),
+    };
+    Chat::from(&[message][..])
 }
 
 /// The error for an exceeded limit.

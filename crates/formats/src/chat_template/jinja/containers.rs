@@ -7,7 +7,7 @@ use minijinja::value::{Enumerator, Object, ObjectRepr};
 use minijinja::{Error, ErrorKind, State, Value};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A list.
 pub(crate) struct List {
@@ -131,11 +131,7 @@ impl Object for Generator {
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        let generator = Arc::clone(self);
-        Enumerator::Iter(Box::new(std::iter::from_fn(move || {
-            let mut values = generator.values.lock().unwrap_or_else(PoisonError::into_inner);
-            values.next()
-        })))
+        Enumerator::Iter(Box::new(Remaining(Arc::clone(self))))
     }
 
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
@@ -144,6 +140,28 @@ impl Object for Generator {
 
     fn is_true(self: &Arc<Self>) -> bool {
         true
+    }
+}
+
+/// Takes the values of a generator. Their number is known, although a template cannot ask for it:
+/// a loop tells its length and its last item, for which Jinja 2 takes values in advance.
+struct Remaining(Arc<Generator>);
+
+impl Remaining {
+    fn values(&self) -> MutexGuard<'_, std::vec::IntoIter<Value>> {
+        self.0.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Iterator for Remaining {
+    type Item = Value;
+
+    fn next(&mut self) -> Option<Value> {
+        self.values().next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.values().size_hint()
     }
 }
 

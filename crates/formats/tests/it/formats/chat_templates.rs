@@ -169,6 +169,54 @@ fn functions_filters_and_tags_of_templates() {
 }
 
 #[test]
+fn a_content_of_null_is_empty_unless_the_template_asks_for_it() {
+    let messages = r#"[{"role": "user", "content": "Q"}, {"role": "assistant", "content": null, "tool_calls": []}]"#;
+    let chat = Chat::from_json(messages, None).unwrap();
+    let shown = |source: &str| {
+        let template = ChatTemplate::parse(source, "", "").unwrap();
+        template.render_chat(&chat, GenerationPrompt::Omit).unwrap()
+    };
+    assert_eq!(shown("{% for m in messages %}[{{ m.content }}]{% endfor %}"), "[Q][]");
+    assert_eq!(
+        shown("{% for m in messages %}{{ '[' + m['content'] + ']' }}{% endfor %}"),
+        "[Q][]"
+    );
+    for test in [
+        "m.content is none",
+        "m['content'] == none",
+        "m[\"content\"] == None or m.content  is  none",
+    ] {
+        let source = format!("{{% for m in messages %}}{{{{ 'null' if {test} else m.content }}}};{{% endfor %}}");
+        assert_eq!(shown(&source), "Q;null;", "{test}");
+    }
+    assert_eq!(
+        shown("{% for m in messages %}{{ m.content if m.content is not none else '-' }}{% endfor %}"),
+        "Q-"
+    );
+}
+
+#[test]
+fn an_error_in_the_messages_does_not_advise_another_model() {
+    let source = "{% for m in messages %}{{ m.content }}{{ m.tool_calls[0].name.upper() if m.tool_calls }}{% endfor %}";
+    let template = ChatTemplate::parse(source, "", "").unwrap();
+    let messages = r#"[{"role": "user", "content": "Q", "tool_calls": [{"name": 1}]}]"#;
+    let chat = Chat::from_json(messages, None).unwrap();
+    let error = template.render_chat(&chat, GenerationPrompt::Omit).unwrap_err();
+    assert!(matches!(error, TemplateError::Messages(_)), "{error:?}");
+    assert!(!error.to_string().contains("file of this model"), "{error}");
+    let error = render(
+        "{{ nothing.at.all }}",
+        &[message(Role::User, "x")],
+        GenerationPrompt::Add,
+    )
+    .unwrap_err();
+    assert!(
+        error.to_string().contains("Choose another file of this model"),
+        "{error}"
+    );
+}
+
+#[test]
 fn failures_have_distinct_errors() {
     let fails = |source: &str| render(source, &[message(Role::User, "x")], GenerationPrompt::Add).unwrap_err();
     let refused = fails("{{ raise_exception('No, thanks') }}");
