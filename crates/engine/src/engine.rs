@@ -78,6 +78,7 @@ impl Engine {
         let tokenizer = Tokenizer::from_gguf(&gguf).map_err(from_tokenizer)?;
         let template = ChatTemplate::from_gguf(&gguf).map_err(from_template)?;
         let mut notices: Vec<String> = template.notice().map(str::to_owned).into_iter().collect();
+        notices.extend(tokenizer.notice());
         let bytes = draft::target_bytes(ModelBytes::of(&gguf, &config).map_err(from_load)?, &request.draft);
         let draft_file = DraftFile::open(&request.draft, &tokenizer)?;
         let mut options = PlanOptions::from(request);

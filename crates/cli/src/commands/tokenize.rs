@@ -39,6 +39,9 @@ enum Ids {
 pub fn run(args: &Tokenize) -> Result<(), Failure> {
     let gguf = Gguf::open(Chosen::find(&args.model)?.path).map_err(Failure::new)?;
     let tokenizer = Tokenizer::from_gguf(&gguf).map_err(Failure::new)?;
+    if let Some(notice) = tokenizer.notice() {
+        say!("note: {notice}");
+    }
     let special = if args.special { Special::Parse } else { Special::Text };
     let mut text = None;
     let ids = if let Some(path) = &args.chat {

@@ -86,6 +86,7 @@ impl Bpe {
         out: &mut Vec<u32>,
         progress: &dyn Fn(usize) -> bool,
     ) -> ControlFlow<()> {
+        let unknown = vocabulary.unknown_in_text();
         let mut symbols = Symbols::default();
         let mut words = 0;
         self.pre.split(text, &mut |word| {
@@ -105,26 +106,35 @@ impl Bpe {
             let mut rest = word;
             while rest.len() > MAX_WORD_BYTES {
                 let (segment, after) = rest.split_at(rest.floor_char_boundary(MAX_WORD_BYTES));
-                self.merge_word(segment, &mut symbols, out);
+                self.merge_word(segment, unknown, &mut symbols, out);
                 rest = after;
                 if interrupt::is_set() || !progress(out.len()) {
                     return ControlFlow::Break(());
                 }
             }
-            self.merge_word(rest, &mut symbols, out);
+            self.merge_word(rest, unknown, &mut symbols, out);
             ControlFlow::Continue(())
         })
     }
 
-    /// Appends the tokens of a word.
-    fn merge_word(&self, word: &str, symbols: &mut Symbols, out: &mut Vec<u32>) {
+    /// Appends the tokens of a word. Bytes without a token become the unknown token.
+    fn merge_word(&self, word: &str, unknown: Option<u32>, symbols: &mut Symbols, out: &mut Vec<u32>) {
         symbols.clear();
         for byte in word.bytes() {
             symbols.push(self.byte_tokens[byte as usize], 1);
         }
         symbols.merge(|left, right| self.merges.get(&(left.id, right.id)).copied());
-        // Bytes without a token are dropped, as in other implementations.
-        out.extend(symbols.iter().map(|symbol| symbol.id).filter(|&id| id != NO_TOKEN));
+        for symbol in symbols.iter() {
+            match symbol.id {
+                NO_TOKEN => out.extend(unknown),
+                id => out.push(id),
+            }
+        }
+    }
+
+    /// The token of a byte.
+    pub fn byte_token(&self, byte: u8) -> Option<u32> {
+        Some(self.byte_tokens[byte as usize]).filter(|&id| id != NO_TOKEN)
     }
 }
 

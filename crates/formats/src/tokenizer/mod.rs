@@ -312,6 +312,30 @@ impl Tokenizer {
         self.vocabulary.eog_ids.binary_search(&id).is_ok()
     }
 
+    /// A sentence for the user about text that cannot be encoded: bytes that have no token, where
+    /// there is no unknown token either. `None` if there are none.
+    pub fn notice(&self) -> Option<String> {
+        if self.vocabulary.unknown_in_text().is_some() {
+            return None;
+        }
+        // The others are in no UTF-8 text.
+        let bytes = (0..=0xf4).filter(|byte| !matches!(byte, 0xc0 | 0xc1));
+        let missing: Vec<u8> = bytes.filter(|&byte| self.byte_token(byte).is_none()).collect();
+        let first = missing.first()?;
+        Some(format!(
+            "This model's vocabulary has no token for {} of the 243 bytes of text, such as {first:#04x}, and no unknown \
+             token: the model does not see characters with these bytes.",
+            missing.len()
+        ))
+    }
+
+    fn byte_token(&self, byte: u8) -> Option<u32> {
+        match &self.model {
+            Model::Bpe(bpe) => bpe.byte_token(byte),
+            Model::Spm(spm) => spm.byte_token(byte),
+        }
+    }
+
     /// The control token with this text, such as `<|im_start|>`.
     pub fn special_id(&self, text: &str) -> Option<u32> {
         self.controls.token(text)

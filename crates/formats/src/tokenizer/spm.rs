@@ -103,6 +103,16 @@ impl Spm {
         })
     }
 
+    /// The token of a byte, which may be a character of its own.
+    pub fn byte_token(&self, byte: u8) -> Option<u32> {
+        match self.byte_tokens[byte as usize] {
+            // A space is another character here.
+            NO_TOKEN if byte == b' ' => self.tokens.get(SPACE.encode_utf8(&mut [0; 4]).as_bytes(), &self.texts),
+            NO_TOKEN => self.tokens.get(&[byte], &self.texts),
+            id => Some(id),
+        }
+    }
+
     /// Appends the tokens of a text, in segments if it is long. `first`: it starts the input or
     /// follows a special token. `progress` receives the number of tokens so far and returns `false`
     /// to cancel, which breaks.
@@ -183,6 +193,7 @@ impl Spm {
             let id = self.tokens.get(whole, &self.texts)?;
             Some((self.ranks[id as usize], id))
         });
+        let unknown = vocabulary.unknown_in_text();
         for symbol in symbols.iter() {
             if symbol.id != NO_TOKEN {
                 out.push(symbol.id);
@@ -190,7 +201,7 @@ impl Spm {
             }
             for &byte in &escaped[symbol.start as usize..(symbol.start + symbol.len) as usize] {
                 match self.byte_tokens[byte as usize] {
-                    NO_TOKEN => out.extend(vocabulary.unknown),
+                    NO_TOKEN => out.extend(unknown),
                     id => out.push(id),
                 }
             }

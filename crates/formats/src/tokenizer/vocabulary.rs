@@ -81,6 +81,12 @@ const END_OF_GENERATION: &[&str] = &[
 const CONTROL_TEXTS: &[&str] = &["<start_of_turn>", "<bos>", "<pad>", "<mask>", "[@BOS@]"];
 
 impl Vocabulary {
+    /// The token of bytes that have none. A control token is none: text must not become one.
+    pub fn unknown_in_text(&self) -> Option<u32> {
+        let kind = |id: u32| self.types.get(id as usize);
+        self.unknown.filter(|&id| kind(id) != Some(&TokenType::Control))
+    }
+
     /// Reads the vocabulary of a file, except [`Vocabulary::bytes`].
     pub fn read(gguf: &Gguf) -> Result<Self, TokenizerError> {
         let texts = gguf.required_strings("tokenizer.ggml.tokens")?.clone();

@@ -9,3 +9,4 @@ mod jinja;
 mod round_trips;
 mod thinking;
 mod tokenizer_fixtures;
+mod unknown_bytes;

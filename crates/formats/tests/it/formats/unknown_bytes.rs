@@ -1,0 +1,62 @@
+//! Text of which some bytes have no token.
+
+use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, Strings, Value};
+use hearth_formats::tokenizer::{Special, Tokenizer};
+
+const NORMAL: i32 = 1;
+const UNKNOWN: i32 = 2;
+const CONTROL: i32 = 3;
+
+/// A tokenizer of the letters a, b and ab, a space, and a last token of this type. `unknown`: its
+/// id.
+fn tokenizer(model: &str, last: i32, unknown: Option<u32>) -> Tokenizer {
+    let space = if model == "gpt2" { "Ġ" } else { "▁" };
+    let mut metadata: Metadata = [
+        ("tokenizer.ggml.model", Value::from(model)),
+        ("tokenizer.ggml.pre", Value::from("gpt-2")),
+        ("tokenizer.ggml.add_space_prefix", Value::from(false)),
+    ]
+    .into_iter()
+    .collect();
+    metadata.insert(
+        "tokenizer.ggml.tokens",
+        Strings::from_iter(["a", "b", "ab", space, "<unk>"]),
+    );
+    metadata.insert("tokenizer.ggml.token_type", vec![NORMAL, NORMAL, NORMAL, NORMAL, last]);
+    metadata.insert("tokenizer.ggml.scores", vec![-1.0_f32, -2.0, -0.5, -3.0, 0.0]);
+    metadata.insert("tokenizer.ggml.merges", Strings::from_iter(["a b"]));
+    if let Some(id) = unknown {
+        metadata.insert("tokenizer.ggml.unknown_token_id", id);
+    }
+    let file = GgufWriter::begin(Vec::new(), &metadata, &[]).unwrap().finish().unwrap();
+    Tokenizer::from_gguf(&Gguf::from_bytes(file).unwrap()).unwrap()
+}
+
+#[test]
+fn a_byte_without_a_token_becomes_the_unknown_token() {
+    for model in ["gpt2", "llama"] {
+        let tokenizer = tokenizer(model, UNKNOWN, Some(4));
+        assert_eq!(tokenizer.notice(), None, "{model}");
+        // Two bytes.
+        assert_eq!(tokenizer.encode("ab éa", Special::Text), [2, 3, 4, 4, 0], "{model}");
+    }
+}
+
+#[test]
+fn bytes_that_cannot_be_encoded_are_reported() {
+    for model in ["gpt2", "llama"] {
+        for (last, unknown) in [(UNKNOWN, None), (CONTROL, Some(4))] {
+            let tokenizer = tokenizer(model, last, unknown);
+            let notice = tokenizer.notice().unwrap();
+            assert!(
+                notice.contains("240 of the 243 bytes of text, such as 0x00"),
+                "{notice}"
+            );
+            assert_eq!(
+                tokenizer.encode("ab éa", Special::Text),
+                [2, 3, 0],
+                "no text becomes a control token"
+            );
+        }
+    }
+}
