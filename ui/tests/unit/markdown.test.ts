@@ -57,6 +57,13 @@ describe("blocks of a growing text", () => {
     expect(reader.read("other")).toEqual(new BlockReader().read("other"));
   });
 
+  test("have no emphasis, links or code in a paragraph of any length, which takes the square of it", () => {
+    const of = (times: number) => new BlockReader().read("*a* [b](c) ".repeat(times));
+    expect(of(1_000).map((block) => block.type === "paragraph" && (block.tokens?.length ?? 0) > 1_000)).toEqual([true]);
+    const [block] = of(100_000);
+    expect([block?.raw.length, block?.type === "paragraph" && block.tokens?.map(({ type }) => type)]).toEqual([1_100_000, ["text"]]);
+  });
+
   test("survive very deep nesting", () => {
     for (const text of [">".repeat(20_000) + " deep", "[".repeat(5_000), "*a ".repeat(2_000), "- ".repeat(3_000)]) {
       expect(new BlockReader().read(text).length).toBeGreaterThan(0);

@@ -26,6 +26,9 @@ export interface ReferenceToken {
   label: string;
 }
 
+/** Characters of a paragraph, or of a cell, whose emphasis, links and so on are read: marked takes the square of their number. */
+const MAX_INLINE = 20_000;
+
 type Extensions = NonNullable<MarkedOptions["extensions"]>;
 
 class MathsHooks extends Hooks {
@@ -94,7 +97,11 @@ export class AnswerLexer extends Lexer {
     }
   }
 
-  override inlineTokens(line: string, tokens?: Token[]): Token[] {
+  override inlineTokens(line: string, tokens: Token[] = []): Token[] {
+    if (line.length > MAX_INLINE) {
+      tokens.push({ type: "text", raw: line, text: line, escaped: false });
+      return tokens;
+    }
     const outer = this.line;
     this.line = line;
     try {
