@@ -152,6 +152,20 @@ describe("the worker of diagrams", () => {
     expect(workers.all.length).toBe(1);
   });
 
+  test("does not draw what waits in an answer that was left", async () => {
+    const { workers, diagrams } = harness();
+    const left = new AbortController();
+    void diagrams.draw("a");
+    void diagrams.draw("b", left.signal);
+    const c = diagrams.draw("c");
+    workers.last.ready();
+    left.abort();
+    workers.last.reply(null);
+    workers.last.reply({ title: "C" });
+    expect(await c).toEqual({ title: "C" });
+    expect(workers.jobs).toEqual(["a", "c"]);
+  });
+
   test("is ended if it takes too long or fails, and the next diagram has a new one", async () => {
     vi.useFakeTimers();
     try {

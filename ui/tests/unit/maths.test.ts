@@ -210,6 +210,24 @@ describe("the formulas of a page", () => {
     expect(formulas.known(inline("x".repeat(MAX_SOURCE + 1)))).toBeNull();
   });
 
+  test("are not typeset any more once all answers that wait for them were left", async () => {
+    const { workers, formulas } = harness();
+    const [one, other] = [new AbortController(), new AbortController()];
+    const first = formulas.typeset(inline("first"), one.signal);
+    void formulas.typeset(inline("left"), one.signal);
+    void formulas.typeset(inline("shared"), one.signal);
+    const shared = formulas.typeset(inline("shared"), other.signal);
+    workers.last.ready();
+    one.abort();
+    workers.last.reply(tree);
+    workers.last.reply(tree);
+    expect([await first, await shared]).toEqual([tree, tree]);
+    expect(workers.jobs).toEqual([inline("first"), inline("shared")]);
+    const again = formulas.typeset(inline("left"), other.signal);
+    workers.last.reply(tree);
+    expect(await again).toBe(tree);
+  });
+
   test("are kept up to a size", async () => {
     const { workers, formulas } = harness();
     for (let i = 0; i < 70; i++) {

@@ -60,6 +60,20 @@ describe("a worker", () => {
     expect(await job).toBe("A");
   });
 
+  test("does not do a job that was withdrawn while it waited", async () => {
+    const { workers, runner } = harness();
+    const [slow, , last] = [runner.run("slow"), runner.run("left"), runner.run("last")];
+    workers.last.ready();
+    expect([runner.withdraw("slow"), runner.withdraw("left"), runner.withdraw("left")]).toEqual([false, true, false]);
+    vi.advanceTimersByTime(100);
+    expect(runner.withdraw("slow")).toBe(true);
+    workers.last.ready();
+    workers.last.reply("last");
+    expect(await last).toBe("last");
+    expect(workers.jobs).toEqual(["slow", "last"]);
+    expect(await Promise.race([slow, "waits"])).toBe("waits");
+  });
+
   test("that was ended is not heard any more", async () => {
     const { workers, runner } = harness({ first: 100, again: 0 });
     const [a, b] = [runner.run("a"), runner.run("b")];

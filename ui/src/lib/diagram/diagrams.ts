@@ -1,6 +1,7 @@
 // Owns the diagrams that were drawn and the worker that draws them, which is started with the first one.
 
 import { Runner } from "../workers/runner";
+import { Shared } from "../workers/shared";
 import type { Drawing } from "./drawing";
 
 /** A diagram that takes longer (in ms) is shown as its source. */
@@ -10,25 +11,32 @@ const MAX_CACHED = 60;
 type Start = ConstructorParameters<typeof Runner<string, Drawing>>[0];
 
 export class Diagrams {
-  private readonly cache = new Map<string, Promise<Drawing | null>>();
+  private readonly cache = new Map<string, Drawing | null>();
+  private readonly pending: Shared<string, Drawing | null>;
   private readonly runner: Runner<string, Drawing>;
 
   constructor(start: Start) {
     this.runner = new Runner(start, { first: TIMEOUT_MS, again: 0 });
+    this.pending = new Shared((source) => this.begin(source), (source) => this.runner.withdraw(source));
   }
 
-  /** The drawing of a source; `null`: it is shown as its source. */
-  draw(source: string): Promise<Drawing | null> {
+  /** The drawing of a source; `null`: it is shown as its source. One that waits when all who asked for it have `left` is not drawn. */
+  draw(source: string, left?: AbortSignal): Promise<Drawing | null> {
     const known = this.cache.get(source);
-    if (known) return known;
-    const drawing = this.runner.run(source).catch(() => {
-      this.cache.delete(source);
+    return known !== undefined ? Promise.resolve(known) : this.pending.get(source, source, left);
+  }
+
+  private async begin(source: string): Promise<Drawing | null> {
+    try {
+      const drawing = await this.runner.run(source);
+      const oldest = this.cache.size >= MAX_CACHED ? this.cache.keys().next().value : undefined;
+      if (oldest !== undefined) this.cache.delete(oldest);
+      this.cache.set(source, drawing);
+      return drawing;
+    } catch {
+      // Without a worker there is no drawing. The next time there may be one.
       return null;
-    });
-    const oldest = this.cache.size >= MAX_CACHED ? this.cache.keys().next().value : undefined;
-    if (oldest !== undefined) this.cache.delete(oldest);
-    this.cache.set(source, drawing);
-    return drawing;
+    }
   }
 }
 

@@ -50,6 +50,17 @@ export class Runner<Job, Result> {
     });
   }
 
+  /** Withdraws a job that waits: its result never comes. Returns `false` if it does not wait. */
+  withdraw(job: Job): boolean {
+    for (const waiting of [this.queue, this.slow]) {
+      const at = waiting.findIndex((one) => one.job === job);
+      if (at < 0) continue;
+      waiting.splice(at, 1);
+      return true;
+    }
+    return false;
+  }
+
   private next(): void {
     if (this.current) return;
     const waiting = this.queue.shift() ?? this.slow.shift();

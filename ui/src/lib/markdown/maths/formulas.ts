@@ -1,6 +1,7 @@
 // Owns the formulas that were typeset and the worker that does it, which is started with the first one.
 
 import { Runner } from "../../workers/runner";
+import { Shared } from "../../workers/shared";
 import { MAX_SOURCE } from "./delimiters";
 import { size, type MathsElement } from "./tree";
 
@@ -19,7 +20,7 @@ type Start = ConstructorParameters<typeof Runner<Formula, MathsElement>>[0];
 export class Formulas {
   private readonly cache = new Map<string, { tree: MathsElement | null; nodes: number }>();
   private cached = 0;
-  private readonly pending = new Map<string, Promise<MathsElement | null>>();
+  private readonly pending: Shared<Formula, MathsElement | null>;
   private readonly runner: Runner<Formula, MathsElement>;
   private style: Promise<unknown> | null = null;
 
@@ -28,6 +29,7 @@ export class Formulas {
     private readonly loadStyle: () => Promise<unknown>,
   ) {
     this.runner = new Runner(start, LIMITS);
+    this.pending = new Shared((formula, name) => this.begin(formula, name), (formula) => this.runner.withdraw(formula));
   }
 
   /** The tree of a formula that was typeset; `null`: it is shown as its source; `undefined`: it was not typeset yet. */
@@ -35,16 +37,10 @@ export class Formulas {
     return source.length > MAX_SOURCE ? null : this.cache.get(key({ source, display }))?.tree;
   }
 
-  /** The tree of a formula; `null`: it is shown as its source. */
-  typeset(formula: Formula): Promise<MathsElement | null> {
+  /** The tree of a formula; `null`: it is shown as its source. One that waits when all who asked for it have `left` is not typeset. */
+  typeset(formula: Formula, left?: AbortSignal): Promise<MathsElement | null> {
     const known = this.known(formula);
-    if (known !== undefined) return Promise.resolve(known);
-    const name = key(formula);
-    const pending = this.pending.get(name);
-    if (pending) return pending;
-    const begun = this.begin(formula, name).finally(() => this.pending.delete(name));
-    this.pending.set(name, begun);
-    return begun;
+    return known !== undefined ? Promise.resolve(known) : this.pending.get(key(formula), formula, left);
   }
 
   private async begin(formula: Formula, name: string): Promise<MathsElement | null> {
