@@ -2,21 +2,13 @@ import { describe, expect, test, vi } from "vitest";
 import type { Download, HostEvent, HubModel } from "../../src/lib/host";
 import { FakeHost } from "../../src/lib/host/fake";
 import { qwen } from "../../src/lib/host/fake/models";
-import { tell } from "./started";
 import { App } from "../../src/lib/stores/app.svelte";
 import { compact, expectedSpeed, fractionOf, progressText, removalText, shortProgress } from "../../src/lib/text/models";
 import { asSource, droppedSource, fileName, repositoryOf } from "../../src/lib/text/source";
+import { started, tell } from "./started";
 import { until } from "./until";
 
 const download = (change: Partial<Download> = {}): Download => ({ id: 1, name: "X", source: "x", done: 0, total: null, bytesPerSecond: 0, state: { type: "running" }, ...change });
-
-async function started(scene: string | null = null, storage: Map<string, string> = new Map()): Promise<{ app: App; host: FakeHost }> {
-  const host = new FakeHost(scene);
-  host.pace = 0;
-  const app = new App(host, { storage: { getItem: (key) => storage.get(key) ?? null, setItem: (key, value) => void storage.set(key, value), removeItem: (key) => void storage.delete(key) }, schedule: (callback) => callback() });
-  await app.start();
-  return { app, host };
-}
 
 describe("addresses", () => {
   test.each(["hf.co/a/b", "hf.co/a/b:Q4_K_M", "https://huggingface.co/a/b/resolve/main/x.gguf", "HuggingFace.co/a/b", "ollama://qwen3", "ollama://qwen3:0.6b", "http://localhost:8080/x.gguf", "  hf.co/a/b  "])("%s is one", (text) => {
