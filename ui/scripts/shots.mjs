@@ -13,6 +13,17 @@ const open = async (page, title) => {
   await page.getByTestId("message").first().waitFor();
 };
 
+/** Opens a conversation whose messages are long. @param {Page} page */
+const long = async (page) => {
+  await page.evaluate(() => {
+    const [question, answer] = [...(/** @type {any} */ (window)).fakeHost.world.conversations.values()].find(({ title }) => title.startsWith("Rye bread")).messages;
+    question.parts = [{ type: "text", text: "A line of a file that was pasted as a message.\n".repeat(9_000) }];
+    answer.parts = [{ type: "text", text: "A **dense** bread that is kept for a week, with `code` in its long lines, as answers have them.\n\n".repeat(9_000) }];
+  });
+  await open(page, "Rye bread");
+  await page.getByTestId("long-text").last().scrollIntoViewIfNeeded();
+};
+
 /** @param {Page} page @param {string} text */
 const send = async (page, text) => {
   await page.getByTestId("composer").fill(text);

@@ -90,3 +90,69 @@ test("Page Up and Page Down scroll a thread that was clicked, and enter it from 
   await page.keyboard.press("PageDown");
   expect(await inArticle()).toBe(true);
 });
+
+/** Gives a message of the open library's second conversation a text, and opens it. */
+async function openWith(page: Page, texts: Partial<Record<"user" | "assistant", [piece: string, times: number]>>): Promise<void> {
+  await page.evaluate((given) => {
+    interface Kept {
+      title: string;
+      messages: { role: string; parts: object[] }[];
+    }
+    const { world } = (window as unknown as { fakeHost: { world: { conversations: Map<number, Kept> } } }).fakeHost;
+    const kept = [...world.conversations.values()].find(({ title }) => title.startsWith("Rye bread"));
+    for (const message of kept?.messages ?? []) {
+      const text = given[message.role as "user" | "assistant"];
+      if (text) message.parts = [{ type: "text", text: text[0].repeat(text[1]) }];
+    }
+  }, texts);
+  await openConversation(page, "Rye bread");
+}
+
+test("messages of many megabytes open as quickly as long ones, and show more of themselves in steps", async () => {
+  const { page, errors } = await open();
+  const section = "## Rye\n\nA **dense** bread that is kept for a week, with a [link](https://example.com/rye) and `code` in its long lines, as answers have them.\n\n- first **item**\n- second item\n\n";
+  await openWith(page, { user: ["A line of a file that was pasted as a message.\n", 700_000], assistant: [section, 30_000] });
+  const answer = answers(page).last();
+  const more = answer.getByTestId("long-text");
+  expect(await more.textContent()).toMatch(/The first 1[12]\d,\d{3} of [45],\d{3},\d{3} characters/);
+  const found = () => answer.locator(".markdown > p strong").count();
+  const first = await found();
+  expect(first).toBeGreaterThan(600);
+  expect(first).toBeLessThan(800);
+  // All of it is copied.
+  await answer.getByTestId("copy").click();
+  await expect.poll(() => page.evaluate(() => navigator.clipboard.readText().then(({ length }) => length))).toBe(section.length * 30_000);
+
+  await page.keyboard.press("Control+f");
+  await page.getByTestId("find-text").fill("dense");
+  await expect.poll(() => page.getByTestId("find-count").textContent()).toBe(`1 of ${first}`);
+  expect(await page.getByTestId("find-partial").isVisible()).toBe(true);
+  await more.getByTestId("show-more").click();
+  await expect.poll(found).toBeGreaterThan(2 * first - 10);
+  await expect.poll(() => page.getByTestId("find-count").textContent()).toBe("1 of 1,000");
+  await page.keyboard.press("Escape");
+
+  await page.getByTestId("thread").evaluate((list) => (list.scrollTop = 0));
+  const mine = page.locator("[data-testid=message][data-role=user]");
+  await mine.waitFor();
+  const shown = async () => (await mine.locator(".bubble").textContent())?.length ?? 0;
+  expect(await shown()).toBeLessThanOrEqual(120_000);
+  await mine.getByTestId("show-more").click();
+  await expect.poll(shown).toBeGreaterThan(200_000);
+  expect(errors).toEqual([]);
+});
+
+test("an answer of a hundred kilobytes is shown whole, and one that is cut in its code cannot copy part of that", async () => {
+  const { page, errors } = await open();
+  const paragraph = `${"A sentence of an answer that goes on. ".repeat(12)}\n\n`;
+  await openWith(page, { assistant: [paragraph, 230] });
+  expect(await answers(page).last().locator("p").count()).toBe(230);
+  expect(await page.getByTestId("long-text").count()).toBe(0);
+  await page.getByTestId("new-conversation").click();
+  await openWith(page, { assistant: [`\`\`\`rust\n${"let dough = knead(&flour, &water);\n".repeat(4_000)}`, 1] });
+  await page.getByTestId("long-text").waitFor();
+  expect(await page.getByRole("button", { name: "Copy code" }).count()).toBe(0);
+  while ((await page.getByTestId("show-more").count()) > 0) await page.getByTestId("show-more").click();
+  await page.getByRole("button", { name: "Copy code" }).waitFor();
+  expect(errors).toEqual([]);
+});

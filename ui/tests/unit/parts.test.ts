@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { Part } from "../../src/lib/host";
-import { cardText, grown, lengthOf, plain, textOf, type CardPart } from "../../src/lib/text/parts";
+import { beginning } from "../../src/lib/text/beginning";
+import { cardText, grown, lengthOf, plain, shownText, textOf, type CardPart } from "../../src/lib/text/parts";
 
 test("generated text grows in its own part", () => {
   let parts: Part[] = [];
@@ -18,4 +19,25 @@ test.each<[CardPart, string, string, string]>([
   [{ type: "image", name: "a.png", mediaType: "image/png", path: "/a.png", bytes: 48_200 }, "a.png", "Image, 48 kB", ""],
 ])("a card names its part: %j", (part, title, detail, body) => {
   expect(cardText(part)).toEqual({ title, detail, body });
+});
+
+const words = "word ".repeat(20).trim();
+
+test.each([
+  ["all of a text that is no longer", `${words}\n\n${words}`, 200, `${words}\n\n${words}`],
+  ["paragraphs", `${words}\n\n${words}\n${words}`, 250, words],
+  ["lines", `${words}\n${words} ${words}`, 250, words],
+  ["words", `${words} word`, 102, words],
+  ["characters", "Ninety-nine", 4, "Nine"],
+  ["whole characters", "🎂🎂🎂", 3, "🎂"],
+  ["fewer of short lines", "- a\n".repeat(100), 240, "- a\n".repeat(10).trim()],
+])("the beginning of a long text is %s", (_, text, most, begin) => {
+  expect(beginning(text, most)).toBe(begin);
+});
+
+test("of a long message each text of an answer is shown in part, and a person's as one", () => {
+  const parts: Part[] = [...plain(words), { type: "thinking", text: "Hm." }, ...plain(`${words} more`)];
+  expect(shownText({ role: "assistant", parts }, 100)).toBe(`${words}\n\n${words}`);
+  expect(shownText({ role: "user", parts }, 100)).toBe(words);
+  expect(shownText({ role: "user", parts }, 1_000)).toBe(textOf(parts));
 });

@@ -202,6 +202,18 @@ describe("a search in a conversation", () => {
     expect(find.current).toBeNull();
   });
 
+  test("is of what is shown of long messages, and says so", () => {
+    const find = new Find((callback) => callback());
+    const long = [message(1, "user", `Where? ${"word ".repeat(100)}here`), message(2, "assistant", `*Here* ${"word ".repeat(100)}and here`)];
+    const counts = (most: number) => {
+      find.run(long, 0, () => most);
+      return [find.hits.map(({ count }) => count), find.partial];
+    };
+    find.query = "here";
+    expect(counts(300)).toEqual([[1, 1], true]);
+    expect(counts(1_000)).toEqual([[2, 2], false]);
+  });
+
   test("of 10,000 messages is done in slices, and a new query ends it", () => {
     const frames: (() => void)[] = [];
     const find = new Find((callback) => frames.push(callback));

@@ -3,7 +3,7 @@
 
 import type { Message } from "../host";
 import { FOLD_ABOVE, FOLDED_LINES } from "../markdown/fold";
-import { textOf } from "../text/parts";
+import { shownText, textOf } from "../text/parts";
 
 /** Characters per line, and line height in pixels. */
 const ANSWER_LINE = 86;
@@ -12,15 +12,18 @@ const LINE = 24.3;
 /** Height of a folded thought and of a folded card, with the gap below, in pixels. */
 const THOUGHT = 38;
 const CARD = 50;
+/** Height of what says that there is more. */
+const MORE = 47;
 
-export function estimateHeight(message: Message): number {
+/** `most`: how many characters of each part are shown. */
+export function estimateHeight(message: Message, most: number): number {
   const width = message.role === "user" ? BUBBLE_LINE : ANSWER_LINE;
   let lines = 0;
   let gaps = 0;
   let begin = 0;
   /** Lines of the piece of code that is being counted, which is folded if it is long. */
   let code = -1;
-  const text = textOf(message.parts);
+  const text = shownText(message, most);
   while (begin <= text.length) {
     const newline = text.indexOf("\n", begin);
     const end = newline < 0 ? text.length : newline;
@@ -35,5 +38,6 @@ export function estimateHeight(message: Message): number {
   // Padding and tools of a bubble, or name and tools of an answer, plus the gap below.
   const frame = message.role === "user" ? 18 + 12 + 24 : 22 + 36 + 24;
   const folded = message.parts.reduce((sum, { type }) => sum + (type === "text" ? 0 : type === "thinking" ? THOUGHT : CARD), 0);
-  return frame + folded + lines * LINE + gaps * (message.role === "user" ? LINE : 11);
+  const more = text.length < textOf(message.parts).length ? MORE : 0;
+  return frame + folded + more + lines * LINE + gaps * (message.role === "user" ? LINE : 11);
 }

@@ -25,6 +25,7 @@ import { problemText } from "../text/problem";
 import { variables } from "../text/promptVariables";
 import { withOverrides } from "../text/sampling";
 import { Keeping } from "./keeping.svelte";
+import { Lengths } from "./lengths.svelte";
 import { Links } from "./links.svelte";
 import type { Schedule } from "./live.svelte";
 import { Machine } from "./machine.svelte";
@@ -91,6 +92,7 @@ export class App {
   private readonly unsent: UnsentSaver;
   readonly drafts: Drafts;
   readonly edits = new Edits();
+  readonly lengths = new Lengths();
   readonly attachments: Attachments;
   readonly queue: Queue;
   private readonly notifications: Notifications;

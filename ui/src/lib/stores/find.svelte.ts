@@ -1,8 +1,8 @@
-// Owns a search in the open conversation: its query, how often each message matches, and the current match.
+// Owns a search of what is shown of the open conversation: its query, how often each message matches, and the current match.
 
 import type { Message, Part } from "../host";
 import { fold, occurrences } from "../text/fold";
-import { textOf } from "../text/parts";
+import { shownText, textOf } from "../text/parts";
 import { foundText } from "../text/plain";
 import { searched } from "./searched.svelte";
 
@@ -29,6 +29,8 @@ export interface Match {
 
 interface Texts {
   parts: readonly Part[];
+  /** Characters of each text that are shown. */
+  most: number;
   /** The source, folded. */
   source: string;
   /** As it is shown, folded; `null` until needed. */
@@ -44,6 +46,8 @@ export class Find {
   /** Whether the search is still under way. */
   searching = $state(false);
   current: Match | null = $state.raw(null);
+  /** Whether there are messages of which only the beginning is shown. */
+  partial = $state(false);
 
   readonly total: number = $derived(this.hits.reduce((sum, { count }) => sum + count, 0));
   /** The number of the current match, from 1; 0: none. */
@@ -57,10 +61,14 @@ export class Find {
 
   constructor(private readonly nextFrame: NextFrame = (callback) => requestAnimationFrame(callback)) {}
 
-  /** Searches the messages; the first match at or after a row becomes the current one, unless one is there already. */
-  run(messages: readonly Message[], from: number): void {
+  /**
+   * Searches the messages; the first match at or after a row becomes the current one, unless one is there already. `mostOf`:
+   * how many characters of each text of a message are shown.
+   */
+  run(messages: readonly Message[], from: number, mostOf: (message: number) => number = () => Infinity): void {
     const search = ++this.search;
     const query = fold(this.query.trim()).text;
+    this.partial = messages.some((message) => shownText(message, mostOf(message.id)).length < textOf(message.parts).length);
     searched.query = query;
     if (query === "") {
       this.hits = [];
@@ -79,7 +87,7 @@ export class Find {
       const end = row + LEAST;
       for (; row < messages.length && (row < end || performance.now() - begun < BUDGET_MS); row++) {
         const message = messages[row];
-        const count = message ? this.countIn(message, query, words) : 0;
+        const count = message ? this.countIn(message, mostOf(message.id), query, words) : 0;
         if (message && count > 0) found.push({ row, message: message.id, count });
       }
       this.searching = row < messages.length;
@@ -126,18 +134,19 @@ export class Find {
     this.current = hit ? { row: hit.row, message: hit.message, index: 0 } : null;
   }
 
-  private countIn(message: Message, query: string, words: readonly string[]): number {
-    const texts = this.textsOf(message);
+  private countIn(message: Message, most: number, query: string, words: readonly string[]): number {
+    const texts = this.textsOf(message, most);
     // Every word that is shown is in the source, which needs no parsing.
     if (!words.every((word) => texts.source.includes(word))) return 0;
-    texts.shown ??= message.role === "user" ? texts.source : fold(foundText(textOf(message.parts))).text;
+    texts.shown ??= message.role === "user" ? texts.source : fold(foundText(shownText(message, most))).text;
     return occurrences(texts.shown, query, MAX_PER_MESSAGE).length;
   }
 
-  private textsOf({ id, parts }: Message): Texts {
+  private textsOf(message: Message, most: number): Texts {
+    const { id, parts } = message;
     const known = this.texts.get(id);
-    if (known?.parts === parts) return known;
-    const texts = { parts, source: fold(textOf(parts)).text, shown: null };
+    if (known?.parts === parts && known.most === most) return known;
+    const texts = { parts, most, source: fold(shownText(message, most)).text, shown: null };
     this.texts.set(id, texts);
     return texts;
   }

@@ -1,0 +1,19 @@
+// Owns how much of each message is shown, so that one of any length is read in steps and none stops the page.
+
+/** Characters of a part of a message that are shown at first, and that each step adds. */
+export const STEP = 120_000;
+
+export class Lengths {
+  /** Of the messages of which more than the first step is shown. */
+  all: ReadonlyMap<number, number> = $state.raw(new Map());
+
+  /** How many characters of each part of a message are shown. */
+  of(message: number): number {
+    return this.all.get(message) ?? STEP;
+  }
+
+  /** Shows a step more of a message. */
+  extend(message: number): void {
+    this.all = new Map(this.all).set(message, this.of(message) + STEP);
+  }
+}
