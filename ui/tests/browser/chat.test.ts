@@ -181,6 +181,20 @@ test("after an update in place, a button restarts Hearth", async () => {
   expect(await note.textContent()).toContain("Restart Hearth");
   await note.getByTestId("restart").click();
   expect(await page.evaluate("fakeHost.restarts")).toBe(1);
+  // What is being edited is not dropped without a question.
+  await openConversation(page, "Rye bread");
+  const edit = page.getByTestId("edit").last();
+  await edit.focus();
+  await edit.click();
+  await page.getByTestId("edit-text").fill("A better question");
+  await note.getByTestId("restart").click();
+  const dialog = page.getByTestId("restart-dialog");
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  expect(await page.getByTestId("edit-text").inputValue()).toBe("A better question");
+  await note.getByTestId("restart").click();
+  await dialog.getByTestId("restart-confirm").click();
+  await dialog.waitFor({ state: "detached" });
+  expect(await page.evaluate("fakeHost.restarts")).toBe(2);
 });
 
 test("a message that was not sent becomes the draft again and stays with its conversation", async () => {

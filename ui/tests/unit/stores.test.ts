@@ -194,3 +194,53 @@ test("a setting that cannot be saved is reverted", async () => {
   expect(app.settings.value.threads).toBeNull();
   expect(app.toasts.all.at(-1)?.text).toBe("The disk is full.");
 });
+
+describe("what is being edited", () => {
+  test("is not replaced when it is begun again, until it ends", async () => {
+    const { app } = await started();
+    await app.nameFolder();
+    app.edits.set("folder:new", "Half a na");
+    app.view = "settings";
+    await app.nameFolder();
+    expect(app.edits.get("folder:new")).toBe("Half a na");
+    expect(app.edits.takesFocus("folder:new")).toBe(true);
+    app.edits.end("folder:new");
+    await app.nameFolder();
+    expect(app.edits.get("folder:new")).toBe("");
+  });
+
+  test("is dropped by a restart only after a question", async () => {
+    const { app, host } = await started();
+    app.edits.begin("message:1", "A question");
+    app.edits.begin("message:1", "A question");
+    await app.restart();
+    expect([app.confirmsRestart, host.restarts]).toEqual([false, 1]);
+    app.edits.set("message:1", "A better question");
+    await app.restart();
+    expect([app.confirmsRestart, host.restarts]).toEqual([true, 1]);
+    await app.restart();
+    expect([app.confirmsRestart, host.restarts]).toEqual([false, 2]);
+    app.edits.end("message:1");
+    await app.restart();
+    expect([app.confirmsRestart, host.restarts]).toEqual([false, 3]);
+  });
+});
+
+describe("what failed", () => {
+  const fails = (code: string) => () => Promise.reject({ code, message: `It is ${code}.` });
+
+  test("because a person cancelled it is a note, not a problem", async () => {
+    const { app } = await started();
+    expect(await app.try(fails("cancelled"))).toBe(false);
+    expect(app.toasts.all.map(({ kind, text }) => [kind, text])).toEqual([["note", "It is cancelled."]]);
+  });
+
+  test("because Hearth was updated offers a restart, once", async () => {
+    const { app, host } = await started();
+    await app.try(fails("updated"));
+    await app.try(fails("updated"));
+    expect(app.toasts.all.map(({ kind, action }) => [kind, action?.label])).toEqual([["problem", "Restart Hearth"]]);
+    app.toasts.all[0]?.action?.run();
+    await until(() => host.restarts === 1);
+  });
+});

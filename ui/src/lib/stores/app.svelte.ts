@@ -71,6 +71,9 @@ export class App {
   /** Whether that shows all of them. */
   chatAdvanced = $state(false);
 
+  /** Whether a person is asked whether to restart, which drops what they are editing. */
+  confirmsRestart = $state(false);
+
   /** The open dialog of folders, tags or saved prompts. */
   dialog: OrganizingDialog | null = $state.raw(null);
 
@@ -256,6 +259,12 @@ export class App {
     } catch {
       // A full storage only forgets the choice.
     }
+  }
+
+  /** Restarts Hearth, after a question if something is being edited. */
+  async restart(): Promise<void> {
+    this.confirmsRestart = this.edits.changed && !this.confirmsRestart;
+    if (!this.confirmsRestart) await this.try(() => this.host.restart());
   }
 
   /** Opens Settings on a page, or on the last one. */
@@ -509,7 +518,14 @@ export class App {
   }
 
   private showError(thrown: unknown): void {
-    this.toasts.show({ kind: "problem", text: problemText(asProblem(thrown)) });
+    const problem = asProblem(thrown);
+    const text = problemText(problem);
+    // What a person cancelled did not go wrong.
+    if (problem.code === "cancelled") this.toasts.show({ kind: "note", text });
+    else if (problem.code === "updated") {
+      this.toasts.withdraw(text);
+      this.toasts.show({ kind: "problem", text, action: { label: m.shell_restart(), run: () => void this.restart() } });
+    } else this.toasts.show({ kind: "problem", text });
   }
 }
 

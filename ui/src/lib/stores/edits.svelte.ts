@@ -8,17 +8,26 @@ export type Edited = `${"message" | "answer" | "conversation" | "folder" | "run"
 
 export class Edits {
   private readonly texts = new SvelteMap<Edited, string>();
+  /** The texts before they were edited. */
+  private readonly originals = new Map<Edited, string>();
   /** What was begun last, until its field has the focus. One that is shown again does not take it. */
-  private begun: Edited | null = null;
+  private begun: Edited | null = $state(null);
+
+  /** Whether there is a text that was changed. */
+  get changed(): boolean {
+    return [...this.texts].some(([what, text]) => text !== this.originals.get(what));
+  }
 
   /** The text; `null`: it is not being edited. */
   get(what: Edited): string | null {
     return this.texts.get(what) ?? null;
   }
 
-  /** Begins with a text. */
+  /** Begins with a text, or goes on with what is being edited already. */
   begin(what: Edited, text: string): void {
     this.begun = what;
+    if (this.texts.has(what)) return;
+    this.originals.set(what, text);
     this.texts.set(what, text);
   }
 
@@ -28,6 +37,7 @@ export class Edits {
 
   end(what: Edited): void {
     this.texts.delete(what);
+    this.originals.delete(what);
   }
 
   /** Whether the field of what was begun should take the focus: once. */

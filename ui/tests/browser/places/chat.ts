@@ -34,6 +34,19 @@ export const places: Place[] = [
   ["the model picker", "", async (page) => (await page.getByTestId("model-pill").click(), await page.getByTestId("model-choice").first().waitFor())],
   ["the system prompt", "", async (page) => (await openConversation(page, "Rye bread"), await page.getByTestId("instructions").click(), await page.getByTestId("instructions-text").waitFor())],
   ["a correction", "", async (page) => (await openConversation(page, "Borrow checker"), await page.getByTestId("correct").last().click(), await page.getByTestId("correction").waitFor())],
+  [
+    "the question before a restart",
+    "",
+    async (page) => {
+      await page.evaluate("fakeHost.update()");
+      await openConversation(page, "Rye bread");
+      await page.getByTestId("edit").last().focus();
+      await page.getByTestId("edit").last().click();
+      await page.getByTestId("edit-text").fill("A better question");
+      await page.getByTestId("restart").click();
+      await page.getByTestId("restart-dialog").waitFor();
+    },
+  ],
   ["the command palette", "", async (page) => (await page.keyboard.press("Control+k"), await page.keyboard.type("s"))],
   ["the conversation's settings", "", async (page) => (await openConversation(page, "Rye bread"), await page.getByTestId("chat-settings-toggle").click(), await page.getByTestId("chat-settings").waitFor())],
   [
