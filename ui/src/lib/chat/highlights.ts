@@ -60,11 +60,23 @@ function blockOf(node: Node): Element | null {
 }
 
 function range(pieces: readonly Piece[], from: number, to: number): Range | null {
-  const first = pieces.findLast(({ start }) => start <= from);
-  const last = pieces.findLast(({ start }) => start < to);
+  const first = pieceAt(pieces, from);
+  const last = pieceAt(pieces, to - 1);
   if (!first || !last) return null;
   const made = document.createRange();
   made.setStart(first.node, Math.min(from - first.start, first.node.length));
   made.setEnd(last.node, Math.min(to - last.start, last.node.length));
   return made;
+}
+
+/** The piece with the character of an index of the whole: the last that starts at or before it. */
+function pieceAt(pieces: readonly Piece[], index: number): Piece | undefined {
+  let low = 0;
+  let high = pieces.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if ((pieces[middle]?.start ?? 0) <= index) low = middle;
+    else high = middle - 1;
+  }
+  return pieces[low];
 }
