@@ -127,10 +127,10 @@ test("messages of many megabytes open as quickly as long ones, and show more of 
   await page.getByTestId("find-text").fill("dense");
   await expect.poll(() => page.getByTestId("find-count").textContent()).toBe(`1 of ${first}`);
   expect(await page.getByTestId("find-partial").isVisible()).toBe(true);
+  expect(await more.getByTestId("show-more").isDisabled()).toBe(true);
+  await page.keyboard.press("Escape");
   await more.getByTestId("show-more").click();
   await expect.poll(found).toBeGreaterThan(2 * first - 10);
-  await expect.poll(() => page.getByTestId("find-count").textContent()).toBe("1 of 1,000");
-  await page.keyboard.press("Escape");
 
   await page.getByTestId("thread").evaluate((list) => (list.scrollTop = 0));
   const mine = page.locator("[data-testid=message][data-role=user]");
