@@ -10,7 +10,7 @@ pub(crate) const PROMPT_CACHE: &str = "prompt-cache";
 pub(crate) const OLD_PROMPT_CACHE: &str = "kept";
 
 /// Hearth's entries in its data folder, and the system's in any folder.
-const HEARTH_ENTRIES: [&str; 19] = [
+const HEARTH_ENTRIES: [&str; 20] = [
     "models",
     "adapters",
     "datasets",
@@ -22,6 +22,7 @@ const HEARTH_ENTRIES: [&str; 19] = [
     "window.json",
     "hearth-coming",
     "hearth-restore",
+    "hearth-restore-2",
     "hearth-restore.json",
     "hearth-arriving",
     location::MOVED,

@@ -2,15 +2,14 @@
 
 use crate::{
     announce::{Announcer, Sink, Topic},
-    archive::Restoration,
+    cancellation::Cancellation,
+    data_work::DataWork,
     downloads::Downloads,
     foreign_lock::ForeignLock,
-    import::Cancellation,
     library::{self, Library, Model, Place, Reader, hub::Keychain},
     lock::lock,
     options::Options,
     power::{OnBattery, Power},
-    relocation::Relocation,
     settings,
     store::{Store, StoreError, conversation, message, model},
     wire::{Answering, ConversationSummary, Event, Message, Problem, ProblemCode, Run, RunPoint, Settings},
@@ -34,9 +33,10 @@ pub(crate) struct Shared {
     pub(crate) base: PathBuf,
     /// The data folder.
     pub(crate) data: PathBuf,
-    pub(crate) relocation: Relocation,
+    pub(crate) data_work: DataWork,
     pub(crate) imports: Cancellation,
-    pub(crate) restoration: Restoration,
+    pub(crate) restorations: Cancellation,
+    pub(crate) moves: Cancellation,
     /// Held while a plan's model is looked up; waiters are served in order.
     pub(crate) planning: tokio::sync::Mutex<()>,
     /// Folders of the sample datasets.
@@ -88,9 +88,10 @@ impl Shared {
             library,
             base: options.base,
             data: options.data,
-            relocation: Relocation::default(),
+            data_work: DataWork::default(),
             imports: Cancellation::default(),
-            restoration: Restoration::default(),
+            restorations: Cancellation::default(),
+            moves: Cancellation::default(),
             planning: tokio::sync::Mutex::default(),
             samples: options.samples,
             packed: options.packed,

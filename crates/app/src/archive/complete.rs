@@ -23,6 +23,9 @@ pub(super) struct Pending {
     phase: Phase,
     /// The folder in the data folder to which the present data is moved.
     aside: PathBuf,
+    /// Whether the backup is in the second folder of [`STAGING`].
+    #[serde(default)]
+    in_second: bool,
     pub about: PendingRestore,
 }
 
@@ -35,18 +38,43 @@ enum Phase {
 }
 
 impl Pending {
-    pub fn new(about: PendingRestore) -> Self {
+    /// A backup that is extracted in `staging`.
+    pub fn new(about: PendingRestore, staging: &Path) -> Self {
         Self {
             phase: Phase::Aside,
             aside: PathBuf::from(&about.aside),
+            in_second: staging.ends_with(STAGING[1]),
             about,
         }
     }
+
+    fn staging(&self, data: &Path) -> PathBuf {
+        data.join(STAGING[usize::from(self.in_second)])
+    }
 }
 
-/// Makes an extracted backup pending.
+/// An empty folder to extract a backup into, which the pending one is not in.
+pub(super) fn new_staging(data: &Path) -> Result<PathBuf, Problem> {
+    let [first, second] = STAGING.map(|name| data.join(name));
+    let staging = match pending(data) {
+        Some(pending) if pending.staging(data) == first => second,
+        _ => first,
+    };
+    let created = remove_folder(&staging).and_then(|()| crate::permissions::create_private_folder(&staging));
+    created.map_err(|error| super::failed(&staging, &error))?;
+    Ok(staging)
+}
+
+/// Makes an extracted backup pending, in place of the one before.
 pub(super) fn begin(data: &Path, pending: &Pending) -> Result<(), Problem> {
-    save(data, pending).map_err(|error| super::failed(&data.join(PENDING), &error))
+    save(data, pending).map_err(|error| super::failed(&data.join(PENDING), &error))?;
+    for other in STAGING.map(|name| data.join(name)) {
+        if other != pending.staging(data) {
+            // The next start would remove it.
+            let _ = remove_folder(&other);
+        }
+    }
+    Ok(())
 }
 
 /// The restoration that the next start completes.
@@ -59,9 +87,9 @@ pub(super) fn pending(data: &Path) -> Option<Pending> {
 pub(super) fn cancel(data: &Path) -> Result<(), Problem> {
     let remove = || -> io::Result<()> {
         durable::remove_file(&data.join(PENDING))?;
-        remove_folder(&data.join(STAGING))
+        remove_staging(data)
     };
-    remove().map_err(|error| super::failed(&data.join(STAGING), &error))
+    remove().map_err(|error| super::failed(data, &error))
 }
 
 /// Completes a pending restoration, and removes the remains of one that was not extracted
@@ -73,7 +101,7 @@ pub(crate) fn complete(data: &Path) -> Result<(), Problem> {
     let done = match pending(data) {
         Some(pending) => put_in_place(data, pending),
         None if data.join(PENDING).exists() => Err(io::Error::other("its file cannot be read")),
-        None => remove_folder(&data.join(STAGING)),
+        None => remove_staging(data),
     };
     done.map_err(|error| Problem {
         code: ProblemCode::Store,
@@ -88,11 +116,11 @@ pub(crate) fn complete(data: &Path) -> Result<(), Problem> {
 
 fn put_in_place(data: &Path, mut pending: Pending) -> io::Result<()> {
     let aside = data.join(pending.aside.file_name().unwrap_or_default());
-    let staging = data.join(STAGING);
+    let staging = pending.staging(data);
     if pending.phase == Phase::Aside && !staging.join(store::FILE).exists() {
         // Its beginning failed, and its files were removed: nothing was moved yet.
         durable::remove_file(&data.join(PENDING))?;
-        return remove_folder(&staging);
+        return remove_staging(data);
     }
     if pending.phase == Phase::Aside {
         crate::permissions::create_private_folder(&aside)?;
@@ -110,7 +138,7 @@ fn put_in_place(data: &Path, mut pending: Pending) -> io::Result<()> {
     durable::sync_folder(data)?;
     prompt_cache::clear(data);
     durable::remove_file(&data.join(PENDING))?;
-    remove_folder(&staging)
+    remove_staging(data)
 }
 
 /// The entries of the data folder that a backup replaces.
@@ -127,6 +155,10 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !from.exists() => Ok(()),
         renamed => renamed,
     }
+}
+
+fn remove_staging(data: &Path) -> io::Result<()> {
+    STAGING.iter().try_for_each(|name| remove_folder(&data.join(name)))
 }
 
 fn remove_folder(folder: &Path) -> io::Result<()> {

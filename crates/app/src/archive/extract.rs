@@ -1,7 +1,6 @@
 //! Checks a backup and extracts it beside the present data.
 
 use super::{
-    STAGING,
     complete::{self, Pending},
     failed,
     left_out::LeftOutCounts,
@@ -9,6 +8,7 @@ use super::{
     space::check_space,
 };
 use crate::{
+    cancellation::{Cancellable, cancelled},
     convert::to_json,
     percent::Percent,
     permissions,
@@ -22,7 +22,6 @@ use std::{
     fs::{self, File},
     io::{self, BufReader, Read, Write},
     path::Path,
-    sync::atomic::Ordering,
 };
 use zip::ZipArchive;
 
@@ -33,7 +32,7 @@ type Archive = ZipArchive<BufReader<File>>;
 /// # Errors
 /// The archive is damaged, no backup, from a newer Hearth or not as Hearth writes it, the disk has
 /// too little room, or the extraction was cancelled; nothing was changed.
-pub(super) fn extract(path: &Path, shared: &Shared) -> Result<PendingRestore, Problem> {
+pub(super) fn extract(path: &Path, shared: &Shared, cancellable: &Cancellable) -> Result<PendingRestore, Problem> {
     let data = &shared.data;
     if !fs::metadata(path).map_err(|error| failed(path, &error))?.is_file() {
         return Err(damaged(path, "it is not a file"));
@@ -41,12 +40,18 @@ pub(super) fn extract(path: &Path, shared: &Shared) -> Result<PendingRestore, Pr
     let file = File::open(path).map_err(|error| failed(path, &error))?;
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| damaged(path, &error.to_string()))?;
     let manifest = read_manifest(path, &mut archive)?;
-    complete::cancel(data)?;
     check_space(data, manifest.bytes(), "The backup")?;
-    let staging = data.join(STAGING);
-    let extracted = permissions::create_private_folder(&staging)
-        .map_err(|error| failed(&staging, &error))
-        .and_then(|()| extract_and_prepare(path, &mut archive, &manifest, shared));
+    let staging = complete::new_staging(data)?;
+    let extraction = Extraction {
+        path,
+        staging: &staging,
+        shared,
+        cancellable,
+        done: 0,
+        percent: Percent::new(manifest.bytes()),
+        left_out: LeftOutCounts::default(),
+    };
+    let extracted = extraction.run(&mut archive, &manifest);
     if extracted.is_err() {
         // It would take up space.
         let _ = fs::remove_dir_all(&staging);
@@ -54,63 +59,12 @@ pub(super) fn extract(path: &Path, shared: &Shared) -> Result<PendingRestore, Pr
     extracted
 }
 
-fn extract_and_prepare(
-    path: &Path,
-    archive: &mut Archive,
-    manifest: &Manifest,
-    shared: &Shared,
-) -> Result<PendingRestore, Problem> {
-    let (data, staging) = (&shared.data, shared.data.join(STAGING));
-    let mut extraction = Extraction {
-        path,
-        staging: &staging,
-        shared,
-        done: 0,
-        percent: Percent::new(manifest.bytes()),
-        left_out: LeftOutCounts::default(),
-    };
-    for file in &manifest.files {
-        extraction.add(archive, file)?;
-    }
-    let left_out = extraction.left_out;
-    let conversations = prepare_store(path, manifest, shared)?;
-    let about = PendingRestore {
-        made_at: manifest.made_at,
-        conversations,
-        files: (manifest.files.len() as u32).saturating_sub(left_out.count()),
-        left_out: left_out.into_list(),
-        aside: data
-            .join(format!("hearth-set-aside-{}", store::now()))
-            .display()
-            .to_string(),
-    };
-    sync(&staging).map_err(|error| failed(&staging, &error))?;
-    refuse_if_cancelled(shared)?;
-    complete::begin(data, &Pending::new(about.clone()))?;
-    Ok(about)
-}
-
-/// Checks and prepares the extracted store. It may be someone else's.
-fn prepare_store(path: &Path, manifest: &Manifest, shared: &Shared) -> Result<u32, Problem> {
-    // The token of this machine is sent to this address.
-    let endpoint = ("hubEndpoint", to_json(&shared.settings().hub_endpoint));
-    let restored = Restored {
-        old: Path::new(&manifest.data_folder),
-        new: &shared.data,
-        settings: &[endpoint],
-    };
-    store::prepare_restored(&shared.data.join(STAGING), &restored).map_err(|error| match error {
-        StoreError::Foreign(_) => damaged(path, &format!("its store is not as Hearth writes it. {error}")),
-        StoreError::Corrupt { detail, .. } => damaged(path, &format!("its store is corrupt ({detail})")),
-        error => error.into(),
-    })
-}
-
 /// The extraction of the files of a backup.
 struct Extraction<'a> {
     path: &'a Path,
     staging: &'a Path,
     shared: &'a Shared,
+    cancellable: &'a Cancellable,
     /// Bytes written.
     done: u64,
     percent: Percent,
@@ -118,6 +72,50 @@ struct Extraction<'a> {
 }
 
 impl Extraction<'_> {
+    fn run(mut self, archive: &mut Archive, manifest: &Manifest) -> Result<PendingRestore, Problem> {
+        for file in &manifest.files {
+            self.refuse_if_cancelled()?;
+            self.add(archive, file)?;
+        }
+        let conversations = self.prepare_store(manifest)?;
+        sync(self.staging).map_err(|error| failed(self.staging, &error))?;
+        self.refuse_if_cancelled()?;
+        let data = &self.shared.data;
+        let about = PendingRestore {
+            made_at: manifest.made_at,
+            conversations,
+            files: (manifest.files.len() as u32).saturating_sub(self.left_out.count()),
+            left_out: self.left_out.into_list(),
+            aside: data
+                .join(format!("hearth-set-aside-{}", store::now()))
+                .display()
+                .to_string(),
+        };
+        complete::begin(data, &Pending::new(about.clone(), self.staging))?;
+        Ok(about)
+    }
+
+    /// Checks and prepares the extracted store. It may be someone else's.
+    fn prepare_store(&self, manifest: &Manifest) -> Result<u32, Problem> {
+        // The token of this machine is sent to this address.
+        let endpoint = ("hubEndpoint", to_json(&self.shared.settings().hub_endpoint));
+        let restored = Restored {
+            old: Path::new(&manifest.data_folder),
+            new: &self.shared.data,
+            settings: &[endpoint],
+        };
+        store::prepare_restored(self.staging, &restored).map_err(|error| match error {
+            StoreError::Foreign(_) => damaged(self.path, &format!("its store is not as Hearth writes it. {error}")),
+            StoreError::Corrupt { detail, .. } => damaged(self.path, &format!("its store is corrupt ({detail})")),
+            error => error.into(),
+        })
+    }
+
+    fn refuse_if_cancelled(&self) -> Result<(), Problem> {
+        let checked = self.cancellable.check();
+        checked.map_err(|_| cancelled("The restoration was cancelled. Nothing was changed."))
+    }
+
     /// Extracts a file. One whose name this system does not allow is left out; the store is not.
     fn add(&mut self, archive: &mut Archive, file: &Entry) -> Result<(), Problem> {
         let mut entry = archive
@@ -158,7 +156,7 @@ impl Extraction<'_> {
             if let Some(fraction) = self.percent.advance(self.done) {
                 self.shared.emit(Event::RestoreProgress { fraction });
             }
-            refuse_if_cancelled(self.shared)?;
+            self.refuse_if_cancelled()?;
         }
         if left > 0 || hex(digest.finalize()) != file.sha256 {
             return Err(is_damaged("has another hash than its list of files says".to_owned()));
@@ -187,16 +185,6 @@ fn is_of_name(error: &io::Error) -> bool {
             error.kind(),
             AlreadyExists | InvalidFilename | InvalidInput | IsADirectory | NotADirectory
         )
-}
-
-fn refuse_if_cancelled(shared: &Shared) -> Result<(), Problem> {
-    match shared.restoration.is_cancelled.load(Ordering::SeqCst) {
-        false => Ok(()),
-        true => Err(Problem {
-            code: ProblemCode::Cancelled,
-            message: "The restoration was cancelled. Nothing was changed.".to_owned(),
-        }),
-    }
 }
 
 fn read_manifest(path: &Path, archive: &mut Archive) -> Result<Manifest, Problem> {

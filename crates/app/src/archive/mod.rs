@@ -17,35 +17,22 @@ pub(crate) use space::check_space;
 
 use crate::{
     App,
-    lock::lock,
+    data_work::Work,
     presets, relocation,
     shared::{Shared, is_unfinished},
     wire::{DataPlace, PendingRestore, Problem, ProblemCode, WrittenBackup},
 };
-use std::{
-    path::{Path, PathBuf},
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::path::{Path, PathBuf};
 
 /// The folders of the data folder that a backup holds.
 const FOLDERS: [&str; 3] = ["runs", "datasets", presets::FOLDER];
 
-/// The folder of an extracted backup, until it is in place.
-const STAGING: &str = "hearth-restore";
+/// Folders of an extracted backup, until it is in place: one may be pending while another one is
+/// extracted.
+const STAGING: [&str; 2] = ["hearth-restore", "hearth-restore-2"];
 
 /// The file that says that an extracted backup is complete and shall be put in place.
 const PENDING: &str = "hearth-restore.json";
-
-/// The extraction of a backup.
-#[derive(Debug, Default)]
-pub(crate) struct Restoration {
-    /// Held while a backup is extracted.
-    extracting: Mutex<()>,
-    is_cancelled: AtomicBool,
-}
 
 /// An answer that has ended and could not be saved would be missing in a backup.
 fn refuse_with_unsaved(shared: &Shared) -> Result<(), Problem> {
@@ -83,8 +70,10 @@ impl App {
 
     /// Writes a backup of everything to a file, which is replaced atomically.
     pub async fn back_up(&self, path: PathBuf) -> Result<WrittenBackup, Problem> {
+        let in_progress = self.shared.data_work.begin(Work::Backup)?;
         self.shared
             .blocking(move |shared| {
+                let _until_the_end = in_progress;
                 refuse_during_run(shared)?;
                 shared.save_deferred();
                 refuse_with_unsaved(shared)?;
@@ -94,25 +83,27 @@ impl App {
     }
 
     /// Checks and extracts a backup, with [`Event::RestoreProgress`](crate::wire::Event). It
-    /// replaces the present data at the next start; until then nothing changes.
+    /// replaces the present data at the next start, in place of a backup restored before; until
+    /// then nothing changes.
     pub async fn restore_backup(&self, path: PathBuf) -> Result<PendingRestore, Problem> {
+        let in_progress = self.shared.data_work.begin(Work::Restoration)?;
+        let cancellable = self.shared.restorations.begin();
         self.shared
             .blocking(move |shared| {
+                let _until_the_end = in_progress;
                 refuse_during_run(shared)?;
-                let _one_at_a_time = lock(&shared.restoration.extracting);
-                shared.restoration.is_cancelled.store(false, Ordering::SeqCst);
-                extract::extract(&path, shared)
+                extract::extract(&path, shared, &cancellable)
             })
             .await
     }
 
     /// Cancels a restoration, while it is extracted or before the next start.
     pub async fn cancel_restore(&self) -> Result<(), Problem> {
-        self.shared.restoration.is_cancelled.store(true, Ordering::SeqCst);
+        self.shared.restorations.cancel();
         self.shared
             .blocking(|shared| {
-                // Until the extraction has noticed.
-                let _not_extracting = lock(&shared.restoration.extracting);
+                // Once the extraction has noticed.
+                let _not_extracting = shared.data_work.begin_after_same(Work::Restoration)?;
                 complete::cancel(&shared.data)
             })
             .await

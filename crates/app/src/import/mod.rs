@@ -5,7 +5,6 @@
 //! writes in one transaction. Files are untrusted: elements are read one at a time and are bounded;
 //! texts stay texts, and nothing that they link to is opened.
 
-mod cancellation;
 mod chatgpt;
 mod claude;
 mod collect;
@@ -32,7 +31,6 @@ use crate::{
     title,
     wire::{Event, ImportFormat, ImportReport, Problem, ProblemCode, SkipReason, Skipped},
 };
-pub(crate) use cancellation::Cancellation;
 use collect::{Collector, Found};
 use save::Saved;
 use source::Meter;
@@ -53,13 +51,13 @@ impl App {
     /// before is not imported again; known conversations get new messages. Progress arrives as
     /// events. On an error the conversations up to there stay.
     pub async fn import_conversations(&self, path: PathBuf) -> Result<ImportReport, Problem> {
-        let began = self.shared.imports.count();
+        let cancellable = self.shared.imports.begin();
         self.shared
             .blocking(move |shared| {
                 let mut import = Import {
                     shared,
                     report: ImportReport::default(),
-                    meter: &Meter::new(shared.imports.import(began)),
+                    meter: &Meter::new(cancellable),
                     reported: Instant::now(),
                 };
                 let done = import.run(&path);
@@ -84,7 +82,7 @@ impl App {
 struct Import<'a> {
     shared: &'a Shared,
     report: ImportReport,
-    meter: &'a Meter<'a>,
+    meter: &'a Meter,
     reported: Instant,
 }
 
@@ -108,7 +106,7 @@ impl Import<'_> {
     }
 
     fn take(&mut self, found: Found) -> Result<(), Problem> {
-        self.meter.import.check()?;
+        self.meter.import.check().map_err(|error| source::failed(&error))?;
         if self.reported.elapsed() >= PROGRESS_INTERVAL {
             self.reported = Instant::now();
             self.shared.emit(Event::ImportProgress {

@@ -1,8 +1,10 @@
 //! The documents of an export: a file, the JSON files of a folder, or those of a ZIP archive, which
 //! is read without extracting it.
 
-use super::cancellation::{Cancellable, cancelled, is_cancelled};
-use crate::wire::{Problem, ProblemCode};
+use crate::{
+    cancellation::{Cancellable, cancelled, is_cancelled},
+    wire::{Problem, ProblemCode},
+};
 use std::{
     cell::Cell,
     fs::{self, File},
@@ -45,15 +47,15 @@ pub(super) struct Visited {
 }
 
 /// Counts bytes as they are read.
-pub(super) struct Meter<'a> {
+pub(super) struct Meter {
     /// Its reads fail once this is cancelled.
-    pub import: Cancellable<'a>,
+    pub import: Cancellable,
     read: Cell<u64>,
     total: Cell<u64>,
 }
 
-impl<'a> Meter<'a> {
-    pub fn new(import: Cancellable<'a>) -> Self {
+impl Meter {
+    pub fn new(import: Cancellable) -> Self {
         Self {
             import,
             read: Cell::new(0),
@@ -72,7 +74,7 @@ impl<'a> Meter<'a> {
 /// # Errors
 /// The path cannot be read, has more than [`MAX_BYTES`] bytes or [`MAX_ENTRIES`] entries, or is a
 /// damaged archive; or an error of `visit`.
-pub(super) fn visit(path: &Path, meter: &Meter<'_>, visit: Visit<'_>) -> Result<Visited, Problem> {
+pub(super) fn visit(path: &Path, meter: &Meter, visit: Visit<'_>) -> Result<Visited, Problem> {
     let about = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     if about.is_dir() {
         let mut files = Vec::new();
@@ -91,7 +93,7 @@ pub(super) fn visit(path: &Path, meter: &Meter<'_>, visit: Visit<'_>) -> Result<
     Ok(Visited::default())
 }
 
-fn visit_files(mut files: Vec<PathBuf>, meter: &Meter<'_>, visit: Visit<'_>) -> Result<(), Problem> {
+fn visit_files(mut files: Vec<PathBuf>, meter: &Meter, visit: Visit<'_>) -> Result<(), Problem> {
     files.sort_by_key(|path| {
         let name = path.file_name().unwrap_or_default().to_owned();
         (path.parent().map(Path::to_owned), name != JAN[0], name)
@@ -144,7 +146,7 @@ fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), 
     Ok(())
 }
 
-fn visit_archive(path: &Path, meter: &Meter<'_>, visit: Visit<'_>) -> Result<Visited, Problem> {
+fn visit_archive(path: &Path, meter: &Meter, visit: Visit<'_>) -> Result<Visited, Problem> {
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
     let damaged = |error: zip::result::ZipError| {
         refused(format!(
@@ -218,12 +220,12 @@ fn is_archive(path: &Path) -> Result<bool, Problem> {
 /// A reader that counts, and fails after [`MAX_BYTES`] and once the import is cancelled.
 struct Metered<'a, R> {
     inner: R,
-    meter: &'a Meter<'a>,
+    meter: &'a Meter,
 }
 
 impl<R: Read> Read for Metered<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.meter.import.check_io()?;
+        self.meter.import.check()?;
         let read = self.inner.read(buffer)?;
         let all = self.meter.read.get() + read as u64;
         self.meter.read.set(all);
@@ -238,7 +240,7 @@ impl<R: Read> Read for Metered<'_, R> {
 pub(super) fn failed(error: &io::Error) -> Problem {
     match error.kind() {
         io::ErrorKind::FileTooLarge => too_large(),
-        _ if is_cancelled(error) => cancelled(),
+        _ if is_cancelled(error) => cancelled("The import was cancelled."),
         _ => refused(format!(
             "The export could not be read to its end: {error}. Download it again, or copy it to another disk."
         )),

@@ -108,7 +108,13 @@ impl Copied {
             }
         }
         prompt_cache::clear(former);
-        for name in [location::ORIGIN, COPIED, "hearth-coming", "hearth-restore"] {
+        for name in [
+            location::ORIGIN,
+            COPIED,
+            "hearth-coming",
+            "hearth-restore",
+            "hearth-restore-2",
+        ] {
             is_done &= remove_path(&former.join(name));
         }
         // Those that have other files stay.

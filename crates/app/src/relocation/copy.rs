@@ -105,16 +105,16 @@ impl Contents {
     }
 
     /// Copies everything from `data` to the empty folder `to`, which is renamed to `place` later.
-    /// `report` is told the bytes so far, and returns whether to go on.
+    /// `report` is told the bytes so far.
     ///
     /// # Errors
-    /// A file cannot be read or written, or `report` said to stop ([`io::ErrorKind::Interrupted`]).
+    /// A file cannot be read or written, or an error of `report`.
     pub(super) fn copy(
         &self,
         data: &Path,
         to: &Path,
         place: &Path,
-        report: &mut dyn FnMut(u64) -> bool,
+        report: &mut dyn FnMut(u64) -> io::Result<()>,
     ) -> io::Result<()> {
         let links = self.can_link(data, to);
         for name in &self.folders {
@@ -128,7 +128,7 @@ impl Contents {
                 copy_file(&from, &into, &mut |more| report(done + more))?;
             }
             done += bytes;
-            go_on(report(done))?;
+            report(done)?;
         }
         for name in &self.links {
             let link = data.join(name);
@@ -144,7 +144,7 @@ impl Contents {
     }
 }
 
-fn copy_file(from: &Path, to: &Path, report: &mut dyn FnMut(u64) -> bool) -> io::Result<()> {
+fn copy_file(from: &Path, to: &Path, report: &mut dyn FnMut(u64) -> io::Result<()>) -> io::Result<()> {
     let mut source = File::open(from)?;
     let mut target = File::create_new(to)?;
     target.set_permissions(source.metadata()?.permissions())?;
@@ -152,7 +152,6 @@ fn copy_file(from: &Path, to: &Path, report: &mut dyn FnMut(u64) -> bool) -> io:
     let mut done = 0;
     loop {
         let read = match source.read(&mut buffer) {
-            // Not the error that stands for a cancellation.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             read => read?,
         };
@@ -162,14 +161,7 @@ fn copy_file(from: &Path, to: &Path, report: &mut dyn FnMut(u64) -> bool) -> io:
         }
         target.write_all(&buffer[..read])?;
         done += read as u64;
-        go_on(report(done))?;
-    }
-}
-
-fn go_on(goes_on: bool) -> io::Result<()> {
-    match goes_on {
-        true => Ok(()),
-        false => Err(io::ErrorKind::Interrupted.into()),
+        report(done)?;
     }
 }
 

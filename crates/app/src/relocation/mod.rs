@@ -13,6 +13,8 @@ pub(crate) use copied::COPIED;
 use crate::{
     App,
     archive::{check_space, refuse_during_restoration, refuse_during_run},
+    cancellation::{Cancellable, cancelled, is_cancelled},
+    data_work::Work,
     percent::Percent,
     permissions,
     remove_path::remove_path,
@@ -27,7 +29,6 @@ use location::Moved;
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
 };
 
 /// The folder of an incomplete copy, in the new folder.
@@ -52,13 +53,6 @@ const IGNORED: [&str; 8] = [
     "lost+found",
 ];
 
-/// The move in progress.
-#[derive(Debug, Default)]
-pub(crate) struct Relocation {
-    is_active: AtomicBool,
-    is_cancelled: AtomicBool,
-}
-
 impl App {
     /// The folder to which the data would be moved if a person chose `folder`: that one if it is
     /// empty, else a new one in it.
@@ -76,30 +70,28 @@ impl App {
     /// The folder is not usable, has too little free space, or a run is active. Nothing was
     /// changed, and the app goes on.
     pub async fn move_data(&self, folder: PathBuf) -> Result<(), Problem> {
-        let relocation = &self.shared.relocation;
-        if relocation.is_active.swap(true, Ordering::SeqCst) {
-            return Err(refused("The data is already being moved. Wait until that is done."));
+        let in_progress = self.shared.data_work.begin(Work::Move)?;
+        let cancellable = self.shared.moves.begin();
+        let moved = self.stop_and_move(folder, cancellable).await;
+        if moved.is_ok() {
+            in_progress.keep();
+            return Ok(());
         }
-        relocation.is_cancelled.store(false, Ordering::SeqCst);
-        let moved = self.stop_and_move(folder).await;
-        if moved.is_err() {
-            self.shared.store.set_frozen(false);
-            self.shared.downloads.reopen();
-            if let Err(problem) = self.start_downloads().await {
-                tracing::warn!(%problem, "the downloads could not go on");
-            }
-            self.shared.relocation.is_active.store(false, Ordering::SeqCst);
+        self.shared.store.set_frozen(false);
+        self.shared.downloads.reopen();
+        if let Err(problem) = self.start_downloads().await {
+            tracing::warn!(%problem, "the downloads could not go on");
         }
         moved
     }
 
     /// Cancels the move in progress.
     pub async fn cancel_move(&self) -> Result<(), Problem> {
-        self.shared.relocation.is_cancelled.store(true, Ordering::SeqCst);
+        self.shared.moves.cancel();
         Ok(())
     }
 
-    async fn stop_and_move(&self, folder: PathBuf) -> Result<(), Problem> {
+    async fn stop_and_move(&self, folder: PathBuf, cancellable: Cancellable) -> Result<(), Problem> {
         let to = self
             .shared
             .blocking(move |shared| {
@@ -123,7 +115,7 @@ impl App {
                     ));
                 }
                 shared.store.set_frozen(true);
-                relocate(shared, &to)
+                relocate(shared, &to, cancellable)
             })
             .await
     }
@@ -199,9 +191,9 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
 }
 
 /// Copies the data to `to` and makes it the data folder.
-fn relocate(shared: &Shared, to: &Path) -> Result<(), Problem> {
+fn relocate(shared: &Shared, to: &Path, cancellable: Cancellable) -> Result<(), Problem> {
     let staging = to.join(STAGING);
-    let copied = copy_all(shared, to, &staging);
+    let copied = copy_all(shared, to, &staging, cancellable);
     // Also after a failure: a partial copy takes up space.
     remove_path(&staging);
     let placed = copied?;
@@ -222,12 +214,12 @@ fn relocate(shared: &Shared, to: &Path) -> Result<(), Problem> {
 }
 
 /// Copies the data. Returns the entries of `to` that are the copy.
-fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<Vec<PathBuf>, Problem> {
+fn copy_all(shared: &Shared, to: &Path, staging: &Path, cancellable: Cancellable) -> Result<Vec<PathBuf>, Problem> {
     let at = |path: &Path| {
         let path = path.to_owned();
         move |error: io::Error| failed(&path, &error)
     };
-    let mut progress = Progress::new(shared);
+    let mut progress = Progress::new(shared, cancellable);
     let mut copied = copy_files(shared, to, staging, &mut progress)?;
     for _ in 1..ATTEMPTS {
         if !copied
@@ -255,6 +247,7 @@ fn copy_all(shared: &Shared, to: &Path, staging: &Path) -> Result<Vec<PathBuf>, 
             to.display()
         )));
     }
+    progress.cancellable.check().map_err(at(to))?;
     let mut placed = Vec::new();
     let done = place(staging, to, &mut placed);
     if done.is_err() {
@@ -386,23 +379,26 @@ fn delete_copied(shared: &Shared, former: &Path) -> Result<(), Problem> {
 /// Reports progress.
 struct Progress<'a> {
     shared: &'a Shared,
+    cancellable: Cancellable,
     percent: Percent,
 }
 
 impl<'a> Progress<'a> {
-    fn new(shared: &'a Shared) -> Self {
+    fn new(shared: &'a Shared, cancellable: Cancellable) -> Self {
         Self {
             shared,
+            cancellable,
             percent: Percent::new(1),
         }
     }
 
-    /// Returns whether to go on.
-    fn report(&mut self, done: u64) -> bool {
+    /// # Errors
+    /// The move was cancelled.
+    fn report(&mut self, done: u64) -> io::Result<()> {
         if let Some(fraction) = self.percent.advance(done) {
             self.shared.emit(Event::MoveProgress { fraction });
         }
-        !self.shared.relocation.is_cancelled.load(Ordering::SeqCst)
+        self.cancellable.check()
     }
 }
 
@@ -422,11 +418,8 @@ fn refused(message: &str) -> Problem {
 
 /// The problem of a file or folder at which a move failed.
 fn failed(path: &Path, error: &io::Error) -> Problem {
-    if error.kind() == io::ErrorKind::Interrupted {
-        return Problem {
-            code: ProblemCode::Cancelled,
-            message: "The move was cancelled. Nothing was changed.".to_owned(),
-        };
+    if is_cancelled(error) {
+        return cancelled("The move was cancelled. Nothing was changed.");
     }
     Problem {
         code: match error.kind() {

@@ -1,10 +1,13 @@
 //! Backups of everything as one file, and their restoration.
 
-use crate::{data_bench::Bench, support};
+use crate::{
+    data_bench::{Bench, open_acting},
+    support,
+};
 use hearth_app::{
     App,
     store::{Store, adapter, download::State},
-    wire::{Announced, Event, LeftOutReason, ProblemCode, WrittenBackup},
+    wire::{Announced, Event, LeftOutReason, Problem, ProblemCode, WrittenBackup},
 };
 use proptest::{
     prelude::*,
@@ -15,9 +18,9 @@ use std::{
     fs::{self, File},
     io::{Read, Write},
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::runtime::Handle;
 use zip::{ZipArchive, ZipWriter, write::SimpleFileOptions};
@@ -474,6 +477,115 @@ async fn a_restoration_reports_progress_and_can_be_cancelled_while_it_is_extract
     assert!(app.data_place().await.expect("a place").pending.is_none());
     assert!(!folder.path().join("data/hearth-restore").exists());
     drop(bench);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restoration_refuses_other_work_on_the_data() {
+    let (bench, backup) = backed_up().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (again, other, to) = (
+        backup.clone(),
+        folder.path().join("other.hearthbackup"),
+        folder.path().join("elsewhere"),
+    );
+    let refused: Arc<Mutex<Vec<Option<Problem>>>> = Arc::default();
+    let seen = refused.clone();
+    let app = open_acting(&folder.path().join("data"), move |app, event| {
+        let mut seen = seen.lock().expect("results");
+        if let (Event::RestoreProgress { .. }, true) = (event, seen.is_empty()) {
+            let runtime = Handle::current();
+            seen.push(runtime.block_on(app.back_up(other.clone())).err());
+            // Without a lock, this would wait for itself.
+            if seen[0].is_some() {
+                seen.push(runtime.block_on(app.restore_backup(again.clone())).err());
+                seen.push(runtime.block_on(app.move_data(to.clone())).err());
+            }
+        }
+    });
+    app.restore_backup(backup).await.expect("a valid backup");
+    let refused: Vec<_> = refused.lock().expect("results").drain(..).collect();
+    assert_eq!(refused.len(), 3, "{refused:?}");
+    for problem in refused {
+        let problem = problem.expect("refused");
+        assert_eq!(problem.code, ProblemCode::Busy);
+        assert!(problem.message.contains("being checked"), "{problem}");
+    }
+    drop(bench);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restoration_that_is_cancelled_as_it_begins_does_not_take_place() {
+    let (bench, backup) = backed_up().await;
+    for _ in 0..20 {
+        let (restored, cancelled) = tokio::join!(bench.app.restore_backup(backup.clone()), bench.app.cancel_restore());
+        cancelled.expect("cancelled");
+        assert_eq!(restored.expect_err("cancelled").code, ProblemCode::Cancelled);
+        assert!(bench.app.data_place().await.expect("a place").pending.is_none());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_without_bytes_delay_no_cancellation() {
+    const FILES: usize = 20_000;
+    let (bench, backup) = backed_up().await;
+    let many = bench.path("many.hearthbackup");
+    let names: Vec<String> = (0..FILES).map(|at| format!("runs/1/{at}")).collect();
+    let listed = names.clone();
+    with_manifest(&backup, &many, move |manifest| {
+        let nothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        let files = listed
+            .iter()
+            .map(|name| json!({"path": name, "bytes": 0, "sha256": nothing}));
+        manifest["files"].as_array_mut().expect("a list").extend(files);
+    });
+    let mut archive =
+        ZipWriter::new_append(File::options().read(true).write(true).open(&many).expect("a file")).expect("an archive");
+    for name in names {
+        archive
+            .start_file(name, SimpleFileOptions::default())
+            .expect("an entry");
+    }
+    archive.finish().expect("an archive");
+    let app = bench.app.clone();
+    let restoring = tokio::spawn(async move { app.restore_backup(many).await });
+    let begin = Instant::now();
+    while !bench.path("data/hearth-restore/runs/1/0").exists() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "nothing is extracted");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let begin = Instant::now();
+    bench.app.cancel_restore().await.expect("cancelled");
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    let problem = restoring.await.expect("an end").expect_err("cancelled");
+    assert_eq!(problem.code, ProblemCode::Cancelled, "{problem}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restoration_that_fails_leaves_the_pending_one() {
+    let (bench, backup) = backed_up().await;
+    bench.import_json(&chat("2", "later")).await;
+    let pending = bench.app.restore_backup(backup.clone()).await.expect("a valid backup");
+    let damaged = bench.path("damaged.hearthbackup");
+    with_manifest(&backup, &damaged, |manifest| {
+        manifest["files"][1]["sha256"] = json!("00")
+    });
+    bench.app.restore_backup(damaged).await.expect_err("damaged");
+    assert_eq!(
+        bench.app.data_place().await.expect("a place").pending.as_ref(),
+        Some(&pending)
+    );
+    // A later one replaces it.
+    let second = bench.path("second.hearthbackup");
+    bench.app.back_up(second.clone()).await.expect("a backup");
+    for (backup, count) in [(second, 2), (backup, 1)] {
+        let pending = bench.app.restore_backup(backup).await.expect("a valid backup");
+        assert_eq!(pending.conversations, count);
+    }
+    let bench = Bench::open(bench.close().await);
+    assert_eq!(titles(&bench).await, ["backed up"]);
+    for name in ["hearth-restore", "hearth-restore-2", "hearth-restore.json"] {
+        assert!(!bench.path("data").join(name).exists(), "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

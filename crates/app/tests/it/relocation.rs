@@ -1,6 +1,6 @@
 //! Moving the data folder to another one.
 
-use crate::data_bench::Bench;
+use crate::data_bench::{Bench, open_acting};
 use crate::support;
 use hearth_app::{
     App, Options,
@@ -11,7 +11,7 @@ use serde_json::json;
 use std::{
     fs,
     path::PathBuf,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
 };
 use tokio::runtime::Handle;
 
@@ -255,6 +255,30 @@ async fn a_cancelled_move_leaves_the_app_as_it_was() {
     assert!(!folder.path().join("data/hearth-moved.json").exists());
     assert_eq!(fs::read_dir(&to).expect("a folder").count(), 0, "nothing is left there");
     save(app).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_refuses_a_backup_and_a_restoration() {
+    let bench = filled().await;
+    let backup = bench.path("all.hearthbackup");
+    bench.app.back_up(backup.clone()).await.expect("a backup");
+    let folder = bench.close().await;
+    let codes: Arc<Mutex<Vec<Option<ProblemCode>>>> = Arc::default();
+    let (seen, path, other) = (codes.clone(), backup.clone(), folder.path().join("other.hearthbackup"));
+    let app = open_acting(&folder.path().join("data"), move |app, event| {
+        if let Event::MoveProgress { .. } = event {
+            let backed_up = Handle::current().block_on(app.back_up(other.clone())).err();
+            let restored = Handle::current().block_on(app.restore_backup(path.clone())).err();
+            let problems = [backed_up, restored].map(|problem| problem.map(|problem| problem.code));
+            seen.lock().expect("codes").extend(problems);
+        }
+    });
+    app.move_data(folder.path().join("elsewhere")).await.expect("moved");
+    let codes = codes.lock().expect("codes").clone();
+    assert!(!codes.is_empty());
+    assert!(codes.iter().all(|code| *code == Some(ProblemCode::Busy)), "{codes:?}");
+    // The next start has the other folder's data.
+    assert_eq!(code(app.restore_backup(backup).await), ProblemCode::Busy);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

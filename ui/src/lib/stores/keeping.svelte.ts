@@ -36,7 +36,7 @@ export class Keeping {
     try {
       await this.while("restore", () => this.host.restoreBackup(path));
     } finally {
-      // One that fails takes back the restoration that was waiting.
+      // A cancellation also takes back the restoration that was waiting.
       await this.look();
     }
   }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 use tempfile::TempDir;
@@ -24,6 +24,18 @@ pub struct Bench {
     pub app: App,
     pub folder: TempDir,
     pub events: Arc<Mutex<Vec<Event>>>,
+}
+
+/// Opens the data in a folder. `act` gets the app and each event, on the thread that emits it.
+pub fn open_acting(data: &Path, act: impl Fn(&App, Event) + Send + Sync + 'static) -> App {
+    let itself: Arc<OnceLock<App>> = Arc::default();
+    let acting = itself.clone();
+    let opened = App::open(support::options(data), move |event| {
+        if let Some(app) = acting.get() {
+            act(app, event);
+        }
+    });
+    itself.get_or_init(|| opened.expect("an app")).clone()
 }
 
 impl Bench {

@@ -1,0 +1,86 @@
+//! Work on the whole data folder: one at a time, whichever page began it.
+
+use crate::{
+    lock::lock,
+    wire::{Problem, ProblemCode},
+};
+use std::{
+    mem,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+/// Admits one work at a time.
+#[derive(Debug, Default)]
+pub(crate) struct DataWork(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    current: Mutex<Option<Work>>,
+    ended: Condvar,
+}
+
+/// Work on the whole data folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    Backup,
+    Restoration,
+    Move,
+}
+
+/// Work in progress, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct InProgress(Arc<State>);
+
+impl DataWork {
+    /// # Errors
+    /// Other work is in progress ([`ProblemCode::Busy`]).
+    pub fn begin(&self, work: Work) -> Result<InProgress, Problem> {
+        self.begin_in(lock(&self.0.current), work)
+    }
+
+    /// Waits for the end of the same work first. Blocks.
+    ///
+    /// # Errors
+    /// Other work is in progress ([`ProblemCode::Busy`]).
+    pub fn begin_after_same(&self, work: Work) -> Result<InProgress, Problem> {
+        let current = self
+            .0
+            .ended
+            .wait_while(lock(&self.0.current), |current| *current == Some(work));
+        self.begin_in(current.unwrap_or_else(PoisonError::into_inner), work)
+    }
+
+    fn begin_in(&self, mut current: MutexGuard<'_, Option<Work>>, work: Work) -> Result<InProgress, Problem> {
+        let message = match *current {
+            None => {
+                *current = Some(work);
+                return Ok(InProgress(self.0.clone()));
+            }
+            Some(Work::Backup) => "A backup is being written. Wait until it is done, then try again.",
+            Some(Work::Restoration) => {
+                "A backup is being checked for its restoration. Wait until that is done or cancel it, then try again."
+            }
+            Some(Work::Move) => {
+                "The data is being moved. Wait until Hearth has restarted or cancel that, then try again."
+            }
+        };
+        Err(Problem {
+            code: ProblemCode::Busy,
+            message: message.to_owned(),
+        })
+    }
+}
+
+impl InProgress {
+    /// Refuses other work until the app is restarted.
+    pub fn keep(self) {
+        mem::forget(self);
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        *lock(&self.0.current) = None;
+        self.0.ended.notify_all();
+    }
+}
