@@ -17,6 +17,14 @@ pub fn path_text(path: PathBuf) -> Result<String, Problem> {
     })
 }
 
+/// Whether a path names another machine or a device on Windows: `\\server\share`,
+/// `\\?\UNC\server\share` or either with `/`.
+pub(crate) fn is_on_network(path: &str) -> bool {
+    let mut letters = path.chars();
+    let is_separator = |c: Option<char>| matches!(c, Some('/' | '\\'));
+    is_separator(letters.next()) && is_separator(letters.next())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -24,6 +32,22 @@ mod tests {
     #[test]
     fn a_path_that_is_text_stays() {
         assert_eq!(path_text("/ä/ö.gguf".into()).as_deref(), Ok("/ä/ö.gguf"));
+    }
+
+    #[test]
+    fn a_path_of_another_machine_is_recognised() {
+        for path in [
+            r"\\server\share\a",
+            r"\\?\UNC\server\a",
+            "//server/a",
+            r"/\server/a",
+            r"\\.\pipe\a",
+        ] {
+            assert!(is_on_network(path), "{path}");
+        }
+        for path in ["", "/", "/home/a//b", r"C:\a", r"\a", "a//b"] {
+            assert!(!is_on_network(path), "{path}");
+        }
     }
 
     #[cfg(unix)]

@@ -97,12 +97,17 @@ impl Extraction<'_> {
 
     /// Checks and prepares the extracted store. It may be someone else's.
     fn prepare_store(&self, manifest: &Manifest) -> Result<u32, Problem> {
-        // The token of this machine is sent to this address.
-        let endpoint = ("hubEndpoint", to_json(&self.shared.settings().hub_endpoint));
+        let settings = self.shared.settings();
         let restored = Restored {
             old: Path::new(&manifest.data_folder),
             new: &self.shared.data,
-            settings: &[endpoint],
+            settings: &[
+                // The token of this machine is sent to this address.
+                ("hubEndpoint", to_json(&settings.hub_endpoint)),
+                ("offline", to_json(&settings.offline)),
+                // These are looked at without a person's asking.
+                ("modelFolders", to_json(&settings.model_folders)),
+            ],
         };
         store::prepare_restored(self.staging, &restored).map_err(|error| match error {
             StoreError::Foreign(_) => damaged(self.path, &format!("its store is not as Hearth writes it. {error}")),

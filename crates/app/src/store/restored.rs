@@ -1,7 +1,7 @@
 //! A store from a backup of everything or of a move, before it replaces the present one.
 
 use super::{Backup, FILE, Store, StoreError, clock, connect, lock, schema, setting};
-use crate::{inside::inside, wire::Problem};
+use crate::{inside::inside, path_text::is_on_network, wire::Problem};
 use rusqlite::{Connection, Transaction, params};
 use std::path::{Path, PathBuf};
 
@@ -64,6 +64,7 @@ pub(crate) fn prepare_restored(folder: &Path, restored: &Restored<'_>) -> Result
     connection.close().map_err(|(_, error)| at(error))?;
     change(folder, |t| {
         move_paths(t, restored.old, restored.new)?;
+        disconnect_paths(t, restored.new)?;
         pause_downloads(t)?;
         keep_downloaded_adapters(t)?;
         keep_settings(t, restored.settings)?;
@@ -108,6 +109,38 @@ fn move_paths(connection: &Connection, old: &Path, new: &Path) -> rusqlite::Resu
             if let Some(moved) = moved.to_str() {
                 let sql = format!("UPDATE {table} SET {column} = ?2 WHERE id = ?1");
                 connection.execute(&sql, params![id, moved])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Columns with paths of files that are looked at without a person's asking.
+const OPENED: [(&str, &str); 4] = [
+    ("model", "path"),
+    ("adapter", "path"),
+    ("dataset", "path"),
+    ("run", "data_path"),
+];
+
+/// The prefix of a path that no system opens.
+const DISCONNECTED: &str = "network:";
+
+/// Makes paths of other machines ones that no file has, unless the data folder `new` is there:
+/// Windows sends a person's credentials to whichever machine a path names.
+fn disconnect_paths(connection: &Connection, new: &Path) -> rusqlite::Result<()> {
+    for (table, column) in OPENED {
+        if !has_table(connection, table)? {
+            continue;
+        }
+        let paths: Vec<String> = connection
+            .prepare(&format!("SELECT {column} FROM {table}"))?
+            .query_map([], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        let sql = format!("UPDATE {table} SET {column} = '{DISCONNECTED}' || {column} WHERE {column} = ?1");
+        for path in paths {
+            if is_on_network(&path) && inside(Path::new(&path), new).is_none() {
+                connection.execute(&sql, [path])?;
             }
         }
     }

@@ -281,6 +281,57 @@ async fn the_address_that_gets_the_token_stays_that_of_this_machine() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_from_elsewhere_opens_no_connection() {
+    let bench = Bench::new();
+    let backup = bench.path("theirs.hearthbackup");
+    let theirs = r"\\evil.example\share\a";
+    let local = "/somewhere/a.gguf";
+    let mut sql = format!(
+        "INSERT OR REPLACE INTO setting (key, value) VALUES
+             ('offline', 'false'), ('modelFolders', '{}');
+         INSERT INTO adapter (id, name, run, model, model_name, path, created_at)
+         VALUES (1, 'a', NULL, 'm', 'm', '{theirs}', 1);",
+        json!([theirs])
+    );
+    sql += &RUN.replace("'/x'", &format!("'{theirs}'"));
+    for path in [theirs, r"\\?\UNC\evil.example\share", "//evil.example/share/b", local] {
+        sql += &format!(
+            "INSERT INTO model (path, added_at) VALUES ('{path}', 1);
+             INSERT INTO dataset (name, path, added_at) VALUES ('d', '{path}', 1);"
+        );
+    }
+    forge(&backup, &sql, &[]).await;
+    let mine = Settings {
+        offline: true,
+        model_folders: vec![bench.path("mine").display().to_string()],
+        ..bench.app.snapshot().await.expect("a snapshot").settings
+    };
+    bench.app.set_settings(mine.clone()).await.expect("set");
+    let bench = restored(bench, backup).await;
+    let settings = bench.app.snapshot().await.expect("a snapshot").settings;
+    assert_eq!((settings.offline, settings.model_folders), (true, mine.model_folders));
+    let paths = |sql: &str| -> Vec<String> {
+        let read = |t: &rusqlite::Transaction<'_>| {
+            let mut rows = t.prepare(sql)?;
+            rows.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()
+        };
+        bench.app.store().read(read).expect("rows")
+    };
+    for (table, column, count) in [
+        ("model", "path", 4),
+        ("dataset", "path", 4),
+        ("adapter", "path", 1),
+        ("run", "data_path", 1),
+    ] {
+        let found = paths(&format!("SELECT {column} FROM {table}"));
+        assert_eq!(found.len(), count, "{table}: {found:?}");
+        for path in found {
+            assert!(path == local || path.starts_with("network:"), "{table}: {path}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_could_not_be_restored_is_not_backed_up() {
     let bench = Bench::new();
     let view = "CREATE VIEW v AS SELECT * FROM message";
