@@ -1,11 +1,25 @@
 //! Connections to a store's file.
 
-use rusqlite::{Connection, OpenFlags, config::DbConfig};
+use rusqlite::{Connection, OpenFlags, config::DbConfig, ffi};
 use std::path::Path;
 
 /// Opens a file, which is created if missing.
 pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
     distrust(Connection::open(path)?)
+}
+
+/// Opens a file and writes its log into it, so that each transaction is in the file itself. Closing
+/// a connection does so, too, but does not report failures: the disk may be full.
+pub(super) fn open_without_log(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = open(path)?;
+    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "DELETE", |row| row.get(0))?;
+    match mode == "delete" {
+        true => Ok(connection),
+        false => Err(rusqlite::Error::SqliteFailure(
+            ffi::Error::new(ffi::SQLITE_IOERR),
+            Some("its log could not be checkpointed".to_owned()),
+        )),
+    }
 }
 
 /// Opens a file for reading.

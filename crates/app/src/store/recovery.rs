@@ -116,23 +116,11 @@ fn raise_run_sequence(staging: &Path, folder: &Path) -> Result<(), StoreError> {
     count().map_err(|error| StoreError::from_sqlite(error, &path))
 }
 
-/// Checkpoints SQLite's log into the file and deletes the log. Closing does so, too, but does not
-/// report failures.
+/// Checkpoints SQLite's log into the file and deletes the log.
 fn checkpoint_wal(staging: &Path) -> Result<(), StoreError> {
     let path = staging.join(FILE);
-    let written = || -> rusqlite::Result<String> {
-        let connection = connect::open(&path)?;
-        let mode = connection.pragma_update_and_check(None, "journal_mode", "DELETE", |row| row.get(0))?;
-        connection.close().map_err(|(_, error)| error)?;
-        Ok(mode)
-    };
-    let mode = written().map_err(|error| StoreError::from_sqlite(error, &path))?;
-    match mode == "delete" && !with_ending(&path, "-wal").exists() {
-        true => Ok(()),
-        false => Err(in_folder(staging)(io::Error::other(
-            "its log could not be checkpointed",
-        ))),
-    }
+    let closed = connect::open_without_log(&path).and_then(|connection| connection.close().map_err(|(_, error)| error));
+    closed.map_err(|error| StoreError::from_sqlite(error, &path))
 }
 
 /// Replaces the store by a complete file. Returns the old store's new path.

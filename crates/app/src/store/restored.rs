@@ -59,7 +59,7 @@ pub(crate) fn prepare_moved(folder: &Path, old: &Path, new: &Path) -> Result<(),
 pub(crate) fn prepare_restored(folder: &Path, restored: &Restored<'_>) -> Result<u32, StoreError> {
     let path = folder.join(FILE);
     let at = |error| StoreError::from_sqlite(error, &path);
-    let connection = connect::open(&path).map_err(at)?;
+    let connection = connect::open_without_log(&path).map_err(at)?;
     schema::check(&connection, &path)?;
     connection.close().map_err(|(_, error)| at(error))?;
     change(folder, |t| {
@@ -76,7 +76,7 @@ pub(crate) fn prepare_restored(folder: &Path, restored: &Restored<'_>) -> Result
 fn change<T>(folder: &Path, work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
     let path = folder.join(FILE);
     let changed = || {
-        let mut connection = connect::open(&path)?;
+        let mut connection = connect::open_without_log(&path)?;
         let transaction = connection.transaction()?;
         let result = work(&transaction)?;
         transaction.commit()?;

@@ -332,6 +332,18 @@ async fn a_backup_from_elsewhere_opens_no_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restored_store_is_complete_without_its_log() {
+    let bench = Bench::new();
+    let backup = bench.path("theirs.hearthbackup");
+    forge(&backup, "PRAGMA journal_mode = WAL", &[]).await;
+    bench.app.restore_backup(backup).await.expect("a backup");
+    let store = fs::read(bench.path("data/hearth-restore/hearth.db")).expect("a store");
+    // The versions of the file format, which say whether there is a log.
+    assert_eq!(store[18..20], [1, 1]);
+    assert!(!bench.path("data/hearth-restore/hearth.db-wal").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_could_not_be_restored_is_not_backed_up() {
     let bench = Bench::new();
     let view = "CREATE VIEW v AS SELECT * FROM message";
