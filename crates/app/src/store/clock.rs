@@ -4,7 +4,7 @@
 //! store's clock advances by monotonic time while the store is open. Between openings it advances
 //! by the system clock, or by a day if that is more than a week.
 
-use super::{MAX_ID, read_only, setting};
+use super::{MAX_FOREIGN_ID, read_only, setting};
 use rusqlite::Connection;
 use std::{
     path::Path,
@@ -23,7 +23,7 @@ const DOUBTFUL_GAP: Duration = Duration::from_secs(24 * 60 * 60);
 /// taken from it, would overflow.
 pub(super) fn forget_if_odd(connection: &Connection) -> rusqlite::Result<()> {
     let saved: Option<[i64; 2]> = setting::get(connection, KEY)?.and_then(|text| serde_json::from_str(&text).ok());
-    if saved.is_some_and(|times| times.iter().any(|time| !(0..=MAX_ID).contains(time))) {
+    if saved.is_some_and(|times| times.iter().any(|time| !(0..=MAX_FOREIGN_ID).contains(time))) {
         connection.execute("DELETE FROM setting WHERE key = ?1", [KEY])?;
     }
     Ok(())

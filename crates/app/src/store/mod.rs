@@ -59,9 +59,11 @@ pub const FILE: &str = "hearth.db";
 /// The lock file, locked while the store is open.
 const LOCK: &str = "hearth.lock";
 
-/// The highest id of a row: the page counts in the integers of JavaScript, and there is room for
-/// new rows.
+/// The highest id of a row, and time: the page counts in the integers of JavaScript.
 pub(crate) const MAX_ID: i64 = 1 << 52;
+
+/// The highest id or time that is taken over from elsewhere: those that follow are up to [`MAX_ID`].
+pub(crate) const MAX_FOREIGN_ID: i64 = MAX_ID - (1 << 48);
 
 /// How long a deleted conversation or dataset can be restored.
 pub(crate) const RESTORABLE_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);

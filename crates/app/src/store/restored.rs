@@ -1,6 +1,6 @@
 //! A store from a backup of everything or of a move, before it replaces the present one.
 
-use super::{Backup, FILE, Store, StoreError, clock, connect, lock, schema, setting};
+use super::{Backup, FILE, MAX_FOREIGN_ID, Store, StoreError, clock, connect, lock, schema, setting};
 use crate::{inside::inside, path_text::is_on_network, wire::Problem};
 use rusqlite::{Connection, Transaction, params};
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ pub(crate) fn prepare_restored(folder: &Path, restored: &Restored<'_>) -> Result
     let path = folder.join(FILE);
     let at = |error| StoreError::from_sqlite(error, &path);
     let connection = connect::open_without_log(&path).map_err(at)?;
-    schema::check(&connection, &path)?;
+    schema::check(&connection, &path, MAX_FOREIGN_ID)?;
     connection.close().map_err(|(_, error)| at(error))?;
     change(folder, |t| {
         move_paths(t, restored.old, restored.new)?;

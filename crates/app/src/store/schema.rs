@@ -7,22 +7,23 @@ use std::{collections::BTreeSet, path::Path};
 /// A row of SQLite's schema: type, name, table and SQL.
 type Entry = [Option<String>; 4];
 
-/// Checks a copy of a store before it is put into a backup, by the rule of its restoration.
+/// Checks a copy of a store before it is put into a backup, by the rule of its restoration but for
+/// the room that ids have.
 ///
 /// # Errors
 /// As [`check`].
 pub(crate) fn check_copy(path: &Path) -> Result<(), StoreError> {
     let at = |error| StoreError::from_sqlite(error, path);
-    check(&connect::read_only(path).map_err(at)?, path)
+    check(&connect::read_only(path).map_err(at)?, path, MAX_ID)
 }
 
 /// Checks that a store is Hearth's and not from a newer one, has exactly the tables, indexes,
-/// triggers and views of its version, is not corrupt, that its ids leave room for new rows, and
-/// that each message follows an earlier one of its conversation.
+/// triggers and views of its version, is not corrupt, that its ids and times are at most `max_id`,
+/// and that each message follows an earlier one of its conversation.
 ///
 /// # Errors
 /// [`StoreError::Foreign`] says what is wrong; or it is corrupt, or from a newer Hearth.
-pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+pub(super) fn check(connection: &Connection, path: &Path, max_id: i64) -> Result<(), StoreError> {
     let at = |error| StoreError::from_sqlite(error, path);
     migrations::check(connection, path)?;
     // First: what follows runs the expressions of the schema.
@@ -41,7 +42,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreErr
     if has_misplaced_message(connection).map_err(at)? {
         return Err(StoreError::Foreign("a message in it answers a later one".to_owned()));
     }
-    match unbounded(connection).map_err(at)? {
+    match unbounded(connection, max_id).map_err(at)? {
         None => Ok(()),
         Some(table) => Err(StoreError::Foreign(format!(
             "“{table}” in it has numbers that are too large"
@@ -86,22 +87,22 @@ fn has_misplaced_message(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row(odd, [], |row| row.get(0))
 }
 
-/// A table whose ids leave no room for new ones, or whose deletion times would overflow.
-fn unbounded(connection: &Connection) -> rusqlite::Result<Option<String>> {
+/// A table whose ids or deletion times are too large.
+fn unbounded(connection: &Connection, max_id: i64) -> rusqlite::Result<Option<String>> {
     let counted = format!(
         "SELECT CAST(name AS TEXT) FROM sqlite_sequence
-         WHERE typeof(seq) <> 'integer' OR seq NOT BETWEEN 0 AND {MAX_ID}"
+         WHERE typeof(seq) <> 'integer' OR seq NOT BETWEEN 0 AND {max_id}"
     );
     if let Some(table) = connection.query_row(&counted, [], |row| row.get(0)).optional()? {
         return Ok(Some(table));
     }
     for table in migrations::TABLES {
-        for (column, least) in [("id", 1), ("deleted_at", -MAX_ID)] {
+        for (column, least) in [("id", 1), ("deleted_at", -max_id)] {
             let exists = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
             if connection.query_row(exists, [table, column], |row| row.get::<_, i64>(0))? == 0 {
                 continue;
             }
-            let sql = format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE {column} NOT BETWEEN {least} AND {MAX_ID})");
+            let sql = format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE {column} NOT BETWEEN {least} AND {max_id})");
             if connection.query_row(&sql, [], |row| row.get(0))? {
                 return Ok(Some(table.to_owned()));
             }

@@ -344,6 +344,28 @@ async fn a_restored_store_is_complete_without_its_log() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restored_store_has_room_for_rows_of_its_next_backup() {
+    const MOST: i64 = 1 << 52;
+    let bench = Bench::new();
+    let backup = bench.path("theirs.hearthbackup");
+    for most in [MOST, MOST - (1 << 48)] {
+        let sql = format!("UPDATE sqlite_sequence SET seq = {most} WHERE name IN ('message', 'conversation')");
+        forge(&backup, &sql, &[]).await;
+        if bench.app.restore_backup(backup.clone()).await.is_ok() {
+            break;
+        }
+    }
+    let bench = Bench::open(bench.close().await);
+    assert_eq!(bench.only().await.title, "of someone");
+    bench
+        .import_json(
+            &json!({"conv": {"id": "2", "name": "more"}, "messages": [{"id": "1", "role": "user", "content": "Hi"}]}),
+        )
+        .await;
+    bench.app.back_up(backup).await.expect("a backup");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_could_not_be_restored_is_not_backed_up() {
     let bench = Bench::new();
     let view = "CREATE VIEW v AS SELECT * FROM message";
