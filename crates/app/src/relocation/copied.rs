@@ -6,8 +6,8 @@ use crate::{inside::inside, prompt_cache, remove_path::remove_path, store};
 use hearth_formats::durable;
 use serde::{Deserialize, Serialize};
 use std::{
-    fs, io,
-    io::Write,
+    fs::{self, File},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
 };
@@ -60,10 +60,17 @@ impl Copied {
     }
 
     /// The list in a data folder. `None` if an early version moved the data.
-    pub(super) fn read(data: &Path) -> Option<Self> {
-        let path = data.join(COPIED);
-        let is_small = fs::metadata(&path).is_ok_and(|about| about.len() <= MAX_BYTES);
-        serde_json::from_slice(&fs::read(path).ok().filter(|_| is_small)?).ok()
+    ///
+    /// # Errors
+    /// It is damaged or cannot be read.
+    pub(super) fn read(data: &Path) -> io::Result<Option<Self>> {
+        let file = match File::open(data.join(COPIED)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let mut text = Vec::new();
+        file.take(MAX_BYTES).read_to_end(&mut text)?;
+        Ok(Some(serde_json::from_slice(&text)?))
     }
 
     /// What an early version must have copied: the files that are in both folders.

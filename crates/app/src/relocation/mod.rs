@@ -349,16 +349,33 @@ fn delete_former(shared: &Shared) -> Result<DeletedFormer, Problem> {
 
 /// Deletes what the move has copied, unless the former folder was used since.
 fn delete_copied(shared: &Shared, former: &Path) -> Result<(), Problem> {
+    let by_hand = match *former == *shared.base {
+        true => {
+            "To free the space, delete its other files in the system's file manager, but keep hearth-moved.json, which \
+             says where the data is."
+        }
+        false => "To free the space, delete the folder in the system's file manager.",
+    };
     let copied = match Copied::read(&shared.data) {
-        Some(copied) => copied,
-        None => Copied::of_both(former, &shared.data).map_err(|error| failed(former, &error))?,
+        Ok(Some(copied)) => copied,
+        Ok(None) => Copied::of_both(former, &shared.data).map_err(|error| failed(former, &error))?,
+        // A person did.
+        Err(_) if bytes_of(former) == 0 => Copied::default(),
+        Err(error) => {
+            return Err(refused(&format!(
+                "The list of what the move has copied, {}, cannot be read: {error}. So nothing was deleted in {}. {}",
+                shared.data.join(COPIED).display(),
+                former.display(),
+                by_hand
+            )));
+        }
     };
     if copied.is_used_since(former, &shared.base) {
         if *former == *shared.base {
             return Err(refused(&format!(
-                "Hearth was used in {} after the move, so nothing was deleted there. To free the space, delete its \
-                 other files in the system's file manager, but keep hearth-moved.json, which says where the data is.",
-                former.display()
+                "Hearth was used in {} after the move, so nothing was deleted there. {}",
+                former.display(),
+                by_hand
             )));
         }
         return Err(refused(&format!(

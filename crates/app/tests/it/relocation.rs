@@ -375,6 +375,33 @@ async fn the_former_folder_of_an_earlier_version_keeps_what_is_not_in_the_presen
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_a_damaged_list_of_what_was_copied_nothing_is_deleted() {
+    let bench = filled().await;
+    bench.app.move_data(bench.path("elsewhere")).await.expect("moved");
+    let bench = restarted(bench, "elsewhere").await;
+    fs::write(bench.path("elsewhere/hearth-copied.json"), "{\"clock\":").expect("a file");
+    let problem = bench.app.delete_former_data().await.expect_err("a damaged list");
+    assert!(problem.message.contains("nothing was deleted"), "{problem}");
+    for name in [
+        "hearth.db",
+        "models/someone/some-model/nested.gguf",
+        "presets/Mine.json",
+    ] {
+        assert!(bench.path("data").join(name).exists(), "{name}");
+    }
+    // A person deletes the rest, as the sentence says.
+    for entry in fs::read_dir(bench.path("data")).expect("a folder").flatten() {
+        match entry.file_type().expect("a type").is_dir() {
+            true => fs::remove_dir_all(entry.path()).expect("removed"),
+            false if entry.file_name() == "hearth-moved.json" => {}
+            false => fs::remove_file(entry.path()).expect("removed"),
+        }
+    }
+    bench.app.delete_former_data().await.expect("it is gone");
+    assert_eq!(bench.app.data_place().await.expect("a place").former, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_former_folder_that_a_person_deleted_is_forgotten() {
     let bench = filled().await;
     bench.app.move_data(bench.path("elsewhere")).await.expect("moved");
