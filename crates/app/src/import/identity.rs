@@ -5,15 +5,21 @@
 //! conversations can have it, or if the first messages agree.
 
 use super::{HEARTH, tree::Tree};
-use crate::store::{
-    conversation::{self, Known},
-    message,
+use crate::{
+    store::{
+        conversation::{self, Known},
+        message,
+    },
+    title,
 };
 use hearth_formats::hex;
 use hearth_protocol::{Part, Role};
 use rusqlite::Connection;
 use sha2::{Digest, Sha256};
-use std::{collections::HashMap, io};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    io,
+};
 
 /// Most bytes of an id. A longer one is replaced by its digest.
 const MAX_ID: usize = 1024;
@@ -24,25 +30,85 @@ const DIGEST: &str = "sha256-";
 /// Digest of a role and parts.
 pub(super) type Key = [u8; 16];
 
-/// Ids of messages by their parent and digest; several may be equal.
-type Existing = HashMap<(Option<i64>, Key), Vec<i64>>;
+/// Ids of messages by their parent and digest, in order; several may be equal.
+pub(super) type Existing = HashMap<(Option<i64>, Key), Vec<i64>>;
+
+/// Most messages in [`KnownMessages`], about 100 bytes each.
+const MAX_KNOWN: usize = 500_000;
+
+/// The messages of the conversations that an import has come across, so that many elements of one
+/// conversation do not read it as many times.
+#[derive(Default)]
+pub(super) struct KnownMessages {
+    by_conversation: HashMap<i64, Existing>,
+    /// The number of messages that were read or added.
+    count: usize,
+    /// The number of rows that the connection had changed at the end of the last transaction.
+    changes: u64,
+}
+
+impl KnownMessages {
+    /// Forgets everything if others may have written since. Call it when a transaction begins.
+    pub fn begin(&mut self, t: &Connection) {
+        if self.changes != t.total_changes() || self.count > MAX_KNOWN {
+            *self = Self::default();
+        }
+    }
+
+    /// Call it when the transaction has done its writes.
+    pub fn end(&mut self, t: &Connection) {
+        self.changes = t.total_changes();
+    }
+
+    /// Those of a conversation.
+    pub fn of(&mut self, t: &Connection, conversation: i64) -> rusqlite::Result<&mut Existing> {
+        Ok(match self.by_conversation.entry(conversation) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let existing = existing(t, conversation)?;
+                self.count += existing.values().map(Vec::len).sum::<usize>();
+                place.insert(existing)
+            }
+        })
+    }
+
+    /// Counts messages that were added.
+    pub fn added(&mut self, count: usize) {
+        self.count += count;
+    }
+
+    /// Whether a conversation has one of these first messages, or none at all.
+    fn begins_with(&mut self, t: &Connection, conversation: i64, firsts: &[Key]) -> rusqlite::Result<bool> {
+        let existing = self.of(t, conversation)?;
+        Ok(existing.is_empty() || firsts.iter().any(|key| existing.contains_key(&(None, *key))))
+    }
+}
 
 /// The conversation that an import adds to, or its new origin.
 pub(super) struct Identity {
     pub origin: String,
     pub known: Option<Known>,
-    /// The messages of the known one.
-    pub existing: Existing,
 }
 
 impl Identity {
     /// `id`: that of its program (`format`), or else empty. An export of Hearth names the origin
     /// itself. `keys`: those of the tree's nodes.
-    pub fn find(t: &Connection, format: &str, id: &str, tree: &Tree, keys: &[Key]) -> rusqlite::Result<Self> {
+    pub fn find(
+        t: &Connection,
+        format: &str,
+        id: &str,
+        tree: &Tree,
+        keys: &[Key],
+        messages: &mut KnownMessages,
+    ) -> rusqlite::Result<Self> {
         let origin = origin(format, id, keys);
         let firsts = firsts(tree, keys);
         let first = Self::load(t, origin)?;
-        if is_unique(&first.origin) || first.begins_with(&firsts) {
+        let is_same = match &first.known {
+            Some(known) if !is_unique(&first.origin) => messages.begins_with(t, known.id, &firsts)?,
+            _ => true,
+        };
+        if is_same {
             return Ok(first);
         }
         // Another conversation of the same number.
@@ -52,20 +118,7 @@ impl Identity {
 
     fn load(t: &Connection, origin: String) -> rusqlite::Result<Self> {
         let known = conversation::by_origin(t, &origin)?;
-        let existing = match &known {
-            Some(known) => existing(t, known.id)?,
-            None => Existing::new(),
-        };
-        Ok(Self {
-            origin,
-            known,
-            existing,
-        })
-    }
-
-    /// Whether it has one of these first messages, or none at all.
-    fn begins_with(&self, firsts: &[Key]) -> bool {
-        self.existing.is_empty() || firsts.iter().any(|key| self.existing.contains_key(&(None, *key)))
+        Ok(Self { origin, known })
     }
 }
 
@@ -129,8 +182,10 @@ impl io::Write for Digesting<'_> {
 }
 
 fn existing(t: &Connection, conversation: i64) -> rusqlite::Result<Existing> {
-    let mut existing: HashMap<_, Vec<i64>> = HashMap::new();
-    for row in message::of_conversation(t, conversation)?.into_iter().rev() {
+    let mut existing = Existing::new();
+    for mut row in message::of_conversation(t, conversation)? {
+        // Early versions saved the names of imports as they were.
+        row.parts.iter_mut().for_each(title::shorten_names);
         existing
             .entry((row.parent, key(row.role, &row.parts)))
             .or_default()

@@ -32,6 +32,7 @@ use crate::{
     wire::{Event, ImportFormat, ImportReport, Problem, ProblemCode, SkipReason, Skipped},
 };
 use collect::{Collector, Found};
+use identity::KnownMessages;
 use save::Saved;
 use source::Meter;
 use std::{
@@ -59,6 +60,7 @@ impl App {
                     report: ImportReport::default(),
                     meter: &Meter::new(cancellable),
                     reported: Instant::now(),
+                    messages: KnownMessages::default(),
                 };
                 let done = import.run(&path);
                 let report = import.report;
@@ -84,6 +86,7 @@ struct Import<'a> {
     report: ImportReport,
     meter: &'a Meter,
     reported: Instant,
+    messages: KnownMessages,
 }
 
 impl Import<'_> {
@@ -155,7 +158,7 @@ impl Import<'_> {
         let saved = self
             .shared
             .store
-            .write(|t| save::save(t, name, &conversation, &mut tree))?;
+            .write(|t| save::save(t, name, &conversation, &mut tree, &mut self.messages))?;
         let report = &mut self.report;
         report.found += 1;
         match saved {

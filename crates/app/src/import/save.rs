@@ -1,7 +1,7 @@
 //! Saves an imported conversation: a new one, or the messages that a known one lacks.
 
 use super::{
-    identity::{Identity, Key, key},
+    identity::{Identity, Key, KnownMessages, key},
     tree::{ImportedConversation, Node, Tree},
 };
 use crate::{
@@ -37,26 +37,41 @@ pub(super) fn save(
     format: &str,
     conversation: &ImportedConversation,
     tree: &mut Tree,
+    messages: &mut KnownMessages,
+) -> rusqlite::Result<Saved> {
+    messages.begin(t);
+    let saved = save_or_extend(t, format, conversation, tree, messages)?;
+    messages.end(t);
+    Ok(saved)
+}
+
+fn save_or_extend(
+    t: &Connection,
+    format: &str,
+    conversation: &ImportedConversation,
+    tree: &mut Tree,
+    messages: &mut KnownMessages,
 ) -> rusqlite::Result<Saved> {
     let keys: Vec<Key> = tree
         .nodes
         .iter()
         .map(|node| key(node.message.role, &node.message.parts))
         .collect();
-    let Identity {
-        origin,
-        known,
-        mut existing,
-    } = Identity::find(t, format, &conversation.id, tree, &keys)?;
+    let Identity { origin, known } = Identity::find(t, format, &conversation.id, tree, &keys, messages)?;
     let id = match &known {
         Some(known) => known.id,
         None => create(t, &origin, conversation, tree)?,
     };
     let mut ids: Vec<i64> = Vec::with_capacity(tree.nodes.len());
     let mut added = Vec::new();
+    let existing = messages.of(t, id)?;
+    // Of messages with one parent and digest, those that are nodes of this tree.
+    let mut taken: HashMap<(Option<i64>, Key), usize> = HashMap::new();
     for (node, key) in tree.nodes.iter_mut().zip(keys) {
         let parent = node.parent.map(|at| ids[at]);
-        let same = existing.get_mut(&(parent, key)).and_then(Vec::pop);
+        let at = taken.entry((parent, key)).or_default();
+        let same = existing.get(&(parent, key)).and_then(|equal| equal.get(*at)).copied();
+        *at += 1;
         // A conversation in the bin stays as it was deleted.
         let same = same.or_else(|| known.as_ref().filter(|known| known.deleted).map(|_| 0));
         ids.push(match same {
@@ -64,10 +79,12 @@ pub(super) fn save(
             None => {
                 let new = message::import(t, &row(id, parent, node, conversation))?;
                 added.push(new);
+                existing.entry((parent, key)).or_default().push(new);
                 new
             }
         });
     }
+    messages.added(added.len());
     link_comparisons(t, tree, &ids, &added)?;
     select(t, id, known.as_ref().and_then(|known| known.leaf), tree, &ids, &added)?;
     if known.is_some()

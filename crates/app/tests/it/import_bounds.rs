@@ -46,6 +46,30 @@ async fn an_import_is_linear_in_system_texts() {
     }
 }
 
+#[tokio::test]
+async fn an_import_is_linear_in_elements_of_one_conversation() {
+    const ELEMENTS: usize = 6_000;
+    let id = "6f9b1a3c-0d5e-4c6f-8a7b-112233445566";
+    let line =
+        |at: usize| json!({"id": id, "messages": [{"role": "user", "content": format!("Question {at}")}]}).to_string();
+    let export = (0..ELEMENTS).map(line).collect::<Vec<_>>().join("\n");
+    let bench = Bench::new();
+    // Reading the conversation for each element takes minutes.
+    let begin = Instant::now();
+    let report = bench.import_text("export.jsonl", &export).await.expect("an import");
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+    let found = (report.imported, report.extended as usize, report.messages as usize);
+    assert_eq!(found, (1, ELEMENTS - 1, ELEMENTS));
+    let again = bench.import_text("export.jsonl", &export).await.expect("an import");
+    assert_eq!(again.known as usize, ELEMENTS);
+    // Messages that are equal are so many.
+    let line = |text: &str| json!({"id": id, "messages": [{"role": "user", "content": text}]}).to_string();
+    let equal = json!({"id": id, "messages": [{"role": "user", "content": "A"}, {"role": "user", "content": "A"}]});
+    let export = [line("A"), line("A"), equal.to_string(), equal.to_string()].join("\n");
+    let report = bench.import_text("export.jsonl", &export).await.expect("an import");
+    assert_eq!((report.messages, report.extended, report.known), (2, 2, 2));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_import_ends_soon_and_can_go_on() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -64,6 +64,31 @@ async fn imported_names_are_short_and_on_one_line() {
     }
 }
 
+#[tokio::test]
+async fn a_message_with_a_long_name_of_an_earlier_version_is_known() {
+    let bench = Bench::new();
+    let name = odd_name();
+    let extra = json!([{"type": "TEXT", "name": name, "content": "a file"}]);
+    let export = json!({"conv": {"id": "1", "name": "a chat"}, "messages": [
+        {"id": "1", "role": "user", "content": "hi", "extra": extra},
+    ]});
+    assert_eq!(bench.import_json(&export).await.imported, 1);
+    // Early versions saved names as they were.
+    let lengthen = |t: &rusqlite::Transaction<'_>| {
+        let parts: String = t.query_row("SELECT parts FROM message", [], |row| row.get(0))?;
+        let mut parts: Value = serde_json::from_str(&parts).expect("parts");
+        for part in parts.as_array_mut().expect("a list") {
+            if part["type"] == "file" {
+                part["name"] = json!(name);
+            }
+        }
+        t.execute("UPDATE message SET parts = ?1 WHERE parts <> ?1", [parts.to_string()])
+    };
+    assert_eq!(bench.app.store().write(lengthen).expect("a row"), 1);
+    let again = bench.import_json(&export).await;
+    assert_eq!((again.known, again.extended), (1, 0), "{again:?}");
+}
+
 /// Asserts that no text of a value is longer than a name.
 fn assert_short_texts(value: &Value) {
     match value {
