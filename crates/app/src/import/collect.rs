@@ -69,10 +69,15 @@ impl<'a> Collector<'a> {
     pub fn document(&mut self, document: Document<'_>, take: Take<'_>) -> Result<(), Problem> {
         let mut elements = Elements::new(document.stream);
         let mut is_first = true;
+        // The last object that was split, and the last one that was skipped.
+        let (mut split, mut skipped) = (0, 0);
         while let Some(element) = elements.next().map_err(|error| source::failed(&error))? {
             self.elements += 1;
             if self.elements > MAX_ELEMENTS {
                 return Err(too_many());
+            }
+            if element.in_object && element.group == skipped {
+                continue;
             }
             let mut bytes = match element.content {
                 Content::Bytes(bytes) => bytes,
@@ -101,6 +106,23 @@ impl<'a> Collector<'a> {
             let size = bytes.len();
             // The value has copies of its texts.
             drop(bytes);
+            if element.in_object {
+                is_first = false;
+                match whole(&value, document.name, self.data) {
+                    Some(found) => {
+                        split = element.group;
+                        self.recognised = true;
+                        take(found)?;
+                    }
+                    None if element.group == split => take(Found::Skipped(SkipReason::UnknownFormat, None))?,
+                    // It is the list of one conversation.
+                    None => {
+                        skipped = element.group;
+                        take(Found::Skipped(SkipReason::TooLarge, None))?;
+                    }
+                }
+                continue;
+            }
             let found = self.element(value, size, group, document.name, document.folder, take)?;
             self.recognised |= found;
             if !found && is_first && document.is_one_of_many {

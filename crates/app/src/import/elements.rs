@@ -1,19 +1,26 @@
 //! Splits a stream of JSON into its elements: the items of a top-level list, or the top-level
 //! values of JSON Lines. One element is in memory at a time.
 
-use std::io::{self, BufRead};
+use super::hearth;
+use std::io::{self, BufRead, Cursor};
 
 /// Most bytes of one element. Its values, texts and rows take several times as much, in the process
 /// of the window.
 pub(super) const MAX_ELEMENT: usize = 32 << 20;
+
+/// Most bytes of a conversation of Hearth, which its export has as one element. Its texts are in
+/// memory a few times.
+const MAX_HEARTH_ELEMENT: usize = 256 << 20;
 
 /// One element.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Element {
     /// Number of the top-level value that it is, or is an item of.
     pub group: usize,
-    /// Whether it is an item of a top-level list.
+    /// Whether it is an item of a list: a top-level one, or that of a split object.
     pub in_list: bool,
+    /// Whether it is an item of the list of an object that has more than [`MAX_ELEMENT`] bytes.
+    pub in_object: bool,
     pub content: Content,
 }
 
@@ -30,8 +37,11 @@ pub(super) enum Content {
 /// The elements of a stream.
 pub(super) struct Elements<R> {
     stream: R,
+    /// What comes before the rest of the stream: the list of a split object.
+    ahead: Cursor<Vec<u8>>,
     group: usize,
     in_list: bool,
+    in_object: bool,
     ended: bool,
     limit: usize,
 }
@@ -40,8 +50,10 @@ impl<R: BufRead> Elements<R> {
     pub fn new(stream: R) -> Self {
         Self {
             stream,
+            ahead: Cursor::default(),
             group: 0,
             in_list: false,
+            in_object: false,
             ended: false,
             limit: MAX_ELEMENT,
         }
@@ -56,24 +68,29 @@ impl<R: BufRead> Elements<R> {
             let Some(byte) = self.peek()? else { break };
             match byte {
                 // Also a byte order mark.
-                b' ' | b'\t' | b'\n' | b'\r' | b',' | 0xef | 0xbb | 0xbf => self.stream.consume(1),
+                b' ' | b'\t' | b'\n' | b'\r' | b',' | 0xef | 0xbb | 0xbf => self.consume(1)?,
                 b'[' if !self.in_list => {
-                    self.stream.consume(1);
+                    self.consume(1)?;
                     self.in_list = true;
                     self.group += 1;
                 }
                 b']' if self.in_list => {
-                    self.stream.consume(1);
-                    self.in_list = false;
+                    self.consume(1)?;
+                    if self.in_object && !self.end_object()? {
+                        return Ok(Some(self.broken()));
+                    }
+                    (self.in_list, self.in_object) = (false, false);
                 }
                 b'{' | b'[' => {
                     self.group += usize::from(!self.in_list);
-                    let content = self.nested()?;
-                    return Ok(Some(self.element(content)));
+                    if let Some(content) = self.nested()? {
+                        return Ok(Some(self.element(content)));
+                    }
                 }
                 _ if self.in_list => {
-                    let content = self.scalar()?;
-                    return Ok(Some(self.element(content)));
+                    if let Some(content) = self.scalar()? {
+                        return Ok(Some(self.element(content)));
+                    }
                 }
                 _ => return Ok(Some(self.broken())),
             }
@@ -94,22 +111,42 @@ impl<R: BufRead> Elements<R> {
         Element {
             group: self.group,
             in_list: self.in_list,
+            in_object: self.in_object,
             content,
         }
     }
 
     fn peek(&mut self) -> io::Result<Option<u8>> {
-        Ok(self.stream.fill_buf()?.first().copied())
+        Ok(self.fill()?.first().copied())
+    }
+
+    fn fill(&mut self) -> io::Result<&[u8]> {
+        match self.ahead.fill_buf()?.is_empty() {
+            true => self.stream.fill_buf(),
+            false => self.ahead.fill_buf(),
+        }
+    }
+
+    fn consume(&mut self, count: usize) -> io::Result<()> {
+        match self.ahead.fill_buf()?.is_empty() {
+            true => self.stream.consume(count),
+            false => self.ahead.consume(count),
+        }
+        Ok(())
     }
 
     /// Reads an object or a list to its closing bracket.
-    fn nested(&mut self) -> io::Result<Content> {
-        let mut scan = Nesting::default();
-        self.take_while(move |byte| scan.goes_on(byte), true)
+    fn nested(&mut self) -> io::Result<Option<Content>> {
+        let is_object = self.peek()? == Some(b'{');
+        let scan = Nesting {
+            splits: is_object && !self.in_list,
+            ..Nesting::default()
+        };
+        self.take_while(scan, true)
     }
 
     /// Reads a number, a word or a text up to the next delimiter.
-    fn scalar(&mut self) -> io::Result<Content> {
+    fn scalar(&mut self) -> io::Result<Option<Content>> {
         if self.peek()? == Some(b'"') {
             let (mut first, mut escaped) = (true, false);
             let goes_on = move |byte| {
@@ -123,30 +160,78 @@ impl<R: BufRead> Elements<R> {
         self.take_while(|byte| !matches!(byte, b',' | b']' | b'\n' | b' '), false)
     }
 
-    /// Takes bytes while `goes_on`; `inclusive`: with the byte at which it stops.
-    fn take_while(&mut self, mut goes_on: impl FnMut(u8) -> bool, inclusive: bool) -> io::Result<Content> {
+    /// Takes bytes while the scan goes on; `inclusive`: with the byte at which it stops. `None`
+    /// means that it is an object that is split: the items of its list come next.
+    fn take_while(&mut self, mut scan: impl Scan, inclusive: bool) -> io::Result<Option<Content>> {
         let (mut bytes, mut too_large) = (Vec::new(), false);
         loop {
-            let buffer = self.stream.fill_buf()?;
+            let buffer = self.fill()?;
             if buffer.is_empty() {
                 self.ended = true;
-                return Ok(Content::Broken);
+                return Ok(Some(Content::Broken));
             }
-            let stop = buffer.iter().position(|byte| !goes_on(*byte));
+            let stop = buffer.iter().position(|byte| !scan.goes_on(*byte));
             let taken = stop.map_or(buffer.len(), |at| at + usize::from(inclusive));
-            too_large |= bytes.len() + taken > self.limit;
-            match too_large {
-                true => bytes = Vec::new(),
-                false => bytes.extend_from_slice(&buffer[..taken]),
+            if !too_large {
+                bytes.extend_from_slice(&buffer[..taken]);
             }
-            self.stream.consume(taken);
+            self.consume(taken)?;
+            let limit = match bytes.starts_with(hearth::BEGIN) {
+                true => MAX_HEARTH_ELEMENT,
+                false => self.limit,
+            };
+            if bytes.len() > limit {
+                if let Some(list) = scan.list() {
+                    self.ahead = Cursor::new(bytes.split_off(list));
+                    (self.in_list, self.in_object) = (true, true);
+                    return Ok(None);
+                }
+                (bytes, too_large) = (Vec::new(), true);
+            }
             if stop.is_some() {
-                return Ok(match too_large {
+                return Ok(Some(match too_large {
                     true => Content::TooLarge,
                     false => Content::Bytes(bytes),
-                });
+                }));
             }
         }
+    }
+
+    /// Reads what follows the list of an object to its end. Returns `false` if it has none.
+    fn end_object(&mut self) -> io::Result<bool> {
+        let mut rest = Nesting {
+            depth: 1,
+            ..Nesting::default()
+        };
+        loop {
+            let buffer = self.fill()?;
+            if buffer.is_empty() {
+                return Ok(false);
+            }
+            let stop = buffer.iter().position(|byte| !rest.goes_on(*byte));
+            let taken = stop.map_or(buffer.len(), |at| at + 1);
+            self.consume(taken)?;
+            if stop.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Finds the end of an element.
+trait Scan {
+    /// Returns `false` at the byte that ends it.
+    fn goes_on(&mut self, byte: u8) -> bool;
+
+    /// Where the items begin of the list that makes up most of it, if it is split there.
+    fn list(&self) -> Option<usize> {
+        None
+    }
+}
+
+impl<F: FnMut(u8) -> bool> Scan for F {
+    fn goes_on(&mut self, byte: u8) -> bool {
+        self(byte)
     }
 }
 
@@ -156,11 +241,30 @@ struct Nesting {
     depth: usize,
     in_text: bool,
     escaped: bool,
+    /// Whether it is an object that may be split.
+    splits: bool,
+    /// Number of bytes so far.
+    at: usize,
+    /// Where the items begin of the last list of the object, and of its longest one before, with
+    /// its length.
+    last: Option<usize>,
+    longest: Option<(usize, usize)>,
 }
 
 impl Nesting {
-    /// Returns `false` at the bracket that closes the first one.
+    /// The longest list of the object, with its length.
+    fn longest(&self) -> Option<(usize, usize)> {
+        let last = self.last.map(|begin| (begin, self.at - begin));
+        [self.longest, last]
+            .into_iter()
+            .flatten()
+            .max_by_key(|(_, length)| *length)
+    }
+}
+
+impl Scan for Nesting {
     fn goes_on(&mut self, byte: u8) -> bool {
+        self.at += 1;
         if self.in_text {
             self.in_text = self.escaped || byte != b'"';
             self.escaped = !self.escaped && byte == b'\\';
@@ -168,11 +272,27 @@ impl Nesting {
         }
         match byte {
             b'"' => self.in_text = true,
-            b'{' | b'[' => self.depth += 1,
-            b'}' | b']' => self.depth -= 1,
+            b'{' | b'[' => {
+                self.depth += 1;
+                if byte == b'[' && self.depth == 2 {
+                    self.last = Some(self.at);
+                }
+            }
+            b'}' | b']' => {
+                self.depth -= 1;
+                if self.depth == 1 {
+                    self.longest = self.longest();
+                    self.last = None;
+                }
+            }
             _ => {}
         }
         self.depth > 0
+    }
+
+    fn list(&self) -> Option<usize> {
+        let (begin, length) = self.longest().filter(|_| self.splits)?;
+        (length > self.at / 2).then_some(begin)
     }
 }
 
@@ -224,6 +344,15 @@ mod tests {
         case("{\"a\":", &[(1, false, "Broken")]);
         case("[{}", &[(1, true, "{}"), (1, true, "Broken")]);
         case("hello world", &[(0, false, "Broken")]);
+        // A large object is split at the list that makes up most of it.
+        let many = format!(r#"{{"a":[1],"b":[{{}},[2]{}],"c":[{{}}]}}{{"d":1}}"#, ",3".repeat(30));
+        let mut items = vec![(1, true, "{}"), (1, true, "[2]")];
+        items.extend([(1, true, "3")].repeat(30));
+        items.push((2, false, r#"{"d":1}"#));
+        case(&many, &items);
+        case(&many[..60], &[&items[..21], &[(1, true, "Broken")]].concat());
+        let text = format!(r#"{{"a":[1],"b":"{}"}}{{}}"#, "x".repeat(50));
+        case(&text, &[(1, false, "TooLarge"), (2, false, "{}")]);
         let long = format!("[{{\"a\":\"{}\"}},{{}}]", "x".repeat(50));
         case(&long, &[(1, true, "TooLarge"), (1, true, "{}")]);
     }

@@ -14,6 +14,9 @@ use std::path::{Component, Path};
 /// The key that marks a conversation; its value is the version.
 pub(crate) const MARK: &str = "hearthConversation";
 
+/// How the export begins a conversation, by which one is known before it is parsed.
+pub(super) const BEGIN: &[u8] = b"{\"hearthConversation\":";
+
 /// The version that is written.
 pub(crate) const VERSION: u32 = 1;
 

@@ -1,12 +1,16 @@
 //! JSON values from elsewhere: bounded in number and depth, objects in the order of the file, lone
 //! surrogates replaced.
 
+use super::hearth;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 use std::{borrow::Cow, cell::Cell, fmt};
 
 /// Most values of one element of a file: up to 90 bytes each.
 const MAX_VALUES: usize = 2_000_000;
+
+/// The same of a conversation of Hearth: its messages have about 40.
+const MAX_HEARTH_VALUES: usize = 8_000_000;
 
 /// The words of the error of an element with too many values, found again in serde's message.
 const TOO_MANY: &str = "too many values";
@@ -39,7 +43,10 @@ impl Json {
     pub fn parse(bytes: &mut [u8]) -> Result<Self, ParseError> {
         replace_lone_surrogates(bytes);
         let text = String::from_utf8_lossy(bytes);
-        let left = Cell::new(MAX_VALUES);
+        let left = Cell::new(match bytes.starts_with(hearth::BEGIN) {
+            true => MAX_HEARTH_VALUES,
+            false => MAX_VALUES,
+        });
         let mut deserializer = serde_json::Deserializer::from_str(&text);
         let parsed = Bounded(&left)
             .deserialize(&mut deserializer)

@@ -3,7 +3,7 @@
 use crate::{data_bench::Bench, support};
 use hearth_app::{
     App,
-    wire::{Announced, Event, ProblemCode, SkipReason},
+    wire::{Announced, ChatFormat, Event, ProblemCode, SkipReason},
 };
 use serde_json::json;
 use std::{
@@ -116,6 +116,52 @@ async fn a_conversation_of_more_than_32_mib_is_skipped() {
         .await
         .expect("an import");
     assert_eq!((report.imported, report.skipped[0].reason), (0, SkipReason::TooLarge));
+}
+
+#[tokio::test]
+async fn an_object_of_more_than_32_mib_is_read_by_its_conversations() {
+    let bench = Bench::new();
+    let text = "x".repeat(9 << 20);
+    let message = |text: &str| json!({"role": "user", "content": text});
+    let conversation = |at: usize| json!({"title": format!("{at}"), "messages": [message(&format!("{at} {text}"))]});
+    let list: Vec<_> = (0..5).map(conversation).collect();
+    let report = bench
+        .import_json(&json!({"version": [1], "conversations": list, "z": [2]}))
+        .await;
+    assert_eq!((report.imported, report.skipped.len()), (5, 0), "{report:?}");
+    // One conversation, whose list is that of its messages.
+    let messages: Vec<_> = (0..5).map(|at| message(&format!("{at} {text}"))).collect();
+    let large = json!({"messages": messages}).to_string();
+    let report = bench
+        .import_text("large.jsonl", large + "\n" + &conversation(7).to_string())
+        .await;
+    let report = report.expect("an import");
+    let skipped: Vec<_> = report
+        .skipped
+        .iter()
+        .map(|skipped| (skipped.reason, skipped.count))
+        .collect();
+    assert_eq!((report.imported, skipped), (1, vec![(SkipReason::TooLarge, 1)]));
+}
+
+#[tokio::test]
+async fn a_large_conversation_of_hearth_is_imported_from_its_export() {
+    let bench = Bench::new();
+    // Its messages come one by one.
+    for at in 0..4 {
+        let text = format!("{at} {}", "word ".repeat(2 << 20));
+        let id = "6f9b1a3c-0d5e-4c6f-8a7b-112233445566";
+        let report = bench
+            .import_json(&json!({"id": id, "messages": [{"role": "user", "content": text}]}))
+            .await;
+        assert_eq!(report.messages, 1);
+    }
+    let export = bench.path("out.json");
+    let written = bench.app.export_conversations(None, ChatFormat::Json, export.clone());
+    assert!(written.await.expect("an export").bytes > 33 << 20);
+    let other = Bench::new();
+    let report = other.import(export).await.expect("an import");
+    assert_eq!((report.imported, report.messages), (1, 4), "{report:?}");
 }
 
 /// Names the export to import in a process of its own, whose memory is counted.
