@@ -22,6 +22,7 @@ use std::{
     collections::{HashMap, HashSet},
     ops::ControlFlow,
     path::{Path, PathBuf},
+    ptr,
     sync::{
         Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicBool, Ordering},
@@ -136,9 +137,19 @@ impl Downloads {
         true
     }
 
-    /// Whether one is stopping, whose files may still be in use.
-    fn is_stopping(&self) -> bool {
-        self.lock().values().any(|running| running.stop.load(Ordering::Relaxed))
+    /// Whether another one with some of the files of `this` is stopping.
+    fn is_former_stopping(&self, this: &Running) -> bool {
+        let Some(remote) = lock(&this.remote).clone() else {
+            return false;
+        };
+        let is_former = |other: &Running| {
+            let is_stopping = !ptr::eq(other, this) && other.stop.load(Ordering::Relaxed);
+            is_stopping
+                && lock(&other.remote)
+                    .as_ref()
+                    .is_some_and(|other| other.shares_files(&remote))
+        };
+        self.lock().values().any(|other| is_former(other))
     }
 }
 
@@ -332,7 +343,8 @@ fn run(weak: &Weak<Shared>, row: &download::Download, running: &Running) {
         adapters::adopt(&shared, Some(Path::new(path)));
     }
     if running.discard.load(Ordering::Relaxed) && !is_done {
-        let remote = lock(&running.remote).take();
+        // Another one with its files waits for its end.
+        let remote = lock(&running.remote).clone();
         discard(&shared, remote.as_ref());
     }
     if let Some(state) = &state
@@ -348,29 +360,44 @@ fn run(weak: &Weak<Shared>, row: &download::Download, running: &Running) {
     }
 }
 
-/// Tries again for an hour while the connection fails, and while another download of the same files
-/// is stopping.
+/// Tries again for an hour while the connection fails, and once another download of the same files
+/// has stopped.
 fn fetch_patiently(weak: &Weak<Shared>, row: &download::Download, running: &Running) -> Result<PathBuf, LibraryError> {
-    let is_stopping = || weak.upgrade().is_some_and(|shared| shared.downloads.is_stopping());
+    let is_former_stopping = || {
+        let shared = weak.upgrade();
+        shared.is_some_and(|shared| shared.downloads.is_former_stopping(running))
+    };
     let mut delays = RETRY_DELAYS.into_iter();
     loop {
-        let (error, delay) = match fetch(weak, row, running) {
-            Err(error @ LibraryError::AlreadyDownloading(_)) if is_stopping() => (error, Some(STOP_INTERVAL)),
-            Err(error) if error.is_temporary() => (error, delays.next()),
-            ended => return ended,
+        let error = match fetch(weak, row, running) {
+            Err(error) => error,
+            done => return done,
         };
-        let Some(delay) = delay else {
+        if matches!(error, LibraryError::AlreadyDownloading(_)) && is_former_stopping() {
+            wait_while(weak, running, is_former_stopping)?;
+            continue;
+        }
+        let Some(delay) = delays.next().filter(|_| error.is_temporary()) else {
             return Err(error);
         };
         tracing::info!(%error, "the download is tried again");
         let until = Instant::now() + delay;
-        while Instant::now() < until {
-            if running.stop.load(Ordering::Relaxed) || weak.strong_count() == 0 {
-                return Err(LibraryError::Cancelled);
-            }
-            thread::sleep(STOP_INTERVAL);
-        }
+        wait_while(weak, running, || Instant::now() < until)?;
     }
+}
+
+/// Waits before a download is tried again.
+///
+/// # Errors
+/// It was stopped.
+fn wait_while(weak: &Weak<Shared>, running: &Running, waits: impl Fn() -> bool) -> Result<(), LibraryError> {
+    while waits() {
+        if running.stop.load(Ordering::Relaxed) || weak.strong_count() == 0 {
+            return Err(LibraryError::Cancelled);
+        }
+        thread::sleep(STOP_INTERVAL);
+    }
+    Ok(())
 }
 
 fn fetch(weak: &Weak<Shared>, row: &download::Download, running: &Running) -> Result<PathBuf, LibraryError> {

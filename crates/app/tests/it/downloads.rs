@@ -174,6 +174,13 @@ async fn a_download_that_is_removed_and_added_again_at_once_completes() {
             ended.id == added.id && matches!(ended.state, DownloadState::Done { model: Some(_), .. }),
             "{ended:?}"
         );
+        // Once for each, and once more after the first has stopped.
+        let requests = hub.requests();
+        let asked = requests
+            .iter()
+            .filter(|request| request.contains("/api/models/"))
+            .count();
+        assert!(asked <= 3, "{asked}: {requests:?}");
     }
 }
 

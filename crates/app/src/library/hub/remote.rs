@@ -110,6 +110,12 @@ impl Remote {
         })
     }
 
+    /// Whether another one has one of the same files on this machine.
+    pub fn shares_files(&self, other: &Self) -> bool {
+        let has = |file: &RemoteFile| other.files.iter().any(|others| others.path == file.path);
+        self.kind.is_adapter() == other.kind.is_adapter() && self.files.iter().any(has)
+    }
+
     /// Total size in bytes.
     pub fn size(&self) -> u64 {
         self.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
