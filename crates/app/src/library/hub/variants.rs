@@ -21,10 +21,9 @@ const PREFERRED: [&str; 9] = [
     "Q5_K_M",
 ];
 
-/// Most files of a repository that are looked at, and most models of it: a list is what a server
-/// says. Large repositories have hundreds of files.
+/// Most files of a repository that are looked at: a list is what a server says. Large repositories
+/// have hundreds of files.
 const MAX_LISTED: usize = 50_000;
-const MAX_VARIANTS: usize = 1000;
 
 /// A file of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +107,6 @@ pub(super) fn variants(files: &[Listed]) -> Vec<Variant> {
         })
         .collect();
     variants.sort_by_cached_key(|variant| (variant.size(), variant.file().to_owned()));
-    variants.truncate(MAX_VARIANTS);
     // Two files of one quantisation are told apart by their names.
     let mut count: HashMap<String, usize> = HashMap::new();
     variants
@@ -268,6 +266,12 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_models_of_a_large_repository_are_listed() {
+        let files: Vec<Listed> = (1..=1500).map(|at| listed(&format!("m{at}.gguf"), at)).collect();
+        assert_eq!(variants(&files).last().map(Variant::size), Some(1500));
+    }
+
+    #[test]
     fn a_hostile_list_is_read_in_linear_time_and_cut() {
         // One path for each claimed part takes half a minute here.
         let begin = Instant::now();
@@ -280,7 +284,7 @@ mod tests {
         let first = (0..20_000).map(|_| listed("a-00001-of-01000.gguf", 1));
         assert_eq!(variants(&parts.chain(first).collect::<Vec<_>>()).len(), 1);
         let single: Vec<Listed> = (0..100_000).map(|at| listed(&format!("m{at}.gguf"), 1)).collect();
-        assert_eq!(variants(&single).len(), MAX_VARIANTS);
+        assert_eq!(variants(&single).len(), MAX_LISTED);
         assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     }
 }
