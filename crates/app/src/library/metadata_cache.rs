@@ -100,6 +100,8 @@ pub(super) struct MetadataCache {
     /// Held while a list of files is read, so that no file is read twice at once. Cached entries
     /// and single files do not wait for it.
     reading: Mutex<()>,
+    /// Held while the cache is saved, so that the newest one is saved last.
+    saving: Mutex<()>,
 }
 
 impl MetadataCache {
@@ -111,6 +113,7 @@ impl MetadataCache {
             file,
             entries: Mutex::new(entries),
             reading: Mutex::default(),
+            saving: Mutex::default(),
         }
     }
 
@@ -204,10 +207,11 @@ impl MetadataCache {
                 entries.insert(paths[place].clone(), new);
             }
         }
-        let Some(file) = &self.file else { return };
-        let saved = serialise(&mut entries);
-        // Unlocked first: writing may take long.
         drop(entries);
+        let Some(file) = &self.file else { return };
+        let _one_at_a_time = lock(&self.saving);
+        // Unlocked again at once: writing may take long.
+        let saved = serialise(&mut lock(&self.entries));
         if let Err(error) = saved.and_then(|text| save(file, &text)) {
             tracing::warn!(%error, "the metadata cache could not be saved; models are read again at the next start");
         }
