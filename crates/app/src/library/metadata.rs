@@ -3,12 +3,12 @@
 use super::{error::LibraryError, file_sampling::FileSampling};
 use hearth_formats::{
     adapter::BaseShape,
-    gguf::{GgufFile, GgufHeader},
+    gguf::{GgufError, GgufFile, GgufHeader},
     hex,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Most characters of a model's name.
 const MAX_NAME_CHARS: usize = 200;
@@ -44,23 +44,35 @@ pub struct ModelMetadata {
     pub sampling: FileSampling,
 }
 
+/// Why a file has no metadata of a model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MetadataError {
+    /// It is a LoRA adapter.
+    #[error("{}", LibraryError::IsAdapter(.0.clone()))]
+    IsAdapter(PathBuf),
+    /// A sentence that names the file.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
 impl ModelMetadata {
     /// Reads the metadata of a file, without mapping it and within the reader's limits.
     ///
     /// # Errors
-    /// A sentence that names the file.
-    pub fn read(path: &Path) -> Result<Self, String> {
-        let gguf = GgufFile::open(path).map_err(|error| error.to_string())?;
-        let architecture = gguf.architecture().map_err(|error| error.to_string())?.to_owned();
+    /// The file is none of a model, is corrupt or cannot be read.
+    pub fn read(path: &Path) -> Result<Self, MetadataError> {
+        let unreadable = |error: GgufError| MetadataError::Unreadable(error.to_string());
+        let gguf = GgufFile::open(path).map_err(unreadable)?;
+        let architecture = gguf.architecture().map_err(unreadable)?.to_owned();
         if architecture.len() > MAX_ARCHITECTURE_BYTES {
-            return Err(format!(
+            return Err(MetadataError::Unreadable(format!(
                 "{}: the name of its architecture has {} bytes, so the file is corrupt. Get another file.",
                 path.display(),
                 architecture.len()
-            ));
+            )));
         }
         if gguf.str("general.type").ok().flatten() == Some("adapter") {
-            return Err(LibraryError::IsAdapter(path.to_owned()).to_string());
+            return Err(MetadataError::IsAdapter(path.to_owned()));
         }
         // Invalid optional fields are ignored.
         let context = gguf.u64(&format!("{architecture}.context_length")).ok().flatten();
@@ -77,11 +89,6 @@ impl ModelMetadata {
             architecture,
         })
     }
-}
-
-/// Whether [`ModelMetadata::read`] refused a file with this message because it is a LoRA adapter.
-pub(super) fn is_adapter(path: &Path, message: &str) -> bool {
-    message == LibraryError::IsAdapter(path.to_owned()).to_string()
 }
 
 /// The source of a file's chat template. `None` means that it has none.

@@ -3,6 +3,7 @@
 
 use super::{
     ModelMetadata,
+    metadata::MetadataError,
     probe::{self, ProbeCommand, ProbeError, ProbeRequest, ProbeResponse},
 };
 use crate::lock::lock;
@@ -86,7 +87,7 @@ type Stamps = Vec<Option<Stamp>>;
 #[derive(Debug)]
 struct Entry {
     stamps: Stamps,
-    metadata: Result<ModelMetadata, String>,
+    metadata: Result<ModelMetadata, MetadataError>,
     /// Expiry of a temporary failure.
     expires: Option<Instant>,
 }
@@ -117,9 +118,9 @@ impl MetadataCache {
         }
     }
 
-    /// The metadata of a model, or a sentence with the reason for failure. Does not wait for files
+    /// The metadata of a model, or the reason for failure. Does not wait for files
     /// that another thread is reading, which may take as long as their drives do.
-    pub(super) fn get_one(&self, path: &Path) -> Result<ModelMetadata, String> {
+    pub(super) fn get_one(&self, path: &Path) -> Result<ModelMetadata, MetadataError> {
         let paths = [path.to_owned()];
         let stamped = [stamps(path)];
         let cached = match &stamped[0] {
@@ -135,13 +136,13 @@ impl MetadataCache {
             self.read_missing(&paths, &stamped, &[0], &mut metadata);
         }
         let [metadata] = metadata;
-        metadata.unwrap_or_else(|| Err(format!("{} was not read. Try again.", path.display())))
+        metadata.unwrap_or_else(|| Err(not_read(path)))
     }
 
-    /// The metadata of models, or a sentence with the reason for failure, in order.
-    pub(super) fn get(&self, paths: &[PathBuf]) -> Vec<Result<ModelMetadata, String>> {
-        let stamped: Vec<Result<Stamps, String>> = paths.iter().map(|path| stamps(path)).collect();
-        let mut metadata: Vec<Option<Result<ModelMetadata, String>>> = vec![None; paths.len()];
+    /// The metadata of models, or the reason for failure, in order.
+    pub(super) fn get(&self, paths: &[PathBuf]) -> Vec<Result<ModelMetadata, MetadataError>> {
+        let stamped: Vec<Result<Stamps, MetadataError>> = paths.iter().map(|path| stamps(path)).collect();
+        let mut metadata: Vec<Option<Result<ModelMetadata, MetadataError>>> = vec![None; paths.len()];
         for round in 0..2 {
             // Another thread may have read the missing files meanwhile.
             let _reading = (round > 0).then(|| lock(&self.reading));
@@ -165,19 +166,17 @@ impl MetadataCache {
             }
         }
         let all = metadata.into_iter().zip(paths);
-        all.map(|(metadata, path)| {
-            metadata.unwrap_or_else(|| Err(format!("{} was not read. Try again.", path.display())))
-        })
-        .collect()
+        all.map(|(metadata, path)| metadata.unwrap_or_else(|| Err(not_read(path))))
+            .collect()
     }
 
     /// Reads missing entries and caches them.
     fn read_missing(
         &self,
         paths: &[PathBuf],
-        stamped: &[Result<Stamps, String>],
+        stamped: &[Result<Stamps, MetadataError>],
         missing: &[usize],
-        metadata: &mut [Option<Result<ModelMetadata, String>>],
+        metadata: &mut [Option<Result<ModelMetadata, MetadataError>>],
     ) {
         let requests: Vec<_> = missing
             .iter()
@@ -190,12 +189,13 @@ impl MetadataCache {
         for (&place, response) in missing.iter().zip(responses) {
             let (read, temporary) = match response {
                 Ok(ProbeResponse::Metadata(metadata)) => (Ok(metadata), false),
-                Ok(ProbeResponse::Problem(why)) => (Err(why), false),
-                Ok(_) => (
-                    Err("the probe gave an unexpected response. Try again.".to_owned()),
-                    true,
-                ),
-                Err(failed) => (Err(failed.message), failed.temporary),
+                Ok(ProbeResponse::IsAdapter) => (Err(MetadataError::IsAdapter(paths[place].clone())), false),
+                Ok(ProbeResponse::Problem(why)) => (Err(MetadataError::Unreadable(why)), false),
+                Ok(_) => {
+                    let why = "the probe gave an unexpected response. Try again.".to_owned();
+                    (Err(MetadataError::Unreadable(why)), true)
+                }
+                Err(failed) => (Err(MetadataError::Unreadable(failed.message)), failed.temporary),
             };
             metadata[place] = Some(read.clone());
             if let Ok(stamps) = &stamped[place] {
@@ -255,13 +255,17 @@ impl Entry {
     }
 }
 
+fn not_read(path: &Path) -> MetadataError {
+    MetadataError::Unreadable(format!("{} was not read. Try again.", path.display()))
+}
+
 /// The stamps of a model's files, or why its first file cannot be read.
-fn stamps(path: &Path) -> Result<Stamps, String> {
+fn stamps(path: &Path) -> Result<Stamps, MetadataError> {
     let own = Stamp::of(path).map_err(|error| {
-        format!(
+        MetadataError::Unreadable(format!(
             "{} cannot be read: {error}. It may have been moved or deleted.",
             path.display()
-        )
+        ))
     })?;
     let others = part_files(path).into_iter().filter(|other| other != path);
     Ok(std::iter::once(Some(own))

@@ -23,7 +23,7 @@ pub(crate) use folders::base_folder;
 pub use folders::{bundled_folders, cache_folder, data_folder, metadata_file, packed_folder, sample_folders};
 pub use foreign::Place;
 pub use hub::Hub;
-pub use metadata::{ModelMetadata, chat_template};
+pub use metadata::{MetadataError, ModelMetadata, chat_template};
 pub use metadata_cache::Reader;
 
 use crate::{
@@ -311,7 +311,8 @@ impl Library {
     }
 
     /// The model of a file.
-    fn model_of(&self, file: ListedFile, metadata: Result<ModelMetadata, String>) -> Model {
+    fn model_of(&self, file: ListedFile, metadata: Result<ModelMetadata, MetadataError>) -> Model {
+        let metadata = metadata.map_err(|error| error.to_string());
         let id = self.id_of(&file);
         let ListedFile { path, source, name } = file;
         match source {
@@ -381,9 +382,10 @@ impl Library {
     /// The model of a file, in any folder.
     pub fn by_path(&self, path: &Path) -> Model {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let metadata = self.metadata(path).map_err(|error| error.to_string());
         match catalog::of_file(&name) {
-            Some(_) => known_model(path.to_owned(), Source::File, self.metadata(path)),
-            None => file_model(path.to_owned(), self.metadata(path)),
+            Some(_) => known_model(path.to_owned(), Source::File, metadata),
+            None => model(path.to_owned(), Source::File, metadata),
         }
     }
 
@@ -403,7 +405,7 @@ impl Library {
         self.metadata.chat_template(path)
     }
 
-    fn metadata(&self, path: &Path) -> Result<ModelMetadata, String> {
+    fn metadata(&self, path: &Path) -> Result<ModelMetadata, MetadataError> {
         self.metadata.get_one(path)
     }
 
@@ -457,11 +459,10 @@ impl Library {
             .ok_or_else(|| LibraryError::NonUtf8Path(full.clone()))?
             .to_owned();
         let path = PathBuf::from(&text);
-        let model = file_model(path.clone(), self.metadata(&path));
-        match &model.metadata {
-            Ok(_) => Ok((model, text)),
-            Err(message) if metadata::is_adapter(&path, message) => Err(LibraryError::IsAdapter(path)),
-            Err(message) => Err(unreadable(true, message.clone())),
+        match self.metadata(&path) {
+            Ok(metadata) => Ok((model(path, Source::File, Ok(metadata)), text)),
+            Err(MetadataError::IsAdapter(path)) => Err(LibraryError::IsAdapter(path)),
+            Err(MetadataError::Unreadable(message)) => Err(unreadable(true, message)),
         }
     }
 
@@ -560,11 +561,6 @@ fn known_model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, St
         is_flat_entry: entry.is_some(),
         ..found
     }
-}
-
-/// A model that a person added by its path.
-fn file_model(path: PathBuf, metadata: Result<ModelMetadata, String>) -> Model {
-    model(path, Source::File, metadata)
 }
 
 /// The models in folders of the folder of downloads.

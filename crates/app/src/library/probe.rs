@@ -4,7 +4,7 @@
 //! It limits its own memory; the parent kills it if a file takes too long. If it exits early, the
 //! file it was reading gets the error, and another process reads the rest.
 
-use super::metadata::{ModelMetadata, chat_template};
+use super::metadata::{MetadataError, ModelMetadata, chat_template};
 use hearth_formats::{
     adapter::{AdapterFile, AdapterHeader, Fingerprint},
     gguf::GgufFile,
@@ -90,6 +90,8 @@ pub enum ProbeRequest {
 pub enum ProbeResponse {
     /// The metadata of a model.
     Metadata(ModelMetadata),
+    /// The file is no model but an adapter.
+    IsAdapter,
     /// The source of a chat template. `None` means that the file has none.
     ChatTemplate(Option<String>),
     /// The adapter fits.
@@ -135,9 +137,11 @@ impl ProbeRequest {
     /// Executes the request in this process.
     pub fn execute(&self) -> ProbeResponse {
         match self {
-            Self::Model { path } => {
-                ModelMetadata::read(path).map_or_else(ProbeResponse::Problem, ProbeResponse::Metadata)
-            }
+            Self::Model { path } => match ModelMetadata::read(path) {
+                Ok(metadata) => ProbeResponse::Metadata(metadata),
+                Err(MetadataError::IsAdapter(_)) => ProbeResponse::IsAdapter,
+                Err(MetadataError::Unreadable(message)) => ProbeResponse::Problem(message),
+            },
             Self::ChatTemplate { path } => {
                 chat_template(path).map_or_else(ProbeResponse::Problem, ProbeResponse::ChatTemplate)
             }

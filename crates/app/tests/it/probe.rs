@@ -390,6 +390,19 @@ fn hostile_adapters_are_refused_with_the_reason() {
     }
 }
 
+/// Messages of a probe are cut, and paths may be longer.
+#[cfg(unix)]
+#[tokio::test]
+async fn an_adapter_at_a_long_path_is_told_apart() {
+    let bench = Bench::new();
+    let folder = (0..12).fold(bench.path("long"), |folder, _| folder.join("x".repeat(200)));
+    fs::create_dir_all(&folder).unwrap();
+    let adapter = folder.join("lora.gguf");
+    fs::copy(fixture("adapters/llama.gguf"), &adapter).unwrap();
+    let problem = bench.app.add_model(adapter).await.unwrap_err();
+    assert_eq!(problem.code, ProblemCode::IsAdapter, "{problem}");
+}
+
 /// Parsing a model in this process would need no probe.
 #[tokio::test]
 async fn the_app_itself_parses_no_model() {
