@@ -1,8 +1,14 @@
 //! Looking models up for answers, beside the commands of the chat: reading a model's file takes as
-//! long as its drive and its probe do, and a stop must not wait for them.
+//! long as its drive and its probe do, and neither a stop nor an answer of another model waits for
+//! them.
 
 use super::{Target, selection::Selection};
-use crate::{shared::Shared, wire::Problem};
+use crate::{lock::lock, shared::Shared, wire::Problem};
+use std::{
+    collections::HashMap,
+    future,
+    sync::{Arc, Mutex},
+};
 use tokio::sync::{oneshot, watch};
 
 /// The selection that an answer waits for, or why it has no model.
@@ -10,6 +16,8 @@ pub(super) type Looked = Result<watch::Receiver<Option<Selection>>, Problem>;
 
 /// A model to look up.
 pub(super) struct Lookup {
+    /// Its place among the commands that select a model.
+    pub order: u64,
     pub wanted: Wanted,
     /// Of an answer.
     pub reply: Option<oneshot::Sender<Looked>>,
@@ -26,7 +34,11 @@ pub(super) enum Wanted {
         model: String,
     },
     /// That of a conversation's answers.
-    OfConversation(i64),
+    OfConversation {
+        /// The answer.
+        message: i64,
+        conversation: i64,
+    },
     /// The selected one, by its id: its settings may have changed.
     Selected(String),
 }
@@ -42,10 +54,31 @@ pub(super) enum Found {
     Nothing,
 }
 
+/// One lookup of a model at a time, by the model's id, or `None` for the default one: a drive that
+/// does not answer holds one thread for each of its models.
+#[derive(Clone, Default)]
+pub(super) struct Turns(Arc<Mutex<HashMap<Option<String>, Turn>>>);
+
+type Turn = Arc<tokio::sync::Mutex<()>>;
+
+impl Turns {
+    fn of(&self, model: Option<String>) -> Turn {
+        lock(&self.0).entry(model).or_default().clone()
+    }
+}
+
 impl Lookup {
     /// Whether its answer was stopped meanwhile.
     pub fn is_unwanted(&self) -> bool {
         self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
+    }
+
+    /// Waits until its answer is stopped.
+    async fn unwanted(&mut self) {
+        match &mut self.reply {
+            Some(reply) => reply.closed().await,
+            None => future::pending().await,
+        }
     }
 
     /// Tells the answer.
@@ -55,26 +88,54 @@ impl Lookup {
             let _ = reply.send(looked);
         }
     }
+
+    /// Looks it up. `has_selected`: whether a model is selected. `None` means that its answer was
+    /// stopped.
+    pub async fn look_up(
+        mut self,
+        shared: &Arc<Shared>,
+        has_selected: bool,
+        turns: &Turns,
+    ) -> Option<(Self, Result<Found, Problem>)> {
+        let wanted = self.wanted.clone();
+        tokio::select! {
+            () = self.unwanted() => None,
+            found = wanted.look_up(shared, has_selected, turns) => Some((self, found)),
+        }
+    }
 }
 
 impl Wanted {
-    /// Looks it up. Blocks. `has_selected`: whether a model is selected.
-    ///
     /// # Errors
     /// The model is no longer in the library, or its file cannot be read.
-    pub fn look_up(&self, shared: &Shared, has_selected: bool) -> Result<Found, Problem> {
-        let own = |target| Found::Own(Box::new(target));
-        match self {
-            Self::OfAnswer { model, .. } => Target::of_answer(shared, model).map(own),
-            Self::OfConversation(conversation) => match Target::of_conversation(shared, *conversation)? {
-                Some(target) => Ok(own(target)),
-                None if has_selected => Ok(Found::Nothing),
-                None => Ok(Found::Chosen(Box::new(Target::choose(shared)?))),
-            },
-            Self::Selected(id) => match shared.model(id)? {
-                Some(model) => Target::new(&model, shared).map(own),
-                None => Ok(Found::Nothing),
-            },
+    async fn look_up(self, shared: &Arc<Shared>, has_selected: bool, turns: &Turns) -> Result<Found, Problem> {
+        let id = match &self {
+            Self::OfAnswer { model, .. } | Self::Selected(model) => Some(model.clone()),
+            Self::OfConversation { conversation, .. } => {
+                let conversation = *conversation;
+                let own = shared.blocking(move |shared| Target::id_of_conversation(shared, conversation));
+                own.await?
+            }
+        };
+        if id.is_none() && has_selected {
+            return Ok(Found::Nothing);
         }
+        let turn = turns.of(id.clone()).lock_owned().await;
+        shared
+            .blocking(move |shared| {
+                // Also if nobody waits for it any more.
+                let _turn = turn;
+                let own = |target| Found::Own(Box::new(target));
+                match (self, id) {
+                    (_, None) => Ok(Found::Chosen(Box::new(Target::choose(shared)?))),
+                    (Self::OfAnswer { .. }, Some(id)) => Target::of_answer(shared, &id).map(own),
+                    (Self::OfConversation { .. }, Some(id)) => Target::of_conversation(shared, &id).map(own),
+                    (Self::Selected(_), Some(id)) => match shared.model(&id)? {
+                        Some(model) => Target::new(&model, shared).map(own),
+                        None => Ok(Found::Nothing),
+                    },
+                }
+            })
+            .await
     }
 }

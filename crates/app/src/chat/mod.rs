@@ -23,10 +23,11 @@ use crate::{
 };
 use answer::{Answer, Stop, Wait};
 use hearth_protocol::{LoadRequest, Model, ModelStatus, Request};
-use lookup::{Found, Lookup, Wanted};
+use lookup::{Found, Lookup, Turns, Wanted};
 use selection::Selection;
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
+    mem,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
@@ -109,10 +110,18 @@ struct Chat {
     selection: watch::Sender<Option<Selection>>,
     /// By message.
     answers: HashMap<i64, Running>,
-    /// Models to look up, one after the other: answers select models in the order of their
-    /// messages.
-    lookups: VecDeque<Lookup>,
-    is_looking: bool,
+    turns: Turns,
+    /// Number of commands that select a model. A model that was looked up counts in the order of
+    /// its command, however long that took.
+    order: u64,
+    /// The last command that selected a model, or none.
+    selected_by: u64,
+    /// The last command that applied settings.
+    settings_of: u64,
+    /// Whether the selected model is looked up for that command.
+    is_applying: bool,
+    /// Later answers of the selected model, which wait for that.
+    waiting: Vec<(Lookup, Found)>,
     /// Cancels the measurement in progress.
     cancel_measuring: Option<watch::Sender<bool>>,
     /// Whether a measurement is in progress, for which answers wait.
@@ -128,8 +137,12 @@ pub(crate) fn start(shared: Arc<Shared>) -> mpsc::UnboundedSender<Command> {
         selection: watch::Sender::new(None),
         shared,
         answers: HashMap::new(),
-        lookups: VecDeque::new(),
-        is_looking: false,
+        turns: Turns::default(),
+        order: 0,
+        selected_by: 0,
+        settings_of: 0,
+        is_applying: false,
+        waiting: Vec::new(),
         cancel_measuring: None,
         is_measuring: watch::Sender::new(false),
         ended,
@@ -149,7 +162,11 @@ impl Chat {
                 },
                 Some(ended) = ends.recv() => self.handle_ended(ended),
             }
-            self.look_up();
+            if !self.is_applying {
+                for (lookup, found) in mem::take(&mut self.waiting) {
+                    self.looked_up(lookup, Ok(found));
+                }
+            }
             let is_busy = !self.answers.is_empty() || self.cancel_measuring.is_some();
             self.shared.set_answering(is_busy);
         }
@@ -170,7 +187,10 @@ impl Chat {
                 let request = Request::RemovePromptCache { conversation };
                 self.shared.host.broadcast(&request);
             }
-            Command::Load(target) => self.select(*target).load(),
+            Command::Load(target) => {
+                let order = self.next_order();
+                self.select(*target, order).load();
+            }
             Command::Unload => {
                 self.unload().await;
                 self.shared.host.unload_idle().await;
@@ -200,10 +220,7 @@ impl Chat {
                     self.answers.remove(&id);
                 }
             }
-            Ended::Lookup(lookup, found) => {
-                self.is_looking = false;
-                self.looked_up(lookup, found);
-            }
+            Ended::Lookup(lookup, found) => self.looked_up(lookup, found),
             Ended::Measurement => drop(self.cancel_measuring.take_if(|cancel| cancel.is_closed())),
         }
     }
@@ -214,10 +231,15 @@ impl Chat {
         self.stop_measuring();
         let (id, conversation) = (message.id, message.conversation);
         let (reply, selection) = oneshot::channel();
-        self.lookups.push_back(Lookup {
+        let order = self.next_order();
+        self.look_up(Lookup {
+            order,
             wanted: match message.own.as_ref().and_then(|own| own.model.clone()) {
                 Some(model) => Wanted::OfAnswer { message: id, model },
-                None => Wanted::OfConversation(conversation),
+                None => Wanted::OfConversation {
+                    message: id,
+                    conversation,
+                },
             },
             reply: Some(reply),
         });
@@ -244,25 +266,21 @@ impl Chat {
         self.answers.insert(id, running);
     }
 
-    /// Begins the next lookup, unless one is in progress.
-    fn look_up(&mut self) {
-        while !self.is_looking
-            && let Some(lookup) = self.lookups.pop_front()
-        {
-            if lookup.is_unwanted() {
-                continue;
-            }
-            self.is_looking = true;
-            let has_selected = self.selected().is_some();
-            let (shared, ended, wanted) = (self.shared.clone(), self.ended.clone(), lookup.wanted.clone());
-            tokio::spawn(async move {
-                let found = shared
-                    .blocking(move |shared| wanted.look_up(shared, has_selected))
-                    .await;
+    fn next_order(&mut self) -> u64 {
+        self.order += 1;
+        self.order
+    }
+
+    /// Begins a lookup.
+    fn look_up(&self, lookup: Lookup) {
+        let has_selected = self.selected().is_some();
+        let (shared, ended, turns) = (self.shared.clone(), self.ended.clone(), self.turns.clone());
+        tokio::spawn(async move {
+            if let Some((lookup, found)) = lookup.look_up(&shared, has_selected, &turns).await {
                 // The receiver ends with the runtime.
                 let _ = ended.send(Ended::Lookup(lookup, found));
-            });
-        }
+            }
+        });
     }
 
     /// A model was looked up.
@@ -271,31 +289,55 @@ impl Chat {
         if lookup.is_unwanted() {
             return;
         }
-        let found = match (&lookup.wanted, found) {
-            (Wanted::Selected(_), Ok(Found::Own(new))) => return self.reload(*new),
-            // A model whose file is gone stays loaded.
-            (Wanted::Selected(_), _) => return,
-            (_, Err(problem)) => return lookup.reply(Err(problem)),
-            (_, Ok(found)) => found,
+        let order = lookup.order;
+        let message = match lookup.wanted {
+            // Later settings are applied.
+            Wanted::Selected(_) if order < self.settings_of => return,
+            Wanted::Selected(_) => {
+                self.is_applying = false;
+                // A model whose file is gone stays loaded.
+                if let Ok(Found::Own(new)) = found
+                    && order > self.selected_by
+                {
+                    self.reload(*new, order);
+                }
+                return;
+            }
+            Wanted::OfAnswer { message, .. } | Wanted::OfConversation { message, .. } => message,
         };
-        let found = match (&lookup.wanted, found) {
-            (Wanted::OfAnswer { message, .. }, Found::Own(target)) => {
+        let found = match found {
+            Err(problem) => return lookup.reply(Err(problem)),
+            Ok(found) => found,
+        };
+        let is_alone = matches!(lookup.wanted, Wanted::OfAnswer { .. });
+        let selected = self.selected().map(|selected| selected.target.id.clone());
+        let is_selected = match (&found, &selected) {
+            (Found::Own(own), Some(selected)) => !is_alone && own.id == *selected,
+            (Found::Nothing | Found::Chosen(_), selected) => selected.is_some(),
+            (Found::Own(_), None) => false,
+        };
+        if is_selected && self.is_applying && order > self.settings_of {
+            return self.waiting.push((lookup, found));
+        }
+        match found {
+            _ if is_selected => {}
+            // Its settings may be those of before.
+            Found::Own(_) | Found::Chosen(_) if order < self.settings_of => {
+                let order = self.settings_of;
+                return self.look_up(Lookup { order, ..lookup });
+            }
+            // A later command has selected another model for new answers.
+            Found::Own(target) if is_alone || order < self.selected_by => {
                 let own = self.own_selection(*target);
                 let selection = own.subscribe();
-                if let Some(running) = self.answers.get_mut(message) {
+                if let Some(running) = self.answers.get_mut(&message) {
                     running.own = Some(own);
                 }
                 return lookup.reply(Ok(selection));
             }
-            (_, found) => found,
-        };
-        let selected = self.selected().map(|selected| selected.target.id.clone());
-        match (found, selected) {
-            (Found::Own(own), Some(selected)) if own.id == selected => {}
-            (Found::Nothing | Found::Chosen(_), Some(_)) => {}
-            (Found::Own(target) | Found::Chosen(target), _) => drop(self.select(*target)),
+            Found::Own(target) | Found::Chosen(target) => drop(self.select(*target, order)),
             // It was unloaded meanwhile.
-            (Found::Nothing, None) => return self.lookups.push_front(lookup),
+            Found::Nothing => return self.look_up(lookup),
         }
         lookup.reply(Ok(self.selection.subscribe()));
     }
@@ -317,8 +359,10 @@ impl Chat {
         }))
     }
 
-    /// Selects a model for new answers, and those that wait for a model.
-    fn select(&mut self, target: Target) -> Model {
+    /// Selects a model for new answers, and those that wait for a model. `order`: of the command.
+    fn select(&mut self, target: Target, order: u64) -> Model {
+        self.selected_by = order;
+        self.is_applying = false;
         let model = self.shared.host.model(self.load_request(&target));
         let selected = Selection {
             target: Arc::new(target),
@@ -347,6 +391,8 @@ impl Chat {
 
     /// Unloads the selected model and stops its answers.
     async fn unload(&mut self) {
+        self.selected_by = self.next_order();
+        self.is_applying = false;
         let selected = self.selection.send_replace(None);
         self.stop_measuring();
         let model = selected.map(|selected| selected.model);
@@ -394,8 +440,13 @@ impl Chat {
         // The limit needs no reload.
         let max_bytes = self.shared.settings().prompt_cache_limit;
         self.shared.host.broadcast(&Request::SetPromptCacheLimit { max_bytes });
-        if let Some(selected) = self.selected() {
-            self.lookups.push_back(Lookup {
+        let order = self.next_order();
+        self.settings_of = order;
+        let selected = self.selected();
+        self.is_applying = selected.is_some();
+        if let Some(selected) = selected {
+            self.look_up(Lookup {
+                order,
                 wanted: Wanted::Selected(selected.target.id.clone()),
                 reply: None,
             });
@@ -403,12 +454,12 @@ impl Chat {
     }
 
     /// Reloads the selected model if it is this one and its settings have changed.
-    fn reload(&mut self, new: Target) {
+    fn reload(&mut self, new: Target, order: u64) {
         let Some(Selection { target, model }) = self.selected().filter(|selected| selected.target.id == new.id) else {
             return;
         };
         if self.load_request(&new) != *model.request() || new.draft_problem != target.draft_problem {
-            self.select(new).load();
+            self.select(new, order).load();
         }
     }
 

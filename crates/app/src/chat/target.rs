@@ -46,20 +46,23 @@ impl Target {
         })
     }
 
-    /// The model that a conversation has of its own. `None` means that it has none.
-    ///
-    /// # Errors
-    /// The model is no longer in the library, or its file cannot be read.
-    pub(super) fn of_conversation(shared: &Shared, id: i64) -> Result<Option<Self>, Problem> {
+    /// Id of the model that a conversation has of its own. `None` means that it has none. Reads no
+    /// file.
+    pub(super) fn id_of_conversation(shared: &Shared, id: i64) -> Result<Option<String>, Problem> {
         let (row, folder) = shared
             .store
             .read(|t| Ok((conversation::get(t, id)?, folder::of_conversation(t, id)?)))?;
-        let Some(model) = request::settings(row.as_ref(), folder.as_ref()).model else {
-            return Ok(None);
-        };
+        Ok(request::settings(row.as_ref(), folder.as_ref()).model)
+    }
+
+    /// The model that a conversation has of its own.
+    ///
+    /// # Errors
+    /// The model is no longer in the library, or its file cannot be read.
+    pub(super) fn of_conversation(shared: &Shared, model: &str) -> Result<Self, Problem> {
         let gone = "The model of this conversation is no longer in the library. Choose another one in the \
                     conversation's settings.";
-        Self::of_library(shared, &model, gone).map(Some)
+        Self::of_library(shared, model, gone)
     }
 
     /// The model that an answer has of its own.

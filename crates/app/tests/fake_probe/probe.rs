@@ -2,7 +2,7 @@
 //! part of Hearth.
 
 use hearth_app::library::probe::{ProbeRequest, ProbeResponse, serve};
-use std::{process::exit, thread};
+use std::{process::exit, thread, time::Duration};
 
 fn main() {
     assert!(
@@ -31,6 +31,10 @@ fn act(request: &ProbeRequest) -> ProbeResponse {
         Some("hang") => loop {
             thread::park();
         },
+        Some("late") => {
+            thread::sleep(Duration::from_secs(2));
+            request.execute()
+        }
         Some("greedy") => {
             let mut all = Vec::new();
             // Exceeds the limit in steps.

@@ -13,6 +13,7 @@ use hearth_formats::hex;
 use sha2::{Digest, Sha256};
 use std::{
     fs,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -41,16 +42,8 @@ async fn files_that_hang_delay_no_answer_of_another_model_and_no_stop() {
     assert_eq!(bench.answer("Hello").await.state, MessageState::Complete);
     assert!(begin.elapsed() < HANGS, "an answer came after {:?}", begin.elapsed());
 
-    let path = hanging[0].as_os_str().as_encoded_bytes();
-    let fresh = NewConversation {
-        settings: ConversationSettings {
-            model: Some(format!("file-{}", hex(&Sha256::digest(path)[..6]))),
-            ..ConversationSettings::default()
-        },
-        ..NewConversation::default()
-    };
     let sent = bench
-        .send(None, None, "Wait".into(), Vec::new(), fresh)
+        .send(None, None, "Wait".into(), Vec::new(), with_model(&hanging[0]))
         .await
         .expect("sent");
     let begin = Instant::now();
@@ -69,6 +62,71 @@ async fn files_that_hang_delay_no_answer_of_another_model_and_no_stop() {
         begin.elapsed()
     );
     listing.abort();
+}
+
+/// A new conversation with the model of this file.
+fn with_model(path: &Path) -> NewConversation {
+    let path = path.as_os_str().as_encoded_bytes();
+    NewConversation {
+        settings: ConversationSettings {
+            model: Some(format!("file-{}", hex(&Sha256::digest(path)[..6]))),
+            ..ConversationSettings::default()
+        },
+        ..NewConversation::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_that_hangs_delays_no_answer_of_another_conversation() {
+    let folder = tempfile::tempdir().expect("a folder");
+    support::model(&folder.path().join("bundled"), "tiny.gguf");
+    let hanging = support::model(&folder.path().join("data/models/x"), "hang.gguf");
+    let options = Options {
+        probe: ProbeCommand {
+            timeout: Some(HANGS),
+            ..support::probe()
+        },
+        ..bench::options(&folder)
+    };
+    let mut bench = Bench::with(folder, options);
+    let waiting = bench
+        .send(None, None, "Wait".into(), Vec::new(), with_model(&hanging))
+        .await;
+    let waiting = waiting.expect("sent");
+    let begin = Instant::now();
+    assert_eq!(bench.answer("Hello").await.state, MessageState::Complete);
+    assert!(
+        begin.elapsed() < HANGS / 2,
+        "an answer came after {:?}",
+        begin.elapsed()
+    );
+    bench.stop(waiting.conversation.id).await.expect("stopped");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_that_was_looked_up_for_long_takes_no_place_of_a_later_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    support::model(&folder.path().join("bundled"), "tiny.gguf");
+    let late = support::model(&folder.path().join("data/models/x"), "late.gguf");
+    let options = bench::options(&folder);
+    let mut bench = Bench::with(folder, options);
+    bench.answer("Hello").await;
+    let ModelState::Ready { model: tiny, .. } = bench.app.model_state().await.expect("a state") else {
+        panic!("a model answered");
+    };
+    let sent = bench
+        .send(None, None, "Wait".into(), Vec::new(), with_model(&late))
+        .await;
+    bench.load_model(tiny.clone()).await.expect("loaded");
+    assert_eq!(
+        bench.ended(sent.expect("sent").answer.id).await.state,
+        MessageState::Complete
+    );
+    let state = bench.app.model_state().await.expect("a state");
+    assert!(
+        matches!(&state, ModelState::Ready { model, .. } if *model == tiny),
+        "{state:?}"
+    );
 }
 
 #[test]
