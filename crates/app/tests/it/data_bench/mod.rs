@@ -30,7 +30,7 @@ pub struct Bench {
 pub fn open_acting(data: &Path, act: impl Fn(&App, Event) + Send + Sync + 'static) -> App {
     let itself: Arc<OnceLock<App>> = Arc::default();
     let acting = itself.clone();
-    let opened = App::open(support::options(data), move |event| {
+    let opened = App::open(support::options(data), move |Announced { event, .. }| {
         if let Some(app) = acting.get() {
             act(app, event);
         }
