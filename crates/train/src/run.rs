@@ -42,7 +42,14 @@ pub enum Report<'a> {
     },
     /// These adapters are the best so far, or the latest if there is no validation split or no
     /// evaluation was finite: the receiver should save them.
-    Improved(&'a Parameters),
+    Improved {
+        /// The adapters.
+        parameters: &'a Parameters,
+        /// Steps taken.
+        step: usize,
+        /// Their validation loss, if finite.
+        loss: Option<f64>,
+    },
     /// A checkpoint was written.
     Checkpointed {
         /// Steps taken.
@@ -116,10 +123,6 @@ pub struct End {
     pub losses: Vec<f64>,
     /// Validation loss before the first step, if finite.
     pub eval_before: Option<f64>,
-    /// Validation loss of the adapters last [`Report::Improved`], if finite.
-    pub eval: Option<f64>,
-    /// The number of steps before that evaluation.
-    pub best_step: usize,
     /// Tokens processed in the steps.
     pub tokens: u64,
     /// Seconds spent in the steps.
@@ -215,9 +218,15 @@ impl Run {
         self.settings.steps(self.examples.len())
     }
 
-    /// Steps taken and validation losses.
-    pub fn history(&self) -> (&[f64], &[(usize, f64)]) {
-        (&self.progress.losses, &self.progress.evaluations)
+    /// The loss of each step taken.
+    pub fn losses(&self) -> &[f64] {
+        &self.progress.losses
+    }
+
+    /// The best evaluation since the first step: the number of steps before it, and its loss, never
+    /// NaN or infinite. One that was made only because the run was stopped does not count.
+    pub fn best(&self) -> Option<(usize, f64)> {
+        self.progress.best()
     }
 
     /// Dry run: computes and discards the gradient of one batch of the longest examples. Returns
@@ -249,7 +258,7 @@ impl Run {
                 control = control.max(send(report, Report::Evaluated { step: 0, loss, best })?);
             }
             if let Some(reason) = reason(control) {
-                return Ok(self.end(reason, None));
+                return Ok(self.end(reason));
             }
         }
         if self.evaluation_is_due()
@@ -259,7 +268,7 @@ impl Run {
         }
         if self.is_out_of_patience() {
             // It was interrupted after its last checkpoint.
-            return Ok(self.end(EndReason::EarlyStop, None));
+            return Ok(self.end(EndReason::EarlyStop));
         }
         while self.progress.losses.len() < steps {
             let (step, mut control) = self.step(steps, report)?;
@@ -271,7 +280,7 @@ impl Run {
                 return Ok(end);
             }
         }
-        Ok(self.end(EndReason::Completed, None))
+        Ok(self.end(EndReason::Completed))
     }
 
     /// Returns whether an evaluation is due after the last step.
@@ -303,13 +312,13 @@ impl Run {
         if self.is_out_of_patience() {
             self.check_adapters(step)?;
             self.checkpoint(report)?;
-            return Ok(Some(self.end(EndReason::EarlyStop, None)));
+            return Ok(Some(self.end(EndReason::EarlyStop)));
         }
         let is_due = step % self.settings.checkpoint_every == 0;
         if last || control > Control::Continue || is_due {
             self.check_adapters(step)?;
             if self.held_out.is_empty() {
-                control = control.max(send(report, Report::Improved(&self.parameters))?);
+                control = control.max(self.improved(step, None, report)?);
             }
             control = control.max(self.checkpoint(report)?);
         }
@@ -317,13 +326,10 @@ impl Run {
         if control == Control::Continue || done {
             return Ok(None);
         }
-        let mut now = None;
         if control == Control::Stop {
-            let measured = self.measure_at_stop(step, report)?;
-            now = measured.0;
-            control = control.max(measured.1);
+            control = control.max(self.measure_at_stop(step, report)?);
         }
-        Ok(reason(control).map(|reason| self.end(reason, now)))
+        Ok(reason(control).map(|reason| self.end(reason)))
     }
 
     /// One step: accumulated, clipped gradients and the optimiser. Returns also the strongest
@@ -434,7 +440,7 @@ impl Run {
         let Some(loss) = loss else {
             return Ok(meanwhile);
         };
-        let (_, control) = self.report_evaluation(step, loss, report)?;
+        let control = self.report_evaluation(step, loss, report)?;
         self.progress.evaluations.push((step, loss));
         Ok(meanwhile.max(control))
     }
@@ -442,26 +448,20 @@ impl Run {
     /// The evaluation of a run that is stopped between evaluations: its adapters are saved if best,
     /// but it is not recorded in the history, so that a resumed run equals an uninterrupted one.
     /// Returns the strongest decision meanwhile.
-    fn measure_at_stop(
-        &self,
-        step: usize,
-        report: &mut dyn FnMut(Report) -> Control,
-    ) -> Result<(Option<(usize, f64)>, Control), TrainError> {
+    fn measure_at_stop(&self, step: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<Control, TrainError> {
         let measured = self.progress.evaluations.last().is_some_and(|(at, _)| *at == step);
         if measured {
-            return Ok((None, Control::Continue));
+            return Ok(Control::Continue);
         }
         let (loss, meanwhile) = self.evaluate(report)?;
         let Some(loss) = loss else {
-            return Ok((None, meanwhile));
+            return Ok(meanwhile);
         };
-        let (best, control) = self.report_evaluation(step, loss, report)?;
-        Ok((best.then_some((step, loss)), meanwhile.max(control)))
+        Ok(meanwhile.max(self.report_evaluation(step, loss, report)?))
     }
 
     /// Reports an evaluation, and [`Report::Improved`] if it is the best. While no evaluation was
-    /// finite, the latest adapters count as the best. Returns whether it is the best, and the
-    /// decision.
+    /// finite, the latest adapters count as the best. Returns the decision.
     ///
     /// # Errors
     /// If an adapter has a value that is NaN or infinite.
@@ -470,7 +470,7 @@ impl Run {
         step: usize,
         loss: f64,
         report: &mut dyn FnMut(Report) -> Control,
-    ) -> Result<(bool, Control), TrainError> {
+    ) -> Result<Control, TrainError> {
         let best = self.progress.is_better(loss);
         let saves = best || self.progress.best().is_none();
         if saves {
@@ -478,9 +478,20 @@ impl Run {
         }
         let mut control = send(report, Report::Evaluated { step, loss, best })?;
         if saves {
-            control = control.max(send(report, Report::Improved(&self.parameters))?);
+            let loss = Some(loss).filter(|loss| loss.is_finite());
+            control = control.max(self.improved(step, loss, report)?);
         }
-        Ok((best, control))
+        Ok(control)
+    }
+
+    fn improved(
+        &self,
+        step: usize,
+        loss: Option<f64>,
+        report: &mut dyn FnMut(Report) -> Control,
+    ) -> Result<Control, TrainError> {
+        let parameters = &self.parameters;
+        send(report, Report::Improved { parameters, step, loss })
     }
 
     /// Checks that all adapter values are finite, so that neither an adapter nor a checkpoint is
@@ -509,16 +520,13 @@ impl Run {
         send(report, Report::Checkpointed { step })
     }
 
-    fn end(&self, reason: EndReason, at_stop: Option<(usize, f64)>) -> End {
-        let best = at_stop.or_else(|| self.progress.best());
+    fn end(&self, reason: EndReason) -> End {
         let before = self.progress.evaluations.first();
         let before = before.filter(|(step, loss)| *step == 0 && loss.is_finite());
         End {
             reason,
             losses: self.progress.losses.clone(),
             eval_before: before.map(|(_, loss)| *loss),
-            eval: best.map(|(_, loss)| loss),
-            best_step: best.map_or(self.progress.losses.len(), |(step, _)| step),
             tokens: self.progress.tokens,
             seconds: self.progress.seconds,
         }
@@ -621,28 +629,29 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            let (mut reported, mut improved) = (None, false);
+            let (mut reported, mut improved) = (None, None);
             let result = run.report_evaluation(step + 1, loss, &mut |report| {
                 match report {
                     Report::Evaluated { best, .. } => reported = Some(best),
-                    Report::Improved(_) => improved = true,
+                    Report::Improved { step, loss, .. } => improved = Some((step, loss)),
                     _ => {}
                 }
                 Control::Continue
             });
-            let (best, _) = result.expect("the adapters are finite");
+            result.expect("the adapters are finite");
+            let saved = expected.1.then(|| (step + 1, expected.0.then_some(loss)));
             assert_eq!(
-                (reported, (best, improved)),
-                (Some(expected.0), expected),
+                (reported, improved),
+                (Some(expected.0), saved),
                 "{loss} after step {}",
                 step + 1
             );
             run.progress.evaluations.push((step + 1, loss));
         }
-        assert_eq!(run.end(EndReason::Completed, None).eval, Some(1.5));
+        assert_eq!(run.best(), Some((8, 1.5)));
         run.progress.evaluations = vec![(0, nan), (1, -nan)];
-        let end = run.end(EndReason::Completed, None);
-        assert_eq!((end.eval_before, end.eval), (None, None));
+        let end = run.end(EndReason::Completed);
+        assert_eq!((end.eval_before, run.best()), (None, None));
     }
 
     #[test]

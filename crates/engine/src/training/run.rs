@@ -17,6 +17,7 @@ use hearth_protocol::{
     TrainRequest, TrainSettings, TrainingEvent,
 };
 use hearth_train::{Control, Report, Run, Settings};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io;
@@ -88,12 +89,12 @@ fn run_training(
         base: &base.shape,
         control,
         emit,
-        step: count(run.history().0.len()),
+        step: count(run.losses().len()),
         time_left: TimeLeft {
             per_token: seconds_per_token,
             tokens_per_step: tokens_per_step(data, &settings),
         },
-        best: Vec::new(),
+        best: None,
         failure: None,
     };
     let ended = catch_gpu_panic(loaded.gpu_layers > 0, || {
@@ -113,20 +114,17 @@ fn run_training(
     // The adapter is saved; only the scores are missing.
     let (model, tokenizer) = (&loaded.model, &prepared.reader.tokenizer);
     let general_before = probe::perplexity(model, tokenizer, settings.precision());
-    let improved = std::mem::take(&mut reporter.best);
-    let (best, scored) = match (improved.is_empty(), previous_best) {
-        (false, _) => (improved, end.eval.map(|loss| (end.best_step, loss))),
-        // The best adapter is from before the resume.
-        (true, Some(best)) => (best, end.eval.map(|loss| (end.best_step, loss))),
-        // That one is lost, or there was no step.
-        (true, None) => (run.parameters().parts(), None),
-    };
-    let (best_step, eval_loss) = match scored {
-        Some((step, loss)) => (step, Some(loss)),
-        None => (end.losses.len(), None),
-    };
+    // Of this process, or from before the resume; neither if that is lost, or there was no step.
+    let Best { parts, score } = reporter.best.take().or(previous_best).unwrap_or_else(|| Best {
+        parts: run.parameters().parts(),
+        score: Score {
+            best_step: end.losses.len(),
+            eval_loss: None,
+        },
+    });
+    let Score { best_step, eval_loss } = score;
     let tuned = model
-        .adapted(&best)
+        .adapted(&parts)
         .map_err(|error| problem(ProblemCode::Internal, error.to_string()))?;
     let general_after = probe::perplexity(&tuned, tokenizer, settings.precision());
     reporter.manifest.metrics = serde_json::json!({
@@ -134,7 +132,7 @@ fn run_training(
         "general_before": general_before, "general_after": general_after,
     });
     if !end.losses.is_empty() {
-        folder.save_adapter(&best, &run_file, reporter.manifest.clone(), &base.shape)?;
+        folder.save_adapter(&parts, &run_file, reporter.manifest.clone(), &base.shape)?;
     }
     let last = end.losses.len().div_ceil(10).max(1);
     let tail = &end.losses[end.losses.len().saturating_sub(last)..];
@@ -375,7 +373,7 @@ impl<'a> Prepared<'a> {
         run: &mut Run,
         settings: &Settings,
         notices: &mut Vec<String>,
-    ) -> Result<(RunFile, Option<Vec<LoraPart>>), Problem> {
+    ) -> Result<(RunFile, Option<Best>), Problem> {
         let (request, requested) = (self.request, &self.requested);
         if self.resumed.is_none() && !request.resume {
             // Another process may have used the folder until a moment ago.
@@ -447,6 +445,20 @@ fn choose_settings(
     ))
 }
 
+/// The step of an adapter, and its validation loss if measured: part of its manifest's metrics, so
+/// that they are of the adapter beside them, whatever the last checkpoint is of.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Score {
+    best_step: usize,
+    eval_loss: Option<f64>,
+}
+
+/// The best adapter of a run so far.
+struct Best {
+    parts: Vec<LoraPart>,
+    score: Score,
+}
+
 /// The best adapter of the steps before a resume, if any. If it is lost, a notice is added and the
 /// checkpoint's is used.
 fn best_adapter(
@@ -455,17 +467,26 @@ fn best_adapter(
     training_data: &TrainingData,
     reader: &Reader,
     notices: &mut Vec<String>,
-) -> Option<Vec<LoraPart>> {
-    let (losses, evaluations) = run.history();
+) -> Option<Best> {
     let has_one = match training_data.held_out.is_empty() {
-        true => !losses.is_empty(),
-        false => evaluations.iter().any(|(step, loss)| *step > 0 && loss.is_finite()),
+        true => !run.losses().is_empty(),
+        false => run.best().is_some(),
     };
     if !has_one {
         return None;
     }
     match open_adapter(&folder.adapter(), &reader.gguf) {
-        Ok((adapter, _)) => Some(LoraPart::of(&adapter, 1.0)),
+        Ok((adapter, _)) => {
+            let manifest = adapter.manifest.as_ref();
+            let recorded = manifest.and_then(|manifest| Score::deserialize(&manifest.metrics).ok());
+            // Early versions record the score only when a run ends.
+            let score = recorded.unwrap_or_else(|| Score {
+                best_step: run.best().map_or(run.losses().len(), |(step, _)| step),
+                eval_loss: run.best().map(|(_, loss)| loss),
+            });
+            let parts = LoraPart::of(&adapter, 1.0);
+            Some(Best { parts, score })
+        }
         Err(problem) => {
             notices.push(format!(
                 "The best adapter so far cannot be read, so the run continues with that of its last checkpoint. {}",
@@ -512,8 +533,8 @@ struct RunReporter<'a> {
     /// Steps done.
     step: u32,
     time_left: TimeLeft,
-    /// The best adapter so far.
-    best: Vec<LoraPart>,
+    /// The best adapter so far, unless it is from before a resume.
+    best: Option<Best>,
     /// The error that aborted the run, if any.
     failure: Option<Problem>,
 }
@@ -529,11 +550,7 @@ impl RunReporter<'_> {
                 (self.emit)(TrainingEvent::Evaluated { step, loss, best });
                 Ok(())
             }
-            Report::Improved(parameters) => {
-                self.best = parameters.parts();
-                self.folder
-                    .save_adapter(&self.best, self.run_file, self.manifest.clone(), self.base)
-            }
+            Report::Improved { parameters, step, loss } => self.save_best(parameters.parts(), step, loss),
             Report::Checkpointed { step } => {
                 (self.emit)(TrainingEvent::Checkpointed { step: count(step) });
                 Ok(())
@@ -559,6 +576,20 @@ impl RunReporter<'_> {
             RunCommand::Suspend => Control::Suspend,
             RunCommand::Resume | RunCommand::Pause => Control::Continue,
         }
+    }
+
+    fn save_best(&mut self, parts: Vec<LoraPart>, step: usize, loss: Option<f64>) -> Result<(), Problem> {
+        let score = Score {
+            best_step: step,
+            eval_loss: loss,
+        };
+        let manifest = AdapterManifest {
+            metrics: serde_json::to_value(score).unwrap_or_default(),
+            ..self.manifest.clone()
+        };
+        self.folder.save_adapter(&parts, self.run_file, manifest, self.base)?;
+        self.best = Some(Best { parts, score });
+        Ok(())
     }
 
     fn report_step(&mut self, step: &hearth_train::Step) -> Result<(), Problem> {
@@ -611,7 +642,7 @@ fn plan_of(
     lengths.sort_unstable_by(|a, b| b.cmp(a));
     let longest: usize = lengths.iter().take(settings.batch).sum();
     let step_seconds = dry_run_seconds / longest.max(1) as f64 * tokens_per_step(training_data, settings);
-    let left = run.steps().saturating_sub(run.history().0.len());
+    let left = run.steps().saturating_sub(run.losses().len());
     RunPlan {
         examples: count(training_data.examples.len()),
         eval_examples: count(training_data.held_out.len()),

@@ -374,6 +374,93 @@ fn a_run_with_a_lost_adapter_resumes_from_its_checkpoint_with_a_notice() {
     }
 }
 
+/// Replaces the loss of an evaluation in a checkpoint by one that no later evaluation reaches.
+fn make_unbeatable(checkpoint: &Path, loss: f64) {
+    let mut bytes = fs::read(checkpoint).expect("a checkpoint");
+    let at = bytes.windows(8).position(|bytes| bytes == loss.to_le_bytes());
+    bytes[at.expect("the loss")..][..8].fill(0);
+    fs::write(checkpoint, bytes).expect("it is written");
+}
+
+/// Asserts the step and the validation loss of the saved adapter, in the outcome and its manifest.
+#[track_caller]
+fn assert_score(outcome: &Outcome, adapter: &AdapterFile, (step, loss): (u32, f64)) {
+    let metrics = &adapter.manifest.as_ref().expect("hearth.json").metrics;
+    assert_eq!(
+        (outcome.best_step, metrics["best_step"].as_u64()),
+        (step, Some(u64::from(step)))
+    );
+    for measured in [outcome.eval_loss, metrics["eval_loss"].as_f64()] {
+        // JSON may round it.
+        assert!(
+            measured.is_some_and(|measured| (measured - loss).abs() < 1e-12),
+            "{measured:?}, not {loss}"
+        );
+    }
+}
+
+#[test]
+fn the_score_after_a_stop_between_evaluations_is_of_the_saved_adapter() {
+    let stopped = Stopped::new();
+    fs::remove_dir_all(stopped.path("run")).expect("a run");
+    let (control, mut losses) = (RunControl::default(), BTreeMap::new());
+    let mut request = stopped.request("model.gguf", false);
+    request.settings.eval_every = Some(2);
+    train(&request, &control, &mut |event| match event {
+        TrainingEvent::Step(step) if step.step == 3 => control.set(RunCommand::Stop),
+        TrainingEvent::Evaluated { step, loss, .. } => drop(losses.insert(step, loss.expect("a number"))),
+        _ => {}
+    })
+    .expect("it ends");
+    assert!(losses[&3] < losses[&2], "{losses:?}");
+    let adapter = stopped.adapter();
+    make_unbeatable(&stopped.path("run/checkpoint.safetensors"), losses[&2]);
+
+    let (_, outcome) = stopped.ends().expect("it goes on");
+    assert_eq!(outcome.steps, STEPS);
+    assert_eq!(stopped.adapter().tensors, adapter.tensors);
+    assert_score(&outcome, &stopped.adapter(), (3, losses[&3]));
+}
+
+#[test]
+fn the_score_after_a_kill_before_a_checkpoint_is_of_the_saved_adapter() {
+    let stopped = Stopped::new();
+    fs::remove_dir_all(stopped.path("run")).expect("a run");
+    let mut request = stopped.request("model.gguf", false);
+    (request.settings.eval_every, request.settings.checkpoint_every) = (Some(1), Some(1));
+    let checkpoint = stopped.path("run/checkpoint.safetensors");
+    let (mut losses, mut saved) = (BTreeMap::new(), None);
+    let mut at_step_2 = Vec::new();
+    train(&request, &RunControl::default(), &mut |event| match event {
+        TrainingEvent::Evaluated { step, loss, .. } => drop(losses.insert(step, loss.expect("a number"))),
+        TrainingEvent::Checkpointed { step: 2 } => at_step_2 = fs::read(&checkpoint).expect("a checkpoint"),
+        TrainingEvent::Checkpointed { step: 3 } => saved = Some(stopped.files()),
+        _ => {}
+    })
+    .expect("it ends");
+    assert!(losses[&3] < losses[&2], "{losses:?}");
+    for (path, bytes) in saved.expect("step 3") {
+        fs::write(path, bytes).expect("it is written");
+    }
+    let adapter = stopped.adapter();
+    let resumed = |expected| {
+        fs::write(&checkpoint, &at_step_2).expect("it is written");
+        make_unbeatable(&checkpoint, losses[&2]);
+        let (_, outcome) = stopped.ends().expect("it goes on");
+        assert_eq!(stopped.adapter().tensors, adapter.tensors);
+        assert_score(&outcome, &stopped.adapter(), expected);
+    };
+    resumed((3, losses[&3]));
+
+    // Early versions recorded no score before a run ended; the best one in the history may be its.
+    let manifest = stopped.path("run/adapter/hearth.json");
+    let text = fs::read(&manifest).expect("hearth.json");
+    let mut json: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    json["metrics"] = serde_json::Value::Null;
+    fs::write(&manifest, json.to_string()).expect("it is written");
+    resumed((2, 0.0));
+}
+
 #[test]
 fn a_suspended_run_has_no_outcome_and_resumes_from_its_step() {
     let whole = Stopped::new();

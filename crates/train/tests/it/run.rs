@@ -185,11 +185,12 @@ fn bf16_follows_to_its_precision() {
     check_against_pytorch("llama", 1e-2, 1e-3, |settings| settings.bf16 = true);
 }
 
-/// The result of a run, bit for bit: losses, adapters and best validation loss.
-fn result_of(run: &mut Run) -> (Vec<u64>, Vec<LoraPart>, Option<u64>) {
+/// The result of a run, bit for bit: losses, adapters, and the best evaluation.
+fn result_of(run: &mut Run) -> (Vec<u64>, Vec<LoraPart>, Option<(usize, u64)>) {
     let end = run_to_end(run);
     let bits = end.losses.iter().map(|loss| loss.to_bits()).collect();
-    (bits, run.parameters().parts(), end.eval.map(f64::to_bits))
+    let best = run.best().map(|(step, loss)| (step, loss.to_bits()));
+    (bits, run.parameters().parts(), best)
 }
 
 fn drawn(fixture: &Fixture) -> Settings {
@@ -236,7 +237,7 @@ fn an_interrupted_run_resumes_to_the_same_bits() {
     again
         .resume(&latest_checkpoint(folder.path()).expect("a checkpoint"))
         .expect("it resumes");
-    assert_eq!(again.history().0.len(), 6);
+    assert_eq!(again.losses().len(), 6);
     assert!(result_of(&mut again) == whole);
 }
 
@@ -271,7 +272,7 @@ fn a_run_suspended_at_any_report_resumes_to_the_same_bits() {
         match latest_checkpoint(folder.path()) {
             Some(checkpoint) => {
                 again.resume(&checkpoint).expect("it resumes");
-                assert_eq!(again.history().0.len(), end.losses.len(), "it resumes from that step");
+                assert_eq!(again.losses().len(), end.losses.len(), "it resumes from that step");
             }
             None => assert!(end.losses.is_empty()),
         }
@@ -285,18 +286,22 @@ fn a_stopped_run_saves_the_best_and_resumes_to_the_same_bits() {
     let fixture = Fixture::read("llama");
     let folder = tempfile::tempdir().expect("a folder");
     let whole = result_of(&mut fixture.run(drawn(&fixture), None));
-    let mut improved = 0;
+    let mut improved = Vec::new();
     let mut run = fixture.run(drawn(&fixture), Some(folder.path()));
     let end = run.run(&mut |report| {
-        improved += usize::from(matches!(report, Report::Improved(_)));
         match report {
-            Report::Step(step) if step.step == 4 => Control::Stop,
-            _ => Control::Continue,
+            Report::Improved { step, loss, .. } => improved.push((step, loss)),
+            Report::Step(step) if step.step == 4 => return Control::Stop,
+            _ => {}
         }
+        Control::Continue
     });
     let end = end.expect("it ends");
-    assert_eq!((end.reason, end.losses.len(), improved), (EndReason::Stopped, 4, 1));
-    assert!(end.eval < end.eval_before);
+    assert_eq!((end.reason, end.losses.len()), (EndReason::Stopped, 4));
+    let [(4, loss)] = improved[..] else {
+        panic!("{improved:?}")
+    };
+    assert!(loss.is_some() && loss < end.eval_before);
     let mut again = fixture.run(drawn(&fixture), Some(folder.path()));
     again
         .resume(&latest_checkpoint(folder.path()).expect("a checkpoint"))
@@ -413,7 +418,7 @@ fn a_non_finite_adapter_is_not_saved() {
     run.start_from(&parts).expect("it starts from the adapter");
     let mut saved = 0;
     let error = run.run(&mut |report| {
-        saved += usize::from(matches!(report, Report::Improved(_)));
+        saved += usize::from(matches!(report, Report::Improved { .. }));
         Control::Continue
     });
     let error = error.expect_err("it diverges");
