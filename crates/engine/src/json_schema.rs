@@ -1,7 +1,8 @@
 //! Answers that follow a JSON schema: of each step's tokens, only those that continue valid JSON
 //! are left to the sampler. The grammar is llguidance's.
 
-use crate::problem::problem;
+use crate::problem::{internal, interrupted, problem};
+use hearth_formats::interrupt;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::Constraint;
 use hearth_protocol::{GenerateRequest, Problem, ProblemCode, parse_json_schema};
@@ -11,7 +12,9 @@ use llguidance::{JsonCompileOptions, Matcher, ParserFactory};
 use serde_json::Value;
 use std::fmt;
 use std::iter;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// White space between the tokens of JSON: a space, or a line break with its indentation. With no
 /// limit, a small model may write white space until its context is full.
@@ -25,9 +28,20 @@ const MAX_WORD: usize = 250;
 /// Longest reason of the library that is shown, in characters.
 const MAX_REASON: usize = 300;
 
-/// The vocabulary of a model, prepared when the first schema is used.
+/// Longest time for which a schema is compiled. 64 KiB of an ordinary one take less than a second.
+const LONGEST: Duration = Duration::from_secs(10);
+/// Time between two questions whether to give up.
+const POLL: Duration = Duration::from_millis(10);
+/// Most compilations that go on though nobody waits for them any more.
+const MAX_ABANDONED: usize = 2;
+
+/// Compiles schemas for the vocabulary of a model, which is prepared when the first one is used.
 #[derive(Default)]
-pub(crate) struct Schemas(OnceLock<Option<ParserFactory>>);
+pub(crate) struct Schemas {
+    factory: OnceLock<Option<Arc<ParserFactory>>>,
+    /// Compilations that were given up.
+    abandoned: Mutex<Vec<JoinHandle<()>>>,
+}
 
 impl Schemas {
     /// The schema of a request. `None` means that it has none.
@@ -39,19 +53,59 @@ impl Schemas {
             return Ok(None);
         };
         let grammar = grammar(text)?;
-        let factory = self.0.get_or_init(|| factory(tokenizer)).as_ref();
+        let factory = self.factory.get_or_init(|| factory(tokenizer).map(Arc::new)).as_ref();
         let factory = factory.ok_or_else(|| {
             refuse(
                 "This model has no end-of-turn token, so its answers cannot follow a JSON schema. Remove the schema.",
             )
         })?;
-        let matcher = Matcher::new(factory.create_parser(grammar));
+        let matcher = self.compile(factory, grammar)?;
         match matcher.get_error() {
             Some(reason) => Err(refuse(format!(
                 "The JSON schema is not supported: {}. Simplify the schema.",
                 first_line(&reason)
             ))),
             None => Ok(Some(Schema { matcher })),
+        }
+    }
+
+    /// Compiles a grammar on a thread of its own, since the library neither stops when it is told
+    /// to nor keeps to its limits: the intersection of many patterns takes exponential time.
+    ///
+    /// # Errors
+    /// It takes too long, too many are still being compiled, or it was interrupted.
+    fn compile(&self, factory: &Arc<ParserFactory>, grammar: TopLevelGrammar) -> Result<Matcher, Problem> {
+        let mut abandoned = self.abandoned.lock().unwrap_or_else(PoisonError::into_inner);
+        abandoned.retain(|thread| !thread.is_finished());
+        if abandoned.len() >= MAX_ABANDONED {
+            return Err(refuse(
+                "Two JSON schemas of earlier requests are still being compiled. Wait until they are, or unload the model \
+                 to end that, and simplify those schemas.",
+            ));
+        }
+        let (done, result) = mpsc::channel();
+        let factory = Arc::clone(factory);
+        let thread = thread::Builder::new().name("schema".to_owned()).spawn(move || {
+            // Nobody may be waiting any more.
+            let _ = done.send(Matcher::new(factory.create_parser(grammar)));
+        });
+        let thread = thread.map_err(|error| internal(&format!("no thread can be started: {error}")))?;
+        let began = Instant::now();
+        loop {
+            match result.recv_timeout(POLL) {
+                Ok(matcher) => return Ok(matcher),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(internal("a JSON schema was not compiled")),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+            }
+            let given_up = match interrupt::check() {
+                Err(_) => interrupted(),
+                Ok(()) if began.elapsed() > LONGEST => {
+                    refuse("The JSON schema takes too long to compile. Simplify the schema.")
+                }
+                Ok(()) => continue,
+            };
+            abandoned.push(thread);
+            return Err(given_up);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::answer::Answer;
 use crate::engine::Texts;
 use crate::problem::interrupted;
 use crate::turns::count;
-use hearth_formats::interrupt::{self, Interrupt};
+use hearth_formats::interrupt::Interrupt;
 use hearth_llm::threads;
 use hearth_protocol::{GenerateRequest, LeftOut, Message, Problem, RequestId, Thinking};
 use std::sync::Arc;
@@ -32,6 +32,11 @@ pub(crate) struct Prepared {
 }
 
 impl Preparation {
+    /// Whether the answer is to follow a JSON schema.
+    pub fn has_schema(&self) -> bool {
+        self.request.json_schema.is_some()
+    }
+
     /// Prepares the answer unless it is interrupted.
     ///
     /// # Errors
@@ -56,8 +61,6 @@ impl Preparation {
             number,
         } = self;
         let (prompt, left_out) = texts.prompt(&request, context)?;
-        // A schema is compiled next, which cannot be interrupted.
-        interrupt::check().map_err(|_| interrupted())?;
         let answer = Answer::new(&texts, request, received, prompt, adapted, context)?;
         Ok(Prepared {
             number,

@@ -10,7 +10,8 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
-/// Number of threads: so many slow templates or long texts hold up the next one.
+/// Number of threads for requests without a JSON schema: so many slow templates or long texts hold
+/// up the next one.
 const THREADS: usize = 4;
 
 /// Work for a thread. The job tells the engine thread that it is done.
@@ -20,6 +21,8 @@ type Work = Box<dyn FnOnce() -> Job + Send>;
 pub(super) struct Preparer {
     shared: Arc<Shared>,
     work: mpsc::Sender<Work>,
+    /// Work with a JSON schema, on one thread: only the next schema waits for one that takes long.
+    with_schema: mpsc::Sender<Work>,
     unfinished: usize,
 }
 
@@ -29,23 +32,10 @@ impl Preparer {
     /// # Errors
     /// The system cannot start a thread.
     pub fn new(shared: Arc<Shared>, done: &mpsc::Sender<Job>) -> io::Result<Self> {
-        let (work, waiting) = mpsc::channel::<Work>();
-        let waiting = Arc::new(Mutex::new(waiting));
-        for _ in 0..THREADS {
-            let (waiting, done) = (Arc::clone(&waiting), done.clone());
-            // Not joined: the process exits while a thread is at work.
-            thread::Builder::new().name("preparer".to_owned()).spawn(move || {
-                let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                while let Ok(work) = next() {
-                    if done.send(work()).is_err() {
-                        return;
-                    }
-                }
-            })?;
-        }
         Ok(Self {
             shared,
-            work,
+            work: start(THREADS, done)?,
+            with_schema: start(1, done)?,
             unfinished: 0,
         })
     }
@@ -59,7 +49,7 @@ impl Preparer {
     pub fn prepare(&mut self, id: RequestId, preparation: Preparation) {
         let shared = Arc::clone(&self.shared);
         let interrupt = Interrupt::new(move || shared.is_cancelled(id));
-        self.add(move || {
+        self.add(preparation.has_schema(), move || {
             let prepared = guarded(|| preparation.run(&interrupt).map(Box::new));
             let task = Task::Prepared(prepared);
             Job { id, task }
@@ -68,7 +58,7 @@ impl Preparer {
 
     /// Counts the tokens of a conversation.
     pub fn count(&mut self, id: RequestId, counting: Counting) {
-        self.add(move || {
+        self.add(false, move || {
             let task = Task::Counted(guarded(|| counting.run()));
             Job { id, task }
         });
@@ -79,9 +69,32 @@ impl Preparer {
         self.unfinished -= 1;
     }
 
-    fn add(&mut self, work: impl FnOnce() -> Job + Send + 'static) {
+    fn add(&mut self, has_schema: bool, work: impl FnOnce() -> Job + Send + 'static) {
         self.unfinished += 1;
+        let threads = match has_schema {
+            true => &self.with_schema,
+            false => &self.work,
+        };
         // The threads end only with this.
-        let _ = self.work.send(Box::new(work));
+        let _ = threads.send(Box::new(work));
     }
+}
+
+/// Starts threads that take work in the order in which it arrives, and send its jobs to `done`.
+fn start(threads: usize, done: &mpsc::Sender<Job>) -> io::Result<mpsc::Sender<Work>> {
+    let (work, waiting) = mpsc::channel::<Work>();
+    let waiting = Arc::new(Mutex::new(waiting));
+    for _ in 0..threads {
+        let (waiting, done) = (Arc::clone(&waiting), done.clone());
+        // Not joined: the process exits while a thread is at work.
+        thread::Builder::new().name("preparer".to_owned()).spawn(move || {
+            let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            while let Ok(work) = next() {
+                if done.send(work()).is_err() {
+                    return;
+                }
+            }
+        })?;
+    }
+    Ok(work)
 }

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use hearth_protocol::{Event, FinishReason, GenerateRequest, Message, ProblemCode, Prompt, Request, RequestId, Role};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A template that works until its limit for a conversation with the word `slow`: for seconds.
 const TEMPLATE: &str = "{% if 'slow' in messages[0].content %}{% for a in range(9999) %}{% for b in range(9999) %}\
@@ -107,4 +107,40 @@ fn closing_the_input_ends_a_worker_that_prepares() {
     let (mut worker, _) = answering(&folder);
     worker.ask(Request::Generate(generate(chat("slow"), 1)));
     worker.close();
+}
+
+#[test]
+fn a_schema_that_takes_long_delays_no_other_request() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut worker, answer) = answering(&folder);
+    let with_schema = |schema: &str| {
+        Request::Generate(GenerateRequest {
+            json_schema: Some(schema.to_owned()),
+            ..generate(raw("Once upon a time"), 1)
+        })
+    };
+    // Each further pattern doubles the derivatives of their intersection: seconds.
+    let pattern = |n: u8| {
+        let last = char::from(b'b' + n);
+        format!(r#"{{"type": "string", "pattern": "^.*[a-{last}].{{{}}}x"}}"#, 20 + n)
+    };
+    let slow = format!(
+        r#"{{"allOf": [{}]}}"#,
+        (0..20).map(pattern).collect::<Vec<_>>().join(",")
+    );
+    let slow = [(); 8].map(|()| worker.ask(with_schema(&slow)));
+    let plain = worker.ask(Request::Generate(generate(raw("Once upon a time"), 1)));
+    // None of the others ends before it.
+    let (event, _) = end(&mut worker, plain, answer);
+    assert_eq!(finished(&[event]).tokens, 1);
+    for request in slow {
+        worker.ask(Request::Cancel { request });
+        let (event, _) = end(&mut worker, request, answer);
+        assert_eq!(finished(&[event]).reason, FinishReason::Cancelled);
+    }
+    let began = Instant::now();
+    let simple = worker.ask(with_schema(r#"{"type": "boolean"}"#));
+    let (event, _) = end(&mut worker, simple, answer);
+    assert_eq!(finished(&[event]).tokens, 1);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }
