@@ -1,14 +1,15 @@
 //! The adapters of answers: each answer has its own, over one copy of the weights.
 
 use crate::Engine;
-use crate::problem::{from_gguf, from_session, problem};
+use crate::problem::{from_gguf, from_session, interrupted, problem};
 use crate::training::{adapter_path, open_adapter};
 use hearth_formats::adapter::{PEFT_CONFIG, PEFT_TENSORS};
 use hearth_formats::gguf::Gguf;
+use hearth_formats::interrupt;
 use hearth_llm::{LoraPart, Model};
 use hearth_protocol::{AdapterChoice, Problem, ProblemCode};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 /// Sets of adapters that are kept besides those in use.
@@ -29,8 +30,20 @@ pub(crate) struct AdaptedModels {
     /// The model's file.
     path: PathBuf,
     base: Arc<Model>,
-    /// The last used is the last.
-    recent: Vec<(Adapted, Vec<String>)>,
+    /// With notices for the user in whole sentences. The last used is the last.
+    recent: Mutex<Vec<(Adapted, Vec<String>)>>,
+}
+
+/// Adapters for [`AdaptedModels::attach`].
+pub(crate) enum ChosenAdapters {
+    /// They were used lately, or there are none.
+    Attached(Adapted, Vec<String>),
+    /// Their files were read.
+    Read {
+        adapters: ActiveAdapters,
+        parts: Vec<LoraPart>,
+        notices: Vec<String>,
+    },
 }
 
 impl AdaptedModels {
@@ -39,59 +52,86 @@ impl AdaptedModels {
         Self {
             path: path.to_owned(),
             base,
-            recent: Vec::new(),
+            recent: Mutex::default(),
         }
     }
 
-    /// The model with these adapters, in this order; without any, the base model.
+    /// Reads these adapters, in this order, on any thread, until an [`interrupt::Interrupt`] that
+    /// is running it stops it.
     ///
     /// # Errors
-    /// An adapter cannot be read or belongs to another model.
-    pub fn get(&mut self, choices: &[AdapterChoice]) -> Result<Adapted, Problem> {
-        Ok(self.with_notices(choices)?.0)
-    }
-
-    /// As [`AdaptedModels::get`], and notices for the user in whole sentences.
-    fn with_notices(&mut self, choices: &[AdapterChoice]) -> Result<(Adapted, Vec<String>), Problem> {
+    /// An adapter cannot be read or belongs to another model, or it was interrupted.
+    pub fn read(&self, choices: &[AdapterChoice]) -> Result<ChosenAdapters, Problem> {
         if choices.is_empty() {
             let (adapters, model) = (ActiveAdapters::new(), Arc::clone(&self.base));
-            return Ok((Adapted { adapters, model }, Vec::new()));
+            return Ok(ChosenAdapters::Attached(Adapted { adapters, model }, Vec::new()));
         }
         let adapters: ActiveAdapters = choices
             .iter()
             .map(|choice| (choice.clone(), written(&choice.path)))
             .collect();
-        let known = self.recent.iter().position(|(adapted, _)| adapted.adapters == adapters);
-        let found = match known {
-            Some(at) => self.recent.remove(at),
-            None => {
-                let (model, notices) = self.load(choices)?;
-                (Adapted { adapters, model }, notices)
-            }
-        };
-        if self.recent.len() >= RECENT {
-            self.recent.remove(0);
+        if let Some((adapted, notices)) = self.used_lately(&adapters) {
+            return Ok(ChosenAdapters::Attached(adapted, notices));
         }
-        self.recent.push(found.clone());
-        Ok(found)
-    }
-
-    fn load(&self, choices: &[AdapterChoice]) -> Result<(Arc<Model>, Vec<String>), Problem> {
         let gguf = Gguf::open(&self.path).map_err(from_gguf)?;
-        let (mut all, mut notices) = (Vec::new(), Vec::new());
+        let (mut parts, mut notices) = (Vec::new(), Vec::new());
         for choice in choices {
+            interrupt::check().map_err(|_| interrupted())?;
             if !choice.scale.is_finite() {
                 let message = format!("Adapter scale must be finite, got {}.", choice.scale);
                 return Err(problem(ProblemCode::BadRequest, message));
             }
             let (adapter, notice) = open_adapter(&choice.path, &gguf)?;
             notices.extend(notice);
-            all.extend(LoraPart::of(&adapter, choice.scale));
+            parts.extend(LoraPart::of(&adapter, choice.scale));
         }
-        match self.base.adapted(&all) {
-            Ok(model) => Ok((Arc::new(model), notices)),
-            Err(error) => Err(problem(ProblemCode::AdapterInvalid, error.to_string())),
+        Ok(ChosenAdapters::Read {
+            adapters,
+            parts,
+            notices,
+        })
+    }
+
+    /// The model with these adapters; without any, the base model. Also returns notices for the
+    /// user in whole sentences. On the thread that steps the model, since it fills memory of its
+    /// GPUs.
+    ///
+    /// # Errors
+    /// An adapter belongs to another model.
+    pub fn attach(&self, chosen: ChosenAdapters) -> Result<(Adapted, Vec<String>), Problem> {
+        let (adapters, parts, notices) = match chosen {
+            ChosenAdapters::Attached(adapted, notices) => return Ok((adapted, notices)),
+            ChosenAdapters::Read {
+                adapters,
+                parts,
+                notices,
+            } => (adapters, parts, notices),
+        };
+        // Another answer's may have been attached since they were read.
+        if let Some(found) = self.used_lately(&adapters) {
+            return Ok(found);
         }
+        let model = self.base.adapted(&parts);
+        let model = Arc::new(model.map_err(|error| problem(ProblemCode::AdapterInvalid, error.to_string()))?);
+        let found = (Adapted { adapters, model }, notices);
+        let mut recent = self.recent();
+        if recent.len() >= RECENT {
+            recent.remove(0);
+        }
+        recent.push(found.clone());
+        Ok(found)
+    }
+
+    fn used_lately(&self, adapters: &ActiveAdapters) -> Option<(Adapted, Vec<String>)> {
+        let mut recent = self.recent();
+        let at = recent.iter().position(|(adapted, _)| adapted.adapters == *adapters)?;
+        let found = recent.remove(at);
+        recent.push(found.clone());
+        Some(found)
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Vec<(Adapted, Vec<String>)>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,7 +142,7 @@ impl Engine {
     /// # Errors
     /// An adapter cannot be read or belongs to another model; the adapters are then unchanged.
     pub fn set_adapters(&mut self, choices: &[AdapterChoice]) -> Result<Vec<String>, Problem> {
-        let (adapted, notices) = self.adapted.with_notices(choices)?;
+        let (adapted, notices) = self.adapted.attach(self.adapted.read(choices)?)?;
         self.session = self.session.sharing_cache(adapted.model).map_err(from_session)?;
         Ok(notices)
     }

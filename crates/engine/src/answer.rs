@@ -1,6 +1,5 @@
 //! One answer: its tokens, its text, and its figures.
 
-use crate::adapters::Adapted;
 use crate::engine::Texts;
 use crate::json_schema::Schema;
 use crate::problem::from_sampling;
@@ -16,7 +15,6 @@ use std::time::Instant;
 /// An answer, with everything but its KV cells.
 pub(crate) struct Answer {
     pub request: GenerateRequest,
-    pub adapted: Adapted,
     /// The tokens of the prompt and of the answer.
     pub ids: Vec<u32>,
     pub is_greedy: bool,
@@ -77,7 +75,6 @@ impl Answer {
         request: GenerateRequest,
         received: Instant,
         prompt: PromptTokens,
-        adapted: Adapted,
         context: usize,
     ) -> Result<Self, Problem> {
         let PromptTokens {
@@ -98,7 +95,6 @@ impl Answer {
             sampler.constrain(Box::new(schema));
         }
         Ok(Self {
-            adapted,
             prompt: ids.len(),
             begun,
             so_far,

@@ -37,7 +37,7 @@ pub struct Engine {
     pub(crate) texts: Arc<Texts>,
     /// A session that no answer uses: those of answers are made from it.
     pub(crate) session: Session,
-    pub(crate) adapted: AdaptedModels,
+    pub(crate) adapted: Arc<AdaptedModels>,
     pub(crate) scheduler: Scheduler,
     /// The prompt cache, if enabled.
     pub(crate) prompt_cache: Option<PromptCache>,
@@ -136,7 +136,7 @@ impl Engine {
                 template,
                 schemas: Schemas::default(),
             }),
-            adapted: AdaptedModels::new(&request.path, Arc::clone(session.model())),
+            adapted: Arc::new(AdaptedModels::new(&request.path, Arc::clone(session.model()))),
             session,
             scheduler: Scheduler::new(drafting),
             // KV cells on a GPU are not saved.

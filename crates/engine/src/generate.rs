@@ -38,8 +38,8 @@ impl Engine {
             end: None,
         };
         // Not interrupted: `cancelled` may be called on this thread only.
-        let prepared = self.preparation(request.clone(), received)?.prepare()?;
-        self.add(1, prepared);
+        let prepared = self.preparation(request.clone(), received).prepare()?;
+        self.add(1, prepared)?;
         while alone.end.is_none() {
             if !self.is_answering() {
                 return Err(internal("an answer did not end"));

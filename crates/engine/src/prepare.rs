@@ -1,9 +1,9 @@
-//! Preparing an answer: rendering and tokenising the prompt, fitting it to the context, compiling
-//! the JSON schema. It takes seconds for a long text or a slow template, so the worker does it
-//! beside the answers in progress.
+//! Preparing an answer: reading its adapters, rendering and tokenising the prompt, fitting it to
+//! the context, compiling the JSON schema. It takes seconds for a long text, a slow template or a
+//! slow disk, so the worker does it beside the answers in progress.
 
 use crate::Engine;
-use crate::adapters::Adapted;
+use crate::adapters::{AdaptedModels, ChosenAdapters};
 use crate::answer::Answer;
 use crate::engine::Texts;
 use crate::problem::interrupted;
@@ -17,7 +17,7 @@ use std::time::Instant;
 /// An answer to be prepared on any thread.
 pub(crate) struct Preparation {
     texts: Arc<Texts>,
-    adapted: Adapted,
+    adapted: Arc<AdaptedModels>,
     context: usize,
     request: GenerateRequest,
     received: Instant,
@@ -28,6 +28,7 @@ pub(crate) struct Preparation {
 pub(crate) struct Prepared {
     number: u64,
     answer: Answer,
+    adapters: ChosenAdapters,
     left_out: Option<LeftOut>,
 }
 
@@ -40,8 +41,8 @@ impl Preparation {
     /// Prepares the answer unless it is interrupted.
     ///
     /// # Errors
-    /// The template fails, the prompt is longer than the context, a setting is invalid, or it was
-    /// interrupted.
+    /// An adapter or the template fails, the prompt is longer than the context, a setting is
+    /// invalid, or it was interrupted.
     pub fn run(self, interrupt: &Interrupt) -> Result<Prepared, Problem> {
         let prepared = interrupt.run(|| self.prepare());
         prepared.unwrap_or_else(|_| Err(interrupted()))
@@ -60,11 +61,13 @@ impl Preparation {
             received,
             number,
         } = self;
+        let adapters = adapted.read(&request.adapters)?;
         let (prompt, left_out) = texts.prompt(&request, context)?;
-        let answer = Answer::new(&texts, request, received, prompt, adapted, context)?;
+        let answer = Answer::new(&texts, request, received, prompt, context)?;
         Ok(Prepared {
             number,
             answer,
+            adapters,
             left_out,
         })
     }
@@ -88,18 +91,15 @@ impl Counting {
 
 impl Engine {
     /// The preparation of an answer to a request that arrived at `received`.
-    ///
-    /// # Errors
-    /// An adapter cannot be loaded.
-    pub(crate) fn preparation(&mut self, request: GenerateRequest, received: Instant) -> Result<Preparation, Problem> {
-        Ok(Preparation {
+    pub(crate) fn preparation(&mut self, request: GenerateRequest, received: Instant) -> Preparation {
+        Preparation {
             texts: Arc::clone(&self.texts),
-            adapted: self.adapted.get(&request.adapters)?,
+            adapted: Arc::clone(&self.adapted),
             context: self.session.context(),
             request,
             received,
             number: self.scheduler.next_number(),
-        })
+        }
     }
 
     /// The counting of a conversation's tokens.
@@ -111,13 +111,19 @@ impl Engine {
     }
 
     /// Queue a prepared answer. [`Engine::step`] generates it.
-    pub(crate) fn add(&mut self, id: RequestId, prepared: Prepared) {
+    ///
+    /// # Errors
+    /// An adapter belongs to another model.
+    pub(crate) fn add(&mut self, id: RequestId, prepared: Prepared) -> Result<(), Problem> {
         let Prepared {
             number,
             answer,
+            adapters,
             left_out,
         } = prepared;
+        let (adapted, _) = self.adapted.attach(adapters)?;
         threads::set_on_battery(answer.request.on_battery);
-        self.scheduler.add(id, number, answer, left_out);
+        self.scheduler.add(id, number, answer, adapted, left_out);
+        Ok(())
     }
 }

@@ -7,6 +7,7 @@ use crate::prompt_cache::PromptCache;
 use crate::turns::count;
 use hearth_llm::{Session, SessionError};
 use hearth_protocol::Event;
+use std::sync::Arc;
 
 /// Tokens of an answer that must have room beside its prompt, so that it does not soon give its
 /// pages up again.
@@ -38,11 +39,11 @@ impl Scheduler {
         empty: &Session,
         cache: Option<&mut PromptCache>,
     ) -> Result<Option<Session>, SessionError> {
-        let answer = &waiting.answer;
-        let adapters = &answer.adapted.adapters;
+        let Waiting { answer, adapted, .. } = waiting;
+        let adapters = &adapted.adapters;
         let taken = match self.idle.take(adapters, &answer.ids) {
             Some(taken) => taken,
-            None => Taken::New(empty.sharing_cache(answer.adapted.model.clone())?),
+            None => Taken::New(empty.sharing_cache(Arc::clone(&adapted.model))?),
         };
         let needed = answer.ids.len() + ANSWER + self.promised();
         let needed = match self.running.is_empty() {
@@ -82,6 +83,7 @@ impl Scheduler {
             id,
             number,
             mut answer,
+            adapted,
             left_out,
         } = waiting;
         let cached = match session.begin(&answer.ids) {
@@ -107,6 +109,7 @@ impl Scheduler {
             id,
             number,
             answer,
+            adapters: adapted.adapters,
             session,
             reported: cached,
             last_chunk: 0,

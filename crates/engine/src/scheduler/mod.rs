@@ -13,7 +13,7 @@ mod draft;
 mod idle;
 mod step;
 
-use crate::adapters::ActiveAdapters;
+use crate::adapters::{ActiveAdapters, Adapted};
 use crate::answer::Answer;
 use crate::prompt_cache::PromptCache;
 pub(crate) use draft::{AnswerDraft, Drafting};
@@ -58,6 +58,7 @@ struct Waiting {
     /// Ascending with the time of the request. Prompts that take long to prepare arrive later.
     number: u64,
     answer: Answer,
+    adapted: Adapted,
     left_out: Option<LeftOut>,
 }
 
@@ -66,6 +67,7 @@ struct Running {
     id: RequestId,
     number: u64,
     answer: Answer,
+    adapters: ActiveAdapters,
     session: Session,
     /// Progress of the prefill as it was emitted last.
     reported: usize,
@@ -100,12 +102,13 @@ impl Scheduler {
     }
 
     /// Queue the answer to the request with this number.
-    pub fn add(&mut self, id: RequestId, number: u64, mut answer: Answer, left_out: Option<LeftOut>) {
+    pub fn add(&mut self, id: RequestId, number: u64, mut answer: Answer, adapted: Adapted, left_out: Option<LeftOut>) {
         self.prepare_draft(&mut answer);
         self.waiting.push_back(Waiting {
             id,
             number,
             answer,
+            adapted,
             left_out,
         });
     }
@@ -177,10 +180,13 @@ impl Scheduler {
         self.is_full = false;
         self.end_draft(running.number);
         let Running {
-            id, answer, session, ..
+            id,
+            answer,
+            adapters,
+            session,
+            ..
         } = running;
         let conversation = answer.request.conversation;
-        let adapters: ActiveAdapters = answer.adapted.adapters.clone();
         match ended {
             Ok(reason) => {
                 finish(id, answer, reason, listener);

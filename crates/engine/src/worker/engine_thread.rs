@@ -162,16 +162,10 @@ impl<'a> EngineThread<'a> {
         if self.shared.is_cancelled(id) {
             return;
         }
-        let preparation = guarded(|| {
-            self.engine
-                .as_mut()
-                .ok_or_else(no_model)?
-                .preparation(request, received)
-        });
-        match preparation {
-            Ok(preparation) => self.preparer.prepare(id, preparation),
-            Err(problem) if self.shared.begin(id) => self.shared.end(id, Event::Failed(problem)),
-            Err(_) => {}
+        match &mut self.engine {
+            Some(engine) => self.preparer.prepare(id, engine.preparation(request, received)),
+            None if self.shared.begin(id) => self.shared.end(id, Event::Failed(no_model())),
+            None => {}
         }
     }
 
@@ -179,8 +173,7 @@ impl<'a> EngineThread<'a> {
     fn begin(&mut self, id: RequestId, prepared: Result<Box<Prepared>, Problem>) {
         let begun = guarded(|| {
             let prepared = prepared?;
-            self.engine.as_mut().ok_or_else(no_model)?.add(id, *prepared);
-            Ok(())
+            self.engine.as_mut().ok_or_else(no_model)?.add(id, *prepared)
         });
         if let Err(problem) = begun {
             self.shared.end(id, Event::Failed(problem));

@@ -1,7 +1,9 @@
 //! Preparing a prompt delays no answer in progress, and ends with its request.
 
 use crate::common::*;
-use hearth_protocol::{Event, FinishReason, GenerateRequest, Message, ProblemCode, Prompt, Request, RequestId, Role};
+use hearth_protocol::{
+    AdapterChoice, Event, FinishReason, GenerateRequest, Message, ProblemCode, Prompt, Request, RequestId, Role,
+};
 use std::time::{Duration, Instant};
 
 /// A template that works until its limit for a conversation with the word `slow`: for seconds.
@@ -71,6 +73,21 @@ fn a_slow_template_or_a_long_text_delays_no_other_answer() {
         }
         assert!(pieces >= PIECES, "{pieces} pieces meanwhile");
     }
+}
+
+#[test]
+fn reading_adapters_delays_no_other_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut worker, answer) = answering(&folder);
+    let choice = |path| AdapterChoice { path, scale: 1.0 };
+    let mut request = generate(raw("Once upon a time"), 1);
+    // The last one is missing, so that nothing but reading is done with them.
+    request.adapters = vec![choice(fixture("adapters/llama")); 2000];
+    request.adapters.push(choice(folder.path().join("missing")));
+    let id = worker.ask(Request::Generate(request));
+    let (event, pieces) = end(&mut worker, id, answer);
+    assert_eq!(failed(&[event]).0, ProblemCode::AdapterInvalid);
+    assert!(pieces >= PIECES, "{pieces} pieces meanwhile");
 }
 
 #[test]
