@@ -6,7 +6,6 @@ use super::{Message, Role, TemplateError, Thinking};
 use minijinja::Value;
 use minijinja::value::ValueKind;
 use serde::Deserialize;
-use std::borrow::Cow;
 
 /// Maximum messages of a conversation. A template reaches its work limit long before.
 const MAX_MESSAGES: usize = 100_000;
@@ -82,20 +81,21 @@ impl Chat {
         input_list(self.messages.iter().map(with_list).collect())
     }
 
+    /// Whether a message's content is null.
+    pub(super) fn has_null_content(&self) -> bool {
+        self.messages.iter().any(is_null)
+    }
+
     /// The conversation with an empty text for each content that is null.
-    pub(super) fn with_empty_contents(&self) -> Cow<'_, Self> {
-        let is_null = |message: &Value| message.get_attr("content").is_ok_and(|content| content.is_none());
-        if !self.messages.iter().any(is_null) {
-            return Cow::Borrowed(self);
-        }
+    pub(super) fn with_empty_contents(&self) -> Self {
         let filled = |message: &Value| match is_null(message) {
             true => with_content(message, ""),
             false => message.clone(),
         };
-        Cow::Owned(Self {
+        Self {
             messages: self.messages.iter().map(filled).collect(),
             ..self.clone()
-        })
+        }
     }
 
     /// Total bytes of the conversation, as the budget counts them.
@@ -235,6 +235,11 @@ fn has_role(message: &Value, name: &str) -> bool {
 
 fn role(message: &Value) -> Option<String> {
     string_field(message, "role")
+}
+
+/// Whether a message's content is null.
+fn is_null(message: &Value) -> bool {
+    message.get_attr("content").is_ok_and(|content| content.is_none())
 }
 
 fn content(message: &Value) -> Option<String> {

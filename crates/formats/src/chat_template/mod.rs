@@ -68,13 +68,11 @@ pub struct ChatTemplate {
     stop_strings: Vec<String>,
     /// Whether it reads a message's content only as a list of parts.
     needs_lists: OnceLock<bool>,
-    /// Whether it handles a message whose content is null itself.
-    asks_for_null: bool,
 }
 
 /// A test of a message's content for null.
 static ASKS_FOR_NULL: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r#"content['"]?\]?\s*(is(\s+not)?|==|!=)\s*[nN]one\b"#).expect("a valid pattern"));
+    LazyLock::new(|| Regex::new(r#"\bcontent['"]?\]?\s*(is(\s+not)?|==|!=)\s*[nN]one\b"#).expect("a valid pattern"));
 
 /// Names of the template and of the optional one for conversations with tools.
 const NAME: &str = "chat_template";
@@ -172,7 +170,6 @@ impl ChatTemplate {
             notice: None,
             stop_strings: Vec::new(),
             needs_lists: OnceLock::new(),
-            asks_for_null: ASKS_FOR_NULL.is_match(source),
         };
         template.add(NAME, source)?;
         Ok(template)
@@ -354,9 +351,9 @@ impl ChatTemplate {
 
     fn run(&self, chat: &Chat, prompt: GenerationPrompt) -> Result<String, TemplateError> {
         // Jinja prints null as `None`, which no template means.
-        let chat = &*match self.asks_for_null {
-            true => Cow::Borrowed(chat),
-            false => chat.with_empty_contents(),
+        let chat = &*match chat.has_null_content() && !ASKS_FOR_NULL.is_match(self.template(chat)?.source()) {
+            true => Cow::Owned(chat.with_empty_contents()),
+            false => Cow::Borrowed(chat),
         };
         let messages = match self.needs_lists() {
             true => chat.messages_with_lists(),
@@ -387,6 +384,18 @@ impl ChatTemplate {
         needs_lists
     }
 
+    /// The template of a conversation, which may be one for tools.
+    fn template(&self, chat: &Chat) -> Result<minijinja::Template<'_, '_>, TemplateError> {
+        let with_tools = chat
+            .tools()
+            .is_true()
+            .then(|| self.environment.get_template(WITH_TOOLS));
+        match with_tools {
+            Some(Ok(template)) => Ok(template),
+            _ => self.environment.get_template(NAME).map_err(render_error),
+        }
+    }
+
     fn run_with(&self, chat: &Chat, messages: Value, prompt: GenerationPrompt) -> Result<String, TemplateError> {
         if interrupt::look() {
             return Err(TemplateError::Interrupted);
@@ -403,21 +412,13 @@ impl ChatTemplate {
         };
         // Sources known to make minijinja panic are refused before this.
         let rendered = catch_unwind(AssertUnwindSafe(|| {
-            let with_tools = chat
-                .tools()
-                .is_true()
-                .then(|| self.environment.get_template(WITH_TOOLS));
-            let template = match with_tools {
-                Some(Ok(template)) => template,
-                _ => self.environment.get_template(NAME)?,
-            };
-            template.render(conversation)
+            self.template(chat).map(|template| template.render(conversation))
         }));
         if let Some(limit) = budget::exceeded() {
             return Err(limit_error(limit));
         }
         match rendered {
-            Ok(rendered) => rendered.map_err(render_error),
+            Ok(rendered) => rendered?.map_err(render_error),
             Err(_) => Err(TemplateError::Failed("it cannot be executed".to_owned())),
         }
     }

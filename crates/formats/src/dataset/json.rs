@@ -1,6 +1,7 @@
-//! JSON: an array of examples, an object with one such array, or a single example.
+//! JSON: an array of examples, an object with one such array or with columns, or a single example.
 
 use super::builder::DatasetBuilder;
+use super::column_wise;
 use super::fields::{FIELD, Fields};
 use super::json_value::{Bounded, Budget, VALUE, too_large, visit_plain_values};
 use super::source::{MAX_ROW_BYTES, Source};
@@ -204,8 +205,16 @@ impl<'de> Visitor<'de> for Top<'_, '_> {
             }
         }
         let size = self.0.budget.begin();
-        if self.0.lists.is_empty() && self.0.builder.row(1, fields, size).is_break() {
-            self.0.stopped = true;
+        if !self.0.lists.is_empty() {
+            return Ok(());
+        }
+        let rows = column_wise::rows(fields).unwrap_or_else(|example| vec![example]);
+        let size = size / rows.len().max(1);
+        for (number, row) in (1u32..).zip(rows) {
+            if self.0.builder.row(number, row, size).is_break() {
+                self.0.stopped = true;
+                break;
+            }
         }
         Ok(())
     }

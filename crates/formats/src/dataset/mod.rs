@@ -6,6 +6,7 @@
 
 mod answer_spans;
 mod builder;
+mod column_wise;
 mod columns;
 mod container;
 mod error;

@@ -2,7 +2,7 @@
 
 use super::near_duplicates::{LshIndex, MinHash};
 use super::render::{RenderError, Rendered};
-use super::{Content, Dataset, Example, secrets};
+use super::{Content, Dataset, Example, secrets, shortened};
 use crate::chat_template::{Message, Role};
 use std::collections::HashSet;
 
@@ -43,7 +43,7 @@ pub enum Severity {
 pub struct Finding {
     /// Machine-readable kind: `duplicates`, `near_duplicates`, `truncated`, `dropped`,
     /// `empty_answers`, `secrets`, `leaks`, `few`, `broken`, `refused`, `last_answer`, `unsure`,
-    /// `limit`, `retrieve`, `thoughts`.
+    /// `limit`, `retrieve`, `thoughts`, `preferences`.
     pub kind: &'static str,
     /// Severity.
     pub severity: Severity,
@@ -83,6 +83,15 @@ const MAX_LISTED: usize = 20;
 /// Limits lines to [`MAX_LISTED`].
 pub(super) fn lines_of(lines: impl IntoIterator<Item = u32>) -> Vec<u32> {
     lines.into_iter().take(MAX_LISTED).collect()
+}
+
+/// The column of the worse answers of preference pairs.
+fn unused_rejected(dataset: &Dataset) -> Option<&str> {
+    let mapping = &dataset.mapping;
+    let is = |name: &str, wanted: &str| name.trim().eq_ignore_ascii_case(wanted);
+    let answers = mapping.answer.as_deref().or(mapping.messages.as_deref())?;
+    let rejected = dataset.columns.iter().find(|name| is(name, "rejected"))?;
+    (is(answers, "chosen") && mapping.columns().all(|used| used != rejected)).then_some(rejected)
 }
 
 impl Report {
@@ -262,6 +271,17 @@ impl Report {
                  the preview \
                           that prompts and answers are right, or choose the columns."
                     .to_owned(),
+                lines: Vec::new(),
+            });
+        }
+        if let Some(rejected) = unused_rejected(dataset) {
+            self.findings.push(Finding {
+                kind: "preferences",
+                severity: Severity::Warning,
+                message: format!(
+                    "The column '{}' is not used yet: a run learns the preferred answers only, not what to avoid.",
+                    shortened(rejected)
+                ),
                 lines: Vec::new(),
             });
         }

@@ -79,7 +79,7 @@ fn message(turn: Value, number: usize) -> Result<Message, String> {
     })?;
     let calls_tools = ["tool_calls", "function_call"]
         .iter()
-        .any(|key| turn.get(*key).is_some_and(|calls| !calls.is_null()));
+        .any(|key| turn.get(*key).is_some_and(|calls| !is_empty(calls)));
     if calls_tools {
         return Err(format!(
             "its turn {number} calls a tool, but Hearth does not support training on tool calls yet."
@@ -97,6 +97,17 @@ fn message(turn: Value, number: usize) -> Result<Message, String> {
         }
     };
     Ok(Message { role, content })
+}
+
+/// Whether a value stands for nothing: many exports write `"tool_calls": []` into each turn.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 /// The role of a speaker, by its common names.

@@ -132,9 +132,9 @@ impl Bpe {
         }
     }
 
-    /// The token of a byte.
-    pub fn byte_token(&self, byte: u8) -> Option<u32> {
-        Some(self.byte_tokens[byte as usize]).filter(|&id| id != NO_TOKEN)
+    /// Whether a byte has a token.
+    pub fn has_token(&self, byte: u8) -> bool {
+        self.byte_tokens[byte as usize] != NO_TOKEN
     }
 }
 

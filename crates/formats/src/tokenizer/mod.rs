@@ -319,21 +319,16 @@ impl Tokenizer {
             return None;
         }
         // The others are in no UTF-8 text.
-        let bytes = (0..=0xf4).filter(|byte| !matches!(byte, 0xc0 | 0xc1));
-        let missing: Vec<u8> = bytes.filter(|&byte| self.byte_token(byte).is_none()).collect();
-        let first = missing.first()?;
+        let mut bytes = (0..=0xf4).filter(|byte| !matches!(byte, 0xc0 | 0xc1));
+        let has_token = |byte: u8| match &self.model {
+            Model::Bpe(bpe) => bpe.has_token(byte),
+            Model::Spm(spm) => spm.has_token(byte),
+        };
+        let missing = bytes.find(|&byte| !has_token(byte))?;
         Some(format!(
-            "This model's vocabulary has no token for {} of the 243 bytes of text, such as {first:#04x}, and no unknown \
-             token: the model does not see characters with these bytes.",
-            missing.len()
+            "This model's vocabulary has no token for some characters, such as those with the byte {missing:#04x}, and \
+             no unknown token: the model does not see them."
         ))
-    }
-
-    fn byte_token(&self, byte: u8) -> Option<u32> {
-        match &self.model {
-            Model::Bpe(bpe) => bpe.byte_token(byte),
-            Model::Spm(spm) => spm.byte_token(byte),
-        }
     }
 
     /// The control token with this text, such as `<|im_start|>`.

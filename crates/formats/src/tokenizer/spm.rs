@@ -103,14 +103,14 @@ impl Spm {
         })
     }
 
-    /// The token of a byte, which may be a character of its own.
-    pub fn byte_token(&self, byte: u8) -> Option<u32> {
-        match self.byte_tokens[byte as usize] {
-            // A space is another character here.
-            NO_TOKEN if byte == b' ' => self.tokens.get(SPACE.encode_utf8(&mut [0; 4]).as_bytes(), &self.texts),
-            NO_TOKEN => self.tokens.get(&[byte], &self.texts),
-            id => Some(id),
-        }
+    /// Whether a byte has a token, as such or, in ASCII, as a character.
+    pub fn has_token(&self, byte: u8) -> bool {
+        let character = if byte == b' ' { SPACE } else { byte as char };
+        let has_character = || {
+            let text = character.encode_utf8(&mut [0; 4]).as_bytes().to_vec();
+            byte.is_ascii() && self.tokens.get(&text, &self.texts).is_some()
+        };
+        self.byte_tokens[byte as usize] != NO_TOKEN || has_character()
     }
 
     /// Appends the tokens of a text, in segments if it is long. `first`: it starts the input or

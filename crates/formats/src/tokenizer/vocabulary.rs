@@ -81,10 +81,11 @@ const END_OF_GENERATION: &[&str] = &[
 const CONTROL_TEXTS: &[&str] = &["<start_of_turn>", "<bos>", "<pad>", "<mask>", "[@BOS@]"];
 
 impl Vocabulary {
-    /// The token of bytes that have none. A control token is none: text must not become one.
+    /// The token of bytes that have none. Text must not begin or end an answer, as GPT-2's
+    /// `<|endoftext|>` would.
     pub fn unknown_in_text(&self) -> Option<u32> {
-        let kind = |id: u32| self.types.get(id as usize);
-        self.unknown.filter(|&id| kind(id) != Some(&TokenType::Control))
+        self.unknown
+            .filter(|id| Some(*id) != self.bos && self.eog_ids.binary_search(id).is_err())
     }
 
     /// Reads the vocabulary of a file, except [`Vocabulary::bytes`].

@@ -340,3 +340,55 @@ fn a_missing_file_is_an_error() {
         "{error}"
     );
 }
+
+#[test]
+fn json_with_columns_is_read_by_rows() {
+    check(
+        r#"{"prompt": ["a", "c"], "id": [1, 2], "completion": ["b", "d"]}"#,
+        "x.json",
+        "JSON prompt and answer: 1 a>b; 2 c>d",
+    );
+    // As pandas writes it by default.
+    check(
+        r#"{"text": {"0": "a", "2": "b"}, "n": {"0": 1, "2": null}}"#,
+        "x.json",
+        "JSON text: 1 \"a\"; 2 \"b\"",
+    );
+    let turns = r#"[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]"#;
+    check(
+        format!(r#"{{"messages": [{turns}, {turns}]}}"#),
+        "x.json",
+        "JSON messages: 1 User=a Assistant=b; 2 User=a Assistant=b",
+    );
+    // One example, not columns.
+    check(
+        format!(r#"{{"messages": {turns}}}"#),
+        "x.json",
+        "JSON messages: 1 User=a Assistant=b",
+    );
+    // Columns of different lengths have no rows.
+    check(
+        r#"{"prompt": ["a", "c"], "completion": ["b"]}"#,
+        "x.json",
+        "is not a text",
+    );
+}
+
+#[test]
+fn an_empty_list_of_tool_calls_calls_no_tool() {
+    for nothing in ["[]", "null", "{}", "\"\""] {
+        let calls = format!(r#""tool_calls":{nothing},"function_call":{nothing}"#);
+        check(
+            format!(
+                r#"{{"messages":[{{"role":"user","content":"a",{calls}}},{{"role":"assistant","content":"b",{calls}}}]}}"#
+            ),
+            "x.jsonl",
+            "JSONL messages: 1 User=a Assistant=b",
+        );
+    }
+    check(
+        r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","tool_calls":[{"id":"1"}]}]}"#,
+        "x.jsonl",
+        "does not support training on tool calls yet",
+    );
+}

@@ -282,3 +282,21 @@ fn leaks_are_near_duplicates_across_the_split() {
     let leak = leaks(&dataset.examples, &sides).unwrap();
     assert_eq!((leak.kind, leak.lines), ("leaks", vec![10]));
 }
+
+#[test]
+fn unused_answers_of_preference_pairs_are_reported() {
+    let preference = |n: usize| {
+        format!("{{\"prompt\":\"tell{n} about{n}\",\"chosen\":\"this{n} then{n}\",\"rejected\":\"not{n} so{n}\"}}")
+    };
+    let lines: Vec<String> = (0..60).map(preference).collect();
+    let found = report(&lines, None, 64);
+    let finding = found.findings.iter().find(|finding| finding.kind == "preferences");
+    let finding = finding.expect("a finding");
+    assert!(
+        finding.message.contains("'rejected' is not used yet"),
+        "{}",
+        finding.message
+    );
+    assert_eq!(found.examples, 60);
+    assert!(!kinds(&report(&sound(), None, 64)).contains(&"preferences"));
+}

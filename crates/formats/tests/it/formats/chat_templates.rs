@@ -193,6 +193,10 @@ fn a_content_of_null_is_empty_unless_the_template_asks_for_it() {
         shown("{% for m in messages %}{{ m.content if m.content is not none else '-' }}{% endfor %}"),
         "Q-"
     );
+    assert_eq!(
+        shown("{% for m in messages %}[{{ m.content }}]{% if m.reasoning_content is none %}x{% endif %}{% endfor %}"),
+        "[Q][]"
+    );
 }
 
 #[test]

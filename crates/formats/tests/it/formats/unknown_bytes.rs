@@ -8,8 +8,8 @@ const UNKNOWN: i32 = 2;
 const CONTROL: i32 = 3;
 
 /// A tokenizer of the letters a, b and ab, a space, and a last token of this type. `unknown`: its
-/// id.
-fn tokenizer(model: &str, last: i32, unknown: Option<u32>) -> Tokenizer {
+/// id. `is_end`: the last token ends an answer.
+fn tokenizer(model: &str, last: i32, unknown: Option<u32>, is_end: bool) -> Tokenizer {
     let space = if model == "gpt2" { "Ġ" } else { "▁" };
     let mut metadata: Metadata = [
         ("tokenizer.ggml.model", Value::from(model)),
@@ -28,6 +28,9 @@ fn tokenizer(model: &str, last: i32, unknown: Option<u32>) -> Tokenizer {
     if let Some(id) = unknown {
         metadata.insert("tokenizer.ggml.unknown_token_id", id);
     }
+    if is_end {
+        metadata.insert("tokenizer.ggml.eos_token_id", 4_u32);
+    }
     let file = GgufWriter::begin(Vec::new(), &metadata, &[]).unwrap().finish().unwrap();
     Tokenizer::from_gguf(&Gguf::from_bytes(file).unwrap()).unwrap()
 }
@@ -35,27 +38,27 @@ fn tokenizer(model: &str, last: i32, unknown: Option<u32>) -> Tokenizer {
 #[test]
 fn a_byte_without_a_token_becomes_the_unknown_token() {
     for model in ["gpt2", "llama"] {
-        let tokenizer = tokenizer(model, UNKNOWN, Some(4));
-        assert_eq!(tokenizer.notice(), None, "{model}");
-        // Two bytes.
-        assert_eq!(tokenizer.encode("ab éa", Special::Text), [2, 3, 4, 4, 0], "{model}");
+        // Files mark it as either.
+        for kind in [UNKNOWN, CONTROL] {
+            let tokenizer = tokenizer(model, kind, Some(4), false);
+            assert_eq!(tokenizer.notice(), None, "{model}");
+            // Two bytes.
+            assert_eq!(tokenizer.encode("ab éa", Special::Text), [2, 3, 4, 4, 0], "{model}");
+        }
     }
 }
 
 #[test]
 fn bytes_that_cannot_be_encoded_are_reported() {
     for model in ["gpt2", "llama"] {
-        for (last, unknown) in [(UNKNOWN, None), (CONTROL, Some(4))] {
-            let tokenizer = tokenizer(model, last, unknown);
+        for (unknown, is_end) in [(None, false), (Some(4), true)] {
+            let tokenizer = tokenizer(model, CONTROL, unknown, is_end);
             let notice = tokenizer.notice().unwrap();
-            assert!(
-                notice.contains("240 of the 243 bytes of text, such as 0x00"),
-                "{notice}"
-            );
+            assert!(notice.contains("the byte 0x00"), "{notice}");
             assert_eq!(
                 tokenizer.encode("ab éa", Special::Text),
                 [2, 3, 0],
-                "no text becomes a control token"
+                "no text ends an answer"
             );
         }
     }
