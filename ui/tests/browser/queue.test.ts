@@ -86,9 +86,9 @@ describe("a queued message", () => {
 test("rating an answer sends no queued message", async () => {
   const { page } = await open();
   await pace(page, 0);
-  await openConversation(page, "Borrow checker");
-  await page.evaluate(() => localStorage.setItem("hearth.queue", JSON.stringify({ 1: [{ text: "Later", files: [] }], 2: [{ text: "Later", files: [] }], 3: [{ text: "Later", files: [] }], 4: [{ text: "Later", files: [] }] })));
-  await page.reload();
+  await openConversation(page, "Haiku about a kettle");
+  // As after a restart: a queue that is read with its conversation.
+  await page.evaluate("Promise.all([1, 2, 3, 4].map((id) => fakeHost.saveUnsent(id, { text: null, files: null, queue: [{ text: 'Later', files: [] }] })))");
   await openConversation(page, "Borrow checker");
   await page.getByTestId("queued").waitFor();
   await page.getByTestId("thumb-up").last().click();

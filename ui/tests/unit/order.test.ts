@@ -139,6 +139,26 @@ describe("a reply that is older than an event", () => {
   });
 });
 
+test("a reply does not list a conversation that was deleted meanwhile", async () => {
+  const { app, host } = await started();
+  const send = host.send.bind(host);
+  host.send = async (...rest) => {
+    const sent = await send(...rest);
+    tell(app, { type: "conversationRemoved", id: sent.conversation.id });
+    return sent;
+  };
+  await app.send("Hello");
+  expect(app.conversations.all.some(({ title }) => title === "Hello")).toBe(false);
+});
+
+test("a slow list of adapters delays no message", async () => {
+  const { app, host } = await started();
+  host.renameAdapter = () => new Promise(() => {});
+  void app.host.renameAdapter(1, "x");
+  await app.send("Hello");
+  expect(app.thread.id).not.toBeNull();
+});
+
 test("a reply that includes an event is not undone by it", async () => {
   const { app, host } = await started();
   const newest = await host.datasets();

@@ -2,7 +2,6 @@ import { expect, test } from "vitest";
 import type { UnsentChange } from "../../src/lib/host";
 import { FakeHost } from "../../src/lib/host/fake";
 import { App } from "../../src/lib/stores/app.svelte";
-import { moveOldUnsent } from "../../src/lib/stores/oldUnsent";
 import { UnsentSaver } from "../../src/lib/stores/unsent";
 import { started } from "./started";
 import { until } from "./until";
@@ -132,43 +131,59 @@ test("a conversation that is gone for good is no problem", async () => {
   expect(problems).toEqual([]);
 });
 
-class Memory {
-  readonly values: Map<string, string>;
-  constructor(values: Record<string, string>) {
-    this.values = new Map(Object.entries(values));
-  }
-  getItem(key: string) {
-    return this.values.get(key) ?? null;
-  }
-  setItem(key: string, value: string) {
-    this.values.set(key, value);
-  }
-  removeItem(key: string) {
-    this.values.delete(key);
-  }
-}
-
-test("what an earlier version kept in the page is moved to the app, once", async () => {
-  const storage = new Memory({ "hearth.drafts": '{"null":"New","1":"Half","99":"of a purged one","x":"y","2":7}', "hearth.queue": `{"1":[{"text":"Later","files":[{"name":"a.txt","text":"A"}]},{"text":1}],"null":[]}` });
-  const host = new FakeHost(null);
-  await moveOldUnsent(storage, host);
-  expect((await host.snapshot()).unsent.text).toBe("New");
-  expect((await host.openConversation(1)).unsent).toEqual({ text: "Half", files: [], queue: [{ text: "Later", files: [file] }] });
-  expect((await host.openConversation(2)).unsent.text).toBe("");
-  expect([...storage.values]).toEqual([]);
+test("a failure of a conversation that is gone hides no later one", async () => {
+  const host = new SlowHost();
+  const problems: unknown[] = [];
+  const saver = new UnsentSaver(host, (thrown) => problems.push(thrown));
+  host.failure = { code: "storeBusy", message: "Busy." };
+  saver.change(5, { text: "a" });
+  await host.answer();
+  host.failure = { code: "notFound", message: "Gone." };
+  saver.retry();
+  await host.answer();
+  host.failure = { code: "storeBusy", message: "Busy." };
+  saver.change(6, { text: "b" });
+  await host.answer();
+  expect(problems.length).toBe(2);
+  host.failure = null;
+  saver.retry();
+  await host.answer();
+  expect(host.saved).toEqual([[6, { text: "b" }]]);
 });
 
-test.each(["", "{", "null", "[]", '{"1": 1}', '{"1": [null, {"text": 1, "files": []}, {"text": "a", "files": [{"name": 1}]}]}'])("what cannot be read is nothing: %s", async (text) => {
-  const host = new FakeHost(null);
-  await moveOldUnsent(new Memory({ "hearth.drafts": text, "hearth.queue": text }), host);
-  expect((await host.openConversation(1)).unsent).toEqual({ text: "", files: [], queue: [] });
+test("what is typed while a first message is sent stays with its conversation", async () => {
+  const { app, host } = await started();
+  const send = host.send.bind(host);
+  host.send = async (...rest) => {
+    const sent = await send(...rest);
+    app.drafts.set(null, "Typed meanwhile");
+    app.attachments.set(null, [file]);
+    return sent;
+  };
+  await app.send("Hello");
+  const { id } = app.thread;
+  expect([app.drafts.get(id), app.attachments.get(id)]).toEqual(["Typed meanwhile", [file]]);
+  expect([app.drafts.get(null), app.attachments.get(null)]).toEqual(["", []]);
 });
 
-test("what could not be moved stays for the next start", async () => {
-  const storage = new Memory({ "hearth.drafts": '{"1":"Half"}' });
-  const saveUnsent = async () => Promise.reject({ code: "storeBusy", message: "Busy." });
-  await expect(moveOldUnsent(storage, { saveUnsent })).rejects.toMatchObject({ code: "storeBusy" });
-  expect(storage.getItem("hearth.drafts")).toBe('{"1":"Half"}');
+test("a message that cannot be sent keeps all files, also too many", async () => {
+  const { app, host } = await started();
+  const files = (count: number) => Array.from({ length: count }, () => file);
+  host.send = async () => {
+    app.attachments.set(null, files(30));
+    throw { code: "busy", message: "Busy." };
+  };
+  app.attachments.set(null, files(40));
+  await app.send("Hello");
+  expect(app.attachments.get(null).length).toBe(70);
+  expect(app.toasts.all.map(({ kind }) => kind)).toEqual(["problem"]);
+});
+
+test("at most a hundred messages wait", async () => {
+  const { app } = await started();
+  for (let i = 0; i < 101; i++) app.queueMessage(1, `${i}`);
+  expect(app.queue.of(1).length).toBe(100);
+  expect(app.toasts.all.length).toBe(1);
 });
 
 test("after a reload, conversations show that their answers are being generated", async () => {

@@ -4,26 +4,34 @@
 import { Turns } from "../stores/turns";
 import type { Host } from "./host";
 
-/** Commands that end soon. Not those that wait for a worker, the network or a person. */
-const ORDERED: ReadonlySet<PropertyKey> = new Set<keyof Host>([
-  "openConversation", "selectLeaf", "renameConversation", "restoreConversation", "pinConversation", "moveConversation", "setTags",
-  "setSystemPrompt", "setConversationSettings", "setConversationAdapters", "applyPreset",
-  "send", "compare", "regenerate", "edit", "continueAnswer", "editAnswer", "voteAnswer", "rateAnswer",
-  "createFolder", "updateFolder", "deleteFolder", "restoreFolder",
-  "savePreset", "updatePreset", "renamePreset", "deletePreset", "restorePreset",
-  "savePrompt", "deletePrompt",
-  "renameDataset", "removeDataset", "restoreDataset", "renameRun", "restoreRun", "renameAdapter", "deleteAdapter", "restoreAdapter",
-]);
+/** Commands that only read and write the store. Those that wait for a worker, a drive, the network or a person are in no order. */
+const ORDERED: readonly (readonly (keyof Host)[])[] = [
+  [
+    "openConversation", "selectLeaf", "renameConversation", "restoreConversation", "purgeConversations", "pinConversation",
+    "moveConversation", "setTags", "setSystemPrompt", "setConversationSettings", "setConversationAdapters", "applyPreset",
+    "send", "compare", "regenerate", "edit", "continueAnswer", "editAnswer", "voteAnswer", "rateAnswer",
+    "createFolder", "updateFolder", "deleteFolder", "restoreFolder",
+    "savePreset", "updatePreset", "renamePreset", "deletePreset", "restorePreset", "savePrompt", "deletePrompt",
+  ],
+  // The list of datasets opens each file.
+  ["renameDataset", "removeDataset", "restoreDataset"],
+  ["renameRun", "restoreRun", "renameAdapter", "deleteAdapter", "restoreAdapter"],
+];
 
 export function inTurns(host: Host): Host {
-  const turns = new Turns();
+  const turns = new Map<PropertyKey, Turns>();
+  for (const names of ORDERED) {
+    const shared = new Turns();
+    for (const name of names) turns.set(name, shared);
+  }
   return new Proxy(host, {
     get(target, name) {
       const command: unknown = Reflect.get(target, name);
       if (typeof command !== "function") return command;
       // Not on the proxy, where a command that calls another one would wait for itself.
       const run = (...named: unknown[]) => Reflect.apply(command, target, named);
-      return ORDERED.has(name) ? (...named: unknown[]) => turns.run(() => run(...named)) : run;
+      const ordered = turns.get(name);
+      return ordered ? (...named: unknown[]) => ordered.run(() => run(...named)) : run;
     },
   });
 }

@@ -31,13 +31,12 @@ import type { Schedule } from "./live.svelte";
 import { Machine } from "./machine.svelte";
 import { Models } from "./models.svelte";
 import { Notifications } from "./notifications";
-import { moveOldUnsent } from "./oldUnsent";
 import { Palette } from "./palette.svelte";
 import { Planning } from "./planning.svelte";
 import { Presets } from "./presets.svelte";
 import { Preparation } from "./preparation.svelte";
 import { commandIn, Prompts } from "./prompts.svelte";
-import { Queue, type Queued } from "./queue.svelte";
+import { MAX_QUEUED, Queue, type Queued } from "./queue.svelte";
 import { Reading } from "./reading";
 import { Runs } from "./runs.svelte";
 import { Search } from "./search.svelte";
@@ -172,7 +171,6 @@ export class App {
     try {
       // Subscribes before the snapshot, so that no event is lost.
       await this.host.onEvent((event) => this.handle(event));
-      await this.try(() => moveOldUnsent(this.storage, this.host));
       await this.reading.read(this.host, (host) => host.snapshot(), (snapshot) => {
         this.defaultHub = snapshot.defaultHub;
         this.settings.fill(snapshot.settings, snapshot.version);
@@ -218,6 +216,7 @@ export class App {
     if (event.type === "storeLocked") {
       if (event.locked) this.toasts.show({ kind: "problem", text: m.store_locked() });
       else {
+        this.unsent.retry();
         // The problem is over.
         this.toasts.withdraw(m.store_locked());
         this.toasts.show({ kind: "note", text: m.store_unlocked() });
@@ -377,14 +376,26 @@ export class App {
     try {
       const sent = await sending;
       this.conversations.add(sent.conversation);
+      if (from === null && this.thread.id === sent.conversation.id) this.moveDraft(sent.conversation.id);
     } catch (thrown) {
       this.putBack(from, { files }, text, this.drafts.get(from));
       this.showError(thrown);
     }
   }
 
+  /** What was typed while the first message of a conversation was sent belongs to that conversation. */
+  private moveDraft(conversation: number): void {
+    const [text, files] = [this.drafts.get(null), this.attachments.get(null)];
+    if (text === "" && files.length === 0) return;
+    this.drafts.set(conversation, text);
+    this.attachments.put(conversation, files);
+    this.drafts.set(null, "");
+    this.attachments.put(null, []);
+  }
+
   /** Queues a message until the answer in progress is complete. */
   queueMessage(conversation: number, text: string): void {
+    if (this.queue.of(conversation).length >= MAX_QUEUED) return this.toasts.show({ kind: "problem", text: m.chat_queued_full({ most: MAX_QUEUED }) });
     this.queue.add(conversation, text, this.attachments.get(conversation));
     this.drafts.set(conversation, "");
     this.attachments.set(conversation, []);
@@ -440,7 +451,8 @@ export class App {
   /** Makes a message that is not sent the draft of its conversation again, with its files. */
   private putBack(conversation: number | null, { files }: Pick<Queued, "files">, ...texts: string[]): void {
     this.drafts.set(conversation, texts.filter((text) => text !== "").join("\n"));
-    this.attachments.set(conversation, [...files, ...this.attachments.get(conversation)]);
+    // Too many files are refused when they are sent.
+    this.attachments.put(conversation, [...files, ...this.attachments.get(conversation)]);
   }
 
   private fillUnsent(conversation: number | null, { text, files, queue }: Unsent): void {

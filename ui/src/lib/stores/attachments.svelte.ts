@@ -28,6 +28,11 @@ export class Attachments {
 
   set(conversation: number | null, files: TextFile[]): void {
     this.check(files);
+    this.put(conversation, files);
+  }
+
+  /** Sets files that were checked before. */
+  put(conversation: number | null, files: TextFile[]): void {
     this.fill(conversation, files);
     this.saver.change(conversation, { files });
   }

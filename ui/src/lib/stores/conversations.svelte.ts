@@ -20,6 +20,8 @@ export class Conversations {
   /** The deleted ones, once they were asked for. */
   bin: readonly DeletedConversation[] = $state.raw([]);
 
+  private readonly removed = new Set<number>();
+
   constructor(
     private readonly host: Host,
     private readonly folders: Folders,
@@ -83,9 +85,9 @@ export class Conversations {
     await this.openBin();
   }
 
-  /** Lists a conversation that a command answered with. Its event may have been faster, and may be newer. */
+  /** Lists a conversation that a command answered with. Its events may have been faster. */
   add(conversation: ConversationSummary): void {
-    if (!this.get(conversation.id)) this.put(conversation);
+    if (!this.get(conversation.id) && !this.removed.has(conversation.id)) this.put(conversation);
   }
 
   private put(conversation: ConversationSummary): void {
@@ -93,6 +95,7 @@ export class Conversations {
   }
 
   handle(event: HostEvent): void {
+    if (event.type === "conversationRemoved") this.removed.add(event.id);
     if (event.type === "conversationChanged") this.put(event.conversation);
     else if (event.type === "conversationsChanged") this.fill(event.conversations);
     else if (event.type === "conversationRemoved") this.all = this.all.filter((c) => c.id !== event.id);

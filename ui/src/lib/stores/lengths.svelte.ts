@@ -1,6 +1,6 @@
-// Owns how much of each message is shown, so that one of any length is read in steps and none stops the page.
+// Owns how much of each message is shown, so that a long one is read in steps.
 
-/** Characters of a part of a message that are shown at first, and that each step adds. */
+/** Most characters of a part of a message that are shown at first, and that each step adds. */
 export const STEP = 120_000;
 
 export class Lengths {

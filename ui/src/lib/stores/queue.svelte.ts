@@ -5,6 +5,9 @@ import type { Message, QueuedMessage, TextFile } from "../host";
 import { SvelteMap, SvelteSet } from "svelte/reactivity";
 import type { UnsentSaver } from "./unsent";
 
+/** Most messages that wait in a conversation, in the app too. */
+export const MAX_QUEUED = 100;
+
 export interface Queued extends QueuedMessage {
   id: number;
 }

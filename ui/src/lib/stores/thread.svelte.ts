@@ -68,7 +68,7 @@ export class Thread {
   /** Whether an answer is being generated in this conversation. */
   readonly busy: boolean = $derived.by(() => this.id !== null && this.live.busy.has(this.id));
 
-  /** Tokens of the context in use, as far as it was reportedContext. */
+  /** Tokens of the context in use, as far as it was reported. */
   readonly context: ContextUse | null = $derived.by(() => {
     if (this.reportedContext) return this.reportedContext;
     const stats = this.path.findLast((node) => node.message.stats !== null)?.message.stats;

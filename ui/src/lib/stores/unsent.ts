@@ -28,19 +28,30 @@ export class UnsentSaver {
 
   change(conversation: number | null, change: Change): void {
     this.known.add(conversation);
-    if (!this.next) {
-      const changes = (this.next = new Map());
-      void this.turns.run(() => this.save(changes));
-    }
-    this.next.set(conversation, { ...this.next.get(conversation), ...change });
+    const next = this.begin();
+    next.set(conversation, { ...next.get(conversation), ...change });
   }
 
-  /** Sends a message. What changes meanwhile, such as its draft, is saved after it: if Hearth ends in between, the message is there twice rather than lost. */
+  /** Saves again what could not be saved. */
+  retry(): void {
+    if (this.unsaved.size > 0) this.begin();
+  }
+
+  /** Sends a message. What changes meanwhile, such as its draft, is saved after it. If Hearth ends in between, the message is there twice. */
   send<T>(task: () => Promise<T>): Promise<T> {
     this.next = null;
     const sent = task();
     void this.turns.run(() => sent.catch(() => {}));
     return sent;
+  }
+
+  /** The changes of the next save. */
+  private begin(): Map<number | null, Change> {
+    if (this.next) return this.next;
+    const changes = new Map<number | null, Change>();
+    this.next = changes;
+    void this.turns.run(() => this.save(changes));
+    return changes;
   }
 
   private async save(changes: Map<number | null, Change>): Promise<void> {
@@ -53,9 +64,11 @@ export class UnsentSaver {
         this.unsaved.delete(conversation);
       } catch (thrown) {
         // A conversation that is gone for good has nothing to send.
-        if (asProblem(thrown).code === "notFound") continue;
-        this.unsaved.set(conversation, change);
-        if (isNews) this.report(thrown);
+        if (asProblem(thrown).code === "notFound") this.unsaved.delete(conversation);
+        else {
+          this.unsaved.set(conversation, change);
+          if (isNews) this.report(thrown);
+        }
       }
     }
   }
