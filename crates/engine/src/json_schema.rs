@@ -40,7 +40,14 @@ const MAX_ABANDONED: usize = 2;
 pub(crate) struct Schemas {
     factory: OnceLock<Option<Arc<ParserFactory>>>,
     /// Compilations that were given up.
-    abandoned: Mutex<Vec<JoinHandle<()>>>,
+    abandoned: Mutex<Vec<Compilation>>,
+}
+
+/// A schema that is compiled on a thread of its own.
+struct Compilation {
+    text: String,
+    result: mpsc::Receiver<Matcher>,
+    thread: JoinHandle<()>,
 }
 
 impl Schemas {
@@ -59,7 +66,7 @@ impl Schemas {
                 "This model has no end-of-turn token, so its answers cannot follow a JSON schema. Remove the schema.",
             )
         })?;
-        let matcher = self.compile(factory, grammar)?;
+        let matcher = self.compile(factory, text, grammar)?;
         match matcher.get_error() {
             Some(reason) => Err(refuse(format!(
                 "The JSON schema is not supported: {}. Simplify the schema.",
@@ -70,42 +77,71 @@ impl Schemas {
     }
 
     /// Compiles a grammar on a thread of its own, since the library neither stops when it is told
-    /// to nor keeps to its limits: the intersection of many patterns takes exponential time.
+    /// to nor keeps to its limits: the intersection of many patterns takes exponential time. A
+    /// schema that was given up and is requested again goes on.
     ///
     /// # Errors
     /// It takes too long, too many are still being compiled, or it was interrupted.
-    fn compile(&self, factory: &Arc<ParserFactory>, grammar: TopLevelGrammar) -> Result<Matcher, Problem> {
+    fn compile(&self, factory: &Arc<ParserFactory>, text: &str, grammar: TopLevelGrammar) -> Result<Matcher, Problem> {
         let mut abandoned = self.abandoned.lock().unwrap_or_else(PoisonError::into_inner);
-        abandoned.retain(|thread| !thread.is_finished());
-        if abandoned.len() >= MAX_ABANDONED {
-            return Err(refuse(
-                "Two JSON schemas of earlier requests are still being compiled. Wait until they are, or unload the model \
-                 to end that, and simplify those schemas.",
-            ));
-        }
+        let began = Instant::now();
+        let compilation = loop {
+            interrupt::check().map_err(|_| interrupted())?;
+            if let Some(at) = abandoned.iter().position(|other| other.text == text) {
+                break abandoned.swap_remove(at);
+            }
+            abandoned.retain(|other| !other.thread.is_finished());
+            if abandoned.len() < MAX_ABANDONED {
+                break Compilation::begin(factory, text, grammar)?;
+            }
+            if began.elapsed() > LONGEST {
+                return Err(refuse(
+                    "Two JSON schemas of earlier requests are still being compiled. Wait until they are, or unload the \
+                     model to end that, and simplify those schemas.",
+                ));
+            }
+            thread::sleep(POLL);
+        };
+        compilation.wait(began).map_err(|(compilation, problem)| {
+            abandoned.extend(compilation);
+            problem
+        })
+    }
+}
+
+impl Compilation {
+    fn begin(factory: &Arc<ParserFactory>, text: &str, grammar: TopLevelGrammar) -> Result<Self, Problem> {
         let (done, result) = mpsc::channel();
         let factory = Arc::clone(factory);
         let thread = thread::Builder::new().name("schema".to_owned()).spawn(move || {
             // Nobody may be waiting any more.
             let _ = done.send(Matcher::new(factory.create_parser(grammar)));
         });
-        let thread = thread.map_err(|error| internal(&format!("no thread can be started: {error}")))?;
-        let began = Instant::now();
+        Ok(Self {
+            text: text.to_owned(),
+            result,
+            thread: thread.map_err(|error| internal(&format!("no thread can be started: {error}")))?,
+        })
+    }
+
+    /// Waits for the result. One that goes on is returned with the reason why nobody waits any
+    /// more.
+    fn wait(self, began: Instant) -> Result<Matcher, (Option<Self>, Problem)> {
         loop {
-            match result.recv_timeout(POLL) {
+            match self.result.recv_timeout(POLL) {
                 Ok(matcher) => return Ok(matcher),
-                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(internal("a JSON schema was not compiled")),
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err((None, internal("a JSON schema was not compiled")));
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) if interrupt::check().is_err() => {
+                    return Err((Some(self), interrupted()));
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) if began.elapsed() > LONGEST => {
+                    let problem = refuse("The JSON schema takes too long to compile. Simplify the schema.");
+                    return Err((Some(self), problem));
+                }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
-            let given_up = match interrupt::check() {
-                Err(_) => interrupted(),
-                Ok(()) if began.elapsed() > LONGEST => {
-                    refuse("The JSON schema takes too long to compile. Simplify the schema.")
-                }
-                Ok(()) => continue,
-            };
-            abandoned.push(thread);
-            return Err(given_up);
         }
     }
 }

@@ -57,7 +57,7 @@ pub fn run(bytes: &[u8]) -> bool {
     if run.resume(&path).is_err() {
         return false;
     }
-    let made = run.history().0.len();
+    let made = run.losses().len();
     // One step, if one is left. Values in the file may make it diverge.
     let mut steps = 0;
     let went_on = run.run(&mut |report| {
@@ -65,7 +65,7 @@ pub fn run(bytes: &[u8]) -> bool {
         if steps > 0 { Control::Stop } else { Control::Continue }
     });
     if went_on.is_ok() {
-        assert_eq!(run.history().0.len(), made + steps);
+        assert_eq!(run.losses().len(), made + steps);
     }
     true
 }

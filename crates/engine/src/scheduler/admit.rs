@@ -109,7 +109,7 @@ impl Scheduler {
             id,
             number,
             answer,
-            adapters: adapted.adapters,
+            adapted,
             session,
             reported: cached,
             last_chunk: 0,

@@ -13,7 +13,7 @@ mod draft;
 mod idle;
 mod step;
 
-use crate::adapters::{ActiveAdapters, Adapted};
+use crate::adapters::Adapted;
 use crate::answer::Answer;
 use crate::prompt_cache::PromptCache;
 pub(crate) use draft::{AnswerDraft, Drafting};
@@ -67,7 +67,7 @@ struct Running {
     id: RequestId,
     number: u64,
     answer: Answer,
-    adapters: ActiveAdapters,
+    adapted: Adapted,
     session: Session,
     /// Progress of the prefill as it was emitted last.
     reported: usize,
@@ -182,7 +182,7 @@ impl Scheduler {
         let Running {
             id,
             answer,
-            adapters,
+            adapted,
             session,
             ..
         } = running;
@@ -190,7 +190,7 @@ impl Scheduler {
         match ended {
             Ok(reason) => {
                 finish(id, answer, reason, listener);
-                self.idle.add(session, adapters, conversation);
+                self.idle.add(session, adapted.adapters, conversation);
             }
             Err(problem) => listener.emit(id, Event::Failed(problem)),
         }

@@ -247,11 +247,18 @@ impl Scheduler {
         }
         self.is_full = true;
         self.end_draft(newest.number);
-        let Running { id, number, answer, .. } = newest;
+        let Running {
+            id,
+            number,
+            answer,
+            adapted,
+            ..
+        } = newest;
         self.waiting.push_front(Waiting {
             id,
             number,
             answer,
+            adapted,
             left_out: None,
         });
         Ok(())

@@ -152,6 +152,8 @@ fn a_schema_that_takes_long_delays_no_other_request() {
     assert_eq!(finished(&[event]).tokens, 1);
     for request in slow {
         worker.ask(Request::Cancel { request });
+    }
+    for request in slow {
         let (event, _) = end(&mut worker, request, answer);
         assert_eq!(finished(&[event]).reason, FinishReason::Cancelled);
     }
