@@ -20,6 +20,7 @@ use rusqlite::Transaction;
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 impl App {
@@ -130,20 +131,33 @@ impl App {
                 if !changed {
                     return Err(no_adapter());
                 }
-                if let Some(run) = row.and_then(|row| row.run) {
-                    shared.announce_run(run)?;
+                match row.and_then(|row| row.run) {
+                    Some(run) => Ok(shared.announce_run(run)?),
+                    None => Ok(()),
                 }
-                Ok(shared.announce_adapters()?)
             })
-            .await
+            .await?;
+        announce_later(&self.shared);
+        Ok(())
     }
+}
+
+/// Announces the adapters, which nobody waits for: it lists the models, and their drives may be
+/// slow.
+pub(crate) fn announce_later(shared: &Arc<Shared>) {
+    let shared = Arc::clone(shared);
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = shared.announce_adapters() {
+            tracing::warn!(%error, "the adapters could not be listed");
+        }
+    });
 }
 
 impl Shared {
     /// Announces the adapters.
     pub(crate) fn announce_adapters(&self) -> Result<(), StoreError> {
         let announced = || Ok(Event::AdaptersChanged { adapters: list(self)? });
-        self.announcer.announce(Topic::Adapters, announced)
+        self.announcer.announce_latest(Topic::Adapters, announced)
     }
 }
 

@@ -32,8 +32,10 @@ pub(crate) struct Announcer {
     sink: Sink,
     /// The revision of the last event.
     revision: AtomicU64,
-    /// Held by topic while its state is read and sent.
-    topics: [Mutex<()>; Topic::Downloads as usize + 1],
+    /// Reads begun by [`Announcer::announce_latest`].
+    reads: AtomicU64,
+    /// By topic, the last such read that was sent.
+    topics: [Mutex<u64>; Topic::Downloads as usize + 1],
 }
 
 impl Announcer {
@@ -41,6 +43,7 @@ impl Announcer {
         Self {
             sink,
             revision: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
             topics: Default::default(),
         }
     }
@@ -50,14 +53,15 @@ impl Announcer {
         self.revision.load(Ordering::SeqCst)
     }
 
-    /// Sends an event of progress, which no state that is read repeats.
+    /// Sends an event whose order the caller ensures, by a lock or because one task sends it.
     pub(crate) fn emit(&self, event: Event) {
         // After the state was read that the event has.
         let revision = self.revision.fetch_add(1, Ordering::SeqCst) + 1;
         (self.sink)(Announced { revision, event });
     }
 
-    /// Reads the state of a topic and sends it, if there is any.
+    /// Reads the state of a topic and sends it, if there is any. Others about the topic wait, so
+    /// nothing but the store is read.
     ///
     /// # Errors
     /// That of `read`; nothing is sent then.
@@ -68,6 +72,22 @@ impl Announcer {
     ) -> Result<(), E> {
         let _one_at_a_time = lock(&self.topics[topic as usize]);
         if let Some(event) = read()?.into() {
+            self.emit(event);
+        }
+        Ok(())
+    }
+
+    /// Reads all of a topic, from disks that may be slow, and sends it unless what was sent
+    /// meanwhile was read later. Nobody waits for the read.
+    ///
+    /// # Errors
+    /// That of `read`; nothing is sent then.
+    pub(crate) fn announce_latest<E>(&self, topic: Topic, read: impl FnOnce() -> Result<Event, E>) -> Result<(), E> {
+        let begun = self.reads.fetch_add(1, Ordering::SeqCst) + 1;
+        let event = read()?;
+        let mut last = lock(&self.topics[topic as usize]);
+        if begun > *last {
+            *last = begun;
             self.emit(event);
         }
         Ok(())
@@ -124,6 +144,25 @@ mod tests {
         let sent = fractions(events.into_iter());
         assert!(sent.is_sorted(), "{sent:?}");
         assert_eq!(sent.last(), Some(&(THREADS * EACH)));
+    }
+
+    #[test]
+    fn a_slow_read_neither_delays_nor_replaces_a_later_one() {
+        let (send, events) = mpsc::channel();
+        let announcer = Announcer::new(Box::new(move |announced| send.send(announced).expect("a receiver")));
+        let progress = |fraction| Ok::<_, Infallible>(Event::ImportProgress { fraction });
+        let slow = || {
+            announcer
+                .announce_latest(Topic::Models, || progress(2.0))
+                .expect("it is read");
+            progress(1.0)
+        };
+        announcer.announce_latest(Topic::Models, slow).expect("it is read");
+        announcer
+            .announce_latest(Topic::Models, || progress(3.0))
+            .expect("it is read");
+        drop(announcer);
+        assert_eq!(fractions(events.into_iter()), [2, 3]);
     }
 
     #[test]

@@ -15,8 +15,8 @@ use crate::{
     title, unsent,
     wire::{
         AdapterChoice, Compared, Contender, Conversation, ConversationSettings, ConversationSummary,
-        DeletedConversation, Message, MessageState, NewConversation, OwnSettings, Problem, ProblemCode, SearchFilter,
-        SearchHit, Sent, TextFile,
+        DeletedConversation, Event, Message, MessageState, NewConversation, OwnSettings, Problem, ProblemCode,
+        SearchFilter, SearchHit, Sent, TextFile,
     },
 };
 use hearth_protocol::{Part, Role};
@@ -394,10 +394,12 @@ fn add(shared: &Shared, position: Position, contenders: Vec<Contender>) -> Resul
     for answer in answers.iter().filter(|answer| is_unfinished(answer)) {
         shared.set_live(answer.clone());
     }
-    // The conversation, then its messages.
-    shared.announce_conversation(row.id)?;
+    // The conversation, then its messages. Nothing fails any more: the answers are live.
+    shared.announce_touched(row.id);
     for message in user.iter().chain(&answers) {
-        shared.announce_message(message.id)?;
+        shared.emit(Event::MessageChanged {
+            message: Box::new(message.clone()),
+        });
     }
     Ok(Added {
         conversation: (&row).into(),
@@ -584,9 +586,8 @@ fn reopen(shared: &Shared, id: i64) -> Result<(Sent, MessageState), Problem> {
         Ok(conversation::get(t, row.conversation)?.ok_or_else(no_conversation))
     })?;
     let conversation = written?;
-    shared.set_live(answer.clone());
-    shared.announce_conversation(conversation.id)?;
-    shared.announce_message(id)?;
+    shared.announce_touched(conversation.id);
+    shared.show(answer.clone());
     let sent = Sent {
         conversation: (&conversation).into(),
         user: None,

@@ -179,7 +179,7 @@ fn to_wire(row: dataset::Dataset) -> Dataset {
 
 fn announce(shared: &Shared) -> Result<(), Problem> {
     let announced = || list(shared).map(|datasets| Event::DatasetsChanged { datasets });
-    Ok(shared.announcer.announce(Topic::Datasets, announced)?)
+    Ok(shared.announcer.announce_latest(Topic::Datasets, announced)?)
 }
 
 /// The datasets in folders, sorted and deduplicated by name. Missing folders are skipped.

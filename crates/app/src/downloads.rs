@@ -512,7 +512,7 @@ fn discard(shared: &Shared, remote: Option<&Remote>) {
 
 fn announce(shared: &Shared) {
     let announced = || list(shared).map(|downloads| Event::DownloadsChanged { downloads });
-    if let Err(problem) = shared.announcer.announce(Topic::Downloads, announced) {
+    if let Err(problem) = shared.announcer.announce_latest(Topic::Downloads, announced) {
         tracing::warn!(%problem, "the downloads could not be listed");
     }
 }

@@ -105,7 +105,7 @@ impl App {
 /// Lists the models on this machine, and announces them.
 pub(crate) fn announce(shared: &Shared) -> Result<Vec<library::Model>, Problem> {
     let mut models = Vec::new();
-    shared.announcer.announce(Topic::Models, || {
+    shared.announcer.announce_latest(Topic::Models, || {
         models = shared.models()?;
         Ok::<_, Problem>(Event::ModelsChanged {
             models: convert::models(&models),

@@ -18,8 +18,11 @@ pub fn path_text(path: PathBuf) -> Result<String, Problem> {
 }
 
 /// Whether a path names another machine or a device on Windows: `\\server\share`,
-/// `\\?\UNC\server\share` or either with `/`.
+/// `\\?\UNC\server\share` or either with `/`, or `\??\UNC\server\share`.
 pub(crate) fn is_on_network(path: &str) -> bool {
+    if path.starts_with(r"\??\") {
+        return true;
+    }
     let mut letters = path.chars();
     let is_separator = |c: Option<char>| matches!(c, Some('/' | '\\'));
     is_separator(letters.next()) && is_separator(letters.next())
@@ -42,6 +45,7 @@ mod tests {
             "//server/a",
             r"/\server/a",
             r"\\.\pipe\a",
+            r"\??\UNC\server\a",
         ] {
             assert!(is_on_network(path), "{path}");
         }

@@ -2,7 +2,7 @@
 //! them.
 
 use crate::{
-    App,
+    App, adapters,
     convert::{from_json, to_json},
     datasets, presets,
     shared::Shared,
@@ -51,10 +51,11 @@ impl App {
                 for answer in compared {
                     shared.announce_message(answer)?;
                 }
-                shared.announce_conversation(conversation)?;
-                Ok(shared.announce_adapters()?)
+                Ok(shared.announce_conversation(conversation)?)
             })
-            .await
+            .await?;
+        adapters::announce_later(&self.shared);
+        Ok(())
     }
 
     /// Rates an answer. A correction alone counts as a thumb down; neither removes the rating.

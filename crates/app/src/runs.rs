@@ -113,10 +113,10 @@ impl App {
                 if !shared.store.write(|t| run::delete(t, id, now()))? {
                     return Err(no_run());
                 }
-                shared.announce_run(id)?;
-                Ok(shared.announce_adapters()?)
+                Ok(shared.announce_run(id)?)
             })
             .await?;
+        adapters::announce_later(&self.shared);
         self.purge_later();
         Ok(())
     }
@@ -128,10 +128,11 @@ impl App {
                 if !shared.store.write(|t| run::restore(t, id))? {
                     return Err(no_run());
                 }
-                shared.announce_run(id)?;
-                Ok(shared.announce_adapters()?)
+                Ok(shared.announce_run(id)?)
             })
-            .await
+            .await?;
+        adapters::announce_later(&self.shared);
+        Ok(())
     }
 
     /// Removes the files of deleted runs and adapters once undoing has expired.

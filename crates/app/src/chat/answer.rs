@@ -408,9 +408,12 @@ pub(super) async fn end(shared: &Arc<Shared>, mut last: Message, tokens: Option<
             match saved {
                 Saved::Locked => shared.show(message),
                 Saved::Done(()) => {
-                    shared.emit(Event::MessageChanged {
-                        message: Box::new(message),
-                    });
+                    // Behind what others announce of it, which may be older.
+                    if shared.announce_message(message.id).is_err() {
+                        shared.emit(Event::MessageChanged {
+                            message: Box::new(message),
+                        });
+                    }
                     shared.announce_touched(conversation);
                 }
             }

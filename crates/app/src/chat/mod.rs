@@ -19,7 +19,7 @@ pub(crate) use target::Target;
 use crate::{
     prompt_cache,
     shared::Shared,
-    wire::{Message, MessageState, ModelState, Problem, ProblemCode},
+    wire::{LoadSettings, Message, MessageState, ModelState, Problem, ProblemCode},
 };
 use answer::{Answer, Stop, Wait};
 use hearth_protocol::{LoadRequest, Model, ModelStatus, Request};
@@ -188,8 +188,13 @@ impl Chat {
                 self.shared.host.broadcast(&request);
             }
             Command::Load(target) => {
+                let (id, settings) = (target.id.clone(), target.settings.clone());
                 let order = self.next_order();
                 self.select(*target, order).load();
+                // They may have changed while the model was looked up.
+                if settings != LoadSettings::of(&self.shared.settings(), &id) {
+                    self.apply_settings();
+                }
             }
             Command::Unload => {
                 self.unload().await;

@@ -65,6 +65,10 @@ pub(crate) const MAX_ID: i64 = 1 << 52;
 /// The highest id or time that is taken over from elsewhere: those that follow are up to [`MAX_ID`].
 pub(crate) const MAX_FOREIGN_ID: i64 = MAX_ID - (1 << 48);
 
+/// The highest number of a folder that is taken for a run's: a folder of any name may be in a
+/// backup, and the next run has a higher number.
+pub(crate) const MAX_RUN_FOLDER: i64 = 1 << 40;
+
 /// How long a deleted conversation or dataset can be restored.
 pub(crate) const RESTORABLE_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 

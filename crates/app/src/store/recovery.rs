@@ -6,7 +6,7 @@
 //! last transactions exist only under the other name.
 
 use super::backup::SqlPath;
-use super::{Backup, FILE, MAX_FOREIGN_ID, Store, StoreError, connect, lock, migrations, now};
+use super::{Backup, FILE, MAX_RUN_FOLDER, Store, StoreError, connect, lock, migrations, now};
 use hearth_formats::durable::sync_folder;
 use rusqlite::Connection;
 use std::{
@@ -97,7 +97,7 @@ fn raise_run_sequence(staging: &Path, folder: &Path) -> Result<(), StoreError> {
     let path = staging.join(FILE);
     let runs = fs::read_dir(folder.join("runs")).into_iter().flatten().flatten();
     let numbers = runs.filter_map(|entry| entry.file_name().to_str()?.parse::<i64>().ok());
-    let Some(highest) = numbers.filter(|number| *number <= MAX_FOREIGN_ID).max() else {
+    let Some(highest) = numbers.filter(|number| *number <= MAX_RUN_FOLDER).max() else {
         return Ok(());
     };
     let count = || -> rusqlite::Result<()> {

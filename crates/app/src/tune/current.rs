@@ -2,6 +2,7 @@
 
 use super::{closed, interrupted};
 use crate::{
+    adapters,
     convert::to_json,
     saving::{SAVE_RETRY_INTERVAL, Saved},
     shared::Shared,
@@ -210,9 +211,10 @@ impl Current {
                     run_evaluation::add(t, id, evaluation)?;
                 }
                 if let Some(outcome) = &run.outcome {
-                    // Those of a later step belong to no adapter.
+                    // Those of a later step belong to no adapter. The saved one may be of a later
+                    // step than the checkpoint that the run resumed from.
                     run_point::remove_after(t, id, outcome.steps)?;
-                    run_evaluation::remove_after(t, id, outcome.steps)?;
+                    run_evaluation::remove_after(t, id, outcome.steps.max(outcome.best_step))?;
                 }
                 save_progress(t, &run)?;
                 if let Some(path) = &path {
@@ -235,12 +237,12 @@ impl Current {
                 shared.clear_live_run(id);
                 shared.announce_run(id)?;
             }
-            if has_ended && new_adapter {
-                shared.announce_adapters()?;
-            }
             Ok(saved)
         });
         let saved = saved.await;
+        if saved == Ok(Saved::Done(())) && has_ended && new_adapter {
+            adapters::announce_later(&self.shared);
+        }
         self.is_store_locked = saved == Ok(Saved::Locked);
         match saved {
             Ok(Saved::Done(())) => {

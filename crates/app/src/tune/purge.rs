@@ -9,7 +9,7 @@ use crate::{
     lock::lock,
     remove_path::remove_path,
     shared::Shared,
-    store::{MAX_FOREIGN_ID, adapter, run},
+    store::{MAX_RUN_FOLDER, adapter, run},
     wire::Problem,
 };
 use hearth_formats::durable::recovery_candidates;
@@ -34,7 +34,7 @@ pub(crate) fn last_folder(shared: &Shared) -> i64 {
     let entries = fs::read_dir(runs_folder(shared)).into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     // A folder with a larger number is no run's, and no run could be started after it.
-    numbers.filter(|number| *number <= MAX_FOREIGN_ID).max().unwrap_or(0)
+    numbers.filter(|number| *number <= MAX_RUN_FOLDER).max().unwrap_or(0)
 }
 
 /// Removes runs and adapters deleted before a time (milliseconds since 1970), files first. Files
