@@ -68,6 +68,8 @@ pub struct ChatTemplate {
     stop_strings: Vec<String>,
     /// Whether it reads a message's content only as a list of parts.
     needs_lists: OnceLock<bool>,
+    /// Names of the templates that handle a message whose content is null themselves.
+    ask_for_null: HashSet<&'static str>,
 }
 
 /// A test of a message's content for null.
@@ -170,6 +172,7 @@ impl ChatTemplate {
             notice: None,
             stop_strings: Vec::new(),
             needs_lists: OnceLock::new(),
+            ask_for_null: HashSet::new(),
         };
         template.add(NAME, source)?;
         Ok(template)
@@ -177,6 +180,9 @@ impl ChatTemplate {
 
     fn add(&mut self, name: &'static str, source: &str) -> Result<(), TemplateError> {
         let unsupported = |what: &str| TemplateError::Syntax(format!("{what} is not supported"));
+        if ASKS_FOR_NULL.is_match(source) {
+            self.ask_for_null.insert(name);
+        }
         on_large_stack(|| {
             let Rewritten { source, unreadable } = jinja::rewrite(source).map_err(unsupported)?;
             // Sources known to make minijinja panic are refused before this.
@@ -351,7 +357,8 @@ impl ChatTemplate {
 
     fn run(&self, chat: &Chat, prompt: GenerationPrompt) -> Result<String, TemplateError> {
         // Jinja prints null as `None`, which no template means.
-        let chat = &*match chat.has_null_content() && !ASKS_FOR_NULL.is_match(self.template(chat)?.source()) {
+        let asks = self.ask_for_null.contains(self.template(chat)?.name());
+        let chat = &*match chat.has_null_content() && !asks {
             true => Cow::Owned(chat.with_empty_contents()),
             false => Cow::Borrowed(chat),
         };

@@ -370,7 +370,7 @@ fn json_with_columns_is_read_by_rows() {
     check(
         r#"{"prompt": ["a", "c"], "completion": ["b"]}"#,
         "x.json",
-        "is not a text",
+        "is a list instead of a text",
     );
 }
 

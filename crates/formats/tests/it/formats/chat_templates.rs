@@ -200,6 +200,23 @@ fn a_content_of_null_is_empty_unless_the_template_asks_for_it() {
 }
 
 #[test]
+fn a_template_for_tools_asks_for_null_itself() {
+    let mut metadata = Metadata::new();
+    metadata.insert("tokenizer.ggml.tokens", Strings::from_iter(["a"]));
+    metadata.insert("tokenizer.chat_template", "[{{ messages[0].content }}]");
+    metadata.insert(
+        "tokenizer.chat_template.tool_use",
+        "{{ 'null' if messages[0].content is none else 'text' }}",
+    );
+    let file = GgufWriter::begin(Vec::new(), &metadata, &[]).unwrap().finish().unwrap();
+    let template = ChatTemplate::from_gguf(&Gguf::from_bytes(file).unwrap()).unwrap();
+    for (tools, expected) in [(None, "[]"), (Some(r#"[{"name": "add"}]"#), "null")] {
+        let chat = Chat::from_json(r#"[{"role": "user", "content": null}]"#, tools).unwrap();
+        assert_eq!(template.render_chat(&chat, GenerationPrompt::Add).unwrap(), expected);
+    }
+}
+
+#[test]
 fn an_error_in_the_messages_does_not_advise_another_model() {
     let source = "{% for m in messages %}{{ m.content }}{{ m.tool_calls[0].name.upper() if m.tool_calls }}{% endfor %}";
     let template = ChatTemplate::parse(source, "", "").unwrap();
