@@ -353,10 +353,8 @@ fn run(weak: &Weak<Shared>, row: &download::Download, running: &Running) {
         tracing::warn!(%error, "the state of a download could not be saved");
         lock(&shared.downloads.unsaved).insert(row.id);
     }
-    if is_done {
-        if let Err(problem) = models::announce(&shared) {
-            tracing::warn!(%problem, "the models could not be listed");
-        }
+    if is_done && let Err(problem) = models::announce(&shared) {
+        tracing::warn!(%problem, "the models could not be listed");
     }
 }
 
