@@ -108,15 +108,14 @@ async function openWith(page: Page, texts: Partial<Record<"user" | "assistant", 
   await openConversation(page, "Rye bread");
 }
 
-test("messages of many megabytes open as quickly as long ones, and show more of themselves in steps", async () => {
+test("an answer of many megabytes opens as quickly as a long one, and is copied whole", async () => {
   const { page, errors } = await open();
   const section = "## Rye\n\nA **dense** bread that is kept for a week, with a [link](https://example.com/rye) and `code` in its long lines, as answers have them.\n\n- first **item**\n- second item\n\n";
-  await openWith(page, { user: ["A line of a file that was pasted as a message.\n", 700_000], assistant: [section, 30_000] });
+  await openWith(page, { assistant: [section, 30_000] });
   const answer = answers(page).last();
   const more = answer.getByTestId("long-text");
   expect(await more.textContent()).toMatch(/The first 1[12]\d,\d{3} of [45],\d{3},\d{3} characters/);
-  const found = () => answer.locator(".markdown > p strong").count();
-  const first = await found();
+  const first = await answer.locator(".markdown > p strong").count();
   expect(first).toBeGreaterThan(600);
   expect(first).toBeLessThan(800);
   // All of it is copied.
@@ -129,9 +128,13 @@ test("messages of many megabytes open as quickly as long ones, and show more of 
   expect(await page.getByTestId("find-partial").isVisible()).toBe(true);
   expect(await more.getByTestId("show-more").isDisabled()).toBe(true);
   await page.keyboard.press("Escape");
-  await more.getByTestId("show-more").click();
-  await expect.poll(found).toBeGreaterThan(2 * first - 10);
+  expect(await more.getByTestId("show-more").isEnabled()).toBe(true);
+  expect(errors).toEqual([]);
+});
 
+test("a pasted message of many megabytes is shown in steps", async () => {
+  const { page, errors } = await open();
+  await openWith(page, { user: ["A line of a file that was pasted as a message.\n", 700_000], assistant: ["Thanks.", 1] });
   await page.getByTestId("thread").evaluate((list) => (list.scrollTop = 0));
   const mine = page.locator("[data-testid=message][data-role=user]");
   await mine.waitFor();
