@@ -7,6 +7,12 @@ useBrowser();
 const fromEnd = (page: Page) => page.getByTestId("thread").evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight);
 const kill = (page: Page) => page.evaluate(() => (window as unknown as { fakeHost: { killWorker: () => void } }).fakeHost.killWorker());
 
+/** Waits until a thread that was opened is at its end: its rows are measured in the first frames. */
+async function isAtEnd(page: Page): Promise<void> {
+  await expect.poll(() => fromEnd(page)).toBeLessThan(2);
+  await stays(page);
+}
+
 async function stays(page: Page): Promise<void> {
   for (let i = 0; i < 4; i++) {
     await drawn(page);
@@ -19,7 +25,7 @@ test("a thread that was at its end stays there when an error notice appears and 
   const { page } = await open({ scene: "many", height: 500 });
   await page.getByTestId("open-conversation").first().click();
   await page.getByTestId("message").first().waitFor();
-  await stays(page);
+  await isAtEnd(page);
   await kill(page);
   await page.getByTestId("worker-died").waitFor();
   await stays(page);
@@ -78,7 +84,7 @@ test("Page Up and Page Down scroll a thread that was clicked, and enter it from 
   const { page } = await open({ scene: "many", height: 500 });
   await page.getByTestId("open-conversation").first().click();
   await page.getByTestId("message").first().waitFor();
-  await stays(page);
+  await isAtEnd(page);
   const thread = page.getByTestId("thread");
   const inArticle = () => page.evaluate(() => document.activeElement?.matches("article"));
   await thread.click({ position: { x: 4, y: 200 } });
