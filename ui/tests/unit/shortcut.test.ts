@@ -181,7 +181,7 @@ describe("the palette", () => {
 
   test("remembers a few items, and ignores storage that cannot be read", () => {
     let saved = "{not json";
-    const storage = { getItem: () => saved, setItem: (_: string, text: string) => void (saved = text), removeItem: () => void (saved = "") };
+    const storage = { getItem: () => saved, setItem: (_: string, text: string) => void (saved = text) };
     const palette = new Palette(storage);
     expect(palette.recent).toEqual([]);
     for (let i = 0; i < 40; i++) palette.used(`action-${i % 20}`);

@@ -8,7 +8,7 @@ import { App } from "../../src/lib/stores/app.svelte";
 export async function started(scene: string | null = null, stored?: Map<string, string>): Promise<{ app: App; host: FakeHost }> {
   const host = new FakeHost(scene);
   host.pace = 0;
-  const storage = stored ? { getItem: (key: string) => stored.get(key) ?? null, setItem: (key: string, value: string) => void stored.set(key, value), removeItem: (key: string) => void stored.delete(key) } : null;
+  const storage = stored ? { getItem: (key: string) => stored.get(key) ?? null, setItem: (key: string, value: string) => void stored.set(key, value) } : null;
   const app = new App(host, { storage, schedule: (callback) => callback() });
   await app.start();
   return { app, host };

@@ -1,3 +1,3 @@
 // The part of the browser's storage that the page uses.
 
-export type PageStorage = Pick<Storage, "getItem" | "setItem" | "removeItem">;
+export type PageStorage = Pick<Storage, "getItem" | "setItem">;
