@@ -69,8 +69,8 @@ impl Shared {
         Ok(saved)
     }
 
-    /// Announces a conversation in which something was saved; a failure only leaves its old place in
-    /// the list.
+    /// Announces a conversation in which something was saved; a failure only leaves its old place
+    /// in the list.
     pub(crate) fn announce_touched(&self, conversation: i64) {
         if let Err(error) = self.announce_conversation(conversation) {
             tracing::warn!(%error, conversation, "a conversation could not be announced");

@@ -396,9 +396,9 @@ async fn saved(saving: &mut Option<JoinHandle<Result<Saved<()>, Problem>>>) -> R
     saved.unwrap_or(Ok(Saved::Locked))
 }
 
-/// Saves a message in its final state and announces it. If another process locks the store, it is saved
-/// later. A message that cannot be saved is shown as failed, in full, while the app runs, and is
-/// saved once there is space.
+/// Saves a message in its final state and announces it. If another process locks the store, it is
+/// saved later. A message that cannot be saved is shown as failed, in full, while the app runs, and
+/// is saved once there is space.
 pub(super) async fn end(shared: &Arc<Shared>, mut last: Message, tokens: Option<Vec<u32>>) {
     let message = last.clone();
     let saved = shared

@@ -43,7 +43,8 @@ impl Json {
     pub fn parse(bytes: &mut [u8]) -> Result<Self, ParseError> {
         replace_lone_surrogates(bytes);
         let (text, most) = match bytes.starts_with(hearth::BEGIN) {
-            // It may be large, and Hearth writes no invalid UTF-8, of which a copy is three times as long.
+            // It may be large, and Hearth writes no invalid UTF-8: a copy could be three times as
+            // long.
             true => (
                 Cow::Borrowed(str::from_utf8(bytes).map_err(|_| ParseError::Malformed)?),
                 MAX_HEARTH_VALUES,

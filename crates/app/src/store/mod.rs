@@ -62,7 +62,8 @@ const LOCK: &str = "hearth.lock";
 /// The highest id of a row, and time: the page counts in the integers of JavaScript.
 pub(crate) const MAX_ID: i64 = 1 << 52;
 
-/// The highest id or time that is taken over from elsewhere: those that follow are up to [`MAX_ID`].
+/// The highest id or time that is taken over from elsewhere: those that follow are up to
+/// [`MAX_ID`].
 pub(crate) const MAX_FOREIGN_ID: i64 = MAX_ID - (1 << 48);
 
 /// The highest number of a folder that is taken for a run's: a folder of any name may be in a

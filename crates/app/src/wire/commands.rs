@@ -14,8 +14,8 @@ macro_rules! commands {
                 /// The initial state of the window.
                 fn snapshot() -> Snapshot;
 
-                /// The revision of the last event. What is read afterwards is at least as new as the
-                /// events up to it.
+                /// The revision of the last event. What is read afterwards is at least as new as
+                /// the events up to it.
                 fn revision() -> u64;
 
                 fn open_conversation(id: i64) -> Conversation;
