@@ -184,7 +184,7 @@ fn frames_and_keys_beside_ten_thousand_messages() {
         "key to painted character, two answers stream",
         &numbers(&window, "window.keyTimes"),
     );
-    // The web view saves drafts for the next window.
+    // A draft is saved for the next window.
     for keys in ["Ctrl+a", "Delete"] {
         keyboard.press(keys).expect("keys");
     }
