@@ -124,6 +124,21 @@ describe("a reply that is older than an event", () => {
     expect(app.thread.opening).toBe(false);
   });
 
+  test("switches no branch of a conversation that was left", async () => {
+    const { app, host } = await started();
+    const opened = await host.openConversation(2);
+    const { reply, give } = held<typeof opened>();
+    host.openConversation = (id) => (id === 2 ? reply : FakeHost.prototype.openConversation.call(host, id));
+    const selected: number[] = [];
+    host.selectLeaf = async (id) => (selected.push(id), opened);
+    const opening = app.open(2, 987_654);
+    await soon();
+    app.newConversation();
+    give(opened);
+    await opening;
+    expect(selected).toEqual([]);
+  });
+
   test("does not replace a conversation in the list", async () => {
     const { app, host } = await started();
     const send = host.send.bind(host);

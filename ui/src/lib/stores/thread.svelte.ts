@@ -93,7 +93,7 @@ export class Thread {
     this.requestedId = id;
     this.problem = null;
     try {
-      await this.reading.read(this.host, (host) => read(host, id, message), (conversation) => {
+      await this.reading.read(this.host, (host) => read(host, id, message, () => visit === this.visit), (conversation) => {
         if (visit !== this.visit) return;
         this.fill(conversation);
         this.target = message;
@@ -118,13 +118,13 @@ export class Thread {
 
   /** Sends a message after `parent`; `null` means after the open branch. */
   async send(text: string, files: TextFile[], parent: number | null = null): Promise<Sent> {
-    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder, adapters: [] };
+    const fresh = this.beginning([]);
     return this.begin(() => this.host.send(this.id, parent ?? this.leaf, text, files, fresh), this.id === null, fresh);
   }
 
   /** Sends a message that every contender answers. */
   async compare(contenders: Contender[], text: string, files: TextFile[], parent: number | null = null): Promise<Compared> {
-    const fresh = { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder, adapters: [...this.adapters] };
+    const fresh = this.beginning(this.adapters);
     return this.begin(() => this.host.compare(this.id, parent ?? this.leaf, text, files, contenders, fresh), this.id === null, fresh);
   }
 
@@ -264,6 +264,10 @@ export class Thread {
     }
   }
 
+  private beginning(adapters: readonly AdapterChoice[]): NewConversation {
+    return { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder, adapters: [...adapters] };
+  }
+
   private async begin<T extends Sent | Compared>(command: () => Promise<T>, fresh: boolean, beginning: NewConversation | null = null): Promise<T> {
     const visit = this.visit;
     const early = new Map<number, Message>();
@@ -352,9 +356,9 @@ export class Thread {
   }
 }
 
-/** Reads a conversation, on the branch with a message. */
-async function read(host: Host, id: number, message: number | null): Promise<Conversation> {
+/** Reads a conversation, on the branch with a message. One that is no longer wanted keeps its branch. */
+async function read(host: Host, id: number, message: number | null, isWanted: () => boolean): Promise<Conversation> {
   const conversation = await host.openConversation(id);
-  const isShown = message === null || new Tree(conversation.messages).path(conversation.leaf).includes(message);
-  return isShown ? conversation : host.selectLeaf(id, message);
+  if (message === null || !isWanted() || new Tree(conversation.messages).path(conversation.leaf).includes(message)) return conversation;
+  return host.selectLeaf(id, message);
 }
