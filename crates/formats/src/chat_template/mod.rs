@@ -357,10 +357,10 @@ impl ChatTemplate {
 
     fn run(&self, chat: &Chat, prompt: GenerationPrompt) -> Result<String, TemplateError> {
         // Jinja prints null as `None`, which no template means.
-        let asks = self.ask_for_null.contains(self.template(chat)?.name());
-        let chat = &*match chat.has_null_content() && !asks {
-            true => Cow::Owned(chat.with_empty_contents()),
-            false => Cow::Borrowed(chat),
+        let is_handled = !chat.has_null_content() || self.ask_for_null.contains(self.template(chat)?.name());
+        let chat = &*match is_handled {
+            true => Cow::Borrowed(chat),
+            false => Cow::Owned(chat.with_empty_contents()),
         };
         let messages = match self.needs_lists() {
             true => chat.messages_with_lists(),

@@ -106,11 +106,9 @@ impl Spm {
     /// Whether a byte has a token, as such or, in ASCII, as a character.
     pub fn has_token(&self, byte: u8) -> bool {
         let character = if byte == b' ' { SPACE } else { byte as char };
-        let has_character = || {
-            let text = character.encode_utf8(&mut [0; 4]).as_bytes().to_vec();
-            byte.is_ascii() && self.tokens.get(&text, &self.texts).is_some()
-        };
-        self.byte_tokens[byte as usize] != NO_TOKEN || has_character()
+        let has_character = |text: &str| self.tokens.get(text.as_bytes(), &self.texts).is_some();
+        self.byte_tokens[byte as usize] != NO_TOKEN
+            || (byte.is_ascii() && has_character(character.encode_utf8(&mut [0; 4])))
     }
 
     /// Appends the tokens of a text, in segments if it is long. `first`: it starts the input or
