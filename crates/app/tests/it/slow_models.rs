@@ -16,9 +16,22 @@ use std::{
     path::Path,
     time::{Duration, Instant},
 };
+use tempfile::TempDir;
 
 /// How long the fake probe hangs at each of these files.
 const HANGS: Duration = Duration::from_secs(12);
+
+/// An app whose probe gives up a file that hangs after [`HANGS`].
+fn with_slow_probe(folder: TempDir) -> Bench {
+    let options = Options {
+        probe: ProbeCommand {
+            timeout: Some(HANGS),
+            ..support::probe()
+        },
+        ..bench::options(&folder)
+    };
+    Bench::with(folder, options)
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_that_hang_delay_no_answer_of_another_model_and_no_stop() {
@@ -27,14 +40,7 @@ async fn files_that_hang_delay_no_answer_of_another_model_and_no_stop() {
     let hanging: Vec<_> = (0..4)
         .map(|at| support::model(&folder.path().join(format!("data/models/x{at}")), "hang.gguf"))
         .collect();
-    let options = Options {
-        probe: ProbeCommand {
-            timeout: Some(HANGS),
-            ..support::probe()
-        },
-        ..bench::options(&folder)
-    };
-    let mut bench = Bench::with(folder, options);
+    let mut bench = with_slow_probe(folder);
     // The window's list waits for all of them.
     let app = bench.app.clone();
     let listing = tokio::spawn(async move { app.rescan_models().await });
@@ -81,14 +87,7 @@ async fn a_model_that_hangs_delays_no_answer_of_another_conversation() {
     let folder = tempfile::tempdir().expect("a folder");
     support::model(&folder.path().join("bundled"), "tiny.gguf");
     let hanging = support::model(&folder.path().join("data/models/x"), "hang.gguf");
-    let options = Options {
-        probe: ProbeCommand {
-            timeout: Some(HANGS),
-            ..support::probe()
-        },
-        ..bench::options(&folder)
-    };
-    let mut bench = Bench::with(folder, options);
+    let mut bench = with_slow_probe(folder);
     let waiting = bench
         .send(None, None, "Wait".into(), Vec::new(), with_model(&hanging))
         .await;
