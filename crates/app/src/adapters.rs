@@ -142,15 +142,17 @@ impl App {
     }
 }
 
-/// Announces the adapters, which nobody waits for: it lists the models, and their drives may be
-/// slow.
+/// Announces the adapters in the background: this lists the models, and their drives may be slow.
 pub(crate) fn announce_later(shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
-    tokio::task::spawn_blocking(move || {
-        if let Err(error) = shared.announce_adapters() {
-            tracing::warn!(%error, "the adapters could not be listed");
-        }
-    });
+    tokio::task::spawn_blocking(move || announce_or_log(&shared));
+}
+
+/// Announces the adapters where nothing else depends on it.
+pub(crate) fn announce_or_log(shared: &Shared) {
+    if let Err(error) = shared.announce_adapters() {
+        tracing::warn!(%error, "the adapters could not be listed");
+    }
 }
 
 impl Shared {

@@ -13,7 +13,7 @@ use std::sync::{
 /// Receives every event, from any thread; must not block.
 pub(crate) type Sink = Box<dyn Fn(Announced) + Send + Sync>;
 
-/// What an event is about. Of one topic, no event is older than one before it.
+/// What an event is about. Events of one topic are sent in the order of their states.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Topic {
     Conversations,
@@ -77,8 +77,8 @@ impl Announcer {
         Ok(())
     }
 
-    /// Reads all of a topic, from disks that may be slow, and sends it unless what was sent
-    /// meanwhile was read later. Nobody waits for the read.
+    /// Reads all of a topic, from disks that may be slow, without a lock. Drops the result if a
+    /// read that began later was sent first.
     ///
     /// # Errors
     /// That of `read`; nothing is sent then.

@@ -112,8 +112,6 @@ pub(crate) fn announce(shared: &Shared) -> Result<Vec<library::Model>, Problem> 
         })
     })?;
     // Adapters fit other models now.
-    if let Err(error) = shared.announce_adapters() {
-        tracing::warn!(%error, "the adapters could not be listed");
-    }
+    adapters::announce_or_log(shared);
     Ok(models)
 }

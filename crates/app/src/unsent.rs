@@ -46,7 +46,7 @@ fn write(t: &Transaction<'_>, conversation: Option<i64>, change: &UnsentChange) 
     Ok(true)
 }
 
-/// What is not sent in a conversation; `None` means the new one.
+/// The draft and the queued messages of a conversation; `None` means the new one.
 pub(crate) fn read(t: &Transaction<'_>, conversation: Option<i64>) -> rusqlite::Result<Unsent> {
     let part = |part| unsent::get(t, conversation, part);
     Ok(Unsent {

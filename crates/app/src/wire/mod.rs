@@ -479,7 +479,7 @@ pub struct Conversation {
     pub leaf: Option<i64>,
     /// All nodes of the tree, in creation order.
     pub messages: Vec<Message>,
-    /// What is not sent.
+    /// Its draft and queued messages.
     pub unsent: Unsent,
 }
 
@@ -529,7 +529,7 @@ pub struct Snapshot {
     pub default_model: Option<String>,
     /// Address of the hub, unless the settings name another one.
     pub default_hub: String,
-    /// What is not sent in a new conversation.
+    /// The draft of a new conversation.
     pub unsent: Unsent,
     /// The answers being generated.
     pub answering: Vec<Answering>,

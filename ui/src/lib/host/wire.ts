@@ -720,7 +720,7 @@ leaf: number | null,
  */
 messages: Array<Message>,
 /**
- * What is not sent.
+ * Its draft and queued messages.
  */
 unsent: Unsent, };
 
@@ -3190,7 +3190,7 @@ defaultModel: string | null,
  */
 defaultHub: string,
 /**
- * What is not sent in a new conversation.
+ * The draft of a new conversation.
  */
 unsent: Unsent,
 /**
