@@ -386,24 +386,30 @@ impl<E: KvElement> KvStore<E> {
             team::Scattered::new(&mut self.values),
         );
         let scales = [&mut self.key_scales, &mut self.value_scales].map(|scales| team::Scattered::new(scales));
+        // A row multiplies also the values that it does not see, by 0, and 0 times NaN is NaN. A NaN in
+        // a cell is therefore moved to its key, whose score reaches only the rows that see it.
+        let (nans, zeros) = (vec![f32::NAN; dim], vec![0.0; dim]);
         // Keys and values of a head are a region each, which one chunk writes.
         let write_region = |chunk: usize| {
             let (head, which) = (chunk / 2, chunk % 2);
             // SAFETY: each region belongs to one chunk.
             let scales = unsafe { scales[which].slice(head * lengths.scales, lengths.scales) };
-            let rows = qkv.chunks_exact(width).zip(cells.iter().map(|cell| *cell as usize));
+            let rows = qkv.chunks_exact(width).map(|row| {
+                let [key, value] = [heads.keys_at(), heads.values_at()].map(|at| &row[at + head * dim..][..dim]);
+                let is_nan = [key, value]
+                    .iter()
+                    .any(|row| row.iter().fold(false, |nan, x| nan | x.is_nan()));
+                if is_nan { (&nans[..], &zeros[..]) } else { (key, value) }
+            });
+            let rows = rows.zip(cells.iter().map(|cell| *cell as usize));
             if which == 0 {
                 // SAFETY: as above.
                 let keys = unsafe { keys.slice(head * lengths.keys, lengths.keys) };
-                rows.for_each(|(row, cell)| {
-                    write_key::<E>(isa, &row[heads.keys_at() + head * dim..][..dim], cell, keys, scales);
-                });
+                rows.for_each(|((key, _), cell)| write_key::<E>(isa, key, cell, keys, scales));
             } else {
                 // SAFETY: as above.
                 let values = unsafe { values.slice(head * lengths.values, lengths.values) };
-                rows.for_each(|(row, cell)| {
-                    write_value::<E>(isa, &row[heads.values_at() + head * dim..][..dim], cell, values, scales);
-                });
+                rows.for_each(|((_, value), cell)| write_value::<E>(isa, value, cell, values, scales));
             }
         };
         match tokens < MIN_SHARED_TOKENS {
@@ -493,7 +499,7 @@ fn padded(x: &[f32]) -> [f32; WIDTH] {
 
 on_lanes! {
     /// Stores a block, zero-padded to whole vectors, and returns its scale, 0 in formats without
-    /// scales.
+    /// scales. Either all elements are NaN or none is.
     fn store_block<L>[E: KvElement][E](l; x: &[f32], out: &mut [E]) -> u16 {
         let (mut factor, mut scale) = (1.0, f16::ZERO);
         if E::SCALED {
@@ -504,6 +510,7 @@ on_lanes! {
             }
             // Avoids infinity; see `tiles::clamp_to_f16`.
             scale = match l.reduce_max(most) / I8_MAX {
+                _ if x[0].is_nan() => f16::NAN,
                 large if large > f16::MAX.to_f32() => f16::MAX,
                 scale => f16::from_f32(scale),
             };

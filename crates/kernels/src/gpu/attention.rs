@@ -310,7 +310,8 @@ fn attend(
         #[unroll]
         for i in 0..rows {
             let at = row * TILE + i * line + lane;
-            let e = select(scores[at] > MASKED, bounded_exp(scores[at] - most), 0.0f32);
+            // NaN is not masked.
+            let e = select(scores[at] <= MASKED, 0.0f32, bounded_exp(scores[at] - most));
             scores[at] = e;
             part += e;
         }

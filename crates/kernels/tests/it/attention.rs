@@ -215,6 +215,39 @@ fn sequences_of_a_batch_have_the_bits_they_have_alone() {
     }
 }
 
+/// A NaN in the key or the value of a token reaches the tokens that see it, and no others, which
+/// may be in its tile and in the same step.
+#[test]
+fn a_nan_in_the_cache_reaches_only_rows_that_see_it() {
+    const TOKENS: usize = 40;
+    const BAD: usize = 21;
+    for shape in [shape(4, 2, 24, None), shape(2, 2, 64, Some(5)), shape(3, 1, 33, None)] {
+        let clean = qkv(30, shape, TOKENS);
+        for format in [KvFormat::F16, KvFormat::Q8_0] {
+            let expected = attend_through_cache(format, shape, &clean, &[0], &[20, 20]);
+            let keys = shape.out_width();
+            let values = keys + shape.kv_heads * shape.head_dim;
+            for at in [keys, values + shape.head_dim - 1] {
+                let mut bad = clean.clone();
+                bad[BAD * shape.qkv_width() + at] = f32::NAN;
+                let found = attend_through_cache(format, shape, &bad, &[0], &[20, 20]);
+                let rows = found.chunks(shape.out_width()).zip(expected.chunks(shape.out_width()));
+                for (token, (found, expected)) in rows.enumerate() {
+                    let what = format!("token {token}, {format:?} {shape:?} {at}");
+                    let group = shape.out_width() / shape.kv_heads;
+                    let sees = (BAD..BAD + shape.window.unwrap_or(TOKENS)).contains(&token);
+                    // The NaN is in the first KV head.
+                    assert!(found[group..] == expected[group..], "{what}");
+                    match sees {
+                        true => assert!(found[..group].iter().all(|x| x.is_nan()), "{what}"),
+                        false => assert!(found[..group] == expected[..group], "{what}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// A sequence needs only the pages that its last rows see.
 #[test]
 fn pages_behind_the_window_are_not_needed() {
