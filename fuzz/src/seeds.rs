@@ -1,8 +1,9 @@
 //! Sources of seeds: fixtures and tiny models.
 
+use hearth_formats::Architecture;
 use hearth_formats::gguf::{GgufWriter, Metadata, TensorHeader, TensorType};
 use hearth_kernels::reference::noise;
-use hearth_llm::arch::NormName;
+use hearth_llm::arch;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -102,8 +103,7 @@ pub fn model(architecture: &str, kind: TensorType) -> Vec<u8> {
     ] {
         add(&format!("blk.0.{name}.weight"), &shape);
     }
-    // An architecture ignores those that it has not.
-    for norm in NormName::ALL {
+    for norm in Architecture::named(architecture).map_or(&[][..], arch::norms) {
         let length = norm.length(WIDTH, HEAD_DIM);
         add(&format!("blk.0.{}.weight", norm.gguf()), &[length]);
     }

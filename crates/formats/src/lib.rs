@@ -25,3 +25,4 @@ pub use byte_size::byte_size;
 pub use free_space::free_space;
 pub use hex::hex;
 pub use regular::read_regular;
+pub use shortened::shortened;

@@ -1,9 +1,10 @@
 //! A model's hyperparameters, read from a GGUF's metadata and checked.
 
+use crate::arch;
 use crate::error::LoadError;
 use hearth_formats::Architecture;
 use hearth_formats::adapter::{BaseShape, LinearName};
-use hearth_formats::gguf::GgufHeader;
+use hearth_formats::gguf::{GgufHeader, Value};
 use std::fmt::Display;
 
 /// Hyperparameters common to all architectures. Each architecture's own are read by its file in
@@ -78,7 +79,8 @@ impl Config {
     /// (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
     ///
     /// # Errors
-    /// If the architecture is unknown, or a key is missing, has another type or is out of range.
+    /// If the architecture is unknown, or a key is missing, has another type or is out of range, or
+    /// changes what the model computes in a way that is not supported.
     pub fn from_gguf(gguf: &GgufHeader) -> Result<Self, LoadError> {
         let name = gguf.architecture()?;
         let architecture = Architecture::named(name).ok_or_else(|| {
@@ -102,11 +104,8 @@ impl Config {
             return Err(keys.bad("rope.dimension_count", rope_dims));
         }
         let layers = keys.required("block_count", MAX_LAYERS)?;
-        let prediction_layers = gguf.u32(&keys.key("nextn_predict_layers"))?.unwrap_or(0) as usize;
-        if prediction_layers >= layers {
-            return Err(keys.bad("nextn_predict_layers", prediction_layers));
-        }
-        Ok(Self {
+        let prediction_layers = keys.prediction_layers(layers)?;
+        let config = Self {
             n_layers: layers - prediction_layers,
             prediction_layers,
             width,
@@ -122,7 +121,9 @@ impl Config {
             vocab: vocab(gguf)?,
             name: model_name(gguf, architecture)?,
             architecture,
-        })
+        };
+        arch::check_keys(gguf, &config)?;
+        Ok(config)
     }
 }
 
@@ -143,11 +144,25 @@ impl Keys<'_> {
 
     /// A number from 1 to `max`.
     fn required(&self, suffix: &str, max: u32) -> Result<usize, LoadError> {
+        self.one_for_all_layers(suffix)?;
         self.in_range(suffix, self.gguf.required_u32(&self.key(suffix))?, max)
+    }
+
+    /// Refuses a list of values, one for each layer.
+    fn one_for_all_layers(&self, suffix: &str) -> Result<(), LoadError> {
+        let key = self.key(suffix);
+        match self.gguf.metadata().get(&key) {
+            Some(Value::Array(_)) => {
+                let what = format!("Hearth does not support layers of different sizes yet, which it has in '{key}'");
+                Err(LoadError::unsupported(self.gguf, &what))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A number from 1 to `max`, or the default if the file has no such key.
     fn optional(&self, suffix: &str, default: usize, max: u32) -> Result<usize, LoadError> {
+        self.one_for_all_layers(suffix)?;
         match self.gguf.u32(&self.key(suffix))? {
             None => Ok(default),
             Some(value) => self.in_range(suffix, value, max),
@@ -158,6 +173,19 @@ impl Keys<'_> {
         match value == 0 || value > max {
             true => Err(self.bad(suffix, value)),
             false => Ok(value as usize),
+        }
+    }
+
+    /// Layers for multi-token prediction, of `layers` in all.
+    fn prediction_layers(&self, layers: usize) -> Result<usize, LoadError> {
+        const KEY: &str = "nextn_predict_layers";
+        match self.gguf.u32(&self.key(KEY))?.unwrap_or(0) as usize {
+            fewer if fewer < layers => Ok(fewer),
+            all if all == layers => {
+                let what = "it has only the layers that predict several tokens ahead for a whole model";
+                Err(LoadError::unsupported(self.gguf, what))
+            }
+            more => Err(self.bad(KEY, more)),
         }
     }
 

@@ -259,18 +259,15 @@ impl Head<'_> {
 
     /// The logits of all rows, row by row.
     fn logits(&self, hidden: Vec<Tensor<2>>) -> Result<Vec<f32>, SessionError> {
-        let read = |logits: Tensor<2>| {
-            let data = logits.try_into_data().map_err(failed)?;
-            data.try_into_vec::<f32>().map_err(failed)
-        };
-        self.apply(hidden, &read)
+        self.apply(hidden, &floats)
     }
 
     /// The argmax of the logits of all rows.
     fn argmax(&self, hidden: Vec<Tensor<2>>) -> Result<Vec<Option<u32>>, SessionError> {
         if self.model.placement().output() == Place::Cpu {
-            let logits = self.logits(hidden)?;
-            return Ok(logits.chunks_exact(self.model.config().vocab).map(greedy).collect());
+            let vocab = self.model.config().vocab;
+            let read = |logits| Ok(floats(logits)?.chunks_exact(vocab).map(greedy).collect());
+            return self.apply(hidden, &read);
         }
         let read = |logits: Tensor<2>| {
             let data = argmax(logits).try_into_data().map_err(failed)?;
@@ -283,8 +280,8 @@ impl Head<'_> {
             .collect())
     }
 
-    /// Applies the output layer to all rows, and `read` to its logits. A GPU computes a few rows at
-    /// a time: those of a large vocabulary may exceed a buffer binding.
+    /// Applies the output layer to all rows, and `read` to its logits, a few rows at a time: those of
+    /// a large vocabulary take much memory, and may exceed a GPU's buffer binding.
     fn apply<T>(
         &self,
         hidden: Vec<Tensor<2>>,
@@ -296,10 +293,7 @@ impl Head<'_> {
             Err(parts) => Tensor::cat(parts, 0),
         };
         let rows = hidden.dims()[0];
-        let at_once = match self.model.placement().output() {
-            Place::Cpu => rows.max(1),
-            Place::Gpu(_) => logit_rows(self.model.config().vocab),
-        };
+        let at_once = logit_rows(self.model.config().vocab);
         let mut all = Vec::new();
         for first in (0..rows).step_by(at_once) {
             let part = slice(&hidden, first..rows.min(first + at_once));
@@ -311,6 +305,11 @@ impl Head<'_> {
         }
         Ok(all)
     }
+}
+
+fn floats(x: Tensor<2>) -> Result<Vec<f32>, SessionError> {
+    let data = x.try_into_data().map_err(failed)?;
+    data.try_into_vec::<f32>().map_err(failed)
 }
 
 /// Consecutive parts of a list.

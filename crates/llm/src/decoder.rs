@@ -127,7 +127,8 @@ impl Decoder {
 
     /// Whether both have the same weights, and differ in adapters at most.
     pub fn shares_weights(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.devices, &other.devices)
+        // The first layers alone are another model with the same devices.
+        Arc::ptr_eq(&self.devices, &other.devices) && self.layers.len() == other.layers.len()
     }
 
     /// The number of threads for decode.

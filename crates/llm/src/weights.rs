@@ -13,6 +13,9 @@ use hearth_kernels::rope::Rope;
 use hearth_kernels::{Layout, Quant, ShapeError, matrix};
 use std::ops::ControlFlow;
 
+/// The divisors of RoPE's frequencies.
+pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
+
 /// Reads weights one after the other, and reports progress.
 pub(crate) struct Weights<'a> {
     gguf: &'a Gguf,
@@ -176,18 +179,22 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// RoPE, with the frequency factors of Llama 3.1 and later if the file has them.
+    /// RoPE, with the frequency factors of Llama 3.1 and later if it uses them and the file has them.
     pub fn rope(&mut self, spec: RopeSpec) -> Result<SharedRope, LoadError> {
         if let Some((_, rope)) = self.ropes.iter().find(|(known, _)| *known == spec) {
             return Ok(rope.clone());
         }
-        let factors = self.rope_factors(spec.dims / 2)?;
         let RopeSpec {
             pairing,
             dims,
             base,
             scale,
+            has_factors,
         } = spec;
+        let factors = match has_factors {
+            true => self.rope_factors(dims / 2)?,
+            false => None,
+        };
         let rope = SharedRope::from(Rope::new(pairing, dims, base, scale, factors.as_deref()));
         self.ropes.push((spec, rope.clone()));
         Ok(rope)
@@ -196,13 +203,12 @@ impl<'a> Weights<'a> {
     /// The divisors of RoPE's frequencies, if the file has them. Unlike llama.cpp, which divides by
     /// any number, this refuses those that make every angle infinite or NaN, or turn backwards.
     fn rope_factors(&mut self, count: usize) -> Result<Option<Vec<f32>>, LoadError> {
-        const NAME: &str = "rope_freqs.weight";
-        if self.gguf.tensor(NAME).is_none() {
+        if self.gguf.tensor(ROPE_FACTORS).is_none() {
             return Ok(None);
         }
-        let factors = self.float_vec(NAME, count)?;
+        let factors = self.float_vec(ROPE_FACTORS, count)?;
         match factors.iter().find(|factor| **factor < f32::MIN_POSITIVE) {
-            Some(factor) => Err(LoadError::bad_value(self.gguf, NAME, factor)),
+            Some(factor) => Err(LoadError::bad_value(self.gguf, ROPE_FACTORS, factor)),
             None => Ok(Some(factors)),
         }
     }

@@ -4,7 +4,7 @@ use hearth_formats::Architecture;
 use hearth_formats::adapter::{BaseShape, LinearName};
 use hearth_formats::gguf::{Gguf, GgufError, GgufWriter, Metadata, TensorHeader, TensorType, Value};
 use hearth_kernels::Quant;
-use hearth_llm::arch::NormName;
+use hearth_llm::arch;
 
 /// Random rows of a matrix, repeated for the others. A prime, so that no tile size divides it.
 const RANDOM_ROWS: usize = 61;
@@ -77,10 +77,10 @@ impl Sample {
             ("feed_forward_length", self.ffn_width),
             ("attention.head_count", self.heads),
             ("attention.head_count_kv", self.kv_heads),
-            // Only Gemma has one.
-            ("attention.sliding_window", 270),
         ];
-        for (key, value) in numbers {
+        // Only Gemma has one.
+        let window = (self.architecture == Architecture::Gemma3).then_some(("attention.sliding_window", 270));
+        for (key, value) in numbers.into_iter().chain(window) {
             metadata.insert(format!("{}.{key}", self.architecture), Value::U32(value as u32));
         }
         metadata
@@ -101,8 +101,7 @@ impl Sample {
                 let format = formats.next().unwrap_or(Quant::F32).for_rows_of(cols as u64);
                 tensors.push(RandomTensor::matrix(&name(linear.gguf()), cols, rows, format));
             }
-            // An architecture ignores those that it has not.
-            for norm in NormName::ALL {
+            for norm in arch::norms(self.architecture) {
                 let length = norm.length(width, shape.head_dim);
                 tensors.push(RandomTensor::norm(&name(norm.gguf()), length));
             }

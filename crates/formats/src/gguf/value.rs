@@ -127,6 +127,20 @@ impl Value {
         }
     }
 
+    /// The numbers of a value, of one or of an array: integers and floats of any width, and booleans
+    /// as 0 and 1. `None` if it is a text or has texts.
+    pub fn numbers(&self) -> Option<Box<dyn Iterator<Item = f64> + '_>> {
+        let one = |number| Some(Box::new(std::iter::once(number)) as Box<dyn Iterator<Item = f64>>);
+        match self {
+            Self::F32(v) => one(f64::from(*v)),
+            Self::F64(v) => one(*v),
+            Self::Bool(v) => one(f64::from(u8::from(*v))),
+            Self::Array(array) => array.numbers(),
+            Self::Str(_) => None,
+            integer => one(integer.integer()? as f64),
+        }
+    }
+
     /// An integer of any width as `i128`; `None` for other types.
     pub(super) fn integer(&self) -> Option<i128> {
         Some(match *self {
@@ -139,6 +153,25 @@ impl Value {
             Self::U64(v) => v.into(),
             Self::I64(v) => v.into(),
             _ => return None,
+        })
+    }
+}
+
+impl Array {
+    fn numbers(&self) -> Option<Box<dyn Iterator<Item = f64> + '_>> {
+        Some(match self {
+            Self::U8(v) => Box::new(v.iter().map(|&x| f64::from(x))),
+            Self::I8(v) => Box::new(v.iter().map(|&x| f64::from(x))),
+            Self::U16(v) => Box::new(v.iter().map(|&x| f64::from(x))),
+            Self::I16(v) => Box::new(v.iter().map(|&x| f64::from(x))),
+            Self::U32(v) => Box::new(v.iter().map(|&x| f64::from(x))),
+            Self::I32(v) => Box::new(v.iter().map(|&x| f64::from(x))),
+            Self::F32(v) => Box::new(v.iter().map(|&x| f64::from(x))),
+            Self::Bool(v) => Box::new(v.iter().map(|&x| f64::from(u8::from(x)))),
+            Self::U64(v) => Box::new(v.iter().map(|&x| x as f64)),
+            Self::I64(v) => Box::new(v.iter().map(|&x| x as f64)),
+            Self::F64(v) => Box::new(v.iter().copied()),
+            Self::Str(_) => return None,
         })
     }
 }

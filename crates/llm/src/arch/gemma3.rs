@@ -7,13 +7,16 @@
 use super::spec::{DecoderSpec, LayerSpec, NormName, RopeSpec};
 use crate::config::Config;
 use crate::error::LoadError;
-use hearth_formats::gguf::GgufHeader;
+use hearth_formats::gguf::{Array, GgufHeader, Value};
 use hearth_kernels::attention::Heads;
 use hearth_kernels::glu::Activation;
 use hearth_kernels::rope::Pairing;
 
-/// Every sixth layer has full attention.
-const PATTERN: usize = 6;
+/// The norms of a layer.
+pub(super) const NORMS: &[NormName] = &NormName::ALL;
+
+/// Every sixth layer has full attention, if the file does not say otherwise.
+const PATTERN: u32 = 6;
 /// RoPE base of sliding-window layers.
 const LOCAL_ROPE_BASE: f32 = 10_000.0;
 /// The number of layers that identifies the 27B model; it alone scales scores by width / heads.
@@ -33,7 +36,7 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
             scale: (per_head as f32).sqrt().recip(),
             ..plain.heads
         },
-        norms: &NormName::ALL,
+        norms: NORMS,
         activation: Activation::GeluTanh,
         ..plain
     };
@@ -55,14 +58,32 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
             ..full.clone()
         },
     };
-    let layer = |layer: usize| match (layer + 1).is_multiple_of(PATTERN) {
-        true => full.clone(),
-        false => local.clone(),
+    let layer = |is_local| match is_local {
+        true => local.clone(),
+        false => full.clone(),
     };
     Ok(DecoderSpec {
         embedding_scale: (config.width as f32).sqrt(),
-        layers: (0..config.n_layers).map(layer).collect(),
+        layers: local_layers(gguf, config.n_layers)?.into_iter().map(layer).collect(),
     })
+}
+
+/// Whether each layer has a window. The file says so for each layer, or has the number of layers
+/// of which the last has full attention, where 0 means that none has.
+fn local_layers(gguf: &GgufHeader, layers: usize) -> Result<Vec<bool>, LoadError> {
+    let key = "gemma3.attention.sliding_window_pattern";
+    match gguf.metadata().get(key) {
+        Some(Value::Array(Array::Bool(listed))) if listed.len() >= layers => Ok(listed[..layers].to_vec()),
+        Some(Value::Array(Array::Bool(listed))) => {
+            let what = format!("'{key}' has {} values for {layers} layers", listed.len());
+            Err(LoadError::unsupported(gguf, &what))
+        }
+        _ => {
+            let pattern = gguf.u32(key)?.unwrap_or(PATTERN) as usize;
+            let is_local = |layer: usize| pattern == 0 || layer % pattern + 1 < pattern;
+            Ok((0..layers).map(is_local).collect())
+        }
+    }
 }
 
 fn local_rope_base(gguf: &GgufHeader) -> Result<f32, LoadError> {
@@ -77,31 +98,17 @@ fn local_rope_base(gguf: &GgufHeader) -> Result<f32, LoadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType};
+    use crate::arch::synthetic;
+    use hearth_formats::Architecture;
 
     /// The scale of scores of a model of this many layers and query heads, and a width of 32.
     fn scale(layers: usize, heads: u32) -> Result<f32, LoadError> {
-        let mut metadata = Metadata::new();
-        metadata.insert("general.architecture", "gemma3");
-        for (key, value) in [
-            ("block_count", layers as u32),
-            ("context_length", 8),
-            ("embedding_length", 32),
-            ("feed_forward_length", 8),
-            ("attention.head_count", heads),
-            ("attention.key_length", 4),
-            ("attention.value_length", 4),
-        ] {
-            metadata.insert(format!("gemma3.{key}"), value);
-        }
-        let table = TensorHeader {
-            name: "token_embd.weight".to_owned(),
-            shape: vec![32, 2],
-            kind: TensorType::F32,
-        };
-        let mut writer = GgufWriter::begin(Vec::new(), &metadata, &[table]).expect("a header");
-        writer.tensor(&[0; 256]).expect("a tensor");
-        let gguf = Gguf::from_bytes(writer.finish().expect("a file")).expect("it opens");
+        let keys = [
+            ("block_count", Value::U32(layers as u32)),
+            ("embedding_length", Value::U32(32)),
+            ("attention.head_count", Value::U32(heads)),
+        ];
+        let gguf = synthetic::gguf(Architecture::Gemma3, &keys, &[]);
         let spec = describe(&gguf, &Config::from_gguf(&gguf)?)?;
         Ok(spec.layers[0].heads.scale)
     }
@@ -113,6 +120,39 @@ mod tests {
         for (layers, heads) in [(1, 0), (LAYERS_OF_27B, 0), (LAYERS_OF_27B, 33)] {
             let error = scale(layers, heads).expect_err("it is refused").to_string();
             assert!(error.contains("head_count"), "{error}");
+        }
+    }
+
+    /// Whether each layer of a model of eight with this pattern has a window.
+    fn windows(pattern: Option<Value>) -> Result<String, LoadError> {
+        let mut keys = vec![
+            ("block_count", Value::U32(8)),
+            ("attention.sliding_window", Value::U32(4)),
+        ];
+        keys.extend(pattern.map(|pattern| ("attention.sliding_window_pattern", pattern)));
+        let gguf = synthetic::gguf(Architecture::Gemma3, &keys, &[]);
+        let spec = describe(&gguf, &Config::from_gguf(&gguf)?)?;
+        let shown = |layer: &LayerSpec| if layer.heads.window.is_some() { 'w' } else { '-' };
+        Ok(spec.layers.iter().map(shown).collect())
+    }
+
+    #[test]
+    fn the_pattern_of_windows_is_that_of_llama_cpp() {
+        let listed = |length| vec![true; length];
+        for (pattern, expected) in [
+            (None, "wwwww-ww"),
+            (Some(Value::U32(6)), "wwwww-ww"),
+            (Some(Value::U32(2)), "w-w-w-w-"),
+            (Some(Value::U32(1)), "--------"),
+            (Some(Value::U32(0)), "wwwwwwww"),
+            (Some([false, true].repeat(4).into()), "-w-w-w-w"),
+            (Some(listed(9).into()), "wwwwwwww"),
+        ] {
+            assert_eq!(windows(pattern.clone()).expect("a model"), expected, "{pattern:?}");
+        }
+        for bad in [Value::from(listed(7)), Value::from("6"), Value::I32(-1)] {
+            let error = windows(Some(bad)).expect_err("it is refused").to_string();
+            assert!(error.contains("sliding_window_pattern"), "{error}");
         }
     }
 }

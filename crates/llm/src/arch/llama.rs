@@ -2,13 +2,18 @@
 //!
 //! In the file the rows of Q and K are permuted so that RoPE pairs neighbours.
 
-use super::spec::{DecoderSpec, LayerSpec};
+use super::spec::{DecoderSpec, LayerSpec, RopeSpec};
 use crate::config::Config;
 use crate::error::LoadError;
 use hearth_formats::gguf::GgufHeader;
 use hearth_kernels::rope::Pairing;
 
 pub(super) fn describe(_: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadError> {
-    let layer = LayerSpec::plain(config, Pairing::Interleaved);
+    let plain = LayerSpec::plain(config, Pairing::Interleaved);
+    let rope = RopeSpec {
+        has_factors: true,
+        ..plain.rope
+    };
+    let layer = LayerSpec { rope, ..plain };
     Ok(DecoderSpec::uniform(config, layer))
 }

@@ -2,11 +2,18 @@
 //! know of them, are the table in [`Architecture`].
 
 mod gemma3;
+mod keys;
 mod llama;
+mod neutral;
 mod qwen2;
 mod qwen3;
 mod spec;
+#[cfg(test)]
+mod synthetic;
+mod tensors;
 
+pub(crate) use keys::check as check_keys;
+pub use keys::unknown_keys;
 pub use spec::{DecoderSpec, LayerSpec, NormName, RopeSpec};
 
 use crate::config::Config;
@@ -17,7 +24,8 @@ use hearth_formats::gguf::GgufHeader;
 /// Describes the decoder of a file.
 ///
 /// # Errors
-/// If a key of its architecture has another type or is out of range.
+/// If a key of its architecture has another type or is out of range, or the file has a tensor that
+/// the architecture does not have.
 pub fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadError> {
     let describe = match config.architecture {
         Architecture::Llama => llama::describe,
@@ -25,7 +33,18 @@ pub fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadE
         Architecture::Qwen3 => qwen3::describe,
         Architecture::Gemma3 => gemma3::describe,
     };
-    describe(gguf, config)
+    let spec = describe(gguf, config)?;
+    tensors::check(gguf, config, &spec)?;
+    Ok(spec)
+}
+
+/// The norms of a layer.
+pub const fn norms(architecture: Architecture) -> &'static [NormName] {
+    match architecture {
+        Architecture::Llama | Architecture::Qwen2 => NormName::PLAIN,
+        Architecture::Qwen3 => qwen3::NORMS,
+        Architecture::Gemma3 => gemma3::NORMS,
+    }
 }
 
 #[cfg(test)]

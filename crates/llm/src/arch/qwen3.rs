@@ -7,9 +7,12 @@ use crate::error::LoadError;
 use hearth_formats::gguf::GgufHeader;
 use hearth_kernels::rope::Pairing;
 
+/// The norms of a layer.
+pub(super) const NORMS: &[NormName] = &[NormName::Attention, NormName::Q, NormName::K, NormName::Ffn];
+
 pub(super) fn describe(_: &GgufHeader, config: &Config) -> Result<DecoderSpec, LoadError> {
     let layer = LayerSpec {
-        norms: &[NormName::Attention, NormName::Q, NormName::K, NormName::Ffn],
+        norms: NORMS,
         ..LayerSpec::plain(config, Pairing::Halves)
     };
     Ok(DecoderSpec::uniform(config, layer))

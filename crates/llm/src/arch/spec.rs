@@ -40,6 +40,8 @@ pub struct RopeSpec {
     pub base: f32,
     /// Linear scaling: positions are divided by this.
     pub scale: f32,
+    /// Whether the frequencies are divided by the file's `rope_freqs.weight`, if it has them.
+    pub has_factors: bool,
 }
 
 impl DecoderSpec {
@@ -80,8 +82,9 @@ impl LayerSpec {
                 dims: config.rope_dims,
                 base: config.rope_base,
                 scale: config.rope_scale,
+                has_factors: false,
             },
-            norms: &[NormName::Attention, NormName::Ffn],
+            norms: NormName::PLAIN,
             activation: Activation::Silu,
         }
     }
@@ -114,6 +117,9 @@ impl NormName {
         Self::AfterAttention,
         Self::AfterFfn,
     ];
+
+    /// Those of Llama's layer.
+    pub const PLAIN: &[Self] = &[Self::Attention, Self::Ffn];
 
     /// The name in a GGUF: `attn_norm`.
     pub const fn gguf(self) -> &'static str {

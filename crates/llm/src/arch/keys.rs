@@ -1,0 +1,385 @@
+//! The metadata keys of an architecture: which of them Hearth reads, which change nothing, and which
+//! are refused, since a model that needs them would silently compute something else.
+//!
+//! The names are those of llama.cpp's `llama-arch.cpp`; `keys.txt` lists them.
+
+use super::neutral::{self, Neutral};
+use crate::config::Config;
+use crate::error::LoadError;
+use Neutral::{HeadDim, Number, RopeDims, ScoreScale, Text, WholeContext, Width};
+use Rule::{Harmless, Only, Read};
+use hearth_formats::gguf::GgufHeader;
+use hearth_formats::{Architecture, listed, shortened};
+
+/// What a key means for an architecture.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Rule {
+    /// Hearth reads it.
+    Read,
+    /// It does not change what the layers compute.
+    Harmless,
+    /// It changes what the layers compute, in a way that Hearth does not support; with one of these
+    /// values it changes nothing.
+    Only(&'static [Neutral]),
+}
+
+const ZERO: Rule = Only(&[Number(0.0)]);
+/// A factor; llama.cpp takes 0 for a factor that is not set.
+const FACTOR: Rule = Only(&[Number(1.0), Number(0.0)]);
+/// A number of times that something is done, once if it is not set.
+const ONCE: Rule = Only(&[Number(1.0), Number(0.0)]);
+/// An empty list.
+const EMPTY: Rule = Only(&[]);
+
+/// The rules of all architectures, by the key without `ARCHITECTURE.`, sorted.
+const RULES: &[(&str, Rule)] = &[
+    ("activation.situ_beta", ZERO),
+    ("activation.situ_linear_beta", ZERO),
+    ("adapters.count", ZERO),
+    // Details of adapters inside the file: there are none if their count is 0.
+    ("adapters.lora_rank", Harmless),
+    ("adapters.router_gain", Harmless),
+    ("adapters.token_ids_activate", Harmless),
+    ("adapters.token_ids_substitute", Harmless),
+    ("attention.causal", Only(&[Number(1.0)])),
+    ("attention.clamp_kqv", ZERO),
+    ("attention.compress_ratios", ZERO),
+    ("attention.compress_rope_freq_base", ZERO),
+    ("attention.decay_lora_rank", ZERO),
+    ("attention.gate_lora_rank", ZERO),
+    // No layer has a group norm.
+    ("attention.group_norm_epsilon", Harmless),
+    ("attention.group_norm_groups", Harmless),
+    ("attention.head_count", Read),
+    ("attention.head_count_kv", Read),
+    ("attention.iclr_lora_rank", ZERO),
+    ("attention.indexer.block_size", ZERO),
+    ("attention.indexer.head_count", ZERO),
+    ("attention.indexer.key_length", ZERO),
+    ("attention.indexer.kpool", ZERO),
+    ("attention.indexer.kpool_select_tail", ZERO),
+    ("attention.indexer.local_blocks", ZERO),
+    ("attention.indexer.top_k", ZERO),
+    ("attention.indexer.types", ZERO),
+    ("attention.key_length", Read),
+    ("attention.key_length_mla", ZERO),
+    ("attention.key_length_mla_swa", ZERO),
+    // No layer has a window; Gemma 3 has a rule of its own.
+    ("attention.key_length_swa", Harmless),
+    ("attention.kv_lora_rank", ZERO),
+    ("attention.kv_lora_rank_swa", ZERO),
+    // The norms are RMS norms.
+    ("attention.layer_norm_epsilon", Harmless),
+    ("attention.layer_norm_rms_epsilon", Read),
+    ("attention.max_alibi_bias", ZERO),
+    ("attention.output_group_count", ZERO),
+    ("attention.output_lora_rank", ZERO),
+    ("attention.output_scale", FACTOR),
+    ("attention.q_lora_rank", ZERO),
+    ("attention.recurrent_layers", ZERO),
+    ("attention.relative_buckets_count", ZERO),
+    // 1 for each layer with RoPE.
+    ("attention.rope_pattern", Only(&[Number(1.0)])),
+    ("attention.scale", Only(&[ScoreScale, Number(0.0)])),
+    ("attention.shared_kv_layers", ZERO),
+    ("attention.sliding_window", Only(&[Number(0.0), WholeContext])),
+    // Meaningless without a window.
+    ("attention.sliding_window_pattern", Harmless),
+    ("attention.temperature_length", ZERO),
+    ("attention.temperature_scale", ZERO),
+    ("attention.value_length", Read),
+    ("attention.value_length_mla", ZERO),
+    ("attention.value_length_mla_swa", ZERO),
+    ("attention.value_length_swa", Harmless),
+    ("attention.value_residual_mix_lora_rank", ZERO),
+    ("attention.value_scale", FACTOR),
+    ("attn_logit_softcapping", ZERO),
+    ("attn_res.block_size", ZERO),
+    ("block_count", Read),
+    ("block_size", ZERO),
+    // Heads for ranking are not run.
+    ("classifier.output_labels", Harmless),
+    ("classifier.pooling_type", Harmless),
+    ("context_length", Read),
+    ("conv_group_size", ZERO),
+    ("conv_kernel_size", ZERO),
+    ("convnext.block_count", ZERO),
+    ("convnext.embedding_length", ZERO),
+    ("decoder_block_count", ZERO),
+    ("decoder_start_token_id", Harmless),
+    ("deepstack_mapping", Only(&[Number(-1.0)])),
+    // Layers of embedding models after the last one, which generation does not run.
+    ("dense_2_feat_in", Harmless),
+    ("dense_2_feat_out", Harmless),
+    ("dense_3_feat_in", Harmless),
+    ("dense_3_feat_out", Harmless),
+    ("embedding_length", Read),
+    ("embedding_length_out", Only(&[Width, Number(0.0)])),
+    ("embedding_length_per_layer_input", ZERO),
+    ("embedding_scale", FACTOR),
+    // Experts are refused by their count. Without them their details mean nothing.
+    ("expert_chunk_feed_forward_length", Harmless),
+    ("expert_count", ZERO),
+    ("expert_feed_forward_length", Harmless),
+    ("expert_gating_func", Harmless),
+    ("expert_group_count", Harmless),
+    ("expert_group_scale", Harmless),
+    ("expert_group_used_count", Harmless),
+    ("expert_latent_length", Harmless),
+    ("expert_shared_count", ZERO),
+    ("expert_shared_feed_forward_length", ZERO),
+    ("expert_used_count", ZERO),
+    ("expert_weights_norm", Harmless),
+    ("expert_weights_scale", Harmless),
+    ("experts_per_group", Harmless),
+    ("features_length", ZERO),
+    ("feed_forward_length", Read),
+    ("final_logit_softcapping", ZERO),
+    ("full_attention_interval", ONCE),
+    ("hash_layer_count", ZERO),
+    ("hidden_activation", Only(&[Text("silu"), Text("swish")])),
+    ("hrm.h_cycles", ZERO),
+    ("hrm.l_cycles", ZERO),
+    ("hrm.layers_per_stack", ZERO),
+    ("hrm.prefix_lm", ZERO),
+    ("hyper_connection.count", ONCE),
+    // Details of hyper-connections: there are none if their count is 0.
+    ("hyper_connection.epsilon", Harmless),
+    ("hyper_connection.low_rank", Harmless),
+    ("hyper_connection.magnitude", Harmless),
+    ("hyper_connection.sinkhorn_iterations", Harmless),
+    ("interleave_moe_layer_step", Harmless),
+    ("kda.gate_lower_bound", ZERO),
+    ("kda.head_dim", ZERO),
+    ("kda.safe_gate", ZERO),
+    ("leading_dense_block_count", Harmless),
+    ("logit_scale", FACTOR),
+    ("moe_every_n_layers", Harmless),
+    ("moe_latent_size", Harmless),
+    ("n_deepstack_layers", ZERO),
+    ("nextn_predict_layers", Read),
+    ("norm_before_fc", ZERO),
+    ("norm_before_residual", ZERO),
+    ("num_loops", ONCE),
+    ("ple.conv_kernel", Harmless),
+    ("ple.eos_token_id", Harmless),
+    ("ple.head_offsets", Harmless),
+    ("ple.head_vocab_sizes", Harmless),
+    ("ple.heads_per_ngram", Harmless),
+    ("ple.image_token_id", Harmless),
+    ("ple.layer_multipliers", Harmless),
+    // Per-layer embeddings: none of the details above matter if no layer has one.
+    ("ple.layers", EMPTY),
+    ("ple.ngram_size", Harmless),
+    // Embeddings of texts are not computed.
+    ("pooling_type", Harmless),
+    ("posnet.block_count", ZERO),
+    ("posnet.embedding_length", ZERO),
+    ("rescale_every_n_layers", ZERO),
+    ("residual_scale", FACTOR),
+    ("rope.dimension_count", Read),
+    ("rope.dimension_count_swa", Harmless),
+    // The positions of text are the same in each section.
+    ("rope.dimension_sections", Harmless),
+    ("rope.freq_base", Read),
+    ("rope.freq_base_swa", Harmless),
+    ("rope.scale_linear", Read),
+    ("rope.scaling.alpha", FACTOR),
+    ("rope.scaling.attn_factor", Only(&[Number(1.0)])),
+    ("rope.scaling.factor", Read),
+    ("rope.scaling.finetuned", Harmless),
+    // Details of YaRN and LongRoPE, which `rope.scaling.type` refuses.
+    ("rope.scaling.original_context_length", Harmless),
+    ("rope.scaling.type", Read),
+    ("rope.scaling.yarn_attn_factor", Harmless),
+    ("rope.scaling.yarn_beta_fast", Harmless),
+    ("rope.scaling.yarn_beta_slow", Harmless),
+    ("rope.scaling.yarn_ext_factor", Harmless),
+    ("rope.scaling.yarn_log_multiplier", Harmless),
+    ("router_logit_softcapping", Harmless),
+    ("selector_rank", ZERO),
+    ("selector_top_k", ZERO),
+    ("shortconv.l_cache", ZERO),
+    ("skip_loop_final_norm", Harmless),
+    ("ssm.conv_kernel", ZERO),
+    ("ssm.dt_b_c_rms", ZERO),
+    ("ssm.group_count", ZERO),
+    ("ssm.inner_size", ZERO),
+    ("ssm.state_size", ZERO),
+    ("ssm.time_step_rank", ZERO),
+    ("swiglu_clamp_exp", Harmless),
+    ("swiglu_clamp_shexp", Harmless),
+    ("swin_norm", ZERO),
+    ("target_hidden_size", ZERO),
+    ("target_layers", EMPTY),
+    // The origin of the weights, as text.
+    ("tensor_data_layout", Harmless),
+    ("time_decay_extra_dim", ZERO),
+    ("time_mix_extra_dim", ZERO),
+    ("token_shift_count", ZERO),
+    ("use_parallel_residual", ZERO),
+    // The embedding has as many rows.
+    ("vocab_size", Harmless),
+    ("wkv.head_size", ZERO),
+];
+
+/// Gemma 3's own rules: five of six layers have a window.
+const GEMMA3: &[(&str, Rule)] = &[
+    ("attention.key_length_swa", Only(&[HeadDim])),
+    ("attention.sliding_window", Read),
+    ("attention.sliding_window_pattern", Read),
+    ("attention.value_length_swa", Only(&[HeadDim])),
+    ("hidden_activation", Only(&[Text("gelu_pytorch_tanh")])),
+    ("rope.dimension_count_swa", Only(&[RopeDims])),
+    ("rope.freq_base_swa", Read),
+];
+
+/// The rules of an architecture that differ from [`RULES`].
+const fn own(architecture: Architecture) -> &'static [(&'static str, Rule)] {
+    match architecture {
+        Architecture::Llama | Architecture::Qwen2 | Architecture::Qwen3 => &[],
+        Architecture::Gemma3 => GEMMA3,
+    }
+}
+
+/// The rule of a key; `None` if the key is unknown.
+fn rule(architecture: Architecture, key: &str) -> Option<Rule> {
+    let found = |rules: &[(&str, Rule)]| {
+        let index = rules.binary_search_by_key(&key, |(name, _)| name).ok()?;
+        Some(rules[index].1)
+    };
+    found(own(architecture)).or_else(|| found(RULES))
+}
+
+/// The keys of the architecture in a file, without `ARCHITECTURE.`.
+fn keys(gguf: &GgufHeader, architecture: Architecture) -> impl Iterator<Item = &str> {
+    let all = gguf.metadata().iter().map(|(key, _)| key);
+    all.filter_map(move |key| key.strip_prefix(architecture.name())?.strip_prefix('.'))
+}
+
+/// Refuses a file with a key that changes what the layers compute in a way that Hearth does not
+/// support.
+pub(crate) fn check(gguf: &GgufHeader, config: &Config) -> Result<(), LoadError> {
+    let architecture = config.architecture;
+    for suffix in keys(gguf, architecture) {
+        let Some(Only(values)) = rule(architecture, suffix) else {
+            continue;
+        };
+        let key = format!("{architecture}.{suffix}");
+        let Some(found) = gguf.metadata().get(&key) else {
+            continue;
+        };
+        if !neutral::is_neutral(found, values, config) {
+            let shown = neutral::shown(found);
+            let what = format!("Hearth does not support its setting '{key}' of {shown} yet");
+            return Err(LoadError::unsupported(gguf, &what));
+        }
+    }
+    Ok(())
+}
+
+/// Most unknown keys that a notice names.
+const NAMED: usize = 3;
+/// Most characters of a key in a notice.
+const KEY_CHARACTERS: usize = 60;
+
+/// A sentence for the user about the file's keys of its architecture that neither Hearth nor
+/// llama.cpp knows; `None` if there are none.
+pub fn unknown_keys(gguf: &GgufHeader, architecture: Architecture) -> Option<String> {
+    let mut unknown = keys(gguf, architecture).filter(|key| rule(architecture, key).is_none());
+    let quoted = |key: &str| format!("'{architecture}.{}'", shortened(key, KEY_CHARACTERS));
+    let named: Vec<String> = unknown.by_ref().take(NAMED).map(quoted).collect();
+    if named.is_empty() {
+        return None;
+    }
+    let names = match unknown.count() {
+        0 => listed(named.iter().map(String::as_str)),
+        more => format!("{} and {more} more", named.join(", ")),
+    };
+    Some(format!(
+        "Hearth does not know these settings of the model's file and ignores them: {names}. If they change what the \
+         model computes, its answers are wrong."
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::synthetic;
+    use hearth_formats::gguf::{Strings, Value};
+
+    /// The keys with an architecture's prefix that llama.cpp knows, from `LLM_KV_NAMES` of
+    /// `src/llama-arch.cpp` in llama-cpp-python 0.3.36.
+    const LLAMA_CPP: &str = include_str!("keys.txt");
+
+    #[test]
+    fn every_key_of_llama_cpp_has_a_rule() {
+        let known: Vec<&str> = LLAMA_CPP.lines().collect();
+        let rules: Vec<&str> = RULES.iter().map(|(key, _)| *key).collect();
+        assert_eq!(rules, known);
+        for &architecture in Architecture::ALL {
+            let own: Vec<&str> = own(architecture).iter().map(|(key, _)| *key).collect();
+            assert!(own.is_sorted(), "{architecture}: {own:?}");
+            for key in own {
+                assert!(known.contains(&key), "{architecture}.{key}");
+            }
+        }
+    }
+
+    /// The error of a model with this key; `None` if it is loaded.
+    fn refusal(architecture: Architecture, key: &str, value: Value) -> Option<String> {
+        let gguf = synthetic::gguf(architecture, &[(key, value)], &[]);
+        Config::from_gguf(&gguf).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn keys_that_change_the_arithmetic_are_refused() {
+        use Architecture::{Gemma3, Llama, Qwen2, Qwen3};
+        for (architecture, key, refused, accepted) in [
+            (Gemma3, "final_logit_softcapping", Value::F32(30.0), Value::F32(0.0)),
+            (Llama, "attn_logit_softcapping", Value::F64(50.0), Value::F64(0.0)),
+            (Llama, "rope.scaling.attn_factor", Value::F32(1.2), Value::F32(1.0)),
+            (Llama, "residual_scale", Value::F32(0.5), Value::F32(1.0)),
+            (Llama, "logit_scale", Value::F32(f32::NAN), Value::F32(0.0)),
+            (Llama, "attention.scale", Value::F32(0.1), Value::F32(0.5)),
+            (Llama, "expert_count", Value::U32(8), Value::U32(0)),
+            (Qwen2, "use_parallel_residual", Value::Bool(true), Value::Bool(false)),
+            (Qwen2, "attention.sliding_window", Value::U32(7), Value::U32(8)),
+            (Qwen3, "attention.causal", Value::Bool(false), Value::Bool(true)),
+            (Qwen3, "embedding_length_out", Value::U32(4), Value::U32(8)),
+            (Gemma3, "attention.key_length_swa", Value::U32(8), Value::U32(4)),
+            (Gemma3, "rope.dimension_count_swa", Value::U32(2), Value::U32(4)),
+            (Gemma3, "hidden_activation", "silu".into(), "gelu_pytorch_tanh".into()),
+            (Llama, "hidden_activation", "gelu".into(), "silu".into()),
+            (Llama, "deepstack_mapping", vec![-1, 0].into(), vec![-1, -1].into()),
+            (Llama, "target_layers", vec![1u32].into(), Vec::<u32>::new().into()),
+            (Llama, "ssm.state_size", "16".into(), Value::U8(0)),
+            (Llama, "ssm.state_size", Strings::from_iter(["0"]).into(), Value::I64(0)),
+        ] {
+            let error = refusal(architecture, key, refused).unwrap_or_default();
+            assert!(
+                error.contains(key) && error.contains("does not support"),
+                "{key}: {error}"
+            );
+            assert_eq!(refusal(architecture, key, accepted), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn unknown_keys_are_named() {
+        let notice = |keys: &[(&str, Value)]| {
+            let gguf = synthetic::gguf(Architecture::Llama, keys, &[]);
+            unknown_keys(&gguf, Architecture::Llama)
+        };
+        assert_eq!(notice(&[("vocab_size", Value::U32(2))]), None);
+        let one = notice(&[("new\u{1b}thing", Value::U32(2))]).expect("a notice");
+        assert!(one.contains("'llama.newthing'."), "{one}");
+        let long = "x".repeat(1000);
+        let keys: Vec<_> = [&*long, "b", "c", "d", "e"].map(|key| (key, Value::U8(0))).into();
+        let many = notice(&keys).expect("a notice");
+        assert!(
+            many.contains("'llama.b', 'llama.c' and 2 more.") && many.len() < 400,
+            "{many}"
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! Files of small models for tests.
+
+use hearth_formats::Architecture;
+use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, TensorHeader, TensorType, Value};
+
+/// A file with the required keys of two layers with one head pair of width 4, with an embedding of
+/// two rows, and with these keys and tensors of 8 elements besides.
+pub(super) fn gguf(architecture: Architecture, keys: &[(&str, Value)], tensors: &[&str]) -> Gguf {
+    let mut metadata = Metadata::new();
+    metadata.insert("general.architecture", architecture.name());
+    for (key, value) in [
+        ("block_count", 2u32),
+        ("context_length", 8),
+        ("embedding_length", 8),
+        ("feed_forward_length", 8),
+        ("attention.head_count", 2),
+        ("attention.key_length", 4),
+        ("attention.value_length", 4),
+    ] {
+        metadata.insert(format!("{architecture}.{key}"), value);
+    }
+    for (key, value) in keys {
+        metadata.insert(format!("{architecture}.{key}"), value.clone());
+    }
+    let table = |name: &str, shape: Vec<u64>| TensorHeader {
+        name: name.to_owned(),
+        shape,
+        kind: TensorType::F32,
+    };
+    let mut tables = vec![table("token_embd.weight", vec![8, 2])];
+    tables.extend(tensors.iter().map(|name| table(name, vec![8])));
+    let mut writer = GgufWriter::begin(Vec::new(), &metadata, &tables).expect("a header");
+    writer.tensor(&[0; 64]).expect("a tensor");
+    for _ in tensors {
+        writer.tensor(&[0; 32]).expect("a tensor");
+    }
+    Gguf::from_bytes(writer.finish().expect("a file")).expect("it opens")
+}

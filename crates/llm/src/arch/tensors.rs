@@ -1,0 +1,155 @@
+//! The tensors of a file: those that the layers use, those that are skipped, and all others, which
+//! are refused, since a model that has them computes something else.
+
+use super::spec::DecoderSpec;
+use crate::config::Config;
+use crate::error::LoadError;
+use hearth_formats::adapter::LinearName;
+use hearth_formats::gguf::GgufHeader;
+use hearth_formats::shortened;
+
+/// Tensors of the whole model that are used if the file has them.
+const USED: [&str; 5] = [
+    "token_embd.weight",
+    "output_norm.weight",
+    "output.weight",
+    "output.bias",
+    "output.scale",
+];
+/// The parts of a linear. `input_scale` is for products of quantized activations, which Hearth does
+/// not compute.
+const OF_LINEAR: [&str; 4] = ["weight", "bias", "scale", "input_scale"];
+/// Names of tensors of the whole model that generation does not run: heads that rank or embed
+/// texts.
+const HEADS: [&str; 5] = ["cls", "cls.output", "cls.norm", "dense_2", "dense_3"];
+/// Precomputed RoPE frequencies of old files, which follow from the keys.
+const OLD_FREQUENCIES: &str = "attn_rot_embd.weight";
+
+/// Refuses a file with a tensor that is neither used nor known to be needless.
+pub(super) fn check(gguf: &GgufHeader, config: &Config, spec: &DecoderSpec) -> Result<(), LoadError> {
+    for tensor in gguf.tensors() {
+        if !is_known(&tensor.name, config, spec) {
+            return Err(refusal(gguf, config, &tensor.name));
+        }
+    }
+    Ok(())
+}
+
+fn is_known(name: &str, config: &Config, spec: &DecoderSpec) -> bool {
+    match layer_and_part(name) {
+        None => is_known_of_model(name, spec),
+        Some((layer, part)) if layer < config.n_layers => is_known_of_layer(part, layer, spec),
+        // Layers for multi-token prediction are not loaded.
+        Some((layer, _)) => layer < config.n_layers + config.prediction_layers,
+    }
+}
+
+/// The parts of `blk.LAYER.PART`.
+fn layer_and_part(name: &str) -> Option<(usize, &str)> {
+    let (number, part) = name.strip_prefix("blk.")?.split_once('.')?;
+    let layer: usize = number.parse().ok()?;
+    // Not `+1` or `01`, which the layers do not read.
+    (layer.to_string() == number).then_some((layer, part))
+}
+
+fn is_known_of_model(name: &str, spec: &DecoderSpec) -> bool {
+    let base = name.strip_suffix(".weight").or_else(|| name.strip_suffix(".bias"));
+    USED.contains(&name)
+        || base.is_some_and(|base| HEADS.contains(&base))
+        || name == "output.input_scale"
+        || name == crate::weights::ROPE_FACTORS && spec.layers.iter().any(|layer| layer.rope.has_factors)
+}
+
+fn is_known_of_layer(part: &str, layer: usize, spec: &DecoderSpec) -> bool {
+    if part == OLD_FREQUENCIES {
+        return true;
+    }
+    let Some((name, kind)) = part.rsplit_once('.') else {
+        return false;
+    };
+    let is_norm = spec.layers[layer].norms.iter().any(|norm| norm.gguf() == name);
+    let is_linear = LinearName::ALL.iter().any(|linear| linear.gguf() == name);
+    is_norm && kind == "weight" || is_linear && OF_LINEAR.contains(&kind)
+}
+
+/// Most characters of a name in a message.
+const NAME_CHARACTERS: usize = 80;
+
+fn refusal(gguf: &GgufHeader, config: &Config, name: &str) -> LoadError {
+    let architecture = config.architecture;
+    let layers = config.n_layers + config.prediction_layers;
+    let is_beyond = layer_and_part(name).is_some_and(|(layer, _)| layer >= layers);
+    let name = shortened(name, NAME_CHARACTERS);
+    let what = match is_beyond {
+        true => format!("it has the tensor '{name}', but only {layers} layers by its '{architecture}.block_count'"),
+        false => format!("Hearth does not know what its tensor '{name}' does in the architecture '{architecture}'"),
+    };
+    LoadError::unsupported(gguf, &what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::{describe, synthetic};
+    use hearth_formats::Architecture::{self, Gemma3, Llama, Qwen2, Qwen3};
+    use hearth_formats::gguf::Value;
+
+    /// The error of a model of two layers with this tensor, the last of them for prediction if
+    /// `prediction_layers` is 1; `None` if it is loaded.
+    fn refusal(architecture: Architecture, prediction_layers: u32, tensor: &str) -> Option<String> {
+        let keys = [("nextn_predict_layers", Value::U32(prediction_layers))];
+        let gguf = synthetic::gguf(architecture, &keys, &[tensor]);
+        let config = Config::from_gguf(&gguf).expect("a model");
+        describe(&gguf, &config).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn tensors_that_are_used_or_needless_are_accepted() {
+        for (architecture, tensor) in [
+            (Llama, "rope_freqs.weight"),
+            (Llama, "blk.0.attn_rot_embd.weight"),
+            (Llama, "blk.1.ffn_down.input_scale"),
+            (Llama, "blk.1.ffn_down.scale"),
+            (Llama, "output.input_scale"),
+            (Qwen2, "blk.0.attn_q.bias"),
+            (Qwen2, "output.bias"),
+            (Qwen3, "blk.0.attn_q_norm.weight"),
+            (Qwen3, "cls.output.weight"),
+            (Gemma3, "blk.1.post_ffw_norm.weight"),
+            (Gemma3, "dense_2.weight"),
+        ] {
+            assert_eq!(refusal(architecture, 0, tensor), None, "{architecture} {tensor}");
+        }
+        assert_eq!(refusal(Qwen3, 1, "blk.1.nextn.eh_proj.weight"), None);
+    }
+
+    #[test]
+    fn other_tensors_are_refused_by_name() {
+        for (architecture, tensor) in [
+            (Llama, "blk.0.attn_q_norm.weight"),
+            (Llama, "blk.0.attn_qkv.weight"),
+            (Llama, "blk.0.attn_sinks.weight"),
+            (Llama, "blk.0.ffn_gate_exps.weight"),
+            (Llama, "blk.0.attn_norm.bias"),
+            (Llama, "blk.0.attn_q.other"),
+            (Llama, "blk.01.attn_q.weight"),
+            (Llama, "blk.+1.attn_q.weight"),
+            (Llama, "blk.0"),
+            (Llama, "rope_factors_long.weight"),
+            (Llama, "token_embd_norm.weight"),
+            (Llama, "token_embd.scale"),
+            // llama.cpp divides by these in the architecture llama only.
+            (Qwen2, "rope_freqs.weight"),
+            (Gemma3, "rope_freqs.weight"),
+            (Gemma3, "per_layer_token_embd.weight"),
+        ] {
+            let error = refusal(architecture, 0, tensor).unwrap_or_default();
+            assert!(
+                error.contains(tensor) && error.contains("does not know"),
+                "{tensor}: {error}"
+            );
+        }
+        let beyond = refusal(Llama, 0, "blk.2.attn_q.weight").unwrap_or_default();
+        assert!(beyond.contains("only 2 layers by its 'llama.block_count'"), "{beyond}");
+    }
+}
