@@ -10,12 +10,11 @@ use crate::prompt_cache::PromptCache;
 use crate::scheduler::{Drafting, Scheduler};
 use crate::turns::count;
 use crate::{hardware, packed};
-use hearth_formats::byte_size;
 use hearth_formats::chat_template::{self, ChatTemplate, GenerationPrompt};
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::threads::{self, Threads};
-use hearth_llm::{Config, LoadOptions, Model, Session};
+use hearth_llm::{Config, LoadOptions, Model, Session, arch};
 use hearth_protocol::{
     ConversationId, Effort, GpuLayers, LoadRequest, Message, ModelInfo, Plan, Problem, ProblemCode, Thinking,
     ThinkingSupport,
@@ -79,13 +78,14 @@ impl Engine {
         let template = ChatTemplate::from_gguf(&gguf).map_err(from_template)?;
         let mut notices: Vec<String> = template.notice().map(str::to_owned).into_iter().collect();
         notices.extend(tokenizer.notice());
+        notices.extend(arch::unknown_keys(&gguf, config.architecture));
         let bytes = draft::target_bytes(ModelBytes::of(&gguf, &config).map_err(from_load)?, &request.draft);
         let draft_file = DraftFile::open(&request.draft, &tokenizer)?;
         let mut options = PlanOptions::from(request);
         options.draft = draft_file.as_ref().map(|file| file.bytes.clone());
         let planned = plan::compute_plan(&bytes, &config, &options, &hardware::devices_for(device))?;
         let context = planned.plan.context;
-        check_memory(&planned.plan, &mut notices)?;
+        planned.check_main_memory(&mut notices)?;
         planned.check()?;
         notices.extend(planned.notice.clone());
 
@@ -108,7 +108,7 @@ impl Engine {
         };
         let (session, planned) = load_with_fallback(planned, &mut notices, with_layers, |planned| {
             // Layers that a GPU refused are on the CPU.
-            check_memory(&planned.plan, &mut Vec::new())?;
+            planned.check_main_memory(&mut Vec::new())?;
             let options = LoadOptions {
                 placement: Some(planned.placement.clone()),
                 packed_in: packed::folder(),
@@ -276,97 +276,5 @@ fn model_info(request: &LoadRequest, gguf: &Gguf, config: Config, plan: Plan) ->
         placement: plan.devices,
         draft: None,
         thinking: ThinkingSupport::default(),
-    }
-}
-
-/// Refuse a plan that exceeds main memory, and add a notice if it exceeds free memory.
-fn check_memory(plan: &Plan, notices: &mut Vec<String>) -> Result<(), Problem> {
-    let Some(cpu) = plan.devices.first() else {
-        return Ok(());
-    };
-    let (Some(total), Some(free)) = (cpu.total, cpu.free) else {
-        return Ok(());
-    };
-    let needed = cpu.weights.saturating_add(cpu.kv).saturating_add(cpu.draft);
-    let draft = match cpu.draft {
-        0 => String::new(),
-        bytes => format!(", and its draft model {}", byte_size(bytes)),
-    };
-    let sizes = format!(
-        "The model's weights take {} and a context of {} tokens {}{draft}; this machine has {} of memory, {} of it \
-         free.",
-        byte_size(cpu.weights),
-        plan.context,
-        byte_size(cpu.kv),
-        byte_size(total),
-        byte_size(free),
-    );
-    if needed > total {
-        let advice = if cpu.weights > total / 2 {
-            "Choose a smaller model, or the same one at a lower quantisation."
-        } else {
-            "Choose a shorter context."
-        };
-        return Err(problem(ProblemCode::OutOfMemory, format!("{sizes} {advice}")));
-    }
-    if needed > free {
-        notices.push(format!(
-            "{sizes} It may be slow. Close other programs, or choose a smaller model."
-        ));
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use hearth_protocol::{KvType, PlannedDevice, Verdict};
-
-    const TOTAL: u64 = 16 << 30;
-
-    fn plan(weights: u64, kv: u64) -> Plan {
-        let cpu = PlannedDevice {
-            weights,
-            kv,
-            total: Some(TOTAL),
-            free: Some(TOTAL / 2),
-            ..PlannedDevice::default()
-        };
-        Plan {
-            fits: true,
-            verdict: Verdict::Fits,
-            why: String::new(),
-            context: 4096,
-            context_fits: 4096,
-            gpu_layers: 0,
-            layers_total: 1,
-            layers_fit: 0,
-            kv: KvType::F16,
-            devices: vec![cpu],
-            build: String::new(),
-            program: None,
-            device: String::new(),
-            turn_seconds: None,
-            tokens_per_second: None,
-        }
-    }
-
-    #[test]
-    fn a_model_that_cannot_fit_is_refused_with_advice() {
-        let check = |weights, cache, advice: &str| {
-            let refused = check_memory(&plan(weights, cache), &mut Vec::new()).unwrap_err();
-            assert!(
-                refused.code == ProblemCode::OutOfMemory && refused.message.ends_with(advice),
-                "{refused:?}"
-            );
-        };
-        check(TOTAL + 1, 0, "lower quantisation.");
-        check(1, TOTAL, "shorter context.");
-        check(u64::MAX, u64::MAX, "lower quantisation.");
-        let mut notices = Vec::new();
-        assert_eq!(check_memory(&plan(0, 0), &mut notices), Ok(()));
-        assert_eq!(notices.len(), 0);
-        assert_eq!(check_memory(&plan(TOTAL - 1, 0), &mut notices), Ok(()));
-        assert_eq!(notices.len(), 1);
     }
 }

@@ -269,9 +269,10 @@ fn a_gpu_holds_what_was_planned() {
             ..on_gpu(context, GpuLayers::Count(layers))
         };
         let mut engine = loaded(&request);
-        // A chunk of the maximum size; a slow GPU would get smaller ones.
+        // A chunk of the maximum size, and as many logits as a step may give; a slow GPU would get
+        // smaller chunks.
         let ids: Vec<u32> = (0..512).collect();
-        engine.session_mut().score(&ids, ids.len() - 1).expect("it runs");
+        engine.session_mut().score(&ids, ids.len() - 96).expect("it runs");
         let (used, reserved) = device::memory_use(0).expect("it is open");
         let planned = &engine.info().placement[1];
         let sum = planned.weights + planned.kv + planned.compute;

@@ -1,13 +1,20 @@
 //! Sizes of the parts of a model on the CPU and on a GPU, from the file's tensor table.
 
+use crate::scheduler::MAX_RUNNING;
 use hearth_formats::gguf::{GgufHeader, TensorInfo};
 use hearth_kernels::attention::KvFormat;
+use hearth_llm::draft::StepCosts;
+use hearth_llm::ops::logit_rows;
 use hearth_llm::{CacheSize, Config, LayerGroup, LoadError, Session, arch};
 
 /// Alignment of allocations on a GPU in bytes.
 const GPU_ALIGNMENT: u64 = 256;
 /// Bytes of an f32.
 const F32: u64 = size_of::<f32>() as u64;
+
+/// Most rows of a step whose logits are wanted: of answers with their drafts, and one of each
+/// answer whose prompt ends.
+const MAX_WANTED_ROWS: u64 = (StepCosts::MAX_ROWS + MAX_RUNNING) as u64;
 
 // Pages of CubeCL 0.11 for temporary buffers (`memory_management/dynamic/adaptive.rs` and
 // `arena.rs` in cubecl-server): one page for small buffers, and pages as large as the largest other
@@ -54,6 +61,7 @@ pub struct ModelBytes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Widths {
     layer: u64,
+    /// The logits of a row.
     logits: u64,
     /// Columns of a layer's widest activation.
     widest: u64,
@@ -224,7 +232,8 @@ impl ModelBytes {
             numbers += tokens * self.widths.layer;
         }
         if output {
-            numbers += self.widths.logits;
+            // As the output layer gives them, and as the answers get them.
+            numbers += 2 * MAX_WANTED_ROWS * self.widths.logits;
         }
         F32 * numbers
     }
@@ -246,9 +255,15 @@ impl ModelBytes {
             ]);
         }
         if output {
-            buffers.push(Buffer::new("the logits of a token", F32 * self.widths.logits));
+            buffers.push(Buffer::new("the logits of a step", self.gpu_logits()));
         }
         buffers
+    }
+
+    /// Bytes of logits on a GPU at once.
+    fn gpu_logits(&self) -> u64 {
+        let at_once = logit_rows(self.widths.logits as usize) as u64;
+        F32 * at_once.min(MAX_WANTED_ROWS) * self.widths.logits
     }
 
     /// Bytes of activations on a GPU: the runtime's pages, and tables shared by all layers.
@@ -263,7 +278,7 @@ impl ModelBytes {
             tables = u64::from(context) * (F32 * self.widths.angles + F32);
         }
         if output {
-            largest = largest.max(F32 * self.widths.logits);
+            largest = largest.max(self.gpu_logits());
         }
         let pages = match largest > SMALL_SLICE {
             // A layer's input and output are on two pages.

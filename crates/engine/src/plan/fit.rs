@@ -1,7 +1,7 @@
 //! Fitting layers into the memory of devices.
 
 use super::bytes::{Buffer, Layer, LayerCache};
-use super::{ModelBytes, Training};
+use super::{ModelBytes, Training, main_memory};
 use crate::hardware::{self, records};
 use hearth_formats::byte_size;
 use hearth_kernels::attention::KvFormat;
@@ -211,20 +211,23 @@ impl Budgets {
     /// The bytes of a placement on each device, the CPU first, without the names of layers.
     fn sizes(&self, load: &Load, caches: &[LayerCache], placement: &Placement) -> Vec<PlannedDevice> {
         let mut devices = vec![self.cpu.sizes(Place::Cpu, load, caches, placement)];
-        let mut in_main_memory = devices[0].needed();
         for (number, budget) in &self.gpus {
             let place = Place::Gpu(*number);
             let mut device = budget.sizes(place, load, caches, placement);
-            if budget.shared {
-                in_main_memory += device.needed();
-            }
             let small = self.too_large_on(*number, budget, load, placement).is_none();
             let is_empty = placement.on(place).is_empty();
             device.fits = is_empty || (small && budget.holds(device.needed()));
             devices.push(device);
         }
-        devices[0].fits = self.cpu.holds(in_main_memory);
+        devices[0].fits = self.cpu.holds(self.main_memory(&devices).needed());
         devices
+    }
+
+    /// What these devices, the CPU first, take in main memory.
+    pub fn main_memory(&self, devices: &[PlannedDevice]) -> PlannedDevice {
+        let gpus = devices[1..].iter().zip(&self.gpus);
+        let sharing = gpus.filter(|(_, (_, budget))| budget.shared).map(|(device, _)| device);
+        main_memory::sum(&devices[0], sharing)
     }
 
     /// The first buffer of a placement that is above a GPU's limit.

@@ -9,6 +9,7 @@ mod estimate;
 mod fallback;
 mod fit;
 mod free;
+mod main_memory;
 
 use crate::hardware;
 use crate::problem::problem;
@@ -95,6 +96,8 @@ pub struct Planned {
     pub too_large: Option<TooLarge>,
     /// Why layers that fit in memory are not on GPUs, in one sentence.
     pub notice: Option<String>,
+    /// What the CPU and the GPUs that share its memory take there.
+    pub main_memory: PlannedDevice,
 }
 
 impl Planned {
@@ -215,6 +218,7 @@ pub fn compute_plan(
     let context_fits = budgets.longest_context(&load, &placement, trained.max(context));
     let left: u64 = placed.first().map_or(0, |cpu| cpu.weights);
     let too_large = budgets.too_large(&load, &placement);
+    let main_memory = budgets.main_memory(&placed);
     let left_out = match options.gpu_layers {
         GpuLayers::Auto => left_out(&budgets, &load, &placement, trained.max(context)),
         GpuLayers::All | GpuLayers::Count(_) => None,
@@ -250,6 +254,7 @@ pub fn compute_plan(
         training: options.training,
         too_large,
         notice,
+        main_memory,
     })
 }
 

@@ -313,14 +313,17 @@ fn an_automatic_context_is_not_shortened_for_a_full_gpu() {
 #[test]
 fn activations_and_logits_above_the_buffer_limit_are_refused() {
     let (bytes, config) = fixture("llama.gguf");
-    for (limit, what) in [(4 * config.vocab as u64 - 1, "logits"), (1 << 14, "activations")] {
+    // Of a draft's tokens and the one after it, at least.
+    let logits = 4 * 33 * config.vocab as u64;
+    for (limit, what) in [(logits - 1, "logits"), (1 << 14, "activations")] {
+        // The activations of a long prompt are larger than the logits.
+        let (context, layers) = match what {
+            "logits" => (64, GpuLayers::Count(1)),
+            _ => (512, GpuLayers::All),
+        };
         let options = PlanOptions {
-            context: Some(64),
-            ..options(if what == "logits" {
-                GpuLayers::Count(1)
-            } else {
-                GpuLayers::All
-            })
+            context: Some(context),
+            ..options(layers)
         };
         let refused = compute_plan(&bytes, &config, &options, &with_buffer_limit(limit)).expect("a plan");
         assert!(refused.plan.why.contains(what), "{refused:?}");

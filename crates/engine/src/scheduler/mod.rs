@@ -23,7 +23,7 @@ use idle::IdleSessions;
 use std::collections::VecDeque;
 
 /// Most answers in progress; others wait.
-const MAX_RUNNING: usize = 32;
+pub(crate) const MAX_RUNNING: usize = 32;
 
 /// Receives the events of answers, and knows which are cancelled.
 pub(crate) trait Listener {

@@ -11,7 +11,7 @@ use crate::{hardware, memory, packed};
 use hearth_formats::adapter::{AdapterManifest, BaseId, BaseShape, DataId, LinearName};
 use hearth_formats::hex;
 use hearth_llm::threads::{self, Threads};
-use hearth_llm::{LoadOptions, LoraPart, Model, Place, device};
+use hearth_llm::{LoadOptions, LoraPart, Model, Place, arch, device};
 use hearth_protocol::{
     Checkpointing, EndReason, GpuLayers, Outcome, Precision, Problem, ProblemCode, RunCommand, RunPlan, StepReport,
     TrainRequest, TrainSettings, TrainingEvent,
@@ -257,6 +257,7 @@ impl<'a> Prepared<'a> {
             _ => (Vec::new(), Vec::new()),
         };
         notices.append(&mut data.notices);
+        notices.extend(arch::unknown_keys(&reader.gguf, reader.config.architecture));
         let prepared = Self {
             request,
             reader,

@@ -5,7 +5,7 @@
 #![allow(dead_code)]
 
 use hearth_engine::worker::serve;
-use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader};
+use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader, Value};
 use hearth_protocol::{
     Envelope, Event, GenerateRequest, LoadRequest, Message, ProblemCode, Prompt, Request, RequestId, Role,
     SamplingParams, Summary,
@@ -151,7 +151,12 @@ pub fn fixture(path: &str) -> PathBuf {
 
 /// The fixture `llama` with a chat template.
 pub fn write_model(path: &Path, template: &str) {
-    let gguf = Gguf::open(model()).expect("the fixture opens");
+    write_with_keys(path, &model(), &[("tokenizer.chat_template", template.into())]);
+}
+
+/// A copy of a model with these keys.
+pub fn write_with_keys(path: &Path, model: &Path, keys: &[(&str, Value)]) {
+    let gguf = Gguf::open(model).expect("the fixture opens");
     let header = |info: &hearth_formats::gguf::TensorInfo| TensorHeader {
         name: info.name.clone(),
         shape: info.shape.clone(),
@@ -159,7 +164,9 @@ pub fn write_model(path: &Path, template: &str) {
     };
     let headers: Vec<_> = gguf.tensors().map(header).collect();
     let mut metadata = gguf.metadata().clone();
-    metadata.insert("tokenizer.chat_template", template);
+    for (key, value) in keys {
+        metadata.insert(*key, value.clone());
+    }
     let file = File::create(path).expect("a file");
     let mut writer = GgufWriter::begin(file, &metadata, &headers).expect("a header");
     for header in &headers {

@@ -10,6 +10,7 @@ mod preparation;
 mod resume;
 mod sampling;
 mod scheduler;
+mod settings_of_files;
 mod thinking;
 mod worker;
 
