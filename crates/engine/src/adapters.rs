@@ -81,8 +81,8 @@ impl AdaptedModels {
                 let message = format!("Adapter scale must be finite, got {}.", choice.scale);
                 return Err(problem(ProblemCode::BadRequest, message));
             }
-            let (adapter, notice) = open_adapter(&choice.path, &gguf)?;
-            notices.extend(notice);
+            let (adapter, of_adapter) = open_adapter(&choice.path, &gguf)?;
+            notices.extend(of_adapter);
             parts.extend(LoraPart::of(&adapter, choice.scale));
         }
         Ok(ChosenAdapters::Read {

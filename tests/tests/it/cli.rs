@@ -494,3 +494,21 @@ fn a_worker_ignores_the_signals_of_a_session_end() {
     let ended = worker.wait().expect("it ends");
     assert_eq!(ended.code(), Some(0), "{ended}");
 }
+
+#[test]
+fn entries_of_an_adapter_that_match_nothing_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fixtures = root().join("tests/fixtures");
+    let theirs = fixtures.join("adapters/llama");
+    let tensors = "adapter_model.safetensors";
+    fs::copy(theirs.join(tensors), folder.path().join(tensors)).expect("a copy");
+    let config = fs::read_to_string(theirs.join("adapter_config.json")).expect("a configuration");
+    let changed = config.replace("\"alpha_pattern\": {}", "\"alpha_pattern\": {\"^q_proj\": 100}");
+    assert_ne!(changed, config);
+    fs::write(folder.path().join("adapter_config.json"), changed).expect("a configuration");
+    let (llama, adapter) = (fixtures.join("models/llama.gguf"), folder.path().display().to_string());
+    let ended = with_file("run", &llama, &["--raw", "words", "-n", "1", "--adapter", &adapter]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let note = "note: In the adapter's alpha_pattern, '^q_proj' matches no module, so it has no effect, as in PEFT.";
+    assert!(ended.stderr.contains(note), "{ended:?}");
+}

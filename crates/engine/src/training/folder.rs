@@ -320,6 +320,7 @@ impl RunFolder {
             rslora: run.settings.rslora,
             tensors,
             manifest: Some(manifest),
+            unmatched: Vec::new(),
         };
         write_peft(&adapter, &adapter.path, base)
     }
@@ -372,11 +373,11 @@ pub(crate) fn adapter_path(path: &Path) -> PathBuf {
     }
 }
 
-/// Open an adapter for a model. Also returns a notice for the user.
+/// Open an adapter for a model. Also returns notices for the user.
 pub(crate) fn open_adapter(
     path: &Path,
     gguf: &hearth_formats::gguf::Gguf,
-) -> Result<(AdapterFile, Option<String>), Problem> {
+) -> Result<(AdapterFile, Vec<String>), Problem> {
     use hearth_formats::adapter::Fit;
     let path = adapter_path(path);
     if !path.exists() {
@@ -388,11 +389,13 @@ pub(crate) fn open_adapter(
     }
     let base = BaseShape::from_gguf(gguf).map_err(from_adapter)?;
     let adapter = AdapterFile::open(&path, &base).map_err(from_adapter)?;
-    let notice = match adapter.check_base(gguf).map_err(from_adapter)? {
+    let fit = match adapter.check_base(gguf).map_err(from_adapter)? {
         Fit::Exact | Fit::SizesOnly => None,
         Fit::OtherQuantization(notice) => Some(notice),
     };
-    Ok((adapter, notice))
+    let unmatched = adapter.unmatched.iter().map(ToString::to_string);
+    let notices = fit.into_iter().chain(unmatched).collect();
+    Ok((adapter, notices))
 }
 
 #[cfg(test)]

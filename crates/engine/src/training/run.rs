@@ -251,8 +251,8 @@ impl<'a> Prepared<'a> {
         };
         let (init, mut notices) = match init_path {
             Some(path) => {
-                let (adapter, notice) = open_adapter(path, &reader.gguf)?;
-                (LoraPart::of(&adapter, 1.0), notice.into_iter().collect())
+                let (adapter, notices) = open_adapter(path, &reader.gguf)?;
+                (LoraPart::of(&adapter, 1.0), notices)
             }
             _ => (Vec::new(), Vec::new()),
         };

@@ -53,6 +53,9 @@ pub enum AdapterProblem {
         /// The reason.
         why: String,
     },
+    /// A setting of the adapter cannot be used as it is; why.
+    #[error("its settings cannot be used: {0}. Change them in its adapter_config.json, or use another adapter.")]
+    Settings(String),
     /// The adapter uses a feature that Hearth does not support.
     #[error(
         "{0} Hearth supports plain LoRA adapters on the attention and feed-forward layers; train or export this one \

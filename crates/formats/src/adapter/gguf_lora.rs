@@ -133,6 +133,7 @@ pub(super) fn read(
         rslora: false,
         tensors,
         manifest: manifest(gguf)?,
+        unmatched: Vec::new(),
     };
     adapter.check_not_empty()?;
     Ok(adapter)

@@ -1,6 +1,8 @@
 //! What an adapter's headers say: its targets and its base model. No matrix is read.
 
-use super::{AdapterError, AdapterProblem, BaseId, BaseShape, LinearName, TargetName, gguf_lora, peft};
+use super::{
+    AdapterError, AdapterProblem, BaseId, BaseShape, LinearName, TargetName, UnmatchedEntries, gguf_lora, peft,
+};
 use crate::gguf::GgufFile;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +51,8 @@ pub struct AdapterHeader {
     pub is_whole: bool,
     /// Its linears; each has the same sizes in all layers.
     pub linears: Vec<LinearShape>,
+    /// Entries of its PEFT configuration that match no module, so that they have no effect.
+    pub unmatched: Vec<UnmatchedEntries>,
 }
 
 /// The sizes of a linear that an adapter targets.
@@ -158,6 +162,7 @@ impl AdapterHeader {
                     outputs: shape.outputs,
                 })
                 .collect(),
+            unmatched: Vec::new(),
         })
     }
 

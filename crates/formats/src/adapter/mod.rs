@@ -11,9 +11,11 @@ mod manifest;
 mod modelfile;
 mod peft;
 mod peft_config;
+mod python_pattern;
 mod row_order;
 mod safetensors_file;
 mod target;
+mod unmatched;
 mod values;
 
 pub use base::BaseShape;
@@ -26,6 +28,7 @@ pub use peft::{MANIFEST as PEFT_MANIFEST, TENSORS as PEFT_TENSORS};
 pub use peft_config::{CONFIG as PEFT_CONFIG, MAX_CONFIG_BYTES as MAX_PEFT_CONFIG_BYTES};
 pub use row_order::RowOrder;
 pub use target::{LinearName, TargetName};
+pub use unmatched::UnmatchedEntries;
 
 use crate::gguf::{GgufFile, TensorData};
 use header::TargetShape;
@@ -48,6 +51,8 @@ pub struct AdapterFile {
     pub tensors: BTreeMap<TargetName, LoraTensors>,
     /// The manifest of an adapter trained by Hearth; `None` for any other.
     pub manifest: Option<AdapterManifest>,
+    /// Entries of its PEFT configuration that match no module, so that they have no effect.
+    pub unmatched: Vec<UnmatchedEntries>,
 }
 
 /// The LoRA matrices A and B of one linear.

@@ -8,7 +8,7 @@ use super::safetensors_file::{FileBytes, ReadAt, Table};
 use super::values::{Float, ReadMode, floats};
 use super::{
     AdapterError, AdapterFile, AdapterHeader, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, TargetName,
-    TargetShape,
+    TargetShape, UnmatchedEntries,
 };
 use crate::durable::Staged;
 use crate::regular::read_regular;
@@ -215,7 +215,7 @@ fn read(
     if let Some(mismatch) = manifest.as_ref().and_then(|p| p.base.shape.mismatch(base)) {
         return Err(AdapterProblem::OtherModel(mismatch));
     }
-    let pairs = pairs(tensors)?;
+    let pairs = pairs(tensors, &config)?;
     let found: BTreeSet<TargetName> = pairs.keys().copied().collect();
     if let Some(missing) = config.missing(&found, base.layers) {
         let layers = found.last().map_or(0, |last| last.layer.saturating_add(1));
@@ -227,6 +227,7 @@ fn read(
         }
         return Err(not_in_file(missing));
     }
+    let unmatched = unmatched(&config, &pairs, base.layers)?;
     let tensors = pairs
         .into_iter()
         .map(|(target, pair)| Ok((target, lora(target, pair, tensors, &config, base, mode)?)))
@@ -238,17 +239,28 @@ fn read(
         rslora: config.use_rslora,
         tensors,
         manifest,
+        unmatched,
     };
     adapter.check_not_empty()?;
     Ok(adapter)
 }
 
+/// The entries of the configuration that match no module.
+fn unmatched(
+    config: &Config,
+    pairs: &BTreeMap<TargetName, Pair>,
+    layers: usize,
+) -> Result<Vec<UnmatchedEntries>, AdapterProblem> {
+    let modules: Vec<&str> = pairs.values().map(|pair| pair.module.as_str()).collect();
+    config.unmatched(&modules, layers)
+}
+
 /// The targets of the file and the locations of their matrices; reads its header only.
-fn pairs(tensors: &impl ReadAt) -> Result<BTreeMap<TargetName, Pair>, AdapterProblem> {
+fn pairs(tensors: &impl ReadAt, config: &Config) -> Result<BTreeMap<TargetName, Pair>, AdapterProblem> {
     let mut pairs: BTreeMap<TargetName, Pair> = BTreeMap::new();
     let table = Table::read(tensors, TENSORS)?;
     for (name, info) in table.tensors() {
-        let (module, is_a) = module(&name)?;
+        let (module, is_a) = module(&name).map_err(|problem| config.saved(&name).unwrap_or(problem))?;
         let target = TargetName::from_module(module).ok_or_else(|| unsupported_target(module))?;
         let pair = pairs.entry(target).or_default();
         module.clone_into(&mut pair.module);
@@ -268,13 +280,14 @@ pub(super) fn read_header(folder: &Path) -> Result<AdapterHeader, AdapterError> 
 fn header(config: &[u8], tensors: &impl ReadAt, manifest: Option<&[u8]>) -> Result<AdapterHeader, AdapterProblem> {
     let config = Config::parse(config)?;
     let manifest = parse_manifest(manifest)?;
-    let pairs = pairs(tensors)?;
+    let pairs = pairs(tensors, &config)?;
     let found: BTreeSet<TargetName> = pairs.keys().copied().collect();
     let layers = found.last().map_or(0, |last| last.layer.saturating_add(1));
     // A hostile number of layers is refused below.
     if let Some(missing) = config.missing(&found, layers.min(MAX_LAYERS)) {
         return Err(not_in_file(missing));
     }
+    let unmatched = unmatched(&config, &pairs, layers.min(MAX_LAYERS))?;
     let targets = pairs
         .iter()
         .map(|(&target, pair)| Ok((target, shape(target, pair, &config)?)))
@@ -290,6 +303,7 @@ fn header(config: &[u8], tensors: &impl ReadAt, manifest: Option<&[u8]>) -> Resu
     )?;
     Ok(AdapterHeader {
         is_whole: header.is_whole && !config.names_layers(),
+        unmatched,
         ..header
     })
 }

@@ -1,8 +1,10 @@
 //! PEFT's `adapter_config.json`: the supported settings, and those that are refused.
 
 use super::error::quotable;
+use super::python_pattern::{PatternProblem, trailing, whole};
+use super::unmatched::{PathEnds, UnmatchedEntries, modules, quoted};
 use super::{AdapterFile, AdapterProblem, LinearName, TargetName};
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,22 +22,22 @@ pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// 1,000.
 const MAX_PATTERNS: usize = 2048;
 
-/// Maximum memory of one compiled pattern, in bytes.
-const MAX_PATTERN_BYTES: usize = 128 << 10;
+/// Most comparisons of a pattern with a module to find the patterns that match none, which take a
+/// second. One pattern for each linear of a large model makes a million.
+const MAX_COMPARISONS: usize = 4 << 20;
+
+/// The value of `target_modules` for all linears.
+const ALL_LINEAR: &str = "all-linear";
 
 /// Unsupported settings that change what an adapter computes, with the sentence to show. They are
 /// ignored if absent, null, false, empty or "none".
-const REFUSED: [(&str, &str); 13] = [
+const REFUSED: [(&str, &str); 12] = [
     (
         "use_dora",
         "This adapter is a DoRA: it also changes the magnitude of a weight's columns.",
     ),
     ("bias", "This adapter also trains biases."),
     ("lora_bias", "This adapter has biases of its own."),
-    (
-        "modules_to_save",
-        "This adapter replaces whole modules (modules_to_save), such as the embeddings.",
-    ),
     (
         "fan_in_fan_out",
         "This adapter is for weights that are stored transposed (fan_in_fan_out).",
@@ -83,11 +85,20 @@ pub(super) struct Config {
     #[serde(default)]
     exclude_modules: Value,
     #[serde(default)]
+    modules_to_save: Value,
+    #[serde(default)]
     layers_to_transform: Value,
     #[serde(skip)]
-    ranks: Vec<(Regex, usize)>,
+    ranks: Vec<Entry<usize>>,
     #[serde(skip)]
-    alphas: Vec<(Regex, f32)>,
+    alphas: Vec<Entry<f32>>,
+}
+
+/// An entry of `rank_pattern` or `alpha_pattern`.
+struct Entry<T> {
+    pattern: String,
+    regex: Regex,
+    value: T,
 }
 
 impl Config {
@@ -113,8 +124,8 @@ impl Config {
             return Err(AdapterProblem::Unsupported((*why).to_owned()));
         }
         let mut config: Self = serde_json::from_slice(bytes).map_err(|error| corrupt(error.to_string()))?;
-        config.ranks = compile(config.rank_pattern.take()).map_err(corrupt)?;
-        config.alphas = compile(config.alpha_pattern.take()).map_err(corrupt)?;
+        config.ranks = compile("rank_pattern", config.rank_pattern.take())?;
+        config.alphas = compile("alpha_pattern", config.alpha_pattern.take())?;
         Ok(config)
     }
 
@@ -145,6 +156,66 @@ impl Config {
         (0..layers)
             .flat_map(|layer| linears.iter().map(move |&&linear| TargetName { layer, linear }))
             .find(|target| !tensors.contains(target))
+    }
+
+    /// The entries that match no module. `targets` are the module paths of the file's tensors,
+    /// `layers` the layers of the model.
+    ///
+    /// # Errors
+    /// `modules_to_save` names a module of the model: its weights would have to be replaced.
+    pub fn unmatched(&self, targets: &[&str], layers: usize) -> Result<Vec<UnmatchedEntries>, AdapterProblem> {
+        let is_any_set = [&self.target_modules, &self.exclude_modules, &self.modules_to_save].map(is_set);
+        let known = match is_any_set.contains(&true) {
+            true => {
+                let linears: Vec<&str> = LinearName::ALL.iter().map(|linear| linear.peft()).collect();
+                modules(targets.first().copied().unwrap_or_default(), &linears, layers)
+            }
+            false => Vec::new(),
+        };
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let found = [
+            UnmatchedEntries::of("rank_pattern", unused(&self.ranks, targets)),
+            UnmatchedEntries::of("alpha_pattern", unused(&self.alphas, targets)),
+            self.unmatched_targets(targets, &known),
+            UnmatchedEntries::of("exclude_modules", no_names(&self.exclude_modules, &known)),
+            self.unsaved(targets, &known)?,
+        ];
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    fn unmatched_targets(&self, targets: &[&str], known: &[&str]) -> Option<UnmatchedEntries> {
+        if self.target_modules == ALL_LINEAR {
+            return None;
+        }
+        let mut unmatched = no_names(&self.target_modules, targets);
+        // These settings take modules away on purpose.
+        if !unmatched.is_empty() && (is_set(&self.exclude_modules) || is_set(&self.layers_to_transform)) {
+            let nowhere: BTreeSet<&str> = no_names(&self.target_modules, known).into_iter().collect();
+            unmatched.retain(|entry| nowhere.contains(entry));
+        }
+        UnmatchedEntries::of("target_modules", unmatched)
+    }
+
+    /// The entries of `modules_to_save` that match no module, by the end of its path.
+    fn unsaved(&self, targets: &[&str], known: &[&str]) -> Result<Option<UnmatchedEntries>, AdapterProblem> {
+        if !is_set(&self.modules_to_save) {
+            return Ok(None);
+        }
+        let names = names(&self.modules_to_save);
+        let is_module = |name: &&&str| targets.iter().chain(known).any(|path| path.ends_with(**name));
+        match names.iter().take(MAX_PATTERNS).find(is_module) {
+            Some(name) => Err(replaces(Some(name))),
+            None if names.is_empty() || names.len() > MAX_PATTERNS => Err(replaces(None)),
+            None => Ok(UnmatchedEntries::of("modules_to_save", names)),
+        }
+    }
+
+    /// The refusal of a tensor that belongs to no LoRA, if `modules_to_save` is why it is there.
+    pub fn saved(&self, tensor: &str) -> Option<AdapterProblem> {
+        let names = names(&self.modules_to_save);
+        let (module, _) = tensor.rsplit_once('.')?;
+        let name = names.into_iter().find(|name| module.ends_with(name));
+        name.map(|name| replaces(Some(name)))
     }
 
     /// Whether it is for some layers only.
@@ -223,34 +294,83 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
+/// The refusal of an adapter that replaces modules.
+fn replaces(name: Option<&str>) -> AdapterProblem {
+    let which = name.map_or(String::new(), |name| format!(": '{}'", quoted(name)));
+    AdapterProblem::Unsupported(format!("This adapter replaces whole modules (modules_to_save){which}."))
+}
+
 /// Compiles patterns. In PEFT a pattern is a regular expression that matches complete trailing
 /// components of a module path.
-fn compile<T>(patterns: Option<OrderedMap<T>>) -> Result<Vec<(Regex, T)>, String> {
+fn compile<T>(setting: &'static str, patterns: Option<OrderedMap<T>>) -> Result<Vec<Entry<T>>, AdapterProblem> {
     let entries = patterns.map_or(Vec::new(), |patterns| patterns.0);
     if entries.len() > MAX_PATTERNS {
-        return Err(format!(
-            "it has {} patterns for ranks or alphas; Hearth reads at most {MAX_PATTERNS}",
+        return Err(AdapterProblem::Settings(format!(
+            "it has {} patterns in {setting}; Hearth reads at most {MAX_PATTERNS}",
             entries.len()
-        ));
+        )));
     }
-    entries
-        .into_iter()
-        .map(|(pattern, value)| {
-            let whole = RegexBuilder::new(&format!(r"^(?:.*\.)?(?:{pattern})$"))
-                .size_limit(MAX_PATTERN_BYTES)
-                .dfa_size_limit(MAX_PATTERN_BYTES)
-                .build();
-            let shown: String = pattern.chars().take(60).collect();
-            let regex = whole.map_err(|_| format!("the pattern '{shown}' is invalid"))?;
-            Ok((regex, value))
-        })
-        .collect()
+    let compiled = entries.into_iter().map(|(pattern, value)| match trailing(&pattern) {
+        Ok(regex) => Ok(Entry { pattern, regex, value }),
+        Err(problem) => Err(refused(setting, &pattern, problem)),
+    });
+    compiled.collect()
+}
+
+/// The refusal of a pattern.
+fn refused(setting: &str, pattern: &str, problem: PatternProblem) -> AdapterProblem {
+    let shown = quoted(pattern);
+    AdapterProblem::Settings(match problem {
+        PatternProblem::Unsupported(what) => {
+            format!("the pattern '{shown}' in {setting} has {what}, which is not supported in patterns")
+        }
+        PatternProblem::Invalid(why) => {
+            format!("the pattern '{shown}' in {setting} is no valid regular expression ({why})")
+        }
+    })
 }
 
 /// The value of the first pattern that matches.
-fn find<T: Copy>(patterns: &[(Regex, T)], module: &str) -> Option<T> {
-    let first = patterns.iter().find(|(regex, _)| regex.is_match(module));
-    first.map(|&(_, value)| value)
+fn find<T: Copy>(entries: &[Entry<T>], module: &str) -> Option<T> {
+    let first = entries.iter().find(|entry| entry.regex.is_match(module));
+    first.map(|entry| entry.value)
+}
+
+/// The patterns that match no module. None if there are too many to compare.
+fn unused<'a, T>(entries: &'a [Entry<T>], modules: &[&str]) -> Vec<&'a str> {
+    if entries.len().saturating_mul(modules.len()) > MAX_COMPARISONS {
+        return Vec::new();
+    }
+    let is_unused = |entry: &&Entry<T>| !modules.iter().any(|module| entry.regex.is_match(module));
+    entries
+        .iter()
+        .filter(is_unused)
+        .map(|entry| entry.pattern.as_str())
+        .collect()
+}
+
+/// The names of a list, or a single one.
+fn names(value: &Value) -> Vec<&str> {
+    match value {
+        Value::Array(values) => values.iter().filter_map(Value::as_str).collect(),
+        value => Vec::from_iter(value.as_str()),
+    }
+}
+
+/// The entries of a setting that match none of these modules. A list has names; a text is a
+/// pattern, which is taken to match if it cannot be compiled: the file's tensors count.
+fn no_names<'a>(setting: &'a Value, modules: &[&str]) -> Vec<&'a str> {
+    match setting {
+        Value::Array(_) => {
+            let ends = PathEnds::of(modules.iter().copied());
+            names(setting).into_iter().filter(|name| !ends.contains(name)).collect()
+        }
+        Value::String(pattern) if is_set(setting) => {
+            let is_unmatched = whole(pattern).is_ok_and(|regex| !modules.iter().any(|path| regex.is_match(path)));
+            Vec::from_iter(is_unmatched.then_some(pattern.as_str()))
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// The entries of a JSON object in file order, in which PEFT tries them.

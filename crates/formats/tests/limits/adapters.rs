@@ -70,7 +70,7 @@ fn a_configuration_beyond_its_limits_is_refused() {
     write(&json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "rank_pattern": patterns}).to_string());
     refused(folder.path(), "it has 5000 patterns");
     write(&json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "rank_pattern": {"(?:x{900}){900}": 4}}).to_string());
-    refused(folder.path(), "is invalid");
+    refused(folder.path(), "is not supported in patterns");
 }
 
 #[test]

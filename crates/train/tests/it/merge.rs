@@ -99,6 +99,7 @@ fn even(delta: f32) -> AdapterFile {
         rslora: false,
         tensors: [(V0, lora)].into_iter().collect(),
         manifest: None,
+        unmatched: Vec::new(),
     }
 }
 

@@ -33,6 +33,11 @@ fn with_settings(settings: Value) -> Result<AdapterFile, AdapterProblem> {
 
 /// The adapter with its safetensors header changed as text.
 fn with_table(from: &str, to: &str) -> Result<AdapterFile, AdapterProblem> {
+    read(&LLAMA[0], &table_changed(from, to))
+}
+
+/// The tensors with their header changed as text.
+fn table_changed(from: &str, to: &str) -> Vec<u8> {
     let file = &LLAMA[1];
     let end = 8 + u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
     let table = std::str::from_utf8(&file[8..end]).unwrap();
@@ -41,7 +46,7 @@ fn with_table(from: &str, to: &str) -> Result<AdapterFile, AdapterProblem> {
     let mut changed = (table.len() as u64).to_le_bytes().to_vec();
     changed.extend(table.as_bytes());
     changed.extend(&file[end..]);
-    read(&LLAMA[0], &changed)
+    changed
 }
 
 /// The adapter with bytes replaced at an offset from the end of its tensors.
@@ -105,9 +110,14 @@ fn invalid_configurations_are_refused() {
         ("DoRA", with_settings(json!({"use_dora": true})), "DoRA"),
         ("bias", with_settings(json!({"bias": "lora_only"})), "biases"),
         (
-            "layers",
-            with_settings(json!({"modules_to_save": ["lm_head"]})),
-            "modules_to_save",
+            "a module",
+            with_settings(json!({"modules_to_save": ["score", "lm_head"]})),
+            "replaces whole modules (modules_to_save): 'lm_head'.",
+        ),
+        (
+            "modules a number",
+            with_settings(json!({"modules_to_save": 1})),
+            "replaces whole modules (modules_to_save).",
         ),
         (
             "Conv1D",
@@ -127,9 +137,34 @@ fn invalid_configurations_are_refused() {
         (
             "pattern",
             with_settings(json!({"rank_pattern": {"(": 4}})),
-            "the pattern '(' is invalid",
+            "the pattern '(' in rank_pattern is no valid regular expression (unclosed group)",
         ),
     ]);
+}
+
+#[test]
+fn a_pattern_that_is_not_supported_is_not_called_corrupt() {
+    for (setting, pattern, why) in [
+        (
+            "alpha_pattern",
+            "(?!v)q_proj",
+            "has a look-ahead, which is not supported",
+        ),
+        (
+            "rank_pattern",
+            r"(q|k)_\1",
+            "has a back-reference, which is not supported",
+        ),
+        ("rank_pattern", "(?:x{900}){900}", "which is not supported"),
+        ("alpha_pattern", "[", "no valid regular expression"),
+    ] {
+        let error = with_settings(json!({ setting: { pattern: 4 } }))
+            .unwrap_err()
+            .to_string();
+        let named = format!("'{pattern}' in {setting}");
+        assert!(error.contains(&named) && error.contains(why), "{error}");
+        assert!(!error.contains("corrupt") && !error.contains("ownload"), "{error}");
+    }
 }
 
 #[test]
@@ -193,6 +228,17 @@ fn invalid_safetensors_are_refused() {
             "embedding",
             with_table("model.model.layers.0.mlp.down_proj", "model.model.embed_tokens"),
             "targets 'model.embed_tokens'",
+        ),
+        (
+            "a replaced module",
+            read(
+                &serde_json::to_vec(
+                    &json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "modules_to_save": ["score"]}),
+                )
+                .unwrap(),
+                &table_changed("model.model.layers.0.mlp.down_proj.lora_A.weight", "model.score.weight"),
+            ),
+            "replaces whole modules (modules_to_save): 'score'.",
         ),
         (
             "output",

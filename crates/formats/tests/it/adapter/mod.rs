@@ -7,3 +7,4 @@ mod headers;
 mod hostile;
 mod modelfiles;
 mod round_trips;
+mod unmatched;

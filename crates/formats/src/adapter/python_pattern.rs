@@ -1,0 +1,288 @@
+//! Regular expressions of Python, in which PEFT's settings name modules, as those of the `regex`
+//! crate. What both write differently is translated; what needs backtracking is refused by its
+//! name.
+
+use super::error::quotable;
+use regex::{Regex, RegexBuilder};
+
+/// Maximum memory of one compiled pattern, in bytes.
+const MAX_BYTES: usize = 128 << 10;
+
+/// Why a pattern is not used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum PatternProblem {
+    /// Python reads it, but it has this, which Hearth does not support.
+    Unsupported(&'static str),
+    /// Python does not read it either; why.
+    Invalid(String),
+}
+
+use PatternProblem::{Invalid, Unsupported};
+
+/// Compiles a pattern that matches a whole module path.
+pub(super) fn whole(pattern: &str) -> Result<Regex, PatternProblem> {
+    compiled(&format!("^(?:{})$", translated(pattern)?))
+}
+
+/// Compiles a pattern that matches complete trailing components of a module path.
+pub(super) fn trailing(pattern: &str) -> Result<Regex, PatternProblem> {
+    compiled(&format!(r"^(?:.*\.)?(?:{})$", translated(pattern)?))
+}
+
+fn compiled(pattern: &str) -> Result<Regex, PatternProblem> {
+    let built = RegexBuilder::new(pattern)
+        .size_limit(MAX_BYTES)
+        .dfa_size_limit(MAX_BYTES)
+        .build();
+    built.map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => Unsupported("more alternatives or repetitions than fit its limit"),
+        // The text quotes the pattern before the reason.
+        error => {
+            let text = error.to_string();
+            let (_, why) = text.rsplit_once("error: ").unwrap_or(("", &text));
+            Invalid(quotable(why))
+        }
+    })
+}
+
+fn translated(pattern: &str) -> Result<String, PatternProblem> {
+    let mut translation = Translation {
+        rest: pattern,
+        out: String::with_capacity(pattern.len()),
+    };
+    while let Some(character) = translation.next() {
+        translation.add(character)?;
+    }
+    Ok(translation.out)
+}
+
+/// A translation from left to right.
+struct Translation<'p> {
+    rest: &'p str,
+    out: String,
+}
+
+impl Translation<'_> {
+    fn next(&mut self) -> Option<char> {
+        let mut rest = self.rest.chars();
+        let next = rest.next();
+        self.rest = rest.as_str();
+        next
+    }
+
+    /// Skips a text. Returns whether the rest begins with it.
+    fn skip(&mut self, text: &str) -> bool {
+        let rest = self.rest.strip_prefix(text);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    /// Adds a character outside a set, with what belongs to it.
+    fn add(&mut self, character: char) -> Result<(), PatternProblem> {
+        match character {
+            '\\' => self.add_escape(false),
+            '[' => self.add_set(),
+            '(' if self.skip("?") => self.add_extension(),
+            '*' | '+' | '?' => {
+                self.out.push(character);
+                self.add_greed()
+            }
+            '{' => self.add_count(),
+            _ => {
+                self.out.push(character);
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds what follows a backslash.
+    fn add_escape(&mut self, in_set: bool) -> Result<(), PatternProblem> {
+        match self.next() {
+            None => return Err(Invalid("a backslash at its end".to_owned())),
+            Some('Z') if !in_set => self.out.push_str(r"\z"),
+            // The `regex` crate takes these for the ends of a word.
+            Some(character @ ('<' | '>')) => self.out.push(character),
+            Some('b') if in_set => self.out.push_str(r"\x08"),
+            Some('N') => return Err(Unsupported("a character by its name (\\N)")),
+            Some('0') => return Err(Unsupported("an octal escape")),
+            Some('1'..='9') if in_set => return Err(Unsupported("an octal escape")),
+            Some('1'..='9') => return Err(Unsupported("a back-reference")),
+            Some(character) if !character.is_ascii() => self.out.push(character),
+            Some(character) => self.out.extend(['\\', character]),
+        }
+        Ok(())
+    }
+
+    /// Adds a set after its `[`. Python has no sets in sets, and no operators between them.
+    fn add_set(&mut self) -> Result<(), PatternProblem> {
+        self.out.push('[');
+        if self.skip("^") {
+            self.out.push('^');
+        }
+        if self.skip("]") {
+            self.out.push_str(r"\]");
+        }
+        while let Some(character) = self.next() {
+            match character {
+                ']' => {
+                    self.out.push(']');
+                    return Ok(());
+                }
+                '\\' => self.add_escape(true)?,
+                '[' | '&' | '~' => self.out.extend(['\\', character]),
+                '-' if self.rest.starts_with('-') => return Err(Unsupported("'--' in a set")),
+                _ => self.out.push(character),
+            }
+        }
+        Err(Invalid("unclosed character class".to_owned()))
+    }
+
+    /// Adds what follows `(?`.
+    fn add_extension(&mut self) -> Result<(), PatternProblem> {
+        const REFUSED: [(&str, &str); 7] = [
+            ("=", "a look-ahead"),
+            ("!", "a look-ahead"),
+            ("<=", "a look-behind"),
+            ("<!", "a look-behind"),
+            ("P=", "a back-reference"),
+            ("(", "a condition"),
+            (">", "an atomic group"),
+        ];
+        if let Some((_, what)) = REFUSED.iter().find(|(begin, _)| self.rest.starts_with(begin)) {
+            return Err(Unsupported(what));
+        }
+        if self.skip("#") {
+            let (_, rest) = self
+                .rest
+                .split_once(')')
+                .ok_or_else(|| Invalid("unclosed comment".to_owned()))?;
+            self.rest = rest;
+            return Ok(());
+        }
+        let flags = self.rest.split([':', ')']).next().unwrap_or_default();
+        if flags.chars().all(|flag| flag.is_ascii_alphabetic() || flag == '-') && flags.contains(['a', 'L', 'x']) {
+            return Err(Unsupported("one of the flags a, L and x"));
+        }
+        self.out.push_str("(?");
+        Ok(())
+    }
+
+    /// Adds the braces of a count. Others are ordinary characters in Python.
+    fn add_count(&mut self) -> Result<(), PatternProblem> {
+        let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let inside = self.rest.split_once('}').filter(|(inside, _)| !inside.is_empty());
+        let counts = inside.map(|(inside, rest)| (inside.split_once(',').unwrap_or((inside, inside)), rest));
+        match counts {
+            Some(((least, most), rest)) if is_digits(least) && is_digits(most) => {
+                let least = if least.is_empty() { "0" } else { least };
+                self.out.push_str(&format!("{{{least},{most}}}"));
+                self.rest = rest;
+                self.add_greed()
+            }
+            _ => {
+                self.out.push_str(r"\{");
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds what may follow a repetition.
+    fn add_greed(&mut self) -> Result<(), PatternProblem> {
+        if self.rest.starts_with('+') {
+            return Err(Unsupported("a possessive repetition"));
+        }
+        if self.skip("?") {
+            self.out.push('?');
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Results of Python 3.11: whether `re.fullmatch` finds the pattern in the text.
+    #[test]
+    fn patterns_match_as_in_python() {
+        for (pattern, text, expected) in [
+            (r".*\.q_proj", "model.layers.0.self_attn.q_proj", true),
+            (r"q_proj\Z", "q_proj", true),
+            (r"\Aq|v\Z", "v", true),
+            ("a{,3}", "aa", true),
+            ("a{,3}", "aaaa", false),
+            ("a{2,}?", "aaa", true),
+            ("a{2}", "aaa", false),
+            ("a{x}", "a{x}", true),
+            ("a{}", "a{}", true),
+            ("a{,}", "aaaa", true),
+            ("[[a]+", "[a[", true),
+            ("[]a]+", "]a", true),
+            ("[^]a]", "]", false),
+            ("[a&&b]+", "a&b", true),
+            ("[a~~b]+", "~", true),
+            (r"[\]a]", "]", true),
+            (r"\<a\>", "<a>", true),
+            (r"\é\ ", "é ", true),
+            (r"[\b]", "\u{8}", true),
+            (r"q(?#a note)_proj", "q_proj", true),
+            (r"(?P<part>q|v)_proj", "v_proj", true),
+            (r"(?i:Q)_proj", "q_proj", true),
+            (r"(?i)Q_PROJ", "q_proj", true),
+            (r"layers\.(1[0-9]|2)\.mlp", "layers.12.mlp", true),
+            (r"layers\.\d+?\.mlp", "layers.12.mlp", true),
+            ("a}", "a}", true),
+        ] {
+            let regex = whole(pattern).unwrap_or_else(|problem| panic!("{pattern}: {problem:?}"));
+            assert_eq!(regex.is_match(text), expected, "{pattern} in {text}");
+        }
+    }
+
+    #[test]
+    fn what_needs_backtracking_is_unsupported_by_its_name() {
+        for (pattern, what) in [
+            (r"(?!.*vision).*q_proj", "a look-ahead"),
+            (r".*(?=q).*", "a look-ahead"),
+            (r".*(?<!v)_proj", "a look-behind"),
+            (r".*(?<=q)_proj", "a look-behind"),
+            (r"(q|v)_\1", "a back-reference"),
+            (r"(?P<n>q)(?P=n)", "a back-reference"),
+            (r"(q)?(?(1)a|b)", "a condition"),
+            (r"(?>a|ab)c", "an atomic group"),
+            (r".*+q", "a possessive repetition"),
+            (r"a?+", "a possessive repetition"),
+            (r"a{1,2}+", "a possessive repetition"),
+            (r"\012", "an octal escape"),
+            (r"[\1]", "an octal escape"),
+            (r"\N{DIGIT ONE}", "a character by its name (\\N)"),
+            (r"(?a)\w", "one of the flags a, L and x"),
+            (r"(?ix: q)", "one of the flags a, L and x"),
+            (r"[+--]", "'--' in a set"),
+            (
+                r"((a{1,500}){1,500}){1,500}",
+                "more alternatives or repetitions than fit its limit",
+            ),
+        ] {
+            assert_eq!(trailing(pattern).err(), Some(Unsupported(what)), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn what_python_does_not_read_either_is_invalid() {
+        for (pattern, why) in [
+            ("(", "unclosed group"),
+            (")", "unopened group"),
+            ("[a", "unclosed character class"),
+            ("*a", "repetition operator missing expression"),
+            ("[z-a]", "invalid character class range"),
+            ("a\\", "a backslash at its end"),
+            (r"(?#a", "unclosed comment"),
+            (r"\q", "unrecognized escape sequence"),
+        ] {
+            match trailing(pattern) {
+                Err(Invalid(said)) => assert!(said.contains(why), "{pattern}: {said}"),
+                other => panic!("{pattern}: {other:?}"),
+            }
+        }
+    }
+}

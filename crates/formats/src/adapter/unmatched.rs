@@ -1,0 +1,115 @@
+//! Entries of PEFT's settings that match no module. PEFT ignores them, so a typing error in one
+//! changes an adapter without a word.
+
+use crate::shortened::shortened;
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::fmt;
+
+/// Most entries of a setting that are named.
+const MAX_NAMED: usize = 4;
+
+/// Most characters of an entry that is named.
+const MAX_CHARS: usize = 60;
+
+/// The entries of a setting that match no module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnmatchedEntries {
+    /// The setting: `alpha_pattern`, `rank_pattern`, `target_modules`, `exclude_modules` or
+    /// `modules_to_save`.
+    pub setting: String,
+    /// The first of them, shortened.
+    pub entries: Vec<String>,
+    /// Number of the others.
+    pub more: usize,
+}
+
+impl UnmatchedEntries {
+    /// Collects entries. `None` if there are none.
+    pub(super) fn of<'a>(setting: &str, entries: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let mut entries = entries.into_iter();
+        let named: Vec<String> = entries.by_ref().take(MAX_NAMED).map(quoted).collect();
+        let more = entries.count();
+        (!named.is_empty()).then(|| Self {
+            setting: setting.to_owned(),
+            entries: named,
+            more,
+        })
+    }
+}
+
+/// An entry for a message.
+pub(super) fn quoted(entry: &str) -> String {
+    shortened(entry, MAX_CHARS)
+}
+
+/// A sentence for the user.
+impl fmt::Display for UnmatchedEntries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entries: Vec<String> = self.entries.iter().map(|entry| format!("'{entry}'")).collect();
+        let more = match self.more {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        write!(
+            f,
+            "In the adapter's {}, {}{more} match{} no module, so {} no effect, as in PEFT.",
+            self.setting,
+            entries.join(", "),
+            if entries.len() + self.more == 1 { "es" } else { "" },
+            if entries.len() + self.more == 1 {
+                "it has"
+            } else {
+                "they have"
+            },
+        )
+    }
+}
+
+/// Finds names as PEFT finds the entries of its lists: each is a module path or its last
+/// components.
+pub(super) struct PathEnds<'a>(HashSet<&'a str>);
+
+impl<'a> PathEnds<'a> {
+    /// The ends of these module paths.
+    pub fn of(paths: impl IntoIterator<Item = &'a str>) -> Self {
+        let ends = |path: &'a str| {
+            let dots = path.match_indices('.').map(|(at, _)| &path[at + 1..]);
+            std::iter::once(path).chain(dots)
+        };
+        Self(paths.into_iter().flat_map(ends).collect())
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+}
+
+/// Modules of a layer beside its linears.
+const OF_LAYER: [&str; 10] = [
+    "self_attn",
+    "self_attn.q_norm",
+    "self_attn.k_norm",
+    "self_attn.rotary_emb",
+    "mlp",
+    "mlp.act_fn",
+    "input_layernorm",
+    "post_attention_layernorm",
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
+];
+
+/// The module paths of a model with `layers` layers, in the manner of `target`, one of its linears:
+/// `model.layers.0.self_attn.q_proj`.
+pub(super) fn modules(target: &str, linears: &[&str], layers: usize) -> Vec<String> {
+    let prefix = target.find("layers.").map_or("", |at| &target[..at]);
+    let outside = ["embed_tokens", "norm", "rotary_emb", "layers"].map(|name| format!("{prefix}{name}"));
+    let mut all: Vec<String> = outside.into_iter().chain(["lm_head".to_owned()]).collect();
+    all.extend(prefix.strip_suffix('.').map(str::to_owned));
+    for layer in 0..layers {
+        let layer = format!("{prefix}layers.{layer}");
+        all.extend(OF_LAYER.iter().chain(linears).map(|name| format!("{layer}.{name}")));
+        all.push(layer);
+    }
+    all
+}

@@ -1,0 +1,152 @@
+//! Entries of PEFT's settings that match no module.
+
+use crate::adapter::fixtures::{path, shape};
+use hearth_formats::adapter::{AdapterFile, AdapterHeader};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+/// A copy of the tiny llama's adapter with other settings.
+fn changed(folder: &Path, settings: &Value) {
+    let theirs = path("adapters/llama");
+    let mut config: Value = serde_json::from_slice(&fs::read(theirs.join("adapter_config.json")).unwrap()).unwrap();
+    for (key, value) in settings.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    fs::write(folder.join("adapter_config.json"), config.to_string()).unwrap();
+    let tensors = "adapter_model.safetensors";
+    fs::copy(theirs.join(tensors), folder.join(tensors)).unwrap();
+}
+
+/// Settings, the setting whose entries match nothing, and these.
+fn cases() -> Vec<(Value, &'static str, Vec<&'static str>)> {
+    let targets = [
+        "q_proj",
+        "k_proj",
+        "v_proj",
+        "o_proj",
+        "gate_proj",
+        "up_proj",
+        "down_proj",
+    ];
+    let and = |name| json!([targets.as_slice(), &[name]].concat());
+    vec![
+        (json!({}), "", vec![]),
+        (
+            json!({"alpha_pattern": {"^q_proj": 100}}),
+            "alpha_pattern",
+            vec!["^q_proj"],
+        ),
+        (
+            json!({"alpha_pattern": {"q_proj": 9, "q_prj": 4}}),
+            "alpha_pattern",
+            vec!["q_prj"],
+        ),
+        (
+            json!({"alpha_pattern": {"model.layers.0.self_attn.q_proj": 4}}),
+            "",
+            vec![],
+        ),
+        (json!({"alpha_pattern": {"^model.layers.1.mlp.up_proj": 4}}), "", vec![]),
+        (json!({"alpha_pattern": {r"up_proj\Z": 4}}), "", vec![]),
+        // The first one counts, but the second one matches too.
+        (
+            json!({"alpha_pattern": {"q_proj": 2, "self_attn.q_proj": 3}}),
+            "",
+            vec![],
+        ),
+        (
+            json!({"alpha_pattern": {"layers.2.*": 2}}),
+            "alpha_pattern",
+            vec!["layers.2.*"],
+        ),
+        (json!({"rank_pattern": {"kproj": 8}}), "rank_pattern", vec!["kproj"]),
+        (
+            json!({"target_modules": and("lm_head")}),
+            "target_modules",
+            vec!["lm_head"],
+        ),
+        (json!({"target_modules": and("proj")}), "target_modules", vec!["proj"]),
+        (json!({"target_modules": and("layers.1.mlp.up_proj")}), "", vec![]),
+        (json!({"target_modules": "all-linear"}), "", vec![]),
+        (json!({"target_modules": ".*_proj"}), "", vec![]),
+        (json!({"target_modules": "q_proj"}), "target_modules", vec!["q_proj"]),
+        // It is not supported, and the tensors say what is targeted.
+        (json!({"target_modules": "(?!x).*_proj"}), "", vec![]),
+        (json!({"exclude_modules": ["lm_head", "norm", "mlp"]}), "", vec![]),
+        (
+            json!({"exclude_modules": ["vision_tower"]}),
+            "exclude_modules",
+            vec!["vision_tower"],
+        ),
+        (json!({"exclude_modules": "lm_.*"}), "", vec![]),
+        (
+            json!({"exclude_modules": "visual.*"}),
+            "exclude_modules",
+            vec!["visual.*"],
+        ),
+        (
+            json!({"exclude_modules": ["lm_head"], "target_modules": and("lm_head")}),
+            "",
+            vec![],
+        ),
+        (
+            json!({"exclude_modules": ["lm_head"], "target_modules": and("qproj")}),
+            "target_modules",
+            vec!["qproj"],
+        ),
+        (
+            json!({"modules_to_save": ["classifier", "score"]}),
+            "modules_to_save",
+            vec!["classifier", "score"],
+        ),
+        (json!({"modules_to_save": []}), "", vec![]),
+    ]
+}
+
+#[test]
+fn entries_that_match_no_module_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for (settings, setting, entries) in cases() {
+        changed(folder.path(), &settings);
+        let header = AdapterHeader::open(folder.path()).unwrap_or_else(|error| panic!("{settings}: {error}"));
+        let adapter = AdapterFile::open(folder.path(), &shape("llama")).unwrap();
+        assert_eq!(header.unmatched, adapter.unmatched, "{settings}");
+        let found: Vec<_> = header
+            .unmatched
+            .iter()
+            .map(|found| (&*found.setting, &found.entries))
+            .collect();
+        match entries.is_empty() {
+            true => assert_eq!(found, [], "{settings}"),
+            false => assert_eq!(
+                found,
+                [(setting, &entries.iter().map(ToString::to_string).collect())],
+                "{settings}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn a_sentence_names_the_first_unmatched_entries() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |patterns: Value| {
+        changed(folder.path(), &json!({ "alpha_pattern": patterns }));
+        let adapter = AdapterFile::open(folder.path(), &shape("llama")).unwrap();
+        // They change nothing.
+        assert!(adapter.tensors.values().all(|lora| lora.alpha == 8.0));
+        adapter.unmatched.iter().map(ToString::to_string).collect::<String>()
+    };
+    assert_eq!(
+        said(json!({"^q_proj": 100})),
+        "In the adapter's alpha_pattern, '^q_proj' matches no module, so it has no effect, as in PEFT."
+    );
+    assert_eq!(
+        said(json!({"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1})),
+        "In the adapter's alpha_pattern, 'a', 'b', 'c', 'd' and 2 more match no module, so they have no effect, as in \
+         PEFT."
+    );
+    let long = said(json!({ "x\u{7}".repeat(500): 1 }));
+    assert!(long.len() < 200 && !long.contains(char::is_control), "{long}");
+}
