@@ -11,10 +11,13 @@ use crate::{
     title,
     wire::{
         Adapter, AdapterChoice, AdapterFit, AdapterMatch, Event, ExportOptions, Exported, Problem, ProblemCode,
-        UsedAdapter, Votes,
+        UnmatchedEntries, UsedAdapter, Votes,
     },
 };
-use hearth_formats::{adapter::AdapterHeader, durable::recovery_candidates};
+use hearth_formats::{
+    adapter::{self as adapter_file, AdapterHeader},
+    durable::recovery_candidates,
+};
 use hearth_protocol::{self as protocol, ExportRequest};
 use rusqlite::Transaction;
 use std::{
@@ -394,6 +397,7 @@ fn to_wire(shared: &Shared, matched: Matched, models: &[library::Model]) -> Adap
             .clone()
             .filter(|_| header.as_ref().is_some_and(|header| header.is_repository)),
         base_name: base.or(recorded).filter(|name| !name.is_empty()),
+        unmatched: header.as_ref().map(unmatched).unwrap_or_default(),
         architecture: header.and_then(|header| header.architecture),
         matches,
         is_deletable: row.run.is_some() || origin.is_some(),
@@ -405,6 +409,15 @@ fn to_wire(shared: &Shared, matched: Matched, models: &[library::Model]) -> Adap
         model_name: Some(row.model_name).filter(|name| !name.is_empty()),
         created_at: row.created_at,
     }
+}
+
+fn unmatched(header: &AdapterHeader) -> Vec<UnmatchedEntries> {
+    let to_wire = |found: &adapter_file::UnmatchedEntries| UnmatchedEntries {
+        setting: found.setting.clone(),
+        entries: found.entries.clone(),
+        more: u32::try_from(found.more).unwrap_or(u32::MAX),
+    };
+    header.unmatched.iter().map(to_wire).collect()
 }
 
 /// Why the files of an adapter that was made for no model here are of no use. Those of others were

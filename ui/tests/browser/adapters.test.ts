@@ -36,6 +36,7 @@ describe("on this machine", () => {
     const terse = row(page, "terse");
     expect(await terse.getByTestId("adapter-fit").textContent()).toBe("fits by its sizes");
     expect(await terse.textContent()).toContain("imported");
+    expect(await terse.getByTestId("adapter-unmatched").textContent()).toContain("^q_proj in its alpha_pattern");
     await terse.getByTestId("adapter-try").click();
     await page.getByTestId("adapter-pill").filter({ hasText: "terse" }).waitFor();
     expect(errors).toEqual([]);

@@ -3,6 +3,7 @@ import type { Download, HostEvent, HubModel } from "../../src/lib/host";
 import { FakeHost } from "../../src/lib/host/fake";
 import { qwen } from "../../src/lib/host/fake/models";
 import { App } from "../../src/lib/stores/app.svelte";
+import { unmatchedText } from "../../src/lib/text/adapters";
 import { compact, expectedSpeed, fractionOf, progressText, removalText, shortProgress } from "../../src/lib/text/models";
 import { asSource, droppedSource, fileName, repositoryOf } from "../../src/lib/text/source";
 import { started, tell } from "./started";
@@ -170,4 +171,10 @@ describe("dropped files", () => {
     await until(() => app.models.all.some(({ source }) => source === "folder"));
     expect(app.settings.value.modelFolders).toEqual(["/x/folder"]);
   });
+});
+
+test("entries of an adapter that match no module are named", () => {
+  const unmatched = { setting: "alpha_pattern", entries: ["^q_proj", "typo"], more: 0 };
+  expect(unmatchedText(unmatched)).toBe("No module matches ^q_proj, typo in its alpha_pattern, so that has no effect, as in PEFT.");
+  expect(unmatchedText({ ...unmatched, more: 3 })).toContain("^q_proj, typo, … (+3) in its alpha_pattern");
 });

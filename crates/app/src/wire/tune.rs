@@ -206,6 +206,20 @@ pub struct Adapter {
     pub votes: Votes,
     /// Why it cannot be used, as a sentence. `None` means it can.
     pub problem: Option<String>,
+    /// Entries of its PEFT configuration that match no module, so that they have no effect.
+    pub unmatched: Vec<UnmatchedEntries>,
+}
+
+/// Entries of a setting of PEFT that match no module of an adapter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct UnmatchedEntries {
+    /// The setting's name: `alpha_pattern`.
+    pub setting: String,
+    /// The first of them, shortened.
+    pub entries: Vec<String>,
+    /// Number of the others.
+    pub more: u32,
 }
 
 /// How an adapter fits a model of the library.

@@ -6,7 +6,7 @@ use hearth_app::{
     library::{Library, Reader},
     wire::{
         Adapter, AdapterChoice, AdapterFit, AdapterMisfit, Download, DownloadState, Event, HubKind, HubSort,
-        ProblemCode, Settings,
+        ProblemCode, Settings, UnmatchedEntries,
     },
 };
 use hearth_protocol::GenerateRequest;
@@ -432,4 +432,31 @@ async fn adapters_are_searched_for_and_marked() {
     search(HubKind::Models).await.unwrap();
     let requests = hub.requests();
     assert!(requests[0].contains("filter=peft") && requests[1].contains("filter=gguf"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_of_an_imported_adapter_that_match_nothing_are_told() {
+    let bench = bench(&["llama"]);
+    let folder = folder(&bench, "owner/Llama");
+    let mut config: serde_json::Value = serde_json::from_slice(&config("owner/Llama")).unwrap();
+    config["alpha_pattern"] = serde_json::json!({"^q_proj": 100, "k_proj": 8});
+    fs::write(folder.join(CONFIG), config.to_string()).expect("a file");
+    let adapter = bench
+        .import_adapter(folder.clone(), None)
+        .await
+        .expect("it is imported");
+    let unmatched = UnmatchedEntries {
+        setting: "alpha_pattern".to_owned(),
+        entries: vec!["^q_proj".to_owned()],
+        more: 0,
+    };
+    assert_eq!((adapter.problem, adapter.unmatched), (None, vec![unmatched]));
+    // A pattern that only Python reads is not called damage.
+    config["alpha_pattern"] = serde_json::json!({"(?!v)q_proj": 100});
+    fs::write(folder.join(CONFIG), config.to_string()).expect("a file");
+    let refused = bench.adapters().await.unwrap().remove(0).problem.expect("a problem");
+    assert!(
+        refused.contains("not supported") && !refused.contains("corrupt"),
+        "{refused}"
+    );
 }

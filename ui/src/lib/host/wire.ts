@@ -432,7 +432,11 @@ votes: Votes,
 /**
  * Why it cannot be used, as a sentence. `None` means it can.
  */
-problem: string | null, };
+problem: string | null,
+/**
+ * Entries of its PEFT configuration that match no module, so that they have no effect.
+ */
+unmatched: Array<UnmatchedEntries>, };
 
 export type AdapterChoice = {
 /**
@@ -3428,6 +3432,20 @@ text: string,
 /**
  * The draft's files.
  */
+export type UnmatchedEntries = {
+/**
+ * The setting's name: `alpha_pattern`.
+ */
+setting: string,
+/**
+ * The first of them, shortened.
+ */
+entries: Array<string>,
+/**
+ * Number of the others.
+ */
+more: number, };
+
 files: Array<TextFile>,
 /**
  * The queued messages, in order.

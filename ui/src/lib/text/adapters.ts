@@ -1,7 +1,7 @@
 // How adapters fit models, in words.
 
 import { m } from "$messages";
-import type { Adapter, AdapterFit, AdapterMisfit } from "../host";
+import type { Adapter, AdapterFit, AdapterMisfit, UnmatchedEntries } from "../host";
 import { count, fileSize } from "./format";
 
 /** How an adapter fits a model; `null` if its files could not be read. */
@@ -66,6 +66,12 @@ function misfitText(why: AdapterMisfit): string {
     case "otherBase":
       return m.text_misfit_base();
   }
+}
+
+/** That the entries of a setting match no module of the adapter. */
+export function unmatchedText({ setting, entries, more }: UnmatchedEntries): string {
+  const others = more > 0 ? [`… (+${count(more)})`] : [];
+  return m.text_adapter_unmatched({ setting, entries: [...entries, ...others].join(", ") });
 }
 
 /** What deleting it does to its files. */

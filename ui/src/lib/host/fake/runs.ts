@@ -133,7 +133,7 @@ export function pastRuns(): { runs: Run[]; curves: Map<number, RunCurves> } {
 }
 
 /** What adapters of the fake host have in common: they fit the small model. */
-const smolAdapter = { baseName: null, baseRepository: null, architecture: "llama", matches: [{ model: smol.id, fit: { type: "exact" } }], size: 9_781_248, downloadedFrom: null, licence: null, isDeletable: true } satisfies Partial<Adapter>;
+const smolAdapter = { baseName: null, baseRepository: null, architecture: "llama", matches: [{ model: smol.id, fit: { type: "exact" } }], size: 9_781_248, downloadedFrom: null, licence: null, isDeletable: true, unmatched: [] } satisfies Partial<Adapter>;
 
 /** An imported adapter for the small model, or for another base that is not here. */
 export function importedAdapter(id: number, name: string, path: string, base: string | null = null): Adapter {
@@ -157,7 +157,7 @@ export function pastAdapters(runs: Run[]): Adapter[] {
   const made = runs.flatMap((run) => (run.adapter === null ? [] : [runAdapter(run.adapter, run)]));
   const first = made[0];
   if (first) first.votes = { tuned: 6, base: 2 };
-  const imported: Adapter = { ...importedAdapter(33, "terse", "/home/you/adapters/terse-lora-f16.gguf"), model: smol.id, modelName: smol.name, createdAt: Date.now() - 400 * HOUR };
-  const gone: Adapter = { ...imported, id: 34, name: "old-style", path: "/media/usb/old-style", problem: "Its folder is no longer at /media/usb/old-style. Put it back, or delete the adapter." };
+  const imported: Adapter = { ...importedAdapter(33, "terse", "/home/you/adapters/terse-lora-f16.gguf"), model: smol.id, modelName: smol.name, createdAt: Date.now() - 400 * HOUR, unmatched: [{ setting: "alpha_pattern", entries: ["^q_proj"], more: 0 }] };
+  const gone: Adapter = { ...imported, id: 34, unmatched: [], name: "old-style", path: "/media/usb/old-style", problem: "Its folder is no longer at /media/usb/old-style. Put it back, or delete the adapter." };
   return [...made, imported, gone];
 }
