@@ -101,6 +101,7 @@ mod tests {
                     summary: String::new(),
                 }),
             }),
+                notices: Vec::new(),
             2,
         );
         let check = DeviceCheck {

@@ -475,6 +475,8 @@ pub struct Exported {
     pub bytes: u64,
     /// Result of the verification, if requested.
     pub verification: Option<Verification>,
+    /// Notices about the adapter in whole sentences.
+    pub notices: Vec<String>,
 }
 
 /// The plan of a run.

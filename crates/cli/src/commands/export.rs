@@ -55,6 +55,9 @@ pub fn run(args: &Export) -> Result<(), Failure> {
     })?;
     drop(progress);
     let verification = exported.verification;
+    for notice in &exported.notices {
+        say!("note: {notice}");
+    }
     if let Some(verification) = &verification {
         say!("{}", verification.summary);
     }

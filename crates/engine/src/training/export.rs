@@ -33,7 +33,7 @@ pub fn export(
     step(0.0, "opening the model")?;
     let reader = Reader::open(&request.model)?;
     let base = BaseShape::from_gguf(&reader.gguf).map_err(from_adapter)?;
-    let (adapter, _) = open_adapter(&request.adapter, &reader.gguf)?;
+    let (adapter, notices) = open_adapter(&request.adapter, &reader.gguf)?;
     check_out(request, &adapter)?;
     let title = title(&request.adapter);
     if let Some(parent) = request.out.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -72,6 +72,7 @@ pub fn export(
         path: request.out.clone(),
         bytes: size(&request.out).map_err(|error| disk(&request.out, &error))?,
         verification,
+        notices,
     })
 }
 

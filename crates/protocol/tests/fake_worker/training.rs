@@ -104,6 +104,7 @@ pub fn export(id: RequestId, request: &ExportRequest) {
             summary: "It answers as before.".into(),
         }),
     };
+        notices: Vec::new(),
     say(id, Event::Exported(exported));
 }
 

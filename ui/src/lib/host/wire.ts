@@ -1289,7 +1289,11 @@ bytes: number,
 /**
  * Result of the verification, if requested.
  */
-verification: Verification | null, };
+verification: Verification | null,
+/**
+ * Notices about the adapter in whole sentences.
+ */
+notices: Array<string>, };
 
 export type ExportedChats = {
 /**

@@ -210,7 +210,7 @@ export abstract class FakeTuning extends FakeOrganizing {
     await this.rest(40);
     const bytes = options.format.type === "gguf" ? 98_402_112 : 9_781_248;
     if (/full/.test(options.out)) throw { code: "diskFull", message: `${options.out}: No space left on device (os error 28). The disk is full. Free some space, then try again.` };
-    if (!options.verify) return { path: options.out, bytes, verification: null };
+    if (!options.verify) return { path: options.out, bytes, verification: null, notices: [] };
     const rough = options.format.type === "gguf" && options.format.kind === "Q4_0";
     return {
       path: options.out,
@@ -218,6 +218,7 @@ export abstract class FakeTuning extends FakeOrganizing {
       verification: rough
         ? { passed: false, prompts: 12, divergence: 0.41, taught: 0.87, sameText: 5, summary: "The export does NOT match the adapter: 52.9 % of the training is retained, and 5 of 12 prompts get an identical answer. The quantisation is too coarse: choose a finer one such as Q8_0, or export the adapter alone." }
         : { passed: true, prompts: 12, divergence: 0, taught: 0.87, sameText: 12, summary: "The export matches the adapter: 100.0 % of the training is retained, and 12 of 12 prompts get an identical answer." },
+      notices: [],
     };
   }
 
