@@ -94,14 +94,15 @@ mod tests {
                 bytes: 1,
                 verification: Some(Verification {
                     passed: false,
+                    learned: true,
                     prompts: 1,
                     divergence: 0.5,
                     taught: 0.5,
                     same_text: 0,
                     summary: String::new(),
                 }),
-            }),
                 notices: Vec::new(),
+            }),
             2,
         );
         let check = DeviceCheck {

@@ -604,6 +604,8 @@ pub struct Outcome {
 pub struct Verification {
     /// Whether the export passed.
     pub passed: bool,
+    /// Whether the adapter changes what the model says. Without, there is nothing to compare.
+    pub learned: bool,
     /// Replayed prompts.
     pub prompts: u32,
     /// Mean Kullback-Leibler divergence from the trained model, in nats per token.

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { verdict, type Scores } from "../../src/lib/tune/verdict";
+import { verdict, verificationText, type Scores } from "../../src/lib/tune/verdict";
 
 const scores = (evalLossBefore: number | null, evalLoss: number | null, generalBefore: number | null, generalAfter: number | null, bestStep = 100): Scores => ({ evalLossBefore, evalLoss, generalBefore, generalAfter, bestStep, steps: 100 });
 
@@ -26,4 +26,11 @@ test("says by how much and what to do", () => {
   expect(verdict(scores(2.31, 1.42, 18.2, 18.2)).advice).toBeNull();
   expect(verdict(scores(2.31, 1.42, 18.2, 18.2, 40)).advice).toContain("overfitted");
   expect(verdict(scores(2.31, 1.42, 18.2, 60)).advice).toContain("Train less");
+});
+
+test("an export of an adapter that changes nothing neither passes nor fails", () => {
+  const verified = { passed: true, learned: true, prompts: 4, divergence: 0, taught: 0.5, sameText: 4, summary: "100.0 % of the training is retained." };
+  expect(verificationText(verified)).toEqual({ tone: "good", result: "Passed.", why: verified.summary });
+  expect(verificationText({ ...verified, learned: false })).toEqual({ tone: "plain", result: "", why: "Nothing was learned, so there is nothing to compare." });
+  expect(verificationText({ ...verified, passed: false, learned: false })).toMatchObject({ tone: "bad", result: "Failed." });
 });

@@ -21,6 +21,7 @@ struct Report {
     path: PathBuf,
     bytes: u64,
     verified: Option<bool>,
+    learned: Option<bool>,
     divergence: Option<f64>,
     taught: Option<f64>,
     same_text: Option<u32>,
@@ -54,10 +55,10 @@ pub fn run(args: &Export) -> Result<(), Failure> {
         ControlFlow::Continue(())
     })?;
     drop(progress);
-    let verification = exported.verification;
     for notice in &exported.notices {
         say!("note: {notice}");
     }
+    let verification = exported.verification;
     if let Some(verification) = &verification {
         say!("{}", verification.summary);
     }
@@ -67,6 +68,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
             path: exported.path,
             bytes: exported.bytes,
             verified: of.map(|it| it.passed),
+            learned: of.map(|it| it.learned),
             divergence: of.map(|it| it.divergence),
             taught: of.map(|it| it.taught),
             same_text: of.map(|it| it.same_text),

@@ -12,6 +12,7 @@ use hearth_formats::tokenizer::{Special, Tokenizer};
 use hearth_llm::ops::MatmulPrecision;
 use hearth_llm::{LoadOptions, LoraPart, Model, Session, divergence, greedy};
 use hearth_protocol::{ExportFormat, ExportRequest, Problem, ProblemCode, Verification};
+use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -76,36 +77,89 @@ pub fn verify(request: &ExportRequest, reader: &Reader, adapter: &AdapterFile) -
         same += usize::from(alike);
     }
     let [distance, taught] = [distance, taught].map(|sum: f64| sum / f64::from(positions.max(1)));
-    let merged = matches!(request.format, ExportFormat::Gguf { .. });
-    let retained = retained(distance, taught);
-    let passed = match merged {
-        true => distance <= UNNOTICEABLE || retained >= MIN_RETAINED,
-        false => distance <= MAX_DIVERGENCE && same == prompts.len(),
-    };
-    let summary = format!(
-        "{} {:.1} % of the training is retained, and {same} of {} prompts get an identical answer.{}",
-        if passed {
-            "The export matches the adapter:"
-        } else {
-            "The export does NOT match the adapter:"
-        },
-        100.0 * retained,
-        prompts.len(),
-        match (passed, merged) {
-            (true, _) => "",
-            (false, true) =>
-                " The quantisation is too coarse: choose a finer one such as Q8_0, or export the adapter alone.",
-            (false, false) => " Do not use it.",
-        }
-    );
-    Ok(Verification {
-        passed,
-        prompts: count(prompts.len()),
-        divergence: distance,
+    let comparison = Comparison {
+        merged: matches!(request.format, ExportFormat::Gguf { .. }),
+        prompts: prompts.len(),
+        distance,
         taught,
-        same_text: count(same),
-        summary,
-    })
+        same,
+    };
+    Ok(comparison.verification())
+}
+
+/// The trained and the exported model, compared over all prompts.
+struct Comparison {
+    /// Whether the export is a merged model.
+    merged: bool,
+    prompts: usize,
+    /// Divergence of the export from the trained model, in nats per token.
+    distance: f64,
+    /// Divergence of the base model from the trained one, in nats per token.
+    taught: f64,
+    /// Prompts with identical answers.
+    same: usize,
+}
+
+impl Comparison {
+    fn verification(&self) -> Verification {
+        Verification {
+            passed: self.passed(),
+            learned: self.learned(),
+            prompts: count(self.prompts),
+            divergence: self.distance,
+            taught: self.taught,
+            same_text: count(self.same),
+            summary: self.summary(),
+        }
+    }
+
+    fn retained(&self) -> f64 {
+        retained(self.distance, self.taught)
+    }
+
+    fn passed(&self) -> bool {
+        match self.merged {
+            true => self.distance <= UNNOTICEABLE || self.retained() >= MIN_RETAINED,
+            false => self.distance <= MAX_DIVERGENCE && self.same == self.prompts,
+        }
+    }
+
+    /// Whether the training is large enough for its retained part to mean something.
+    fn learned(&self) -> bool {
+        let least = match self.retained() >= MIN_RETAINED {
+            true => MAX_DIVERGENCE,
+            // A smaller one is lost in rounding that nobody notices.
+            false => UNNOTICEABLE,
+        };
+        // The divergence may be NaN.
+        !matches!(self.taught.partial_cmp(&least), Some(Ordering::Less | Ordering::Equal))
+    }
+
+    /// The result in sentences.
+    fn summary(&self) -> String {
+        let passed = self.passed();
+        if passed && !self.learned() {
+            return "The adapter changes next to nothing: nothing was learned, so there is nothing to compare."
+                .to_owned();
+        }
+        let result = match passed {
+            true => "The export matches the adapter:",
+            false => "The export does NOT match the adapter:",
+        };
+        let retained = match self.learned() {
+            true => format!("{:.1} % of the training is retained", 100.0 * self.retained()),
+            false => "nothing was learned, but the export differs from the model".to_owned(),
+        };
+        let advice = match (passed, self.merged) {
+            (true, _) => "",
+            (false, true) => {
+                " The quantisation is too coarse: choose a finer one such as Q8_0, or export the adapter alone."
+            }
+            (false, false) => " Do not use it.",
+        };
+        let (same, prompts) = (self.same, self.prompts);
+        format!("{result} {retained}, and {same} of {prompts} prompts get an identical answer.{advice}")
+    }
 }
 
 /// Fraction of the training that is retained.
@@ -173,5 +227,48 @@ mod tests {
         assert_eq!(retained(2.0, 1.0), 0.0);
         assert_eq!(retained(f64::INFINITY, 1.0), 0.0);
         assert_eq!(retained(0.1, 0.0), 0.0);
+    }
+
+    #[test]
+    fn an_adapter_that_changes_nothing_leaves_nothing_to_compare() {
+        let nothing = "nothing was learned, so there is nothing to compare";
+        for (merged, distance, taught, passed, learned, expected) in [
+            (true, 0.25, 4.0, true, true, "matches the adapter: 93.8 % of"),
+            (true, 0.0, 0.004, true, true, "matches the adapter: 100.0 % of"),
+            (true, 1.0, 2.0, false, true, "NOT match the adapter: 50.0 % of"),
+            (true, 0.002, 0.0, true, false, nothing),
+            (true, 0.002, 0.001, true, false, nothing),
+            (true, 0.0, 0.0, true, false, nothing),
+            (
+                true,
+                0.5,
+                0.0,
+                false,
+                false,
+                "NOT match the adapter: nothing was learned, but",
+            ),
+            (true, f64::NAN, f64::NAN, false, true, "NOT match the adapter: 0.0 % of"),
+            (false, 0.0, 0.5, true, true, "matches the adapter: 100.0 % of"),
+            (false, 0.0, 0.0, true, false, nothing),
+            (
+                false,
+                0.5,
+                0.0,
+                false,
+                false,
+                "NOT match the adapter: nothing was learned, but",
+            ),
+        ] {
+            let comparison = Comparison {
+                merged,
+                prompts: 4,
+                distance,
+                taught,
+                same: 4,
+            };
+            let found = comparison.verification();
+            assert_eq!((found.passed, found.learned), (passed, learned), "{}", found.summary);
+            assert!(found.summary.contains(expected), "{}", found.summary);
+        }
     }
 }

@@ -3500,6 +3500,10 @@ passed: boolean,
  */
 prompts: number,
 /**
+ * Whether the adapter changes what the model says. Without, there is nothing to compare.
+ */
+learned: boolean,
+/**
  * Mean Kullback-Leibler divergence from the trained model, in nats per token.
  */
 divergence: number,

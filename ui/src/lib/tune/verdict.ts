@@ -1,8 +1,16 @@
-// The verdict on a finished run: what its scores mean and what to do.
+// The verdict on a finished run: what its scores mean and what to do; and that on an export.
 
 import { m } from "$messages";
+import type { Verification } from "../host";
 import { language } from "../text/language.svelte";
 import { percentOf } from "../text/format";
+
+/** The result of an export's verification. `result` may be empty. */
+export function verificationText({ passed, learned, summary }: Verification): { tone: "good" | "plain" | "bad"; result: string; why: string } {
+  if (!passed) return { tone: "bad", result: m.tune_export_failed(), why: summary };
+  if (!learned) return { tone: "plain", result: "", why: m.tune_export_nothing() };
+  return { tone: "good", result: m.tune_export_passed(), why: summary };
+}
 
 /** The scores of a finished run; `null` if not measured. */
 export interface Scores {
