@@ -2,6 +2,7 @@
 //! are left to the sampler. The grammar is llguidance's.
 
 use crate::problem::{internal, interrupted, problem};
+use crate::schema_pattern;
 use hearth_formats::interrupt;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::Constraint;
@@ -68,10 +69,7 @@ impl Schemas {
         })?;
         let matcher = self.compile(factory, text, grammar)?;
         match matcher.get_error() {
-            Some(reason) => Err(refuse(format!(
-                "The JSON schema is not supported: {}. Simplify the schema.",
-                first_line(&reason)
-            ))),
+            Some(reason) => Err(unsupported(text, &reason)),
             None => Ok(Some(Schema { matcher })),
         }
     }
@@ -277,6 +275,15 @@ pub(crate) fn failed(reason: &str) -> Problem {
 
 fn refuse(message: impl Into<String>) -> Problem {
     problem(ProblemCode::BadRequest, message)
+}
+
+/// The problem of a schema that the library refused for a reason.
+fn unsupported(schema: &str, reason: &str) -> Problem {
+    let (why, advice) = match schema_pattern::reason(schema, reason) {
+        Some(why) => (why, "Change the pattern."),
+        None => (first_line(reason), "Simplify the schema."),
+    };
+    refuse(format!("The JSON schema is not supported: {why}. {advice}"))
 }
 
 /// The first line of a reason, without a full stop, within a length that can be shown.

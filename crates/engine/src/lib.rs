@@ -22,6 +22,7 @@ mod problem;
 mod prompt_cache;
 mod sampling;
 mod scheduler;
+mod schema_pattern;
 mod speech;
 mod thinking;
 pub mod training;

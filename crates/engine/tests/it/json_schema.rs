@@ -240,6 +240,39 @@ fn a_thought_is_free_and_the_answer_after_it_follows() {
     assert!(follows(&value), "{rest}");
 }
 
+/// Schemas with a pattern that cannot be used, and what is said of it.
+const BAD_PATTERNS: [(&str, &str); 7] = [
+    (
+        r#"{"type": "string", "pattern": "("}"#,
+        "its pattern '(' cannot be used: unclosed group. Change",
+    ),
+    (
+        r#"{"properties": {"a": {"type": "string", "pattern": "^(?!x)\\d/$"}}, "required": ["a"]}"#,
+        r"its pattern '^(?!x)\d/$' cannot be used: look-around",
+    ),
+    (
+        r#"{"type": "string", "pattern": "^(a|b)\\1$"}"#,
+        r"its pattern '^(a|b)\1$' cannot be used: backreferences",
+    ),
+    (
+        r#"{"type": "string", "pattern": "^\\w+\\b \\w+$"}"#,
+        r"its pattern '^\w+\b \w+$' cannot be used: it has an assertion such as \b",
+    ),
+    (
+        r#"{"type": "object", "patternProperties": {"[": {"type": "string"}}}"#,
+        "its pattern '[' cannot be used: unclosed character class",
+    ),
+    (
+        r#"{"items": {"type": "string", "pattern": "^\\p{Nothing}$"}}"#,
+        r"its pattern '^\p{Nothing}$' cannot be used: Unicode property not found",
+    ),
+    // The fields of a value are no patterns.
+    (
+        r#"{"anyOf": [{"const": {"pattern": "["}}, {"type": "string", "pattern": "a{2,1}"}]}"#,
+        "its pattern 'a{2,1}' cannot be used: ",
+    ),
+];
+
 #[test]
 fn what_is_no_schema_is_refused_soon_and_the_worker_goes_on() {
     let mut worker = Worker::with_model(128);
@@ -267,7 +300,7 @@ fn what_is_no_schema_is_refused_soon_and_the_worker_goes_on() {
             "not supported",
         ),
     ];
-    for (schema, expected) in bad {
+    for (schema, expected) in bad.into_iter().chain(BAD_PATTERNS) {
         let events = worker.answer(following(schema, 5));
         let (code, sentence) = failed(&events);
         assert_eq!(code, ProblemCode::BadRequest, "{sentence}");
