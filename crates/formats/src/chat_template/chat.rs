@@ -162,15 +162,49 @@ impl Chat {
             .any(|value| any_text(value, &|text| text.contains(character)))
     }
 
-    /// Applies `change` to every string of the conversation, field names included, except those
-    /// that templates depend on: known roles and types, and field names for which `reads` returns
-    /// `true`.
-    pub(super) fn map_strings(&self, reads: &impl Fn(&str) -> bool, change: &impl Fn(&str) -> String) -> Self {
-        let map = |values: &[Value]| values.iter().map(|value| map_value(value, reads, change)).collect();
+    /// Applies `change` to every string of the conversation with its author, field names included,
+    /// except those that templates depend on: known roles and types, and field names for which
+    /// `reads` returns `true`.
+    pub(super) fn map_strings(&self, reads: &impl Fn(&str) -> bool, change: &impl Fn(&str, Author) -> String) -> Self {
+        let map = |value: &Value, author| map_value(value, reads, &|text: &str| change(text, author));
+        let message = |message: &Value| map(message, Author::of(role(message).as_deref()));
+        let tools = self.tools.as_deref();
         Self {
-            messages: map(&self.messages),
-            tools: self.tools.as_deref().map(map),
+            messages: self.messages.iter().map(message).collect(),
+            tools: tools.map(|tools| tools.iter().map(|tool| map(tool, Author::Instructions)).collect()),
             thinking: self.thinking,
+        }
+    }
+}
+
+/// Who wrote a text of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Author {
+    /// The system prompt and the tools, which may describe the model's own format.
+    Instructions,
+    /// The model.
+    Model,
+    /// A person, a file or a tool: text that stands for itself.
+    Other,
+}
+
+impl Author {
+    /// The author of a message with this role.
+    fn of(role: Option<&str>) -> Self {
+        match role {
+            Some("system" | "developer") => Self::Instructions,
+            Some("assistant" | "model") => Self::Model,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<Role> for Author {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::System => Self::Instructions,
+            Role::User => Self::Other,
+            Role::Assistant => Self::Model,
         }
     }
 }

@@ -19,7 +19,8 @@ pub use turn::{TurnPiece, encode_turn};
 
 use crate::gguf::Gguf;
 use crate::interrupt;
-use crate::tokenizer::{NONCHARACTERS, Tokenizer};
+use crate::tokenizer::{Markers, Tokenizer};
+pub(crate) use chat::Author;
 use jinja::{Raised, Rewritten, budget};
 use minijinja::{Environment, ErrorKind, Value, context};
 use regex::Regex;
@@ -45,7 +46,7 @@ pub enum Role {
 pub struct Message {
     /// Its author.
     pub role: Role,
-    /// Its text. Never parsed for special tokens.
+    /// Its text. Never parsed for control tokens.
     pub content: String,
 }
 
@@ -273,8 +274,8 @@ impl ChatTemplate {
         self.encode_chat(tokenizer, &Chat::from(messages), prompt)
     }
 
-    /// Renders and tokenises a conversation. Text of the conversation never becomes a special
-    /// token. The result starts with exactly one BOS if the model requires one or the template
+    /// Renders and tokenises a conversation. Text of the conversation never becomes a control token,
+    /// and that of users and tools no token that structures the model's conversations. The result starts with exactly one BOS if the model requires one or the template
     /// writes one.
     ///
     /// # Errors
@@ -295,31 +296,34 @@ impl ChatTemplate {
         chat: &Chat,
         prompt: GenerationPrompt,
     ) -> Result<Vec<u32>, TemplateError> {
-        let marker = unused_noncharacter(chat);
+        let markers = Markers::unused(&|marker| chat.contains(marker));
         let words = self.words(tokenizer);
         let reads = |word: &str| words.contains(word);
-        let marked = chat.map_strings(&reads, &|text| tokenizer.mark_controls(text, marker));
+        let marked = chat.map_strings(&reads, &|text, author| self.mark(tokenizer, text, author, markers));
         let mut text = self.render_chat(&marked, prompt)?;
         // A template may remove parts of a string, change it, or insert it between the ends of a
         // token. Only control tokens that also occur without any character of the conversation are
         // the template's own.
-        let blank = chat.map_strings(&reads, &|text| tokenizer.blank(text, marker));
+        let blank = chat.map_strings(&reads, &|text, _| tokenizer.blank(text, markers));
         let blank = self.render_chat(&blank, prompt).ok();
         let agrees = |text: &str| {
             let blank = blank.as_ref();
-            blank.map(|blank| tokenizer.have_same_controls(text, blank, marker))
+            blank.map(|blank| tokenizer.have_same_controls(text, blank, markers))
         };
         if agrees(&text) != Some(true) {
             // A marker at every character hides from the template the substrings it looks for, but
             // leaves little to join.
-            let marked = chat.map_strings(&reads, &|text| tokenizer.mark_each_character(text, marker));
+            let marked = chat.map_strings(&reads, &|text, author| {
+                let text = self.mark_letters(tokenizer, text, author, markers);
+                tokenizer.mark_each_character(&text, markers.control)
+            });
             text = self.render_chat(&marked, prompt)?;
             if agrees(&text) == Some(false) {
                 let why = "it forms control tokens from the text of the conversation";
                 return Err(TemplateError::Failed(why.to_owned()));
             }
         }
-        let mut ids = tokenizer.encode_marked(&text, marker);
+        let mut ids = tokenizer.encode_marked(&text, markers);
         if interrupt::is_set() {
             return Err(TemplateError::Interrupted);
         }
@@ -330,6 +334,29 @@ impl ChatTemplate {
             ids.insert(0, bos);
         }
         Ok(ids)
+    }
+
+    /// Breaks up the special tokens in a text of a conversation: all control tokens, and of what the
+    /// model did not write the user-defined tokens that structure its conversations.
+    pub(crate) fn mark(&self, tokenizer: &Tokenizer, text: &str, author: Author, markers: Markers) -> String {
+        tokenizer.mark_controls(&self.mark_letters(tokenizer, text, author, markers), markers.control)
+    }
+
+    fn mark_letters<'t>(&self, tokenizer: &Tokenizer, text: &'t str, author: Author, markers: Markers) -> Cow<'t, str> {
+        match author {
+            Author::Instructions | Author::Model => text.into(),
+            Author::Other => tokenizer.mark_structure(text, markers, |token| self.is_structure(token)),
+        }
+    }
+
+    /// Whether a user-defined token structures the model's conversations: the template knows it, or
+    /// it begins or ends a thought. Others are what they look like, such as HTML's tags in Gemma's
+    /// vocabulary.
+    fn is_structure(&self, token: &str) -> bool {
+        let with_tools = self.environment.get_template(WITH_TOOLS).ok();
+        self.source.contains(token)
+            || with_tools.is_some_and(|template| template.source().contains(token))
+            || token.to_ascii_lowercase().contains("think")
     }
 
     /// The words of the template's source outside control tokens. They include the names of all
@@ -463,18 +490,4 @@ fn render_error(error: minijinja::Error) -> TemplateError {
         ErrorKind::OutOfFuel => TemplateError::WorkLimit,
         _ => TemplateError::Failed(jinja::truncated(&error.to_string())),
     }
-}
-
-/// A noncharacter that does not occur in the conversation, to be its marker.
-fn unused_noncharacter(chat: &Chat) -> char {
-    unused_among(&|marker| chat.contains(marker))
-}
-
-/// A noncharacter that a text does not contain.
-fn unused_among(contains: &dyn Fn(char) -> bool) -> char {
-    // If it contains all 32 of them, the last one is removed from it.
-    let mut markers = NONCHARACTERS;
-    markers
-        .find(|&marker| !contains(marker))
-        .unwrap_or(*NONCHARACTERS.end())
 }

@@ -1,7 +1,6 @@
 //! The beginning of an answer, as tokens that follow the opened turn.
 
-use super::unused_among;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{Markers, Tokenizer};
 
 /// A piece of an answer's beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,13 +18,13 @@ pub fn encode_turn(tokenizer: &Tokenizer, pieces: &[TurnPiece<'_>]) -> Vec<u32> 
             TurnPiece::Form(text) | TurnPiece::Text(text) => text.contains(character),
         })
     };
-    let marker = unused_among(&contains);
+    let markers = Markers::unused(&contains);
     let text: String = pieces
         .iter()
         .map(|piece| match piece {
             TurnPiece::Form(text) => (*text).to_owned(),
-            TurnPiece::Text(text) => tokenizer.mark_controls(text, marker),
+            TurnPiece::Text(text) => tokenizer.mark_controls(text, markers.control),
         })
         .collect();
-    tokenizer.encode_marked(&text, marker)
+    tokenizer.encode_marked(&text, markers)
 }

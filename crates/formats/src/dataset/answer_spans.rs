@@ -4,8 +4,8 @@
 //! derived from one rendering of the whole conversation: [`WholeRendering`] does so, and is
 //! verified on a sample. A few answers are located one by one; the tests compare both methods.
 
-use crate::chat_template::{ChatTemplate, GenerationPrompt, Message, Role};
-use crate::tokenizer::{NONCHARACTERS, Tokenizer};
+use crate::chat_template::{Author, ChatTemplate, GenerationPrompt, Message, Role};
+use crate::tokenizer::{Markers, NONCHARACTERS, Tokenizer};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -222,10 +222,10 @@ impl Prefix {
 struct WholeRendering<'a> {
     finder: &'a AnswerFinder<'a>,
     messages: Vec<Message>,
-    /// The rendered text without marks, but with the marker that keeps message text from being
-    /// parsed as control tokens.
+    /// The rendered text without marks, but with the markers that keep message text from being
+    /// parsed as special tokens.
     text: String,
-    marker: char,
+    markers: Markers,
     mark: char,
     /// End offset of each message's content.
     ends: Vec<usize>,
@@ -244,9 +244,13 @@ impl<'a> WholeRendering<'a> {
     fn new(finder: &'a AnswerFinder<'a>) -> Option<Self> {
         let texts = || finder.messages.iter().map(|message| message.content.as_str());
         let mut unused = NONCHARACTERS.filter(|&character| !texts().any(|text| text.contains(character)));
-        let (marker, mark) = (unused.next()?, unused.next()?);
+        let (control, letters, mark) = (unused.next()?, unused.next()?, unused.next()?);
+        let markers = Markers { control, letters };
         let marked = |message: &Message| {
-            let mut content = finder.tokenizer.mark_controls(&message.content, marker);
+            let author = Author::from(message.role);
+            let mut content = finder
+                .template
+                .mark(finder.tokenizer, &message.content, author, markers);
             content.insert(content.trim_end().len(), mark);
             Message {
                 role: message.role,
@@ -266,7 +270,7 @@ impl<'a> WholeRendering<'a> {
         if ends.len() != messages.len() {
             return None;
         }
-        let (ids, controls) = finder.tokenizer.encode_marked_with_boundaries(&text, marker);
+        let (ids, controls) = finder.tokenizer.encode_marked_with_boundaries(&text, markers);
         let bos = finder.ids.len().checked_sub(ids.len()).filter(|&bos| bos <= 1)?;
         if ids != finder.ids[bos..] {
             return None;
@@ -276,7 +280,7 @@ impl<'a> WholeRendering<'a> {
             messages,
             work_left: Cell::new(8 * text.len() + (1 << 20)),
             text,
-            marker,
+            markers,
             mark,
             ends,
             controls,
@@ -328,7 +332,7 @@ impl<'a> WholeRendering<'a> {
         // Text after the last control token is encoded independently of what precedes it.
         let text = format!("{}{tail}", &self.text[from..end]);
         self.work_left.set(self.work_left.get().checked_sub(text.len())?);
-        let ids = self.finder.tokenizer.encode_marked(&text, self.marker);
+        let ids = self.finder.tokenizer.encode_marked(&text, self.markers);
         Some(Prefix::of(tokens + self.bos, &ids, self.finder.ids))
     }
 }

@@ -2,7 +2,8 @@
 
 use super::TokenizerError;
 use super::vocabulary::{TokenType, Vocabulary};
-use aho_corasick::{AhoCorasick, Input, MatchKind};
+use aho_corasick::{AhoCorasick, Input, Match, MatchKind};
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 /// Unicode's noncharacters U+FDD0 to U+FDEF. One that does not occur in a conversation is used as
@@ -12,6 +13,43 @@ pub(crate) const NONCHARACTERS: RangeInclusive<char> = '\u{fdd0}'..='\u{fdef}';
 /// Maximum bytes of text of all tokens of a type. Models have about ten thousand; the automaton
 /// takes about 50 times as much memory.
 const MAX_BYTES: usize = 1 << 20;
+
+/// Noncharacters that do not occur in a conversation. They break up special tokens in its text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Markers {
+    /// In a control token.
+    pub control: char,
+    /// In a user-defined token whose text stands for itself.
+    pub letters: char,
+}
+
+impl Markers {
+    /// The first noncharacters that `contains` does not find in a text. If it contains too many of
+    /// them, the last ones are removed from it.
+    pub fn unused(contains: &dyn Fn(char) -> bool) -> Self {
+        let mut unused = NONCHARACTERS.filter(|&character| !contains(character));
+        let (last, last_but_one) = (*NONCHARACTERS.end(), '\u{fdee}');
+        let control = unused.next().unwrap_or(last);
+        let letters = unused.next().unwrap_or(match control == last {
+            true => last_but_one,
+            false => last,
+        });
+        Self { control, letters }
+    }
+
+    /// Whether a character is one of them.
+    pub fn include(self, character: char) -> bool {
+        character == self.control || character == self.letters
+    }
+}
+
+/// A text without a marker.
+pub(super) fn without(text: &str, marker: char) -> Cow<'_, str> {
+    match text.contains(marker) {
+        true => text.replace(marker, "").into(),
+        false => text.into(),
+    }
+}
 
 /// A fragment of a text: ordinary text or a special token.
 pub(super) enum Fragment<'t> {
@@ -93,16 +131,10 @@ impl TokenMatcher {
     /// Inserts `marker` after the first character of each such token in a text, and wherever one
     /// could form across the ends of the text. Afterwards the text contains no such token.
     pub fn mark(&self, text: &str, marker: char) -> String {
-        let Some(automaton) = &self.automaton else {
+        if self.automaton.is_none() {
             return text.to_owned();
-        };
-        let mut marks: Vec<usize> = Vec::new();
-        let mut from = 0;
-        // Continue from the second character of each match: another token may begin inside it.
-        while let Some(found) = automaton.find(Input::new(text).range(from..)) {
-            from = found.start() + text[found.start()..].chars().next().map_or(1, char::len_utf8);
-            marks.push(from);
         }
+        let mut marks = self.inner_marks(text, |_| true);
         // Templates trim white space.
         let (head, tail) = (text.trim_start(), text.trim_end());
         for pattern in &self.patterns {
@@ -117,6 +149,33 @@ impl TokenMatcher {
             }
         }
         insert_markers(text, marks, marker)
+    }
+
+    /// Inserts `marker` after the first character of each such token in a text whose id is
+    /// `chosen`.
+    pub fn mark_chosen<'t>(&self, text: &'t str, marker: char, mut chosen: impl FnMut(u32) -> bool) -> Cow<'t, str> {
+        let marks = self.inner_marks(text, |found| chosen(self.ids[found.pattern().as_usize()]));
+        match marks.is_empty() {
+            true => text.into(),
+            false => insert_markers(text, marks, marker).into(),
+        }
+    }
+
+    /// The ends of the first characters of the tokens in a text that are `chosen`.
+    fn inner_marks(&self, text: &str, mut chosen: impl FnMut(&Match) -> bool) -> Vec<usize> {
+        let Some(automaton) = &self.automaton else {
+            return Vec::new();
+        };
+        let mut marks = Vec::new();
+        let mut from = 0;
+        // Continue from the second character of each match: another token may begin inside it.
+        while let Some(found) = automaton.find(Input::new(text).range(from..)) {
+            from = found.start() + text[found.start()..].chars().next().map_or(1, char::len_utf8);
+            if chosen(&found) {
+                marks.push(from);
+            }
+        }
+        marks
     }
 
     /// Inserts `marker` around every character that may occur in such a token. Afterwards no
@@ -138,11 +197,11 @@ impl TokenMatcher {
         marked
     }
 
-    /// Replaces every character that may occur in such a token by a noncharacter other than
-    /// `marker`. Preserves the number of characters. Different texts nearly always stay different,
+    /// Replaces every character that may occur in such a token by a noncharacter other than the
+    /// markers. Preserves the number of characters. Different texts nearly always stay different,
     /// which matters for keys.
-    pub fn blank(&self, text: &str, marker: char) -> String {
-        let blanks: Vec<char> = NONCHARACTERS.filter(|&blank| blank != marker).collect();
+    pub fn blank(&self, text: &str, markers: Markers) -> String {
+        let blanks: Vec<char> = NONCHARACTERS.filter(|&blank| !markers.include(blank)).collect();
         let blank = |character: char| {
             if self.may_occur_in_token(character) {
                 blanks[u32::from(character) as usize % blanks.len()]
@@ -162,10 +221,13 @@ impl TokenMatcher {
 
     /// The tokens in a text, in order, each with the number of characters before it, and the total
     /// number of characters. Markers are not counted.
-    pub fn positions(&self, text: &str, marker: char) -> (Vec<(usize, u32)>, usize) {
+    pub fn positions(&self, text: &str, markers: Markers) -> (Vec<(usize, u32)>, usize) {
         let (mut done, mut before) = (0, 0);
         let mut count_to = |end: usize| {
-            before += text[done..end].chars().filter(|&character| character != marker).count();
+            before += text[done..end]
+                .chars()
+                .filter(|&character| !markers.include(character))
+                .count();
             done = end;
             before
         };

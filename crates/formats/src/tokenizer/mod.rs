@@ -15,14 +15,15 @@ mod spm;
 mod vocabulary;
 
 pub use error::TokenizerError;
-pub(crate) use matcher::NONCHARACTERS;
+pub(crate) use matcher::{Markers, NONCHARACTERS};
 
 use crate::gguf::Gguf;
 use bpe::Bpe;
-use matcher::{Fragment, TokenMatcher};
+use matcher::{Fragment, TokenMatcher, without};
 use pre::PreTokenizer;
 use spm::Spm;
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use vocabulary::{TokenType, Vocabulary};
 
@@ -33,6 +34,13 @@ pub enum Special {
     Text,
     /// As special tokens: for rendered templates.
     Parse,
+}
+
+/// Whether a user-defined token has the form of a tag, as those that structure conversations have
+/// (`<think>`, `<|channel>`), unlike runs of white space.
+fn is_markup(text: &str) -> bool {
+    let enclosed = |open: char, close: char| text.starts_with(open) && text.ends_with(close);
+    text.len() > 2 && (enclosed('<', '>') || enclosed('[', ']'))
 }
 
 /// A model's tokenizer. It does not add BOS automatically: callers do if [`Tokenizer::add_bos`]
@@ -97,28 +105,35 @@ impl Tokenizer {
         // Typically three to four bytes per token.
         let mut ids = Vec::with_capacity(text.len() / 3 + 1);
         match special {
-            Special::Text => self.encode_text(text, true, &mut ids),
-            Special::Parse => self.encode_structure(text, Cow::Borrowed, &mut ids),
+            Special::Text => self.encode_text(text, true, None, &mut ids),
+            Special::Parse => self.encode_structure(text, None, &mut ids),
         }
         ids
     }
 
-    /// Encodes a text, parsing special tokens except those that `marker` breaks up. Markers are
+    /// Encodes a text, parsing special tokens except those that a marker breaks up. Markers are
     /// removed.
-    pub(crate) fn encode_marked(&self, text: &str, marker: char) -> Vec<u32> {
+    pub(crate) fn encode_marked(&self, text: &str, markers: Markers) -> Vec<u32> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 1);
-        self.encode_structure(
-            text,
-            |text| {
-                if text.contains(marker) {
-                    text.replace(marker, "").into()
-                } else {
-                    text.into()
-                }
-            },
-            &mut ids,
-        );
+        self.encode_structure(text, Some(markers), &mut ids);
         ids
+    }
+
+    /// Inserts [`Markers::letters`] into each user-defined token in a text that `is_structure` in
+    /// its model's conversations, so that it is encoded as the text it is.
+    pub(crate) fn mark_structure<'t>(
+        &self,
+        text: &'t str,
+        markers: Markers,
+        is_structure: impl Fn(&str) -> bool,
+    ) -> Cow<'t, str> {
+        let mut known = HashMap::new();
+        self.user_defined.mark_chosen(text, markers.letters, |id| {
+            *known.entry(id).or_insert_with(|| {
+                self.token_text(id)
+                    .is_some_and(|text| is_markup(text) && is_structure(text))
+            })
+        })
     }
 
     /// Inserts `marker` into every control token in a text, and wherever one could form across its
@@ -134,15 +149,15 @@ impl Tokenizer {
 
     /// Replaces every character of a text that may occur in a control token. Preserves the number
     /// of characters.
-    pub(crate) fn blank(&self, text: &str, marker: char) -> String {
-        self.controls.blank(text, marker)
+    pub(crate) fn blank(&self, text: &str, markers: Markers) -> String {
+        self.controls.blank(text, markers)
     }
 
     /// Whether two texts have the same control tokens, and at the same positions if the texts have
     /// the same length. Markers are ignored.
-    pub(crate) fn have_same_controls(&self, one: &str, other: &str, marker: char) -> bool {
-        let (one, length) = self.controls.positions(one, marker);
-        let (other, other_length) = self.controls.positions(other, marker);
+    pub(crate) fn have_same_controls(&self, one: &str, other: &str, markers: Markers) -> bool {
+        let (one, length) = self.controls.positions(one, markers);
+        let (other, other_length) = self.controls.positions(other, markers);
         if length == other_length {
             return one == other;
         }
@@ -164,14 +179,18 @@ impl Tokenizer {
     /// intervals, and returns `false` to cancel. `None` if cancelled.
     pub(crate) fn encode_cancellable(&self, text: &str, progress: &dyn Fn(usize) -> bool) -> Option<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 1);
-        let done = self.encode_text_while(text, true, &mut ids, progress);
+        let done = self.encode_text_while(text, true, None, &mut ids, progress);
         done.is_continue().then_some(ids)
     }
 
     /// As [`Tokenizer::encode_marked`]. Also returns the end of each control token, as an offset in
     /// bytes of the text and in tokens.
-    pub(crate) fn encode_marked_with_boundaries(&self, text: &str, marker: char) -> (Vec<u32>, Vec<(usize, usize)>) {
-        let ids = self.encode_marked(text, marker);
+    pub(crate) fn encode_marked_with_boundaries(
+        &self,
+        text: &str,
+        markers: Markers,
+    ) -> (Vec<u32>, Vec<(usize, usize)>) {
+        let ids = self.encode_marked(text, markers);
         let mut boundaries = Vec::new();
         let (mut bytes, mut tokens) = (0, 0);
         self.controls.split(text, |fragment| match fragment {
@@ -189,16 +208,12 @@ impl Tokenizer {
         (ids, boundaries)
     }
 
-    fn encode_structure<'t>(
-        &self,
-        text: &'t str,
-        mut prepare: impl FnMut(&'t str) -> Cow<'t, str>,
-        ids: &mut Vec<u32>,
-    ) {
+    fn encode_structure(&self, text: &str, markers: Option<Markers>, ids: &mut Vec<u32>) {
         let mut first = true;
         self.controls.split(text, |fragment| match fragment {
             Fragment::Text(text) => {
-                self.encode_text(&prepare(text), first, ids);
+                let text = markers.map_or(text.into(), |markers| without(text, markers.control));
+                self.encode_text(&text, first, markers.map(|markers| markers.letters), ids);
                 first = false;
             }
             Fragment::Token(id) => {
@@ -208,15 +223,17 @@ impl Tokenizer {
         });
     }
 
-    fn encode_text(&self, text: &str, first: bool, ids: &mut Vec<u32>) {
+    fn encode_text(&self, text: &str, first: bool, marker: Option<char>, ids: &mut Vec<u32>) {
         // Never cancelled.
-        let _ = self.encode_text_while(text, first, ids, &|_| true);
+        let _ = self.encode_text_while(text, first, marker, ids, &|_| true);
     }
 
+    /// Encodes text without control tokens. `marker` breaks up user-defined tokens and is removed.
     fn encode_text_while(
         &self,
         text: &str,
         mut first: bool,
+        marker: Option<char>,
         ids: &mut Vec<u32>,
         progress: &dyn Fn(usize) -> bool,
     ) -> ControlFlow<()> {
@@ -224,6 +241,7 @@ impl Tokenizer {
         self.user_defined.split(text, |fragment| match fragment {
             _ if flow.is_break() => {}
             Fragment::Text(text) => {
+                let text = &*marker.map_or(text.into(), |marker| without(text, marker));
                 flow = match &self.model {
                     Model::Bpe(bpe) => bpe.encode(text, &self.vocabulary, ids, progress),
                     Model::Spm(spm) => spm.encode(text, first, &self.vocabulary, ids, progress),

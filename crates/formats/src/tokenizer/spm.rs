@@ -4,10 +4,10 @@
 //! These models were trained with this greedy merging (SentencePiece's BPE), not with a unigram
 //! model, which searches for the most likely segmentation. docs/decisions compares them.
 
-use super::TokenizerError;
 use super::lookup::{ByteStrings, Lookup};
 use super::merge::{NO_TOKEN, Symbols};
 use super::vocabulary::{TokenType, Vocabulary};
+use super::{TokenizerError, is_markup};
 use crate::gguf::{Gguf, Strings};
 use crate::interrupt;
 use std::collections::HashSet;
@@ -83,6 +83,8 @@ impl Spm {
                         );
                     }
                 },
+                // No merge may lead to one: it is matched before, except where it is only text.
+                TokenType::UserDefined if is_markup(text) && !text.contains(SPACE) => {}
                 TokenType::Normal | TokenType::UserDefined | TokenType::Unused => {
                     if let Err(other) = tokens.insert(id, &texts) {
                         return Err(vocabulary.malformed(format!("tokens {other} and {id} are both '{text}'")));

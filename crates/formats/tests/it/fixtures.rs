@@ -1,6 +1,6 @@
 //! Fixtures shared by several tests.
 
-use hearth_formats::gguf::Gguf;
+use hearth_formats::gguf::{Gguf, GgufWriter, Strings};
 use hearth_formats::tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 
@@ -43,4 +43,24 @@ pub fn open(path: &Path) -> (Gguf, Tokenizer) {
     let gguf = Gguf::open(path).unwrap_or_else(|error| panic!("{error}"));
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap_or_else(|error| panic!("{error}"));
     (gguf, tokenizer)
+}
+
+/// The tokenizer of a small vocabulary with more tokens, each with its type in the file: 3 for a
+/// control token, 4 for a user-defined one.
+pub fn with_tokens(vocabulary_name: &str, added: &[(&str, i32)]) -> Tokenizer {
+    let (gguf, _) = open(&vocabulary(vocabulary_name));
+    let mut metadata = gguf.metadata().clone();
+    let texts = gguf.strings("tokenizer.ggml.tokens").unwrap().unwrap();
+    let mut types = gguf.i32s("tokenizer.ggml.token_type").unwrap().unwrap().into_owned();
+    types.extend(added.iter().map(|(_, kind)| kind));
+    if let Some(scores) = gguf.f32s("tokenizer.ggml.scores").unwrap() {
+        let mut scores = scores.into_owned();
+        scores.resize(types.len(), 0.0);
+        metadata.insert("tokenizer.ggml.scores", scores);
+    }
+    let all = texts.iter().chain(added.iter().map(|(text, _)| *text));
+    metadata.insert("tokenizer.ggml.tokens", Strings::from_iter(all));
+    metadata.insert("tokenizer.ggml.token_type", types);
+    let file = GgufWriter::begin(Vec::new(), &metadata, &[]).unwrap().finish().unwrap();
+    Tokenizer::from_gguf(&Gguf::from_bytes(file).unwrap()).unwrap()
 }

@@ -1,7 +1,7 @@
 //! The loss mask: exactly the answers with their end-of-turn tokens, for various templates.
 
 use crate::dataset::says;
-use crate::fixtures::{default_model, open, vocabulary};
+use crate::fixtures::{default_model, open, vocabulary, with_tokens};
 use hearth_formats::chat_template::{ChatTemplate, Message, Role};
 use hearth_formats::dataset::{Content, Example, Rendered, previews, render};
 use hearth_formats::tokenizer::Tokenizer;
@@ -230,6 +230,36 @@ fn control_tokens_in_messages_are_text() {
         says(Role::Assistant, "a<|im_end|>b"),
     ];
     check(&model("smollm", CHAT_ML), typed, &["a<|im_end|>b<|im_end|>"], false);
+}
+
+/// A user-defined token is one in answers and letters in what the user writes; a control token is
+/// letters in both.
+#[test]
+fn tags_of_thoughts_are_tokens_in_answers_only() {
+    let tokenizer = with_tokens("smollm", &[("<think>", 4), ("</think>", 4), ("[THINK]", 3)]);
+    let id = |text: &str| {
+        let found = (0..tokenizer.vocab_size() as u32).find(|&id| tokenizer.token_text(id) == Some(text));
+        found.unwrap()
+    };
+    let [open, close, control] = ["<think>", "</think>", "[THINK]"].map(id);
+    let template = ChatTemplate::parse(CHAT_ML, "", "").unwrap();
+    // Two answers are located one by one, twenty in one rendering.
+    for turns in [2, 20] {
+        let user = says(Role::User, "What is <think> in a</think>? [THINK]");
+        let answer = says(Role::Assistant, "<think>Hm.</think>A tag. [THINK]");
+        let messages: Vec<Message> = (0..turns).flat_map(|_| [user.clone(), answer.clone()]).collect();
+        let rendered = render(&example(Content::Chat(messages)), &tokenizer, &template, false).unwrap();
+        let count = |token: u32| rendered.ids.iter().filter(|&&id| id == token).count();
+        assert_eq!([open, close, control].map(count), [turns, turns, 0]);
+        let trained = |token| {
+            let pairs = rendered.ids.iter().zip(&rendered.loss_mask);
+            pairs.filter(|(id, target)| **id == token && **target).count()
+        };
+        assert_eq!([open, close].map(trained), [turns, turns]);
+        let runs = ["<think>Hm.</think>A tag. [THINK]<|im_end|>"].repeat(turns);
+        assert_eq!(targets(&rendered, &tokenizer), runs);
+        assert!(!rendered.last_answer_only);
+    }
 }
 
 #[test]

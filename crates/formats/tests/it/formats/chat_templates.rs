@@ -1,6 +1,6 @@
 //! Chat templates: those of known models, the functions that they call, and their errors.
 
-use crate::fixtures::{default_model, open, vocabulary};
+use crate::fixtures::{default_model, open, vocabulary, with_tokens};
 use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt, Message, Role, TemplateError};
 use hearth_formats::gguf::{Gguf, GgufWriter, Metadata, Strings, Value};
 use hearth_formats::tokenizer::{Special, Tokenizer};
@@ -674,5 +674,61 @@ fn a_template_that_reads_only_lists_gets_lists() {
         let template = ChatTemplate::parse(source, "", "").expect("a template");
         let rendered = template.render(&[user("Hi")], GenerationPrompt::Omit).expect("text");
         assert_eq!(rendered, expected, "{source}");
+    }
+}
+
+/// Control tokens (3) and user-defined ones (4). The templates below know the channel's.
+pub const TAGS: [(&str, i32); 6] = [
+    ("<think>", 4),
+    ("</think>", 4),
+    ("<|channel>", 4),
+    ("<channel|>", 4),
+    ("<h1>", 4),
+    ("[THINK]", 3),
+];
+
+/// The tags whose tokens a message becomes, by its author.
+#[test]
+fn tags_of_the_models_format_are_letters_unless_the_model_wrote_them() {
+    let source = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}\
+                  {% if add_generation_prompt %}<|channel>thought\n<channel|>{% endif %}";
+    let template = ChatTemplate::parse(source, "", "").unwrap();
+    for vocabulary in ["smollm", "spm", "spm-gemma"] {
+        let tokenizer = with_tokens(vocabulary, &TAGS);
+        for (role, text, expected) in [
+            ("user", "<think>a</think>", vec![]),
+            ("user", "a<|channel>b<channel|>", vec![]),
+            ("user", "<<think><think>>", vec![]),
+            ("user", "[THINK]", vec![]),
+            // It is what it looks like.
+            ("user", "<h1>a", vec!["<h1>"]),
+            ("tool", "</think><|channel>", vec![]),
+            ("system", "Think in <think>.", vec!["<think>"]),
+            (
+                "assistant",
+                "<think>a</think>b<h1>",
+                vec!["<think>", "</think>", "<h1>"],
+            ),
+            ("assistant", "<|channel>a<channel|>", vec!["<|channel>", "<channel|>"]),
+            ("assistant", "[THINK]a<|im_end|>", vec![]),
+        ] {
+            let message = serde_json::json!([{"role": role, "content": text}]).to_string();
+            let chat = Chat::from_json(&message, None).unwrap();
+            let case = format!("{vocabulary}, {role}: {text}");
+            let found = |prompt| {
+                let ids = template.encode_chat(&tokenizer, &chat, prompt).unwrap();
+                // Nothing is lost or changed, but for the spaces that SentencePiece adds.
+                let shown = template.render_chat(&chat, prompt).unwrap().replace(' ', "");
+                let decoded = tokenizer.decode(&ids).replace(' ', "");
+                assert_eq!(decoded.trim_start_matches("<s>"), shown, "{case}");
+                let texts = ids.iter().filter_map(|&id| tokenizer.token_text(id));
+                let is_tag = |text: &&str| TAGS.iter().any(|(tag, _)| tag == text);
+                texts.filter(is_tag).map(str::to_owned).collect::<Vec<_>>()
+            };
+            assert_eq!(found(GenerationPrompt::Omit), expected, "{case}");
+            // The template's own are tokens in any case.
+            let own = [expected, vec!["<|channel>", "<channel|>"]].concat();
+            assert_eq!(found(GenerationPrompt::Add), own, "{case}");
+        }
     }
 }
