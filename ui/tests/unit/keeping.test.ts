@@ -12,10 +12,13 @@ const report: ImportReport = { formats: ["claude"], found: 120, imported: 117, e
 test("a report says what was imported, known and skipped", () => {
   expect(importSentences({ ...report, found: 117 })).toEqual(["117 conversations were imported from Claude."]);
   const skipped: ImportReport["skipped"] = [
-    { reason: "tooLarge", count: 1, example: "A novel" },
-    { reason: "empty", count: 2, example: null },
+    { reason: "tooLarge", limit: 32 << 20, count: 1, example: "A novel" },
+    { reason: "tooLarge", limit: 256 << 20, count: 1, example: null },
+    { reason: "tooManyValues", limit: 8_000_000, count: 2, example: null },
+    { reason: "tooManyMessages", limit: 200_000, count: 1, example: null },
+    { reason: "empty", limit: null, count: 2, example: null },
   ];
-  expect(importSentences({ ...report, skipped })[1]).toBe("3 of 120 conversations were skipped: 1 is larger than 32 MB (“A novel”), 2 are empty.");
+  expect(importSentences({ ...report, skipped })[1]).toBe("7 of 120 conversations were skipped: 1 is larger than 34 MB (“A novel”), 1 is larger than 268 MB, 2 have more than 8,000,000 JSON values, 1 has more than 200,000 messages, 2 are empty.");
   expect(importSentences({ ...report, imported: 0, extended: 1, known: 1, formats: [] })).toEqual(["No new conversations were imported.", "1 conversation that was imported before has new messages.", "1 conversation was imported before."]);
 });
 
@@ -26,7 +29,7 @@ test.each([
   ["zh-CN", ["已从 ChatGPT 和 Claude 导入 1 个对话。", "跳过了 1,200 个对话中的 1 个：1 个为空（“A novel”）。"]],
 ])("a report in %s orders its sentences as the language does", (locale, texts) => {
   language.choose(locale);
-  expect(importSentences({ ...report, formats: ["chatGpt", "claude"], found: 1200, imported: 1, skipped: [{ reason: "empty", count: 1, example: "A novel" }] })).toEqual(texts);
+  expect(importSentences({ ...report, formats: ["chatGpt", "claude"], found: 1200, imported: 1, skipped: [{ reason: "empty", limit: null, count: 1, example: "A novel" }] })).toEqual(texts);
 });
 
 test("a backup says what is not in it, a restoration what is not restored, a deletion what stays", () => {

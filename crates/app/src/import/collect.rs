@@ -23,6 +23,8 @@ const MAX_PENDING: usize = MAX_ELEMENT;
 pub(super) enum Found {
     Conversation(ImportFormat, Box<ImportedConversation>),
     Skipped(SkipReason, Option<String>),
+    /// It exceeds this limit of bytes or values.
+    Exceeding(SkipReason, usize, Option<String>),
 }
 
 /// Receives what was found.
@@ -81,8 +83,8 @@ impl<'a> Collector<'a> {
             }
             let mut bytes = match element.content {
                 Content::Bytes(bytes) => bytes,
-                Content::TooLarge => {
-                    take(Found::Skipped(SkipReason::TooLarge, None))?;
+                Content::TooLarge(limit) => {
+                    take(Found::Exceeding(SkipReason::TooLarge, limit, None))?;
                     continue;
                 }
                 Content::Broken if is_first && element.group == 0 => break,
@@ -94,11 +96,10 @@ impl<'a> Collector<'a> {
             let value = match Json::parse(&mut bytes) {
                 Ok(value) => value,
                 Err(error) => {
-                    let reason = match error {
-                        ParseError::Malformed => SkipReason::Malformed,
-                        ParseError::TooLarge => SkipReason::TooLarge,
-                    };
-                    take(Found::Skipped(reason, None))?;
+                    take(match error {
+                        ParseError::Malformed => Found::Skipped(SkipReason::Malformed, None),
+                        ParseError::TooManyValues(limit) => Found::Exceeding(SkipReason::TooManyValues, limit, None),
+                    })?;
                     continue;
                 }
             };
@@ -118,7 +119,7 @@ impl<'a> Collector<'a> {
                     // It is the list of one conversation.
                     None => {
                         skipped = element.group;
-                        take(Found::Skipped(SkipReason::TooLarge, None))?;
+                        take(Found::Exceeding(SkipReason::TooLarge, MAX_ELEMENT, None))?;
                     }
                 }
                 continue;
@@ -205,8 +206,9 @@ impl<'a> Collector<'a> {
             return Ok(());
         };
         if pending.bytes > MAX_PENDING {
-            return take(Found::Skipped(
+            return take(Found::Exceeding(
                 SkipReason::TooLarge,
+                MAX_PENDING,
                 pending.thread.text("title").map(str::to_owned),
             ));
         }

@@ -28,8 +28,8 @@ pub(super) struct Element {
 pub(super) enum Content {
     /// The text of the value.
     Bytes(Vec<u8>),
-    /// It has more than [`MAX_ELEMENT`] bytes.
-    TooLarge,
+    /// It has more bytes than this.
+    TooLarge(usize),
     /// The stream ended inside it, or it does not begin like a value.
     Broken,
 }
@@ -163,7 +163,7 @@ impl<R: BufRead> Elements<R> {
     /// Takes bytes while the scan goes on; `inclusive`: with the byte at which it stops. `None`
     /// means that it is an object that is split: the items of its list come next.
     fn take_while(&mut self, mut scan: impl Scan, inclusive: bool) -> io::Result<Option<Content>> {
-        let (mut bytes, mut too_large) = (Vec::new(), false);
+        let (mut bytes, mut exceeded) = (Vec::new(), None);
         loop {
             let buffer = self.fill()?;
             if buffer.is_empty() {
@@ -172,7 +172,7 @@ impl<R: BufRead> Elements<R> {
             }
             let stop = buffer.iter().position(|byte| !scan.goes_on(*byte));
             let taken = stop.map_or(buffer.len(), |at| at + usize::from(inclusive));
-            if !too_large {
+            if exceeded.is_none() {
                 bytes.extend_from_slice(&buffer[..taken]);
             }
             self.consume(taken)?;
@@ -186,13 +186,10 @@ impl<R: BufRead> Elements<R> {
                     (self.in_list, self.in_object) = (true, true);
                     return Ok(None);
                 }
-                (bytes, too_large) = (Vec::new(), true);
+                (bytes, exceeded) = (Vec::new(), Some(limit));
             }
             if stop.is_some() {
-                return Ok(Some(match too_large {
-                    true => Content::TooLarge,
-                    false => Content::Bytes(bytes),
-                }));
+                return Ok(Some(exceeded.map_or(Content::Bytes(bytes), Content::TooLarge)));
             }
         }
     }
@@ -352,8 +349,12 @@ mod tests {
         case(&many, &items);
         case(&many[..60], &[&items[..21], &[(1, true, "Broken")]].concat());
         let text = format!(r#"{{"a":[1],"b":"{}"}}{{}}"#, "x".repeat(50));
-        case(&text, &[(1, false, "TooLarge"), (2, false, "{}")]);
+        case(&text, &[(1, false, "TooLarge(40)"), (2, false, "{}")]);
+        // A conversation of Hearth may be larger.
+        let own = format!(r#"[{}"{}"}}]"#, str::from_utf8(hearth::BEGIN).unwrap(), "x".repeat(50));
+        let item = &own[1..own.len() - 1];
+        case(&own, &[(1, true, item)]);
         let long = format!("[{{\"a\":\"{}\"}},{{}}]", "x".repeat(50));
-        case(&long, &[(1, true, "TooLarge"), (1, true, "{}")]);
+        case(&long, &[(1, true, "TooLarge(40)"), (1, true, "{}")]);
     }
 }

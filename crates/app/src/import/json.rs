@@ -32,8 +32,8 @@ pub(super) enum Json {
 pub(super) enum ParseError {
     /// It is not JSON, or is nested deeper than 128 levels.
     Malformed,
-    /// It has more than [`MAX_VALUES`] values.
-    TooLarge,
+    /// It has more values than this.
+    TooManyValues(usize),
 }
 
 static NULL: Json = Json::Null;
@@ -57,7 +57,7 @@ impl Json {
             .deserialize(&mut deserializer)
             .and_then(|value| deserializer.end().map(|()| value));
         parsed.map_err(|error| match error.to_string().contains(TOO_MANY) {
-            true => ParseError::TooLarge,
+            true => ParseError::TooManyValues(most),
             false => ParseError::Malformed,
         })
     }
@@ -282,7 +282,7 @@ mod tests {
         let deep = "[".repeat(100_000) + &"]".repeat(100_000);
         assert_eq!(parse(&deep), Err(ParseError::Malformed));
         let many = format!("[{}0]", "0,".repeat(MAX_VALUES));
-        assert_eq!(parse(&many), Err(ParseError::TooLarge));
+        assert_eq!(parse(&many), Err(ParseError::TooManyValues(MAX_VALUES)));
         assert_eq!(parse("[1] 2"), Err(ParseError::Malformed));
     }
 

@@ -98,7 +98,7 @@ impl Import<'_> {
         })?;
         collector.flush(&mut |found| self.take(found))?;
         for _ in 0..visited.unreadable {
-            self.skip(SkipReason::Unreadable, None);
+            self.skip(SkipReason::Unreadable, None, None);
         }
         let says_why =
             |skipped: &Skipped| !matches!(skipped.reason, SkipReason::UnknownFormat | SkipReason::Unreadable);
@@ -117,23 +117,26 @@ impl Import<'_> {
             });
         }
         match found {
-            Found::Skipped(reason, title) => self.skip(reason, title),
+            Found::Skipped(reason, title) => self.skip(reason, None, title),
+            Found::Exceeding(reason, limit, title) => self.skip(reason, Some(limit as u64), title),
             Found::Conversation(format, conversation) => self.save(format, *conversation)?,
         }
         Ok(())
     }
 
-    fn skip(&mut self, reason: SkipReason, title: Option<String>) {
+    fn skip(&mut self, reason: SkipReason, limit: Option<u64>, title: Option<String>) {
         let title = title.as_deref().and_then(title::normalised);
         self.report.found += 1;
         let skipped = &mut self.report.skipped;
-        match skipped.iter_mut().find(|skipped| skipped.reason == reason) {
+        let is_same = |skipped: &&mut Skipped| (skipped.reason, skipped.limit) == (reason, limit);
+        match skipped.iter_mut().find(is_same) {
             Some(same) => {
                 same.count += 1;
                 same.example = same.example.take().or(title);
             }
             None => skipped.push(Skipped {
                 reason,
+                limit,
                 count: 1,
                 example: title,
             }),
@@ -145,13 +148,17 @@ impl Import<'_> {
             self.report.formats.push(format);
         }
         if conversation.messages.len() > MAX_MESSAGES {
-            self.skip(SkipReason::TooManyMessages, conversation.title);
+            self.skip(
+                SkipReason::TooManyMessages,
+                Some(MAX_MESSAGES as u64),
+                conversation.title,
+            );
             return Ok(());
         }
         conversation.shorten_names();
         let mut tree = conversation.take_tree();
         if tree.nodes.is_empty() {
-            self.skip(SkipReason::Empty, conversation.title);
+            self.skip(SkipReason::Empty, None, conversation.title);
             return Ok(());
         }
         let name = name(format);

@@ -35,9 +35,12 @@ pub enum SkipReason {
     Empty,
     /// It is not JSON, or nested too deeply, or from a newer Hearth.
     Malformed,
-    /// It has more than 32 MiB or 2 million values.
+    /// It has more bytes than the limit: conversations of Hearth have another than those of other
+    /// programs.
     TooLarge,
-    /// It has more than 200,000 messages.
+    /// It has more JSON values than the limit.
+    TooManyValues,
+    /// It has more messages than the limit.
     TooManyMessages,
     /// It is of another format than the rest.
     UnknownFormat,
@@ -51,6 +54,8 @@ pub enum SkipReason {
 pub struct Skipped {
     /// Why.
     pub reason: SkipReason,
+    /// The limit that they exceed, if that is why.
+    pub limit: Option<u64>,
     /// How many.
     pub count: u32,
     /// The title of one of them.

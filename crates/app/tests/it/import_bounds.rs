@@ -3,7 +3,7 @@
 use crate::{data_bench::Bench, support};
 use hearth_app::{
     App,
-    wire::{Announced, ChatFormat, Event, ProblemCode, SkipReason},
+    wire::{Announced, ChatFormat, Event, ProblemCode, SkipReason, Skipped},
 };
 use serde_json::json;
 use std::{
@@ -107,7 +107,9 @@ async fn a_conversation_of_more_than_32_mib_is_skipped() {
     let message = |text: &str| json!({"role": "user", "content": text});
     let whole = json!([{"messages": [message(&large)]}, {"messages": [message("hi")]}]);
     let report = bench.import_json(&whole).await;
-    assert_eq!((report.imported, report.skipped[0].reason), (1, SkipReason::TooLarge));
+    let why = |skipped: &Skipped| (skipped.reason, skipped.limit);
+    let too_large = (SkipReason::TooLarge, Some(32 << 20));
+    assert_eq!((report.imported, why(&report.skipped[0])), (1, too_large));
     // Messages that are elements of their own.
     let piece = "y".repeat(11 << 20);
     let lines: Vec<String> = (0..3).map(|_| message(&piece).to_string()).collect();
@@ -115,7 +117,7 @@ async fn a_conversation_of_more_than_32_mib_is_skipped() {
         .import_text("lines.jsonl", lines.join("\n"))
         .await
         .expect("an import");
-    assert_eq!((report.imported, report.skipped[0].reason), (0, SkipReason::TooLarge));
+    assert_eq!((report.imported, why(&report.skipped[0])), (0, too_large));
 }
 
 #[tokio::test]

@@ -270,8 +270,8 @@ export class FakeHost extends FakeGetting implements Host {
       known: known ? 3 : 0,
       messages: known ? 0 : 6,
       skipped: [
-        { reason: "empty", count: 1, example: "New chat" },
-        { reason: "malformed", count: 1, example: null },
+        { reason: "empty", limit: null, count: 1, example: "New chat" },
+        { reason: "malformed", limit: null, count: 1, example: null },
       ],
     };
   }

@@ -3148,13 +3148,17 @@ modelFolders: Array<string>, };
 
 export type Severity = "note" | "warning" | "error";
 
-export type SkipReason = "empty" | "malformed" | "tooLarge" | "tooManyMessages" | "unknownFormat" | "unreadable";
+export type SkipReason = "empty" | "malformed" | "tooLarge" | "tooManyValues" | "tooManyMessages" | "unknownFormat" | "unreadable";
 
 export type Skipped = {
 /**
  * Why.
  */
 reason: SkipReason,
+/**
+ * The limit that they exceed, if that is why.
+ */
+limit: number | null,
 /**
  * How many.
  */
@@ -3428,14 +3432,6 @@ quit: string, };
 
 export type TraySetting = "off" | "on" | "keepRunning";
 
-export type Unsent = {
-/**
- * The draft's text.
- */
-text: string,
-/**
- * The draft's files.
- */
 export type UnmatchedEntries = {
 /**
  * The setting's name: `alpha_pattern`.
@@ -3450,6 +3446,14 @@ entries: Array<string>,
  */
 more: number, };
 
+export type Unsent = {
+/**
+ * The draft's text.
+ */
+text: string,
+/**
+ * The draft's files.
+ */
 files: Array<TextFile>,
 /**
  * The queued messages, in order.
@@ -3496,13 +3500,13 @@ export type Verification = {
  */
 passed: boolean,
 /**
- * Replayed prompts.
- */
-prompts: number,
-/**
  * Whether the adapter changes what the model says. Without, there is nothing to compare.
  */
 learned: boolean,
+/**
+ * Replayed prompts.
+ */
+prompts: number,
 /**
  * Mean Kullback-Leibler divergence from the trained model, in nats per token.
  */

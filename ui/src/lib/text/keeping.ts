@@ -2,7 +2,7 @@
 
 import { m } from "$messages";
 import type { ChatFormat, DeletedFormer, ExportedChats, ImportFormat, ImportReport, LeftOutFiles, LeftOutReason, PendingRestore, SkipReason, WrittenBackup } from "../host";
-import { fileSize, list, listWithAnd, moment } from "./format";
+import { count as number, fileSize, list, listWithAnd, moment } from "./format";
 
 const formats: Record<ImportFormat, () => string> = {
   hearth: () => "Hearth", // not text: a name, like those that follow
@@ -17,11 +17,12 @@ const formats: Record<ImportFormat, () => string> = {
 };
 
 /** `2 are empty` */
-const reasons: Record<SkipReason, (inputs: { count: number }) => string> = {
+const reasons: Record<SkipReason, (inputs: { count: number; limit: string }) => string> = {
   empty: m.text_keeping_skip_empty,
   malformed: m.text_keeping_skip_malformed,
   tooLarge: m.text_keeping_skip_too_large,
   tooManyMessages: m.text_keeping_skip_too_many_messages,
+  tooManyValues: m.text_keeping_skip_too_many_values,
   unknownFormat: m.text_keeping_skip_unknown_format,
   unreadable: m.text_keeping_skip_unreadable,
 };
@@ -60,8 +61,9 @@ function importedSentence(report: ImportReport): string {
 
 function skippedSentence({ skipped, found }: ImportReport): string {
   const total = skipped.reduce((sum, one) => sum + one.count, 0);
-  const why = skipped.map(({ reason, count, example }) => {
-    const text = reasons[reason]({ count });
+  const why = skipped.map(({ reason, limit, count, example }) => {
+    const shown = reason === "tooLarge" ? fileSize(limit ?? 0) : number(limit ?? 0);
+    const text = reasons[reason]({ count, limit: shown });
     return example === null ? text : m.text_keeping_skip_example({ reason: text, example });
   });
   return m.text_keeping_skipped({ skipped: total, found, reasons: list(why) });
