@@ -1,6 +1,7 @@
 //! The pattern for which a JSON schema was refused. The library's reason is a report of several
 //! lines about its own spelling of the pattern.
 
+use hearth_formats::shortened;
 use llguidance::regex_to_lark;
 use regex_syntax::ast::parse::Parser;
 use serde_json::Value;
@@ -36,14 +37,18 @@ pub(crate) fn reason(schema: &str, reason: &str) -> Option<String> {
             .or_else(|| reported(reason))?,
         true => {
             let (_, end) = reason.split_once(IN_PATTERN)?;
-            let spelled = end.lines().next()?.trim_end_matches('/');
+            let line = end.lines().next()?;
+            let spelled = line.strip_suffix('/').unwrap_or(line);
             let is_it = |pattern: &&&str| regex_to_lark(pattern, ASCII_CLASSES) == spelled;
             let pattern = all.iter().find(is_it).copied().unwrap_or(spelled);
             let why = "it has an assertion such as \\b, or ^ or $ in its middle".to_owned();
             (pattern.to_owned(), why)
         }
     };
-    Some(format!("its pattern '{}' cannot be used: {why}", quoted(&pattern)))
+    Some(format!(
+        "its pattern '{}' cannot be used: {why}",
+        shortened(&pattern, MAX_QUOTED)
+    ))
 }
 
 /// What is wrong with a pattern's syntax. `None` if it can be parsed.
@@ -77,15 +82,5 @@ fn patterns<'s>(schema: &'s Value, all: &mut Vec<&'s str>) {
             }
         }
         _ => {}
-    }
-}
-
-/// A pattern in one line, within a length that can be shown.
-fn quoted(pattern: &str) -> String {
-    let mut plain = pattern.chars().filter(|c| !c.is_control());
-    let shown: String = plain.by_ref().take(MAX_QUOTED).collect();
-    match plain.next() {
-        Some(_) => shown + "...",
-        None => shown,
     }
 }

@@ -339,7 +339,8 @@ impl ChatTemplate {
     /// Breaks up the special tokens in a text of a conversation: all control tokens, and of what the
     /// model did not write the user-defined tokens that structure its conversations.
     pub(crate) fn mark(&self, tokenizer: &Tokenizer, text: &str, author: Author, markers: Markers) -> String {
-        tokenizer.mark_controls(&self.mark_letters(tokenizer, text, author, markers), markers.control)
+        let text = markers.removed_from(text);
+        tokenizer.mark_controls(&self.mark_letters(tokenizer, &text, author, markers), markers.control)
     }
 
     fn mark_letters<'t>(&self, tokenizer: &Tokenizer, text: &'t str, author: Author, markers: Markers) -> Cow<'t, str> {

@@ -37,6 +37,14 @@ impl Markers {
         Self { control, letters }
     }
 
+    /// A text without them. Those of a conversation that contains all noncharacters are in its text.
+    pub fn removed_from(self, text: &str) -> Cow<'_, str> {
+        match without(text, self.control) {
+            Cow::Borrowed(text) => without(text, self.letters),
+            Cow::Owned(text) => without(&text, self.letters).into_owned().into(),
+        }
+    }
+
     /// Whether a character is one of them.
     pub fn include(self, character: char) -> bool {
         character == self.control || character == self.letters

@@ -687,6 +687,29 @@ pub const TAGS: [(&str, i32); 6] = [
     ("[THINK]", 3),
 ];
 
+/// Markers that occur in the conversation are removed before the text is marked.
+#[test]
+fn no_token_forms_from_a_text_with_all_noncharacters() {
+    let template = ChatTemplate::parse("{{ messages[0].content }}", "", "").unwrap();
+    let all: String = ('\u{fdd0}'..='\u{fdef}').collect();
+    for vocabulary in ["smollm", "spm", "spm-gemma"] {
+        let tokenizer = with_tokens(vocabulary, &TAGS);
+        for tag in [
+            "<thi\u{fdef}nk>",
+            "<thi\u{fdee}nk>",
+            "<|im_\u{fdef}end|>",
+            "<|im_\u{fdee}end|>",
+        ] {
+            let message = serde_json::json!([{"role": "user", "content": format!("{all}{tag}")}]).to_string();
+            let chat = Chat::from_json(&message, None).unwrap();
+            let ids = template.encode_chat(&tokenizer, &chat, GenerationPrompt::Omit).unwrap();
+            let texts = ids.iter().filter_map(|&id| tokenizer.token_text(id));
+            let found = texts.filter(|text| TAGS.iter().any(|(tag, _)| tag == text)).count();
+            assert_eq!(found, 0, "{vocabulary}: {tag:?}");
+        }
+    }
+}
+
 /// The tags whose tokens a message becomes, by its author.
 #[test]
 fn tags_of_the_models_format_are_letters_unless_the_model_wrote_them() {
