@@ -7,7 +7,7 @@
 use super::spec::{DecoderSpec, LayerSpec, NormName, RopeSpec};
 use crate::config::Config;
 use crate::error::LoadError;
-use hearth_formats::gguf::{Array, GgufHeader, Value};
+use hearth_formats::gguf::{GgufHeader, Value};
 use hearth_kernels::attention::Heads;
 use hearth_kernels::glu::Activation;
 use hearth_kernels::rope::Pairing;
@@ -62,9 +62,13 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
         true => local.clone(),
         false => full.clone(),
     };
+    let is_local = match window {
+        None => vec![false; config.n_layers],
+        Some(_) => local_layers(gguf, config.n_layers)?,
+    };
     Ok(DecoderSpec {
         embedding_scale: (config.width as f32).sqrt(),
-        layers: local_layers(gguf, config.n_layers)?.into_iter().map(layer).collect(),
+        layers: is_local.into_iter().map(layer).collect(),
     })
 }
 
@@ -72,16 +76,21 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
 /// of which the last has full attention, where 0 means that none has.
 fn local_layers(gguf: &GgufHeader, layers: usize) -> Result<Vec<bool>, LoadError> {
     let key = "gemma3.attention.sliding_window_pattern";
-    match gguf.metadata().get(key) {
-        Some(Value::Array(Array::Bool(listed))) if listed.len() >= layers => Ok(listed[..layers].to_vec()),
-        Some(Value::Array(Array::Bool(listed))) => {
-            let what = format!("'{key}' has {} values for {layers} layers", listed.len());
+    let listed = match gguf.metadata().get(key) {
+        Some(value @ Value::Array(_)) => value.numbers(),
+        _ => None,
+    };
+    let Some(listed) = listed else {
+        let pattern = gguf.u32(key)?.unwrap_or(PATTERN) as usize;
+        let is_local = |layer: usize| pattern == 0 || layer % pattern + 1 < pattern;
+        return Ok((0..layers).map(is_local).collect());
+    };
+    let listed: Vec<bool> = listed.take(layers).map(|is_local| is_local != 0.0).collect();
+    match listed.len() {
+        count if count == layers => Ok(listed),
+        count => {
+            let what = format!("'{key}' has {count} values for {layers} layers");
             Err(LoadError::unsupported(gguf, &what))
-        }
-        _ => {
-            let pattern = gguf.u32(key)?.unwrap_or(PATTERN) as usize;
-            let is_local = |layer: usize| pattern == 0 || layer % pattern + 1 < pattern;
-            Ok((0..layers).map(is_local).collect())
         }
     }
 }
@@ -147,6 +156,7 @@ mod tests {
             (Some(Value::U32(0)), "wwwwwwww"),
             (Some([false, true].repeat(4).into()), "-w-w-w-w"),
             (Some(listed(9).into()), "wwwwwwww"),
+            (Some([1u32, 0].repeat(4).into()), "w-w-w-w-"),
         ] {
             assert_eq!(windows(pattern.clone()).expect("a model"), expected, "{pattern:?}");
         }

@@ -30,10 +30,15 @@ const FACTOR: Rule = Only(&[Number(1.0), Number(0.0)]);
 const ONCE: Rule = Only(&[Number(1.0), Number(0.0)]);
 /// An empty list.
 const EMPTY: Rule = Only(&[]);
+/// A softcap that llama.cpp does not apply in these architectures. `llama-finetune` writes its
+/// default into every file.
+const UNUSED_SOFTCAP: Rule = Only(&[Number(0.0), Number(30.0), Number(50.0)]);
 
-/// The rules of all architectures, by the key without `ARCHITECTURE.`, sorted.
+/// The rules of all architectures, by the key without `ARCHITECTURE.`, sorted. A file that
+/// llama.cpp wrote has a default for each feature, also for those that its architecture does not
+/// have (`llama-model-saver.cpp`): these are accepted too.
 const RULES: &[(&str, Rule)] = &[
-    ("activation.situ_beta", ZERO),
+    ("activation.situ_beta", FACTOR),
     ("activation.situ_linear_beta", ZERO),
     ("adapters.count", ZERO),
     // Details of adapters inside the file: there are none if their count is 0.
@@ -57,7 +62,7 @@ const RULES: &[(&str, Rule)] = &[
     ("attention.indexer.head_count", ZERO),
     ("attention.indexer.key_length", ZERO),
     ("attention.indexer.kpool", ZERO),
-    ("attention.indexer.kpool_select_tail", ZERO),
+    ("attention.indexer.kpool_select_tail", ONCE),
     ("attention.indexer.local_blocks", ZERO),
     ("attention.indexer.top_k", ZERO),
     ("attention.indexer.types", ZERO),
@@ -93,7 +98,7 @@ const RULES: &[(&str, Rule)] = &[
     ("attention.value_length_swa", Harmless),
     ("attention.value_residual_mix_lora_rank", ZERO),
     ("attention.value_scale", FACTOR),
-    ("attn_logit_softcapping", ZERO),
+    ("attn_logit_softcapping", UNUSED_SOFTCAP),
     ("attn_res.block_size", ZERO),
     ("block_count", Read),
     ("block_size", ZERO),
@@ -134,7 +139,7 @@ const RULES: &[(&str, Rule)] = &[
     ("experts_per_group", Harmless),
     ("features_length", ZERO),
     ("feed_forward_length", Read),
-    ("final_logit_softcapping", ZERO),
+    ("final_logit_softcapping", UNUSED_SOFTCAP),
     ("full_attention_interval", ONCE),
     ("hash_layer_count", ZERO),
     ("hidden_activation", Only(&[Text("silu"), Text("swish")])),
@@ -149,7 +154,7 @@ const RULES: &[(&str, Rule)] = &[
     ("hyper_connection.magnitude", Harmless),
     ("hyper_connection.sinkhorn_iterations", Harmless),
     ("interleave_moe_layer_step", Harmless),
-    ("kda.gate_lower_bound", ZERO),
+    ("kda.gate_lower_bound", Only(&[Number(0.0), Number(f64::NEG_INFINITY)])),
     ("kda.head_dim", ZERO),
     ("kda.safe_gate", ZERO),
     ("leading_dense_block_count", Harmless),
@@ -216,7 +221,7 @@ const RULES: &[(&str, Rule)] = &[
     ("tensor_data_layout", Harmless),
     ("time_decay_extra_dim", ZERO),
     ("time_mix_extra_dim", ZERO),
-    ("token_shift_count", ZERO),
+    ("token_shift_count", Only(&[Number(0.0), Number(2.0)])),
     ("use_parallel_residual", ZERO),
     // The embedding has as many rows.
     ("vocab_size", Harmless),
@@ -229,9 +234,19 @@ const GEMMA3: &[(&str, Rule)] = &[
     ("attention.sliding_window", Read),
     ("attention.sliding_window_pattern", Read),
     ("attention.value_length_swa", Only(&[HeadDim])),
+    // Its graph applies it.
+    ("final_logit_softcapping", ZERO),
     ("hidden_activation", Only(&[Text("gelu_pytorch_tanh")])),
     ("rope.dimension_count_swa", Only(&[RopeDims])),
     ("rope.freq_base_swa", Read),
+];
+
+/// Keys of other programs, which llama.cpp does not know.
+const FOREIGN: &[(&str, Rule)] = &[
+    // Ollama's converters. The bases are those of Gemma 3, in place of `rope.freq_base`.
+    ("attention.head_dim", Only(&[HeadDim])),
+    ("rope.global.freq_base", EMPTY),
+    ("rope.local.freq_base", EMPTY),
 ];
 
 /// The rules of an architecture that differ from [`RULES`].
@@ -248,7 +263,9 @@ fn rule(architecture: Architecture, key: &str) -> Option<Rule> {
         let index = rules.binary_search_by_key(&key, |(name, _)| name).ok()?;
         Some(rules[index].1)
     };
-    found(own(architecture)).or_else(|| found(RULES))
+    found(own(architecture))
+        .or_else(|| found(RULES))
+        .or_else(|| found(FOREIGN))
 }
 
 /// The keys of the architecture in a file, without `ARCHITECTURE.`.
@@ -337,7 +354,21 @@ mod tests {
         use Architecture::{Gemma3, Llama, Qwen2, Qwen3};
         for (architecture, key, refused, accepted) in [
             (Gemma3, "final_logit_softcapping", Value::F32(30.0), Value::F32(0.0)),
-            (Llama, "attn_logit_softcapping", Value::F64(50.0), Value::F64(0.0)),
+            (
+                Gemma3,
+                "rope.global.freq_base",
+                Value::F32(1e6),
+                Vec::<f32>::new().into(),
+            ),
+            (Llama, "attn_logit_softcapping", Value::F64(20.0), Value::F64(0.0)),
+            (Llama, "final_logit_softcapping", Value::F32(20.0), Value::F32(30.0)),
+            (
+                Llama,
+                "kda.gate_lower_bound",
+                Value::F32(-5.0),
+                Value::F32(f32::NEG_INFINITY),
+            ),
+            (Llama, "attention.head_dim", Value::U32(8), Value::U32(4)),
             (Llama, "rope.scaling.attn_factor", Value::F32(1.2), Value::F32(1.0)),
             (Llama, "residual_scale", Value::F32(0.5), Value::F32(1.0)),
             (Llama, "logit_scale", Value::F32(f32::NAN), Value::F32(0.0)),

@@ -19,7 +19,7 @@ pub(super) enum Neutral {
     Width,
     /// The context length or more.
     WholeContext,
-    /// The factor of scores: one over the root of the head's width.
+    /// The factor of scores: one over the root of a head's width.
     ScoreScale,
 }
 
@@ -32,8 +32,11 @@ impl Neutral {
             Self::RopeDims => found == config.rope_dims as f64,
             Self::Width => found == config.width as f64,
             Self::WholeContext => found >= config.context_trained as f64,
-            // As the converter rounds it.
-            Self::ScoreScale => found as f32 == (config.head_dim as f32).sqrt().recip(),
+            Self::ScoreScale => {
+                // The second is that of Gemma 3 27B.
+                let widths = [config.head_dim, config.width / config.heads].map(|width| width as f64);
+                widths.iter().any(|width| (found * width.sqrt() - 1.0).abs() < 1e-6)
+            }
         }
     }
 }

@@ -72,6 +72,9 @@ fn is_known_of_layer(part: &str, layer: usize, spec: &DecoderSpec) -> bool {
     is_norm && kind == "weight" || is_linear && OF_LINEAR.contains(&kind)
 }
 
+/// The beginnings of names of the parts of a model that see images.
+const VISION: [&str; 2] = ["v.", "mm."];
+
 /// Most characters of a name in a message.
 const NAME_CHARACTERS: usize = 80;
 
@@ -79,8 +82,12 @@ fn refusal(gguf: &GgufHeader, config: &Config, name: &str) -> LoadError {
     let architecture = config.architecture;
     let layers = config.n_layers + config.prediction_layers;
     let is_beyond = layer_and_part(name).is_some_and(|(layer, _)| layer >= layers);
+    let is_vision = VISION.iter().any(|start| name.starts_with(start));
     let name = shortened(name, NAME_CHARACTERS);
     let what = match is_beyond {
+        _ if is_vision => format!(
+            "it has a part for images ('{name}') in the same file, as files of Ollama have, and Hearth needs the model alone"
+        ),
         true => format!("it has the tensor '{name}', but only {layers} layers by its '{architecture}.block_count'"),
         false => format!("Hearth does not know what its tensor '{name}' does in the architecture '{architecture}'"),
     };
@@ -149,6 +156,8 @@ mod tests {
                 "{tensor}: {error}"
             );
         }
+        let vision = refusal(Gemma3, 0, "v.blk.0.attn_k.weight").unwrap_or_default();
+        assert!(vision.contains("files of Ollama"), "{vision}");
         let beyond = refusal(Llama, 0, "blk.2.attn_q.weight").unwrap_or_default();
         assert!(beyond.contains("only 2 layers by its 'llama.block_count'"), "{beyond}");
     }
