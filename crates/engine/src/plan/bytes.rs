@@ -12,10 +12,6 @@ const GPU_ALIGNMENT: u64 = 256;
 /// Bytes of an f32.
 const F32: u64 = size_of::<f32>() as u64;
 
-/// Most rows of a step whose logits are wanted: of answers with their drafts, and one of each
-/// answer whose prompt ends.
-const MAX_WANTED_ROWS: u64 = (StepCosts::MAX_ROWS + MAX_RUNNING) as u64;
-
 // Pages of CubeCL 0.11 for temporary buffers (`memory_management/dynamic/adaptive.rs` and
 // `arena.rs` in cubecl-server): one page for small buffers, and pages as large as the largest other
 // buffer plus a mebibyte of slack.
@@ -224,17 +220,16 @@ impl ModelBytes {
         weights.chain(cells).chain(others).fold(0, u64::saturating_add)
     }
 
-    /// Bytes of activations on the CPU, if layers or the output layer run there.
+    /// Bytes of activations on the CPU, if layers or the output layer run there, and of the logits
+    /// that answers get.
     pub fn compute(&self, context: u32, layers: bool, output: bool) -> u64 {
         let tokens = chunk(context);
         let mut numbers = 0;
         if layers {
             numbers += tokens * self.widths.layer;
         }
-        if output {
-            // As the output layer gives them, and as the answers get them.
-            numbers += 2 * MAX_WANTED_ROWS * self.widths.logits;
-        }
+        // As the answers get them, and as the output layer gives them.
+        numbers += self.wanted_rows() * self.widths.logits * (1 + u64::from(output));
         F32 * numbers
     }
 
@@ -260,10 +255,20 @@ impl ModelBytes {
         buffers
     }
 
+    /// Most rows of a step whose logits are wanted: of answers with their drafts, and one of each
+    /// answer whose prompt ends.
+    fn wanted_rows(&self) -> u64 {
+        let rows = match self.role {
+            Role::Chat | Role::WithOwnDraft => StepCosts::MAX_ROWS + MAX_RUNNING,
+            Role::Draft => MAX_RUNNING,
+        };
+        rows as u64
+    }
+
     /// Bytes of logits on a GPU at once.
     fn gpu_logits(&self) -> u64 {
         let at_once = logit_rows(self.widths.logits as usize) as u64;
-        F32 * at_once.min(MAX_WANTED_ROWS) * self.widths.logits
+        F32 * at_once.min(self.wanted_rows()) * self.widths.logits
     }
 
     /// Bytes of activations on a GPU: the runtime's pages, and tables shared by all layers.

@@ -28,7 +28,8 @@ impl Planned {
         };
         let sizes = sizes(memory, self.plan.context, total, free);
         if memory.needed() > total {
-            let advice = if memory.weights > total / 2 {
+            let without_context = memory.needed().saturating_sub(memory.kv);
+            let advice = if memory.weights > total / 2 || without_context > total {
                 "Choose a smaller model, or the same one at a lower quantisation."
             } else {
                 "Choose a shorter context."
