@@ -133,6 +133,23 @@ pub fn append_text(parts: &mut Vec<Part>, kind: TextKind, more: &str) {
     }
 }
 
+/// Make the text at the end a thought: a model has ended a thought that it never began. It becomes
+/// part of the thought before it, if there is one.
+pub fn fold_text(parts: &mut Vec<Part>) {
+    let Some(Part::Text { text }) = parts.pop_if(|last| matches!(last, Part::Text { .. })) else {
+        return;
+    };
+    let folded = text.trim();
+    if folded.is_empty() {
+        return;
+    }
+    let gap = match parts.last() {
+        Some(Part::Thinking { text }) if !text.is_empty() => "\n\n",
+        _ => "",
+    };
+    append_text(parts, TextKind::Thinking, &format!("{gap}{folded}"));
+}
+
 /// The text of parts: of all [`Part::Text`], a blank line between them.
 pub fn text_of(parts: &[Part]) -> String {
     joined(parts, |part| match part {
@@ -175,6 +192,26 @@ mod tests {
         append_text(&mut parts, TextKind::Thinking, "Or?");
         append_text(&mut parts, TextKind::Text, "Yes.");
         assert_eq!(text_of(&parts), "Paris.\n\nYes.");
+    }
+
+    #[test]
+    fn the_text_at_the_end_becomes_a_thought() {
+        let thought = |text: &str| Part::Thinking { text: text.into() };
+        let said = |text: &str| Part::Text { text: text.into() };
+        for (mut parts, folded) in [
+            (vec![], vec![]),
+            (vec![said("\n So. \n")], vec![thought("So.")]),
+            (vec![said(" ")], vec![]),
+            (vec![thought("Hm.")], vec![thought("Hm.")]),
+            (vec![thought("Hm."), said("So.")], vec![thought("Hm.\n\nSo.")]),
+            (
+                vec![said("Yes."), thought("Or?"), said("No.")],
+                vec![said("Yes."), thought("Or?\n\nNo.")],
+            ),
+        ] {
+            fold_text(&mut parts);
+            assert_eq!(parts, folded);
+        }
     }
 
     #[test]

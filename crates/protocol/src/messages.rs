@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// Version of this protocol. A worker reports its own in [`Event::Ready`]; any other is refused.
-pub const PROTOCOL_VERSION: u32 = 12;
+pub const PROTOCOL_VERSION: u32 = 13;
 
 /// Id of a request: chosen by the client, from 1 up, each greater than those before.
 pub type RequestId = u64;
@@ -441,6 +441,9 @@ pub enum Event {
         /// Tokens generated so far.
         tokens: u32,
     },
+    /// The text since the answer's last thought, if any, is a thought as well: the model has ended
+    /// one that it never began. See [`fold_text`](crate::fold_text).
+    Folded,
     /// A generation has ended: reason, token counts and speed.
     Finished(Summary),
     /// The answer to [`Request::Count`].
@@ -477,7 +480,7 @@ impl Event {
     pub fn is_last(&self) -> bool {
         match self {
             Self::Ready { .. } | Self::Progress { .. } => false,
-            Self::Started { .. } | Self::Prefill { .. } | Self::Text { .. } => false,
+            Self::Started { .. } | Self::Prefill { .. } | Self::Text { .. } | Self::Folded => false,
             Self::Training { event } => {
                 matches!(event, TrainingEvent::Finished(_) | TrainingEvent::Suspended)
             }
