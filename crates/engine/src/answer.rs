@@ -84,7 +84,9 @@ impl Answer {
             so_far,
         } = prompt;
         let mut sampler = sampler(&request, &texts.tokenizer, speech.markers())?;
-        let mut schema = texts.schemas.of_request(&request, &texts.tokenizer)?;
+        let mut schema = texts
+            .schemas
+            .of_request(&request, &texts.tokenizer, texts.markers.as_deref())?;
         let is_greedy = sampler.takes_argmax() && schema.is_none();
         let (prompt, answer) = ids.split_at(ids.len() - begun);
         prompt.iter().for_each(|&token| sampler.accept(token));
@@ -202,11 +204,14 @@ impl Answer {
     }
 
     fn emit(&self, pieces: Vec<Piece>, emit: &mut dyn FnMut(Event)) {
-        for (kind, text) in pieces {
-            emit(Event::Text {
-                kind,
-                text,
-                tokens: count(self.ids.len() - self.prompt),
+        for piece in pieces {
+            emit(match piece {
+                Piece::Text(kind, text) => Event::Text {
+                    kind,
+                    text,
+                    tokens: count(self.ids.len() - self.prompt),
+                },
+                Piece::Folded => Event::Folded,
             });
         }
     }
@@ -249,8 +254,11 @@ fn continued_text(prompt: &Prompt) -> String {
 
 /// The text of pieces, without thoughts.
 fn text_of_pieces(pieces: &[Piece]) -> String {
-    let texts = pieces.iter().filter(|(kind, _)| *kind == TextKind::Text);
-    texts.map(|(_, text)| text.as_str()).collect()
+    let text = |piece: &Piece| match piece {
+        Piece::Text(TextKind::Text, text) => Some(text.clone()),
+        Piece::Text(TextKind::Thinking, _) | Piece::Folded => None,
+    };
+    pieces.iter().filter_map(text).collect()
 }
 
 /// The summary of an answer that was cancelled before it began.

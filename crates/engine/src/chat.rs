@@ -1,26 +1,42 @@
 //! A conversation as chat templates read it, in the format of Hugging Face's `apply_chat_template`.
 
 use crate::problem::{from_template, problem};
+use crate::thinking::Markers;
 use hearth_formats::chat_template::{self, Chat};
 use hearth_formats::fence;
 use hearth_protocol::{Message, Part, Problem, ProblemCode, Role, text_of, thinking_of};
 use serde_json::{Map, Value, json};
 
-/// The conversation for a template.
+/// The conversation for a template, whose thoughts are in fields of their own: the letters of
+/// markers in its texts are ordinary text.
 ///
 /// # Errors
 /// A message has a part that no template can show: an image.
-pub(crate) fn of_messages(messages: &[Message]) -> Result<Chat, Problem> {
-    let is_plain = |message: &Message| message.parts.iter().all(|part| matches!(part, Part::Text { .. }));
+pub(crate) fn of_messages(messages: &[Message], markers: Option<&Markers>) -> Result<Chat, Problem> {
+    let letters = markers.map_or_else(Vec::new, |markers| vec![markers.open.text, markers.close.text]);
+    let is_plain = |message: &Message| {
+        message.parts.iter().all(|part| matches!(part, Part::Text { .. })) && inline_thought(message, markers).is_none()
+    };
     if messages.iter().all(is_plain) {
         let plain: Vec<chat_template::Message> = messages.iter().map(plain).collect();
-        return Ok(Chat::from(&*plain));
+        return Ok(Chat::from(&*plain).with_letters(&letters));
     }
     let mut all = Vec::new();
     for message in messages {
-        add(&mut all, message)?;
+        add(&mut all, message, markers)?;
     }
-    Chat::from_json(&Value::Array(all).to_string(), None).map_err(from_template)
+    let chat = Chat::from_json(&Value::Array(all).to_string(), None).map_err(from_template)?;
+    Ok(chat.with_letters(&letters))
+}
+
+/// The thought and the text of an answer that has both in its text, between markers, as answers of
+/// earlier versions and other programs may. Its tokens are not known, so the letters count.
+fn inline_thought(message: &Message, markers: Option<&Markers>) -> Option<(String, String)> {
+    let markers = markers.filter(|_| message.role == Role::Assistant && thinking_of(&message.parts).is_empty())?;
+    let text = message.text();
+    let begun = text.trim_start().strip_prefix(markers.open.text)?;
+    let (thought, said) = begun.split_once(markers.close.text)?;
+    Some((thought.trim().to_owned(), said.trim_start().to_owned()))
 }
 
 fn plain(message: &Message) -> chat_template::Message {
@@ -36,7 +52,7 @@ fn plain(message: &Message) -> chat_template::Message {
 }
 
 /// Add a message. Tools' results are messages of their own, before what the user says.
-fn add(all: &mut Vec<Value>, message: &Message) -> Result<(), Problem> {
+fn add(all: &mut Vec<Value>, message: &Message, markers: Option<&Markers>) -> Result<(), Problem> {
     let (mut calls, mut files) = (Vec::new(), Vec::new());
     for part in &message.parts {
         match part {
@@ -51,7 +67,8 @@ fn add(all: &mut Vec<Value>, message: &Message) -> Result<(), Problem> {
             Part::Image { name, .. } => return Err(no_images(name)),
         }
     }
-    let (text, thinking) = (text_of(&message.parts), thinking_of(&message.parts));
+    let (thinking, text) =
+        inline_thought(message, markers).unwrap_or_else(|| (thinking_of(&message.parts), text_of(&message.parts)));
     if !text.is_empty() {
         files.push(text);
     }
@@ -94,7 +111,8 @@ mod tests {
                             c.function.arguments | tojson }}{% endfor %}]{% endfor %}";
 
     fn rendered(messages: &[Message]) -> Result<String, Problem> {
-        let chat = of_messages(messages)?;
+        let markers = Markers::with_tokens(["<think>", "</think>"], [Some(7), Some(8)]);
+        let chat = of_messages(messages, Some(&markers))?;
         let template = ChatTemplate::parse(TEMPLATE, "", "").expect("a template");
         template
             .render_chat(&chat, GenerationPrompt::Omit)
@@ -148,6 +166,38 @@ mod tests {
              [tool 3][user And?]"
         );
         assert_eq!(rendered(&messages[..1]).expect("text"), "[system Be brief.]");
+    }
+
+    #[test]
+    fn a_thought_in_the_text_of_an_older_answer_becomes_a_field() {
+        let answer = |text: &str| Message::of_text(Role::Assistant, text);
+        for (message, shown) in [
+            (
+                answer("\n<think>\nHm.\n</think>\n\nParis. \n"),
+                "[assistant (Hm.) Paris. \n]",
+            ),
+            (answer("<think></think>Paris."), "[assistant Paris.]"),
+            (answer("Use </think>."), "[assistant Use </think>.]"),
+            (answer("<think> is a tag."), "[assistant <think> is a tag.]"),
+            (
+                Message::of_text(Role::User, "<think>a</think>b"),
+                "[user <think>a</think>b]",
+            ),
+            (
+                Message {
+                    role: Role::Assistant,
+                    parts: vec![
+                        Part::Thinking { text: "Hm.".into() },
+                        Part::Text {
+                            text: "<think>a</think>b".into(),
+                        },
+                    ],
+                },
+                "[assistant (Hm.) <think>a</think>b]",
+            ),
+        ] {
+            assert_eq!(rendered(&[message]).expect("text"), shown);
+        }
     }
 
     #[test]

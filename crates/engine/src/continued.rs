@@ -2,10 +2,11 @@
 
 use crate::engine::Texts;
 use crate::problem::problem;
-use crate::speech::{Speech, are_open};
-use crate::thinking::Markers;
+use crate::speech::{Speech, prompt_end};
+use crate::thinking::{Markers, Piece, PromptEnd};
 use hearth_formats::chat_template::{TurnPiece, encode_turn};
-use hearth_protocol::{Message, Part, Problem, ProblemCode, Role, TextKind, append_text, text_of, thinking_of};
+use hearth_protocol::{Message, Part, Problem, ProblemCode, Role, TextKind, append_text, text_of};
+use std::sync::Arc;
 
 /// The beginning of an answer.
 pub(crate) struct Beginning {
@@ -43,7 +44,7 @@ impl Beginning {
         {
             return replayed;
         }
-        let ids = encode(texts, prompt, &parts, speech.markers());
+        let ids = encode(texts, prompt, &parts, speech.markers().map(Arc::as_ref));
         let kind = match parts.last() {
             Some(Part::Thinking { .. }) => TextKind::Thinking,
             _ => TextKind::Text,
@@ -65,6 +66,7 @@ impl Beginning {
         let vocabulary = texts.tokenizer.vocab_size();
         let mut speech = speech.clone();
         let mut so_far = Vec::new();
+        let add = |parts: &mut Vec<Part>, pieces: &[Piece]| pieces.iter().for_each(|piece| piece.add_to(parts));
         for &id in &ids {
             if id as usize >= vocabulary {
                 return None;
@@ -73,15 +75,11 @@ impl Beginning {
             if said.stopped {
                 return None;
             }
-            said.pieces
-                .iter()
-                .for_each(|(kind, text)| append_text(&mut so_far, *kind, text));
+            add(&mut so_far, &said.pieces);
         }
         let mut whole = so_far.clone();
         let held = speech.clone().finish();
-        held.pieces
-            .iter()
-            .for_each(|(kind, text)| append_text(&mut whole, *kind, text));
+        add(&mut whole, &held.pieces);
         (whole == parts && !held.stopped).then_some(Self {
             ids,
             speech,
@@ -104,23 +102,33 @@ fn merged(parts: &[Part]) -> Vec<Part> {
 }
 
 /// The tokens of parts that follow a prompt. A thought is put between the template's markers, with
-/// the line breaks that models learn; without markers it is left out.
-fn encode(texts: &Texts, prompt: &[u32], parts: &[Part], markers: Option<Markers>) -> Vec<u32> {
-    let (thought, said) = (thinking_of(parts), text_of(parts));
+/// the line breaks that models learn; without markers it is left out. What parts say is no marker.
+fn encode(texts: &Texts, prompt: &[u32], parts: &[Part], markers: Option<&Markers>) -> Vec<u32> {
+    let said = text_of(parts);
+    let Some(markers) = markers else {
+        let pieces: &[TurnPiece] = if said.is_empty() {
+            &[]
+        } else {
+            &[TurnPiece::Text(&said)]
+        };
+        return encode_turn(&texts.tokenizer, pieces, &[]);
+    };
+    let opening = format!("{}\n", markers.open.text);
+    let closing = format!("\n{}\n\n", markers.close.text);
+    let mut is_open = prompt_end(texts, Some(markers), prompt) == PromptEnd::Open;
     let mut pieces = Vec::new();
-    let opening = markers.map(|markers| format!("{}\n", markers.open));
-    let closing = markers.map(|markers| format!("\n{}\n\n", markers.close));
-    let is_open = markers.is_some_and(|markers| are_open(texts, markers, prompt));
-    if let (Some(opening), Some(closing)) = (&opening, &closing) {
-        if !thought.is_empty() && !is_open {
-            pieces.push(TurnPiece::Form(opening));
+    for part in parts {
+        let (text, is_thought) = match part {
+            Part::Thinking { text } => (text, true),
+            Part::Text { text } => (text, false),
+            _ => continue,
+        };
+        if is_thought != is_open {
+            pieces.push(TurnPiece::Form(if is_thought { &opening } else { &closing }));
         }
-        pieces.push(TurnPiece::Text(&thought));
-        if !said.is_empty() && (is_open || !thought.is_empty()) {
-            pieces.push(TurnPiece::Form(closing));
-        }
+        pieces.push(TurnPiece::Text(text));
+        is_open = is_thought;
     }
-    pieces.push(TurnPiece::Text(&said));
-    pieces.retain(|piece| !matches!(piece, TurnPiece::Text("")));
-    encode_turn(&texts.tokenizer, &pieces)
+    let letters = [markers.open.text, markers.close.text].map(str::to_owned);
+    encode_turn(&texts.tokenizer, &pieces, &letters)
 }

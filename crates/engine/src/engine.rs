@@ -8,6 +8,7 @@ use crate::plan::{self, ModelBytes, PlanOptions, load_with_fallback};
 use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted, problem};
 use crate::prompt_cache::PromptCache;
 use crate::scheduler::{Drafting, Scheduler};
+use crate::thinking::Markers;
 use crate::turns::count;
 use crate::{hardware, packed};
 use hearth_formats::chat_template::{self, ChatTemplate, GenerationPrompt};
@@ -47,6 +48,8 @@ pub struct Engine {
 pub(crate) struct Texts {
     pub tokenizer: Arc<Tokenizer>,
     pub template: ChatTemplate,
+    /// The markers of the model's thoughts. `None`: it has none that are known.
+    pub markers: Option<Arc<Markers>>,
     pub schemas: Schemas,
 }
 
@@ -132,6 +135,7 @@ impl Engine {
         info.load_seconds = began.elapsed().as_secs_f64();
         Ok(Self {
             texts: Arc::new(Texts {
+                markers: Markers::of_model(template.source(), &tokenizer).map(Arc::new),
                 tokenizer: Arc::new(tokenizer),
                 template,
                 schemas: Schemas::default(),
@@ -220,7 +224,8 @@ impl Engine {
 impl Texts {
     /// The tokens of a conversation, up to the start of the answer.
     pub fn encode(&self, messages: &[Message], thinking: Thinking) -> Result<Vec<u32>, Problem> {
-        let chat = chat::of_messages(messages)?.with_thinking(chat_template::Thinking {
+        let markers = self.markers.as_deref();
+        let chat = chat::of_messages(messages, markers)?.with_thinking(chat_template::Thinking {
             enabled: thinking.enabled,
             effort: thinking.effort.map(Effort::name),
         });

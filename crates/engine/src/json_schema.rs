@@ -3,6 +3,7 @@
 
 use crate::problem::{internal, interrupted, problem};
 use crate::schema_pattern;
+use crate::thinking::Markers;
 use hearth_formats::interrupt;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_llm::Constraint;
@@ -56,12 +57,18 @@ impl Schemas {
     ///
     /// # Errors
     /// The schema is no JSON, too long or unsupported, or the model has no end-of-turn token.
-    pub fn of_request(&self, request: &GenerateRequest, tokenizer: &Tokenizer) -> Result<Option<Schema>, Problem> {
+    pub fn of_request(
+        &self,
+        request: &GenerateRequest,
+        tokenizer: &Tokenizer,
+        markers: Option<&Markers>,
+    ) -> Result<Option<Schema>, Problem> {
         let Some(text) = &request.json_schema else {
             return Ok(None);
         };
         let grammar = grammar(text)?;
-        let factory = self.factory.get_or_init(|| factory(tokenizer).map(Arc::new)).as_ref();
+        let built = || factory(tokenizer, markers).map(Arc::new);
+        let factory = self.factory.get_or_init(built).as_ref();
         let factory = factory.ok_or_else(|| {
             refuse(
                 "This model has no end-of-turn token, so its answers cannot follow a JSON schema. Remove the schema.",
@@ -161,10 +168,10 @@ fn grammar(text: &str) -> Result<TopLevelGrammar, Problem> {
 
 /// What makes parsers for a vocabulary. `None` means that it has no end-of-turn token, or that a
 /// bug keeps its trie from being built.
-fn factory(tokenizer: &Tokenizer) -> Option<ParserFactory> {
+fn factory(tokenizer: &Tokenizer, markers: Option<&Markers>) -> Option<ParserFactory> {
     let tokens = u32::try_from(tokenizer.vocab_size()).ok()?;
     let ends: Vec<u32> = (0..tokens).filter(|id| tokenizer.is_end_of_generation(*id)).collect();
-    let words: Vec<Vec<u8>> = (0..tokens).map(|id| word(tokenizer, id)).collect();
+    let words: Vec<Vec<u8>> = (0..tokens).map(|id| word(tokenizer, markers, id)).collect();
     let trie = TokTrie::from(&TokRxInfo::new(tokens, *ends.first()?), &words).with_eos_tokens(&ends);
     let environment: Arc<dyn TokenizerEnv + Sync> = Arc::new(ApproximateTokEnv::new(trie));
     let mut factory = ParserFactory::new_simple(&environment).ok()?;
@@ -175,9 +182,11 @@ fn factory(tokenizer: &Tokenizer) -> Option<ParserFactory> {
     Some(factory)
 }
 
-/// The bytes of a token in the trie. A token without bytes is never allowed.
-fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
-    let is_control = tokenizer.is_special(id) || tokenizer.is_end_of_generation(id);
+/// The bytes of a token in the trie. A token without bytes is never allowed. A token that is a
+/// thought's marker is a control token, whatever its type: JSON has its letters, in other tokens.
+fn word(tokenizer: &Tokenizer, markers: Option<&Markers>, id: u32) -> Vec<u8> {
+    let is_marker = markers.is_some_and(|markers| markers.edge(id).is_some());
+    let is_control = is_marker || tokenizer.is_special(id) || tokenizer.is_end_of_generation(id);
     let bytes = tokenizer.token_bytes(id).unwrap_or_default();
     match bytes.first() {
         _ if bytes.len() > MAX_WORD => Vec::new(),

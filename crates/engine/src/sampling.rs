@@ -19,7 +19,7 @@ const LOGIT_BIAS: &str = "logit_bias";
 pub(crate) fn sampler(
     request: &GenerateRequest,
     tokenizer: &Arc<Tokenizer>,
-    markers: Option<Markers>,
+    markers: Option<&Arc<Markers>>,
 ) -> Result<Sampler, Problem> {
     let given = &request.sampling;
     let params = SamplingParams {
@@ -50,7 +50,7 @@ pub(crate) fn sampler(
     let texts = TextParams {
         vocabulary: Arc::new(AnswerTexts {
             tokenizer: Arc::clone(tokenizer),
-            markers,
+            markers: markers.cloned(),
         }),
         dry_breakers: given.dry_breakers.clone(),
         banned: given.banned_strings.clone(),
@@ -61,7 +61,7 @@ pub(crate) fn sampler(
 /// The texts of tokens in an answer.
 struct AnswerTexts {
     tokenizer: Arc<Tokenizer>,
-    markers: Option<Markers>,
+    markers: Option<Arc<Markers>>,
 }
 
 impl fmt::Debug for AnswerTexts {
@@ -80,20 +80,17 @@ impl TokenTexts for AnswerTexts {
     }
 
     fn shown(&self, token: u32) -> &[u8] {
-        shown(&self.tokenizer, self.markers, token)
+        shown(&self.tokenizer, self.markers.as_deref(), token)
     }
 }
 
 /// What a token adds to the text of an answer. Of the special tokens only those that begin or end a
 /// thought have a text.
-pub(crate) fn shown(tokenizer: &Tokenizer, markers: Option<Markers>, token: u32) -> &[u8] {
-    if !tokenizer.is_special(token) {
-        return tokenizer.token_bytes(token).unwrap_or_default();
-    }
-    let text = tokenizer.token_text(token).unwrap_or_default();
-    match markers.is_some_and(|markers| markers.include(text)) {
-        true => text.as_bytes(),
-        false => &[],
+pub(crate) fn shown<'t>(tokenizer: &'t Tokenizer, markers: Option<&Markers>, token: u32) -> &'t [u8] {
+    let is_hidden = tokenizer.is_special(token) && markers.and_then(|markers| markers.edge(token)).is_none();
+    match is_hidden {
+        true => &[],
+        false => tokenizer.token_bytes(token).unwrap_or_default(),
     }
 }
 

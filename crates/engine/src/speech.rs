@@ -3,19 +3,17 @@
 
 use crate::engine::Texts;
 use crate::sampling::shown;
-use crate::thinking::{Markers, Piece, Splitter};
+use crate::thinking::{Input, Markers, Passage, Piece, PromptEnd, Splitter};
 use hearth_llm::{Detokenizer, StopTexts};
 use hearth_protocol::{GenerateRequest, Prompt, TextKind};
-
-/// Most tokens of a thought's opening marker and the white space after it.
-const MARKER_TOKENS: usize = 16;
+use std::sync::Arc;
 
 /// The state of an answer's text after its tokens so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Speech {
     detokenizer: Detokenizer,
-    stop: StopTexts,
-    markers: Option<Markers>,
+    passage: Passage,
+    markers: Option<Arc<Markers>>,
     splitter: Splitter,
 }
 
@@ -31,25 +29,31 @@ impl Speech {
     pub fn new(texts: &Texts, request: &GenerateRequest, prompt: &[u32]) -> Self {
         let is_chat = matches!(request.prompt, Prompt::Chat(_) | Prompt::Continue { .. });
         let of_template: &[String] = if is_chat { texts.template.stop_strings() } else { &[] };
-        let markers = is_chat.then(|| Markers::of_template(texts.template.source())).flatten();
-        let is_open = markers.is_some_and(|markers| are_open(texts, markers, prompt));
+        let markers = texts.markers.as_ref().filter(|_| is_chat).cloned();
+        let stop = StopTexts::new(request.stop.iter().chain(of_template).cloned());
+        let end = prompt_end(texts, markers.as_deref(), prompt);
+        // JSON has no thoughts: what looks like their markers is in its strings.
+        let splitter = match (&request.json_schema, end) {
+            (Some(_), PromptEnd::Closed | PromptEnd::Text) => Splitter::inside(markers.clone(), TextKind::Text),
+            _ => Splitter::new(markers.clone(), end),
+        };
         Self {
             detokenizer: Detokenizer::new(),
-            stop: StopTexts::new(request.stop.iter().chain(of_template).cloned()),
+            passage: Passage::new(stop, markers.clone()),
             markers,
-            splitter: Splitter::new(markers, is_open),
+            splitter,
         }
     }
 
     /// This state, inside a thought or a text whose beginning is known otherwise.
     pub fn inside(mut self, kind: TextKind) -> Self {
-        self.splitter = Splitter::inside(self.markers, kind);
+        self.splitter = Splitter::inside(self.markers.clone(), kind);
         self
     }
 
     /// The markers of the model's thoughts.
-    pub fn markers(&self) -> Option<Markers> {
-        self.markers
+    pub fn markers(&self) -> Option<&Arc<Markers>> {
+        self.markers.as_ref()
     }
 
     /// Whether the next text belongs to a thought.
@@ -59,29 +63,41 @@ impl Speech {
 
     /// Add a token.
     pub fn push(&mut self, texts: &Texts, token: u32) -> Said {
-        let text = self.detokenizer.push(shown(&texts.tokenizer, self.markers, token));
-        let passed = self.stop.push(&text);
-        Said {
-            pieces: self.splitter.push(&passed.text),
-            stopped: passed.stopped,
+        let Some(edge) = self.markers.as_ref().and_then(|markers| markers.edge(token)) else {
+            let text = self.detokenizer.push(shown(&texts.tokenizer, None, token));
+            let passed = self.passage.text(&text);
+            return self.said(passed);
+        };
+        // A character ends before the marker, or never.
+        let text = self.detokenizer.finish();
+        let (mut inputs, mut stopped) = self.passage.text(&text);
+        if !stopped {
+            let (marker, found) = self.passage.marker(edge);
+            inputs.extend(marker);
+            stopped = found;
         }
+        self.said((inputs, stopped))
     }
 
     /// End the answer: the text that was held back.
     pub fn finish(&mut self) -> Said {
-        let passed = self.stop.push(&self.detokenizer.finish());
-        let text = passed.text + &self.stop.finish();
-        let mut pieces = self.splitter.push(&text);
-        pieces.extend(self.splitter.finish());
+        let text = self.detokenizer.finish();
+        let (mut inputs, stopped) = self.passage.text(&text);
+        inputs.extend(self.passage.finish());
+        let mut said = self.said((inputs, stopped));
+        said.pieces.extend(self.splitter.finish());
+        said
+    }
+
+    fn said(&mut self, (inputs, stopped): (Vec<Input>, bool)) -> Said {
         Said {
-            pieces,
-            stopped: passed.stopped,
+            pieces: inputs.into_iter().flat_map(|input| self.splitter.push(input)).collect(),
+            stopped,
         }
     }
 }
 
-/// Whether a prompt ends inside a thought.
-pub(crate) fn are_open(texts: &Texts, markers: Markers, prompt: &[u32]) -> bool {
-    let end = &prompt[prompt.len().saturating_sub(MARKER_TOKENS)..];
-    markers.are_open_after(&texts.tokenizer.decode(end))
+/// What a prompt ends with.
+pub(crate) fn prompt_end(texts: &Texts, markers: Option<&Markers>, prompt: &[u32]) -> PromptEnd {
+    markers.map_or(PromptEnd::Text, |markers| markers.end_of(&texts.tokenizer, prompt))
 }

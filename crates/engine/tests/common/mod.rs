@@ -5,10 +5,10 @@
 #![allow(dead_code)]
 
 use hearth_engine::worker::serve;
-use hearth_formats::gguf::{Gguf, GgufWriter, TensorHeader, Value};
+use hearth_formats::gguf::{Gguf, GgufWriter, Strings, TensorHeader, Value};
 use hearth_protocol::{
-    Envelope, Event, GenerateRequest, LoadRequest, Message, ProblemCode, Prompt, Request, RequestId, Role,
-    SamplingParams, Summary,
+    Envelope, Event, GenerateRequest, LoadRequest, Message, Part, ProblemCode, Prompt, Request, RequestId, Role,
+    SamplingParams, Summary, append_text, fold_text,
 };
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -154,6 +154,32 @@ pub fn write_model(path: &Path, template: &str) {
     write_with_keys(path, &model(), &[("tokenizer.chat_template", template.into())]);
 }
 
+/// The fixture `llama` with a chat template, and with user-defined tokens of these texts. They
+/// replace the tokens of bytes that no text has.
+pub fn write_model_with(path: &Path, template: &str, tokens: &[&str]) {
+    let gguf = Gguf::open(model()).expect("the fixture opens");
+    let metadata = gguf.metadata();
+    let texts = metadata
+        .strings("tokenizer.ggml.tokens")
+        .expect("strings")
+        .expect("tokens");
+    let mut texts: Vec<String> = texts.iter().map(str::to_owned).collect();
+    let types = metadata.i32s("tokenizer.ggml.token_type").expect("integers");
+    let mut types = types.expect("types").into_owned();
+    for (token, byte) in tokens.iter().zip(["þ", "ÿ"]) {
+        let at = texts.iter().position(|text| text == byte).expect("the byte's token");
+        (*token).clone_into(&mut texts[at]);
+        // User-defined.
+        types[at] = 4;
+    }
+    let keys = [
+        ("tokenizer.chat_template", template.into()),
+        ("tokenizer.ggml.tokens", texts.iter().collect::<Strings>().into()),
+        ("tokenizer.ggml.token_type", types.into()),
+    ];
+    write_with_keys(path, &model(), &keys);
+}
+
 /// A copy of a model with these keys.
 pub fn write_with_keys(path: &Path, model: &Path, keys: &[(&str, Value)]) {
     let gguf = Gguf::open(model).expect("the fixture opens");
@@ -217,6 +243,22 @@ pub fn failed(events: &[Event]) -> (ProblemCode, &str) {
         Some(Event::Failed(problem)) => (problem.code, &problem.message),
         other => panic!("did not fail: {other:?}"),
     }
+}
+
+/// The parts of an answer, of which it had `before`.
+pub fn parts(before: &[Part], events: &[Event]) -> Vec<Part> {
+    let mut parts = before.to_vec();
+    for event in events {
+        match event {
+            Event::Started {
+                so_far: Some(so_far), ..
+            } => parts.clone_from(so_far),
+            Event::Text { kind, text, .. } => append_text(&mut parts, *kind, text),
+            Event::Folded => fold_text(&mut parts),
+            _ => {}
+        }
+    }
+    parts
 }
 
 /// The text of an answer.

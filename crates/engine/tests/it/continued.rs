@@ -3,27 +3,12 @@
 
 use crate::common::*;
 use hearth_protocol::{
-    Event, FinishReason, GenerateRequest, Message, Part, ProblemCode, Prompt, Role, Summary, TextKind, append_text,
+    Event, FinishReason, GenerateRequest, Message, Part, ProblemCode, Prompt, Role, Summary, TextKind,
 };
 use std::path::PathBuf;
 
 const TEMPLATE: &str = "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}\
                         {% if add_generation_prompt %}[assistant]{% endif %}";
-
-/// The parts of an answer, of which it had `before`.
-fn parts(before: &[Part], events: &[Event]) -> Vec<Part> {
-    let mut parts = before.to_vec();
-    for event in events {
-        match event {
-            Event::Started {
-                so_far: Some(so_far), ..
-            } => parts.clone_from(so_far),
-            Event::Text { kind, text, .. } => append_text(&mut parts, *kind, text),
-            _ => {}
-        }
-    }
-    parts
-}
 
 fn asked(question: &str) -> Vec<Message> {
     vec![message(Role::System, "Be brief."), message(Role::User, question)]

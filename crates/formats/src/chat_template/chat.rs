@@ -17,6 +17,8 @@ pub struct Chat {
     messages: Vec<Value>,
     tools: Option<Vec<Value>>,
     thinking: Thinking,
+    /// See [`Chat::with_letters`].
+    letters: Vec<String>,
 }
 
 impl Chat {
@@ -56,7 +58,22 @@ impl Chat {
             messages,
             tools,
             thinking: Thinking::default(),
+            letters: Vec::new(),
         })
+    }
+
+    /// The conversation with letters that are ordinary text wherever people, tools and the model
+    /// say them: neither a template nor a tokenizer takes them for a part of its form. They are the
+    /// markers of thoughts, if the conversation's thoughts are in fields of their own.
+    #[must_use]
+    pub fn with_letters(mut self, letters: &[&str]) -> Self {
+        self.letters = letters.iter().map(|letters| (*letters).to_owned()).collect();
+        self
+    }
+
+    /// See [`Chat::with_letters`].
+    pub(super) fn letters(&self) -> &[String] {
+        &self.letters
     }
 
     /// The conversation with a choice of thinking.
@@ -149,8 +166,7 @@ impl Chat {
         }
         Self {
             messages: rest,
-            tools: self.tools.clone(),
-            thinking: self.thinking,
+            ..self.clone()
         }
     }
 
@@ -173,6 +189,7 @@ impl Chat {
             messages: self.messages.iter().map(message).collect(),
             tools: tools.map(|tools| tools.iter().map(|tool| map(tool, Author::Instructions)).collect()),
             thinking: self.thinking,
+            letters: self.letters.clone(),
         }
     }
 }
@@ -220,6 +237,7 @@ impl From<&[Message]> for Chat {
             messages: messages.iter().map(|m| message(name(m.role), &m.content)).collect(),
             tools: None,
             thinking: Thinking::default(),
+            letters: Vec::new(),
         }
     }
 }

@@ -8,6 +8,7 @@ mod chat;
 mod error;
 mod jinja;
 mod json;
+mod quotes;
 mod stack;
 mod thinking;
 mod turn;
@@ -23,6 +24,7 @@ use crate::tokenizer::{Markers, Tokenizer};
 pub(crate) use chat::Author;
 use jinja::{Raised, Rewritten, budget};
 use minijinja::{Environment, ErrorKind, Value, context};
+use quotes::quoted;
 use regex::Regex;
 use stack::on_large_stack;
 use std::borrow::Cow;
@@ -299,7 +301,14 @@ impl ChatTemplate {
         let markers = Markers::unused(&|marker| chat.contains(marker));
         let words = self.words(tokenizer);
         let reads = |word: &str| words.contains(word);
-        let marked = chat.map_strings(&reads, &|text, author| self.mark(tokenizer, text, author, markers));
+        // A system prompt may tell the model to use its own form.
+        let quote = |text: &str, author| match author {
+            Author::Instructions => text.to_owned(),
+            Author::Model | Author::Other => quoted(text, chat.letters(), markers.letters),
+        };
+        let marked = chat.map_strings(&reads, &|text, author| {
+            self.mark(tokenizer, &quote(text, author), author, markers)
+        });
         let mut text = self.render_chat(&marked, prompt)?;
         // A template may remove parts of a string, change it, or insert it between the ends of a
         // token. Only control tokens that also occur without any character of the conversation are
@@ -314,7 +323,8 @@ impl ChatTemplate {
             // A marker at every character hides from the template the substrings it looks for, but
             // leaves little to join.
             let marked = chat.map_strings(&reads, &|text, author| {
-                let text = self.mark_letters(tokenizer, text, author, markers);
+                let text = quote(text, author);
+                let text = self.mark_letters(tokenizer, &text, author, markers);
                 tokenizer.mark_each_character(&text, markers.control)
             });
             text = self.render_chat(&marked, prompt)?;

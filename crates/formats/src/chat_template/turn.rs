@@ -1,5 +1,6 @@
 //! The beginning of an answer, as tokens that follow the opened turn.
 
+use super::quotes::quoted;
 use crate::tokenizer::{Markers, Tokenizer};
 
 /// A piece of an answer's beginning.
@@ -11,8 +12,9 @@ pub enum TurnPiece<'a> {
     Text(&'a str),
 }
 
-/// Tokenises an answer's beginning.
-pub fn encode_turn(tokenizer: &Tokenizer, pieces: &[TurnPiece<'_>]) -> Vec<u32> {
+/// Tokenises an answer's beginning. In its texts, `letters` are ordinary text, also where a token
+/// of the vocabulary has them.
+pub fn encode_turn(tokenizer: &Tokenizer, pieces: &[TurnPiece<'_>], letters: &[String]) -> Vec<u32> {
     let contains = |character: char| {
         pieces.iter().any(|piece| match piece {
             TurnPiece::Form(text) | TurnPiece::Text(text) => text.contains(character),
@@ -23,7 +25,7 @@ pub fn encode_turn(tokenizer: &Tokenizer, pieces: &[TurnPiece<'_>]) -> Vec<u32> 
         .iter()
         .map(|piece| match piece {
             TurnPiece::Form(text) => (*text).to_owned(),
-            TurnPiece::Text(text) => tokenizer.mark_controls(text, markers.control),
+            TurnPiece::Text(text) => tokenizer.mark_controls(&quoted(text, letters, markers.letters), markers.control),
         })
         .collect();
     tokenizer.encode_marked(&text, markers)
