@@ -203,6 +203,14 @@ impl Shared {
         }
     }
 
+    /// Announces a growing answer whose text became a thought.
+    pub(crate) fn fold_live(&self, message: &Message) {
+        self.set_live(message.clone());
+        self.emit(Event::MessageFolded {
+            message: Box::new(message.clone()),
+        });
+    }
+
     /// Completes rows of messages that a full disk kept out of the store.
     pub(crate) fn complete(&self, rows: &mut [message::Message]) {
         let live = self.lock_live();

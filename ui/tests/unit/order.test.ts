@@ -305,6 +305,18 @@ describe("an answer that grew while the page was loaded", () => {
     expect(textOf(live.merge(message(1, { parts: plain("On"), state: { type: "streaming" } })).parts)).toBe("Once");
   });
 
+  test("stays a thought that it became, and is whole then", () => {
+    const { shown, live } = harness();
+    live.grow(1, [], delta("see. "));
+    const thought: Message["parts"] = [{ type: "thinking", text: "Let me see." }];
+    live.fold(message(1, { parts: thought, state: { type: "streaming" } }));
+    // A reply that is older.
+    expect(live.merge(message(1, { parts: plain("Let me see. "), state: { type: "streaming" } })).parts).toEqual(thought);
+    live.grow(1, [], delta("Paris."));
+    expect(shown).toEqual(["see. ", "", "Paris."]);
+    expect(live.merge(message(1, { parts: thought, state: { type: "streaming" } })).parts).toEqual([...thought, ...plain("Paris.")]);
+  });
+
   test("is forgotten with its conversation", () => {
     const { live } = harness();
     live.grow(1, [], delta("Once"));

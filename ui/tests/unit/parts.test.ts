@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Part } from "../../src/lib/host";
 import { beginning } from "../../src/lib/text/beginning";
-import { cardText, grown, lengthOf, plain, shownText, textOf, type CardPart } from "../../src/lib/text/parts";
+import { cardText, folded, grown, lengthOf, plain, shownText, textOf, type CardPart } from "../../src/lib/text/parts";
 
 test("generated text grows in its own part", () => {
   let parts: Part[] = [];
@@ -10,6 +10,17 @@ test("generated text grows in its own part", () => {
   expect([textOf(parts), lengthOf(parts)]).toEqual(["Paris.", 10]);
   expect(textOf(grown(grown(parts, "thinking", "Or?"), "text", "Yes."))).toBe("Paris.\n\nYes.");
   expect([plain(""), plain("x")]).toEqual([[], [{ type: "text", text: "x" }]]);
+});
+
+test.each<[string, Part[], Part[]]>([
+  ["nothing", [], []],
+  ["a text", plain("\n So. \n"), [{ type: "thinking", text: "So." }]],
+  ["white space", plain(" "), []],
+  ["a thought", [{ type: "thinking", text: "Hm." }], [{ type: "thinking", text: "Hm." }]],
+  ["a thought and a text", [{ type: "thinking", text: "Hm." }, { type: "text", text: "So." }], [{ type: "thinking", text: "Hm.\n\nSo." }]],
+])("the text at the end becomes a thought: %s", (_, parts, thought) => {
+  expect(folded(parts)).toEqual(thought);
+  expect(lengthOf(folded(parts))).toBe(lengthOf(parts));
 });
 
 test.each<[CardPart, string, string, string]>([

@@ -51,6 +51,20 @@ describe("a conversation", () => {
     expect(textOf(app.thread.last?.message.parts ?? [])).toContain("Paragraph 24.");
   });
 
+  test("shows what an answer said as a thought once it is known to be one", async () => {
+    const { app, host } = await started();
+    const seen: string[] = [];
+    await host.onEvent((event) => {
+      if (event.type === "messageFolded") seen.push(textOf(event.message.parts));
+    });
+    await app.send("I wonder what the capital of France is.");
+    await until(() => !app.thread.busy);
+    const { parts } = app.thread.last?.message ?? { parts: [] };
+    expect(parts.map((part) => part.type)).toEqual(["thinking", "text"]);
+    expect(textOf(parts)).toMatch(/^The capital of France/);
+    expect(seen).toEqual([""]);
+  });
+
   test.each(["open", "select"] as const)("is not busy with an answer that ends while the host returns it: %s", async (how) => {
     const { app, host } = await started();
     await app.open(how === "open" ? 2 : 1);

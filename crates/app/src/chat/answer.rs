@@ -17,7 +17,7 @@ use crate::{
 };
 use hearth_protocol::{
     self as protocol, Lease, LoadError, Model, ModelStatus, Part, Request, Responses, Summary, TextKind, append_text,
-    text_of, thinking_of,
+    fold_text, text_of, thinking_of,
 };
 use std::{
     future::pending,
@@ -250,15 +250,14 @@ impl Answer {
                 self.change(MessageState::Prefill { done, total });
             }
             protocol::Event::Text { kind, text, tokens } => self.text(kind, text, tokens),
+            protocol::Event::Folded => self.fold(),
             _ => {}
         }
     }
 
-    fn text(&mut self, kind: TextKind, text: String, tokens: u32) {
-        if self.has_failed {
-            return;
-        }
-        let first = match self.first_text {
+    /// The answer grows. Returns when it began to.
+    fn grow(&mut self) -> Instant {
+        match self.first_text {
             Some(first) => first,
             None => {
                 if let Some(parts) = self.so_far.take() {
@@ -267,7 +266,26 @@ impl Answer {
                 self.change(MessageState::Streaming);
                 *self.first_text.insert(Instant::now())
             }
-        };
+        }
+    }
+
+    /// What it has said since its last thought was a thought.
+    fn fold(&mut self) {
+        if self.has_failed {
+            return;
+        }
+        self.grow();
+        self.thought.fold();
+        fold_text(&mut self.message.parts);
+        self.shared.fold_live(&self.message);
+        self.save_soon();
+    }
+
+    fn text(&mut self, kind: TextKind, text: String, tokens: u32) {
+        if self.has_failed {
+            return;
+        }
+        let first = self.grow();
         self.thought.text(kind);
         append_text(&mut self.message.parts, kind, &text);
         self.length = self
@@ -288,6 +306,10 @@ impl Answer {
             tokens: self.tokens_before.saturating_add(tokens),
             tokens_per_second,
         });
+        self.save_soon();
+    }
+
+    fn save_soon(&mut self) {
         let interval = SAVE_INTERVAL + SAVE_INTERVAL_PER_CHARACTER * self.length;
         self.save_at.get_or_insert_with(|| Instant::now() + interval);
     }

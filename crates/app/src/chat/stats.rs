@@ -9,6 +9,8 @@ use tokio::time::Instant;
 #[derive(Debug, Default)]
 pub(super) struct ThoughtClock {
     began: Option<Instant>,
+    /// When the text after the last thought began.
+    said: Option<Instant>,
     seconds: f64,
 }
 
@@ -18,12 +20,19 @@ impl ThoughtClock {
         match kind {
             TextKind::Thinking => {
                 self.began.get_or_insert_with(Instant::now);
+                self.said = None;
             }
-            TextKind::Text => self.seconds = self.seconds(),
+            TextKind::Text => {
+                self.seconds = self.seconds();
+                self.began = None;
+                self.said.get_or_insert_with(Instant::now);
+            }
         }
-        if kind == TextKind::Text {
-            self.began = None;
-        }
+    }
+
+    /// Records that the text since the last thought was a thought.
+    pub fn fold(&mut self) {
+        self.seconds += self.said.take().map_or(0.0, |said| said.elapsed().as_secs_f64());
     }
 
     /// The seconds so far.

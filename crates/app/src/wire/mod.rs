@@ -607,6 +607,11 @@ pub enum Event {
         /// Decode speed so far, in tokens per second.
         tokens_per_second: f64,
     },
+    /// What an answer had said became a thought: the model ended a thought that it never began.
+    MessageFolded {
+        /// The message in full.
+        message: Box<Message>,
+    },
     /// A message changed; here in full.
     MessageChanged {
         /// The message.

@@ -8,7 +8,7 @@ use hearth_app::{
     wire::{
         Cache, CacheUsage, Contrast, Conversation, CutReason, DraftKind, DraftProblem, DraftSetting, Event, GpuLayers,
         KvType, LeftOut, LoadSettings, Message, MessageState, ModelState, Motion, NewConversation, Problem,
-        ProblemCode, Role, SearchFilter, Settings, Theme, Verdict,
+        ProblemCode, Role, SearchFilter, Settings, Theme, Thumb, Verdict,
     },
 };
 use hearth_protocol::{GenerateRequest, Part, Prompt, TextKind, WorkerCommand};
@@ -512,6 +512,31 @@ async fn a_thought_is_a_part_of_its_own_which_is_found_and_sent_but_not_said() {
         panic!("no chat")
     };
     assert!(turns.iter().any(|turn| turn.parts == parts), "{turns:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_answer_said_becomes_a_thought_that_is_not_rated() {
+    let mut bench = Bench::tiny();
+    let parts = [
+        Part::Thinking {
+            text: "Let me see.".into(),
+        },
+        Part::Text { text: "Paris.".into() },
+    ];
+    let folded = |event: &Event| match event {
+        Event::MessageFolded { message } => Some(message.parts.clone()),
+        _ => None,
+    };
+    let (answer, shown) = bench.answer_and("fold Paris.", folded).await;
+    assert_eq!(shown, parts[..1]);
+    assert_eq!((&*answer.parts, &*answer.text()), (&parts[..], "Paris."));
+    assert!(answer.stats.as_ref().and_then(|stats| stats.thinking_seconds) > Some(0.0));
+    let stored = bench.open_conversation(answer.conversation).await.unwrap();
+    assert_eq!(stored.messages[1].parts, parts);
+    bench.rate_answer(answer.id, Some(Thumb::Up), None).await.unwrap();
+    let dataset = bench.dataset_from_ratings("Cities".into()).await.unwrap();
+    let text = std::fs::read_to_string(dataset.path).expect("a dataset");
+    assert!(text.contains("Paris.") && !text.contains("Let me"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -97,6 +97,14 @@ pub fn generate(id: RequestId, request: &GenerateRequest, controls: &Receiver<Co
             generation.piece(rest);
             generation.finish(FinishReason::Stop);
         }
+        // A thought that is known as one once it has ended.
+        "fold" => {
+            generation.piece("Let me ");
+            generation.piece("see. ");
+            say(id, Event::Folded);
+            generation.piece(rest);
+            generation.finish(FinishReason::Stop);
+        }
         // The rest of the message, drafted.
         "draft" => {
             generation.piece(rest);

@@ -2,7 +2,7 @@
 // `?scene=` picks its initial state (see fake/scenes.ts); tests control it through
 // `window.fakeHost`.
 
-import { grown, plain, textOf } from "../text/parts";
+import { folded, grown, plain, textOf } from "../text/parts";
 import { continuation, scriptedAnswer, tunedAnswer, type Script } from "./fake/answers";
 import { afterCheck } from "./fake/checks";
 import { fluctuate } from "./fake/devices";
@@ -611,7 +611,8 @@ export class FakeHost extends FakeGetting implements Host {
     if (script.leftOut) this.change(home, answer, { leftOut: script.leftOut, state: { type: "prefill", done: script.promptTokens, total: script.promptTokens } });
     let tokens = 0;
     const thought = script.thought.map((text) => ({ kind: "thinking" as const, text }));
-    for (const { kind, text } of [...thought, ...script.pieces.map((piece) => ({ kind: "text" as const, text: piece }))]) {
+    const said = [...script.folded, ...script.pieces].map((text) => ({ kind: "text" as const, text }));
+    for (const { kind, text } of [...thought, ...said]) {
       if (run.stopped || run.crashed) break;
       if (maxTokens !== null && tokens >= maxTokens) {
         script.end = { type: "cut", reason: "length" };
@@ -619,6 +620,10 @@ export class FakeHost extends FakeGetting implements Host {
       }
       if (tokens === 0) this.change(home, answer, { state: { type: "streaming" } });
       tokens += 1;
+      if (script.folded.length > 0 && tokens === thought.length + script.folded.length + 1) {
+        answer.parts = folded(answer.parts);
+        this.emit({ type: "messageFolded", message: { ...answer } });
+      }
       answer.parts = grown(answer.parts, kind, text);
       this.emit({ type: "messageDelta", conversation: home.id, message: answer.id, kind, text, tokens: before + tokens, tokensPerSecond: 228 });
       if (this.pace > 0 || tokens % 8 === 0) await this.rest();

@@ -1101,7 +1101,11 @@ tokens: number,
 /**
  * Decode speed so far, in tokens per second.
  */
-tokensPerSecond: number, } | { "type": "messageChanged",
+tokensPerSecond: number, } | { "type": "messageFolded",
+/**
+ * The message in full.
+ */
+message: Message, } | { "type": "messageChanged",
 /**
  * The message.
  */

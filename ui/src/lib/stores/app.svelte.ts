@@ -193,7 +193,7 @@ export class App {
     const { live } = this.thread;
     const wasActive = event.type === "messageChanged" && live.isActive(event.message.id);
     // Its text grows once.
-    if (event.type === "messageDelta") this.thread.handle(event);
+    if (event.type === "messageDelta" || event.type === "messageFolded") this.thread.handle(event);
     else this.reading.handle(event);
     this.search.handle(event);
     this.keeping.handle(event);

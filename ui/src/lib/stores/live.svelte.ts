@@ -53,7 +53,17 @@ export class Live {
     // An answer that begins is told before its text is.
     const isTail = before?.isTail ?? (known.length === 0 && !this.active.has(message));
     this.streams.set(message, { conversation, parts, tokens, tokensPerSecond, isTail });
-    this.begin(message, delta.conversation);
+    this.touch(message, conversation);
+  }
+
+  /** What an answer had said became a thought. The message is the whole one. */
+  fold({ id, conversation, parts }: Message): void {
+    this.streams.set(id, { tokens: 0, tokensPerSecond: 0, ...this.streams.get(id), conversation, parts, isTail: false });
+    this.touch(id, conversation);
+  }
+
+  private touch(message: number, conversation: number): void {
+    this.begin(message, conversation);
     this.touched.add(message);
     if (this.waiting) return;
     this.waiting = true;
@@ -81,7 +91,8 @@ export class Live {
     }
     this.begin(message.id, message.conversation);
     const stream = this.streams.get(message.id);
-    const parts = stream?.isTail ? joined(message.parts, stream.parts) : stream && lengthOf(stream.parts) > lengthOf(message.parts) ? stream.parts : message.parts;
+    const known = stream ? lengthOf(stream.parts) : 0;
+    const parts = stream?.isTail ? joined(message.parts, stream.parts) : stream && known > 0 && known >= lengthOf(message.parts) ? stream.parts : message.parts;
     // What follows is added to the longer text. An answer that is continued has a beginning, also while another conversation is open.
     if (stream || message.state.type === "streaming") this.streams.set(message.id, { tokens: 0, tokensPerSecond: 0, ...stream, conversation: message.conversation, parts, isTail: false });
     return parts === message.parts ? message : { ...message, parts, state: { type: "streaming" } };

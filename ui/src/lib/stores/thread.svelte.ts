@@ -251,6 +251,9 @@ export class Thread {
       case "messageDelta":
         this.live.grow(event.message, this.nodes.get(event.message)?.message.parts ?? [], event);
         break;
+      case "messageFolded":
+        this.live.fold(event.message);
+        break;
       case "messageChanged":
         this.reading.handle(event);
         break;

@@ -48,9 +48,19 @@ function pieces(parts: readonly Part[]): { type: TextKind; text: string }[] {
   return parts.flatMap((part) => (part.type === "text" || part.type === "thinking" ? { type: part.type, text: part.text } : []));
 }
 
-/** Characters of generated text, to compare which of two states of an answer is newer. */
+/** The parts whose text at the end is a thought: the model has ended a thought that it never began. */
+export function folded(parts: readonly Part[]): Part[] {
+  const text = parts.at(-1);
+  if (text?.type !== "text") return [...parts];
+  const before = parts.slice(0, -1);
+  const thought = text.text.trim();
+  if (thought === "") return before;
+  return grown(before, "thinking", before.at(-1)?.type === "thinking" ? `\n\n${thought}` : thought);
+}
+
+/** Characters of generated text, to compare which of two states of an answer is newer. White space is not counted: what becomes a thought loses some. */
 export function lengthOf(parts: readonly Part[]): number {
-  return parts.reduce((sum, part) => sum + (part.type === "text" || part.type === "thinking" ? part.text.length : 0), 0);
+  return parts.reduce((sum, part) => sum + (part.type === "text" || part.type === "thinking" ? part.text.replace(/\s+/g, "").length : 0), 0);
 }
 
 /** A part that is shown as a card. */

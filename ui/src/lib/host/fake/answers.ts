@@ -5,6 +5,8 @@ import type { DraftStats, LeftOut, MessageState } from "../wire";
 export interface Script {
   /** What is thought first, in pieces. */
   thought: string[];
+  /** What is said first, and is known to be a thought once it has ended. */
+  folded: string[];
   pieces: string[];
   end: MessageState;
   promptTokens: number;
@@ -131,7 +133,7 @@ function pieces(text: string): string[] {
 
 /** Picks the answer by a word in the question. */
 export function scriptedAnswer(question: string): Script {
-  const script: Script = { thought: /think/i.test(question) ? pieces(thought) : [], pieces: [], end: { type: "complete" }, promptTokens: 210, leftOut: null, draft: nothingDrafted };
+  const script: Script = { thought: /think/i.test(question) ? pieces(thought) : [], folded: /wonder/i.test(question) ? pieces(thought) : [], pieces: [], end: { type: "complete" }, promptTokens: 210, leftOut: null, draft: nothingDrafted };
   let text = short;
   const said = /^say: ([\s\S]+)$/i.exec(question)?.[1];
   if (said !== undefined) text = said;
@@ -165,7 +167,7 @@ const warm: Record<string, string> = {
 export function continuation(script: Script, text: string): Script {
   const whole = script.pieces.join("");
   const rest = whole.startsWith(text) && whole.length > text.length ? whole.slice(text.length) : text.endsWith("That is all.") ? "" : " That is all.";
-  return { ...script, thought: [], pieces: pieces(rest), end: { type: "complete" } };
+  return { ...script, thought: [], folded: [], pieces: pieces(rest), end: { type: "complete" } };
 }
 
 /** The answer with an adapter: the same question, in the adapter's style. */
