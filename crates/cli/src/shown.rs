@@ -1,7 +1,7 @@
 //! An answer as it is shown while it grows: thoughts are dimmed in a terminal.
 
 use crate::terminal::Output;
-use hearth_protocol::{Part, TextKind, append_text};
+use hearth_protocol::{Event, Part, TextKind, append_text, fold_text};
 use std::io::{self, Write};
 use std::mem;
 
@@ -14,6 +14,8 @@ pub struct Shown<'o, W> {
     pub parts: Vec<Part>,
     out: &'o mut Output<W>,
     kind: TextKind,
+    /// Whether the text so far is a thought, though it was written as text.
+    is_folded: bool,
     /// The first error; nothing is written after it.
     written: io::Result<()>,
 }
@@ -25,13 +27,27 @@ impl<'o, W: Write> Shown<'o, W> {
             parts: Vec::new(),
             out,
             kind: TextKind::Text,
+            is_folded: false,
             written: Ok(()),
         }
     }
 
+    /// Adds what an event generates, if anything.
+    pub fn follow(&mut self, event: &Event) {
+        match event {
+            Event::Text { kind, text, .. } => self.add(*kind, text),
+            Event::Folded => {
+                fold_text(&mut self.parts);
+                self.is_folded = true;
+            }
+            _ => {}
+        }
+    }
+
     /// Adds generated text.
-    pub fn add(&mut self, kind: TextKind, text: &str) {
-        let gap = match self.parts.is_empty() || kind == self.kind {
+    fn add(&mut self, kind: TextKind, text: &str) {
+        let is_folded = mem::take(&mut self.is_folded);
+        let gap = match self.parts.is_empty() || (kind == self.kind && !is_folded) {
             true => "",
             false => "\n\n",
         };
@@ -98,6 +114,26 @@ mod tests {
         assert_eq!(shown(false, &pieces), "Hm.\n\nParis.");
         assert_eq!(shown(true, &pieces[..1]), format!("{DIM}Hm{NORMAL}"));
         assert_eq!(shown(true, &pieces[2..]), "Paris.");
+    }
+
+    #[test]
+    fn what_was_a_thought_is_told_apart_from_what_follows() {
+        let event = |text: &str| Event::Text {
+            kind: Text,
+            text: text.to_owned(),
+            tokens: 1,
+        };
+        let mut out = in_memory(true);
+        let mut shown = Shown::new(&mut out);
+        let events = [event("Hm"), event(". "), Event::Folded, event("Par"), event("is.")];
+        events.iter().for_each(|event| shown.follow(event));
+        shown.end().unwrap();
+        let parts = [
+            Part::Thinking { text: "Hm.".into() },
+            Part::Text { text: "Paris.".into() },
+        ];
+        assert_eq!(shown.parts, parts);
+        assert_eq!(written(&out), "Hm. \n\nParis.");
     }
 
     #[test]

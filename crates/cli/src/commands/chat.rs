@@ -205,8 +205,7 @@ impl Talk {
                         shown.notice(&notice(left));
                     }
                 }
-                Event::Text { kind, text, .. } => shown.add(kind, &text),
-                _ => {}
+                event => shown.follow(&event),
             },
         );
         drop(stop);

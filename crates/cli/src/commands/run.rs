@@ -9,7 +9,7 @@ use crate::model::{Chosen, draft, load, set_adapters};
 use crate::shown::Shown;
 use crate::terminal::stdout;
 use hearth_protocol::{
-    DraftChoice, Event, FinishReason, GenerateRequest, Message, Part, Prompt, Role, SamplingParams, Summary, text_of,
+    DraftChoice, FinishReason, GenerateRequest, Message, Part, Prompt, Role, SamplingParams, Summary, text_of,
     thinking_of,
 };
 use serde::Serialize;
@@ -69,11 +69,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     };
     let mut out = stdout();
     let mut shown = Shown::new(&mut out);
-    let summary = engine.generate(&request, Instant::now(), &|| false, &mut |event| {
-        if let Event::Text { kind, text, .. } = event {
-            shown.add(kind, &text);
-        }
-    })?;
+    let summary = engine.generate(&request, Instant::now(), &|| false, &mut |event| shown.follow(&event))?;
     shown.end()?;
     let parts = shown.parts;
     writeln!(out)?;
