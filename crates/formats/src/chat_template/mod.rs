@@ -301,10 +301,13 @@ impl ChatTemplate {
         let markers = Markers::unused(&|marker| chat.contains(marker));
         let words = self.words(tokenizer);
         let reads = |word: &str| words.contains(word);
-        // A system prompt may tell the model to use its own form.
-        let quote = |text: &str, author| match author {
-            Author::Instructions => text.to_owned(),
-            Author::Model | Author::Other => quoted(text, chat.letters(), markers.letters),
+        let quote = |text: &str, author| {
+            let text = markers.removed_from(text);
+            match author {
+                // A system prompt may tell the model to use its own form.
+                Author::Instructions => text.into_owned(),
+                Author::Model | Author::Other => quoted(&text, chat.letters(), markers.letters),
+            }
         };
         let marked = chat.map_strings(&reads, &|text, author| {
             self.mark(tokenizer, &quote(text, author), author, markers)
@@ -349,8 +352,7 @@ impl ChatTemplate {
     /// Breaks up the special tokens in a text of a conversation: all control tokens, and of what the
     /// model did not write the user-defined tokens that structure its conversations.
     pub(crate) fn mark(&self, tokenizer: &Tokenizer, text: &str, author: Author, markers: Markers) -> String {
-        let text = markers.removed_from(text);
-        tokenizer.mark_controls(&self.mark_letters(tokenizer, &text, author, markers), markers.control)
+        tokenizer.mark_controls(&self.mark_letters(tokenizer, text, author, markers), markers.control)
     }
 
     fn mark_letters<'t>(&self, tokenizer: &Tokenizer, text: &'t str, author: Author, markers: Markers) -> Cow<'t, str> {

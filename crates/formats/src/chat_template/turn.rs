@@ -25,7 +25,10 @@ pub fn encode_turn(tokenizer: &Tokenizer, pieces: &[TurnPiece<'_>], letters: &[S
         .iter()
         .map(|piece| match piece {
             TurnPiece::Form(text) => (*text).to_owned(),
-            TurnPiece::Text(text) => tokenizer.mark_controls(&quoted(text, letters, markers.letters), markers.control),
+            TurnPiece::Text(text) => {
+                let text = quoted(&markers.removed_from(text), letters, markers.letters);
+                tokenizer.mark_controls(&text, markers.control)
+            }
         })
         .collect();
     tokenizer.encode_marked(&text, markers)
