@@ -19,6 +19,7 @@ pub mod interrupt;
 mod regular;
 mod shortened;
 pub mod tokenizer;
+mod web_page;
 
 pub use architecture::{Architecture, listed};
 pub use byte_size::byte_size;
@@ -26,3 +27,4 @@ pub use free_space::free_space;
 pub use hex::hex;
 pub use regular::read_regular;
 pub use shortened::shortened;
+pub use web_page::is_web_page;

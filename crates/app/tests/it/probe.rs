@@ -84,7 +84,7 @@ fn hostile_files_are_listed_with_the_reason_and_others_are_read() {
     fs::create_dir(models.join("folder.gguf")).unwrap();
     let mut expected = vec![
         ("cut.gguf", "cut off"),
-        ("empty.gguf", "not a GGUF file"),
+        ("empty.gguf", "the file is empty"),
         ("text.gguf", "not a GGUF file"),
         ("deep.gguf", "array of arrays"),
         ("folder.gguf", "it is a folder"),

@@ -56,6 +56,14 @@ pub enum AdapterProblem {
     /// A setting of the adapter cannot be used as it is; why.
     #[error("its settings cannot be used: {0}. Change them in its adapter_config.json, or use another adapter.")]
     Settings(String),
+    /// A file of the folder lacks bytes at its end.
+    #[error("its {file} is incomplete: {why}. Download the adapter again.")]
+    Incomplete {
+        /// The file within the folder.
+        file: &'static str,
+        /// What is missing.
+        why: String,
+    },
     /// The adapter uses a feature that Hearth does not support.
     #[error(
         "{0} Hearth supports plain LoRA adapters on the attention and feed-forward layers; train or export this one \

@@ -76,29 +76,35 @@ impl Table {
     /// Reads and validates the header; `name` is the file's name, for errors.
     pub fn read(file: &impl ReadAt, name: &'static str) -> Result<Self, AdapterProblem> {
         let corrupt = |why: String| AdapterProblem::corrupt(name, why);
+        let incomplete = |why: String| AdapterProblem::Incomplete { file: name, why };
         let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => corrupt("it is truncated".to_owned()),
+            io::ErrorKind::UnexpectedEof => incomplete(format!("it has {} bytes, less than its header", file.len())),
             _ => AdapterProblem::Read(error),
         };
         let mut length = [0; LENGTH_BYTES as usize];
         length.copy_from_slice(&file.read(0, LENGTH_BYTES as usize).map_err(failed)?);
         let length = u64::from_le_bytes(length);
-        let data = length.checked_add(LENGTH_BYTES).filter(|&data| data <= file.len());
-        let data = data.ok_or_else(|| {
-            corrupt(format!(
-                "its header should have {length} bytes, but the file is truncated"
-            ))
-        })?;
         if length > MAX_TABLE_BYTES {
             return Err(corrupt(format!(
                 "its header has {length} bytes; an adapter's has at most {MAX_TABLE_BYTES}"
             )));
         }
+        let data = length.checked_add(LENGTH_BYTES).filter(|&data| data <= file.len());
+        let data = data.ok_or_else(|| {
+            incomplete(format!(
+                "its header has {length} bytes, but the file only {}",
+                file.len()
+            ))
+        })?;
         let table = file.read(LENGTH_BYTES, length as usize).map_err(failed)?;
         let metadata: Metadata = serde_json::from_slice(&table).map_err(|error| corrupt(error.to_string()))?;
-        match data.checked_add(metadata.data_len() as u64) == Some(file.len()) {
-            true => Ok(Self { metadata, data }),
-            false => Err(corrupt(format!(
+        match data.checked_add(metadata.data_len() as u64) {
+            Some(end) if end == file.len() => Ok(Self { metadata, data }),
+            Some(end) if end > file.len() => Err(incomplete(format!(
+                "it has {} bytes, and its last tensor ends at byte {end}",
+                file.len()
+            ))),
+            _ => Err(corrupt(format!(
                 "its header describes {} bytes of tensors, but the file has {}",
                 metadata.data_len(),
                 file.len() - data

@@ -25,14 +25,43 @@ pub enum GgufProblem {
     /// The file is big-endian.
     #[error("this GGUF is big-endian, which Hearth does not read. Download the little-endian file of this model.")]
     BigEndian,
+    /// The file has no bytes.
+    #[error(
+        "the file is empty (0 bytes). If another program is downloading it, wait until that is done; else delete it and \
+         download it again."
+    )]
+    Empty,
+    /// A page for a browser, which a server sent in place of the file.
+    #[error(
+        "this is a web page, not a GGUF file: the server sent a login or error page in its place. Delete it, open its \
+         address in a browser and log in or accept the terms there, then download it again."
+    )]
+    WebPage,
     /// Neither version 2 nor 3.
     #[error("this is GGUF version {0}; Hearth reads versions 2 and 3. Download a newer file of this model.")]
     Version(u32),
-    /// The file is truncated.
-    #[error("the file is cut off: it ends inside {what}. Download it again.")]
+    /// The file ends within its header.
+    #[error(
+        "the file is cut off: it ends inside {what}, so it is incomplete. If another program is downloading it, wait \
+         until that is done; else download it again."
+    )]
     Truncated {
         /// The item being read.
         what: String,
+    },
+    /// The file ends before its last tensor does.
+    #[error(
+        "the file is incomplete: it has {has} bytes, and the data of its last tensor, '{tensor}', reaches beyond the \
+         end of the file, to byte {needs}. If another program is downloading it, wait until that is done; else download \
+         it again."
+    )]
+    Incomplete {
+        /// The tensor whose data ends last.
+        tensor: String,
+        /// Where it ends.
+        needs: u64,
+        /// Length of the file in bytes.
+        has: u64,
     },
     /// A limit is exceeded that no known model reaches.
     #[error(
@@ -91,6 +120,11 @@ pub enum GgufProblem {
 }
 
 impl GgufProblem {
+    /// Whether the file lacks bytes at its end, as one that is still being downloaded.
+    pub fn is_incomplete(&self) -> bool {
+        matches!(self, Self::Empty | Self::Truncated { .. } | Self::Incomplete { .. })
+    }
+
     pub(super) fn metadata(key: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Metadata {
             key: key.into(),

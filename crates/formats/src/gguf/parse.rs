@@ -4,6 +4,7 @@
 use super::limits::{MAX_KEYS, MAX_NAME, MAX_TENSORS, MAX_TEXT};
 use super::reader::HeaderReader;
 use super::{Array, GgufProblem, Metadata, Strings, TensorType, Value};
+use crate::web_page::is_web_page;
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
@@ -39,10 +40,15 @@ pub(super) struct TensorEntry {
 /// Parses the header of a file of `file_len` bytes, read from `file`. Memory grows with the bytes
 /// read, never with a length claimed by the file.
 pub(super) fn parse(file: impl Read, file_len: u64) -> Result<Header, GgufProblem> {
+    if file_len == 0 {
+        return Err(GgufProblem::Empty);
+    }
     let mut at = HeaderReader::new(file, file_len);
+    let is_page = is_web_page(at.peek("its first bytes").unwrap_or_default());
     match at.array("its first four bytes") {
         Ok(MAGIC) => {}
         Err(GgufProblem::Io(error)) => return Err(error.into()),
+        _ if is_page => return Err(GgufProblem::WebPage),
         _ => return Err(GgufProblem::NotGguf),
     }
     let version = at.u32("its version")?;
@@ -62,8 +68,10 @@ pub(super) fn parse(file: impl Read, file_len: u64) -> Result<Header, GgufProble
     let data = at.position().next_multiple_of(alignment);
     let tensors = entries
         .into_iter()
-        .map(|tensor| tensor.place(data, alignment, file_len))
+        .map(|tensor| tensor.place(data, alignment))
         .collect::<Result<Vec<_>, _>>()?;
+    check_end(&tensors, file_len)?;
+    let tensors = tensors.into_iter().map(Placed::entry).collect::<Result<Vec<_>, _>>()?;
     check_overlaps(&tensors)?;
     let len = at.position();
     Ok(Header { metadata, tensors, len })
@@ -222,9 +230,18 @@ fn read_tensor_table(at: &mut HeaderReader<impl Read>, count: u64) -> Result<Vec
     Ok(tensors)
 }
 
+/// A tensor with its byte range, which may lie beyond the end of the file.
+struct Placed {
+    name: String,
+    shape: Vec<u64>,
+    kind: TensorType,
+    start: u64,
+    len: u64,
+}
+
 impl TableEntry {
     /// Computes the tensor's byte range in a file whose tensor data starts at `data`.
-    fn place(self, data: u64, alignment: u64, file_len: u64) -> Result<TensorEntry, GgufProblem> {
+    fn place(self, data: u64, alignment: u64) -> Result<Placed, GgufProblem> {
         let Self {
             name,
             shape,
@@ -241,25 +258,56 @@ impl TableEntry {
                 "its offset {offset} is not a multiple of the alignment {alignment}"
             ));
         }
-        let start = data.checked_add(offset);
-        let end = start
-            .and_then(|start| start.checked_add(len))
-            .filter(|&end| end <= file_len);
-        let (Some(start), Some(_)) = (start, end) else {
-            return refuse(format!(
-                "its {len} bytes from offset {offset} reach beyond the end of the file"
-            ));
-        };
-        match (usize::try_from(start), usize::try_from(len)) {
-            (Ok(start), Ok(len)) => Ok(TensorEntry {
+        match data
+            .checked_add(offset)
+            .filter(|start| start.checked_add(len).is_some())
+        {
+            Some(start) => Ok(Placed {
                 name,
                 shape,
                 kind,
                 start,
                 len,
             }),
-            _ => refuse("this system cannot address a file of this size".to_owned()),
+            None => refuse(format!(
+                "its {len} bytes from offset {offset} reach beyond the end of the file, and of any file"
+            )),
         }
+    }
+}
+
+impl Placed {
+    /// Where the data ends. [`TableEntry::place`] has checked the sum.
+    fn end(&self) -> u64 {
+        self.start.saturating_add(self.len)
+    }
+
+    fn entry(self) -> Result<TensorEntry, GgufProblem> {
+        match (usize::try_from(self.start), usize::try_from(self.len)) {
+            (Ok(start), Ok(len)) => Ok(TensorEntry {
+                name: self.name,
+                shape: self.shape,
+                kind: self.kind,
+                start,
+                len,
+            }),
+            _ => {
+                let why = "this system cannot address a file of this size".to_owned();
+                Err(GgufProblem::tensor(shorten(&self.name), why))
+            }
+        }
+    }
+}
+
+/// Refuses a file that ends before its last tensor does.
+fn check_end(tensors: &[Placed], file_len: u64) -> Result<(), GgufProblem> {
+    match tensors.iter().max_by_key(|tensor| tensor.end()) {
+        Some(last) if last.end() > file_len => Err(GgufProblem::Incomplete {
+            tensor: shorten(&last.name),
+            needs: last.end(),
+            has: file_len,
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -80,8 +80,14 @@ impl<R: Read> HeaderReader<R> {
         }
     }
 
-    /// Consumes between 1 and `most` bytes from the buffer, refilling it if empty; `most` is not 0.
-    fn take_up_to(&mut self, most: usize, what: &str) -> Result<&[u8], GgufProblem> {
+    /// The next bytes, at least one, without consuming them.
+    pub fn peek(&mut self, what: &str) -> Result<&[u8], GgufProblem> {
+        self.fill(what)?;
+        Ok(&self.buffer[self.taken..self.filled])
+    }
+
+    /// Refills the buffer if it is empty.
+    fn fill(&mut self, what: &str) -> Result<(), GgufProblem> {
         while self.taken == self.filled {
             self.taken = 0;
             self.filled = 0;
@@ -92,6 +98,12 @@ impl<R: Read> HeaderReader<R> {
                 Err(error) => return Err(error.into()),
             }
         }
+        Ok(())
+    }
+
+    /// Consumes between 1 and `most` bytes from the buffer, refilling it if empty; `most` is not 0.
+    fn take_up_to(&mut self, most: usize, what: &str) -> Result<&[u8], GgufProblem> {
+        self.fill(what)?;
         let start = self.taken;
         let count = most.min(self.filled - start);
         self.taken += count;

@@ -119,8 +119,11 @@ impl TensorType {
         self as u32
     }
 
-    /// Bytes of a tensor of this type and shape (row length first), or why the shape is invalid.
-    pub(super) fn byte_len(self, shape: &[u64]) -> Result<u64, String> {
+    /// Bytes of a tensor of this type and shape (row length first).
+    ///
+    /// # Errors
+    /// The shape is invalid; the text says why.
+    pub fn byte_len(self, shape: &[u64]) -> Result<u64, String> {
         let row = shape.first().copied().unwrap_or(1);
         if row % self.block_elements() != 0 {
             return Err(format!(

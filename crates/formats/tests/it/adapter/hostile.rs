@@ -179,7 +179,7 @@ fn invalid_safetensors_are_refused() {
         (
             "tensors empty",
             read(&LLAMA[0], b""),
-            "adapter_model.safetensors is corrupt",
+            "adapter_model.safetensors is incomplete",
         ),
         (
             "table beyond the file",
@@ -190,7 +190,7 @@ fn invalid_safetensors_are_refused() {
         (
             "file cut off",
             read(&LLAMA[0], &LLAMA[1][..30_000]),
-            "adapter_model.safetensors is corrupt",
+            "adapter_model.safetensors is incomplete",
         ),
         (
             "lying offsets",

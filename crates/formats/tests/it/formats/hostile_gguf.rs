@@ -60,7 +60,12 @@ type Case = (&'static str, RawGguf, &'static str);
 
 fn header_cases() -> Vec<Case> {
     vec![
-        ("empty", RawGguf::default(), "not a GGUF file"),
+        ("empty", RawGguf::default(), "the file is empty"),
+        (
+            "login page",
+            RawGguf::default().bytes(b"\n<!doctype html><title>Log in</title>"),
+            "this is a web page",
+        ),
         ("short", RawGguf::default().bytes(b"GG"), "not a GGUF file"),
         (
             "magic",
@@ -164,7 +169,15 @@ fn tensor_cases() -> Vec<Case> {
             "too many elements",
         ),
         ("bytes overflow", one("t", &[u64::MAX / 2], 28, 0), "too many elements"),
-        ("too long", one("t", &[17], 0, 0), "beyond the end"),
+        ("too long", one("t", &[17], 0, 0), "the file is incomplete"),
+        (
+            "the last of two too long",
+            RawGguf::header(3, 2, 0)
+                .tensor("b", &[4], 0, 32)
+                .tensor("a", &[4], 0, 0)
+                .data(47),
+            "last tensor, 'b', reaches beyond the end of the file, to byte 144",
+        ),
         ("far away", one("t", &[4], 0, u64::MAX - 31), "beyond the end"),
         ("misaligned", one("t", &[4], 0, 16), "not a multiple of the alignment"),
         ("half a block", one("t", &[48], 2, 0), "not a multiple of the 32"),
@@ -223,7 +236,7 @@ fn missing_and_empty_files_and_folders_are_refused() {
     let empty = folder.path().join("empty.gguf");
     std::fs::write(&empty, []).unwrap();
     let error = Gguf::open(&empty).unwrap_err().to_string();
-    assert!(error.contains("empty.gguf") && error.contains("GGUF"), "{error}");
+    assert!(error.contains("empty.gguf: the file is empty"), "{error}");
 }
 
 /// A small file with all kinds of content, including a vocabulary and a template.
