@@ -77,6 +77,7 @@ mod tests {
             origin: None,
             is_flat_entry: false,
             metadata,
+            is_incomplete: false,
         };
         let models = [
             model("small", Ok(metadata(Some("a"), 100))),

@@ -50,6 +50,10 @@ pub enum MetadataError {
     /// It is a LoRA adapter.
     #[error("{}", LibraryError::IsAdapter(.0.clone()))]
     IsAdapter(PathBuf),
+    /// It lacks bytes at its end, as one that is still being downloaded. A sentence that names the
+    /// file.
+    #[error("{0}")]
+    Incomplete(String),
     /// A sentence that names the file.
     #[error("{0}")]
     Unreadable(String),
@@ -61,7 +65,10 @@ impl ModelMetadata {
     /// # Errors
     /// The file is none of a model, is corrupt or cannot be read.
     pub fn read(path: &Path) -> Result<Self, MetadataError> {
-        let unreadable = |error: GgufError| MetadataError::Unreadable(error.to_string());
+        let unreadable = |error: GgufError| match error.problem.is_incomplete() {
+            true => MetadataError::Incomplete(error.to_string()),
+            false => MetadataError::Unreadable(error.to_string()),
+        };
         let gguf = GgufFile::open(path).map_err(unreadable)?;
         let architecture = gguf.architecture().map_err(unreadable)?.to_owned();
         if architecture.len() > MAX_ARCHITECTURE_BYTES {

@@ -190,6 +190,7 @@ impl MetadataCache {
             let (read, temporary) = match response {
                 Ok(ProbeResponse::Metadata(metadata)) => (Ok(metadata), false),
                 Ok(ProbeResponse::IsAdapter) => (Err(MetadataError::IsAdapter(paths[place].clone())), false),
+                Ok(ProbeResponse::Incomplete(why)) => (Err(MetadataError::Incomplete(why)), false),
                 Ok(ProbeResponse::Problem(why)) => (Err(MetadataError::Unreadable(why)), false),
                 Ok(_) => {
                     let why = "the probe gave an unexpected response. Try again.".to_owned();

@@ -75,6 +75,8 @@ pub struct Model {
     pub is_flat_entry: bool,
     /// Metadata of its file, or why that cannot be read.
     pub metadata: Result<ModelMetadata, String>,
+    /// Whether its file lacks bytes at its end.
+    pub is_incomplete: bool,
 }
 
 impl Model {
@@ -210,7 +212,8 @@ impl Library {
     }
 
     /// All models: bundled, downloaded, added by path, then those of other programs. A file is
-    /// listed once; an unreadable one with the reason, unless it is another program's.
+    /// listed once; an unreadable one with the reason, and another program's only if it is
+    /// incomplete.
     pub fn list(&self, added: &[PathBuf]) -> Vec<Model> {
         let mut files = self.own_files(added);
         files.extend(self.foreign_files(&files));
@@ -312,10 +315,11 @@ impl Library {
 
     /// The model of a file.
     fn model_of(&self, file: ListedFile, metadata: Result<ModelMetadata, MetadataError>) -> Model {
+        let is_incomplete = matches!(metadata, Err(MetadataError::Incomplete(_)));
         let metadata = metadata.map_err(|error| error.to_string());
         let id = self.id_of(&file);
         let ListedFile { path, source, name } = file;
-        match source {
+        let found = match source {
             Source::Bundled | Source::Catalog if self.is_flat(&path) => known_model(path, source, metadata),
             _ => {
                 let model = model(path, source, metadata);
@@ -325,7 +329,8 @@ impl Library {
                     ..model
                 }
             }
-        }
+        };
+        Model { is_incomplete, ..found }
     }
 
     /// The id of a file's model.
@@ -462,7 +467,9 @@ impl Library {
         match self.metadata(&path) {
             Ok(metadata) => Ok((model(path, Source::File, Ok(metadata)), text)),
             Err(MetadataError::IsAdapter(path)) => Err(LibraryError::IsAdapter(path)),
-            Err(MetadataError::Unreadable(message)) => Err(unreadable(true, message)),
+            Err(MetadataError::Incomplete(message) | MetadataError::Unreadable(message)) => {
+                Err(unreadable(true, message))
+            }
         }
     }
 
@@ -534,12 +541,12 @@ pub fn remote(hub: &Hub, reference: &Reference) -> Result<Remote, LibraryError> 
 }
 
 /// Whether a model is shown: what is no chat model, or cannot be read and is another program's, is
-/// not.
+/// not. An incomplete one of another program is: a person looks for it here.
 fn is_listed(model: &Model) -> bool {
     match (&model.metadata, model.source) {
         (Ok(metadata), source) => source == Source::File || metadata.architecture != PROJECTOR,
         (Err(_), Source::Bundled | Source::Catalog | Source::File) => true,
-        (Err(_), _) => false,
+        (Err(_), _) => model.is_incomplete,
     }
 }
 
@@ -595,6 +602,7 @@ fn model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, String>)
         source,
         entry,
         metadata,
+        is_incomplete: false,
     }
 }
 

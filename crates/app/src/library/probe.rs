@@ -100,6 +100,8 @@ pub enum ProbeResponse {
     AdapterHeader(AdapterHeader),
     /// The fingerprint of a model.
     Fingerprint(Fingerprint),
+    /// The model's file lacks bytes at its end; a sentence.
+    Incomplete(String),
     /// An error, as a sentence.
     Problem(String),
 }
@@ -140,6 +142,7 @@ impl ProbeRequest {
             Self::Model { path } => match ModelMetadata::read(path) {
                 Ok(metadata) => ProbeResponse::Metadata(metadata),
                 Err(MetadataError::IsAdapter(_)) => ProbeResponse::IsAdapter,
+                Err(MetadataError::Incomplete(message)) => ProbeResponse::Incomplete(message),
                 Err(MetadataError::Unreadable(message)) => ProbeResponse::Problem(message),
             },
             Self::ChatTemplate { path } => {
@@ -187,10 +190,10 @@ pub fn serve(
                 request.path().display()
             ))
         });
+        let cut = |message: String| message.chars().take(MAX_MESSAGE_CHARS).collect();
         let response = match response {
-            ProbeResponse::Problem(message) => {
-                ProbeResponse::Problem(message.chars().take(MAX_MESSAGE_CHARS).collect())
-            }
+            ProbeResponse::Problem(message) => ProbeResponse::Problem(cut(message)),
+            ProbeResponse::Incomplete(message) => ProbeResponse::Incomplete(cut(message)),
             other => other,
         };
         serde_json::to_writer(&mut responses, &response)?;

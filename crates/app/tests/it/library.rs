@@ -5,7 +5,7 @@ use crate::support::{
     hub::{FakeHub, Reply},
 };
 use hearth_app::{
-    library::{Library, LibraryError, ModelMetadata, Progress, Reader, catalog, chat_template, download},
+    library::{Library, LibraryError, ModelMetadata, Place, Progress, Reader, catalog, chat_template, download},
     wire::{Problem, ProblemCode, Source},
 };
 use hearth_formats::{
@@ -501,4 +501,68 @@ fn pull_skips_existing_models_and_lists_the_catalog() {
     assert_eq!(path.file_name(), Some(DEFAULT.as_ref()));
     let error = library.pull(&hub, "nothing", &mut proceed).unwrap_err().to_string();
     assert!(error.contains("smollm2-135m-instruct"), "{error}");
+}
+
+/// Leaves the first bytes of a file, so that its last tensor ends beyond them.
+fn cut(path: &Path) {
+    let len = fs::metadata(path).unwrap().len();
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(len - 1).unwrap();
+}
+
+#[test]
+fn incomplete_models_of_other_programs_are_listed_with_the_reason() {
+    let folder = folder();
+    let place = |source, name: &str| Place {
+        source,
+        folder: folder.path().join(name),
+    };
+    let studio = support::model(&folder.path().join("studio/owner/repo"), "a.gguf");
+    let jan = support::model(&folder.path().join("jan/qwen"), "model.gguf");
+    let hash = "ab".repeat(32);
+    let blob = support::model(&folder.path().join("ollama/blobs"), &format!("sha256-{hash}"));
+    let manifest = format!(
+        r#"{{"layers": [{{"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:{hash}", "size": {}}}]}}"#,
+        fs::metadata(&blob).unwrap().len()
+    );
+    let tags = folder.path().join("ollama/manifests/registry.ollama.ai/library/tiny");
+    fs::create_dir_all(&tags).unwrap();
+    fs::write(tags.join("latest"), manifest).unwrap();
+    let snapshot = folder.path().join("hub/models--o--n/snapshots/1");
+    let [first, second] = support::split_model(&snapshot, "big");
+    let cached = support::model(&folder.path().join("cache"), "c.gguf");
+    let library = Library::new(Vec::new(), &folder.path().join("data"), Reader::InProcess, None);
+    library.set_places(vec![
+        place(Source::LmStudio, "studio"),
+        place(Source::Jan, "jan"),
+        place(Source::Ollama, "ollama"),
+        place(Source::HuggingFace, "hub"),
+        place(Source::LlamaCpp, "cache"),
+    ]);
+    assert!(library.list(&[]).iter().all(|model| model.metadata.is_ok()));
+    // One is garbage, which is no model of anybody.
+    fs::write(folder.path().join("cache/notes.gguf"), "no model").unwrap();
+    [&studio, &jan, &blob, &second, &cached]
+        .into_iter()
+        .for_each(|path| cut(path));
+    library.rescan();
+    let models = library.list(&[]);
+    assert_eq!(models.len(), 5, "{models:?}");
+    for path in [&studio, &jan, &blob, &first, &cached] {
+        let model = models.iter().find(|model| model.path == *path).expect("it is listed");
+        let why = model.metadata.as_ref().expect_err("it is incomplete");
+        assert!(
+            why.contains("is incomplete") && why.contains("download it again"),
+            "{why}"
+        );
+        assert!(model.is_incomplete && library.delete(model).is_err());
+    }
+    let shard = models.iter().find(|model| model.path == first).expect("it is listed");
+    assert!(
+        shard
+            .metadata
+            .as_ref()
+            .expect_err("a shard")
+            .contains("big-00002-of-00002.gguf")
+    );
 }
