@@ -402,7 +402,7 @@ fn fetch(weak: &Weak<Shared>, row: &download::Download, running: &Running) -> Re
     let shared = weak.upgrade().ok_or(LibraryError::Cancelled)?;
     let hub = shared.hub()?;
     let reference = Reference::parse(&row.source, &hub)?;
-    if let Some(path) = shared.library.bundled(&reference) {
+    if let Some(path) = shared.library.settled(&reference) {
         return Ok(path);
     }
     let remote = library::remote(&hub, &reference)?;
@@ -466,7 +466,7 @@ fn tell(shared: &Shared, id: i64, running: &Running, speed: &mut Speed, progress
             });
             announce(shared);
         }
-        Progress::Checking => {}
+        Progress::Checking | Progress::Changed => {}
     }
 }
 

@@ -1,7 +1,7 @@
 //! The catalog: known models with their download, system prompt and sampling parameters.
 
 use super::LibraryError;
-use super::hub::{self, Hub, Kind, Origin, Remote, RemoteFile, Repository, Selection};
+use super::hub::{self, Hub, Kind, Origin, Remote, RemoteFile, Repository, Said, Selection};
 use hearth_protocol::SamplingParams;
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -70,6 +70,8 @@ impl Entry {
                 path: self.file.clone().into(),
                 size: self.size,
                 sha256: Some(sha256.clone()),
+                parts: Vec::new(),
+                said: Said::default(),
             }],
             origin: Origin {
                 source: self.id.clone(),

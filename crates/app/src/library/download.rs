@@ -1,40 +1,38 @@
 //! Downloads: resumable, verified, and moved into place once complete. A file is complete and
-//! right, or it is not there; what has arrived of it lies beside it as `NAME.partial`.
+//! right, or it is not there; what has arrived of it lies beside it as `NAME.partial`. A newer
+//! version replaces a model once all of its files are complete.
 
+mod complete;
 mod connection;
 mod fetch;
 mod partial;
+mod record;
 mod spans;
 
+pub(super) use self::record::{ORIGIN, Saved, origin, remove_origin, saved};
+
 use self::{
+    complete::flaw,
     fetch::Fetch,
-    partial::{Partial, partial_path, remove_records},
+    partial::{Partial, partial_path, put, remove_records},
+    record::{SavedFile, save_origin},
 };
 use super::{
     LibraryError,
-    hub::{Hub, Origin, Remote, RemoteFile, without_query},
+    hub::{Hub, Remote, RemoteFile, without_query},
 };
-use hearth_formats::{
-    durable::{commit_file, write_file},
-    free_space, hex,
-};
+use hearth_formats::{free_space, hex};
 use sha2::{Digest, Sha256};
 use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions, TryLockError},
-    io::{self, Read, Seek, SeekFrom, Write},
-    ops::ControlFlow,
+    io::{self, Read, Seek, SeekFrom},
+    ops::{ControlFlow, Range},
     path::{Path, PathBuf},
 };
 
 /// Disk space that a download leaves free.
 const MIN_FREE: u64 = 200 << 20;
-
-/// End of the name of the record beside a downloaded model or adapter.
-pub(super) const ORIGIN: &str = ".origin.json";
-
-/// Most bytes of that record.
-const MAX_ORIGIN_BYTES: u64 = 16 << 10;
 
 /// Progress of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,13 +46,15 @@ pub enum Progress {
     },
     /// Complete; the digest is being verified.
     Checking,
+    /// The model is here, and another version of it is on the server, which will replace it.
+    Changed,
 }
 
 /// Receives the progress; `Break` cancels.
 type Report<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
-/// Downloads the files of a model into a folder, those that are missing. Returns the path of the
-/// first. Blocks until done.
+/// Downloads the files of a model into a folder: those that are missing, or of another version on
+/// the server. Returns the path of the first. Blocks until done.
 ///
 /// # Errors
 /// What has arrived stays, but for a file whose hash is wrong.
@@ -65,43 +65,124 @@ pub fn download(hub: &Hub, remote: &Remote, folder: &Path, progress: Report) -> 
         known: Vec::new(),
     })?;
     let target = folder.join(&first.path);
-    let is_same = origin(&target).is_some_and(|saved| saved.revision == remote.origin.revision);
+    let before = saved(&target);
+    let is_same = before
+        .as_ref()
+        .is_some_and(|saved| saved.origin.revision == remote.origin.revision);
     check_space(remote, folder, is_same)?;
+    let mut update = Update {
+        // A model of which some files are of another version would be another model.
+        is_together: before.is_some() && remote.files.len() > 1,
+        is_told: before
+            .as_ref()
+            .is_none_or(|saved| is_same || saved.origin.revision.is_none()),
+        ready: Vec::new(),
+    };
+    let commit = remote.origin.revision.as_deref();
     let total = remote.size();
-    let mut before = 0;
+    let (mut done, mut files) = (0, Vec::new());
     for file in &remote.files {
         let target = folder.join(&file.path);
-        if !is_complete(&target, file, is_same, progress)? {
-            download_file(hub, file, &target, &mut |now| {
+        let known = before.as_ref().and_then(|saved| saved.file(&file.path));
+        let mut found = complete_hash(&target, file, known, is_same, progress)?;
+        if found.is_none() {
+            update.tell(&target, progress)?;
+            let hash = download_file(hub, file, commit, &target, &mut update, &mut |now| {
                 progress(match now {
-                    Progress::Loading { done, .. } => Progress::Loading {
-                        done: before + done,
+                    Progress::Loading { done: of_file, .. } => Progress::Loading {
+                        done: done + of_file,
                         total,
                     },
-                    Progress::Checking => Progress::Checking,
+                    other => other,
                 })
             })?;
+            found = Some(hash);
         }
-        before += file.size;
+        files.push(SavedFile::new(file, found.flatten()));
+        done += file.size;
     }
-    save_origin(&target, &remote.origin)?;
+    update.finish()?;
+    let origin = remote.origin.clone();
+    save_origin(&target, &Saved { origin, files })?;
     Ok(target)
 }
 
-/// Whether a file is in place. If the model beside it has the same revision, it was verified before
-/// it was put there; otherwise its hash is.
-fn is_complete(target: &Path, file: &RemoteFile, is_same: bool, progress: Report) -> Result<bool, LibraryError> {
-    if !has_size(target, file) {
-        return Ok(false);
+/// The files that replace those of another version.
+struct Update {
+    /// Whether they are put in place together.
+    is_together: bool,
+    is_told: bool,
+    /// Complete files and their places.
+    ready: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Update {
+    /// Reports that a file is replaced, once.
+    fn tell(&mut self, target: &Path, progress: Report) -> Result<(), LibraryError> {
+        match self.is_told || !target.exists() {
+            true => Ok(()),
+            false => {
+                self.is_told = true;
+                report(progress, Progress::Changed)
+            }
+        }
     }
-    let Some(expected) = file.sha256.as_ref().filter(|_| !is_same) else {
-        return Ok(is_same);
-    };
+
+    /// Puts a complete file in place, now or with the others.
+    fn add(&mut self, partial: PathBuf, target: &Path) -> Result<(), LibraryError> {
+        self.ready.push((partial, target.to_owned()));
+        match self.is_together {
+            true => Ok(()),
+            false => self.finish(),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), LibraryError> {
+        for (partial, target) in self.ready.drain(..) {
+            put(&partial, &target).map_err(|source| LibraryError::Write { path: target, source })?;
+        }
+        Ok(())
+    }
+}
+
+/// The hash of a file that is in place, as far as it is known; `None` if it is not, or is of another
+/// version. If the model beside it has the same revision, it was verified before it was put there,
+/// and so it was if it was recorded with the expected hash; otherwise its hash is.
+fn complete_hash(
+    target: &Path,
+    file: &RemoteFile,
+    known: Option<&SavedFile>,
+    is_same: bool,
+    progress: Report,
+) -> Result<Option<Option<String>>, LibraryError> {
+    if !has_size(target, file) {
+        return Ok(None);
+    }
+    if is_same || known.is_some_and(|known| known.is_same(file) == Some(true)) {
+        let recorded = known.and_then(|known| known.sha256.clone());
+        return Ok(Some(recorded.or_else(|| file.sha256.clone())));
+    }
+    if file.pieces().iter().any(|piece| piece.sha256.is_none()) {
+        return Ok(None);
+    }
     report(progress, Progress::Checking)?;
-    let found = File::open(target).and_then(|mut file| sha256(&mut file, progress));
+    let is_right = File::open(target).and_then(|mut opened| has_hashes(&mut opened, file, progress));
     report(progress, Progress::Checking)?;
     // What cannot be read is downloaded again.
-    Ok(found.is_ok_and(|found| found == *expected))
+    Ok(is_right.unwrap_or(false).then(|| file.sha256.clone()))
+}
+
+/// Whether each piece of a file has its published hash.
+fn has_hashes(opened: &mut File, file: &RemoteFile, progress: Report) -> io::Result<bool> {
+    let mut start = 0_u64;
+    for piece in file.pieces() {
+        let end = start.saturating_add(piece.size);
+        if piece.sha256 != Some(sha256(opened, start..end, progress)?) {
+            return Ok(false);
+        }
+        start = end;
+    }
+    Ok(true)
 }
 
 fn has_size(target: &Path, file: &RemoteFile) -> bool {
@@ -114,11 +195,12 @@ fn check_space(remote: &Remote, folder: &Path, is_same: bool) -> Result<(), Libr
         path: folder.to_owned(),
         source,
     })?;
+    let commit = remote.origin.revision.as_deref();
     let missing = remote.files.iter().map(|file| {
         let target = folder.join(&file.path);
         match is_same && has_size(&target, file) {
             true => 0,
-            false => file.size.saturating_sub(partial::arrived(&target, file)),
+            false => file.size.saturating_sub(partial::arrived(&target, file, commit)),
         }
     });
     let missing = missing.fold(0, u64::saturating_add);
@@ -136,14 +218,25 @@ fn check_space(remote: &Remote, folder: &Path, is_same: bool) -> Result<(), Libr
 
 /// Bytes of a model that have arrived.
 pub fn arrived(remote: &Remote, folder: &Path) -> u64 {
+    let commit = remote.origin.revision.as_deref();
     let of = |file: &RemoteFile| {
         let target = folder.join(&file.path);
-        match has_size(&target, file) {
-            true => file.size,
-            false => partial::arrived(&target, file),
+        match partial::arrived(&target, file, commit) {
+            // Or those of its former version.
+            0 if has_size(&target, file) => file.size,
+            bytes => bytes,
         }
     };
     remote.files.iter().map(of).fold(0, u64::saturating_add)
+}
+
+/// Whether a download that is stopped goes on where it ended, as far as its server has said.
+pub fn resumes(remote: &Remote, folder: &Path) -> bool {
+    let mut files = remote.files.iter();
+    files.all(|file| {
+        let target = folder.join(&file.path);
+        has_size(&target, file) || partial::resumes(&target, file)
+    })
 }
 
 /// Removes what has arrived of an unfinished download. A complete model stays.
@@ -193,37 +286,52 @@ fn remove_unlocked(path: &Path, name: &str) -> Result<(), LibraryError> {
     fs::remove_file(path).map_err(failed)
 }
 
-/// Downloads one file to a path.
-fn download_file(hub: &Hub, remote: &RemoteFile, target: &Path, progress: Report) -> Result<(), LibraryError> {
-    let partial = Partial::open(remote, target)?;
+/// Downloads one file to a path. Returns its hash, unless it was joined of several.
+fn download_file(
+    hub: &Hub,
+    remote: &RemoteFile,
+    commit: Option<&str>,
+    target: &Path,
+    update: &mut Update,
+    progress: Report,
+) -> Result<Option<String>, LibraryError> {
+    if remote.size == 0 {
+        return Err(LibraryError::flawed(&remote.name, &remote.url, super::Flaw::Empty));
+    }
+    let mut partial = Partial::open(remote, commit, target)?;
     let failed = |source: io::Error| LibraryError::Write {
         path: target.to_owned(),
         source,
     };
-    let mut partial = Fetch::new(hub, remote, partial, progress).run()?;
-    report(progress, Progress::Checking)?;
-    let found = sha256(partial.file(), progress).map_err(failed)?;
-    report(progress, Progress::Checking)?;
-    let is_right = match &remote.sha256 {
-        Some(expected) => *expected == found,
-        None => has_magic(partial.file()).map_err(failed)?,
-    };
-    if !is_right {
-        partial.remove()?;
+    let pieces = remote.pieces();
+    let mut hash = String::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        partial.select(at);
+        Fetch::new(hub, piece, at == 0, remote.size, &mut partial, progress).run()?;
+        report(progress, Progress::Checking)?;
+        let place = partial.place();
+        hash = sha256(partial.file(), place, progress).map_err(failed)?;
+        report(progress, Progress::Checking)?;
+        if piece.sha256.as_ref().is_none_or(|expected| *expected == hash) {
+            continue;
+        }
+        match pieces.len() {
+            1 => partial.remove()?,
+            _ => partial.forget()?,
+        }
         return Err(LibraryError::HashMismatch {
-            name: remote.name.clone(),
-            url: without_query(&remote.url).to_owned(),
-            found,
+            name: piece.name.clone(),
+            url: without_query(&piece.url).to_owned(),
+            found: hash,
         });
     }
-    commit_file(&partial.close()?, target).map_err(failed)
-}
-
-/// Whether a file begins as a GGUF file does.
-fn has_magic(file: &mut File) -> io::Result<bool> {
-    let mut magic = [0; 4];
-    file.seek(SeekFrom::Start(0))?;
-    Ok(file.read_exact(&mut magic).is_ok() && magic == *b"GGUF")
+    let is_hashed = pieces.iter().all(|piece| piece.sha256.is_some());
+    if let Some(flaw) = flaw(partial.file(), target, is_hashed).map_err(failed)? {
+        partial.remove()?;
+        return Err(LibraryError::flawed(&remote.name, &remote.url, flaw));
+    }
+    update.add(partial.close()?, target)?;
+    Ok((pieces.len() == 1).then_some(hash))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -239,44 +347,17 @@ fn report(progress: Report, now: Progress) -> Result<(), LibraryError> {
     }
 }
 
-/// The sha256 of a whole file, in hexadecimal. Ends early if cancelled.
-fn sha256(file: &mut File, progress: Report) -> io::Result<String> {
-    file.seek(SeekFrom::Start(0))?;
+/// The sha256 of a part of a file, in hexadecimal. Ends early if cancelled.
+fn sha256(file: &mut File, part: Range<u64>, progress: Report) -> io::Result<String> {
+    file.seek(SeekFrom::Start(part.start))?;
+    let mut rest = file.take(part.end - part.start);
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
     loop {
-        let count = file.read(&mut buffer)?;
+        let count = rest.read(&mut buffer)?;
         if count == 0 || progress(Progress::Checking).is_break() {
             return Ok(hex(digest.finalize()));
         }
         digest.update(&buffer[..count]);
-    }
-}
-
-/// The record of a model's origin, beside its first file.
-fn origin_file(model: &Path) -> PathBuf {
-    with_suffix(model, ORIGIN)
-}
-
-fn save_origin(model: &Path, origin: &Origin) -> Result<(), LibraryError> {
-    let path = origin_file(model);
-    let text = serde_json::to_vec_pretty(origin).unwrap_or_default();
-    let written: io::Result<()> = write_file(&path, |out| out.write_all(&text));
-    written.map_err(|source| LibraryError::Write { path, source })
-}
-
-/// Where a model was downloaded from. `None` means that Hearth did not download it.
-pub(super) fn origin(model: &Path) -> Option<Origin> {
-    let path = origin_file(model);
-    let is_small = fs::metadata(&path).is_ok_and(|about| about.is_file() && about.len() <= MAX_ORIGIN_BYTES);
-    let text = fs::read(path).ok().filter(|_| is_small)?;
-    serde_json::from_slice(&text).ok()
-}
-
-/// Removes the record of a deleted model.
-pub(super) fn remove_origin(model: &Path) -> io::Result<()> {
-    match fs::remove_file(origin_file(model)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }

@@ -1,8 +1,9 @@
 //! Errors of the library.
 
+use super::hub::without_query;
 use crate::wire::{Problem, ProblemCode};
 use hearth_formats::byte_size;
-use std::{io, path::PathBuf};
+use std::{fmt, io, path::PathBuf};
 
 /// An error of finding, adding, removing or downloading a model.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +64,7 @@ pub enum LibraryError {
         source: io::Error,
     },
     /// The download failed.
-    #[error("{name} could not be downloaded from {url}: {why}. The partial download is saved; try again to resume it.")]
+    #[error("{name} could not be downloaded from {url}: {why}. {kept}")]
     Download {
         /// Its name.
         name: String,
@@ -73,6 +74,26 @@ pub enum LibraryError {
         is_temporary: bool,
         /// Why.
         why: String,
+        /// What becomes of the bytes that have arrived.
+        kept: Kept,
+    },
+    /// The file changed while it was downloaded.
+    #[error("{name} changed at {url} while it was being downloaded, so what had arrived is discarded. Try again.")]
+    Changed {
+        /// Its name.
+        name: String,
+        /// Source.
+        url: String,
+    },
+    /// The file on the server is of no use.
+    #[error("{name} could not be downloaded from {url}: {flaw}")]
+    Flawed {
+        /// Its name.
+        name: String,
+        /// Source.
+        url: String,
+        /// Why.
+        flaw: Flaw,
     },
     /// The download's digest is not the expected one.
     #[error(
@@ -146,7 +167,7 @@ pub enum LibraryError {
     #[error("{0} is already being downloaded.")]
     AlreadyDownloading(String),
     /// Cancelled by a person.
-    #[error("The download was cancelled. The partial download is saved; start it again to resume.")]
+    #[error("The download was cancelled.")]
     Cancelled,
     /// Writing failed.
     #[error("{} could not be written: {source}. Check the free disk space and that the folder is \
@@ -162,12 +183,72 @@ pub enum LibraryError {
     Store(#[from] crate::store::StoreError),
 }
 
+/// What becomes of the bytes that have arrived when a download fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// The next try goes on where this one ended.
+    Resumes,
+    /// The server has no ranges, or no version by which the rest can be told from another file's.
+    Restarts,
+    /// Nothing has arrived.
+    Nothing,
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Resumes => "The partial download is saved; try again to resume it.",
+            Self::Restarts => {
+                "Try again; it may start from the beginning, since this server does not promise to resume it."
+            }
+            Self::Nothing => "Nothing has arrived yet; try again.",
+        })
+    }
+}
+
+/// Why a file on a server is of no use. Each message is a text of full sentences.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Flaw {
+    /// It has no bytes.
+    #[error("the file there is empty (0 bytes). Choose another file, or try again once it was uploaded completely.")]
+    Empty,
+    /// HTML came in its place.
+    #[error(
+        "a web page came instead of the file. Perhaps this network or the server asks you to log in first: open the \
+         address in a browser, then try again."
+    )]
+    WebPage,
+    /// It is of another format.
+    #[error("the file there is not a GGUF file, the format of models that Hearth runs. Check the address.")]
+    NotGguf,
+    /// It has its promised length, but lacks bytes at its end.
+    #[error(
+        "the file there is incomplete: it has its promised {has} bytes, but {needs}. What was downloaded is deleted. \
+         Choose another file or source, or try again once it was uploaded completely."
+    )]
+    Incomplete {
+        /// Its length in bytes.
+        has: u64,
+        /// What it should have, as the end of a sentence.
+        needs: String,
+    },
+}
+
 impl LibraryError {
+    /// The error of a file of no use; the address loses its query, which may hold a password.
+    pub(super) fn flawed(name: &str, url: &str, flaw: Flaw) -> Self {
+        Self::Flawed {
+            name: name.to_owned(),
+            url: without_query(url).to_owned(),
+            flaw,
+        }
+    }
+
     /// Whether the same request may succeed later, without a person doing anything.
     pub fn is_temporary(&self) -> bool {
         matches!(
             self,
-            Self::Hub { is_temporary: true, .. } | Self::Download { is_temporary: true, .. }
+            Self::Hub { is_temporary: true, .. } | Self::Download { is_temporary: true, .. } | Self::Changed { .. }
         )
     }
 }
@@ -191,6 +272,8 @@ impl From<LibraryError> for Problem {
             LibraryError::Delete { .. } => ProblemCode::FileUnreadable,
             LibraryError::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull => ProblemCode::DiskFull,
             LibraryError::Download { .. }
+            | LibraryError::Changed { .. }
+            | LibraryError::Flawed { .. }
             | LibraryError::HashMismatch { .. }
             | LibraryError::Offline(_)
             | LibraryError::Hub { .. }

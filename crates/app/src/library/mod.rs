@@ -16,8 +16,8 @@ pub mod probe;
 
 pub use adapters::OwnAdapter;
 pub(crate) use adapters::{is_named, path_of, size as adapter_size};
-pub use download::{Progress, arrived, discard, download};
-pub use error::LibraryError;
+pub use download::{Progress, arrived, discard, download, resumes};
+pub use error::{Flaw, Kept, LibraryError};
 pub use file_sampling::FileSampling;
 pub(crate) use folders::base_folder;
 pub use folders::{bundled_folders, cache_folder, data_folder, metadata_file, packed_folder, sample_folders};
@@ -51,6 +51,9 @@ use std::{
 
 /// How long the search of other programs' folders is valid.
 const PLACES_VALID_FOR: Duration = Duration::from_secs(60);
+
+/// How often a file may change on its server while it is pulled.
+const MAX_CHANGES: u32 = 3;
 
 /// Architecture of projectors, which are no chat models.
 const PROJECTOR: &str = "clip";
@@ -415,8 +418,8 @@ impl Library {
     }
 
     /// Downloads a model or an adapter, unless the library has it: one of the catalog, or what
-    /// [`Reference::parse`] reads. Returns its file, or the folder of a PEFT adapter. Blocks until
-    /// done.
+    /// [`Reference::parse`] reads. If it changed on the server since it was downloaded, the new
+    /// version replaces it. Returns its file, or the folder of a PEFT adapter. Blocks until done.
     ///
     /// # Errors
     /// There is no such model, or the download fails.
@@ -427,25 +430,41 @@ impl Library {
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<PathBuf, LibraryError> {
         let reference = Reference::parse(name, hub)?;
-        match self.bundled(&reference) {
+        match self.settled(&reference) {
             Some(path) => Ok(path),
-            None => {
-                let remote = remote(hub, &reference)?;
-                let first = download(hub, &remote, self.folder_of(&remote), progress)?;
-                Ok(adapters::path_of(&first, remote.kind))
+            None => self.pull_remote(hub, &reference, progress),
+        }
+    }
+
+    fn pull_remote(
+        &self,
+        hub: &Hub,
+        reference: &Reference,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<PathBuf, LibraryError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let remote = remote(hub, reference)?;
+            match download(hub, &remote, self.folder_of(&remote), progress) {
+                Err(LibraryError::Changed { .. }) if tries < MAX_CHANGES => {}
+                first => return Ok(adapters::path_of(&first?, remote.kind)),
             }
         }
     }
 
-    /// The file of a model of the catalog, if it is bundled or was downloaded.
-    pub fn bundled(&self, reference: &Reference) -> Option<PathBuf> {
+    /// The file of a model of the catalog that is here for good: it is bundled, or was downloaded
+    /// and the catalog has its hash.
+    pub fn settled(&self, reference: &Reference) -> Option<PathBuf> {
         let Reference::Catalog(entry) = reference else {
             return None;
         };
         let is_it = |model: &Model| {
+            let may_change = entry.sha256.is_none() && model.origin.is_some();
             model.entry == Some(entry)
                 && model.metadata.is_ok()
                 && matches!(model.source, Source::Bundled | Source::Catalog)
+                && !may_change
         };
         self.list(&[]).into_iter().find(is_it).map(|model| model.path)
     }

@@ -164,7 +164,8 @@ fn a_header_is_read_without_the_weights() {
 fn what_is_no_model_has_no_header() {
     let folder = folder();
     for (file, expected) in [
-        (b"<!doctype html>".to_vec(), "not a GGUF file"),
+        (b"<!doctype html>".to_vec(), "a web page came instead"),
+        (b"no model".to_vec(), "not a GGUF file"),
         (b"GGUF\x03\0\0\0".to_vec(), "longer than the file"),
     ] {
         let hub = FakeHub::with(repository("o/n", &[("n.gguf", file)]), &[Reply::Good]);

@@ -3,7 +3,7 @@
 use crate::support::hub::{FakeHub, Reply};
 use hearth_app::library::{
     self, Hub, LibraryError, Progress,
-    hub::{Kind, Origin, Ranges, Remote, RemoteFile},
+    hub::{Kind, Origin, Ranges, Remote, RemoteFile, Said},
 };
 use hearth_formats::hex;
 use sha2::{Digest, Sha256};
@@ -49,6 +49,8 @@ fn remote(hub: &Hub, bytes: &[u8]) -> Remote {
             path: NAME.into(),
             size: bytes.len() as u64,
             sha256: Some(hex(Sha256::digest(bytes))),
+            parts: Vec::new(),
+            said: Said::default(),
         }],
         origin: Origin {
             source: "test".into(),

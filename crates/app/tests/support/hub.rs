@@ -19,6 +19,9 @@ pub enum Reply {
     Good,
     /// The requested range, with this version of the file.
     Tagged(&'static str),
+    /// The requested range of a file of which this header names the version, or the whole file if
+    /// the range was requested of another version; after this many bytes the connection breaks.
+    Versioned(&'static str, usize),
     /// This many bytes of it, then the connection breaks.
     Broken(usize),
     /// This many bytes of it, then silence.
@@ -45,6 +48,8 @@ pub enum Reply {
     LongUnsized,
     /// A network's login page.
     Portal,
+    /// A login page that claims to be a file.
+    Disguised,
     /// A redirect to itself.
     Circle,
     /// A redirect to another address.
@@ -100,7 +105,7 @@ impl FakeHub {
             for (number, stream) in listener.incoming().flatten().enumerate() {
                 let request = read(&stream);
                 let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
-                let range = range(&request);
+                let (range, version) = (range(&request), if_range(&request));
                 seen.lock().unwrap().push(request);
                 let (reply, file) = match body(path.split('?').next().unwrap_or_default()) {
                     Some(file) => (replies[number.min(replies.len() - 1)], file),
@@ -108,7 +113,17 @@ impl FakeHub {
                 };
                 let together = together.clone();
                 // The client may disconnect early.
-                thread::spawn(move || drop(answer(stream, &file, range, reply, &path, &together)));
+                thread::spawn(move || {
+                    drop(answer(
+                        stream,
+                        &file,
+                        range,
+                        reply,
+                        &path,
+                        &together,
+                        version.as_deref(),
+                    ))
+                });
             }
         });
         Self {
@@ -142,6 +157,13 @@ fn range(request: &str) -> Option<(usize, Option<usize>)> {
     Some((from.parse().ok()?, to.trim().parse().ok()))
 }
 
+/// The version that the range must be of.
+fn if_range(request: &str) -> Option<String> {
+    let mut headers = request.lines().filter_map(|line| line.split_once(": "));
+    let found = headers.find(|(name, _)| name.eq_ignore_ascii_case("if-range"));
+    found.map(|(_, version)| version.trim().to_owned())
+}
+
 fn answer(
     stream: TcpStream,
     file: &[u8],
@@ -149,7 +171,18 @@ fn answer(
     reply: Reply,
     path: &str,
     together: &Barrier,
+    version: Option<&str>,
 ) -> std::io::Result<()> {
+    if let (Reply::Versioned(header, bytes), Some(version)) = (reply, version)
+        && header.split_once(": ").is_none_or(|(_, own)| own != version)
+    {
+        let head = format!(
+            "{header}\r\nDate: Sat, 28 Nov 2026 10:00:00 GMT\r\nContent-Length: {}",
+            file.len()
+        );
+        write!(&stream, "HTTP/1.1 200 OK\r\n{head}\r\nConnection: close\r\n\r\n")?;
+        return (&stream).write_all(&file[..bytes.min(file.len())]);
+    }
     let from = range.map_or(0, |(from, _)| from.min(file.len()));
     let to = range
         .and_then(|(_, to)| to)
@@ -175,6 +208,10 @@ fn answer(
     match reply {
         Reply::Good => ranged(part, part.len(), from),
         Reply::Tagged(etag) => tagged(part, part.len(), from, file.len(), &format!("ETag: {etag}\r\n")),
+        Reply::Versioned(header, bytes) => {
+            let headers = format!("{header}\r\nDate: Sat, 28 Nov 2026 10:00:00 GMT\r\n");
+            tagged(part, bytes.min(part.len()), from, file.len(), &headers)
+        }
         Reply::Broken(bytes) => ranged(part, bytes.min(part.len()), from),
         Reply::Stalled(bytes) => {
             ranged(part, bytes.min(part.len()), from)?;
@@ -212,6 +249,11 @@ fn answer(
         Reply::Portal => {
             let page = b"<!doctype html><title>Welcome to the hotel</title>";
             send("200 OK", "Content-Type: text/html; charset=utf-8\r\n", page, page.len())
+        }
+        Reply::Disguised => {
+            let mut page = b"<!doctype html><title>Welcome to the hotel</title>".to_vec();
+            page.resize(file.len(), b' ');
+            tagged(&page[from..to.max(from)], to.saturating_sub(from), from, file.len(), "")
         }
         Reply::Garbage => send("200 OK", "", b"[{", 2),
         Reply::Circle => send("302 Found", &format!("Location: {path}\r\n"), b"", 0),

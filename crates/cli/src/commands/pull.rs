@@ -37,6 +37,9 @@ pub fn run(args: &Pull) -> Result<(), Failure> {
                 line.show(fraction, &format!("{} of {}", byte_size(done), byte_size(total)));
             }
             Progress::Checking => line.show(1.0, "verifying the checksum"),
+            Progress::Changed => line.print_line(
+                "note: it changed on the server since it was downloaded; the new version replaces the one here",
+            ),
         }
         ControlFlow::Continue(())
     });

@@ -1,20 +1,23 @@
 //! Requests on threads of their own. What they receive comes through one bounded channel; dropping
 //! its receiver ends them, without waiting for a silent server.
 
-use crate::library::hub::{Failure, Hub, Requested};
+use crate::library::hub::{Failure, Hub, Requested, Said};
+use hearth_formats::is_web_page;
 use std::{
     io::{self, Read},
     sync::mpsc::{Receiver, SyncSender, sync_channel},
     thread,
     time::Duration,
 };
-use ureq::{Body, http::Response, http::header};
 
 /// Messages that wait in the channel.
 const CAPACITY: usize = 8;
 
 /// Most bytes of a message.
 const MAX_BYTES: usize = 256 << 10;
+
+/// Bytes at the start of a file that are looked at.
+const START: u64 = 32;
 
 /// What a request has brought.
 #[derive(Debug)]
@@ -32,8 +35,17 @@ pub enum Event {
 pub struct Head {
     /// The part of the file.
     pub sent: Requested,
-    /// The version of the file, if the server names it.
-    pub etag: Option<String>,
+    /// What the server says of the file.
+    pub said: Said,
+}
+
+/// What is requested.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// The first and the last byte (inclusive); `None` means the whole file, or its end.
+    pub range: Option<(u64, Option<u64>)>,
+    /// The version that the range must be of; of another one the whole file comes.
+    pub version: Option<String>,
 }
 
 /// Open connections, by the number of their request.
@@ -49,11 +61,11 @@ impl Connections {
         Self { sender, receiver }
     }
 
-    /// Requests the bytes from `range.0` to `range.1` (inclusive), or the whole file.
+    /// Requests a part of a file, or all of it.
     ///
     /// # Errors
     /// There is no thread for it.
-    pub fn open(&self, hub: &Hub, url: &str, number: u64, range: Option<(u64, Option<u64>)>) -> io::Result<()> {
+    pub fn open(&self, hub: &Hub, url: &str, number: u64, wanted: Wanted) -> io::Result<()> {
         let (hub, url, sender) = (hub.clone(), url.to_owned(), self.sender.clone());
         let work = move || {
             let mut end = End {
@@ -62,7 +74,7 @@ impl Connections {
                 // After a panic.
                 failure: Some(Failure::Temporary("the connection broke".to_owned())),
             };
-            end.failure = receive(&hub, &url, range, |event| end.sender.send((number, event)).is_ok()).err();
+            end.failure = receive(&hub, &url, &wanted, |event| end.sender.send((number, event)).is_ok()).err();
         };
         thread::Builder::new().name("download".to_owned()).spawn(work).map(drop)
     }
@@ -89,21 +101,22 @@ impl Drop for End {
 }
 
 /// Requests and passes on what comes, until `send` returns false.
-fn receive(
-    hub: &Hub,
-    url: &str,
-    range: Option<(u64, Option<u64>)>,
-    send: impl Fn(Event) -> bool,
-) -> Result<(), Failure> {
-    let response = hub.get(url, range)?;
+fn receive(hub: &Hub, url: &str, wanted: &Wanted, send: impl Fn(Event) -> bool) -> Result<(), Failure> {
+    let response = hub.get(url, wanted.range, wanted.version.as_deref())?;
     let head = Head {
         sent: Requested::of(&response)?,
-        etag: etag(&response),
+        said: Said::of(&response, wanted.range.is_some() && wanted.version.is_none()),
     };
-    if !send(Event::Head(head)) {
+    let is_start = head.sent.start == 0;
+    let mut body = response.into_body().into_reader();
+    // Some servers send a login page as if it were the file.
+    let start = if is_start { start(&mut body)? } else { Vec::new() };
+    if is_web_page(&start) {
+        return Err(Failure::web_page());
+    }
+    if !send(Event::Head(head)) || !start.is_empty() && !send(Event::Bytes(start)) {
         return Ok(());
     }
-    let mut body = response.into_body().into_reader();
     let mut buffer = vec![0; MAX_BYTES];
     loop {
         match body.read(&mut buffer) {
@@ -111,12 +124,21 @@ fn receive(
             Ok(count) if send(Event::Bytes(buffer[..count].to_vec())) => {}
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Failure::Temporary(format!("the connection broke ({error})"))),
+            Err(error) => return Err(broken(&error)),
         }
     }
 }
 
-fn etag(response: &Response<Body>) -> Option<String> {
-    let value = response.headers().get(header::ETAG)?;
-    value.to_str().ok().map(str::to_owned)
+/// The first bytes of a file, enough to tell a web page.
+fn start(body: &mut impl Read) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    match body.take(START).read_to_end(&mut bytes) {
+        // What came before the connection broke is of use; the next read fails, too.
+        Err(error) if bytes.is_empty() => Err(broken(&error)),
+        _ => Ok(bytes),
+    }
+}
+
+fn broken(error: &io::Error) -> Failure {
+    Failure::Temporary(format!("the connection broke ({error})"))
 }

@@ -1,15 +1,17 @@
 //! The requests for one file: a large one comes as ranges in parallel if the server can, and in one
-//! stream otherwise. The thread that asks for the file writes it, alone.
+//! stream otherwise. The thread that asks for the file writes it, alone. Bytes of two versions are
+//! never joined: a range is requested of the version that has arrived, and what comes of another one
+//! replaces it.
 
 use super::{
     Progress, Report,
-    connection::{Connections, Event, Head},
+    connection::{Connections, Event, Head, Wanted},
     partial::Partial,
     report,
 };
 use crate::library::{
-    LibraryError,
-    hub::{Failure, Hub, RemoteFile, without_query},
+    Flaw, LibraryError,
+    hub::{Failure, Hub, RemotePart, Said, without_query},
 };
 use std::{
     collections::HashMap,
@@ -24,6 +26,9 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Longest wait that a server may ask for; longer ones end the download, to be tried again later.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
+
+/// Most bytes of one stream that a crash loses.
+const STREAM_RECORD: u64 = 8 << 20;
 
 /// How the file is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +72,12 @@ impl Part {
 /// The requests for one file.
 pub struct Fetch<'a, 'p> {
     hub: &'a Hub,
-    remote: &'a RemoteFile,
-    partial: Partial<'a>,
+    remote: &'a RemotePart,
+    /// Whether its first bytes are those of a GGUF file, if it is what it should be.
+    is_start: bool,
+    /// Bytes of the whole file.
+    total: u64,
+    partial: &'a mut Partial,
     progress: Report<'p>,
     mode: Mode,
     connections: Connections,
@@ -81,15 +90,24 @@ pub struct Fetch<'a, 'p> {
     cursor: u64,
     /// Requests at a time.
     limit: usize,
-    /// The version of the file.
-    etag: Option<String>,
 }
 
 impl<'a, 'p> Fetch<'a, 'p> {
-    pub fn new(hub: &'a Hub, remote: &'a RemoteFile, partial: Partial<'a>, progress: Report<'p>) -> Self {
+    /// Requests for what is missing of the present piece of an unfinished file of `total` bytes.
+    /// `is_start` means that it begins as a GGUF file does.
+    pub fn new(
+        hub: &'a Hub,
+        remote: &'a RemotePart,
+        is_start: bool,
+        total: u64,
+        partial: &'a mut Partial,
+        progress: Report<'p>,
+    ) -> Self {
         Self {
             hub,
             remote,
+            is_start,
+            total,
             partial,
             progress,
             mode: Mode::Trying,
@@ -99,21 +117,20 @@ impl<'a, 'p> Fetch<'a, 'p> {
             failed: Vec::new(),
             cursor: 0,
             limit: 1,
-            etag: None,
         }
     }
 
-    /// Requests until the file has its size, and returns it.
-    pub fn run(mut self) -> Result<Partial<'a>, LibraryError> {
+    /// Requests until the file has its size.
+    pub fn run(mut self) -> Result<(), LibraryError> {
         let ended = self.request_all();
         // What has arrived counts next time, however this ended.
         let recorded = self.partial.record();
-        ended.and(recorded).map(|()| self.partial)
+        ended.and(recorded)
     }
 
     fn request_all(&mut self) -> Result<(), LibraryError> {
         if self.remote.size < self.hub.ranges.min_file_size {
-            self.use_one_stream()?;
+            self.use_one_stream(false)?;
         }
         loop {
             self.report()?;
@@ -134,8 +151,8 @@ impl<'a, 'p> Fetch<'a, 'p> {
 
     fn report(&mut self) -> Result<(), LibraryError> {
         let now = Progress::Loading {
-            done: self.partial.spans().total(),
-            total: self.remote.size,
+            done: self.partial.total(),
+            total: self.total,
         };
         report(self.progress, now)
     }
@@ -146,6 +163,19 @@ impl<'a, 'p> Fetch<'a, 'p> {
             url: without_query(&self.remote.url).to_owned(),
             is_temporary,
             why: why.into(),
+            kept: self.partial.kept(),
+        }
+    }
+
+    /// Drops what has arrived of a version that the server does not have any more.
+    fn changed(&mut self) -> LibraryError {
+        self.connections = Connections::new();
+        match self.partial.forget() {
+            Ok(()) => LibraryError::Changed {
+                name: self.remote.name.clone(),
+                url: without_query(&self.remote.url).to_owned(),
+            },
+            Err(error) => error,
         }
     }
 
@@ -185,8 +215,12 @@ impl<'a, 'p> Fetch<'a, 'p> {
         };
         let number = self.next_number;
         self.next_number += 1;
+        let wanted = Wanted {
+            range,
+            version: self.partial.version().map(str::to_owned),
+        };
         self.connections
-            .open(self.hub, &self.remote.url, number, range)
+            .open(self.hub, &self.remote.url, number, wanted)
             .map_err(|error| self.refused(format!("this system starts no more threads ({error})"), true))?;
         self.active.insert(number, part);
         Ok(())
@@ -198,21 +232,32 @@ impl<'a, 'p> Fetch<'a, 'p> {
             return Ok(());
         };
         if head.sent.total.is_some_and(|total| total != self.remote.size) {
-            return Err(self.refused("the file there has another size than it was said to have", false));
+            return Err(match self.remote.sha256 {
+                Some(_) => self.refused("the file there has another size than it was said to have", false),
+                // Its size was that of a moment ago.
+                None => self.changed(),
+            });
         }
         if self.mode == Mode::OneStream {
             return self.begin_stream(number, head);
         }
-        let is_same = head.etag.is_none() || self.etag.is_none() || head.etag == self.etag;
-        let is_known = self.remote.sha256.is_some() || is_strong(head.etag.as_deref());
+        let is_other = !self.partial.fits(&head.said);
+        let is_known = self.remote.sha256.is_some() || head.said.version.is_some();
         match head.sent.last {
-            Some(last) if head.sent.start == part.at && last < part.end && is_same && is_known => part.until = last + 1,
-            // The hash of the whole file will tell, if there is one.
-            _ => return self.use_one_stream(),
+            Some(last) if head.sent.start == part.at && last < part.end && !is_other && is_known => {
+                part.until = last + 1;
+            }
+            _ => {
+                self.use_one_stream(is_other)?;
+                self.partial.learn(Said {
+                    version: None,
+                    ranges: head.said.ranges,
+                });
+                return Ok(());
+            }
         }
-        self.etag = self.etag.take().or(head.etag);
+        self.partial.learn(head.said);
         if self.mode == Mode::Trying {
-            self.partial.keep_record()?;
             self.mode = Mode::Ranges;
             self.limit = self.hub.ranges.parallel.max(1);
         }
@@ -224,40 +269,43 @@ impl<'a, 'p> Fetch<'a, 'p> {
             return Ok(());
         };
         let start = head.sent.start;
-        let is_changed = self.remote.sha256.is_none() && self.etag.is_some() && head.etag != self.etag;
-        if start > part.at || start > 0 && is_changed {
+        if start > 0 && !self.partial.fits(&head.said) {
             self.connections = Connections::new();
-            if start > part.at {
-                return self.retry(part, "the server sent another part of the file".to_owned(), None);
-            }
-            (part.at, self.etag) = (0, None);
-            self.partial.truncate(0)?;
+            part.at = 0;
+            self.partial.forget()?;
             return self.retry(part, "the file changed on the server meanwhile".to_owned(), None);
         }
-        if start < part.at {
-            // A server without ranges sends the whole file.
+        if start > part.at {
+            self.connections = Connections::new();
+            return self.retry(part, "the server sent another part of the file".to_owned(), None);
+        }
+        if start == 0 {
+            // The whole file, of whatever version.
+            part.at = 0;
+            self.partial.forget()?;
+        } else if start < part.at {
             part.at = start;
             self.partial.truncate(start)?;
         }
-        self.etag = head.etag;
+        self.partial.learn(head.said);
         self.active.insert(number, part);
         Ok(())
     }
 
-    /// Gives up ranges: the file comes from the end of what is there without a gap.
-    fn use_one_stream(&mut self) -> Result<(), LibraryError> {
+    /// Gives up ranges: the file comes from the end of what is there without a gap, or from its
+    /// start if what is there is of another version.
+    fn use_one_stream(&mut self, is_other: bool) -> Result<(), LibraryError> {
         if self.mode != Mode::OneStream {
             tracing::info!(name = self.remote.name, "the file is requested in one stream");
         }
         self.connections = Connections::new();
         self.active.clear();
         self.failed.clear();
-        (self.mode, self.limit, self.cursor, self.etag) = (Mode::OneStream, 1, 0, None);
-        let prefix = match self.remote.sha256 {
-            Some(_) => self.partial.spans().prefix(),
-            // Nothing could tell that the rest comes from the same file.
-            None => 0,
-        };
+        (self.mode, self.limit, self.cursor) = (Mode::OneStream, 1, 0);
+        if is_other || !self.partial.can_continue() {
+            return self.partial.forget();
+        }
+        let prefix = self.partial.spans().prefix();
         match self.partial.spans().end() > prefix {
             true => self.partial.truncate(prefix),
             false => Ok(()),
@@ -271,12 +319,19 @@ impl<'a, 'p> Fetch<'a, 'p> {
         if part.until - part.at < bytes.len() as u64 {
             return match self.mode {
                 Mode::OneStream => Err(self.refused("the file there is longer than it was said to be", false)),
-                Mode::Trying | Mode::Ranges => self.use_one_stream(),
+                Mode::Trying | Mode::Ranges => self.use_one_stream(false),
             };
+        }
+        if part.at == 0 && self.is_start && self.remote.sha256.is_none() && !may_be_gguf(bytes) {
+            return Err(LibraryError::flawed(&self.remote.name, &self.remote.url, Flaw::NotGguf));
         }
         self.partial.write(part.at, bytes)?;
         part.at += bytes.len() as u64;
-        match self.partial.unrecorded() >= self.hub.ranges.size {
+        let most = match self.mode {
+            Mode::OneStream => self.hub.ranges.size.min(STREAM_RECORD),
+            Mode::Trying | Mode::Ranges => self.hub.ranges.size,
+        };
+        match self.partial.unrecorded() >= most {
             true => self.partial.record(),
             false => Ok(()),
         }
@@ -289,6 +344,8 @@ impl<'a, 'p> Fetch<'a, 'p> {
             (Some(part), None) => self.retry(part, "the connection ended early".to_owned(), None),
             (Some(part), Some(Failure::Temporary(why))) => self.retry(part, why, None),
             (Some(part), Some(Failure::Busy(why, delay))) => self.retry(part, why, Some(delay)),
+            // Shorter than a moment ago.
+            (Some(_), Some(Failure::Range)) if self.remote.sha256.is_none() => Err(self.changed()),
             (Some(_), Some(failure)) => Err(self.refused(failure.why(), false)),
             (None, _) => Ok(()),
         }
@@ -306,6 +363,11 @@ impl<'a, 'p> Fetch<'a, 'p> {
         part.until = part.end;
         if part.empty_requests == MAX_EMPTY_REQUESTS || delay.is_some_and(|delay| delay > MAX_RETRY_AFTER) {
             return Err(self.refused(why, true));
+        }
+        if self.mode == Mode::OneStream && part.at > 0 && !self.partial.can_continue() {
+            // Nothing could tell that the rest is of the same file.
+            part.at = 0;
+            self.partial.forget()?;
         }
         tracing::info!(why, part.empty_requests, "the request is retried");
         let now = Instant::now();
@@ -325,7 +387,9 @@ impl<'a, 'p> Fetch<'a, 'p> {
     }
 }
 
-/// Whether equal values mean equal bytes.
-fn is_strong(etag: Option<&str>) -> bool {
-    etag.is_some_and(|etag| etag.len() > 2 && etag.starts_with('"'))
+/// Whether a file that begins with these bytes may be a GGUF file.
+fn may_be_gguf(start: &[u8]) -> bool {
+    const MAGIC: &[u8] = b"GGUF";
+    let len = start.len().min(MAGIC.len());
+    start[..len] == MAGIC[..len]
 }

@@ -1,19 +1,24 @@
-//! A file that has not arrived completely. Without a record beside it, its length says what has
-//! arrived; with one, only the record does: spans may be missing anywhere.
+//! A file that has not arrived completely, and the record beside it: of which file and version it
+//! is, and which bytes have arrived. Spans may be missing anywhere. A file without a record is of an
+//! earlier Hearth; its length says what has arrived.
 
 use super::spans::Spans;
 use super::with_suffix;
-use crate::library::{LibraryError, hub::RemoteFile};
+use crate::library::{
+    Kept, LibraryError,
+    hub::{RemoteFile, RemotePart, Said},
+};
 use hearth_formats::durable::commit_file;
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Seek, SeekFrom, Write},
+    ops::Range,
     path::{Path, PathBuf},
 };
 
 /// Most bytes of a record.
-const MAX_RECORD_BYTES: u64 = 64 << 10;
+const MAX_RECORD_BYTES: u64 = 128 << 10;
 
 /// The path of the unfinished file of a target.
 pub fn partial_path(target: &Path) -> PathBuf {
@@ -33,8 +38,23 @@ pub fn next_record_path(partial: &Path) -> PathBuf {
 /// What is on the disk of a file, once it was synced.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
+    /// The commit, digest or version that it was requested of.
+    #[serde(default)]
+    commit: Option<String>,
+    #[serde(flatten)]
+    first: PieceRecord,
+    /// The other parts of a file that was cut on the server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    others: Vec<PieceRecord>,
+}
+
+/// The same of a file there.
+#[derive(Debug, Serialize, Deserialize)]
+struct PieceRecord {
     size: u64,
     sha256: Option<String>,
+    #[serde(flatten)]
+    said: Said,
     done: Vec<(u64, u64)>,
 }
 
@@ -45,46 +65,167 @@ impl Record {
         serde_json::from_slice(&text).ok()
     }
 
-    /// The spans that a file of this length can have of this remote file; none if the record is
+    /// The pieces that a file of this length has of this remote file; `None` if the record is
     /// another file's.
-    fn spans(&self, remote: &RemoteFile, len: u64) -> Option<Spans> {
-        let is_of = self.size == remote.size && self.sha256 == remote.sha256;
-        let spans = Spans::from_pairs(&self.done).filter(|_| is_of)?;
-        (spans.end() <= remote.size.min(len)).then_some(spans)
+    fn pieces(self, remote: &RemoteFile, commit: Option<&str>, len: u64) -> Option<Vec<Piece>> {
+        let wanted = remote.pieces();
+        (wanted.len() == 1 + self.others.len()).then_some(())?;
+        let is_same_commit = self.commit.as_deref() == commit;
+        let mut base = 0_u64;
+        let mut pieces = Vec::with_capacity(wanted.len());
+        for (found, wanted) in std::iter::once(self.first).chain(self.others).zip(&wanted) {
+            let is_of = found.size == wanted.size && found.sha256 == wanted.sha256;
+            let spans = Spans::from_pairs(&found.done).filter(|_| is_of)?;
+            let is_inside = spans.end() <= wanted.size && (spans.is_empty() || base.saturating_add(spans.end()) <= len);
+            is_inside.then_some(())?;
+            let mut piece = Piece::new(remote, wanted, base);
+            // Without a hash only the version tells that the rest will be of the same file.
+            let is_version = is_same_commit && found.said.version.is_some();
+            let is_newer = remote.said.version.is_some() && remote.said.version != found.said.version;
+            if found.said.ranges != Some(false) && (wanted.sha256.is_some() || is_version && !is_newer) {
+                piece.spans = spans;
+                piece.learn(found.said);
+            }
+            pieces.push(piece);
+            base = base.checked_add(wanted.size)?;
+        }
+        Some(pieces)
     }
 }
 
-/// Bytes that have arrived of a file.
-pub fn arrived(target: &Path, remote: &RemoteFile) -> u64 {
+/// What has arrived of a file there.
+#[derive(Debug)]
+struct Piece {
+    size: u64,
+    sha256: Option<String>,
+    /// Its offset in the joined file.
+    base: u64,
+    said: Said,
+    spans: Spans,
+}
+
+impl Piece {
+    fn new(file: &RemoteFile, of: &RemotePart, base: u64) -> Self {
+        Self {
+            size: of.size,
+            sha256: of.sha256.clone(),
+            base,
+            said: Said {
+                version: None,
+                ranges: file.said.ranges,
+            },
+            spans: Spans::default(),
+        }
+    }
+
+    /// Those of a file of which nothing has arrived.
+    fn all(remote: &RemoteFile) -> Vec<Self> {
+        let mut base = 0_u64;
+        let piece = |part: &RemotePart| {
+            let piece = Self::new(remote, part, base);
+            base = base.saturating_add(part.size);
+            piece
+        };
+        remote.pieces().iter().map(piece).collect()
+    }
+
+    /// Whether the rest can be told from another file's, and the server sends it alone.
+    fn is_resumable(&self) -> bool {
+        match self.sha256 {
+            Some(_) => self.said.ranges != Some(false),
+            None => self.said.version.is_some() && self.said.ranges == Some(true),
+        }
+    }
+
+    fn learn(&mut self, said: Said) {
+        self.said = Said {
+            version: said.version.or(self.said.version.take()),
+            ranges: said.ranges.or(self.said.ranges),
+        };
+    }
+
+    fn record(&self) -> PieceRecord {
+        PieceRecord {
+            size: self.size,
+            sha256: self.sha256.clone(),
+            said: self.said.clone(),
+            done: self.spans.pairs(),
+        }
+    }
+}
+
+/// The pieces of a file that are there.
+fn found(remote: &RemoteFile, commit: Option<&str>, path: &Path, len: u64) -> Option<Vec<Piece>> {
+    let record = record_path(path);
+    if record.exists() {
+        return Record::read(&record).and_then(|record| record.pieces(remote, commit, len));
+    }
+    // Of an earlier Hearth. A longer one is of another file.
+    let is_known = remote.parts.is_empty() && remote.sha256.is_some() && len <= remote.size;
+    let mut pieces = Piece::all(remote);
+    pieces.first_mut().filter(|_| is_known)?.spans = Spans::up_to(len);
+    Some(pieces)
+}
+
+/// Bytes that have arrived of a file, which was requested of this commit.
+pub fn arrived(target: &Path, remote: &RemoteFile, commit: Option<&str>) -> u64 {
     let path = partial_path(target);
     let len = fs::metadata(&path).map_or(0, |about| about.len());
-    let record = record_path(&path);
-    match record.exists() {
-        true => Record::read(&record)
-            .and_then(|record| record.spans(remote, len))
-            .map_or(0, |spans| spans.total()),
-        false => len.min(remote.size),
+    total(&found(remote, commit, &path, len).unwrap_or_default())
+}
+
+/// Whether a download of a file goes on where it ended, as far as its server has said.
+pub fn resumes(target: &Path, remote: &RemoteFile) -> bool {
+    let record = Record::read(&record_path(&partial_path(target)));
+    let records = record
+        .into_iter()
+        .flat_map(|record| std::iter::once(record.first).chain(record.others));
+    let mut said: Vec<Said> = records.map(|record| record.said).collect();
+    let pieces = Piece::all(remote);
+    said.resize(pieces.len(), remote.said.clone());
+    pieces.into_iter().zip(said).all(|(mut piece, said)| {
+        piece.learn(said);
+        piece.is_resumable()
+    })
+}
+
+fn total(pieces: &[Piece]) -> u64 {
+    pieces
+        .iter()
+        .map(|piece| piece.spans.total())
+        .fold(0, u64::saturating_add)
+}
+
+fn kept(pieces: &[Piece]) -> Kept {
+    let begun: Vec<&Piece> = pieces.iter().filter(|piece| !piece.spans.is_empty()).collect();
+    match begun.iter().all(|piece| piece.is_resumable()) {
+        _ if begun.is_empty() => Kept::Nothing,
+        true => Kept::Resumes,
+        false => Kept::Restarts,
     }
 }
 
-/// An unfinished file, locked.
+/// An unfinished file, locked. Offsets are those of one piece of it at a time: the present one.
 #[derive(Debug)]
-pub struct Partial<'a> {
-    remote: &'a RemoteFile,
+pub struct Partial {
+    commit: Option<String>,
     path: PathBuf,
     file: File,
-    spans: Spans,
+    pieces: Vec<Piece>,
+    /// The place of the present one.
+    at: usize,
     has_record: bool,
     /// Bytes written that the record does not have.
     unrecorded: u64,
 }
 
-impl<'a> Partial<'a> {
-    /// Opens the unfinished file of a target, and makes it if there is none.
+impl Partial {
+    /// Opens the unfinished file of a target, and makes it if there is none. What is there of
+    /// another file or version is dropped.
     ///
     /// # Errors
     /// It cannot be opened, or is being downloaded.
-    pub fn open(remote: &'a RemoteFile, target: &Path) -> Result<Self, LibraryError> {
+    pub fn open(remote: &RemoteFile, commit: Option<&str>, target: &Path) -> Result<Self, LibraryError> {
         let path = partial_path(target);
         let failed = |source: io::Error| LibraryError::Write {
             path: path.clone(),
@@ -100,76 +241,129 @@ impl<'a> Partial<'a> {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let len = file.metadata().map_err(failed)?.len();
-        let record = record_path(&path);
+        let found = found(remote, commit, &path, len).filter(|pieces| total(pieces) > 0);
+        let is_new = found.is_none();
         let mut this = Self {
-            remote,
-            has_record: record.exists(),
-            spans: Spans::default(),
+            commit: commit.map(str::to_owned),
+            has_record: record_path(&path).exists(),
+            pieces: found.unwrap_or_else(|| Piece::all(remote)),
+            at: 0,
             unrecorded: 0,
             file,
             path,
         };
-        let found = match this.has_record {
-            true => Record::read(&record).and_then(|record| record.spans(remote, len)),
-            // A longer one is of another file.
-            false => Some(Spans::up_to(len)).filter(|_| len <= remote.size),
-        };
-        // Without a hash, nothing could tell that the rest comes from the same file.
-        match found.filter(|_| remote.sha256.is_some()) {
-            Some(spans) => this.spans = spans,
-            None => this.truncate(0)?,
+        if is_new {
+            this.truncate(0)?;
         }
         Ok(this)
     }
 
+    /// Makes a piece the present one.
+    pub fn select(&mut self, at: usize) {
+        self.at = at.min(self.pieces.len() - 1);
+    }
+
+    fn piece(&self) -> &Piece {
+        &self.pieces[self.at]
+    }
+
+    /// What has arrived of the present piece.
     pub fn spans(&self) -> &Spans {
-        &self.spans
+        &self.piece().spans
+    }
+
+    /// Bytes that have arrived of all pieces.
+    pub fn total(&self) -> u64 {
+        total(&self.pieces)
+    }
+
+    /// What becomes of them if the download ends now.
+    pub fn kept(&self) -> Kept {
+        kept(&self.pieces)
+    }
+
+    /// The version of the present piece that has arrived.
+    pub fn version(&self) -> Option<&str> {
+        self.piece().said.version.as_deref()
+    }
+
+    /// Whether bytes of which the server says this belong to those that have arrived. Without a
+    /// hash, those without a version never do.
+    pub fn fits(&self, said: &Said) -> bool {
+        let piece = self.piece();
+        match (&piece.said.version, &said.version) {
+            (Some(before), Some(now)) => before == now,
+            _ => piece.sha256.is_some() || piece.spans.is_empty(),
+        }
+    }
+
+    /// Whether a hash or the version will tell that what arrives later is of the same file.
+    pub fn can_continue(&self) -> bool {
+        self.piece().sha256.is_some() || self.version().is_some()
+    }
+
+    /// Keeps what a server says of the present piece.
+    pub fn learn(&mut self, said: Said) {
+        self.pieces[self.at].learn(said);
+    }
+
+    /// Drops what has arrived of the present piece, and its version.
+    pub fn forget(&mut self) -> Result<(), LibraryError> {
+        self.pieces[self.at].said.version = None;
+        self.truncate(0)
     }
 
     pub fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
+    /// Where the present piece lies in the file.
+    pub fn place(&self) -> Range<u64> {
+        let piece = self.piece();
+        piece.base..piece.base + piece.size
+    }
+
     /// Bytes that a crash would lose.
     pub fn unrecorded(&self) -> u64 {
-        match self.has_record {
-            true => self.unrecorded,
-            false => 0,
-        }
+        self.unrecorded
     }
 
-    /// Keeps a record from here on, so that bytes may be written in any order.
-    pub fn keep_record(&mut self) -> Result<(), LibraryError> {
-        match self.has_record {
-            true => Ok(()),
-            false => self.write_record(),
-        }
-    }
-
-    /// Writes bytes, in any order if there is a record, and at the end otherwise.
+    /// Writes bytes of the present piece, in any order.
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), LibraryError> {
-        debug_assert!(self.has_record || at == self.spans.prefix());
-        let written = self.file.seek(SeekFrom::Start(at));
+        if !self.has_record {
+            // From the first byte on it is known of which file and version they are.
+            self.write_record()?;
+        }
+        let base = self.piece().base;
+        let written = self.file.seek(SeekFrom::Start(base + at));
         written
             .and_then(|_| self.file.write_all(bytes))
             .map_err(|source| self.failed(source))?;
-        self.spans.insert(at..at + bytes.len() as u64);
+        self.pieces[self.at].spans.insert(at..at + bytes.len() as u64);
         self.unrecorded += bytes.len() as u64;
         Ok(())
     }
 
-    /// Forgets what comes after an offset.
+    /// Drops what comes after an offset of the present piece.
     pub fn truncate(&mut self, end: u64) -> Result<(), LibraryError> {
-        self.spans.truncate(end);
+        self.pieces[self.at].spans.truncate(end);
         if self.has_record {
             self.write_record()?;
         }
-        self.file.set_len(end).map_err(|source| self.failed(source))
+        let is_last = self.pieces[self.at + 1..].iter().all(|piece| piece.spans.is_empty());
+        match is_last {
+            true => self.set_len(self.piece().base + end),
+            false => Ok(()),
+        }
     }
 
-    /// Records what has arrived, if there is a record.
+    fn set_len(&self, len: u64) -> Result<(), LibraryError> {
+        self.file.set_len(len).map_err(|source| self.failed(source))
+    }
+
+    /// Records what has arrived.
     pub fn record(&mut self) -> Result<(), LibraryError> {
-        match self.has_record && self.unrecorded > 0 {
+        match self.unrecorded > 0 {
             true => self.write_record(),
             false => Ok(()),
         }
@@ -178,10 +372,12 @@ impl<'a> Partial<'a> {
     /// Syncs the file, then replaces the record: it never has what the disk does not.
     fn write_record(&mut self) -> Result<(), LibraryError> {
         let (next, path) = (next_record_path(&self.path), record_path(&self.path));
+        let mut pieces = self.pieces.iter().map(Piece::record);
+        let Some(first) = pieces.next() else { return Ok(()) };
         let record = Record {
-            size: self.remote.size,
-            sha256: self.remote.sha256.clone(),
-            done: self.spans.pairs(),
+            commit: self.commit.clone(),
+            first,
+            others: pieces.collect(),
         };
         let text = serde_json::to_vec(&record).unwrap_or_default();
         self.file.sync_all().map_err(|source| self.failed(source))?;
@@ -198,15 +394,12 @@ impl<'a> Partial<'a> {
         }
     }
 
-    /// Closes the complete file. Returns its path.
+    /// Closes the complete file, and keeps its record until it is put in place. Returns its path.
     ///
     /// # Errors
-    /// The file cannot be synced, or its record not removed.
-    pub fn close(self) -> Result<PathBuf, LibraryError> {
-        // Without a record, its length says that it is complete.
-        let synced = if self.has_record { self.file.sync_all() } else { Ok(()) };
-        let removed = synced.and_then(|()| remove_records(&self.path));
-        removed.map_err(|source| self.failed(source))?;
+    /// The file cannot be synced, or its record not written.
+    pub fn close(mut self) -> Result<PathBuf, LibraryError> {
+        self.record()?;
         Ok(self.path)
     }
 
@@ -220,6 +413,16 @@ impl<'a> Partial<'a> {
         let removed = emptied.and_then(|()| remove_records(&path).and_then(|()| remove(&path)));
         removed.map_err(|source| LibraryError::Write { path, source })
     }
+}
+
+/// Puts a complete file in place.
+///
+/// # Errors
+/// Its record cannot be removed, or the file not be renamed.
+pub fn put(partial: &Path, target: &Path) -> io::Result<()> {
+    // Without a record, its length says that it is complete.
+    remove_records(partial)?;
+    commit_file(partial, target)
 }
 
 /// Removes the record of an unfinished file, and what a crash has left of the next one.

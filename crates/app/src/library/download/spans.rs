@@ -35,6 +35,11 @@ impl Spans {
         }
     }
 
+    /// Whether it has no offset.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The number of offsets.
     pub fn total(&self) -> u64 {
         self.0.iter().map(|it| it.end - it.start).sum()

@@ -69,6 +69,7 @@ pub(super) fn peft(files: &[Listed]) -> Vec<Variant> {
             Some(Variant {
                 name: name.unwrap_or(PEFT).to_owned(),
                 files: vec![config.clone(), (*tensors).clone()],
+                joined: None,
                 kind: Kind::PeftAdapter,
             })
         })

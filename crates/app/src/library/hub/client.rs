@@ -60,6 +60,8 @@ pub struct Hub {
 struct Wanted<'a> {
     /// The first and the last byte.
     range: Option<(u64, Option<u64>)>,
+    /// The version of the file that the range must be of; of another version the whole file comes.
+    version: Option<&'a str>,
     /// The media type.
     accept: Option<&'a str>,
     /// When the whole response must have arrived.
@@ -150,16 +152,18 @@ impl Hub {
     }
 
     /// Sends a GET request, of the bytes from `range.0` to `range.1` (inclusive; `None` means the
-    /// end) if there is one.
+    /// end) if there is one; of another version than this one, the whole file.
     pub(in super::super) fn get(
         &self,
         url: &str,
         range: Option<(u64, Option<u64>)>,
+        version: Option<&str>,
     ) -> Result<Response<Body>, Failure> {
         self.send(
             url,
             &Wanted {
                 range,
+                version,
                 ..Wanted::default()
             },
         )
@@ -237,6 +241,9 @@ impl Hub {
         if let Some((from, to)) = wanted.range {
             let to = to.map_or_else(String::new, |to| to.to_string());
             request = request.header(header::RANGE, format!("bytes={from}-{to}"));
+            if let Some(version) = wanted.version {
+                request = request.header(header::IF_RANGE, version);
+            }
         }
         if let Some(accept) = wanted.accept {
             request = request.header(header::ACCEPT, accept);
@@ -399,13 +406,23 @@ impl Requested {
             return Ok(Self {
                 start: 0,
                 last: None,
-                total: response.body().content_length(),
+                total: length(response),
             });
         }
         let range = response.headers().get(header::CONTENT_RANGE);
         let parsed = range.and_then(|value| parse_range(value.to_str().ok()?));
         parsed.ok_or_else(|| Failure::Final("the server's range is malformed".to_owned()))
     }
+}
+
+/// Length of a whole file.
+fn length(response: &Response<Body>) -> Option<u64> {
+    let says_empty = response
+        .headers()
+        .get(header::CONTENT_LENGTH)
+        .is_some_and(|text| text == "0");
+    // A response without a body has no length for `ureq`.
+    response.body().content_length().or(says_empty.then_some(0))
 }
 
 /// Parses `bytes 100-199/1000`; the total may be `*`.

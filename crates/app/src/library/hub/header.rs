@@ -5,7 +5,8 @@ use super::super::LibraryError;
 use super::client::{Failure, Hub, Requested};
 use super::deadline::Deadline;
 use super::header_len::{Unfinished, header_len};
-use super::remote::{Remote, RemoteFile};
+use super::remote::{Remote, RemoteFile, RemotePart};
+use hearth_formats::is_web_page;
 use std::{
     fs::{self, OpenOptions},
     io::{self, Read, Write},
@@ -60,7 +61,9 @@ impl HeaderFile {
         };
         let (mut left, mut deadline) = (MAX_HEADERS, Deadline::new(hub));
         for (at, file) in remote.files.iter().enumerate() {
-            let header = read(hub, file, if at == 0 { FIRST } else { FIRST_OF_PART }, &mut deadline)?;
+            // Of a file that was cut, the first part has the header.
+            let piece = file.pieces().swap_remove(0);
+            let header = read(hub, &piece, if at == 0 { FIRST } else { FIRST_OF_PART }, &mut deadline)?;
             left = left
                 .checked_sub(header.len() as u64)
                 .ok_or_else(|| Failure::Final("the headers of its parts are too large".to_owned()).error(&file.name))?;
@@ -121,12 +124,13 @@ pub fn sweep_headers(parent: &Path) {
 /// The first bytes of a file, at most `len`.
 pub(super) fn start(hub: &Hub, file: &RemoteFile, len: u64) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
-    append(hub, file, &mut bytes, len.min(file.size), &mut Deadline::new(hub))?;
+    let piece = file.pieces().swap_remove(0);
+    append(hub, &piece, &mut bytes, len.min(piece.size), &mut Deadline::new(hub))?;
     Ok(bytes)
 }
 
 /// The header of a file.
-fn read(hub: &Hub, file: &RemoteFile, first: u64, deadline: &mut Deadline) -> Result<Vec<u8>, LibraryError> {
+fn read(hub: &Hub, file: &RemotePart, first: u64, deadline: &mut Deadline) -> Result<Vec<u8>, LibraryError> {
     let failed = |why: &str| Failure::Final(why.to_owned()).error(&file.name);
     let mut bytes = Vec::new();
     let mut wanted = first;
@@ -138,6 +142,7 @@ fn read(hub: &Hub, file: &RemoteFile, first: u64, deadline: &mut Deadline) -> Re
                 bytes.truncate(len);
                 return Ok(bytes);
             }
+            Err(_) if is_web_page(&bytes) => return Err(Failure::web_page().error(&file.name)),
             Err(Unfinished::Invalid) => return Err(failed("it is not a GGUF file that Hearth can read")),
             Err(Unfinished::More) if end == file.size => return Err(failed("its header is longer than the file")),
             Err(Unfinished::More) if end == MAX_HEADER => return Err(failed("its header is too large")),
@@ -147,7 +152,7 @@ fn read(hub: &Hub, file: &RemoteFile, first: u64, deadline: &mut Deadline) -> Re
 }
 
 /// Requests the bytes up to `end`, in several requests if the connection breaks.
-fn append(hub: &Hub, file: &RemoteFile, bytes: &mut Vec<u8>, end: u64, deadline: &mut Deadline) -> Result<(), Failure> {
+fn append(hub: &Hub, file: &RemotePart, bytes: &mut Vec<u8>, end: u64, deadline: &mut Deadline) -> Result<(), Failure> {
     deadline.allow(end.saturating_sub(bytes.len() as u64));
     let mut empty = 0;
     while (bytes.len() as u64) < end {
@@ -169,7 +174,7 @@ fn append(hub: &Hub, file: &RemoteFile, bytes: &mut Vec<u8>, end: u64, deadline:
     Ok(())
 }
 
-fn request(hub: &Hub, file: &RemoteFile, bytes: &mut Vec<u8>, end: u64, deadline: Deadline) -> Result<(), Failure> {
+fn request(hub: &Hub, file: &RemotePart, bytes: &mut Vec<u8>, end: u64, deadline: Deadline) -> Result<(), Failure> {
     let start = bytes.len() as u64;
     let response = hub.get_until(&file.url, Some((start, Some(end - 1))), deadline)?;
     let sent = Requested::of(&response)?;

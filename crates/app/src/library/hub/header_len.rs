@@ -1,7 +1,9 @@
-//! The length of a GGUF header, from its first bytes.
+//! The length of a GGUF header, and where the tensors end that it describes, from its first bytes.
 //!
 //! A walk without copies: the file may be hostile, and this process reads no model's contents. See
 //! <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md> for the format.
+
+use hearth_formats::gguf::TensorType;
 
 /// Most metadata keys, as in the reader of files.
 const MAX_KEYS: u64 = 1 << 16;
@@ -9,17 +11,44 @@ const MAX_KEYS: u64 = 1 << 16;
 /// Most tensors, as in the reader of files.
 const MAX_TENSORS: u64 = 1 << 17;
 
+/// Key of the alignment of the tensors' data.
+const ALIGNMENT_KEY: &[u8] = b"general.alignment";
+
+/// Alignment without that key.
+const DEFAULT_ALIGNMENT: u64 = 32;
+
+/// Largest alignment, as in the reader of files.
+const MAX_ALIGNMENT: u64 = 1 << 30;
+
 /// Why there is no length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unfinished {
+pub(in super::super) enum Unfinished {
     /// The header is longer than the bytes.
     More,
     /// The bytes are not the beginning of a GGUF file.
     Invalid,
 }
 
+/// What a header says of the size of its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct Extent {
+    /// Length of the header without padding.
+    pub header: usize,
+    /// Where the last tensor ends in the file. `None` means that the header has a tensor of an
+    /// unknown type, or an invalid one.
+    pub end: Option<u64>,
+}
+
 /// Length of the header at the beginning of these bytes, without padding.
 pub(super) fn header_len(bytes: &[u8]) -> Result<usize, Unfinished> {
+    extent(bytes).map(|extent| extent.header)
+}
+
+/// The extent of the file that begins with these bytes.
+///
+/// # Errors
+/// The bytes are not the whole header of a GGUF file.
+pub(in super::super) fn extent(bytes: &[u8]) -> Result<Extent, Unfinished> {
     let mut walk = Walk { bytes, at: 0 };
     if walk.take(4)? != b"GGUF" || !(2..=3).contains(&walk.u32()?) {
         return Err(Unfinished::Invalid);
@@ -28,20 +57,28 @@ pub(super) fn header_len(bytes: &[u8]) -> Result<usize, Unfinished> {
     if tensors > MAX_TENSORS || keys > MAX_KEYS {
         return Err(Unfinished::Invalid);
     }
+    let mut alignment = DEFAULT_ALIGNMENT;
     for _ in 0..keys {
-        walk.text()?;
+        let key = walk.text()?;
         let kind = walk.u32()?;
-        walk.value(kind)?;
-    }
-    for _ in 0..tensors {
-        walk.text()?;
-        let dimensions = walk.u32()?;
-        if dimensions > 4 {
-            return Err(Unfinished::Invalid);
+        match (key, kind) {
+            (ALIGNMENT_KEY, 4) => alignment = u64::from(walk.u32()?),
+            (ALIGNMENT_KEY, 10) => alignment = walk.u64()?,
+            _ => walk.value(kind)?,
         }
-        walk.skip(u64::from(dimensions) * 8 + 4 + 8)?;
     }
-    Ok(walk.at)
+    let mut data = Some(0);
+    for _ in 0..tensors {
+        let end = walk.tensor()?;
+        data = data.zip(end).map(|(data, end): (u64, u64)| data.max(end));
+    }
+    let is_valid = alignment.is_power_of_two() && alignment <= MAX_ALIGNMENT;
+    let start = is_valid.then(|| (walk.at as u64).next_multiple_of(alignment));
+    let end = match tensors {
+        0 => Some(walk.at as u64),
+        _ => start.zip(data).and_then(|(start, data)| start.checked_add(data)),
+    };
+    Ok(Extent { header: walk.at, end })
 }
 
 struct Walk<'a> {
@@ -72,20 +109,39 @@ impl<'a> Walk<'a> {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    fn text(&mut self) -> Result<(), Unfinished> {
+    fn text(&mut self) -> Result<&'a [u8], Unfinished> {
         let len = self.u64()?;
-        self.skip(len)
+        self.take(usize::try_from(len).map_err(|_| Unfinished::Invalid)?)
+    }
+
+    /// Where a tensor ends, counted from the start of all tensors' data; `None` if its type is
+    /// unknown or its shape invalid.
+    fn tensor(&mut self) -> Result<Option<u64>, Unfinished> {
+        self.text()?;
+        let dimensions = self.u32()?;
+        if dimensions > 4 {
+            return Err(Unfinished::Invalid);
+        }
+        let mut shape = [0; 4];
+        let shape = &mut shape[..dimensions as usize];
+        for size in shape.iter_mut() {
+            *size = self.u64()?;
+        }
+        let kind = TensorType::from_id(self.u32()?);
+        let offset = self.u64()?;
+        let len = kind.and_then(|kind| kind.byte_len(shape).ok());
+        Ok(len.and_then(|len| offset.checked_add(len)))
     }
 
     /// Skips a value of this type; arrays do not nest.
     fn value(&mut self, kind: u32) -> Result<(), Unfinished> {
         match kind {
-            TEXT => self.text(),
+            TEXT => self.text().map(drop),
             ARRAY => {
                 let (kind, count) = (self.u32()?, self.u64()?);
                 match kind {
                     // Each takes 8 bytes at least, so that the loop ends with the bytes.
-                    TEXT => (0..count).try_for_each(|_| self.text()),
+                    TEXT => (0..count).try_for_each(|_| self.text().map(drop)),
                     kind => self.skip(size(kind)?.checked_mul(count).ok_or(Unfinished::Invalid)?),
                 }
             }
@@ -111,6 +167,7 @@ fn size(kind: u32) -> Result<u64, Unfinished> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hearth_formats::gguf::GgufHeader;
     use proptest::prelude::*;
 
     fn text(text: &str) -> Vec<u8> {
@@ -150,6 +207,24 @@ mod tests {
         for end in 0..header.len() {
             assert_eq!(header_len(&header[..end]), Err(Unfinished::More), "{end}");
         }
+    }
+
+    #[test]
+    fn the_end_of_the_last_tensor_is_that_of_the_reader() {
+        let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/models/");
+        let files = std::fs::read_dir(fixtures).expect("fixtures");
+        let paths = files.map(|entry| entry.expect("an entry").path());
+        let mut count = 0;
+        for path in paths.filter(|path| path.extension().is_some_and(|extension| extension == "gguf")) {
+            let bytes = std::fs::read(&path).expect("a file");
+            let end = extent(&bytes).expect("a header").end.expect("known types");
+            let read = |len: u64| GgufHeader::from_reader(bytes.as_slice(), len);
+            assert!(read(end).is_ok(), "{}", path.display());
+            let error = read(end - 1).expect_err("it is cut");
+            assert!(error.problem.is_incomplete(), "{error}");
+            count += 1;
+        }
+        assert!(count > 3, "{count}");
     }
 
     #[test]

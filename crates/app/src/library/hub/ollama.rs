@@ -4,6 +4,7 @@ use super::super::LibraryError;
 use super::client::Hub;
 use super::remote::{Origin, Remote, RemoteFile, safe_path};
 use super::repository::is_sha256;
+use super::said::Said;
 use super::variants::Kind;
 use serde::Deserialize;
 
@@ -56,6 +57,8 @@ pub(in super::super) fn remote(hub: &Hub, name: &str, tag: &str) -> Result<Remot
             path,
             size: layer.size,
             sha256: Some(hash.to_lowercase()),
+            parts: Vec::new(),
+            said: Said::default(),
         }],
         origin: Origin {
             source: format!("ollama://{shown}"),

@@ -1,6 +1,7 @@
 //! What a person may call a model on the network.
 
 use super::super::{LibraryError, catalog, catalog::Entry};
+use super::byte_parts::PartName;
 use super::client::{Hub, is_https};
 use hearth_formats::adapter::{PEFT_CONFIG, PEFT_TENSORS};
 
@@ -138,10 +139,10 @@ fn is_gguf(path: &str) -> bool {
     path.to_ascii_lowercase().ends_with(".gguf")
 }
 
-/// Whether a file of a repository is a model or belongs to an adapter.
+/// Whether a file of a repository is a model or a part of one, or belongs to an adapter.
 fn is_file(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
-    is_gguf(path) || [PEFT_CONFIG, PEFT_TENSORS].contains(&name)
+    is_gguf(path) || PartName::parse(path).is_some() || [PEFT_CONFIG, PEFT_TENSORS].contains(&name)
 }
 
 /// Whether the hub could give this name to an owner or a repository.
@@ -295,6 +296,10 @@ mod tests {
                 hub("o/n", MAIN, file("a.gguf")),
             ),
             ("hf.co/o/n/a.gguf", hub("o/n", MAIN, file("a.gguf"))),
+            (
+                "https://huggingface.co/o/n/blob/main/a.gguf.part1of2",
+                hub("o/n", MAIN, file("a.gguf.part1of2")),
+            ),
             (
                 "https://huggingface.co/o/n/blob/main/c-1/adapter_config.json",
                 hub("o/n", MAIN, file("c-1/adapter_config.json")),

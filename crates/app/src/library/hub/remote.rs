@@ -1,9 +1,10 @@
 //! A model that is not on this machine: its files, with their addresses, sizes and hashes.
 
-use super::super::LibraryError;
+use super::super::{Flaw, LibraryError};
 use super::client::{Failure, Hub, Requested};
 use super::deadline::Deadline;
 use super::reference::{decode, without_query};
+use super::said::Said;
 use super::variants::Kind;
 use crate::device_name::is_portable_name;
 use hearth_formats::hex;
@@ -30,7 +31,26 @@ pub struct RemoteFile {
     /// Size in bytes.
     pub size: u64,
     /// SHA-256 in lower-case hexadecimal. `None` means that the source publishes none: then only
-    /// the size is checked.
+    /// the size is checked, and of a model that it is complete.
+    pub sha256: Option<String>,
+    /// The files that it was cut into, in order; they are joined here. Empty if it is one file there.
+    #[serde(default)]
+    pub parts: Vec<RemotePart>,
+    /// What the server said of it, if it was asked for this file alone.
+    #[serde(default)]
+    pub said: Said,
+}
+
+/// What is downloaded of a file with one request or more: a file there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemotePart {
+    /// Display name for messages.
+    pub name: String,
+    /// Address.
+    pub url: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// SHA-256 in lower-case hexadecimal, if the source publishes it.
     pub sha256: Option<String>,
 }
 
@@ -39,7 +59,7 @@ pub struct RemoteFile {
 pub struct Origin {
     /// What a person can pull again: `hf.co/OWNER/REPO:QUANT`.
     pub source: String,
-    /// The commit or digest.
+    /// The commit or digest, or the version of a file at an address.
     pub revision: Option<String>,
     /// Licence, if the source says so.
     pub licence: Option<String>,
@@ -60,7 +80,20 @@ pub struct Remote {
 }
 
 impl RemoteFile {
-    /// A model of one file at an address; asks the server for its size.
+    /// The files there, in order: its parts, or itself.
+    pub fn pieces(&self) -> Vec<RemotePart> {
+        match self.parts.is_empty() {
+            false => self.parts.clone(),
+            true => vec![RemotePart {
+                name: self.name.clone(),
+                url: self.url.clone(),
+                size: self.size,
+                sha256: self.sha256.clone(),
+            }],
+        }
+    }
+
+    /// A model of one file at an address; asks the server for its size and version.
     ///
     /// # Errors
     /// [`LibraryError::Hub`] if the server does not say how large it is, and
@@ -72,13 +105,23 @@ impl RemoteFile {
         let digest = hex(&Sha256::digest(url)[..6]);
         let safe = safe_path(["web", &digest, &name]).ok_or_else(|| LibraryError::UnsafeName(name.clone()))?;
         let failed = |failure: Failure| failure.error(&name);
-        let response = hub
-            .get_until(url, Some((0, Some(0))), Deadline::new(hub))
-            .map_err(failed)?;
+        let empty = || LibraryError::flawed(&name, path, Flaw::Empty);
+        let response = match hub.get_until(url, Some((0, Some(0))), Deadline::new(hub)) {
+            // Only an empty file has no first byte.
+            Err(Failure::Range) => return Err(empty()),
+            response => response.map_err(failed)?,
+        };
         let sent = Requested::of(&response).map_err(failed)?;
-        let size = sent
-            .total
-            .ok_or_else(|| failed(Failure::Final("the server does not say how large it is".to_owned())))?;
+        let size = match sent.total {
+            Some(0) => return Err(empty()),
+            Some(size) => size,
+            None => {
+                return Err(failed(Failure::Final(
+                    "the server does not say how large it is".to_owned(),
+                )));
+            }
+        };
+        let said = Said::of(&response, true);
         Ok(Remote {
             files: vec![Self {
                 name: name.clone(),
@@ -86,11 +129,13 @@ impl RemoteFile {
                 path: safe,
                 size,
                 sha256: None,
+                parts: Vec::new(),
+                said: said.clone(),
             }],
             origin: Origin {
                 // A query may hold a password.
                 source: path.to_owned(),
-                revision: None,
+                revision: said.version,
                 licence: None,
             },
             kind: Kind::Model,

@@ -1,10 +1,11 @@
 //! A repository of the hub: its files and what its card says.
 
-use super::super::LibraryError;
+use super::super::{Flaw, LibraryError};
 use super::adapters::{self, Tagged};
 use super::client::Hub;
 use super::reference::{MAIN, Reference, Selection, encode};
 use super::remote::{MAX_FILES, Origin, Remote, RemoteFile, safe_path};
+use super::said::Said;
 use super::variants::{self, Kind, Listed, Variant};
 use hearth_formats::hex;
 use serde::Deserialize;
@@ -180,26 +181,60 @@ impl Repository {
         if variant.files.is_empty() || variant.files.len() > MAX_FILES {
             return Err(LibraryError::BadReference(self.id.clone()));
         }
-        variant
+        let files: Vec<RemoteFile> = variant
             .files
             .iter()
-            .map(|file| {
-                let names = self.id.split('/').chain(file.path.split('/'));
-                Ok(RemoteFile {
-                    name: file.path.clone(),
-                    url: format!(
-                        "{}/{}/resolve/{}/{}",
-                        hub.endpoint,
-                        self.id,
-                        encode(&self.revision).replace('/', "%2F"),
-                        encode(&file.path)
-                    ),
-                    path: safe_path(names).ok_or_else(|| LibraryError::UnsafeName(file.path.clone()))?,
-                    size: file.size,
-                    sha256: file.sha256.as_ref().map(|hash| hash.to_lowercase()),
-                })
-            })
-            .collect()
+            .map(|file| self.file(hub, file))
+            .collect::<Result<_, _>>()?;
+        match &variant.joined {
+            None => Ok(files),
+            Some(joined) => Ok(vec![self.joined(joined, files)?]),
+        }
+    }
+
+    fn file(&self, hub: &Hub, file: &Listed) -> Result<RemoteFile, LibraryError> {
+        Ok(RemoteFile {
+            name: file.path.clone(),
+            url: format!(
+                "{}/{}/resolve/{}/{}",
+                hub.endpoint,
+                self.id,
+                encode(&self.revision).replace('/', "%2F"),
+                encode(&file.path)
+            ),
+            path: self.path(&file.path)?,
+            size: file.size,
+            sha256: file.sha256.as_ref().map(|hash| hash.to_lowercase()),
+            parts: Vec::new(),
+            said: Said::default(),
+        })
+    }
+
+    /// Where a file of a model goes.
+    fn path(&self, file: &str) -> Result<PathBuf, LibraryError> {
+        let names = self.id.split('/').chain(file.split('/'));
+        safe_path(names).ok_or_else(|| LibraryError::UnsafeName(file.to_owned()))
+    }
+
+    /// The file that others are the parts of.
+    fn joined(&self, name: &str, files: Vec<RemoteFile>) -> Result<RemoteFile, LibraryError> {
+        let mut sizes = files.iter().map(|file| file.size);
+        let size = sizes.try_fold(0_u64, |sum, size| sum.checked_add(size));
+        // File offsets are signed.
+        let size = size.filter(|size| i64::try_from(*size).is_ok());
+        let empty = files.iter().find(|file| file.size == 0);
+        if let Some(empty) = empty {
+            return Err(LibraryError::flawed(&empty.name, &empty.url, Flaw::Empty));
+        }
+        Ok(RemoteFile {
+            name: name.to_owned(),
+            url: files.first().map(|first| first.url.clone()).unwrap_or_default(),
+            path: self.path(name)?,
+            size: size.ok_or_else(|| LibraryError::BadReference(self.id.clone()))?,
+            sha256: None,
+            parts: files.iter().flat_map(RemoteFile::pieces).collect(),
+            said: Said::default(),
+        })
     }
 
     /// What a person can pull to get this model.
@@ -209,7 +244,7 @@ impl Repository {
             return format!("hf.co/{}", self.id);
         }
         // The name of a file is unambiguous; that of a quantisation is shorter.
-        let is_unambiguous = variants::quantization(variant.file()).as_deref() == Some(&variant.name);
+        let is_unambiguous = variants::quantization(variant.path()).as_deref() == Some(&variant.name);
         let selection = match is_unambiguous && self.asked == MAIN {
             true => Selection::Quantization(variant.name.clone()),
             false => Selection::File(variant.file().to_owned()),

@@ -2,6 +2,7 @@
 
 use super::super::LibraryError;
 use super::adapters;
+use super::byte_parts::PartName;
 use super::reference::Selection;
 use hearth_formats::gguf::{each_part_file, is_first_part};
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,8 @@ pub struct Variant {
     pub name: String,
     /// Its files in order.
     pub files: Vec<Listed>,
+    /// The path of the file that they are joined to, if it was cut anywhere.
+    pub joined: Option<String>,
     /// What it is. That a GGUF file is an adapter is known once its header was requested.
     pub kind: Kind,
 }
@@ -77,6 +80,11 @@ impl Variant {
     pub fn file(&self) -> &str {
         self.files.first().map_or("", |file| &file.path)
     }
+
+    /// The path that names it: that of the joined file, or of its first.
+    pub fn path(&self) -> &str {
+        self.joined.as_deref().unwrap_or_else(|| self.file())
+    }
 }
 
 /// The models among a repository's files, from small to large, then its PEFT adapters. Projectors,
@@ -84,12 +92,14 @@ impl Variant {
 pub(super) fn variants(files: &[Listed]) -> Vec<Variant> {
     let files = &files[..files.len().min(MAX_LISTED)];
     let mut by_path: HashMap<&str, &Listed> = HashMap::with_capacity(files.len());
-    let mut firsts = Vec::new();
+    let (mut firsts, mut cut) = (Vec::new(), Vec::new());
     for file in files {
         let is_new = by_path.insert(&file.path, file).is_none();
         if is_new && is_model(&file.path) && is_first_part(Path::new(&file.path)) {
             firsts.push(file);
         }
+        let part = PartName::parse(&file.path).filter(|name| is_new && name.part == 1);
+        cut.extend(part.filter(|name| is_model(name.joined)));
     }
     let mut variants: Vec<Variant> = firsts
         .into_iter()
@@ -102,10 +112,21 @@ pub(super) fn variants(files: &[Listed]) -> Vec<Variant> {
             Some(Variant {
                 name: quantization(&first.path).unwrap_or_else(|| stem(&first.path).to_owned()),
                 files: parts.collect::<Option<Vec<Listed>>>()?,
+                joined: None,
                 kind: Kind::Model,
             })
         })
         .collect();
+    // Some repositories also have the whole file.
+    let cut = cut.into_iter().filter(|name| !by_path.contains_key(name.joined));
+    variants.extend(cut.filter_map(|name| {
+        Some(Variant {
+            name: quantization(name.joined).unwrap_or_else(|| stem(name.joined).to_owned()),
+            files: name.parts(&by_path)?,
+            joined: Some(name.joined.to_owned()),
+            kind: Kind::Model,
+        })
+    }));
     variants.sort_by_cached_key(|variant| (variant.size(), variant.file().to_owned()));
     // Two files of one quantisation are told apart by their names.
     let mut count: HashMap<String, usize> = HashMap::new();
@@ -114,7 +135,7 @@ pub(super) fn variants(files: &[Listed]) -> Vec<Variant> {
         .for_each(|it| *count.entry(it.name.clone()).or_default() += 1);
     for variant in &mut variants {
         if count[&variant.name] > 1 {
-            variant.name = stem(variant.file()).to_owned();
+            variant.name = stem(variant.path()).to_owned();
         }
     }
     variants.extend(adapters::peft(files));
@@ -178,10 +199,10 @@ pub(super) fn select<'a>(
                     .iter()
                     .find(|it| same(it.name.trim_start_matches("UD-"), wanted))
             })
-            .or_else(|| variants.iter().find(|it| same(stem(it.file()), wanted))),
+            .or_else(|| variants.iter().find(|it| same(stem(it.path()), wanted))),
         Selection::File(path) => variants
             .iter()
-            .find(|it| it.files.iter().any(|file| file.path == *path)),
+            .find(|it| it.path() == path || it.files.iter().any(|file| file.path == *path)),
     };
     let wanted = match selection {
         Selection::Automatic => None,
@@ -266,6 +287,34 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_was_cut_is_one_model() {
+        let files = [
+            listed("m.Q6_K.gguf.part2of2", 30),
+            listed("m.Q6_K.gguf.part1of2", 40),
+            // Its second part is missing.
+            listed("m.Q8_0.gguf.part1of3", 40),
+            listed("m.Q8_0.gguf.part3of3", 40),
+            // The whole file is there, too.
+            listed("m.Q4_0.gguf.part1of2", 10),
+            listed("m.Q4_0.gguf.part2of2", 10),
+            listed("m.Q4_0.gguf", 20),
+            listed("mmproj.gguf.part1of2", 1),
+            listed("mmproj.gguf.part2of2", 1),
+        ];
+        let found = variants(&files);
+        let of: Vec<_> = found
+            .iter()
+            .map(|it| (it.name.as_str(), it.path(), it.files.len(), it.size()))
+            .collect();
+        assert_eq!(of, [("Q4_0", "m.Q4_0.gguf", 1, 20), ("Q6_K", "m.Q6_K.gguf", 2, 70)]);
+        assert_eq!(found[1].file(), "m.Q6_K.gguf.part1of2");
+        for named in ["m.Q6_K.gguf", "m.Q6_K.gguf.part2of2"] {
+            let selected = select(&found, &Selection::File(named.to_owned()), "o/n").expect("it is there");
+            assert_eq!(selected.name, "Q6_K", "{named}");
+        }
+    }
+
+    #[test]
     fn the_largest_models_of_a_large_repository_are_listed() {
         let files: Vec<Listed> = (1..=1500).map(|at| listed(&format!("m{at}.gguf"), at)).collect();
         assert_eq!(variants(&files).last().map(Variant::size), Some(1500));
@@ -283,6 +332,10 @@ mod tests {
         let parts = (1..=1000).map(|part| listed(&format!("a-{part:05}-of-01000.gguf"), 1));
         let first = (0..20_000).map(|_| listed("a-00001-of-01000.gguf", 1));
         assert_eq!(variants(&parts.chain(first).collect::<Vec<_>>()).len(), 1);
+        let cut: Vec<Listed> = (0..100_000)
+            .map(|at| listed(&format!("a{at}.gguf.part1of99"), 1))
+            .collect();
+        assert_eq!(variants(&cut), []);
         let single: Vec<Listed> = (0..100_000).map(|at| listed(&format!("m{at}.gguf"), 1)).collect();
         assert_eq!(variants(&single).len(), MAX_LISTED);
         assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());

@@ -1,0 +1,112 @@
+//! The record beside a downloaded model: where its files came from, and of which version they are.
+
+use super::with_suffix;
+use crate::library::{
+    LibraryError,
+    hub::{Origin, RemoteFile},
+};
+use hearth_formats::durable::write_file;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+/// End of the name of the record.
+pub(in super::super) const ORIGIN: &str = ".origin.json";
+
+/// Most bytes of the record of an earlier Hearth and of this one: 500 files take 150 kB.
+const MAX_BYTES: u64 = 512 << 10;
+
+/// Where a model was downloaded from, and its files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    /// Where it was downloaded from.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Its files; empty in the record of an earlier Hearth.
+    #[serde(default)]
+    pub files: Vec<SavedFile>,
+}
+
+/// A file of a model, as it was downloaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedFile {
+    /// Its path in the folder of downloads.
+    pub path: PathBuf,
+    /// Size in bytes.
+    pub size: u64,
+    /// SHA-256 in lower-case hexadecimal. `None` means that it is not known.
+    pub sha256: Option<String>,
+    /// Those of its parts on the server, if it was joined here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Option<String>>,
+}
+
+impl SavedFile {
+    pub(super) fn new(file: &RemoteFile, sha256: Option<String>) -> Self {
+        Self {
+            path: file.path.clone(),
+            size: file.size,
+            sha256,
+            parts: file.parts.iter().map(|part| part.sha256.clone()).collect(),
+        }
+    }
+
+    /// Whether a file on the server has the same bytes; `None` if nothing tells.
+    pub fn is_same(&self, file: &RemoteFile) -> Option<bool> {
+        let is_equal = |one: &Option<String>, other: &Option<String>| Some(one.as_ref()? == other.as_ref()?);
+        match self.size == file.size {
+            false => Some(false),
+            true if self.parts.is_empty() != file.parts.is_empty() => None,
+            true if self.parts.is_empty() => is_equal(&self.sha256, &file.sha256),
+            true if self.parts.len() != file.parts.len() => Some(false),
+            true => {
+                let pairs = self.parts.iter().zip(&file.parts);
+                let same: Option<Vec<bool>> = pairs.map(|(one, part)| is_equal(one, &part.sha256)).collect();
+                same.map(|same| same.into_iter().all(|it| it))
+            }
+        }
+    }
+}
+
+impl Saved {
+    /// The file at a path in the folder of downloads.
+    pub fn file(&self, path: &Path) -> Option<&SavedFile> {
+        self.files.iter().find(|file| file.path == path)
+    }
+}
+
+/// The path of the record, beside a model's first file.
+fn record_path(model: &Path) -> PathBuf {
+    with_suffix(model, ORIGIN)
+}
+
+pub(super) fn save_origin(model: &Path, saved: &Saved) -> Result<(), LibraryError> {
+    let path = record_path(model);
+    let text = serde_json::to_vec_pretty(saved).unwrap_or_default();
+    let written: io::Result<()> = write_file(&path, |out| out.write_all(&text));
+    written.map_err(|source| LibraryError::Write { path, source })
+}
+
+/// The record of a model. `None` means that Hearth did not download it.
+pub(in super::super) fn saved(model: &Path) -> Option<Saved> {
+    let path = record_path(model);
+    let is_small = fs::metadata(&path).is_ok_and(|about| about.is_file() && about.len() <= MAX_BYTES);
+    let text = fs::read(path).ok().filter(|_| is_small)?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// Where a model was downloaded from. `None` means that Hearth did not download it.
+pub(in super::super) fn origin(model: &Path) -> Option<Origin> {
+    saved(model).map(|saved| saved.origin)
+}
+
+/// Removes the record of a deleted model.
+pub(in super::super) fn remove_origin(model: &Path) -> io::Result<()> {
+    match fs::remove_file(record_path(model)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

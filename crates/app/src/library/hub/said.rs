@@ -1,0 +1,111 @@
+//! What a server says of a file in the headers of a response.
+
+use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
+use serde::{Deserialize, Serialize};
+use ureq::{
+    Body,
+    http::{HeaderMap, HeaderName, Response, StatusCode, header},
+};
+
+/// Most bytes of a version; those of known servers have up to 100.
+const MAX_VERSION_BYTES: usize = 256;
+
+/// How much older than the response a time of change must be, so that no second change can have the
+/// same time: by the clock of the server (RFC 9110, 8.8.2.2).
+const SETTLED: SignedDuration = SignedDuration::from_secs(1);
+
+/// The same by the clock of this machine, which may differ.
+const SETTLED_HERE: SignedDuration = SignedDuration::from_secs(60);
+
+/// What a server said of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Said {
+    /// Its version: a strong ETag, or else the time of its last change. Equal versions mean equal
+    /// bytes. `None` means that the server names none.
+    pub version: Option<String>,
+    /// Whether the server sends parts of it. `None` means unknown.
+    pub ranges: Option<bool>,
+}
+
+impl Said {
+    /// Reads the headers of a response. `asked` means that a part was requested.
+    pub(in super::super) fn of(response: &Response<Body>, asked: bool) -> Self {
+        let headers = response.headers();
+        let accepts = text(headers, header::ACCEPT_RANGES);
+        Self {
+            version: version(headers),
+            ranges: match response.status() {
+                StatusCode::PARTIAL_CONTENT => Some(true),
+                // A server may send the whole file because its version is not that of `If-Range`.
+                _ if asked && accepts != Some("bytes") => Some(false),
+                _ => accepts.map(|unit| unit == "bytes"),
+            },
+        }
+    }
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
+}
+
+fn version(headers: &HeaderMap) -> Option<String> {
+    let short = |name| text(headers, name).filter(|text| text.len() <= MAX_VERSION_BYTES);
+    let etag = short(header::ETAG).filter(|etag| is_strong(etag));
+    let modified = || short(header::LAST_MODIFIED).filter(|time| is_settled(time, text(headers, header::DATE)));
+    etag.or_else(modified).map(str::to_owned)
+}
+
+/// Whether equal tags mean equal bytes.
+fn is_strong(etag: &str) -> bool {
+    etag.len() > 2 && etag.starts_with('"') && etag.ends_with('"')
+}
+
+/// Whether a file that was changed at this time cannot be changed once more with the same time.
+fn is_settled(modified: &str, date: Option<&str>) -> bool {
+    let parse = |text| DateTimeParser::new().parse_timestamp(text).ok();
+    let Some(modified) = parse(modified) else {
+        return false;
+    };
+    match date.and_then(parse) {
+        Some(date) => date.duration_since(modified) >= SETTLED,
+        None => Timestamp::now().duration_since(modified) >= SETTLED_HERE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = "Wed, 21 Oct 2015 07:28:00 GMT";
+
+    #[test]
+    fn a_version_is_a_strong_tag_or_a_settled_time() {
+        let etag = |text| (header::ETAG, text);
+        let modified = |text| (header::LAST_MODIFIED, text);
+        let date = |text| (header::DATE, text);
+        type Case<'a> = (&'a [(HeaderName, &'a str)], Option<&'a str>);
+        let cases: [Case; 9] = [
+            (&[], None),
+            (&[etag("\"a\"")], Some("\"a\"")),
+            (&[etag("\"a\""), modified(OLD)], Some("\"a\"")),
+            (&[etag("W/\"a\"")], None),
+            (&[etag("W/\"a\""), modified(OLD)], Some(OLD)),
+            (&[etag("\"\"")], None),
+            (&[modified(OLD), date("Wed, 21 Oct 2015 07:28:01 GMT")], Some(OLD)),
+            // It may change again within the second.
+            (&[modified(OLD), date(OLD)], None),
+            (&[modified("yesterday")], None),
+        ];
+        for (pairs, expected) in cases {
+            let headers = pairs
+                .iter()
+                .map(|(name, text)| (name.clone(), text.parse().expect("a value")));
+            let found = version(&headers.collect());
+            assert_eq!(found.as_deref(), expected, "{pairs:?}");
+        }
+        let long = format!("\"{}\"", "a".repeat(300));
+        let headers = HeaderMap::from_iter([(header::ETAG, long.parse().expect("a value"))]);
+        assert_eq!(version(&headers), None);
+    }
+}
