@@ -551,6 +551,8 @@ fn to_wire(
             .as_ref()
             .map_or(0, |remote| library::arrived(remote, shared.library.folder_of(remote)))
     };
+    let is_done = matches!(row.state, State::Done(_));
+    let resumes = |remote: &Remote| library::resumes(remote, shared.library.folder_of(remote));
     let state = match row.state {
         State::Queued => match now {
             Some(now) if now.is_checking => DownloadState::Checking,
@@ -584,6 +586,7 @@ fn to_wire(
             .map_or_else(arrived, |now| now.done),
         total: now.and_then(|now| now.total).or(total),
         bytes_per_second: now.map_or(0.0, |now| now.bytes_per_second),
+        resumes: is_done || remote.as_ref().is_none_or(resumes),
         state,
     }
 }

@@ -55,6 +55,7 @@ mod text_files;
 mod title;
 mod tune;
 mod unsent;
+mod updates;
 pub mod wire;
 
 pub use app::App;

@@ -96,6 +96,20 @@ describe("on this machine", () => {
     expect(await card(page, "smollm2-135m-instruct").getByTestId("card-remove").count()).toBe(0);
   });
 
+  test("updates are looked for by a click, offered at the model, and downloaded", async () => {
+    const { page, errors } = await models("machine", "discover", 1);
+    expect(await onHost(page, (host) => host.requests)).toEqual([]);
+    await page.getByTestId("check-updates").click();
+    await card(page, "own-download").getByTestId("card-update").waitFor();
+    expect(await page.getByTestId("card-update").count()).toBe(1);
+    expect(await page.getByTestId("updates-found").textContent()).toBe("1 update available.");
+    expect(await onHost(page, (host) => host.requests)).toEqual(["updates"]);
+    await card(page, "own-download").getByTestId("get-update").click();
+    await card(page, "own-download").getByTestId("card-update").waitFor({ state: "detached" });
+    expect(await page.getByTestId("updates-found").textContent()).toContain("No updates");
+    expect(errors).toEqual([]);
+  });
+
   test("a folder is added, and its models appear", async () => {
     const { page } = await models("machine");
     await page.getByTestId("add-model-folder").click();
@@ -295,6 +309,16 @@ describe("downloads", () => {
     await expect.poll(() => download(page, "stalls-1B").getByTestId("download-progress").textContent()).toContain("waiting for the server");
     await page.getByTestId("clear-downloads").click();
     await expect.poll(() => download(page, "fails-halfway").count()).toBe(0);
+  });
+
+  test("one whose server does not promise to resume says so", async () => {
+    const { page } = await models("downloads", "downloads");
+    const row = download(page, "own-model.gguf");
+    expect(await row.getByTestId("download-restarts").textContent()).toContain("may start from the beginning");
+    expect(await row.getByTestId("resume-download").textContent()).toContain("Start again");
+    expect(await download(page, "gemma3:4b").getByTestId("download-restarts").count()).toBe(0);
+    await row.getByTestId("remove-download").click();
+    expect(await page.getByTestId("remove-download-dialog").textContent()).not.toContain("Pause");
   });
 
   test("an unfinished one is removed after a question", async () => {

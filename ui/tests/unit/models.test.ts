@@ -9,7 +9,7 @@ import { asSource, droppedSource, fileName, repositoryOf } from "../../src/lib/t
 import { started, tell } from "./started";
 import { until } from "./until";
 
-const download = (change: Partial<Download> = {}): Download => ({ id: 1, name: "X", source: "x", done: 0, total: null, bytesPerSecond: 0, state: { type: "running" }, ...change });
+const download = (change: Partial<Download> = {}): Download => ({ id: 1, name: "X", source: "x", done: 0, total: null, bytesPerSecond: 0, resumes: true, state: { type: "running" }, ...change });
 
 describe("addresses", () => {
   test.each(["hf.co/a/b", "hf.co/a/b:Q4_K_M", "https://huggingface.co/a/b/resolve/main/x.gguf", "HuggingFace.co/a/b", "ollama://qwen3", "ollama://qwen3:0.6b", "http://localhost:8080/x.gguf", "  hf.co/a/b  "])("%s is one", (text) => {
@@ -141,6 +141,46 @@ describe("downloads", () => {
     const before = app.downloads.all.map(({ done }) => done);
     tell(app, { type: "downloadProgress", id: 777, done: 1, total: 2, bytesPerSecond: 3 });
     expect(app.downloads.all.map(({ done }) => done).length).toBe(before.length);
+  });
+});
+
+describe("updates of models", () => {
+  const source = "hf.co/bartowski/SmolLM2-360M-Instruct-GGUF:Q8_0";
+
+  test("are asked for once by two clicks, and never at the start", async () => {
+    const { app, host } = await started("discover");
+    expect([host.requests, app.updates.all]).toEqual([[], null]);
+    await Promise.all([app.updates.check(), app.updates.check()]);
+    expect(host.requests).toEqual(["updates"]);
+    expect([app.updates.available, app.updates.unknown]).toEqual([1, 0]);
+    expect(app.updates.of("own-download")?.source).toBe(source);
+  });
+
+  test("are gone once the new version is downloaded", async () => {
+    const { app } = await started("discover");
+    await app.updates.check();
+    await app.gallery.download(source);
+    expect(app.updates.available).toBe(1);
+    await until(() => app.downloads.of(source)?.state.type === "done");
+    expect([app.updates.available, app.updates.of("own-download")?.state.type]).toEqual([0, "current"]);
+    await app.updates.check();
+    expect(app.updates.available).toBe(0);
+  });
+
+  test("that nothing tells of are unknown with the reason", async () => {
+    const { app, host } = await started("discover");
+    host.serverStates.set(source, { type: "unknown", why: "It was downloaded by an earlier version." });
+    await app.updates.check();
+    expect([app.updates.available, app.updates.unknown]).toEqual([0, 1]);
+  });
+
+  test("can be asked for again after a failure", async () => {
+    const { app, host } = await started("discover");
+    host.unreachable = true;
+    await expect(app.updates.check()).rejects.toMatchObject({ code: "network" });
+    host.unreachable = false;
+    await app.updates.check();
+    expect(app.updates.available).toBe(1);
   });
 });
 

@@ -13,6 +13,7 @@ pub mod hub;
 mod metadata;
 mod metadata_cache;
 pub mod probe;
+mod updates;
 
 pub use adapters::OwnAdapter;
 pub(crate) use adapters::{is_named, path_of, size as adapter_size};
@@ -25,6 +26,7 @@ pub use foreign::Place;
 pub use hub::Hub;
 pub use metadata::{MetadataError, ModelMetadata, chat_template};
 pub use metadata_cache::Reader;
+pub use updates::{Untold, Update};
 
 use crate::{
     lock::lock,

@@ -148,6 +148,8 @@ macro_rules! commands {
                 fn resume_download(id: i64) -> ();
                 /// Removes a download from the list; an unfinished one loses its bytes.
                 fn remove_download(id: i64) -> ();
+                /// Asks the servers of all downloaded models whether these have changed there since.
+                fn check_updates() -> Vec<ModelUpdate>;
                 /// Whether there is a token of the hub, and where it was found; never the token
                 /// itself. May take until a person has unlocked the system's keychain.
                 fn hub_token() -> HubToken;

@@ -220,6 +220,9 @@ pub struct Download {
     pub total: Option<u64>,
     /// Present speed in bytes per second; 0 if it does not run.
     pub bytes_per_second: f64,
+    /// Whether it goes on where it ended once it is paused or fails, as far as its server has said.
+    /// Otherwise it may start from the beginning.
+    pub resumes: bool,
     /// State.
     pub state: DownloadState,
 }
@@ -247,5 +250,32 @@ pub enum DownloadState {
         model: Option<String>,
         /// Id of the adapter, if it is one that was not deleted since.
         adapter: Option<i64>,
+    },
+}
+
+/// Whether a downloaded model has changed on its server since.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelUpdate {
+    /// Id of the model.
+    pub model: String,
+    /// Argument for `startDownload`, which replaces the model by the version on the server.
+    pub source: String,
+    /// What the server said.
+    pub state: UpdateState,
+}
+
+/// What a server says of a downloaded model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum UpdateState {
+    /// It has the same files.
+    Current,
+    /// It has another version.
+    Available,
+    /// It could not be asked, or nothing tells.
+    Unknown {
+        /// Why, as a sentence.
+        why: String,
     },
 }

@@ -29,6 +29,7 @@ mod store;
 mod support;
 mod tune;
 mod unsent;
+mod updates;
 mod versions;
 mod wire;
 

@@ -109,6 +109,8 @@ export interface Commands {
   resumeDownload(id: number): Promise<void>;
   /** Removes a download from the list; an unfinished one loses its bytes. */
   removeDownload(id: number): Promise<void>;
+  /** Asks the servers of all downloaded models whether these have changed there since. */
+  checkUpdates(): Promise<Array<ModelUpdate>>;
   /** Whether there is a token of the hub, and where it was found; never the token itself. May take until a person has unlocked the system's keychain. */
   hubToken(): Promise<HubToken>;
   /** Saves a token in the system's keychain, and nowhere else. */
@@ -290,6 +292,7 @@ export const commands = (invoke: <T>(command: string, named?: Record<string, unk
   pauseDownload: (id) => invoke("pause_download", { id }),
   resumeDownload: (id) => invoke("resume_download", { id }),
   removeDownload: (id) => invoke("remove_download", { id }),
+  checkUpdates: () => invoke("check_updates"),
   hubToken: () => invoke("hub_token"),
   setHubToken: (token) => invoke("set_hub_token", { token }),
   removeHubToken: () => invoke("remove_hub_token"),
@@ -1005,6 +1008,11 @@ total: number | null,
  * Present speed in bytes per second; 0 if it does not run.
  */
 bytesPerSecond: number,
+/**
+ * Whether it goes on where it ended once it is paused or fails, as far as its server has said.
+ * Otherwise it may start from the beginning.
+ */
+resumes: boolean,
 /**
  * State.
  */
@@ -2072,6 +2080,20 @@ model: string,
  * Why.
  */
 problem: Problem, };
+
+export type ModelUpdate = {
+/**
+ * Id of the model.
+ */
+model: string,
+/**
+ * Argument for `startDownload`, which replaces the model by the version on the server.
+ */
+source: string,
+/**
+ * What the server said.
+ */
+state: UpdateState, };
 
 export type ModelsOwn = "model";
 
@@ -3477,6 +3499,12 @@ files: Array<TextFile> | null,
  * The queued messages.
  */
 queue: Array<QueuedMessage> | null, };
+
+export type UpdateState = { "type": "current" } | { "type": "available" } | { "type": "unknown",
+/**
+ * Why, as a sentence.
+ */
+why: string, };
 
 export type UsedAdapter = {
 /**

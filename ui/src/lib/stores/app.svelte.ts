@@ -49,6 +49,7 @@ import { Toasts } from "./toasts.svelte";
 import { Tray } from "./tray.svelte";
 import { Tune } from "./tune.svelte";
 import { UnsentSaver } from "./unsent";
+import { Updates } from "./updates.svelte";
 import type { SettingsPage, View } from "./view";
 
 /** The storage key of `App.chatAdvanced`. */
@@ -86,6 +87,7 @@ export class App {
   readonly caches: Caches;
   readonly catalog: Catalog;
   readonly downloads: Downloads;
+  readonly updates: Updates;
   readonly hub: HubStore;
   readonly gallery: Gallery;
   readonly planning: Planning;
@@ -142,6 +144,7 @@ export class App {
     this.caches = new Caches(host);
     this.catalog = new Catalog(host);
     this.downloads = new Downloads(host);
+    this.updates = new Updates(host);
     this.hub = new HubStore(host, () => this.settings.value.offline);
     this.gallery = new Gallery(this, parts.storage ?? null);
     this.planning = new Planning(host, this.settings, this.models);
@@ -201,6 +204,7 @@ export class App {
     this.prompts.handle(event);
     this.machine.handle(event);
     this.downloads.handle(event);
+    this.updates.handle(event);
     this.gallery.handle(event);
     this.datasets.handle(event);
     this.runs.handle(event);

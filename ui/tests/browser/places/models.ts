@@ -6,6 +6,7 @@ export const places: Place[] = [
   ["Models", "drafts", (page) => page.getByTestId("view-models").click()],
   ["models that do not fit", "too-big", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("card-fit").nth(2).waitFor())],
   ["the catalog", "discover", discover],
+  ["an update of a model", "discover", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("check-updates").click(), await page.getByTestId("card-update").waitFor())],
   ["downloads", "downloads", async (page) => (await page.getByTestId("view-models").click(), await page.getByTestId("tab-downloads").click(), await page.getByTestId("download-row").first().waitFor())],
   ["the first start", "first-run", (page) => page.getByTestId("first-models").waitFor()],
   ["a link that was dropped", "", async (page) => {

@@ -2,7 +2,7 @@
 // source has "fails" fails at 40 % the first time; one with "stalls" receives nothing more after 30 %.
 
 import { fileName } from "../../text/source";
-import type { CatalogModel, Device, Download, HubKind, HubModel, HubRepository, HubSort, HubToken, KeychainState, LoadSettings, Model, Plan, Problem, RemoteModel } from "../wire";
+import type { CatalogModel, Device, Download, HubKind, HubModel, HubRepository, HubSort, HubToken, KeychainState, LoadSettings, Model, ModelUpdate, Plan, Problem, RemoteModel, UpdateState } from "../wire";
 import { catalogOf, entryOf } from "./catalog";
 import { adapterBaseOf, conversionsOf, remoteOf, repositoryOf, searchOf, variantOf } from "./hub";
 import { qwen } from "./models";
@@ -32,6 +32,9 @@ export abstract class FakeGetting extends FakeTuning {
   /** For tests: where there is a token of the hub besides the keychain, and the keychain itself. */
   tokenElsewhere: "environment" | "file" | null = null;
   keychain: KeychainState = "empty";
+  /** For tests: what servers say of downloaded models, by their source; of the others, that they have a new version. */
+  readonly serverStates = new Map<string, UpdateState>();
+  private readonly updated = new Set<string>();
   private downloadList: Download[] = [];
   private readonly failed = new Set<number>();
 
@@ -87,9 +90,10 @@ export abstract class FakeGetting extends FakeTuning {
     }
     const entry = entryOf(source);
     const found = variantOf(source, this.devicesNow);
-    if (!entry && !found && !/^ollama:\/\/|\.gguf(?:[?#]|$)/i.test(source)) throw { code: "notFound", message: `There is no model at ${source}. Check the address: it may be a repository of the hub, a GGUF file, or ollama://NAME.` };
-    const name = entry?.name ?? (found?.variant.isAdapter ? fileName(found.repository.id) : found ? `${(found.repository.id.split("/")[1] ?? "").replace(/-gguf$/i, "")} ${found.variant.name}` : fileName(source));
-    const download: Download = { id: this.newId(), name, source, done: 0, total: entry?.fileSize ?? found?.variant.size ?? null, bytesPerSecond: 0, state: { type: "queued" } };
+    const former = this.modelsNow.find(({ downloadedFrom }) => downloadedFrom === source);
+    if (!entry && !found && !former && !/^ollama:\/\/|\.gguf(?:[?#]|$)/i.test(source)) throw { code: "notFound", message: `There is no model at ${source}. Check the address: it may be a repository of the hub, a GGUF file, or ollama://NAME.` };
+    const name = entry?.name ?? former?.name ?? (found?.variant.isAdapter ? fileName(found.repository.id) : found ? `${(found.repository.id.split("/")[1] ?? "").replace(/-gguf$/i, "")} ${found.variant.name}` : fileName(source));
+    const download: Download = { id: this.newId(), name, source, done: 0, total: entry?.fileSize ?? found?.variant.size ?? former?.fileSize ?? null, bytesPerSecond: 0, resumes: !/^https?:/i.test(source), state: { type: "queued" } };
     this.downloadList = [download, ...this.downloadList];
     this.emitDownloads();
     this.next();
@@ -113,6 +117,12 @@ export abstract class FakeGetting extends FakeTuning {
     this.downloadList = this.downloadList.filter((one) => one.id !== id);
     this.emitDownloads();
     this.next();
+  }
+
+  async checkUpdates(): Promise<ModelUpdate[]> {
+    await this.request("updates");
+    const downloaded = this.modelsNow.flatMap(({ id, downloadedFrom, source: owner }) => (downloadedFrom === null || owner !== "catalog" ? [] : [{ id, source: downloadedFrom }]));
+    return downloaded.map(({ id, source }) => ({ model: id, source, state: this.updated.has(source) ? { type: "current" } : (this.serverStates.get(source) ?? { type: "available" }) }));
   }
 
   async hubToken(): Promise<HubToken> {
@@ -207,6 +217,12 @@ export abstract class FakeGetting extends FakeTuning {
     await this.rest(6);
     if (!this.downloadList.some((one) => one.id === id)) return;
     const download = this.download(id);
+    const former = this.modelsNow.find(({ downloadedFrom }) => downloadedFrom === download.source);
+    if (former) {
+      this.updated.add(download.source);
+      this.set(id, { state: { type: "done", model: former.id, adapter: null } });
+      return this.next();
+    }
     const base = adapterBaseOf(download.source);
     if (base !== null) {
       const adapter = downloadedAdapter(this.newId(), download.name, download.source, base);

@@ -123,13 +123,14 @@ function many(): Map<number, Conversation> {
 
 /** A download in every state, newest first. */
 function everyDownload(): Download[] {
-  const one = (id: number, name: string, source: string, done: number, total: number | null, state: Download["state"], bytesPerSecond = 0): Download => ({ id, name, source, done, total, bytesPerSecond, state });
+  const one = (id: number, name: string, source: string, done: number, total: number | null, state: Download["state"], bytesPerSecond = 0): Download => ({ id, name, source, done, total, bytesPerSecond, resumes: !source.startsWith("https:"), state });
   return [
     one(58, "Llama-3.3-70B-Instruct Q4_K_M", "hf.co/bartowski/Llama-3.3-70B-Instruct-GGUF:Q4_K_M", 0, 42_520_395_776, { type: "queued" }),
     one(57, "Qwen3 4B Instruct 2507", "qwen3-4b-2507", 1_071_334_080, 2_497_281_120, { type: "running" }, 14_200_000),
     one(56, "stalls-1B Q4_K_M", "hf.co/someone/stalls-1B-GGUF:Q4_K_M", 241_000_000, 766_204_928, { type: "running" }),
     one(55, "Qwen3-8B Q4_K_M", "hf.co/unsloth/Qwen3-8B-GGUF:Q4_K_M", 5_027_783_488, 5_027_783_488, { type: "checking" }),
     one(54, "gemma3:4b", "ollama://gemma3:4b", 912_000_000, 3_338_792_448, { type: "paused" }),
+    one(51, "own-model.gguf", "https://models.example.org/own-model.gguf", 120_000_000, 402_653_184, { type: "paused" }),
     one(53, "fails-halfway-1B Q4_K_M", "hf.co/someone/fails-halfway-1B-GGUF:Q4_K_M", 306_481_971, 766_204_928, { type: "failed", problem: { code: "diskFull", message: "The disk of /home/you/.local/share/hearth/models has 0.3 GB free, and 0.5 GB are needed. Free some space, then try again." } }),
     one(52, "Qwen3 0.6B", "qwen3-0.6b", 639_446_688, 639_446_688, { type: "done", model: qwen.id, adapter: null }),
   ];
