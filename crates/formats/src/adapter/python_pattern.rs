@@ -8,6 +8,10 @@ use regex::{Regex, RegexBuilder};
 /// Maximum memory of one compiled pattern, in bytes.
 const MAX_BYTES: usize = 128 << 10;
 
+/// The longest pattern that is read, in bytes. The memory that is needed before the size of the
+/// compiled pattern is known grows with the length.
+const MAX_PATTERN_BYTES: usize = 4096;
+
 /// Why a pattern is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PatternProblem {
@@ -46,6 +50,9 @@ fn compiled(pattern: &str) -> Result<Regex, PatternProblem> {
 }
 
 fn translated(pattern: &str) -> Result<String, PatternProblem> {
+    if pattern.len() > MAX_PATTERN_BYTES {
+        return Err(Unsupported("more than 4,096 bytes"));
+    }
     let mut translation = Translation {
         rest: pattern,
         out: String::with_capacity(pattern.len()),
@@ -62,7 +69,7 @@ struct Translation<'p> {
     out: String,
 }
 
-impl Translation<'_> {
+impl<'p> Translation<'p> {
     fn next(&mut self) -> Option<char> {
         let mut rest = self.rest.chars();
         let next = rest.next();
@@ -75,6 +82,14 @@ impl Translation<'_> {
         let rest = self.rest.strip_prefix(text);
         self.rest = rest.unwrap_or(self.rest);
         rest.is_some()
+    }
+
+    /// Takes the characters with which the rest begins.
+    fn take_while(&mut self, is_taken: impl Fn(char) -> bool) -> &'p str {
+        let end = self.rest.find(|character| !is_taken(character));
+        let (taken, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
+        self.rest = rest;
+        taken
     }
 
     /// Adds a character outside a set, with what belongs to it.
@@ -159,31 +174,32 @@ impl Translation<'_> {
             self.rest = rest;
             return Ok(());
         }
-        let flags = self.rest.split([':', ')']).next().unwrap_or_default();
-        if flags.chars().all(|flag| flag.is_ascii_alphabetic() || flag == '-') && flags.contains(['a', 'L', 'x']) {
+        self.out.push_str("(?");
+        let flags = self.take_while(|flag| flag.is_ascii_alphabetic() || flag == '-');
+        if self.rest.starts_with([':', ')']) && flags.contains(['a', 'L', 'x']) {
             return Err(Unsupported("one of the flags a, L and x"));
         }
-        self.out.push_str("(?");
+        self.out.push_str(flags);
         Ok(())
     }
 
     /// Adds the braces of a count. Others are ordinary characters in Python.
     fn add_count(&mut self) -> Result<(), PatternProblem> {
-        let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        let inside = self.rest.split_once('}').filter(|(inside, _)| !inside.is_empty());
-        let counts = inside.map(|(inside, rest)| (inside.split_once(',').unwrap_or((inside, inside)), rest));
-        match counts {
-            Some(((least, most), rest)) if is_digits(least) && is_digits(most) => {
-                let least = if least.is_empty() { "0" } else { least };
-                self.out.push_str(&format!("{{{least},{most}}}"));
-                self.rest = rest;
-                self.add_greed()
-            }
-            _ => {
-                self.out.push_str(r"\{");
-                Ok(())
-            }
+        let after_brace = self.rest;
+        let is_empty = self.rest.starts_with('}');
+        let least = self.take_while(|character| character.is_ascii_digit());
+        let most = match self.skip(",") {
+            true => self.take_while(|character| character.is_ascii_digit()),
+            false => least,
+        };
+        if is_empty || !self.skip("}") {
+            self.rest = after_brace;
+            self.out.push_str(r"\{");
+            return Ok(());
         }
+        let least = if least.is_empty() { "0" } else { least };
+        self.out.push_str(&format!("{{{least},{most}}}"));
+        self.add_greed()
     }
 
     /// Adds what may follow a repetition.
@@ -216,6 +232,8 @@ mod tests {
             ("a{x}", "a{x}", true),
             ("a{}", "a{}", true),
             ("a{,}", "aaaa", true),
+            ("a{2", "a{2", true),
+            ("a{2,x}", "a{2,x}", true),
             ("[[a]+", "[a[", true),
             ("[]a]+", "]a", true),
             ("[^]a]", "]", false),
@@ -262,6 +280,8 @@ mod tests {
                 r"((a{1,500}){1,500}){1,500}",
                 "more alternatives or repetitions than fit its limit",
             ),
+            (&"x".repeat(4097), "more than 4,096 bytes"),
+            (&"{".repeat(1 << 20), "more than 4,096 bytes"),
         ] {
             assert_eq!(trailing(pattern).err(), Some(Unsupported(what)), "{pattern}");
         }
