@@ -4,6 +4,7 @@
 
 use super::error::quotable;
 use regex::{Regex, RegexBuilder};
+use regex_syntax::ast::parse::Parser;
 
 /// Maximum memory of one compiled pattern, in bytes.
 const MAX_BYTES: usize = 128 << 10;
@@ -25,16 +26,22 @@ use PatternProblem::{Invalid, Unsupported};
 
 /// Compiles a pattern that matches a whole module path.
 pub(super) fn whole(pattern: &str) -> Result<Regex, PatternProblem> {
-    compiled(&format!("^(?:{})$", translated(pattern)?))
+    compiled("", &translated(pattern)?)
 }
 
 /// Compiles a pattern that matches complete trailing components of a module path.
 pub(super) fn trailing(pattern: &str) -> Result<Regex, PatternProblem> {
-    compiled(&format!(r"^(?:.*\.)?(?:{})$", translated(pattern)?))
+    compiled(r"(?:.*\.)?", &translated(pattern)?)
 }
 
-fn compiled(pattern: &str) -> Result<Regex, PatternProblem> {
-    let built = RegexBuilder::new(pattern)
+/// Compiles a translated pattern within what PEFT puts around it. The pattern is parsed alone
+/// first: a parenthesis in it must not close a group outside it.
+fn compiled(before: &str, pattern: &str) -> Result<Regex, PatternProblem> {
+    Parser::new()
+        .parse(pattern)
+        .map_err(|error| Invalid(quotable(&error.kind().to_string())))?;
+    let pattern = format!("^{before}(?:{pattern})$");
+    let built = RegexBuilder::new(&pattern)
         .size_limit(MAX_BYTES)
         .dfa_size_limit(MAX_BYTES)
         .build();
@@ -256,6 +263,24 @@ mod tests {
         }
     }
 
+    /// Results of Python 3.11 for `re.match(rf"(.*\.)?({pattern})$", path)`, as PEFT does it.
+    #[test]
+    fn ends_of_paths_match_as_in_peft() {
+        for (pattern, path, expected) in [
+            ("q_proj|v_proj", "layers.0.self_attn.q_proj", true),
+            ("q_proj|v_proj", "layers.0.self_attn.v_proj", true),
+            ("q_proj|v_proj", "q_proj.v", false),
+            ("q|v_proj", "layers.0.self_attn.q_proj", false),
+            ("^q_proj|v_proj", "layers.0.self_attn.q_proj", false),
+            ("^q_proj|v_proj", "layers.0.self_attn.v_proj", true),
+            ("(x)|(proj)", "q_proj", false),
+            ("_proj", "q_proj", false),
+        ] {
+            let regex = trailing(pattern).unwrap_or_else(|problem| panic!("{pattern}: {problem:?}"));
+            assert_eq!(regex.is_match(path), expected, "{pattern} in {path}");
+        }
+    }
+
     #[test]
     fn what_needs_backtracking_is_unsupported_by_its_name() {
         for (pattern, what) in [
@@ -280,8 +305,8 @@ mod tests {
                 r"((a{1,500}){1,500}){1,500}",
                 "more alternatives or repetitions than fit its limit",
             ),
-            (&"x".repeat(4097), "more than 4,096 bytes"),
-            (&"{".repeat(1 << 20), "more than 4,096 bytes"),
+            ("x".repeat(4097).as_str(), "more than 4,096 bytes"),
+            ("{".repeat(1 << 20).as_str(), "more than 4,096 bytes"),
         ] {
             assert_eq!(trailing(pattern).err(), Some(Unsupported(what)), "{pattern}");
         }
@@ -298,6 +323,8 @@ mod tests {
             ("a\\", "a backslash at its end"),
             (r"(?#a", "unclosed comment"),
             (r"\q", "unrecognized escape sequence"),
+            ("x)|(?:proj", "unopened group"),
+            ("a)(b", "unopened group"),
         ] {
             match trailing(pattern) {
                 Err(Invalid(said)) => assert!(said.contains(why), "{pattern}: {said}"),
