@@ -63,6 +63,7 @@ fn translated(pattern: &str) -> Result<String, PatternProblem> {
     let mut translation = Translation {
         rest: pattern,
         out: String::with_capacity(pattern.len()),
+        last: Last::Nothing,
     };
     while let Some(character) = translation.next() {
         translation.add(character)?;
@@ -74,6 +75,17 @@ fn translated(pattern: &str) -> Result<String, PatternProblem> {
 struct Translation<'p> {
     rest: &'p str,
     out: String,
+    last: Last,
+}
+
+/// What comes before the rest, for a repetition: Python repeats neither an assertion nor a
+/// repetition.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// The begin of a group or an alternative, or an assertion.
+    Nothing,
+    Item,
+    Repetition,
 }
 
 impl<'p> Translation<'p> {
@@ -102,23 +114,34 @@ impl<'p> Translation<'p> {
     /// Adds a character outside a set, with what belongs to it.
     fn add(&mut self, character: char) -> Result<(), PatternProblem> {
         match character {
-            '\\' => self.add_escape(false),
-            '[' => self.add_set(),
-            '(' if self.skip("?") => self.add_extension(),
-            '*' | '+' | '?' => {
-                self.out.push(character);
-                self.add_greed()
-            }
-            '{' => self.add_count(),
-            _ => {
-                self.out.push(character);
-                Ok(())
-            }
+            '\\' => return self.add_escape(),
+            '[' => self.add_set()?,
+            '(' if self.skip("?") => return self.add_extension(),
+            '*' | '+' | '?' => return self.add_repetition(&character.to_string()),
+            '{' => match self.count() {
+                Some(count) => return self.add_repetition(&count),
+                None => self.out.push_str(r"\{"),
+            },
+            _ => self.out.push(character),
         }
+        self.last = match character {
+            '(' | '|' | '^' | '$' => Last::Nothing,
+            _ => Last::Item,
+        };
+        Ok(())
+    }
+
+    /// Adds what follows a backslash outside a set.
+    fn add_escape(&mut self) -> Result<(), PatternProblem> {
+        self.last = match self.rest.starts_with(['A', 'Z', 'b', 'B']) {
+            true => Last::Nothing,
+            false => Last::Item,
+        };
+        self.add_escaped(false)
     }
 
     /// Adds what follows a backslash.
-    fn add_escape(&mut self, in_set: bool) -> Result<(), PatternProblem> {
+    fn add_escaped(&mut self, in_set: bool) -> Result<(), PatternProblem> {
         match self.next() {
             None => return Err(Invalid("a backslash at its end".to_owned())),
             Some('Z') if !in_set => self.out.push_str(r"\z"),
@@ -150,7 +173,7 @@ impl<'p> Translation<'p> {
                     self.out.push(']');
                     return Ok(());
                 }
-                '\\' => self.add_escape(true)?,
+                '\\' => self.add_escaped(true)?,
                 '[' | '&' | '~' => self.out.extend(['\\', character]),
                 '-' if self.rest.starts_with('-') => return Err(Unsupported("'--' in a set")),
                 _ => self.out.push(character),
@@ -187,11 +210,12 @@ impl<'p> Translation<'p> {
             return Err(Unsupported("one of the flags a, L and x"));
         }
         self.out.push_str(flags);
+        self.last = Last::Nothing;
         Ok(())
     }
 
-    /// Adds the braces of a count. Others are ordinary characters in Python.
-    fn add_count(&mut self) -> Result<(), PatternProblem> {
+    /// Takes a count after its `{`. Other braces are ordinary characters in Python.
+    fn count(&mut self) -> Option<String> {
         let after_brace = self.rest;
         let is_empty = self.rest.starts_with('}');
         let least = self.take_while(|character| character.is_ascii_digit());
@@ -201,19 +225,23 @@ impl<'p> Translation<'p> {
         };
         if is_empty || !self.skip("}") {
             self.rest = after_brace;
-            self.out.push_str(r"\{");
-            return Ok(());
+            return None;
         }
         let least = if least.is_empty() { "0" } else { least };
-        self.out.push_str(&format!("{{{least},{most}}}"));
-        self.add_greed()
+        Some(format!("{{{least},{most}}}"))
     }
 
-    /// Adds what may follow a repetition.
-    fn add_greed(&mut self) -> Result<(), PatternProblem> {
+    /// Adds a repetition, with what may follow it.
+    fn add_repetition(&mut self, repetition: &str) -> Result<(), PatternProblem> {
+        match self.last {
+            Last::Nothing => return Err(Invalid("nothing to repeat".to_owned())),
+            Last::Repetition => return Err(Invalid("multiple repeat".to_owned())),
+            Last::Item => self.last = Last::Repetition,
+        }
         if self.rest.starts_with('+') {
             return Err(Unsupported("a possessive repetition"));
         }
+        self.out.push_str(repetition);
         if self.skip("?") {
             self.out.push('?');
         }
@@ -257,6 +285,8 @@ mod tests {
             (r"layers\.(1[0-9]|2)\.mlp", "layers.12.mlp", true),
             (r"layers\.\d+?\.mlp", "layers.12.mlp", true),
             ("a}", "a}", true),
+            ("a{x}{2}", "a{x}}", true),
+            ("(^)*()+(?:)?a(?#a note)*", "aa", true),
         ] {
             let regex = whole(pattern).unwrap_or_else(|problem| panic!("{pattern}: {problem:?}"));
             assert_eq!(regex.is_match(text), expected, "{pattern} in {text}");
@@ -318,7 +348,15 @@ mod tests {
             ("(", "unclosed group"),
             (")", "unopened group"),
             ("[a", "unclosed character class"),
-            ("*a", "repetition operator missing expression"),
+            ("*a", "nothing to repeat"),
+            ("a|*b", "nothing to repeat"),
+            ("(+a)", "nothing to repeat"),
+            ("^*a", "nothing to repeat"),
+            (r"a\b{2}", "nothing to repeat"),
+            ("a**", "multiple repeat"),
+            ("a*?*", "multiple repeat"),
+            ("a{2}{3}", "multiple repeat"),
+            ("a+(?#a note){2}", "multiple repeat"),
             ("[z-a]", "invalid character class range"),
             ("a\\", "a backslash at its end"),
             (r"(?#a", "unclosed comment"),
