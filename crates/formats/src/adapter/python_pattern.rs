@@ -151,11 +151,18 @@ impl<'p> Translation<'p> {
             Some('N') => return Err(Unsupported("a character by its name (\\N)")),
             Some('0') => return Err(Unsupported("an octal escape")),
             Some('1'..='9') if in_set => return Err(Unsupported("an octal escape")),
+            Some('1'..='7') if self.begins_octal(2) => return Err(Unsupported("an octal escape")),
             Some('1'..='9') => return Err(Unsupported("a back-reference")),
             Some(character) if !character.is_ascii() => self.out.push(character),
             Some(character) => self.out.extend(['\\', character]),
         }
         Ok(())
+    }
+
+    /// Whether the rest begins with this many octal digits.
+    fn begins_octal(&self, digits: usize) -> bool {
+        let begin = self.rest.as_bytes().get(..digits);
+        begin.is_some_and(|begin| begin.iter().all(|digit| matches!(digit, b'0'..=b'7')))
     }
 
     /// Adds a set after its `[`. Python has no sets in sets, and no operators between them.
@@ -326,6 +333,9 @@ mod tests {
             (r"a?+", "a possessive repetition"),
             (r"a{1,2}+", "a possessive repetition"),
             (r"\012", "an octal escape"),
+            (r"\101", "an octal escape"),
+            (r"(q|v)_\18", "a back-reference"),
+            (r"(q|v)_\1a", "a back-reference"),
             (r"[\1]", "an octal escape"),
             (r"\N{DIGIT ONE}", "a character by its name (\\N)"),
             (r"(?a)\w", "one of the flags a, L and x"),
