@@ -153,6 +153,10 @@ impl<'p> Translation<'p> {
             Some('1'..='9') if in_set => return Err(Unsupported("an octal escape")),
             Some('1'..='7') if self.begins_octal(2) => return Err(Unsupported("an octal escape")),
             Some('1'..='9') => return Err(Unsupported("a back-reference")),
+            Some('x' | 'u' | 'U') if self.rest.starts_with('{') => return Err(Invalid("incomplete escape".to_owned())),
+            Some(character) if character.is_ascii_alphanumeric() && !is_escape(character, in_set) => {
+                return Err(Invalid("unrecognized escape sequence".to_owned()));
+            }
             Some(character) if !character.is_ascii() => self.out.push(character),
             Some(character) => self.out.extend(['\\', character]),
         }
@@ -254,6 +258,11 @@ impl<'p> Translation<'p> {
         }
         Ok(())
     }
+}
+
+/// Whether Python reads this letter after a backslash.
+fn is_escape(letter: char, in_set: bool) -> bool {
+    "dDsSwWafnrtvxuU".contains(letter) || !in_set && "AbBZ".contains(letter)
 }
 
 #[cfg(test)]
@@ -371,6 +380,13 @@ mod tests {
             ("a\\", "a backslash at its end"),
             (r"(?#a", "unclosed comment"),
             (r"\q", "unrecognized escape sequence"),
+            (r"q\z", "unrecognized escape sequence"),
+            (r"\pL", "unrecognized escape sequence"),
+            (r"\P{L}", "unrecognized escape sequence"),
+            (r"[\p{L}]", "unrecognized escape sequence"),
+            (r"[\A]", "unrecognized escape sequence"),
+            (r"\x{41}", "incomplete escape"),
+            (r"[\x{41}]", "incomplete escape"),
             ("x)|(?:proj", "unopened group"),
             ("a)(b", "unopened group"),
         ] {
