@@ -26,12 +26,12 @@ use PatternProblem::{Invalid, Unsupported};
 
 /// Compiles a pattern that matches a whole module path.
 pub(super) fn whole(pattern: &str) -> Result<Regex, PatternProblem> {
-    compiled("", &translated(pattern)?)
+    compiled("", &translated(pattern, true)?)
 }
 
 /// Compiles a pattern that matches complete trailing components of a module path.
 pub(super) fn trailing(pattern: &str) -> Result<Regex, PatternProblem> {
-    compiled(r"(?:.*\.)?", &translated(pattern)?)
+    compiled(r"(?:.*\.)?", &translated(pattern, false)?)
 }
 
 /// Compiles a translated pattern within what PEFT puts around it. The pattern is parsed alone
@@ -56,7 +56,9 @@ fn compiled(before: &str, pattern: &str) -> Result<Regex, PatternProblem> {
     })
 }
 
-fn translated(pattern: &str) -> Result<String, PatternProblem> {
+/// Translates a pattern. `is_at_start` says whether it is at the start of the expression that
+/// Python reads.
+fn translated(pattern: &str, is_at_start: bool) -> Result<String, PatternProblem> {
     if pattern.len() > MAX_PATTERN_BYTES {
         return Err(Unsupported("more than 4,096 bytes"));
     }
@@ -64,6 +66,7 @@ fn translated(pattern: &str) -> Result<String, PatternProblem> {
         rest: pattern,
         out: String::with_capacity(pattern.len()),
         last: Last::Nothing,
+        is_at_start,
     };
     while let Some(character) = translation.next() {
         translation.add(character)?;
@@ -76,6 +79,8 @@ struct Translation<'p> {
     rest: &'p str,
     out: String,
     last: Last,
+    /// Whether flags of the whole expression may follow.
+    is_at_start: bool,
 }
 
 /// What comes before the rest, for a repetition: Python repeats neither an assertion nor a
@@ -113,10 +118,11 @@ impl<'p> Translation<'p> {
 
     /// Adds a character outside a set, with what belongs to it.
     fn add(&mut self, character: char) -> Result<(), PatternProblem> {
+        let is_at_start = std::mem::take(&mut self.is_at_start);
         match character {
             '\\' => return self.add_escape(),
             '[' => self.add_set()?,
-            '(' if self.skip("?") => return self.add_extension(),
+            '(' if self.skip("?") => return self.add_extension(is_at_start),
             '*' | '+' | '?' => return self.add_repetition(&character.to_string()),
             '{' => match self.count() {
                 Some(count) => return self.add_repetition(&count),
@@ -194,7 +200,7 @@ impl<'p> Translation<'p> {
     }
 
     /// Adds what follows `(?`.
-    fn add_extension(&mut self) -> Result<(), PatternProblem> {
+    fn add_extension(&mut self, is_at_start: bool) -> Result<(), PatternProblem> {
         const REFUSED: [(&str, &str); 7] = [
             ("=", "a look-ahead"),
             ("!", "a look-ahead"),
@@ -213,15 +219,49 @@ impl<'p> Translation<'p> {
                 .split_once(')')
                 .ok_or_else(|| Invalid("unclosed comment".to_owned()))?;
             self.rest = rest;
+            self.is_at_start = is_at_start;
             return Ok(());
         }
-        self.out.push_str("(?");
+        self.last = Last::Nothing;
+        match self.skip("P<") {
+            true => self.add_name(),
+            false => self.add_flags(is_at_start),
+        }
+    }
+
+    /// Adds the name of a group after `(?P<`.
+    fn add_name(&mut self) -> Result<(), PatternProblem> {
+        let name = self.take_while(|character| character == '_' || character.is_alphanumeric());
+        if name.is_empty() || name.starts_with(char::is_numeric) || !self.skip(">") {
+            return Err(Invalid("bad group name".to_owned()));
+        }
+        self.out.push_str(&format!("(?P<{name}>"));
+        Ok(())
+    }
+
+    /// Adds the flags after `(?`, which may be none: those of a group end with a colon, those of
+    /// the whole expression with a parenthesis.
+    fn add_flags(&mut self, is_at_start: bool) -> Result<(), PatternProblem> {
         let flags = self.take_while(|flag| flag.is_ascii_alphabetic() || flag == '-');
-        if self.rest.starts_with([':', ')']) && flags.contains(['a', 'L', 'x']) {
+        let is_group = self.skip(":");
+        if !is_group && !self.skip(")") {
+            return Err(Invalid("unknown extension".to_owned()));
+        }
+        let (on, off) = flags.split_once('-').unwrap_or((flags, ""));
+        let is_known = on.chars().all(|flag| "aiLmsux".contains(flag)) && off.chars().all(|flag| "imsx".contains(flag));
+        let is_complete = off.is_empty() != flags.contains('-') && (is_group || off.is_empty() && !on.is_empty());
+        if !is_known || !is_complete {
+            return Err(Invalid("unknown extension".to_owned()));
+        }
+        if flags.contains(['a', 'L', 'x']) {
             return Err(Unsupported("one of the flags a, L and x"));
         }
-        self.out.push_str(flags);
-        self.last = Last::Nothing;
+        if !is_group && !is_at_start {
+            return Err(Invalid("global flags not at the start of the expression".to_owned()));
+        }
+        self.is_at_start = !is_group;
+        self.out
+            .push_str(&format!("(?{flags}{}", if is_group { ':' } else { ')' }));
         Ok(())
     }
 
@@ -298,6 +338,8 @@ mod tests {
             (r"(?P<part>q|v)_proj", "v_proj", true),
             (r"(?i:Q)_proj", "q_proj", true),
             (r"(?i)Q_PROJ", "q_proj", true),
+            (r"(?#a note)(?i)(?s)Q|V", "v", true),
+            (r"(?i:Q)(?s-i:.)(?-i:K)", "q.k", false),
             (r"layers\.(1[0-9]|2)\.mlp", "layers.12.mlp", true),
             (r"layers\.\d+?\.mlp", "layers.12.mlp", true),
             ("a}", "a}", true),
@@ -348,6 +390,7 @@ mod tests {
             (r"[\1]", "an octal escape"),
             (r"\N{DIGIT ONE}", "a character by its name (\\N)"),
             (r"(?a)\w", "one of the flags a, L and x"),
+            (r"(?i-x:a)", "one of the flags a, L and x"),
             (r"(?ix: q)", "one of the flags a, L and x"),
             (r"[+--]", "'--' in a set"),
             (
@@ -358,6 +401,14 @@ mod tests {
             ("{".repeat(1 << 20).as_str(), "more than 4,096 bytes"),
         ] {
             assert_eq!(trailing(pattern).err(), Some(Unsupported(what)), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn flags_of_the_whole_pattern_come_first() {
+        for pattern in ["a(?i)", "a|(?i)b", "((?i)a)", "(?i:a)(?i)"] {
+            let why = Invalid("global flags not at the start of the expression".to_owned());
+            assert_eq!(whole(pattern).err(), Some(why), "{pattern}");
         }
     }
 
@@ -379,6 +430,20 @@ mod tests {
             ("[z-a]", "invalid character class range"),
             ("a\\", "a backslash at its end"),
             (r"(?#a", "unclosed comment"),
+            ("(?<n>a)", "unknown extension"),
+            ("(?U)a", "unknown extension"),
+            ("(?R:a)", "unknown extension"),
+            ("(?)a", "unknown extension"),
+            ("(?-i)a", "unknown extension"),
+            ("(?i-:a)", "unknown extension"),
+            ("(?-u:a)", "unknown extension"),
+            ("(?P>n)", "unknown extension"),
+            ("(?P<1>a)", "bad group name"),
+            ("(?P<n.x>a)", "bad group name"),
+            ("(?P<a", "bad group name"),
+            // PEFT puts a group before the pattern.
+            ("(?i)a", "global flags not at the start"),
+            ("a(?i)", "global flags not at the start"),
             (r"\q", "unrecognized escape sequence"),
             (r"q\z", "unrecognized escape sequence"),
             (r"\pL", "unrecognized escape sequence"),
