@@ -269,6 +269,7 @@ fn pairs(tensors: &impl ReadAt, config: &Config) -> Result<BTreeMap<TargetName, 
             return Err(AdapterProblem::target(target, "it is present twice"));
         }
     }
+    config.check_comparisons(pairs.len())?;
     Ok(pairs)
 }
 

@@ -4,6 +4,7 @@ use super::error::quotable;
 use super::python_pattern::{PatternProblem, trailing, whole};
 use super::unmatched::{PathEnds, UnmatchedEntries, modules, quoted};
 use super::{AdapterFile, AdapterProblem, LinearName, TargetName};
+use crate::interrupt;
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -22,9 +23,12 @@ pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// 1,000.
 const MAX_PATTERNS: usize = 2048;
 
-/// Most comparisons of a pattern with a module to find the patterns that match none, which take a
-/// second. One pattern for each linear of a large model makes a million.
+/// Most comparisons of a pattern with a module. One pattern for each linear of a large model makes a
+/// million.
 const MAX_COMPARISONS: usize = 4 << 20;
+
+/// The cost of a comparison for [`interrupt::step`]: a pattern near its limit takes a millisecond.
+const COMPARISON_COST: u64 = 1 << 10;
 
 /// The value of `target_modules` for all linears.
 const ALL_LINEAR: &str = "all-linear";
@@ -127,6 +131,18 @@ impl Config {
         config.ranks = compile("rank_pattern", config.rank_pattern.take())?;
         config.alphas = compile("alpha_pattern", config.alpha_pattern.take())?;
         Ok(config)
+    }
+
+    /// Refuses patterns that are too many to compare with this number of modules.
+    pub fn check_comparisons(&self, modules: usize) -> Result<(), AdapterProblem> {
+        let patterns = self.ranks.len() + self.alphas.len();
+        match patterns.saturating_mul(modules) > MAX_COMPARISONS {
+            true => Err(AdapterProblem::Settings(format!(
+                "it has {patterns} patterns in rank_pattern and alpha_pattern for {modules} target modules, which are \
+                 too many to compare"
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// The configured rank of a module.
@@ -332,16 +348,18 @@ fn refused(setting: &str, pattern: &str, problem: PatternProblem) -> AdapterProb
 
 /// The value of the first pattern that matches.
 fn find<T: Copy>(entries: &[Entry<T>], module: &str) -> Option<T> {
-    let first = entries.iter().find(|entry| entry.regex.is_match(module));
+    let first = entries.iter().find(|entry| is_match(&entry.regex, module));
     first.map(|entry| entry.value)
 }
 
-/// The patterns that match no module. None if there are too many to compare.
+/// Whether a pattern matches a module. `true` once the work is interrupted, which ends a search.
+fn is_match(regex: &Regex, module: &str) -> bool {
+    interrupt::step(COMPARISON_COST) || regex.is_match(module)
+}
+
+/// The patterns that match no module.
 fn unused<'a, T>(entries: &'a [Entry<T>], modules: &[&str]) -> Vec<&'a str> {
-    if entries.len().saturating_mul(modules.len()) > MAX_COMPARISONS {
-        return Vec::new();
-    }
-    let is_unused = |entry: &&Entry<T>| !modules.iter().any(|module| entry.regex.is_match(module));
+    let is_unused = |entry: &&Entry<T>| !modules.iter().any(|module| is_match(&entry.regex, module));
     entries
         .iter()
         .filter(is_unused)
@@ -366,7 +384,7 @@ fn no_names<'a>(setting: &'a Value, modules: &[&str]) -> Vec<&'a str> {
             names(setting).into_iter().filter(|name| !ends.contains(name)).collect()
         }
         Value::String(pattern) if is_set(setting) => {
-            let is_unmatched = whole(pattern).is_ok_and(|regex| !modules.iter().any(|path| regex.is_match(path)));
+            let is_unmatched = whole(pattern).is_ok_and(|regex| !modules.iter().any(|path| is_match(&regex, path)));
             Vec::from_iter(is_unmatched.then_some(pattern.as_str()))
         }
         _ => Vec::new(),

@@ -71,6 +71,46 @@ fn a_configuration_beyond_its_limits_is_refused() {
     refused(folder.path(), "it has 5000 patterns");
     write(&json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "rank_pattern": {"(?:x{900}){900}": 4}}).to_string());
     refused(folder.path(), "is not supported in patterns");
+    // A class has kilobytes before it is compiled.
+    write(&json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "rank_pattern": {r"\w".repeat(2048): 4}}).to_string());
+    refused(folder.path(), "is not supported in patterns");
+    write(&json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "rank_pattern": {r"\w".repeat(2049): 4}}).to_string());
+    refused(
+        folder.path(),
+        "more than 4,096 bytes, which is not supported in patterns",
+    );
+}
+
+/// Patterns that compare for long, by their number times that of the targets.
+#[test]
+fn patterns_for_too_many_targets_are_refused() {
+    let _alone = memory::alone();
+    let folder = tempfile::tempdir().unwrap();
+    let patterns: serde_json::Map<_, _> = (0..2048).map(|n| (format!("m{n}"), json!(4))).collect();
+    let config = json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "rank_pattern": patterns});
+    fs::write(folder.path().join("adapter_config.json"), config.to_string()).unwrap();
+    let write = |layers: usize| {
+        let names = (0..layers).map(|layer| format!("model.layers.{layer}.self_attn.q_proj.lora_A.weight"));
+        let table: serde_json::Map<_, _> = names
+            .enumerate()
+            .map(|(at, name)| {
+                let half = json!({"dtype": "F32", "shape": [1, 1], "data_offsets": [4 * at, 4 * at + 4]});
+                (name, half)
+            })
+            .collect();
+        let table = serde_json::Value::Object(table).to_string();
+        let mut file = File::create(folder.path().join("adapter_model.safetensors")).unwrap();
+        file.write_all(&(table.len() as u64).to_le_bytes()).unwrap();
+        file.write_all(table.as_bytes()).unwrap();
+        file.set_len((8 + table.len() + 4 * layers) as u64).unwrap();
+    };
+    write(2048);
+    refused(folder.path(), "its lora_B is missing");
+    write(2049);
+    refused(
+        folder.path(),
+        "2048 patterns in rank_pattern and alpha_pattern for 2049 target modules",
+    );
 }
 
 #[test]
