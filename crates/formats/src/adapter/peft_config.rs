@@ -30,7 +30,7 @@ const MAX_COMPARISONS: usize = 4 << 20;
 /// The cost of a comparison for [`interrupt::step`]: a pattern near its limit takes a millisecond.
 const COMPARISON_COST: u64 = 1 << 10;
 
-/// The value of `target_modules` for all linears.
+/// The value of `target_modules` for all linears, in upper or lower case.
 const ALL_LINEAR: &str = "all-linear";
 
 /// Unsupported settings that change what an adapter computes, with the sentence to show. They are
@@ -200,7 +200,8 @@ impl Config {
     }
 
     fn unmatched_targets(&self, targets: &[&str], known: &[&str]) -> Option<UnmatchedEntries> {
-        if self.target_modules == ALL_LINEAR {
+        let text = self.target_modules.as_str();
+        if text.is_some_and(|text| text.eq_ignore_ascii_case(ALL_LINEAR)) {
             return None;
         }
         let mut unmatched = no_names(&self.target_modules, targets);

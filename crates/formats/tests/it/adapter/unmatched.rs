@@ -69,6 +69,7 @@ fn cases() -> Vec<(Value, &'static str, Vec<&'static str>)> {
         (json!({"target_modules": and("proj")}), "target_modules", vec!["proj"]),
         (json!({"target_modules": and("layers.1.mlp.up_proj")}), "", vec![]),
         (json!({"target_modules": "all-linear"}), "", vec![]),
+        (json!({"target_modules": "All-Linear"}), "", vec![]),
         (json!({"target_modules": ".*_proj"}), "", vec![]),
         (json!({"target_modules": "q_proj"}), "target_modules", vec!["q_proj"]),
         // It is not supported, and the tensors say what is targeted.
