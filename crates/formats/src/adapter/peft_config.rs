@@ -205,8 +205,8 @@ impl Config {
             return None;
         }
         let mut unmatched = no_names(&self.target_modules, targets);
-        // These settings take modules away on purpose.
-        if !unmatched.is_empty() && (is_set(&self.exclude_modules) || is_set(&self.layers_to_transform)) {
+        // A module without tensors is one all the same: `lm_head`, or an excluded one.
+        if !unmatched.is_empty() {
             let nowhere: BTreeSet<&str> = no_names(&self.target_modules, known).into_iter().collect();
             unmatched.retain(|entry| nowhere.contains(entry));
         }

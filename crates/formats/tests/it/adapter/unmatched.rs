@@ -61,10 +61,14 @@ fn cases() -> Vec<(Value, &'static str, Vec<&'static str>)> {
             vec!["layers.2.*"],
         ),
         (json!({"rank_pattern": {"kproj": 8}}), "rank_pattern", vec!["kproj"]),
+        // Modules for which Hearth reads no tensors.
+        (json!({"target_modules": and("lm_head")}), "", vec![]),
+        (json!({"target_modules": and("embed_tokens")}), "", vec![]),
+        (json!({"target_modules": "lm_head"}), "", vec![]),
         (
-            json!({"target_modules": and("lm_head")}),
+            json!({"target_modules": and("lm_heads")}),
             "target_modules",
-            vec!["lm_head"],
+            vec!["lm_heads"],
         ),
         (json!({"target_modules": and("proj")}), "target_modules", vec!["proj"]),
         (json!({"target_modules": and("layers.1.mlp.up_proj")}), "", vec![]),
