@@ -2,7 +2,7 @@
 
 use super::error::quotable;
 use super::python_pattern::{PatternProblem, trailing, whole};
-use super::unmatched::{PathEnds, UnmatchedEntries, modules, quoted};
+use super::unmatched::{PathEnds, UnmatchedEntries, is_language_model, modules, quoted};
 use super::{AdapterFile, AdapterProblem, LinearName, TargetName};
 use crate::interrupt;
 use regex::Regex;
@@ -193,7 +193,7 @@ impl Config {
             UnmatchedEntries::of("rank_pattern", unused(&self.ranks, targets)),
             UnmatchedEntries::of("alpha_pattern", unused(&self.alphas, targets)),
             self.unmatched_targets(targets, &known),
-            UnmatchedEntries::of("exclude_modules", no_names(&self.exclude_modules, &known)),
+            self.unmatched_exclusions(targets, &known),
             self.unsaved(targets, &known)?,
         ];
         Ok(found.into_iter().flatten().collect())
@@ -204,6 +204,10 @@ impl Config {
         if text.is_some_and(|text| text.eq_ignore_ascii_case(ALL_LINEAR)) {
             return None;
         }
+        // An entry may name modules of the vision part that are excluded.
+        if is_set(&self.exclude_modules) && !is_language_model(targets) {
+            return None;
+        }
         let mut unmatched = no_names(&self.target_modules, targets);
         // A module without tensors is one all the same: `lm_head`, or an excluded one.
         if !unmatched.is_empty() {
@@ -211,6 +215,14 @@ impl Config {
             unmatched.retain(|entry| nowhere.contains(entry));
         }
         UnmatchedEntries::of("target_modules", unmatched)
+    }
+
+    fn unmatched_exclusions(&self, targets: &[&str], known: &[&str]) -> Option<UnmatchedEntries> {
+        match is_language_model(targets) {
+            true => UnmatchedEntries::of("exclude_modules", no_names(&self.exclude_modules, known)),
+            // The modules of the vision part are not known.
+            false => None,
+        }
     }
 
     /// The entries of `modules_to_save` that match no module, by the end of its path.

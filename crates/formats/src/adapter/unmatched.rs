@@ -99,6 +99,12 @@ const OF_LAYER: [&str; 10] = [
     "post_feedforward_layernorm",
 ];
 
+/// Whether these targets are of a model for text only, all of whose modules are known, not of the
+/// text part of another one.
+pub(super) fn is_language_model(targets: &[&str]) -> bool {
+    targets.iter().all(|target| target.starts_with("model.layers."))
+}
+
 /// The module paths of a model with `layers` layers, in the manner of `target`, one of its linears:
 /// `model.layers.0.self_attn.q_proj`.
 pub(super) fn modules(target: &str, linears: &[&str], layers: usize) -> Vec<String> {

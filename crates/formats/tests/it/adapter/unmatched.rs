@@ -133,6 +133,42 @@ fn entries_that_match_no_module_are_named() {
     }
 }
 
+/// Renames the layers of an adapter's tensors to those in the text part of a vision-language model.
+fn in_vision_language_model(folder: &Path, prefix: &str) {
+    let tensors = folder.join("adapter_model.safetensors");
+    let file = fs::read(&tensors).unwrap();
+    let (length, rest) = file.split_at(8);
+    let (table, values) = rest.split_at(u64::from_le_bytes(length.try_into().unwrap()) as usize);
+    let table = str::from_utf8(table).unwrap().replace("model.model.layers", prefix);
+    let mut file = (table.len() as u64).to_le_bytes().to_vec();
+    file.extend(table.as_bytes().iter().chain(values));
+    fs::write(tensors, file).unwrap();
+}
+
+/// Hearth does not know the modules of the vision part.
+#[test]
+fn entries_for_the_vision_part_of_a_model_are_not_called_unmatched() {
+    let folder = tempfile::tempdir().unwrap();
+    for prefix in ["model.model.language_model.layers", "model.language_model.model.layers"] {
+        for (settings, expected) in [
+            (json!({"exclude_modules": ["vision_tower", "visual"]}), vec![]),
+            (json!({"exclude_modules": ".*visual.*"}), vec![]),
+            (
+                json!({"exclude_modules": ["visual"], "target_modules": ["q_proj", "qkv"]}),
+                vec![],
+            ),
+            (json!({"target_modules": ["q_proj", "qproj"]}), vec!["target_modules"]),
+            (json!({"alpha_pattern": {"qproj": 1}}), vec!["alpha_pattern"]),
+        ] {
+            changed(folder.path(), &settings);
+            in_vision_language_model(folder.path(), prefix);
+            let header = AdapterHeader::open(folder.path()).unwrap_or_else(|error| panic!("{settings}: {error}"));
+            let found: Vec<_> = header.unmatched.iter().map(|found| &*found.setting).collect();
+            assert_eq!(found, expected, "{prefix} {settings}");
+        }
+    }
+}
+
 #[test]
 fn a_sentence_names_the_first_unmatched_entries() {
     let folder = tempfile::tempdir().unwrap();
