@@ -5,6 +5,7 @@ use super::error::quotable;
 use super::header::MAX_LAYERS;
 use super::peft_config::{CONFIG, Config, MAX_CONFIG_BYTES};
 use super::safetensors_file::{FileBytes, ReadAt, Table};
+use super::unmatched::LayerCount;
 use super::values::{Float, ReadMode, floats};
 use super::{
     AdapterError, AdapterFile, AdapterHeader, AdapterManifest, AdapterProblem, BaseShape, LoraTensors, TargetName,
@@ -227,7 +228,7 @@ fn read(
         }
         return Err(not_in_file(missing));
     }
-    let unmatched = unmatched(&config, &pairs, base.layers)?;
+    let unmatched = unmatched(&config, &pairs, LayerCount::Exact(base.layers))?;
     let tensors = pairs
         .into_iter()
         .map(|(target, pair)| Ok((target, lora(target, pair, tensors, &config, base, mode)?)))
@@ -249,7 +250,7 @@ fn read(
 fn unmatched(
     config: &Config,
     pairs: &BTreeMap<TargetName, Pair>,
-    layers: usize,
+    layers: LayerCount,
 ) -> Result<Vec<UnmatchedEntries>, AdapterProblem> {
     let modules: Vec<&str> = pairs.values().map(|pair| pair.module.as_str()).collect();
     config.unmatched(&modules, layers)
@@ -288,7 +289,7 @@ fn header(config: &[u8], tensors: &impl ReadAt, manifest: Option<&[u8]>) -> Resu
     if let Some(missing) = config.missing(&found, layers.min(MAX_LAYERS)) {
         return Err(not_in_file(missing));
     }
-    let unmatched = unmatched(&config, &pairs, layers.min(MAX_LAYERS))?;
+    let unmatched = unmatched(&config, &pairs, LayerCount::AtLeast(layers.min(MAX_LAYERS)))?;
     let targets = pairs
         .iter()
         .map(|(&target, pair)| Ok((target, shape(target, pair, &config)?)))

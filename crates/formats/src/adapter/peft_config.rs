@@ -2,7 +2,7 @@
 
 use super::error::quotable;
 use super::python_pattern::{PatternProblem, trailing, whole};
-use super::unmatched::{PathEnds, UnmatchedEntries, is_language_model, modules, quoted};
+use super::unmatched::{LayerCount, PathEnds, UnmatchedEntries, is_language_model, modules, quoted};
 use super::{AdapterFile, AdapterProblem, LinearName, TargetName};
 use crate::interrupt;
 use regex::Regex;
@@ -174,17 +174,16 @@ impl Config {
             .find(|target| !tensors.contains(target))
     }
 
-    /// The entries that match no module. `targets` are the module paths of the file's tensors,
-    /// `layers` the layers of the model.
+    /// The entries that match no module. `targets` are the module paths of the file's tensors.
     ///
     /// # Errors
     /// `modules_to_save` names a module of the model: its weights would have to be replaced.
-    pub fn unmatched(&self, targets: &[&str], layers: usize) -> Result<Vec<UnmatchedEntries>, AdapterProblem> {
+    pub fn unmatched(&self, targets: &[&str], layers: LayerCount) -> Result<Vec<UnmatchedEntries>, AdapterProblem> {
         let is_any_set = [&self.target_modules, &self.exclude_modules, &self.modules_to_save].map(is_set);
         let known = match is_any_set.contains(&true) {
             true => {
                 let linears: Vec<&str> = LinearName::ALL.iter().map(|linear| linear.peft()).collect();
-                modules(targets.first().copied().unwrap_or_default(), &linears, layers)
+                modules(targets.first().copied().unwrap_or_default(), &linears, layers.known())
             }
             false => Vec::new(),
         };
@@ -192,14 +191,14 @@ impl Config {
         let found = [
             UnmatchedEntries::of("rank_pattern", unused(&self.ranks, targets)),
             UnmatchedEntries::of("alpha_pattern", unused(&self.alphas, targets)),
-            self.unmatched_targets(targets, &known),
-            self.unmatched_exclusions(targets, &known),
+            self.unmatched_targets(targets, &known, layers),
+            self.unmatched_exclusions(targets, &known, layers),
             self.unsaved(targets, &known)?,
         ];
         Ok(found.into_iter().flatten().collect())
     }
 
-    fn unmatched_targets(&self, targets: &[&str], known: &[&str]) -> Option<UnmatchedEntries> {
+    fn unmatched_targets(&self, targets: &[&str], known: &[&str], layers: LayerCount) -> Option<UnmatchedEntries> {
         let text = self.target_modules.as_str();
         if text.is_some_and(|text| text.eq_ignore_ascii_case(ALL_LINEAR)) {
             return None;
@@ -214,15 +213,18 @@ impl Config {
             let nowhere: BTreeSet<&str> = no_names(&self.target_modules, known).into_iter().collect();
             unmatched.retain(|entry| nowhere.contains(entry));
         }
+        layers.retain_certain(&mut unmatched);
         UnmatchedEntries::of("target_modules", unmatched)
     }
 
-    fn unmatched_exclusions(&self, targets: &[&str], known: &[&str]) -> Option<UnmatchedEntries> {
-        match is_language_model(targets) {
-            true => UnmatchedEntries::of("exclude_modules", no_names(&self.exclude_modules, known)),
-            // The modules of the vision part are not known.
-            false => None,
+    fn unmatched_exclusions(&self, targets: &[&str], known: &[&str], layers: LayerCount) -> Option<UnmatchedEntries> {
+        // The modules of a vision part are not known.
+        if !is_language_model(targets) {
+            return None;
         }
+        let mut unmatched = no_names(&self.exclude_modules, known);
+        layers.retain_certain(&mut unmatched);
+        UnmatchedEntries::of("exclude_modules", unmatched)
     }
 
     /// The entries of `modules_to_save` that match no module, by the end of its path.

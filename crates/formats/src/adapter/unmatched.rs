@@ -99,6 +99,30 @@ const OF_LAYER: [&str; 10] = [
     "post_feedforward_layernorm",
 ];
 
+/// The number of layers of the base model.
+#[derive(Clone, Copy)]
+pub(super) enum LayerCount {
+    /// The model's.
+    Exact(usize),
+    /// Those up to the adapter's last target; the model may have more.
+    AtLeast(usize),
+}
+
+impl LayerCount {
+    /// The number that is known.
+    pub fn known(self) -> usize {
+        let (Self::Exact(count) | Self::AtLeast(count)) = self;
+        count
+    }
+
+    /// Drops the entries that may match a layer beyond those that are known.
+    pub fn retain_certain(self, unmatched: &mut Vec<&str>) {
+        if let Self::AtLeast(_) = self {
+            unmatched.retain(|entry| !entry.contains(|c: char| c.is_ascii_digit()) && !entry.contains(r"\d"));
+        }
+    }
+}
+
 /// Whether these targets are of a model for text only, all of whose modules are known, not of the
 /// text part of another one.
 pub(super) fn is_language_model(targets: &[&str]) -> bool {

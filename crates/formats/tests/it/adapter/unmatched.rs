@@ -133,6 +133,32 @@ fn entries_that_match_no_module_are_named() {
     }
 }
 
+/// The headers do not say how many layers the model has, which the adapter's last target does not
+/// tell.
+#[test]
+fn entries_for_layers_beyond_the_last_target_need_a_model() {
+    let folder = tempfile::tempdir().unwrap();
+    for (settings, setting) in [
+        (json!({"exclude_modules": ["layers.2.mlp"]}), "exclude_modules"),
+        (
+            json!({"exclude_modules": r"model\.layers\.[2-9]\..*"}),
+            "exclude_modules",
+        ),
+        (json!({"exclude_modules": r".*layers\.\d\d\..*"}), "exclude_modules"),
+        (
+            json!({"target_modules": ["q_proj", "layers.2.mlp.up_proj"]}),
+            "target_modules",
+        ),
+    ] {
+        changed(folder.path(), &settings);
+        let header = AdapterHeader::open(folder.path()).unwrap_or_else(|error| panic!("{settings}: {error}"));
+        assert_eq!(header.unmatched, [], "{settings}");
+        let adapter = AdapterFile::open(folder.path(), &shape("llama")).unwrap();
+        let found: Vec<_> = adapter.unmatched.iter().map(|found| &*found.setting).collect();
+        assert_eq!(found, [setting], "{settings}");
+    }
+}
+
 /// Renames the layers of an adapter's tensors to those in the text part of a vision-language model.
 fn in_vision_language_model(folder: &Path, prefix: &str) {
     let tensors = folder.join("adapter_model.safetensors");
