@@ -54,11 +54,17 @@ impl Beginning {
             let (speech, so_far) = (speech.clone(), None);
             return Self { ids, speech, so_far };
         }
-        Self::replay(texts, &parts, ids.clone(), speech).unwrap_or_else(|| Self {
-            ids,
-            speech: speech.clone().inside(kind),
-            so_far: None,
-        })
+        match Self::replay(texts, &parts, ids.clone(), speech) {
+            Some(replayed) => Self {
+                speech: replayed.speech.settled(),
+                ..replayed
+            },
+            None => Self {
+                ids,
+                speech: speech.clone().inside(kind),
+                so_far: None,
+            },
+        }
     }
 
     /// The state after these tokens. `None` if they do not decode to the parts.

@@ -51,6 +51,12 @@ impl Speech {
         self
     }
 
+    /// This state after a text that a person may have written: it stays one.
+    pub fn settled(mut self) -> Self {
+        self.splitter.settle();
+        self
+    }
+
     /// The markers of the model's thoughts.
     pub fn markers(&self) -> Option<&Arc<Markers>> {
         self.markers.as_ref()

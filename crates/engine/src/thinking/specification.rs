@@ -43,13 +43,13 @@ impl Segment {
 fn with_markers(text: &str, markers: &Markers, prompt: PromptEnd) -> Answer {
     let (mut inputs, mut rest, mut plain) = (Vec::new(), text, String::new());
     let mut is_thought = prompt == PromptEnd::Open;
-    let (mut is_beginning, mut quoted) = (true, 0);
+    let (mut is_beginning, mut is_closed, mut quoted) = (true, false, 0);
     while let Some(first) = rest.chars().next() {
         let edge = [Edge::Open, Edge::Close].into_iter().find(|edge| {
             let letters = markers.marker(*edge).letters();
             letters.is_some_and(|letters| rest.starts_with(letters))
         });
-        let is_stray = prompt == PromptEnd::Closed && !is_thought;
+        let is_stray = prompt == PromptEnd::Closed && !is_thought && !is_closed;
         let counts = match edge {
             None => false,
             Some(Edge::Open) => is_beginning && !is_thought,
@@ -61,6 +61,7 @@ fn with_markers(text: &str, markers: &Markers, prompt: PromptEnd) -> Answer {
                 inputs.push(Input::Marker(edge));
                 rest = &rest[markers.marker(edge).text.len()..];
                 is_thought = edge == Edge::Open;
+                is_closed |= !is_thought;
                 is_beginning = false;
                 quoted = 0;
                 continue;
@@ -78,24 +79,46 @@ fn with_markers(text: &str, markers: &Markers, prompt: PromptEnd) -> Answer {
 }
 
 /// The texts between the markers of a whole answer.
-fn segments(answer: &[Input], prompt: PromptEnd) -> Vec<Segment> {
+fn segments(answer: &[Input], markers: &Markers, prompt: PromptEnd) -> Vec<Segment> {
     let first = match prompt {
         PromptEnd::Open => Kind::Thought,
         PromptEnd::Closed | PromptEnd::Text => Kind::Said,
     };
     let mut segments = vec![Segment::new(first, true)];
+    let (mut is_closed, mut quoted) = (false, 0);
     for input in answer {
         let last = segments.last_mut().expect("one");
-        match input {
-            Input::Text(text) => last.text += text,
+        let edge = match input {
+            Input::Text(text) => {
+                last.text += text;
+                continue;
+            }
+            Input::Marker(edge) => *edge,
+        };
+        let is_thought = last.kind == Kind::Thought;
+        let is_blank = last.text.trim().is_empty();
+        let counts = match edge {
+            Edge::Open => is_thought || is_blank || last.text.ends_with('\n'),
+            Edge::Close => is_thought || (!is_closed && quoted == 0),
+        };
+        match edge {
             // It has begun.
-            Input::Marker(Edge::Open) if last.kind == Kind::Thought => {}
-            Input::Marker(Edge::Open) => segments.push(Segment::new(Kind::Thought, false)),
-            Input::Marker(Edge::Close) => {
-                if last.kind == Kind::Said && !last.text.trim().is_empty() {
+            Edge::Open if is_thought => {}
+            Edge::Open if counts => segments.push(Segment::new(Kind::Thought, false)),
+            Edge::Close if counts => {
+                if !is_thought && !is_blank {
                     last.kind = Kind::Stray;
                 }
+                (is_closed, quoted) = (true, 0);
                 segments.push(Segment::new(Kind::Said, false));
+            }
+            _ => {
+                last.text += markers.marker(edge).text;
+                quoted = if edge == Edge::Open {
+                    quoted + 1
+                } else {
+                    0.max(quoted - 1)
+                };
             }
         }
     }
@@ -115,16 +138,11 @@ fn parts(answer: &[Input], markers: &Markers, prompt: PromptEnd) -> Vec<Part> {
         mut text,
         is_first,
         is_last,
-    } in segments(&answer, prompt)
+    } in segments(&answer, markers, prompt)
     {
         // White space around a marker belongs to it.
         if !is_first || (!is_last && text.trim().is_empty()) {
             text = text.trim_start().to_owned();
-        }
-        if kind == Kind::Stray
-            && let Some(Part::Text { text: before }) = parts.pop_if(|last| matches!(last, Part::Text { .. }))
-        {
-            text.insert_str(0, &before);
         }
         if kind != Kind::Said {
             text = text.trim().to_owned();
@@ -211,7 +229,7 @@ const LETTERS: [Option<u32>; 2] = [None, None];
 /// Which markers are tokens, the prompt's end, the answer, and what becomes of it.
 type Case = ([Option<u32>; 2], PromptEnd, &'static str, &'static str);
 
-const CASES: [Case; 47] = [
+const CASES: [Case; 55] = [
     // Without a thought.
     (TOKENS, Text, "Paris.", "Paris."),
     (LETTERS, Text, "  two ", "  two "),
@@ -240,16 +258,16 @@ const CASES: [Case; 47] = [
     (LETTERS, Closed, "Hm. \n)\n\nParis.", "{Hm.}Paris."),
     (TOKENS, Closed, "\n}\n\nParis.", "Paris."),
     (LETTERS, Closed, "\n)\n\nParis.", "Paris."),
-    (TOKENS, Closed, "a}b}c", "{a\n\nb}c"),
-    (LETTERS, Closed, "a)b)c", "{a\n\nb}c"),
-    (TOKENS, Closed, "}}a", "a"),
-    (LETTERS, Closed, "))a", "a"),
+    (TOKENS, Closed, "a}b}c", "{a}b)c"),
+    (LETTERS, Closed, "a)b)c", "{a}b)c"),
+    (TOKENS, Closed, "}}a", ")a"),
+    (LETTERS, Closed, "))a", ")a"),
     (TOKENS, Closed, "Hm.}", "{Hm.}"),
     // And otherwise.
     (TOKENS, Text, "Hm.}Paris.", "{Hm.}Paris."),
     (LETTERS, Text, "Hm.)Paris.", "Hm.)Paris."),
-    (TOKENS, Text, "{a}b}c", "{a\n\nb}c"),
-    (TOKENS, Open, "a}b}c", "{a\n\nb}c"),
+    (TOKENS, Text, "{a}b}c", "{a}b)c"),
+    (TOKENS, Open, "a}b}c", "{a}b)c"),
     (LETTERS, Open, "a)b)c", "{a}b)c"),
     // Letters that only look like the tokens: at the beginning, in a thought, in the answer.
     (TOKENS, Text, "(a)b", "(a)b"),
@@ -258,17 +276,26 @@ const CASES: [Case; 47] = [
     (TOKENS, Closed, ")b", ")b"),
     (TOKENS, Closed, "The end is `)`.}So: `)`.", "{The end is `)`.}So: `)`."),
     (TOKENS, Text, "{a}The tags are ( and ).", "{a}The tags are ( and )."),
+    // Tokens in what is said: after a thought, in a line, and in pairs.
+    (TOKENS, Text, "{a}The tag `}`\n}\nends.", "{a}The tag `)`\n)\nends."),
+    (TOKENS, Text, "{a}Use {x}.", "{a}Use (x)."),
+    (TOKENS, Open, "a} }b", "{a})b"),
+    (TOKENS, Closed, "Use {x} and {y}.", "Use (x) and (y)."),
+    (TOKENS, Closed, "Use {x} so}c} {d", "{Use (x) so}c) (d"),
+    (TOKENS, Closed, "a}{b}c", "{a\n\nb}c"),
     // Letters that count are quoted in pairs, or after the thought.
     (LETTERS, Closed, "Use (x) and ((y)).", "Use (x) and ((y))."),
     (LETTERS, Closed, "Use (x) so)c", "{Use (x) so}c"),
     (LETTERS, Text, "(a)b (c)", "{a}b (c)"),
     (LETTERS, Text, "In HTML, ( is ) no tag.", "In HTML, ( is ) no tag."),
     // Thoughts between what is said.
-    (TOKENS, Text, "a {b} c", "a {b}c"),
+    (TOKENS, Text, "a\n{b} c", "a\n{b}c"),
+    (TOKENS, Text, "{a}b\n{c}d", "{a}b\n{c}d"),
     (TOKENS, Text, "{a} {b}c", "{a\n\nb}c"),
     // One marker is a token.
     ([None, Some(8)], Text, "(a)b}c", "{a)b}c"),
-    ([Some(7), None], Closed, "a{b)c", "a{b}c"),
+    ([Some(7), None], Closed, "a\n{b)c", "a\n{b}c"),
+    ([Some(7), None], Closed, "a{b)c)d", "{a(b)c}d"),
 ];
 
 #[test]

@@ -1,9 +1,11 @@
 //! Splits a model's answer into what it thought and what it says.
 //!
-//! A marker that is a token counts wherever it is: it begins a thought or ends one. If it ends one
-//! that never began, what was said since the last thought was a thought. A marker in letters counts
-//! before the first text and in a thought, since a model may write about markers later. If the
-//! prompt ends with the end of a thought, one in letters without its beginning counts too.
+//! A marker that is a token begins a thought before the first text and at the beginning of a line,
+//! and ends one. If the first end of an answer ends a thought that never began, what was said so
+//! far was a thought. Elsewhere the model quotes the marker, and its letters are text. A marker in
+//! letters counts before the first text and in a thought, since a model may write about markers
+//! later. If the prompt ends with the end of a thought, the first end in letters without its
+//! beginning counts too.
 
 use super::markers::{Edge, Markers, PromptEnd};
 use super::passage::Input;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 pub(crate) enum Piece {
     /// More text.
     Text(TextKind, String),
-    /// The text since the last thought is a thought, see [`fold_text`].
+    /// The text so far is a thought, see [`fold_text`].
     Folded,
 }
 
@@ -37,9 +39,13 @@ pub(crate) struct Splitter {
     /// Text that may be the beginning of a marker in letters, or white space around a marker.
     held: String,
     /// Whether the end of a thought in letters counts though the answer has no beginning of it.
-    folds: bool,
-    /// Beginnings of thoughts in letters that the text quotes, whose ends are to come.
+    letters_fold: bool,
+    /// Whether no end of a thought without its beginning counts any more.
+    is_closed: bool,
+    /// Beginnings of thoughts that the text quotes, whose ends are to come.
     quoted: usize,
+    /// Whether what was said so far ends with a line break.
+    ends_line: bool,
     /// Whether the last text was a thought's.
     follows_thought: bool,
 }
@@ -68,14 +74,16 @@ impl Splitter {
             markers,
             state,
             held: String::new(),
-            folds: prompt == PromptEnd::Closed,
+            letters_fold: prompt == PromptEnd::Closed,
+            is_closed: false,
             quoted: 0,
+            ends_line: false,
             follows_thought: false,
         }
     }
 
     /// A splitter in the middle of a thought or a text. What is said goes on as a text, whatever
-    /// letters it has.
+    /// ends of thoughts it has.
     pub fn inside(markers: Option<Arc<Markers>>, kind: TextKind) -> Self {
         let state = match (&markers, kind) {
             (Some(_), TextKind::Thinking) => State::Thinking,
@@ -83,8 +91,16 @@ impl Splitter {
         };
         Self {
             state,
+            is_closed: kind == TextKind::Text,
             ..Self::new(markers, PromptEnd::Text)
         }
+    }
+
+    /// Makes what was said so far certain: the model may not have said it, so no end of a thought
+    /// makes it one.
+    pub fn settle(&mut self) {
+        self.is_closed |= !self.is_thinking();
+        self.letters_fold &= !self.is_closed;
     }
 
     /// Whether the next text belongs to a thought.
@@ -135,33 +151,60 @@ impl Splitter {
             (State::Beginning | State::Closed, Edge::Open) => self.state = State::Opened,
             (State::Saying, Edge::Open) => {
                 self.emit(TextKind::Text, &held, pieces);
-                self.quoted = 0;
-                self.state = State::Opened;
+                match self.ends_line {
+                    true => self.state = State::Opened,
+                    false => self.quote(edge, pieces),
+                }
             }
-            (State::Beginning | State::Opened | State::Closed, Edge::Close) => self.state = State::Closed,
+            (State::Opened, Edge::Close) => self.close(),
             (State::Thinking, Edge::Close) => {
                 self.emit(TextKind::Thinking, held.trim_end(), pieces);
-                self.state = State::Closed;
+                self.close();
             }
-            (State::Saying, Edge::Close) => {
+            // White space around a marker belongs to it.
+            (State::Closed, Edge::Close) => self.quote(edge, pieces),
+            (State::Beginning, Edge::Close) if !self.is_closed => self.close(),
+            (State::Beginning | State::Saying, Edge::Close) => {
                 self.emit(TextKind::Text, &held, pieces);
-                self.fold(pieces);
+                match self.is_closed || self.quoted > 0 {
+                    true => self.quote(edge, pieces),
+                    false => self.fold(pieces),
+                }
             }
         }
     }
 
-    /// What was said since the last thought was a thought.
+    /// A marker that is a token does not count: its letters are said.
+    fn quote(&mut self, edge: Edge, pieces: &mut Vec<Piece>) {
+        let letters = self.markers.as_ref().map_or("", |markers| markers.marker(edge).text);
+        self.state = State::Saying;
+        self.quoted = match edge {
+            Edge::Open => self.quoted + 1,
+            Edge::Close => self.quoted.saturating_sub(1),
+        };
+        self.emit(TextKind::Text, letters, pieces);
+    }
+
+    /// What was said so far was a thought.
     fn fold(&mut self, pieces: &mut Vec<Piece>) {
         pieces.push(Piece::Folded);
         self.follows_thought = true;
-        self.quoted = 0;
+        self.close();
+    }
+
+    /// A thought has ended.
+    fn close(&mut self) {
         self.state = State::Closed;
+        self.is_closed = true;
+        self.letters_fold = false;
+        self.quoted = 0;
     }
 
     fn emit(&mut self, kind: TextKind, text: &str, pieces: &mut Vec<Piece>) {
         if !text.is_empty() {
             pieces.push(Piece::Text(kind, text.to_owned()));
             self.follows_thought = kind == TextKind::Thinking;
+            self.ends_line = kind == TextKind::Text && text.ends_with('\n');
         }
     }
 
@@ -204,13 +247,16 @@ impl Splitter {
         if begun.is_empty() {
             return false;
         }
-        let open = self.letters(Edge::Open).map(|letters| (letters, State::Opened));
-        let close = self.letters(Edge::Close).filter(|_| self.folds);
-        let close = close.map(|letters| (letters, State::Closed));
-        for (letters, state) in [open, close].into_iter().flatten() {
+        let open = self.letters(Edge::Open).map(|letters| (letters, Edge::Open));
+        let close = self.letters(Edge::Close).filter(|_| self.letters_fold);
+        let close = close.map(|letters| (letters, Edge::Close));
+        for (letters, edge) in [open, close].into_iter().flatten() {
             if let Some(rest) = begun.strip_prefix(letters) {
                 self.held = rest.to_owned();
-                self.state = state;
+                match edge {
+                    Edge::Open => self.state = State::Opened,
+                    Edge::Close => self.close(),
+                }
                 return true;
             }
             if letters.starts_with(begun) {
@@ -230,7 +276,7 @@ impl Splitter {
             let rest = self.held.split_off(at + letters.len());
             let thought = std::mem::replace(&mut self.held, rest);
             self.emit(TextKind::Thinking, thought[..at].trim_end(), pieces);
-            self.state = State::Closed;
+            self.close();
             return true;
         }
         // What may be the beginning of the marker, with the white space before it, is held back.
@@ -244,7 +290,7 @@ impl Splitter {
 
     /// Passes on what is said, up to the end of a thought that never began.
     fn say(&mut self, pieces: &mut Vec<Piece>) -> bool {
-        let searched: Vec<(Edge, &str)> = match self.folds {
+        let searched: Vec<(Edge, &str)> = match self.letters_fold {
             true => [Edge::Open, Edge::Close]
                 .into_iter()
                 .filter_map(|edge| Some((edge, self.letters(edge)?)))
@@ -342,6 +388,12 @@ mod tests {
             let markers = splitter(tokens, PromptEnd::Text).markers;
             let mut text = Splitter::inside(markers.clone(), Text);
             assert_eq!(letters(&mut text, "a</think>b"), [piece(Text, "a</think>b")]);
+            assert_eq!(text.push(Input::Marker(Edge::Close)), [piece(Text, "</think>")]);
+            let mut settled = splitter(tokens, PromptEnd::Closed);
+            letters(&mut settled, "a");
+            settled.settle();
+            assert_eq!(settled.push(Input::Marker(Edge::Close)), [piece(Text, "</think>")]);
+            assert_eq!(letters(&mut settled, "</think>b"), [piece(Text, "</think>b")]);
             let mut thought = Splitter::inside(markers, Thinking);
             assert!(thought.is_thinking());
             let [pieces, ended] = [
@@ -350,7 +402,10 @@ mod tests {
             ];
             let expected = match tokens {
                 true => [vec![piece(Thinking, "a</think>b")], vec![]],
-                false => [vec![piece(Thinking, "a"), piece(Text, "b")], vec![Piece::Folded]],
+                false => [
+                    vec![piece(Thinking, "a"), piece(Text, "b")],
+                    vec![piece(Text, "</think>")],
+                ],
             };
             assert_eq!([pieces, ended], expected);
         }

@@ -174,13 +174,33 @@ fn a_text_whose_tokens_are_unknown_keeps_the_letters_of_markers() {
             let messages = [asked(), vec![answer]].concat();
             let ids = Vec::new();
             let tokens = tokens("xy");
-            let events = worker.answer(forced(Prompt::Continue { messages, ids }, &tokens, 2));
+            let events = worker.answer(forced(
+                Prompt::Continue {
+                    messages: messages.clone(),
+                    ids,
+                },
+                &tokens,
+                2,
+            ));
             let expected = format!("{}xy", line(&begun));
             assert_eq!(line(&parts(&begun, &events)), expected, "{markers:?} {end:?}");
             let ids = &finished(&events).ids;
             let found = ids.iter().filter(|id| MARKERS.contains(*id)).count();
             let wanted = if end == OPEN { in_thought } else { between };
             assert!(markers.is_empty() || found == wanted, "{found} in {begun:?} {end:?}");
+            // Nor is it a thought if the model goes on with the marker's token.
+            if !markers.is_empty() {
+                let events = worker.answer(forced(
+                    Prompt::Continue {
+                        messages,
+                        ids: Vec::new(),
+                    },
+                    &["</think>".to_owned()],
+                    1,
+                ));
+                let expected = format!("{}</think>", line(&begun));
+                assert_eq!(line(&parts(&begun, &events)), expected, "{end:?}");
+            }
         }
         worker.close();
     }
