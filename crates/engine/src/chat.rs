@@ -30,13 +30,34 @@ pub(crate) fn of_messages(messages: &[Message], markers: Option<&Markers>) -> Re
 }
 
 /// The thought and the text of an answer that has both in its text, between markers, as answers of
-/// earlier versions and other programs may. Its tokens are not known, so the letters count.
+/// earlier versions and other programs may. Its tokens are not known, so the letters count: a
+/// thought at the beginning, or the end of one that never began.
 fn inline_thought(message: &Message, markers: Option<&Markers>) -> Option<(String, String)> {
     let markers = markers.filter(|_| message.role == Role::Assistant && thinking_of(&message.parts).is_empty())?;
     let text = message.text();
-    let begun = text.trim_start().strip_prefix(markers.open.text)?;
-    let (thought, said) = begun.split_once(markers.close.text)?;
+    let (thought, said) = match text.trim_start().strip_prefix(markers.open.text) {
+        Some(begun) => begun.split_once(markers.close.text)?,
+        None => stray_end(&text, markers)?,
+    };
     Some((thought.trim().to_owned(), said.trim_start().to_owned()))
+}
+
+/// The text before and after the end of a thought that never began. It is alone on its line; one in
+/// a sentence, after a beginning or in a code block is quoted.
+fn stray_end<'t>(text: &'t str, markers: &Markers) -> Option<(&'t str, &'t str)> {
+    let (mut before, mut is_code) = (0, false);
+    for line in text.split_inclusive('\n') {
+        if line.contains(markers.open.text) {
+            return None;
+        }
+        let shown = line.trim();
+        if shown == markers.close.text && !is_code {
+            return Some((&text[..before], &text[before + line.len()..]));
+        }
+        is_code ^= shown.starts_with("```") || shown.starts_with("~~~");
+        before += line.len();
+    }
+    None
 }
 
 fn plain(message: &Message) -> chat_template::Message {
@@ -178,6 +199,26 @@ mod tests {
             ),
             (answer("<think></think>Paris."), "[assistant Paris.]"),
             (answer("Use </think>."), "[assistant Use </think>.]"),
+            // The end of one that never began.
+            (
+                answer("Let me see…\n</think>\n\nParis."),
+                "[assistant (Let me see…) Paris.]",
+            ),
+            (answer("Hm.\n </think> \r\nParis."), "[assistant (Hm.) Paris.]"),
+            (answer("\n</think>\n\nParis."), "[assistant Paris.]"),
+            (answer("Hm.\n</think>"), "[assistant (Hm.) ]"),
+            (
+                answer("Use `</think>`.\n</think>\nOr </think>."),
+                "[assistant (Use `</think>`.) Or </think>.]",
+            ),
+            (
+                answer("A <think>\nb\n</think>\nc"),
+                "[assistant A <think>\nb\n</think>\nc]",
+            ),
+            (
+                answer("So:\n```\n</think>\n```\n"),
+                "[assistant So:\n```\n</think>\n```\n]",
+            ),
             (answer("<think> is a tag."), "[assistant <think> is a tag.]"),
             (
                 Message::of_text(Role::User, "<think>a</think>b"),
