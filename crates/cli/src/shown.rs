@@ -47,10 +47,12 @@ impl<'o, W: Write> Shown<'o, W> {
     /// Adds generated text.
     fn add(&mut self, kind: TextKind, text: &str) {
         let is_folded = mem::take(&mut self.is_folded);
-        let gap = match self.parts.is_empty() || (kind == self.kind && !is_folded) {
-            true => "",
-            false => "\n\n",
+        let goes_on = match is_folded {
+            // A thought after another has its gap.
+            true => text.starts_with("\n\n"),
+            false => kind == self.kind,
         };
+        let gap = if self.parts.is_empty() || goes_on { "" } else { "\n\n" };
         append_text(&mut self.parts, kind, text);
         let style = self.switch(kind);
         self.write(style, &[gap, text]);
@@ -118,22 +120,33 @@ mod tests {
 
     #[test]
     fn what_was_a_thought_is_told_apart_from_what_follows() {
-        let event = |text: &str| Event::Text {
-            kind: Text,
-            text: text.to_owned(),
+        let event = |(kind, text): &(TextKind, &str)| Event::Text {
+            kind: *kind,
+            text: (*text).to_owned(),
             tokens: 1,
         };
-        let mut out = in_memory(true);
-        let mut shown = Shown::new(&mut out);
-        let events = [event("Hm"), event(". "), Event::Folded, event("Par"), event("is.")];
-        events.iter().for_each(|event| shown.follow(event));
-        shown.end().unwrap();
-        let parts = [
-            Part::Thinking { text: "Hm.".into() },
-            Part::Text { text: "Paris.".into() },
-        ];
-        assert_eq!(shown.parts, parts);
-        assert_eq!(written(&out), "Hm. \n\nParis.");
+        for (rest, thought, shown_rest) in [
+            (&[(Text, "Par"), (Text, "is.")][..], "Hm.", "\n\nParis.".to_owned()),
+            (
+                &[(Thinking, "\n\nSo."), (Text, "Paris.")],
+                "Hm.\n\nSo.",
+                format!("{DIM}\n\nSo.{NORMAL}\n\nParis."),
+            ),
+        ] {
+            let mut out = in_memory(true);
+            let mut shown = Shown::new(&mut out);
+            let mut events: Vec<Event> = [(Text, "Hm"), (Text, ". ")].iter().map(event).collect();
+            events.push(Event::Folded);
+            events.extend(rest.iter().map(event));
+            events.iter().for_each(|event| shown.follow(event));
+            shown.end().unwrap();
+            let parts = [
+                Part::Thinking { text: thought.into() },
+                Part::Text { text: "Paris.".into() },
+            ];
+            assert_eq!(shown.parts, parts);
+            assert_eq!(written(&out), format!("Hm. {shown_rest}"));
+        }
     }
 
     #[test]
