@@ -22,9 +22,9 @@ pub(crate) struct Passage {
     stop: StopTexts,
     markers: Option<Arc<Markers>>,
     /// Bytes that came in.
-    came: usize,
+    bytes_in: usize,
     /// Bytes that went out.
-    went: usize,
+    bytes_out: usize,
     /// The markers that have not gone out, each with the number of bytes before it.
     tokens: VecDeque<(usize, Edge)>,
     /// Text that has passed the search and is the beginning of a marker's token.
@@ -36,8 +36,8 @@ impl Passage {
         Self {
             stop,
             markers,
-            came: 0,
-            went: 0,
+            bytes_in: 0,
+            bytes_out: 0,
             tokens: VecDeque::new(),
             part: String::new(),
         }
@@ -45,14 +45,14 @@ impl Passage {
 
     /// Adds text. Returns what has passed, and whether a stop string was found.
     pub fn text(&mut self, text: &str) -> (Vec<Input>, bool) {
-        self.came += text.len();
+        self.bytes_in += text.len();
         let passed = self.stop.push(text);
         (self.passed(&passed.text), passed.stopped)
     }
 
     /// Adds a marker's token.
     pub fn marker(&mut self, edge: Edge) -> (Vec<Input>, bool) {
-        self.tokens.push_back((self.came, edge));
+        self.tokens.push_back((self.bytes_in, edge));
         let text = self.marker_text(edge);
         self.text(text)
     }
@@ -71,25 +71,25 @@ impl Passage {
         let mut ready = std::mem::take(&mut self.part) + text;
         let mut inputs = Vec::new();
         while let Some(&(at, edge)) = self.tokens.front() {
-            let before = (at - self.went).min(ready.len());
+            let before = (at - self.bytes_out).min(ready.len());
             if before > 0 {
                 let rest = ready.split_off(before);
                 inputs.push(Input::Text(std::mem::replace(&mut ready, rest)));
-                self.went += before;
+                self.bytes_out += before;
             }
             let length = self.marker_text(edge).len();
-            if at > self.went || ready.len() < length {
+            if at > self.bytes_out || ready.len() < length {
                 break;
             }
             ready.drain(..length);
-            self.went += length;
+            self.bytes_out += length;
             inputs.push(Input::Marker(edge));
             self.tokens.pop_front();
         }
         if !self.tokens.is_empty() {
             self.part = ready;
         } else if !ready.is_empty() {
-            self.went += ready.len();
+            self.bytes_out += ready.len();
             inputs.push(Input::Text(ready));
         }
         inputs
