@@ -19,14 +19,14 @@ pub(crate) fn of_messages(messages: &[Message], markers: Option<&Markers>) -> Re
     };
     if messages.iter().all(is_plain) {
         let plain: Vec<chat_template::Message> = messages.iter().map(plain).collect();
-        return Ok(Chat::from(&*plain).with_letters(&letters));
+        return Ok(Chat::from(&*plain).with_quoted(&letters));
     }
     let mut all = Vec::new();
     for message in messages {
         add(&mut all, message, markers)?;
     }
     let chat = Chat::from_json(&Value::Array(all).to_string(), None).map_err(from_template)?;
-    Ok(chat.with_letters(&letters))
+    Ok(chat.with_quoted(&letters))
 }
 
 /// The thought and the text of an answer that has both in its text, between markers, as answers of

@@ -17,7 +17,7 @@ pub struct Chat {
     messages: Vec<Value>,
     tools: Option<Vec<Value>>,
     thinking: Thinking,
-    /// See [`Chat::with_letters`].
+    /// See [`Chat::with_quoted`].
     letters: Vec<String>,
 }
 
@@ -66,12 +66,12 @@ impl Chat {
     /// say them: neither a template nor a tokenizer takes them for a part of its form. They are the
     /// markers of thoughts, if the conversation's thoughts are in fields of their own.
     #[must_use]
-    pub fn with_letters(mut self, letters: &[&str]) -> Self {
+    pub fn with_quoted(mut self, letters: &[&str]) -> Self {
         self.letters = letters.iter().map(|letters| (*letters).to_owned()).collect();
         self
     }
 
-    /// See [`Chat::with_letters`].
+    /// See [`Chat::with_quoted`].
     pub(super) fn letters(&self) -> &[String] {
         &self.letters
     }

@@ -19,7 +19,7 @@ fn quoted_letters_are_neither_split_at_nor_a_token() {
         let (_, tokenizer) = open(&vocabulary(name));
         let is_marker = |id: &u32| tokenizer.token_text(*id) == Some(MARKER);
         let encoded = |template: &ChatTemplate, role, text: &str, letters: &[&str]| {
-            let chat = Chat::from(&[message(role, text)][..]).with_letters(letters);
+            let chat = Chat::from(&[message(role, text)][..]).with_quoted(letters);
             let ids = template
                 .encode_chat(&tokenizer, &chat, GenerationPrompt::Add)
                 .expect("tokens");
