@@ -322,7 +322,9 @@ fn thoughts_are_what_the_specification_says_in_every_cut() {
                 let (mut once, mut often) = (0.., 0..);
                 let cuts = [
                     cut(&whole, || once.next() == Some(at)),
-                    cut(&whole, || often.next().is_some_and(|now: usize| now % (at + 1) == 0)),
+                    cut(&whole, || {
+                        often.next().is_some_and(|now: usize| now.is_multiple_of(at + 1))
+                    }),
                 ];
                 for cut in cuts {
                     assert_eq!(line(&split(cut.clone(), &markers, prompt), pair), expected, "{cut:?}");
