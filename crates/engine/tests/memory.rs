@@ -16,6 +16,9 @@ const SHARE: f64 = 0.05;
 /// packing.
 const UNCOUNTED: f64 = 6e6;
 
+/// Most rows of a step whose logits are wanted.
+const WANTED_ROWS: usize = 96;
+
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, hold, context, kv, folder @ ..] = &*arguments
@@ -54,7 +57,7 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), tests).exit();
 }
 
-/// Load the model, fill its context, and print the planned bytes and the peak.
+/// Load the model, fill its context with as many logits as a step may give at last, and print the planned bytes and the peak.
 fn hold_model(context: u32, kv: KvType) {
     let before = memory::resident().expect("known on this system");
     let request = LoadRequest {
@@ -66,12 +69,16 @@ fn hold_model(context: u32, kv: KvType) {
     };
     let mut engine = Engine::load(&request, &mut |_, _| ControlFlow::Continue(())).expect("it loads");
     let ids: Vec<u32> = (0..context).collect();
+    let (ids, last) = ids.split_at(ids.len() - WANTED_ROWS);
     let mut peak = 0;
-    let read = engine.session_mut().prefill(&ids, &mut |_, _| {
+    let read = engine.session_mut().prefill(ids, &mut |_, _| {
         peak = peak.max(memory::resident().expect("known on this system"));
         ControlFlow::Continue(())
     });
     assert!(read.expect("it runs").completed);
+    let logits = engine.session_mut().extend(last).expect("it runs");
+    peak = peak.max(memory::resident().expect("known on this system"));
+    drop(logits);
     let taken = peak - before;
     let cpu = &engine.info().placement[0];
     println!("planned {} taken {taken}", cpu.weights + cpu.kv + cpu.compute);

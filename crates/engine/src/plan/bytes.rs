@@ -215,22 +215,17 @@ impl ModelBytes {
         let cells = caches.iter().map(|cache| side(cache.bytes));
         let others = match gpu {
             true => [self.gpu_compute(context, true, true), 0],
-            false => [self.compute(context, true, true), self.embedding],
+            false => [self.compute(context, true), self.embedding],
         };
         weights.chain(cells).chain(others).fold(0, u64::saturating_add)
     }
 
-    /// Bytes of activations on the CPU, if layers or the output layer run there, and of the logits
-    /// that answers get.
-    pub fn compute(&self, context: u32, layers: bool, output: bool) -> u64 {
+    /// Bytes of activations on the CPU, if layers run there, and of the logits that answers get, also
+    /// from an output layer on a GPU.
+    pub fn compute(&self, context: u32, layers: bool) -> u64 {
         let tokens = chunk(context);
-        let mut numbers = 0;
-        if layers {
-            numbers += tokens * self.widths.layer;
-        }
-        // As the answers get them, and as the output layer gives them.
-        numbers += self.wanted_rows() * self.widths.logits * (1 + u64::from(output));
-        F32 * numbers
+        let activations = u64::from(layers) * tokens * self.widths.layer;
+        F32 * (activations + self.wanted_rows() * self.widths.logits)
     }
 
     /// The largest buffers of layers and of the output layer on a GPU, for a context of this many

@@ -82,7 +82,7 @@ impl Load<'_> {
     fn compute(&self, gpu: bool, layers: usize, output: bool) -> u64 {
         match self.training {
             None if gpu => self.bytes.gpu_compute(self.context, layers > 0, output),
-            None => self.bytes.compute(self.context, layers > 0, output),
+            None => self.bytes.compute(self.context, layers > 0),
             Some(training) => {
                 layers as u64 * training.fixed_per_layer
                     + layers.min(training.layers_at_once) as u64 * training.operations
