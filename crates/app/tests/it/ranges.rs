@@ -142,7 +142,8 @@ fn a_server_that_misbehaves_gives_the_right_file() {
         (&[Reply::OtherRange, Reply::Good], true),
         (&[Reply::Good, Reply::OtherRange, Reply::Good], true),
         (&[Reply::Good, Reply::LongRange, Reply::Good], true),
-        (&[Reply::Tagged("\"a\""), Reply::Tagged("\"b\"")], true),
+        // Its hash tells that it is one file nevertheless.
+        (&[Reply::Tagged("\"a\""), Reply::Tagged("\"b\"")], false),
         (&[Reply::Broken(100), Reply::Good], false),
         (
             &[

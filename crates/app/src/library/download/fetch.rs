@@ -1,7 +1,7 @@
 //! The requests for one file: a large one comes as ranges in parallel if the server can, and in one
 //! stream otherwise. The thread that asks for the file writes it, alone. Bytes of two versions are
-//! never joined: a range is requested of the version that has arrived, and what comes of another one
-//! replaces it.
+//! never joined: the published hash decides or, without one, a range is requested of the version
+//! that has arrived, and what comes of another one replaces it.
 
 use super::{
     Progress, Report,
@@ -217,7 +217,7 @@ impl<'a, 'p> Fetch<'a, 'p> {
         self.next_number += 1;
         let wanted = Wanted {
             range,
-            version: self.partial.version().map(str::to_owned),
+            version: self.partial.needs_version().map(str::to_owned),
         };
         self.connections
             .open(self.hub, &self.remote.url, number, wanted)

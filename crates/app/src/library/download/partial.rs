@@ -283,17 +283,24 @@ impl Partial {
     }
 
     /// The version of the present piece that has arrived.
+    /// The version that the rest of the present piece must be of. `None` for a piece with a hash,
+    /// which decides: servers of equal files may name different versions.
+    pub fn needs_version(&self) -> Option<&str> {
+        self.version().filter(|_| self.piece().sha256.is_none())
+    }
+
     pub fn version(&self) -> Option<&str> {
         self.piece().said.version.as_deref()
     }
 
     /// Whether bytes of which the server says this belong to those that have arrived. Without a
+            _ if piece.sha256.is_some() => true,
     /// hash, those without a version never do.
     pub fn fits(&self, said: &Said) -> bool {
         let piece = self.piece();
         match (&piece.said.version, &said.version) {
             (Some(before), Some(now)) => before == now,
-            _ => piece.sha256.is_some() || piece.spans.is_empty(),
+            _ => piece.spans.is_empty(),
         }
     }
 
