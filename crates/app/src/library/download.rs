@@ -14,7 +14,7 @@ pub(super) use self::record::{ORIGIN, Saved, origin, remove_origin, saved};
 use self::{
     complete::flaw,
     fetch::Fetch,
-    partial::{Partial, partial_path, put, remove_records},
+    partial::{Partial, open_locked, partial_path, remove_records},
     record::{SavedFile, save_origin},
 };
 use super::{
@@ -25,7 +25,7 @@ use hearth_formats::{free_space, hex};
 use sha2::{Digest, Sha256};
 use std::{
     ffi::OsString,
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     io::{self, Read, Seek, SeekFrom},
     ops::{ControlFlow, Range},
     path::{Path, PathBuf},
@@ -82,6 +82,10 @@ pub fn download(hub: &Hub, remote: &Remote, folder: &Path, progress: Report) -> 
     let total = remote.size();
     let (mut done, mut files) = (0, Vec::new());
     for file in &remote.files {
+        mark: before
+            .as_ref()
+            .filter(|saved| !saved.updating)
+            .map(|saved| (target.clone(), saved.while_updating())),
         let target = folder.join(&file.path);
         let known = before.as_ref().and_then(|saved| saved.file(&file.path));
         let mut found = complete_hash(&target, file, known, is_same, progress)?;
@@ -103,7 +107,12 @@ pub fn download(hub: &Hub, remote: &Remote, folder: &Path, progress: Report) -> 
     }
     update.finish()?;
     let origin = remote.origin.clone();
-    save_origin(&target, &Saved { origin, files })?;
+    let saved = Saved {
+        origin,
+        files,
+        updating: false,
+    };
+    save_origin(&target, &saved)?;
     Ok(target)
 }
 
@@ -112,8 +121,11 @@ struct Update {
     /// Whether they are put in place together.
     is_together: bool,
     is_told: bool,
-    /// Complete files and their places.
-    ready: Vec<(PathBuf, PathBuf)>,
+    /// The model's first file, and its record from the first replacement to the last, unless it has
+    /// that already. What a crash leaves is then of no known version.
+    mark: Option<(PathBuf, Saved)>,
+    /// Complete files, still locked, and their places.
+    ready: Vec<(Partial, PathBuf)>,
 }
 
 impl Update {
@@ -129,7 +141,8 @@ impl Update {
     }
 
     /// Puts a complete file in place, now or with the others.
-    fn add(&mut self, partial: PathBuf, target: &Path) -> Result<(), LibraryError> {
+    fn add(&mut self, mut partial: Partial, target: &Path) -> Result<(), LibraryError> {
+        partial.record()?;
         self.ready.push((partial, target.to_owned()));
         match self.is_together {
             true => Ok(()),
@@ -139,7 +152,9 @@ impl Update {
 
     fn finish(&mut self) -> Result<(), LibraryError> {
         for (partial, target) in self.ready.drain(..) {
-            put(&partial, &target).map_err(|source| LibraryError::Write { path: target, source })?;
+            partial
+                .put(&target)
+                .map_err(|source| LibraryError::Write { path: target, source })?;
         }
         Ok(())
     }
@@ -157,6 +172,16 @@ fn complete_hash(
 ) -> Result<Option<Option<String>>, LibraryError> {
     if !has_size(target, file) {
         return Ok(None);
+        if self.ready.is_empty() {
+            return Ok(());
+        }
+        // All before the first one.
+        self.ready
+            .iter()
+            .try_for_each(|(partial, _)| partial.check_complete())?;
+        if let Some((first, mark)) = self.mark.take() {
+            save_origin(&first, &mark)?;
+        }
     }
     if is_same || known.is_some_and(|known| known.is_same(file) == Some(true)) {
         let recorded = known.and_then(|known| known.sha256.clone());
@@ -271,14 +296,12 @@ fn remove_unlocked(path: &Path, name: &str) -> Result<(), LibraryError> {
         path: path.to_owned(),
         source,
     };
-    let file = match OpenOptions::new().read(true).write(true).open(path) {
+    let file = match open_locked(path, false) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed(error)),
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+        Err(TryLockError::WouldBlock) => return Err(LibraryError::AlreadyDownloading(name.to_owned())),
     };
-    if let Err(TryLockError::WouldBlock) = file.try_lock() {
-        return Err(LibraryError::AlreadyDownloading(name.to_owned()));
-    }
     // Without its record, an unfinished file must not count as complete up to its length.
     file.set_len(0).and_then(|()| file.sync_all()).map_err(failed)?;
     // Windows does not delete an open file.
@@ -330,7 +353,7 @@ fn download_file(
         partial.remove()?;
         return Err(LibraryError::flawed(&remote.name, &remote.url, flaw));
     }
-    update.add(partial.close()?, target)?;
+    update.add(partial, target)?;
     Ok((pieces.len() == 1).then_some(hash))
 }
 

@@ -73,6 +73,10 @@ impl Library {
         }
         if saved.files.is_empty() {
             let folder = self.folder_of(remote);
+        if saved.updating {
+            // Its files may be of two versions.
+            return Update::Available;
+        }
             let mut files = remote.files.iter();
             let is_size = |path| fs::metadata(path).map(|about| about.len()).ok();
             return match files.all(|file| is_size(folder.join(&file.path)) == Some(file.size)) {

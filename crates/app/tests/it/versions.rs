@@ -391,34 +391,210 @@ fn a_file_of_its_promised_length_that_lacks_tensors_is_incomplete() {
     assert_eq!(left, ["big-00001-of-00002.gguf"], "the whole shard alone");
 }
 
+const FIRST: &str = "o/big/big-00001-of-00002.gguf";
+const SECOND: &str = "o/big/big-00002-of-00002.gguf";
+
+/// The parts of a split model, whose last bytes are this one.
+fn split(byte: u8) -> [Vec<u8>; 2] {
+    let folder = folder();
+    support::split_model(folder.path(), "big").map(|path| {
+        let mut bytes = fs::read(path).unwrap();
+        *bytes.last_mut().unwrap() = byte;
+        bytes
+    })
+}
+
+/// The repository `o/big` with these parts, at a commit that begins like this.
+fn bodies(parts: &[Vec<u8>; 2], commit: &str) -> HashMap<String, Vec<u8>> {
+    let [first, second] = parts.clone();
+    let files = [("big-00001-of-00002.gguf", first), ("big-00002-of-00002.gguf", second)];
+    let moved = repository("o/big", &files).into_iter().map(|(path, body)| {
+        let text = String::from_utf8(body.clone()).map(|text| text.replace("0123456789abcdef", commit));
+        let body = text.map_or(body, String::into_bytes);
+        (path.replace("0123456789abcdef", commit), body)
+    });
+    moved.collect()
+}
+
+fn parts_in(library: &Library) -> [Vec<u8>; 2] {
+    [FIRST, SECOND].map(|part| fs::read(library.folder().join(part)).unwrap())
+}
+
+fn remote_of(hub: &FakeHub, source: &str) -> Remote {
+    let reference = library::hub::Reference::parse(source, &hub.hub).unwrap();
+    library::remote(&hub.hub, &reference).expect("a model")
+}
+
+/// A library with a split model, in its folder.
+fn library_with_split(folder: &Path, parts: &[Vec<u8>; 2]) -> Library {
+    let library = library_at(folder);
+    let hub = FakeHub::with(bodies(parts, "0123456789abcdef"), &[Reply::Good]);
+    library.pull(&hub.hub, "o/big", &mut proceed).expect("a model");
+    library
+}
+
+#[test]
+fn a_complete_part_that_waits_for_the_others_is_nobody_elses() {
+    let folder = folder();
+    let (old, new, other) = (split(1), split(2), split(3));
+    let library = library_with_split(folder.path(), &old);
+    let hub = FakeHub::with(bodies(&new, "fedcba9876543210"), &[Reply::Good]);
+    let others = FakeHub::with(bodies(&other, "aaaaaaaaaaaaaaaa"), &[Reply::Good]);
+    let (remote, theirs) = (remote_of(&hub, "o/big"), remote_of(&others, "o/big"));
+    let mut tried = 0;
+    let done = library::download(&hub.hub, &remote, library.folder(), &mut |progress| {
+        if matches!(progress, Progress::Loading { done, .. } if done >= remote.files[0].size) {
+            let second = library::download(&others.hub, &theirs, library.folder(), &mut proceed);
+            assert!(matches!(second, Err(LibraryError::AlreadyDownloading(_))), "{second:?}");
+            let removed = library::discard(&theirs, library.folder());
+            assert!(
+                matches!(removed, Err(LibraryError::AlreadyDownloading(_))),
+                "{removed:?}"
+            );
+            tried += 1;
+        }
+        ControlFlow::Continue(())
+    });
+    done.expect("a model");
+    assert!(tried > 0);
+    assert!(parts_in(&library) == new);
+}
+
+// Other systems refuse to change a locked file.
+#[cfg(unix)]
+#[test]
+fn a_complete_part_that_another_program_changes_replaces_nothing() {
+    for what in ["cut", "removed", "replaced"] {
+        let folder = folder();
+        let (old, new) = (split(1), split(2));
+        let library = library_with_split(folder.path(), &old);
+        let hub = FakeHub::with(bodies(&new, "fedcba9876543210"), &[Reply::Good]);
+        let remote = remote_of(&hub, "o/big");
+        let partial = library.folder().join(format!("{FIRST}.partial"));
+        let mut is_changed = false;
+        let done = library::download(&hub.hub, &remote, library.folder(), &mut |progress| {
+            if matches!(progress, Progress::Loading { done, .. } if done > remote.files[0].size) && !is_changed {
+                is_changed = true;
+                match what {
+                    "cut" => fs::File::options()
+                        .write(true)
+                        .open(&partial)
+                        .unwrap()
+                        .set_len(10)
+                        .unwrap(),
+                    _ => fs::remove_file(&partial).unwrap(),
+                }
+                if what == "replaced" {
+                    fs::write(&partial, vec![7; remote.files[0].size as usize]).unwrap();
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        let error = done.expect_err(what).to_string();
+        assert!(error.contains("another program"), "{what}: {error}");
+        assert!(parts_in(&library) == old, "{what}");
+        if what == "replaced" {
+            let wrong = library.pull(&hub.hub, "o/big", &mut proceed);
+            assert!(matches!(wrong, Err(LibraryError::HashMismatch { .. })), "{wrong:?}");
+        }
+        library.pull(&hub.hub, "o/big", &mut proceed).expect(what);
+        assert!(parts_in(&library) == new, "{what}");
+    }
+}
+
+#[test]
+fn an_interrupted_replacement_is_of_no_version_and_is_repaired() {
+    let (old, new) = (split(1), split(2));
+    for (source, commit) in [(&old, "0123456789abcdef"), (&new, "fedcba9876543210")] {
+        // What a kill leaves after the first file was replaced; the second is complete beside it.
+        let folder = folder();
+        let library = library_with_split(folder.path(), &old);
+        let hub = FakeHub::with(bodies(&new, "fedcba9876543210"), &[Reply::Good]);
+        let remote = remote_of(&hub, "o/big");
+        let record = library.folder().join(format!("{FIRST}.origin.json"));
+        // A folder in the place of the second file: its replacement fails.
+        let second = library.folder().join(SECOND);
+        fs::remove_file(&second).unwrap();
+        fs::create_dir(&second).unwrap();
+        library::download(&hub.hub, &remote, library.folder(), &mut proceed).expect_err("it is interrupted");
+        fs::remove_dir(&second).unwrap();
+        fs::write(&second, &old[1]).unwrap();
+        let saved: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+        assert_eq!(saved["updating"], true);
+        assert!(
+            saved["revision"].is_null() && saved["files"][0]["sha256"].is_null(),
+            "{saved}"
+        );
+        assert!(fs::read(library.folder().join(FIRST)).unwrap() == new[0]);
+
+        // The server may have either version by now.
+        let hub = FakeHub::with(bodies(source, commit), &[Reply::Good]);
+        let models = library.list(&[]);
+        assert_eq!(
+            library.update(&hub.hub, &models[0], "hf.co/o/big").unwrap(),
+            library::Update::Available
+        );
+        library.pull(&hub.hub, "o/big", &mut proceed).expect("a model");
+        assert!(parts_in(&library) == *source);
+        let models = library.list(&[]);
+        assert_eq!(
+            library.update(&hub.hub, &models[0], "hf.co/o/big").unwrap(),
+            library::Update::Current
+        );
+        assert!(!fs::read_to_string(&record).unwrap().contains("updating"));
+    }
+}
+
+#[test]
+fn what_arrived_of_a_file_with_a_hash_goes_on_in_any_version() {
+    for (first, then) in [(A, B), (OLD, NEW), (A, OLD), (WEAK, A)] {
+        let (folder, file) = (folder(), model(1));
+        let broken = FakeHub::new(
+            file.clone(),
+            vec![Reply::Versioned(first, BROKEN), Reply::Status(503)].leak(),
+        );
+        let hashed = |hub: &FakeHub| {
+            let mut remote = unhashed(hub, file.len());
+            remote.files[0].sha256 = Some(hearth_formats::hex(<sha2::Sha256 as sha2::Digest>::digest(&file)));
+            remote
+        };
+        download(&broken, &hashed(&broken), folder.path()).expect_err("it breaks");
+        let hub = FakeHub::new(file.clone(), vec![Reply::Versioned(then, WHOLE)].leak());
+        let path = download(&hub, &hashed(&hub), folder.path()).expect("a file");
+        assert!(fs::read(path).unwrap() == file);
+        let requests = hub.requests();
+        assert_eq!(requests.len(), 1, "{first}, {then}");
+        assert_eq!(header(&requests[0], "range"), "bytes=1000-");
+        assert_eq!(header(&requests[0], "if-range"), "", "{first}, {then}");
+    }
+}
+
+#[test]
+fn a_file_at_an_address_that_an_earlier_version_recorded_is_here() {
+    let (folder, file) = (folder(), model(1));
+    let hub = FakeHub::with(
+        HashMap::from([("/own.gguf".to_owned(), file)]),
+        &[Reply::Versioned(A, WHOLE)],
+    );
+    let library = library_at(folder.path());
+    let url = address(&hub, "/own.gguf");
+    let path = library.pull(&hub.hub, &url, &mut proceed).expect("a model");
+    let record = path.with_file_name("own.gguf.origin.json");
+    let old = format!(r#"{{"source": "{url}", "revision": null, "licence": null}}"#);
+    fs::write(&record, &old).unwrap();
+    let before = hub.requests().len();
+    library.pull(&hub.hub, &url, &mut proceed).expect("it is here");
+    assert_eq!(hub.requests().len(), before + 1, "it is asked for, and not downloaded");
+    let found = library.update(&hub.hub, &library.list(&[])[0], &url).unwrap();
+    assert_eq!(found, library::Update::Unknown(library::Untold::NoRecordedVersion));
+}
+
 #[test]
 fn a_new_version_of_a_split_model_replaces_its_parts_together() {
     let folder = folder();
     let library = library_at(&folder.path().join("data"));
-    let version = |byte: u8| {
-        support::split_model(folder.path(), "big").map(|path| {
-            let mut bytes = fs::read(path).unwrap();
-            *bytes.last_mut().unwrap() = byte;
-            bytes
-        })
-    };
-    let bodies = |parts: &[Vec<u8>; 2], commit: &str| {
-        let [first, second] = parts.clone();
-        let files = [("big-00001-of-00002.gguf", first), ("big-00002-of-00002.gguf", second)];
-        let moved = repository("o/big", &files).into_iter().map(|(path, body)| {
-            let text = String::from_utf8(body.clone()).map(|text| text.replace("0123456789abcdef", commit));
-            let body = text.map_or(body, String::into_bytes);
-            (path.replace("0123456789abcdef", commit), body)
-        });
-        moved.collect::<HashMap<_, _>>()
-    };
-    let (old, new) = (version(1), version(2));
-    let read = || {
-        ["1", "2"].map(|part| {
-            let name = format!("o/big/big-0000{part}-of-00002.gguf");
-            fs::read(library.folder().join(name)).unwrap()
-        })
-    };
+    let (old, new) = (split(1), split(2));
+    let read = || parts_in(&library);
     let hub = FakeHub::with(bodies(&old, "0123456789abcdef"), &[Reply::Good]);
     library.pull(&hub.hub, "o/big", &mut proceed).expect("a model");
     // The second part does not arrive: the model stays what it was.

@@ -232,14 +232,10 @@ impl Partial {
             source,
         };
         fs::create_dir_all(target.parent().unwrap_or(Path::new("."))).map_err(failed)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(&path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(LibraryError::AlreadyDownloading(remote.name.clone())),
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-        }
+        let file = open_locked(&path, true).map_err(|error| match error {
+            TryLockError::WouldBlock => LibraryError::AlreadyDownloading(remote.name.clone()),
+            TryLockError::Error(source) => failed(source),
+        })?;
         let len = file.metadata().map_err(failed)?.len();
         let found = found(remote, commit, &path, len).filter(|pieces| total(pieces) > 0);
         let is_new = found.is_none();
@@ -283,22 +279,22 @@ impl Partial {
     }
 
     /// The version of the present piece that has arrived.
+    pub fn version(&self) -> Option<&str> {
+        self.piece().said.version.as_deref()
+    }
+
     /// The version that the rest of the present piece must be of. `None` for a piece with a hash,
     /// which decides: servers of equal files may name different versions.
     pub fn needs_version(&self) -> Option<&str> {
         self.version().filter(|_| self.piece().sha256.is_none())
     }
 
-    pub fn version(&self) -> Option<&str> {
-        self.piece().said.version.as_deref()
-    }
-
     /// Whether bytes of which the server says this belong to those that have arrived. Without a
-            _ if piece.sha256.is_some() => true,
     /// hash, those without a version never do.
     pub fn fits(&self, said: &Said) -> bool {
         let piece = self.piece();
         match (&piece.said.version, &said.version) {
+            _ if piece.sha256.is_some() => true,
             (Some(before), Some(now)) => before == now,
             _ => piece.spans.is_empty(),
         }
@@ -401,13 +397,54 @@ impl Partial {
         }
     }
 
-    /// Closes the complete file, and keeps its record until it is put in place. Returns its path.
+    /// Checks that the file is complete and still the one that was checked, before it replaces
+    /// another one: programs that know no lock may have changed it.
     ///
     /// # Errors
-    /// The file cannot be synced, or its record not written.
-    pub fn close(mut self) -> Result<PathBuf, LibraryError> {
-        self.record()?;
-        Ok(self.path)
+    /// It is not, or it or its record cannot be read.
+    pub fn check_complete(&self) -> Result<(), LibraryError> {
+        let size = self.pieces.iter().map(|piece| piece.size).fold(0, u64::saturating_add);
+        let is_whole = |spans: &Spans, size| spans.prefix() == size && spans.total() == size;
+        let arrived = self.pieces.iter().all(|piece| is_whole(&piece.spans, piece.size));
+        let len = self.file.metadata().map_err(|source| self.failed(source))?.len();
+        match arrived && len == size && is_at(&self.file, &self.path) && self.has_own_record() {
+            true => Ok(()),
+            false => Err(self.failed(io::Error::other(
+                "another program changed or removed it while it was downloaded",
+            ))),
+        }
+    }
+
+    /// Whether the record on the disk is that of this complete file.
+    fn has_own_record(&self) -> bool {
+        if !self.has_record {
+            // Of an earlier Hearth.
+            return !record_path(&self.path).exists();
+        }
+        let Some(record) = Record::read(&record_path(&self.path)) else {
+            return false;
+        };
+        let records: Vec<PieceRecord> = std::iter::once(record.first).chain(record.others).collect();
+        let is_same = |(found, own): (&PieceRecord, &Piece)| {
+            let is_of = found.size == own.size && found.sha256 == own.sha256;
+            is_of && found.done == own.spans.pairs()
+        };
+        records.len() == self.pieces.len() && records.iter().zip(&self.pieces).all(is_same)
+    }
+
+    /// Puts the complete file in place. Its lock is held until then.
+    ///
+    /// # Errors
+    /// Its record cannot be removed, or the file not be renamed.
+    pub fn put(self, target: &Path) -> io::Result<()> {
+        let Self { path, file, .. } = self;
+        // Without a record, its length says that it is complete.
+        remove_records(&path)?;
+        // Windows may refuse to rename a file that is open.
+        let held = (!cfg!(windows)).then_some(file);
+        commit_file(&path, target)?;
+        drop(held);
+        Ok(())
     }
 
     /// Removes the file and its record.
@@ -422,14 +459,40 @@ impl Partial {
     }
 }
 
-/// Puts a complete file in place.
+/// Opens a file, and locks it. With `create` it is made if there is none.
 ///
 /// # Errors
-/// Its record cannot be removed, or the file not be renamed.
-pub fn put(partial: &Path, target: &Path) -> io::Result<()> {
-    // Without a record, its length says that it is complete.
-    remove_records(partial)?;
-    commit_file(partial, target)
+/// It cannot be opened, or another download has its lock.
+pub fn open_locked(path: &Path, create: bool) -> Result<File, TryLockError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(create).truncate(false);
+    loop {
+        let file = options.open(path).map_err(TryLockError::Error)?;
+        file.try_lock()?;
+        // Before it was locked, its former holder may have put it in place under another name.
+        if is_at(&file, path) {
+            return Ok(file);
+        }
+    }
+}
+
+/// Whether a path is still that of an open file.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(own), Ok(there)) => is_one_file(&own, &there),
+        _ => false,
+    }
+}
+
+#[cfg(unix)]
+fn is_one_file(one: &fs::Metadata, other: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+#[cfg(not(unix))]
+fn is_one_file(one: &fs::Metadata, other: &fs::Metadata) -> bool {
+    one.len() == other.len() && one.created().ok() == other.created().ok()
 }
 
 /// Removes the record of an unfinished file, and what a crash has left of the next one.

@@ -28,6 +28,9 @@ pub struct Saved {
     /// Its files; empty in the record of an earlier Hearth.
     #[serde(default)]
     pub files: Vec<SavedFile>,
+    /// Whether its files are being replaced, or this was interrupted: they may be of two versions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub updating: bool,
 }
 
 /// A file of a model, as it was downloaded.
@@ -72,6 +75,28 @@ impl SavedFile {
 }
 
 impl Saved {
+    /// The record of a model while its files are replaced. It says nothing of their version.
+    pub(super) fn while_updating(&self) -> Self {
+        let unknown = |file: &SavedFile| SavedFile {
+            sha256: None,
+            parts: vec![None; file.parts.len()],
+            ..file.clone()
+        };
+        Self {
+            origin: Origin {
+                revision: None,
+                ..self.origin.clone()
+            },
+            files: self.files.iter().map(unknown).collect(),
+            updating: true,
+        }
+    }
+
+    /// Whether its files are those of a revision. Of none, nothing tells more than their sizes.
+    pub(super) fn is_of(&self, revision: Option<&str>) -> bool {
+        !self.updating && self.origin.revision.as_deref() == revision
+    }
+
     /// The file at a path in the folder of downloads.
     pub fn file(&self, path: &Path) -> Option<&SavedFile> {
         self.files.iter().find(|file| file.path == path)
