@@ -1,6 +1,7 @@
 //! The catalog: known models with their download, system prompt and sampling parameters.
 
 use super::LibraryError;
+use super::download::Saved;
 use super::hub::{self, Hub, Kind, Origin, Remote, RemoteFile, Repository, Said, Selection};
 use hearth_protocol::SamplingParams;
 use serde::Deserialize;
@@ -39,6 +40,17 @@ impl Entry {
     /// Name of its quantisation, or an empty text.
     pub fn quantization(&self) -> String {
         hub::quantization(&self.file).unwrap_or_default()
+    }
+
+    /// Whether a downloaded file is this one: by its hash or, in the record of an earlier Hearth,
+    /// by its commit.
+    pub(super) fn is_of(&self, saved: &Saved) -> bool {
+        let is_commit = self.revision.len() == 40 && self.revision.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match (&self.sha256, saved.files.as_slice()) {
+            _ if saved.updating => false,
+            (Some(wanted), [file]) => file.sha256.as_ref() == Some(wanted),
+            _ => is_commit && saved.origin.revision.as_deref() == Some(&self.revision),
+        }
     }
 
     /// Its files to download. Asks the hub if the catalog has no hash.

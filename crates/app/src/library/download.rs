@@ -68,7 +68,13 @@ pub fn download(hub: &Hub, remote: &Remote, folder: &Path, progress: Report) -> 
     let before = saved(&target);
     let is_same = before
         .as_ref()
-        .is_some_and(|saved| saved.origin.revision == remote.origin.revision);
+        .is_some_and(|saved| saved.is_of(remote.origin.revision.as_deref()));
+    if before
+        .as_ref()
+        .is_some_and(|saved| is_of_unknown_version(saved, remote, folder))
+    {
+        return Ok(target);
+    }
     check_space(remote, folder, is_same)?;
     let mut update = Update {
         // A model of which some files are of another version would be another model.
@@ -76,16 +82,16 @@ pub fn download(hub: &Hub, remote: &Remote, folder: &Path, progress: Report) -> 
         is_told: before
             .as_ref()
             .is_none_or(|saved| is_same || saved.origin.revision.is_none()),
+        mark: before
+            .as_ref()
+            .filter(|saved| !saved.updating)
+            .map(|saved| (target.clone(), saved.while_updating())),
         ready: Vec::new(),
     };
     let commit = remote.origin.revision.as_deref();
     let total = remote.size();
     let (mut done, mut files) = (0, Vec::new());
     for file in &remote.files {
-        mark: before
-            .as_ref()
-            .filter(|saved| !saved.updating)
-            .map(|saved| (target.clone(), saved.while_updating())),
         let target = folder.join(&file.path);
         let known = before.as_ref().and_then(|saved| saved.file(&file.path));
         let mut found = complete_hash(&target, file, known, is_same, progress)?;
@@ -114,6 +120,19 @@ pub fn download(hub: &Hub, remote: &Remote, folder: &Path, progress: Report) -> 
     };
     save_origin(&target, &saved)?;
     Ok(target)
+}
+
+/// Whether a model is here whose record, of an earlier Hearth, tells no version, so that nothing
+/// can tell it from what is on the server. It is kept as it is, and not downloaded again.
+fn is_of_unknown_version(saved: &Saved, remote: &Remote, folder: &Path) -> bool {
+    let is_old = saved.files.is_empty() && saved.origin.revision.is_none() && !saved.updating;
+    is_old && !is_hashed(remote) && remote.files.iter().all(|file| has_size(&folder.join(&file.path), file))
+}
+
+/// Whether the hash of each file, or of each part of it, is published.
+pub(super) fn is_hashed(remote: &Remote) -> bool {
+    let mut pieces = remote.files.iter().flat_map(RemoteFile::pieces);
+    pieces.all(|piece| piece.sha256.is_some())
 }
 
 /// The files that replace those of another version.
@@ -151,6 +170,16 @@ impl Update {
     }
 
     fn finish(&mut self) -> Result<(), LibraryError> {
+        if self.ready.is_empty() {
+            return Ok(());
+        }
+        // All before the first one.
+        self.ready
+            .iter()
+            .try_for_each(|(partial, _)| partial.check_complete())?;
+        if let Some((first, mark)) = self.mark.take() {
+            save_origin(&first, &mark)?;
+        }
         for (partial, target) in self.ready.drain(..) {
             partial
                 .put(&target)
@@ -172,16 +201,6 @@ fn complete_hash(
 ) -> Result<Option<Option<String>>, LibraryError> {
     if !has_size(target, file) {
         return Ok(None);
-        if self.ready.is_empty() {
-            return Ok(());
-        }
-        // All before the first one.
-        self.ready
-            .iter()
-            .try_for_each(|(partial, _)| partial.check_complete())?;
-        if let Some((first, mark)) = self.mark.take() {
-            save_origin(&first, &mark)?;
-        }
     }
     if is_same || known.is_some_and(|known| known.is_same(file) == Some(true)) {
         let recorded = known.and_then(|known| known.sha256.clone());

@@ -432,9 +432,12 @@ impl Library {
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<PathBuf, LibraryError> {
         let reference = Reference::parse(name, hub)?;
-        match self.settled(&reference) {
-            Some(path) => Ok(path),
-            None => self.pull_remote(hub, &reference, progress),
+        if let Some(path) = self.settled(&reference) {
+            return Ok(path);
+        }
+        match self.pull_remote(hub, &reference, progress) {
+            Err(error) if error.is_temporary() => self.complete_entry(&reference).ok_or(error),
+            done => done,
         }
     }
 
@@ -455,20 +458,36 @@ impl Library {
         }
     }
 
-    /// The file of a model of the catalog that is here for good: it is bundled, or was downloaded
-    /// and the catalog has its hash.
+    /// The file of a model of the catalog of which the catalog wants no other version: it is
+    /// bundled, or was downloaded with the hash or of the commit that the catalog has.
     pub fn settled(&self, reference: &Reference) -> Option<PathBuf> {
+        let is_settled = |model: &Model, entry: &Entry| match model.source {
+            Source::Bundled => true,
+            _ => download::saved(&model.path).is_some_and(|saved| {
+                // Of a repository, and known by its size.
+                let is_copy = !model.is_flat_entry && entry.sha256.is_some() && saved.files.is_empty();
+                entry.is_of(&saved) || is_copy && !saved.updating
+            }),
+        };
+        self.entry_file(reference, is_settled)
+    }
+
+    /// The file of a model of the catalog in any version, unless an update of it was interrupted.
+    fn complete_entry(&self, reference: &Reference) -> Option<PathBuf> {
+        let is_updating = |model: &Model| download::saved(&model.path).is_some_and(|saved| saved.updating);
+        self.entry_file(reference, |model, _| !is_updating(model))
+    }
+
+    /// The file of a bundled or downloaded model of the catalog that can be read and meets a condition.
+    fn entry_file(&self, reference: &Reference, is_it: impl Fn(&Model, &Entry) -> bool) -> Option<PathBuf> {
         let Reference::Catalog(entry) = reference else {
             return None;
         };
-        let is_it = |model: &Model| {
-            let may_change = entry.sha256.is_none() && model.origin.is_some();
-            model.entry == Some(entry)
-                && model.metadata.is_ok()
-                && matches!(model.source, Source::Bundled | Source::Catalog)
-                && !may_change
-        };
-        self.list(&[]).into_iter().find(is_it).map(|model| model.path)
+        let is_own = |model: &Model| matches!(model.source, Source::Bundled | Source::Catalog);
+        let mut models = self.list(&[]).into_iter();
+        let found = models
+            .find(|model| model.entry == Some(entry) && model.metadata.is_ok() && is_own(model) && is_it(model, entry));
+        found.map(|model| model.path)
     }
 
     /// Checks that a file is a model. Returns it and the canonical path to store.

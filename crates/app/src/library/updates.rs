@@ -3,7 +3,7 @@
 
 use super::{
     Library, LibraryError, Model,
-    download::{Saved, saved},
+    download::{Saved, is_hashed, saved},
     hub::{Hub, Reference, Remote},
     remote,
 };
@@ -32,6 +32,12 @@ pub enum Untold {
          what is unchanged is not downloaded."
     )]
     NoHashes,
+    /// Its record has no version, and the server publishes no hash.
+    #[error(
+        "An earlier version of Hearth downloaded this model and kept no version of it; only its size is known to be \
+         the same. To be sure, delete it and download it again."
+    )]
+    NoRecordedVersion,
     /// The record has its address without the query.
     #[error(
         "Its address had a query, which Hearth does not keep because it may hold a password. Download it again from the \
@@ -67,20 +73,21 @@ impl Library {
     }
 
     fn compare(&self, saved: &Saved, remote: &Remote) -> Update {
+        if saved.updating {
+            // Its files may be of two versions.
+            return Update::Available;
+        }
         let (before, now) = (&saved.origin.revision, &remote.origin.revision);
         if before.is_some() && before == now {
             return Update::Current;
         }
         if saved.files.is_empty() {
             let folder = self.folder_of(remote);
-        if saved.updating {
-            // Its files may be of two versions.
-            return Update::Available;
-        }
             let mut files = remote.files.iter();
             let is_size = |path| fs::metadata(path).map(|about| about.len()).ok();
             return match files.all(|file| is_size(folder.join(&file.path)) == Some(file.size)) {
-                true => Update::Unknown(Untold::NoHashes),
+                true if is_hashed(remote) => Update::Unknown(Untold::NoHashes),
+                true => Update::Unknown(Untold::NoRecordedVersion),
                 false => Update::Available,
             };
         }

@@ -566,3 +566,38 @@ fn incomplete_models_of_other_programs_are_listed_with_the_reason() {
             .contains("big-00002-of-00002.gguf")
     );
 }
+
+#[test]
+fn a_model_of_the_catalog_is_settled_with_its_hash_or_commit() {
+    let entry = &catalog::entries()[0];
+    let hash = entry.sha256.as_deref().expect("a hash");
+    let record = |revision: &str, files: &str| {
+        let id = &entry.id;
+        format!(r#"{{"source": "{id}", "revision": "{revision}", "licence": null, "files": [{files}]}}"#)
+    };
+    let file = |hash: &str| format!(r#"{{"path": "{DEFAULT}", "size": 1, "sha256": "{hash}"}}"#);
+    let mark = record("x", &file(hash)).replace("\"files\"", "\"updating\": true, \"files\"");
+    let cases = [
+        (record("x", &file(hash)), true, true),
+        (record(&entry.revision, ""), true, true),
+        (record(&entry.revision, &file("00")), false, true),
+        (record("x", &file("00")), false, true),
+        (record("x", ""), false, true),
+        (mark, false, false),
+    ];
+    let reference = hearth_app::library::hub::Reference::Catalog(entry);
+    let unreachable = support::hub::unreachable();
+    for (text, is_settled, is_complete) in cases {
+        let folder = folder();
+        let library = Library::new(Vec::new(), folder.path(), Reader::InProcess, None);
+        let path = support::model(library.folder(), DEFAULT);
+        fs::write(library.folder().join(format!("{DEFAULT}.origin.json")), &text).unwrap();
+        assert_eq!(library.settled(&reference).is_some(), is_settled, "{text}");
+        // Without the network the file that is there has to do.
+        let pulled = library.pull(&unreachable, &entry.id, &mut proceed);
+        assert_eq!(pulled.ok(), is_complete.then_some(path), "{text}");
+    }
+    let folder = folder();
+    let (library, _) = library(folder.path());
+    assert!(library.settled(&reference).is_some(), "it is bundled");
+}
