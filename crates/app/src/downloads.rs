@@ -18,6 +18,7 @@ use crate::{
     },
     wire::{Download, DownloadState, Event, Problem, ProblemCode},
 };
+use hearth_formats::gguf::part_files;
 use std::{
     collections::{HashMap, HashSet},
     ops::ControlFlow,
@@ -497,6 +498,21 @@ impl Speed {
         self.last = Some((Instant::now(), done));
         Some(mean)
     }
+}
+
+/// Whether a download that is queued or in progress writes a file of a model.
+pub(crate) fn writes(shared: &Shared, model: &Path) -> Result<bool, Problem> {
+    let parts = part_files(model);
+    let has = |remote: &Remote| {
+        let folder = shared.library.folder_of(remote);
+        remote.files.iter().any(|file| parts.contains(&folder.join(&file.path)))
+    };
+    let rows = shared.store.read(|t| download::list(t))?;
+    let queued = rows.iter().filter(|row| row.state == State::Queued);
+    let mut remotes = queued.filter_map(|row| serde_json::from_str(row.remote.as_deref()?).ok());
+    let running = shared.downloads.lock();
+    let is_running = |running: &Arc<Running>| lock(&running.remote).as_ref().is_some_and(has);
+    Ok(remotes.any(|remote: Remote| has(&remote)) || running.values().any(is_running))
 }
 
 /// Deletes what has arrived of a removed download.

@@ -4,7 +4,7 @@ use crate::{
     App, adapters,
     announce::Topic,
     chat::{Command, Target},
-    convert, library,
+    convert, downloads, library,
     model_lookup::{self, find},
     shared::Shared,
     store::{model, now},
@@ -87,6 +87,7 @@ impl App {
             Source::Catalog | Source::File => {}
             _ => return Err(library::LibraryError::Foreign(model.path).into()),
         }
+        self.check_idle(&model).await?;
         // Windows does not delete a file that is in use.
         let path = model.path.clone();
         self.request_chat(|done| Command::Remove { path, done }).await?;
@@ -97,6 +98,17 @@ impl App {
                     shared.store.write(|t| model::remove(t, path))?;
                 }
                 announce(shared).map(drop)
+            })
+            .await
+    }
+
+    /// Checks that no download is to replace the files of a model.
+    async fn check_idle(&self, model: &library::Model) -> Result<(), Problem> {
+        let (path, name) = (model.path.clone(), model.name.clone());
+        self.shared
+            .blocking(move |shared| match downloads::writes(shared, &path)? {
+                true => Err(library::LibraryError::Loading(name).into()),
+                false => Ok(()),
             })
             .await
     }

@@ -75,13 +75,14 @@ pub fn download(hub: &Hub, remote: &Remote, folder: &Path, progress: Report) -> 
     {
         return Ok(target);
     }
-    check_space(remote, folder, is_same)?;
+    check_space(remote, folder, before.as_ref())?;
     let mut update = Update {
         // A model of which some files are of another version would be another model.
         is_together: before.is_some() && remote.files.len() > 1,
         is_told: before
             .as_ref()
             .is_none_or(|saved| is_same || saved.origin.revision.is_none()),
+        former: before.as_ref().map(|_| target.clone()),
         mark: before
             .as_ref()
             .filter(|saved| !saved.updating)
@@ -140,6 +141,8 @@ struct Update {
     /// Whether they are put in place together.
     is_together: bool,
     is_told: bool,
+    /// The first file of the model that is replaced, if there is one.
+    former: Option<PathBuf>,
     /// The model's first file, and its record from the first replacement to the last, unless it has
     /// that already. What a crash leaves is then of no known version.
     mark: Option<(PathBuf, Saved)>,
@@ -177,6 +180,12 @@ impl Update {
         self.ready
             .iter()
             .try_for_each(|(partial, _)| partial.check_complete())?;
+        if let Some(path) = self.former.as_ref().filter(|first| saved(first).is_none()) {
+            return Err(LibraryError::NotPlaced {
+                path: path.clone(),
+                why: "it was deleted while another version of it was downloaded",
+            });
+        }
         if let Some((first, mark)) = self.mark.take() {
             save_origin(&first, &mark)?;
         }
@@ -234,7 +243,7 @@ fn has_size(target: &Path, file: &RemoteFile) -> bool {
 }
 
 /// Refuses a download for which the disk has no room.
-fn check_space(remote: &Remote, folder: &Path, is_same: bool) -> Result<(), LibraryError> {
+fn check_space(remote: &Remote, folder: &Path, before: Option<&Saved>) -> Result<(), LibraryError> {
     fs::create_dir_all(folder).map_err(|source| LibraryError::Write {
         path: folder.to_owned(),
         source,
@@ -242,7 +251,7 @@ fn check_space(remote: &Remote, folder: &Path, is_same: bool) -> Result<(), Libr
     let commit = remote.origin.revision.as_deref();
     let missing = remote.files.iter().map(|file| {
         let target = folder.join(&file.path);
-        match is_same && has_size(&target, file) {
+        match before.is_some_and(|saved| is_here(remote, file, &target, Some(saved))) {
             true => 0,
             false => file.size.saturating_sub(partial::arrived(&target, file, commit)),
         }
@@ -260,14 +269,30 @@ fn check_space(remote: &Remote, folder: &Path, is_same: bool) -> Result<(), Libr
     }
 }
 
+/// Whether a file that is in place counts as that of the server, as far as its record tells.
+fn is_here(remote: &Remote, file: &RemoteFile, target: &Path, saved: Option<&Saved>) -> bool {
+    let is_of = |saved: &Saved| {
+        let known = saved.file(&file.path).and_then(|known| known.is_same(file));
+        let is_known_other = saved.origin.revision.is_some() && remote.origin.revision.is_some();
+        saved.is_of(remote.origin.revision.as_deref()) || known.unwrap_or(!saved.updating && !is_known_other)
+    };
+    has_size(target, file) && saved.is_none_or(is_of)
+}
+
+/// The record of a model that is here.
+fn saved_of(remote: &Remote, folder: &Path) -> Option<Saved> {
+    saved(&folder.join(&remote.files.first()?.path))
+}
+
 /// Bytes of a model that have arrived.
 pub fn arrived(remote: &Remote, folder: &Path) -> u64 {
     let commit = remote.origin.revision.as_deref();
+    let saved = saved_of(remote, folder);
     let of = |file: &RemoteFile| {
         let target = folder.join(&file.path);
         match partial::arrived(&target, file, commit) {
-            // Or those of its former version.
-            0 if has_size(&target, file) => file.size,
+            // Those of another version have not.
+            0 if is_here(remote, file, &target, saved.as_ref()) => file.size,
             bytes => bytes,
         }
     };
@@ -276,10 +301,12 @@ pub fn arrived(remote: &Remote, folder: &Path) -> u64 {
 
 /// Whether a download that is stopped goes on where it ended, as far as its server has said.
 pub fn resumes(remote: &Remote, folder: &Path) -> bool {
+    let saved = saved_of(remote, folder);
     let mut files = remote.files.iter();
     files.all(|file| {
         let target = folder.join(&file.path);
-        has_size(&target, file) || partial::resumes(&target, file)
+        let is_begun = partial_path(&target).exists();
+        !is_begun && is_here(remote, file, &target, saved.as_ref()) || partial::resumes(&target, file)
     })
 }
 
@@ -307,6 +334,12 @@ pub fn discard(remote: &Remote, folder: &Path) -> Result<(), LibraryError> {
         }
     }
     Ok(())
+}
+
+/// Whether a file of a model is being downloaded, here or by another process.
+pub(super) fn is_loading(target: &Path) -> bool {
+    let opened = open_locked(&partial_path(target), false);
+    matches!(opened, Err(TryLockError::WouldBlock))
 }
 
 /// Removes a file unless a download holds its lock.

@@ -166,6 +166,17 @@ pub enum LibraryError {
     /// Another process is downloading the model.
     #[error("{0} is already being downloaded.")]
     AlreadyDownloading(String),
+    /// A model that is being downloaded is not deleted.
+    #[error("{0} is being downloaded. Pause or remove its download, then delete it.")]
+    Loading(String),
+    /// A complete file was not put in place.
+    #[error("{} could not be put in place: {why}. Try again.", .path.display())]
+    NotPlaced {
+        /// The file.
+        path: PathBuf,
+        /// Why, as a part of a sentence.
+        why: &'static str,
+    },
     /// Cancelled by a person.
     #[error("The download was cancelled.")]
     Cancelled,
@@ -199,7 +210,7 @@ impl fmt::Display for Kept {
         out.write_str(match self {
             Self::Resumes => "The partial download is saved; try again to resume it.",
             Self::Restarts => {
-                "Try again; it may start from the beginning, since this server does not promise to resume it."
+                "Try again; the download may start from the beginning, since this server does not promise to resume it."
             }
             Self::Nothing => "Nothing has arrived yet; try again.",
         })
@@ -210,7 +221,10 @@ impl fmt::Display for Kept {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Flaw {
     /// It has no bytes.
-    #[error("the file there is empty (0 bytes). Choose another file, or try again once it was uploaded completely.")]
+    #[error(
+        "the file there is empty (0 bytes). Choose another file, or try again once it has been uploaded \
+        completely."
+    )]
     Empty,
     /// HTML came in its place.
     #[error(
@@ -224,7 +238,7 @@ pub enum Flaw {
     /// It has its promised length, but lacks bytes at its end.
     #[error(
         "the file there is incomplete: it has its promised {has} bytes, but {needs}. What was downloaded is deleted. \
-         Choose another file or source, or try again once it was uploaded completely."
+         Choose another file or source, or try again once it has been uploaded completely."
     )]
     Incomplete {
         /// Its length in bytes.
@@ -279,6 +293,8 @@ impl From<LibraryError> for Problem {
             | LibraryError::Hub { .. }
             | LibraryError::UnsafeName(_)
             | LibraryError::AlreadyDownloading(_)
+            | LibraryError::Loading(_)
+            | LibraryError::NotPlaced { .. }
             | LibraryError::Cancelled
             | LibraryError::Write { .. } => ProblemCode::Download,
             LibraryError::Store(error) => error.code(),

@@ -513,13 +513,18 @@ impl Library {
         }
     }
 
-    /// Deletes the file of a downloaded model; other files stay.
+    /// Deletes the file of a downloaded model, unless it is being downloaded; other files stay.
     pub fn delete(&self, model: &Model) -> Result<(), LibraryError> {
         match (model.source, model.entry) {
             (Source::Bundled, _) => Err(LibraryError::Bundled {
                 name: model.name.clone(),
             }),
-            (Source::Catalog, _) if model.is_deletable() => self.delete_files(&model.path),
+            (Source::Catalog, _) if model.is_deletable() => {
+                match part_files(&model.path).iter().any(|part| download::is_loading(part)) {
+                    true => Err(LibraryError::Loading(model.name.clone())),
+                    false => self.delete_files(&model.path),
+                }
+            }
             (Source::Catalog, _) => Err(LibraryError::AddedByHand(model.path.clone())),
             (Source::File, _) => Ok(()),
             _ => Err(LibraryError::Foreign(model.path.clone())),

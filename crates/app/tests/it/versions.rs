@@ -241,7 +241,7 @@ fn a_failed_download_says_what_became_of_what_arrived() {
         (
             &[Reply::Versioned(WEAK, WHOLE), Reply::LongUnsized],
             Kept::Restarts,
-            "it may start from the beginning",
+            "the download may start from the beginning",
         ),
         (
             &[Reply::Versioned(A, WHOLE), Reply::Status(404)],
@@ -587,6 +587,50 @@ fn a_file_at_an_address_that_an_earlier_version_recorded_is_here() {
     assert_eq!(hub.requests().len(), before + 1, "it is asked for, and not downloaded");
     let found = library.update(&hub.hub, &library.list(&[])[0], &url).unwrap();
     assert_eq!(found, library::Update::Unknown(library::Untold::NoRecordedVersion));
+}
+
+#[test]
+fn a_model_that_is_deleted_meanwhile_is_not_put_back() {
+    let folder = folder();
+    let (old, new) = (split(1), split(2));
+    let library = library_with_split(folder.path(), &old);
+    let hub = FakeHub::with(bodies(&new, "fedcba9876543210"), &[Reply::Good]);
+    let remote = remote_of(&hub, "o/big");
+    let mut is_deleted = false;
+    let done = library::download(&hub.hub, &remote, library.folder(), &mut |progress| {
+        if matches!(progress, Progress::Loading { done, .. } if done > remote.files[0].size) && !is_deleted {
+            is_deleted = true;
+            let refused = library.delete(&library.list(&[])[0]);
+            assert!(matches!(refused, Err(LibraryError::Loading(_))), "{refused:?}");
+            // Another program asks nobody.
+            for name in [FIRST, SECOND, "o/big/big-00001-of-00002.gguf.origin.json"] {
+                fs::remove_file(library.folder().join(name)).unwrap();
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    let error = done.expect_err("it was deleted").to_string();
+    assert!(is_deleted && error.contains("it was deleted"), "{error}");
+    assert!(library.list(&[]).is_empty());
+}
+
+#[test]
+fn bytes_of_another_version_have_not_arrived() {
+    let folder = folder();
+    let (old, new) = (split(1), split(2));
+    let library = library_with_split(folder.path(), &old);
+    let mixed = [old[0].clone(), new[1].clone()];
+    let cases = [
+        (&old, "0123456789abcdef", old[0].len() + old[1].len()),
+        (&old, "fedcba9876543210", old[0].len() + old[1].len()),
+        (&mixed, "fedcba9876543210", old[0].len()),
+        (&new, "fedcba9876543210", 0),
+    ];
+    for (parts, commit, expected) in cases {
+        let hub = FakeHub::with(bodies(parts, commit), &[Reply::Good]);
+        let remote = remote_of(&hub, "o/big");
+        assert_eq!(library::arrived(&remote, library.folder()), expected as u64, "{commit}");
+    }
 }
 
 #[test]

@@ -62,7 +62,11 @@ impl Record {
     fn read(path: &Path) -> Option<Self> {
         let is_small = fs::metadata(path).is_ok_and(|about| about.is_file() && about.len() <= MAX_RECORD_BYTES);
         let text = fs::read(path).ok().filter(|_| is_small)?;
-        serde_json::from_slice(&text).ok()
+        let mut record: Self = serde_json::from_slice(&text).ok()?;
+        // It becomes a header of requests.
+        let pieces = std::iter::once(&mut record.first).chain(&mut record.others);
+        pieces.for_each(|piece| piece.said.check());
+        Some(record)
     }
 
     /// The pieces that a file of this length has of this remote file; `None` if the record is
@@ -409,9 +413,10 @@ impl Partial {
         let len = self.file.metadata().map_err(|source| self.failed(source))?.len();
         match arrived && len == size && is_at(&self.file, &self.path) && self.has_own_record() {
             true => Ok(()),
-            false => Err(self.failed(io::Error::other(
-                "another program changed or removed it while it was downloaded",
-            ))),
+            false => Err(LibraryError::NotPlaced {
+                path: self.path.clone(),
+                why: "another program changed or removed it while it was downloaded",
+            }),
         }
     }
 

@@ -45,6 +45,18 @@ impl Said {
     }
 }
 
+impl Said {
+    /// Drops a version, read from a file, that no server can have named.
+    pub(in super::super) fn check(&mut self) {
+        let is_version = |text: &String| {
+            let is_time = || DateTimeParser::new().parse_timestamp(text).is_ok();
+            let is_text = text.len() <= MAX_VERSION_BYTES && !text.chars().any(char::is_control);
+            is_text && (is_strong(text) || is_time())
+        };
+        self.version = self.version.take().filter(is_version);
+    }
+}
+
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
@@ -78,6 +90,28 @@ mod tests {
     use super::*;
 
     const OLD: &str = "Wed, 21 Oct 2015 07:28:00 GMT";
+
+    #[test]
+    fn a_version_of_a_file_is_one_that_a_server_may_have_named() {
+        let long = format!("\"{}\"", "a".repeat(300));
+        for (text, is_kept) in [
+            ("\"a\"", true),
+            (OLD, true),
+            ("W/\"a\"", false),
+            ("\"a\r\nX: b\"", false),
+            ("\"a\u{1}\"", false),
+            ("a", false),
+            ("", false),
+            (&long, false),
+        ] {
+            let mut said = Said {
+                version: Some(text.to_owned()),
+                ranges: None,
+            };
+            said.check();
+            assert_eq!(said.version.is_some(), is_kept, "{text:?}");
+        }
+    }
 
     #[test]
     fn a_version_is_a_strong_tag_or_a_settled_time() {
