@@ -137,6 +137,76 @@ async fn use_hub(bench: &Bench, hub: &FakeHub) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_fails_is_asked_once_and_the_others_too() {
+    let mut bench = Bench::tiny();
+    let mut bodies = at(COMMIT, &model(1));
+    bodies.extend(repository("o/m", &[("m-Q8_0.gguf", model(3))]));
+    let hub = FakeHub::with(bodies, &[Reply::Good]);
+    use_hub(&bench, &hub).await;
+    let other = FakeHub::with(
+        HashMap::from([("/own.gguf".to_owned(), model(4))]),
+        &[Reply::Versioned("ETag: \"a\"", usize::MAX)],
+    );
+    let url = other.hub.endpoint.replace("127.0.0.1", "localhost") + "/own.gguf";
+    for source in ["o/n", "o/m", &url] {
+        let source = bench.start_download(source.into()).await.unwrap().source;
+        done(&mut bench, &source).await;
+    }
+    let failing = FakeHub::with(
+        HashMap::from([
+            ("/api/models/o/n/revision/main".to_owned(), Vec::new()),
+            ("/api/models/o/m/revision/main".to_owned(), Vec::new()),
+        ]),
+        &[Reply::Status(503)],
+    );
+    use_hub(&bench, &failing).await;
+    let found = bench.check_updates().await.expect("an answer for each");
+    let unknown = found.iter().filter_map(|update| match &update.state {
+        UpdateState::Unknown { why } => Some(why.as_str()),
+        _ => None,
+    });
+    let unknown: Vec<&str> = unknown.collect();
+    assert!(
+        unknown.len() == 2 && unknown.iter().all(|why| why.contains("503")),
+        "{found:?}"
+    );
+    let current = found.iter().find(|update| update.state == UpdateState::Current);
+    assert_eq!(current.map(|update| update.source.as_str()), Some(url.as_str()));
+    let requests = failing.requests();
+    let asks = |name: &str| requests.iter().any(|request| request.contains(name));
+    assert!(asks("o/n") != asks("o/m"), "{requests:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_that_is_being_downloaded_is_not_deleted() {
+    let mut bench = Bench::tiny();
+    let hub = FakeHub::with(at(COMMIT, &model(1)), &[Reply::Good]);
+    use_hub(&bench, &hub).await;
+    bench.start_download("o/n".into()).await.unwrap();
+    done(&mut bench, "hf.co/o/n").await;
+    let id = bench.check_updates().await.unwrap()[0].model.clone();
+
+    let stalled = FakeHub::with(at(NEXT, &model(2)), &[Reply::Good, Reply::Stalled(100)]);
+    use_hub(&bench, &stalled).await;
+    let download = bench.start_download("o/n".into()).await.unwrap().id;
+    bench
+        .next(|event| match event {
+            Event::DownloadProgress { done, .. } => (done == 100).then_some(()),
+            _ => None,
+        })
+        .await;
+    let problem = bench.remove_model(id.clone()).await.unwrap_err();
+    assert!(problem.message.contains("is being downloaded"), "{problem}");
+    bench.remove_download(download).await.unwrap();
+    // It ends on its own time.
+    while bench.remove_model(id.clone()).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let models = bench.snapshot().await.unwrap().models;
+    assert!(models.iter().all(|model| model.id != id));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn updates_are_looked_for_by_a_click_and_downloaded_by_another() {
     let mut bench = Bench::tiny();
     let (old, new) = (model(1), model(2));
