@@ -1,8 +1,9 @@
 import { describe, expect, test, vi } from "vitest";
-import type { Download, HostEvent, HubModel } from "../../src/lib/host";
+import type { Download, Host, HostEvent, HubModel, ModelUpdate } from "../../src/lib/host";
 import { FakeHost } from "../../src/lib/host/fake";
 import { qwen } from "../../src/lib/host/fake/models";
 import { App } from "../../src/lib/stores/app.svelte";
+import { Updates } from "../../src/lib/stores/updates.svelte";
 import { unmatchedText } from "../../src/lib/text/adapters";
 import { compact, expectedSpeed, fractionOf, progressText, removalText, shortProgress } from "../../src/lib/text/models";
 import { asSource, droppedSource, fileName, repositoryOf } from "../../src/lib/text/source";
@@ -165,6 +166,34 @@ describe("updates of models", () => {
     expect([app.updates.available, app.updates.of("own-download")?.state.type]).toEqual([0, "current"]);
     await app.updates.check();
     expect(app.updates.available).toBe(0);
+  });
+
+  test("of downloads that end while or after the servers are asked are gone", async () => {
+    type State = "running" | "done";
+    // Events before the click, while the servers are asked, and after their answer.
+    const cases: [State[], State[], State[], number][] = [
+      [["done"], [], [], 1],
+      [["done"], ["done"], ["done"], 1],
+      [["running"], ["done"], [], 0],
+      [[], ["running", "done"], [], 0],
+      [["running"], [], ["done"], 0],
+      [[], ["running"], ["done"], 0],
+    ];
+    for (const [before, during, after, expected] of cases) {
+      let answer: (all: ModelUpdate[]) => void = () => undefined;
+      const checkUpdates = () => new Promise<ModelUpdate[]>((resolve) => (answer = resolve));
+      const updates = new Updates({ checkUpdates } as unknown as Host);
+      const tell = (states: State[]) => {
+        for (const type of states) updates.handle({ type: "downloadsChanged", downloads: [{ source, state: { type } }] } as unknown as HostEvent);
+      };
+      tell(before);
+      const checked = updates.check();
+      tell(during);
+      answer([{ model: "own-download", source, state: { type: "available" } }]);
+      await checked;
+      tell(after);
+      expect(updates.available, JSON.stringify([before, during, after])).toBe(expected);
+    }
   });
 
   test("that nothing tells of are unknown with the reason", async () => {

@@ -10,8 +10,14 @@ export class Updates {
   readonly available: number = $derived(this.count("available"));
   readonly unknown: number = $derived(this.count("unknown"));
 
-  /** Sources that are being downloaded since the check: what was done before it is the old version. */
-  private readonly begun = new Set<string>();
+  /** Sources that are being downloaded: those that are done were so before, perhaps in the old version. */
+  private begun = new Set<string>();
+
+  /** The same, of the last event alone: a removed download is not begun any more. */
+  private underWay = new Set<string>();
+
+  /** Sources that were done while the servers were asked, whose answers may be older. */
+  private readonly done = new Set<string>();
 
   constructor(private readonly host: Host) {}
 
@@ -23,9 +29,11 @@ export class Updates {
   async check(): Promise<void> {
     if (this.isChecking) return;
     this.isChecking = true;
+    this.begun = new Set(this.underWay);
+    this.done.clear();
     try {
-      this.all = await this.host.checkUpdates();
-      this.begun.clear();
+      const all = await this.host.checkUpdates();
+      this.all = all.map((update) => (this.done.has(update.source) ? { ...update, state: { type: "current" } } : update));
     } finally {
       this.isChecking = false;
     }
@@ -33,9 +41,12 @@ export class Updates {
 
   handle(event: HostEvent): void {
     if (event.type !== "downloadsChanged") return;
+    this.underWay = new Set(event.downloads.filter(({ state }) => state.type !== "done").map(({ source }) => source));
+    for (const source of this.underWay) this.begun.add(source);
     for (const { source, state } of event.downloads) {
-      if (state.type !== "done") this.begun.add(source);
-      else if (this.begun.delete(source)) this.all = this.all?.map((update) => (update.source === source ? { ...update, state: { type: "current" } } : update)) ?? null;
+      if (state.type !== "done" || !this.begun.delete(source)) continue;
+      this.done.add(source);
+      this.all = this.all?.map((update) => (update.source === source ? { ...update, state: { type: "current" } } : update)) ?? null;
     }
   }
 
