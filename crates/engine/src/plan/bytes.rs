@@ -225,7 +225,8 @@ impl ModelBytes {
     pub fn compute(&self, context: u32, layers: bool) -> u64 {
         let tokens = chunk(context);
         let activations = u64::from(layers) * tokens * self.widths.layer;
-        F32 * (activations + self.wanted_rows() * self.widths.logits)
+        // As the output layer gives them, and as each answer gets its own.
+        F32 * (activations + 2 * self.wanted_rows() * self.widths.logits)
     }
 
     /// The largest buffers of layers and of the output layer on a GPU, for a context of this many
@@ -281,8 +282,8 @@ impl ModelBytes {
             largest = largest.max(self.gpu_logits());
         }
         let pages = match largest > SMALL_SLICE {
-            // A layer's input and output are on two pages.
-            true => (1 + u64::from(layers)) * (largest + PAGE_SLACK).next_multiple_of(PAGE_SLACK).max(SMALLEST_PAGE),
+            // The input and output of a layer, or the logits of several rows, are on two pages.
+            true => 2 * (largest + PAGE_SLACK).next_multiple_of(PAGE_SLACK).max(SMALLEST_PAGE),
             false => 0,
         };
         SMALL_PAGE + pages + tables
