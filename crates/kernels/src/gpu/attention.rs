@@ -9,7 +9,7 @@
 
 use super::cache;
 use super::exp::bounded_exp;
-use super::f16::{from_bits, is_nan};
+use super::f16::from_bits;
 use super::launch::{argument, cubes, matrix, same};
 use super::{Floats, GpuError, heads};
 use crate::attention::{BLOCK, Heads, KvFormat, PAGE, q8_0_gpu_words};
@@ -310,9 +310,7 @@ fn attend(
         #[unroll]
         for i in 0..rows {
             let at = row * TILE + i * line + lane;
-            // NaN is not masked.
-            let is_seen = is_nan(scores[at]) || scores[at] > MASKED;
-            let e = select(is_seen, bounded_exp(scores[at] - most), 0.0f32);
+            let e = select(scores[at] > MASKED, bounded_exp(scores[at] - most), 0.0f32);
             scores[at] = e;
             part += e;
         }

@@ -1,11 +1,7 @@
 //! Writes keys and values to cells of the KV cache: in f16, two per word, or in 8 bits, four per
 //! word.
-//!
-//! A row multiplies also the values that it does not see, by 0, and 0 times NaN is NaN. A NaN of a
-//! value is therefore moved to the key, whose score reaches only the rows that see it, and values
-//! are finite.
 
-use super::f16::{self, from_bits, is_nan, to_finite_bits};
+use super::f16::{from_bits, to_bits};
 use super::launch::{argument, cubes, matrix};
 use super::{Floats, GpuError, heads};
 use crate::attention::{BLOCK, Heads, KvFormat, PAGE, q8_0_gpu_words};
@@ -15,20 +11,10 @@ use cubecl::server::Handle;
 /// Units of a cube.
 const UNITS: usize = 256;
 
-/// The word of a key in f16 that begins at `key`; the same elements of its value begin at `value`.
+/// Packs the elements at `at` and `at + 1` into a word.
 #[cube]
-fn key_pair(x: &[f32], key: usize, value: usize) -> u32 {
-    let low = select(is_nan(x[value]), f16::NAN, to_finite_bits(x[key]));
-    let high = select(is_nan(x[value + 1]), f16::NAN, to_finite_bits(x[key + 1]));
-    low | (high << 16u32)
-}
-
-/// The word of a value in f16 that begins at `value`.
-#[cube]
-fn value_pair(x: &[f32], value: usize) -> u32 {
-    let low = select(is_nan(x[value]), 0u32, to_finite_bits(x[value]));
-    let high = select(is_nan(x[value + 1]), 0u32, to_finite_bits(x[value + 1]));
-    low | (high << 16u32)
+fn f16_pair(x: &[f32], at: usize) -> u32 {
+    to_bits(x[at]) | (to_bits(x[at + 1]) << 16u32)
 }
 
 #[cube(launch_unchecked)]
@@ -51,46 +37,27 @@ fn write_cells(
     let cell = cells[token] as usize;
     if cell < n_cells {
         let from = token * (query_width + 2 * kv_width) + query_width + 2 * word;
-        keys[cell * words + word] = key_pair(qkv, from, from + kv_width);
-        values[cell * words + word] = value_pair(qkv, from + kv_width);
+        keys[cell * words + word] = f16_pair(qkv, from);
+        values[cell * words + word] = f16_pair(qkv, from + kv_width);
     }
 }
 
-/// The block of a head that word `word` has elements of, or the scale of.
+/// Word `word` of a head in 8 bits, quantised from `x` from `head` on.
 #[cube]
-fn block_of(word: usize, #[comptime] dim: usize) -> usize {
+fn word_in_8_bits(x: &[f32], head: usize, word: usize, #[comptime] dim: usize) -> u32 {
     let bytes = comptime!(dim.div_ceil(4));
     let mut block = word * 4 / BLOCK;
     if word >= bytes {
         block = word - bytes;
     }
-    block
-}
-
-/// Whether a block of the head that begins at `head` has a NaN.
-#[cube]
-fn has_nan(x: &[f32], head: usize, block: usize, #[comptime] dim: usize) -> bool {
-    let mut found = 0u32;
-    for i in block * BLOCK..min((block + 1) * BLOCK, dim) {
-        found |= select(is_nan(x[head + i]), 1u32, 0u32);
-    }
-    found != 0u32
-}
-
-/// Word `word` of a head in 8 bits, quantised from `x` from `head` on. A block with a NaN has
-/// elements of 0, and as its scale `of_nan`.
-#[cube]
-fn word_in_8_bits(x: &[f32], head: usize, word: usize, is_nan: bool, of_nan: u32, #[comptime] dim: usize) -> u32 {
-    let bytes = comptime!(dim.div_ceil(4));
-    let block = block_of(word, dim);
     let mut most = 0.0f32;
     for i in block * BLOCK..min((block + 1) * BLOCK, dim) {
         most = max(most, max(x[head + i], -x[head + i]));
     }
     // Rounded to f16 although a whole word is available, so that the scale is the CPU's; values
     // then differ only in ties, which round up here and to even there.
-    let scale = from_bits(to_finite_bits(most / 127.0f32));
-    let mut result = select(is_nan, of_nan, u32::reinterpret(scale));
+    let scale = from_bits(to_bits(most / 127.0f32));
+    let mut result = u32::reinterpret(scale);
     if word < bytes {
         let inverse = select(scale > 0.0f32, 1.0f32 / scale, 0.0f32);
         result = 0u32;
@@ -98,16 +65,12 @@ fn word_in_8_bits(x: &[f32], head: usize, word: usize, is_nan: bool, of_nan: u32
         for i in 0..4usize {
             if 4 * word + i < dim {
                 let multiple = min(max(x[head + 4 * word + i] * inverse, -127.0f32), 127.0f32);
-                let byte = u32::cast_from(f32::floor(select(is_nan, 0.0f32, multiple) + 128.5f32));
-                result |= byte << comptime!(8 * i as u32);
+                result |= u32::cast_from(f32::floor(multiple + 128.5f32)) << comptime!(8 * i as u32);
             }
         }
     }
     result
 }
-
-/// The bits of a NaN in f32.
-const F32_NAN: u32 = 0x7fc0_0000;
 
 /// Each unit writes one word of the keys and one of the values.
 #[cube(launch_unchecked)]
@@ -133,12 +96,8 @@ fn write_cells_in_8_bits(
     if cell < n_cells {
         let kv_width = kv_heads * dim;
         let from = token * (query_width + 2 * kv_width) + query_width + word / head_words * dim;
-        let in_head = word % head_words;
-        let block = block_of(in_head, dim);
-        let in_value = has_nan(qkv, from + kv_width, block, dim);
-        let in_either = in_value || has_nan(qkv, from, block, dim);
-        keys[cell * words + word] = word_in_8_bits(qkv, from, in_head, in_either, F32_NAN, dim);
-        values[cell * words + word] = word_in_8_bits(qkv, from + kv_width, in_head, in_value, 0u32, dim);
+        keys[cell * words + word] = word_in_8_bits(qkv, from, word % head_words, dim);
+        values[cell * words + word] = word_in_8_bits(qkv, from + kv_width, word % head_words, dim);
     }
 }
 

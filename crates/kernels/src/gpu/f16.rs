@@ -16,25 +16,6 @@ pub(super) fn from_bits(bits: u32) -> f32 {
     f32::reinterpret(magnitude | ((bits & 0x8000u32) << 16u32))
 }
 
-/// The bits of a NaN.
-pub(super) const NAN: u32 = 0x7e00;
-
-/// The largest finite f16.
-const LARGEST: u32 = 0x7bff;
-
-/// Whether a number is NaN, by its bits: drivers may assume that comparisons have no NaN.
-#[cube]
-pub(super) fn is_nan(x: f32) -> bool {
-    (u32::reinterpret(x) & 0x7fff_ffffu32) > 0x7f80_0000u32
-}
-
-/// As [`to_bits`], but beyond the finite range the largest f16 of its sign.
-#[cube]
-pub(super) fn to_finite_bits(x: f32) -> u32 {
-    let bits = to_bits(x);
-    select((bits & 0x7fffu32) == 0x7c00u32, (bits & 0x8000u32) | LARGEST, bits)
-}
-
 /// Converts f32 to f16 bits, rounding to nearest even.
 #[cube]
 pub(super) fn to_bits(x: f32) -> u32 {
