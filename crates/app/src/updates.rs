@@ -76,8 +76,8 @@ impl Servers {
         }
     }
 
-    /// Asks the server of a model. One that has failed is not asked again: it would take its time for
-    /// each model.
+    /// Asks the server of a model. One that has failed is not asked again: it would take its time
+    /// for each model.
     fn ask(&mut self, shared: &Shared, hub: &Hub, model: &Model, source: &str) -> UpdateState {
         let server = server(hub, source);
         // A person may switch the network off meanwhile.

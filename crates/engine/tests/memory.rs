@@ -57,7 +57,8 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), tests).exit();
 }
 
-/// Load the model, fill its context with as many logits as a step may give at last, and print the planned bytes and the peak.
+/// Load the model, fill its context with as many logits as a step may give at last, and print the
+/// planned bytes and the peak.
 fn hold_model(context: u32, kv: KvType) {
     let before = memory::resident().expect("known on this system");
     let request = LoadRequest {

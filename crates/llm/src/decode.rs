@@ -280,8 +280,8 @@ impl Head<'_> {
             .collect())
     }
 
-    /// Applies the output layer to all rows, and `read` to its logits, a few rows at a time: those of
-    /// a large vocabulary take much memory, and may exceed a GPU's buffer binding.
+    /// Applies the output layer to all rows, and `read` to its logits, a few rows at a time: those
+    /// of a large vocabulary take much memory, and may exceed a GPU's buffer binding.
     fn apply<T>(
         &self,
         hidden: Vec<Tensor<2>>,

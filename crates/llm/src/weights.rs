@@ -179,7 +179,8 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// RoPE, with the frequency factors of Llama 3.1 and later if it uses them and the file has them.
+    /// RoPE, with the frequency factors of Llama 3.1 and later if it uses them and the file has
+    /// them.
     pub fn rope(&mut self, spec: RopeSpec) -> Result<SharedRope, LoadError> {
         if let Some((_, rope)) = self.ropes.iter().find(|(known, _)| *known == spec) {
             return Ok(rope.clone());

@@ -198,9 +198,9 @@ impl Update {
     }
 }
 
-/// The hash of a file that is in place, as far as it is known; `None` if it is not, or is of another
-/// version. If the model beside it has the same revision, it was verified before it was put there,
-/// and so it was if it was recorded with the expected hash; otherwise its hash is.
+/// The hash of a file that is in place, as far as it is known; `None` if it is not, or is of
+/// another version. If the model beside it has the same revision, it was verified before it was put
+/// there, and so it was if it was recorded with the expected hash; otherwise its hash is.
 fn complete_hash(
     target: &Path,
     file: &RemoteFile,

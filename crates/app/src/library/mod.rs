@@ -478,7 +478,8 @@ impl Library {
         self.entry_file(reference, |model, _| !is_updating(model))
     }
 
-    /// The file of a bundled or downloaded model of the catalog that can be read and meets a condition.
+    /// The file of a bundled or downloaded model of the catalog that can be read and meets a
+    /// condition.
     fn entry_file(&self, reference: &Reference, is_it: impl Fn(&Model, &Entry) -> bool) -> Option<PathBuf> {
         let Reference::Catalog(entry) = reference else {
             return None;

@@ -1,4 +1,5 @@
-//! Downloads from servers whose file changes, is incomplete, or is none; and files that were cut there.
+//! Downloads from servers whose file changes, is incomplete, or is none; and files that were cut
+//! there.
 
 use crate::support::{
     self,

@@ -220,8 +220,8 @@ impl ModelBytes {
         weights.chain(cells).chain(others).fold(0, u64::saturating_add)
     }
 
-    /// Bytes of activations on the CPU, if layers run there, and of the logits that answers get, also
-    /// from an output layer on a GPU.
+    /// Bytes of activations on the CPU, if layers run there, and of the logits that answers get,
+    /// also from an output layer on a GPU.
     pub fn compute(&self, context: u32, layers: bool) -> u64 {
         let tokens = chunk(context);
         let activations = u64::from(layers) * tokens * self.widths.layer;

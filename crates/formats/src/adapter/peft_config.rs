@@ -23,8 +23,8 @@ pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// 1,000.
 const MAX_PATTERNS: usize = 2048;
 
-/// Most comparisons of a pattern with a module. One pattern for each linear of a large model makes a
-/// million.
+/// Most comparisons of a pattern with a module. One pattern for each linear of a large model makes
+/// a million.
 const MAX_COMPARISONS: usize = 4 << 20;
 
 /// The cost of a comparison for [`interrupt::step`]: a pattern near its limit takes a millisecond.

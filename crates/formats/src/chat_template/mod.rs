@@ -276,8 +276,9 @@ impl ChatTemplate {
         self.encode_chat(tokenizer, &Chat::from(messages), prompt)
     }
 
-    /// Renders and tokenises a conversation. Text of the conversation never becomes a control token,
-    /// and that of users and tools no token that structures the model's conversations. The result starts with exactly one BOS if the model requires one or the template
+    /// Renders and tokenises a conversation. Text of the conversation never becomes a control
+    /// token, and that of users and tools no token that structures the model's conversations.
+    /// The result starts with exactly one BOS if the model requires one or the template
     /// writes one.
     ///
     /// # Errors
@@ -349,8 +350,8 @@ impl ChatTemplate {
         Ok(ids)
     }
 
-    /// Breaks up the special tokens in a text of a conversation: all control tokens, and of what the
-    /// model did not write the user-defined tokens that structure its conversations.
+    /// Breaks up the special tokens in a text of a conversation: all control tokens, and of what
+    /// the model did not write the user-defined tokens that structure its conversations.
     pub(crate) fn mark(&self, tokenizer: &Tokenizer, text: &str, author: Author, markers: Markers) -> String {
         tokenizer.mark_controls(&self.mark_letters(tokenizer, text, author, markers), markers.control)
     }

@@ -127,8 +127,8 @@ impl Value {
         }
     }
 
-    /// The numbers of a value, of one or of an array: integers and floats of any width, and booleans
-    /// as 0 and 1. `None` if it is a text or has texts.
+    /// The numbers of a value, of one or of an array: integers and floats of any width, and
+    /// booleans as 0 and 1. `None` if it is a text or has texts.
     pub fn numbers(&self) -> Option<Box<dyn Iterator<Item = f64> + '_>> {
         let one = |number| Some(Box::new(std::iter::once(number)) as Box<dyn Iterator<Item = f64>>);
         match self {

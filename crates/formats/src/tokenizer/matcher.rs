@@ -37,7 +37,8 @@ impl Markers {
         Self { control, letters }
     }
 
-    /// A text without them. Those of a conversation that contains all noncharacters are in its text.
+    /// A text without them. Those of a conversation that contains all noncharacters are in its
+    /// text.
     pub fn removed_from(self, text: &str) -> Cow<'_, str> {
         match without(text, self.control) {
             Cow::Borrowed(text) => without(text, self.letters),

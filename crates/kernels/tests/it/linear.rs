@@ -430,8 +430,8 @@ fn gradients_of_half_layers_are_those_of_the_formulas() {
     }
 }
 
-/// Training in bf16 saves the input of a norm in bf16, too. Rounding it changes the gradients by less
-/// than the products' own rounding, also in a channel 1,000 times as large as the others.
+/// Training in bf16 saves the input of a norm in bf16, too. Rounding it changes the gradients by
+/// less than the products' own rounding, also in a channel 1,000 times as large as the others.
 #[test]
 fn an_input_saved_in_bf16_gives_the_gradients_of_a_large_channel() {
     const LARGE: usize = 3;

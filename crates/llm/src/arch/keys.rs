@@ -1,5 +1,5 @@
-//! The metadata keys of an architecture: which of them Hearth reads, which change nothing, and which
-//! are refused, since a model that needs them would silently compute something else.
+//! The metadata keys of an architecture: which of them Hearth reads, which change nothing, and
+//! which are refused, since a model that needs them would silently compute something else.
 //!
 //! The names are those of llama.cpp's `llama-arch.cpp`; `keys.txt` lists them.
 

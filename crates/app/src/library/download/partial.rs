@@ -1,6 +1,6 @@
 //! A file that has not arrived completely, and the record beside it: of which file and version it
-//! is, and which bytes have arrived. Spans may be missing anywhere. A file without a record is of an
-//! earlier Hearth; its length says what has arrived.
+//! is, and which bytes have arrived. Spans may be missing anywhere. A file without a record is of
+//! an earlier Hearth; its length says what has arrived.
 
 use super::spans::Spans;
 use super::with_suffix;

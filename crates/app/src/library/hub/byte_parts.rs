@@ -1,5 +1,5 @@
-//! Files that were cut anywhere, because of a hub's limit on their size: `NAME.gguf.part1of2` and so
-//! on. The parts one after another are the file. (A split model's parts are files of their own.)
+//! Files that were cut anywhere, because of a hub's limit on their size: `NAME.gguf.part1of2` and
+//! so on. The parts one after another are the file. (A split model's parts are files of their own.)
 
 use super::variants::Listed;
 use hearth_formats::gguf::each_part_file;

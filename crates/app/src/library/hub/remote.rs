@@ -33,7 +33,8 @@ pub struct RemoteFile {
     /// SHA-256 in lower-case hexadecimal. `None` means that the source publishes none: then only
     /// the size is checked, and of a model that it is complete.
     pub sha256: Option<String>,
-    /// The files that it was cut into, in order; they are joined here. Empty if it is one file there.
+    /// The files that it was cut into, in order; they are joined here. Empty if it is one file
+    /// there.
     #[serde(default)]
     pub parts: Vec<RemotePart>,
     /// What the server said of it, if it was asked for this file alone.
