@@ -148,7 +148,7 @@ macro_rules! commands {
                 fn resume_download(id: i64) -> ();
                 /// Removes a download from the list; an unfinished one loses its bytes.
                 fn remove_download(id: i64) -> ();
-                /// Asks the servers of all downloaded models whether these have changed there since.
+                /// Asks the servers of downloaded models whether these have changed there.
                 fn check_updates() -> Vec<ModelUpdate>;
                 /// Whether there is a token of the hub, and where it was found; never the token
                 /// itself. May take until a person has unlocked the system's keychain.

@@ -160,7 +160,8 @@ fn a_text_whose_tokens_are_unknown_keeps_the_letters_of_markers() {
     let thought = |text: &str| Part::Thinking { text: text.to_owned() };
     for (markers, end) in [(TOKENS, CLOSED), (TOKENS, OPEN), (LETTERS, CLOSED), (TOKENS, PLAIN)] {
         let mut worker = thinking(&folder, markers, end);
-        // With the markers' tokens that are between the parts, and those if the prompt ends in a thought.
+        // With the markers' tokens that are between the parts, and those if the prompt ends in a
+        // thought.
         for (begun, between, in_thought) in [
             (vec![said("The tag </think> ends")], 0, 1),
             (vec![said("<think> and </think>")], 0, 1),

@@ -52,8 +52,8 @@ pub enum GgufProblem {
     /// The file ends before its last tensor does.
     #[error(
         "the file is incomplete: it has {has} bytes, and the data of its last tensor, '{tensor}', reaches beyond the \
-         end of the file, to byte {needs}. If another program is downloading it, wait until that is done; else download \
-         it again."
+         end of the file, to byte {needs}. If another program is downloading it, wait until that is done; else \
+         download it again."
     )]
     Incomplete {
         /// The tensor whose data ends last.

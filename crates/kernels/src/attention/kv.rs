@@ -386,9 +386,10 @@ impl<E: KvElement> KvStore<E> {
             team::Scattered::new(&mut self.values),
         );
         let scales = [&mut self.key_scales, &mut self.value_scales].map(|scales| team::Scattered::new(scales));
-        // A row multiplies also the values that it does not see, by 0, and 0 times NaN is NaN. A NaN in
-        // a cell is therefore moved to its key, whose score reaches only the rows that see it. A batch
-        // without a cache has no such protection: it is trained on, and a NaN ends the run.
+        // A row multiplies also the values that it does not see, by 0, and 0 times NaN is NaN. A
+        // NaN in a cell is therefore moved to its key, whose score reaches only the rows that see
+        // it. A batch without a cache has no such protection: it is trained on, and a NaN ends the
+        // run.
         let (nans, zeros) = (vec![f32::NAN; dim], vec![0.0; dim]);
         // Keys and values of a head are a region each, which one chunk writes.
         let write_region = |chunk: usize| {

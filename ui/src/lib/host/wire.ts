@@ -109,7 +109,7 @@ export interface Commands {
   resumeDownload(id: number): Promise<void>;
   /** Removes a download from the list; an unfinished one loses its bytes. */
   removeDownload(id: number): Promise<void>;
-  /** Asks the servers of all downloaded models whether these have changed there since. */
+  /** Asks the servers of downloaded models whether these have changed there. */
   checkUpdates(): Promise<Array<ModelUpdate>>;
   /** Whether there is a token of the hub, and where it was found; never the token itself. May take until a person has unlocked the system's keychain. */
   hubToken(): Promise<HubToken>;
