@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::error::LoadError;
 use Neutral::{HeadDim, Number, RopeDims, ScoreScale, Text, WholeContext, Width};
 use Rule::{Harmless, Only, Read};
-use hearth_formats::gguf::GgufHeader;
+use hearth_formats::gguf::{GgufHeader, Value};
 use hearth_formats::{Architecture, listed, shortened};
 
 /// What a key means for an architecture.
@@ -268,27 +268,23 @@ fn rule(architecture: Architecture, key: &str) -> Option<Rule> {
         .or_else(|| found(FOREIGN))
 }
 
-/// The keys of the architecture in a file, without `ARCHITECTURE.`.
-fn keys(gguf: &GgufHeader, architecture: Architecture) -> impl Iterator<Item = &str> {
-    let all = gguf.metadata().iter().map(|(key, _)| key);
-    all.filter_map(move |key| key.strip_prefix(architecture.name())?.strip_prefix('.'))
+/// The keys of the architecture in a file, without `ARCHITECTURE.`, and their values.
+fn keys(gguf: &GgufHeader, architecture: Architecture) -> impl Iterator<Item = (&str, &Value)> {
+    let all = gguf.metadata().iter();
+    all.filter_map(move |(key, value)| Some((key.strip_prefix(architecture.name())?.strip_prefix('.')?, value)))
 }
 
 /// Refuses a file with a key that changes what the layers compute in a way that Hearth does not
 /// support.
 pub(crate) fn check(gguf: &GgufHeader, config: &Config) -> Result<(), LoadError> {
     let architecture = config.architecture;
-    for suffix in keys(gguf, architecture) {
-        let Some(Only(values)) = rule(architecture, suffix) else {
-            continue;
-        };
-        let key = format!("{architecture}.{suffix}");
-        let Some(found) = gguf.metadata().get(&key) else {
+    for (key, found) in keys(gguf, architecture) {
+        let Some(Only(values)) = rule(architecture, key) else {
             continue;
         };
         if !neutral::is_neutral(found, values, config) {
             let shown = neutral::shown(found);
-            let what = format!("Hearth does not support its setting '{key}' of {shown} yet");
+            let what = format!("Hearth does not support its setting '{architecture}.{key}' of {shown} yet");
             return Err(LoadError::unsupported(gguf, &what));
         }
     }
@@ -303,7 +299,8 @@ const KEY_CHARACTERS: usize = 60;
 /// A sentence for the user about the file's keys of its architecture that neither Hearth nor
 /// llama.cpp knows; `None` if there are none.
 pub fn unknown_keys(gguf: &GgufHeader, architecture: Architecture) -> Option<String> {
-    let mut unknown = keys(gguf, architecture).filter(|key| rule(architecture, key).is_none());
+    let all = keys(gguf, architecture).map(|(key, _)| key);
+    let mut unknown = all.filter(|key| rule(architecture, key).is_none());
     let quoted = |key: &str| format!("'{architecture}.{}'", shortened(key, KEY_CHARACTERS));
     let named: Vec<String> = unknown.by_ref().take(NAMED).map(quoted).collect();
     if named.is_empty() {
@@ -323,7 +320,7 @@ pub fn unknown_keys(gguf: &GgufHeader, architecture: Architecture) -> Option<Str
 mod tests {
     use super::*;
     use crate::arch::synthetic;
-    use hearth_formats::gguf::{Strings, Value};
+    use hearth_formats::gguf::Strings;
 
     /// The keys with an architecture's prefix that llama.cpp knows, from `LLM_KV_NAMES` of
     /// `src/llama-arch.cpp` in llama-cpp-python 0.3.36.
