@@ -269,7 +269,7 @@ impl Answer {
         }
     }
 
-    /// What it has said since its last thought was a thought.
+    /// Turns the text since the last thought into a thought.
     fn fold(&mut self) {
         if self.has_failed {
             return;

@@ -123,8 +123,8 @@ pub fn download(hub: &Hub, remote: &Remote, folder: &Path, progress: Report) -> 
     Ok(target)
 }
 
-/// Whether a model is here whose record, of an earlier Hearth, tells no version, so that nothing
-/// can tell it from what is on the server. It is kept as it is, and not downloaded again.
+/// Whether a downloaded model has a record without a version, written by an earlier Hearth. It
+/// cannot be compared with the server's files, so it is kept and not downloaded again.
 fn is_of_unknown_version(saved: &Saved, remote: &Remote, folder: &Path) -> bool {
     let is_old = saved.files.is_empty() && saved.origin.revision.is_none() && !saved.updating;
     is_old && !is_hashed(remote) && remote.files.iter().all(|file| has_size(&folder.join(&file.path), file))

@@ -74,7 +74,7 @@ pub enum LibraryError {
         is_temporary: bool,
         /// Why.
         why: String,
-        /// What becomes of the bytes that have arrived.
+        /// Whether a retry reuses the bytes received so far.
         kept: Kept,
     },
     /// The file changed while it was downloaded.
@@ -194,7 +194,7 @@ pub enum LibraryError {
     Store(#[from] crate::store::StoreError),
 }
 
-/// What becomes of the bytes that have arrived when a download fails.
+/// Whether a retry of a failed download reuses the bytes received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
     /// The next try goes on where this one ended.
@@ -243,7 +243,7 @@ pub enum Flaw {
     Incomplete {
         /// Its length in bytes.
         has: u64,
-        /// What it should have, as the end of a sentence.
+        /// The expected content, as the end of a sentence.
         needs: String,
     },
 }

@@ -29,8 +29,8 @@ const MAX_TABLE: u64 = 8 << 20;
 /// Bytes in which a web page is recognised.
 const START: u64 = 256;
 
-/// What is wrong with a complete download, if anything is. `target` is its name to be; `is_hashed`
-/// means that it has its published hash, so that it may be of any format.
+/// Returns the flaw of a complete download, if it has one. `target` is its final path; `is_hashed`
+/// means that it matches its published hash, so that it may be of any format.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -58,7 +58,7 @@ pub fn flaw(file: &mut File, target: &Path, is_hashed: bool) -> io::Result<Optio
     Ok(Some(Flaw::Incomplete { has, needs }))
 }
 
-/// How long a file should be.
+/// The expected length of a file.
 enum Needs {
     Bytes(u64),
     /// Longer than it is.

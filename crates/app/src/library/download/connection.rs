@@ -35,11 +35,11 @@ pub enum Event {
 pub struct Head {
     /// The part of the file.
     pub sent: Requested,
-    /// What the server says of the file.
+    /// The version of the file and the range support that the response headers name.
     pub said: Said,
 }
 
-/// What is requested.
+/// A request for a file or a range of it.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
     /// The first and the last byte (inclusive); `None` means the whole file, or its end.

@@ -97,7 +97,7 @@ impl Record {
     }
 }
 
-/// What has arrived of a file there.
+/// A piece of a partially downloaded file.
 #[derive(Debug)]
 struct Piece {
     size: u64,
@@ -267,7 +267,7 @@ impl Partial {
         &self.pieces[self.at]
     }
 
-    /// What has arrived of the present piece.
+    /// The ranges of the current piece received so far.
     pub fn spans(&self) -> &Spans {
         &self.piece().spans
     }
@@ -277,7 +277,7 @@ impl Partial {
         total(&self.pieces)
     }
 
-    /// What becomes of them if the download ends now.
+    /// Whether a retry would reuse the received bytes if the download ended now.
     pub fn kept(&self) -> Kept {
         kept(&self.pieces)
     }
