@@ -78,6 +78,16 @@ sets! {
 }
 pub(crate) use on_set;
 
+/// Whether the CPU is one of Intel's. Asked once: in a virtual machine the instruction is slow.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn is_intel() -> bool {
+    static INTEL: OnceLock<bool> = OnceLock::new();
+    *INTEL.get_or_init(|| {
+        let vendor = std::arch::x86_64::__cpuid(0);
+        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel"
+    })
+}
+
 /// `HEARTH_ISA` names an instruction set that cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{VARIABLE} is \"{requested}\", which is not an instruction set of this machine; possible values: {available}")]

@@ -181,6 +181,25 @@ impl<'a> Matrix<'a> {
         self.cols
     }
 
+    /// Memory layout.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Bytes of all rows.
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The first `rows` rows, rounded down to whole groups; all if there are fewer.
+    pub(crate) fn first_rows(mut self, rows: usize) -> Self {
+        if rows < self.rows {
+            self.rows = rows / ROWS * ROWS;
+            self.bytes = &self.bytes[..self.rows * self.row_bytes];
+        }
+        self
+    }
+
     /// Number of whole groups of sixteen rows.
     fn groups(&self) -> usize {
         self.rows / ROWS

@@ -34,8 +34,7 @@ impl Avx512Bf16 {
     /// two cycles, and two FMAs every cycle, which are twice as many products in f32; AMD's do
     /// twice as many in bf16 (measured on Emerald Rapids and Zen 4: `docs/tried.md`).
     pub(crate) fn is_faster(self) -> bool {
-        let vendor = __cpuid(0);
-        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() != b"GenuineIntel"
+        !crate::isa::is_intel()
     }
 }
 

@@ -27,7 +27,7 @@ const STEP: usize = 2 * WIDTH;
 const STORED_TOKENS: usize = 8;
 
 /// Whether products with weights of this format use bf16 for both factors.
-pub(super) fn takes_bf16(quant: Quant) -> bool {
+pub(crate) fn takes_bf16(quant: Quant) -> bool {
     matches!(quant, Quant::F16 | Quant::BF16) && crate::bf16_is_fast()
 }
 

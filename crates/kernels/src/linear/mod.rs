@@ -15,6 +15,7 @@ mod strips;
 mod tiled;
 
 pub(crate) use backward::{add, backward};
+pub(crate) use bf16_dot::takes_bf16;
 pub(crate) use input::Input;
 pub(crate) use strips::{Strips, WorkSplit, multiply_strips};
 pub(crate) use tiled::{LhsPanels, forward};

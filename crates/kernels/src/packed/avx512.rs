@@ -10,7 +10,7 @@ use super::activation_part::ActivationPart;
 use super::layout::{Packable, PackedLayout};
 use super::scales::{RowScales, row_scales};
 use super::token_tiles::TokenTile;
-use super::{Group, PackedProduct, ROWS, Starts, TOKEN_TILE, array, locate, prefetch_after};
+use super::{Group, PackedProduct, ROWS, Starts, TOKEN_TILE, array, locate};
 use crate::blocks::{GROUP, with_format};
 use crate::gemv::GREATEST_CODE;
 use crate::lanes::{Avx512, Avx512Bf16, Token, avx512, load, methods, store};
@@ -159,7 +159,7 @@ avx512! {
         for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
             for at in 0..B::LAYOUT.scales.tiles {
                 let (chunk, part, tile) = locate::<B>(block, index, at);
-                prefetch_after(tile);
+                group.prefetch.after(tile);
                 let scales = row_scales::<_, B>(l, block, at);
                 let starts = if B::LAYOUT.zero_point != 0 { Some(&starts[chunk]) } else { None };
                 let activations = ActivationPart::new(group.activations.chunks::<K>(0, chunk), starts, part);

@@ -53,8 +53,7 @@ use crate::blocks::{CHUNK, GROUP, HALF_GROUP, Quant, with_format};
 use crate::gemv::Activations;
 use crate::isa::{Isa, on_set};
 use crate::lanes::{Plain, Token};
-#[cfg(target_arch = "x86_64")]
-use crate::lanes::{WIDTH, prefetch};
+use crate::prefetch::Prefetch;
 use crate::shape::ShapeError;
 use expand::Tile;
 pub(crate) use floats::PackedFloats;
@@ -99,6 +98,9 @@ pub(crate) struct Group<'a> {
     /// [`PackedProduct::starts`] of the activations. Read on x86-64 only.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     starts: &'a [Starts],
+    /// How tiles after the current one are prefetched. Used on x86-64 only.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    prefetch: Prefetch,
 }
 
 /// Initial values of the accumulators of products with a chunk of activations, for each half of a
@@ -131,21 +133,6 @@ pub(crate) trait PackedProduct: Token {
 }
 
 impl PackedProduct for Plain {}
-
-/// Prefetch distance in bytes: a page, so that the TLB miss is hidden too. The hardware prefetcher
-/// stops at the end of a page, and the instructions of a few tiles fill the reorder buffer.
-#[cfg(target_arch = "x86_64")]
-const PREFETCH_BYTES: usize = 4096;
-
-/// Prefetches the codes that are [`PREFETCH_BYTES`] after those of a tile.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn prefetch_after(tile: &[u8]) {
-    for line in tile.as_chunks::<64>().0 {
-        let line: &[[u8; 4]; WIDTH] = bytemuck::cast_ref(line);
-        prefetch(line, PREFETCH_BYTES / size_of_val(&line[0]));
-    }
-}
 
 /// Tile `at` of block `index` of a group: the activations' chunk and part that it is multiplied
 /// with, and its codes.
@@ -265,7 +252,7 @@ impl<'a> Packed<'a> {
         groups: Range<usize>,
         activations: TokenTiles,
         tokens: Range<usize>,
-        mut sink: impl FnMut(usize, usize, &[f32; ROWS]),
+        sink: impl FnMut(usize, usize, &[f32; ROWS]),
     ) -> Result<(), ShapeError> {
         let chunks = Activations::chunks_for(self.cols);
         crate::shape::length("a row of quantised activations", activations.per_token(), Some(chunks))?;
@@ -283,11 +270,29 @@ impl<'a> Packed<'a> {
                 count: self.groups(),
             });
         }
-        if groups.is_empty() {
-            return Ok(());
+        match (groups.is_empty(), tokens.len()) {
+            (true, _) => (),
+            // A short buffer: there are thousands of calls for a token.
+            (_, 1) => self.multiply::<1>(isa, groups, activations, tokens, sink),
+            _ => self.multiply::<TOKEN_TILE>(isa, groups, activations, tokens, sink),
         }
-        let mut starts = STARTS.take();
-        let mut buffer = [[0.0; ROWS]; TOKEN_TILE];
+        Ok(())
+    }
+
+    /// [`Packed::product`] in tiles of at most `N` tokens, the sizes of which were checked.
+    fn multiply<const N: usize>(
+        &self,
+        isa: Isa,
+        groups: Range<usize>,
+        activations: TokenTiles,
+        tokens: Range<usize>,
+        mut sink: impl FnMut(usize, usize, &[f32; ROWS]),
+    ) {
+        let chunks = activations.per_token();
+        let prefetch = Prefetch::of(self.quant);
+        let has_starts = self.layout.zero_point != 0;
+        let mut starts = if has_starts { STARTS.take() } else { Vec::new() };
+        let mut buffer = [[0.0; ROWS]; N];
         let mut first = tokens.start;
         while first < tokens.end {
             let activations = activations.tile(first..tokens.end);
@@ -302,6 +307,7 @@ impl<'a> Packed<'a> {
                     blocks: self.group(index),
                     activations,
                     starts: &starts,
+                    prefetch,
                 };
                 on_set!(isa, set => set.group(&group, out));
                 for (token, results) in out.iter().enumerate() {
@@ -310,8 +316,9 @@ impl<'a> Packed<'a> {
             }
             first += activations.tokens;
         }
-        STARTS.set(starts);
-        Ok(())
+        if has_starts {
+            STARTS.set(starts);
+        }
     }
 }
 

@@ -78,7 +78,7 @@ macro_rules! sixteen_rows {
                 for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
                     for at in 0..B::LAYOUT.scales.tiles {
                         let (chunk, part, tile) = locate::<B>(block, index, at);
-                        prefetch_after(tile);
+                        group.prefetch.after(tile);
                         let scales = row_scales::<_, B>(l, block, at);
                         let codes = all_codes::<B>(tile);
                         for (turn, sums) in sums.iter_mut().enumerate().take(turns) {

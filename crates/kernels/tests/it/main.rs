@@ -11,6 +11,7 @@ mod levels;
 mod linear;
 mod own_process;
 mod page;
+mod prefetch;
 mod reference;
 
 #[test]

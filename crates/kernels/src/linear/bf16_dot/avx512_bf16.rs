@@ -1,16 +1,16 @@
 //! Dot products of bf16 pairs by `vdpbf16ps`.
 
 use super::Bf16Rows;
+use crate::blocks::Quant;
 use crate::lanes::{Avx512Bf16, WIDTH, avx512_bf16, cast, load, methods, store, sums_of};
 use crate::packed::ROWS;
+use crate::prefetch::Prefetch;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
 /// Rows multiplied at once: 4 * 6 accumulators, a token's vector and the rows' vectors fit 32
 /// registers.
 const AT_ONCE: usize = 4;
-/// Prefetch distance in bytes for stored weights: a page, so that the TLB miss is hidden too.
-const PREFETCH_BYTES: usize = 4096;
 /// Bytes of a vector of weights.
 const VECTOR: usize = 4 * WIDTH;
 
@@ -30,6 +30,8 @@ struct Rows<'a> {
     bytes: &'a [u8],
     row_bytes: usize,
     stride: usize,
+    /// How stored weights after the current ones are prefetched.
+    prefetch: Prefetch,
 }
 
 impl<'a> Rows<'a> {
@@ -38,6 +40,7 @@ impl<'a> Rows<'a> {
             bytes: bytemuck::cast_slice(&rows.pairs),
             row_bytes: rows.length * size_of::<u32>(),
             stride: rows.stride * size_of::<u32>(),
+            prefetch: Prefetch::NONE,
         }
     }
 
@@ -125,7 +128,9 @@ avx512_bf16! {
         sink: &mut dyn FnMut(usize, &[f32]),
     ) {
         let row_bytes = bytes.len() / count.max(1);
-        let (weights, x) = (Rows { bytes, row_bytes, stride: row_bytes }, Rows::of(x));
+        let quant = if SOURCE == STORED_F16 { Quant::F16 } else { Quant::BF16 };
+        let prefetch = Prefetch::of(quant);
+        let (weights, x) = (Rows { bytes, row_bytes, stride: row_bytes, prefetch }, Rows::of(x));
         let mut first = tokens.start;
         while first < tokens.end {
             first += match tokens.end - first {
@@ -184,8 +189,7 @@ avx512_bf16! {
             } else {
                 for (r, (vectors, _)) in rows.into_iter().enumerate() {
                     for (at, vector) in vectors[..whole].iter().enumerate() {
-                        let ahead = vector.as_ptr().wrapping_add(PREFETCH_BYTES);
-                        _mm_prefetch::<_MM_HINT_T1>(ahead.cast());
+                        weights.prefetch.after(vector);
                         add(&mut sums, r, [pairs::<SOURCE>(vector)], std::array::from_fn(|n| &in_whole[n][at]));
                     }
                 }
