@@ -5,7 +5,7 @@
 use super::layout::Packable;
 use super::scales::{RowScales, restores_sign, row_scales};
 use super::sixteen_rows::{add_scaled, sixteen_rows, zero_point};
-use super::{Group, PackedProduct, ROWS, array, locate};
+use super::{Group, PackedProduct, ROWS, array, each_tile, locate};
 use crate::blocks::with_format;
 use crate::gemv::{ActivationChunk, GREATEST_CODE};
 use crate::lanes::{Avx2, avx2, load, methods, store};

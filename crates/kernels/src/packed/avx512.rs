@@ -10,7 +10,7 @@ use super::activation_part::ActivationPart;
 use super::layout::{Packable, PackedLayout};
 use super::scales::{RowScales, row_scales};
 use super::token_tiles::TokenTile;
-use super::{Group, PackedProduct, ROWS, Starts, TOKEN_TILE, array, locate};
+use super::{Group, PackedProduct, ROWS, Starts, TOKEN_TILE, array, each_tile, locate};
 use crate::blocks::{GROUP, with_format};
 use crate::gemv::GREATEST_CODE;
 use crate::lanes::{Avx512, Avx512Bf16, Token, avx512, load, methods, store};
@@ -157,7 +157,7 @@ avx512! {
         let starts = group.starts.as_chunks::<K>().0;
         let mut sums = [_mm512_setzero_ps(); K];
         for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
-            for at in 0..B::LAYOUT.scales.tiles {
+            each_tile!(B, unrolled if K == 1, at => {
                 let (chunk, part, tile) = locate::<B>(block, index, at);
                 group.prefetch.after(tile);
                 let scales = row_scales::<_, B>(l, block, at);
@@ -169,7 +169,7 @@ avx512! {
                     // registers, and spills them.
                     add::<B, K, 1>(tile, &scales, &activations.opaque(), &mut sums);
                 }
-            }
+            });
         }
         for (sum, out) in sums.into_iter().zip(out) {
             store(sum, out);

@@ -4,7 +4,7 @@ use super::avx2::codes;
 use super::layout::Packable;
 use super::scales::{RowScales, row_scales};
 use super::sixteen_rows::{add_scaled, sixteen_rows, zero_point};
-use super::{Group, PackedProduct, ROWS, locate};
+use super::{Group, PackedProduct, ROWS, each_tile, locate};
 use crate::blocks::with_format;
 use crate::gemv::ActivationChunk;
 use crate::lanes::{Avx2, AvxVnni, Token, avx_vnni, dot_bytes, methods, store};

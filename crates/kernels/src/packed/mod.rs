@@ -11,8 +11,8 @@
 //!
 //! * the top bit of 3-bit and 5-bit codes: a u64 per four columns, bit `4 row + column`;
 //! * two bits (all of 2-bit codes, the lower ones of 3-bit codes, the upper ones of 6-bit codes):
-//!   two vectors of 64 bytes; byte `4 row + i` of vector `h` has those of columns `16 h + i`,
-//!   `+ 4`, `+ 8` and `+ 12`, lowest first;
+//!   two vectors of 64 bytes; byte `4 row + i` of vector `h` has those of columns `16 h + i`, `+
+//!   4`, `+ 8` and `+ 12`, lowest first;
 //! * the (remaining) four bits of 4-bit to 6-bit codes: four vectors; byte `4 row + i` of vector
 //!   `v` has column `4 v + i` in its low nibble and column `16 + 4 v + i` in its high one. 8-bit
 //!   codes: eight vectors; byte `4 row + i` of vector `v` is column `4 v + i`.
@@ -133,6 +133,28 @@ pub(crate) trait PackedProduct: Token {
 }
 
 impl PackedProduct for Plain {}
+
+/// Runs a body for each tile of a block of format `$B`, with its index `$at`. Where `$unrolled`,
+/// the eight tiles of a K format are written out, so that the positions of their scales are
+/// constants. Looked up, they take as many instructions as the products of one token.
+#[cfg(target_arch = "x86_64")]
+macro_rules! each_tile {
+    ($B:ident, unrolled if $unrolled:expr, $at:ident => $body:block) => {
+        if $unrolled && $B::LAYOUT.scales.tiles == 8 {
+            $crate::packed::each_tile!($at $body: 0 1 2 3 4 5 6 7);
+        } else {
+            for $at in 0..$B::LAYOUT.scales.tiles $body
+        }
+    };
+    ($at:ident $body:block: $($index:literal)*) => {
+        $({
+            let $at = $index;
+            $body
+        })*
+    };
+}
+#[cfg(target_arch = "x86_64")]
+use each_tile;
 
 /// Tile `at` of block `index` of a group: the activations' chunk and part that it is multiplied
 /// with, and its codes.

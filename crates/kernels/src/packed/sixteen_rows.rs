@@ -76,7 +76,7 @@ macro_rules! sixteen_rows {
                 let turns = turns.min(TURNS);
                 let mut sums = [[[_mm256_setzero_ps(); 2]; K]; TURNS];
                 for (index, block) in group.blocks.chunks_exact(B::LAYOUT.bytes()).enumerate() {
-                    for at in 0..B::LAYOUT.scales.tiles {
+                    each_tile!(B, unrolled if K == 1, at => {
                         let (chunk, part, tile) = locate::<B>(block, index, at);
                         group.prefetch.after(tile);
                         let scales = row_scales::<_, B>(l, block, at);
@@ -85,7 +85,7 @@ macro_rules! sixteen_rows {
                             let chunks: &[ActivationChunk; K] = group.activations.chunks(first + K * turn, chunk);
                             add::<B, K>(&codes, &scales, chunks.each_ref(), part, sums);
                         }
-                    }
+                    });
                 }
                 let sums = sums.as_flattened().iter().take(K * turns);
                 for (sums, out) in sums.zip(&mut out[first..]) {
