@@ -149,6 +149,18 @@ impl Partial {
         }
     }
 
+    /// What merging it into no keys gives, bit by bit.
+    fn alone(mut self, rows: usize, value_width: usize) -> Self {
+        for (values, sum) in self.values.chunks_exact_mut(value_width).zip(self.sums).take(rows) {
+            match sum == 0.0 {
+                true => values.fill(0.0),
+                // Adding to zero makes a negative zero positive.
+                false => values.iter_mut().for_each(|x| *x += 0.0),
+            }
+        }
+        self
+    }
+
     /// Divides by the sums and calls `write` with each row's output and log-sum-exp. A row that
     /// sees no key gives zeros.
     fn finish(mut self, rows: usize, value_width: usize, mut write: impl FnMut(usize, &[f32], f32)) {
@@ -251,8 +263,14 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], lse: Option<&mu
         team::run(blocks.len(), &|chunk| {
             let block = &blocks[blocks.len() - 1 - chunk];
             let queries = pass.queries(isa, block);
-            let (mut whole, mut part) = (empty(block), empty(block));
-            for split in splits_of(block) {
+            let splits = splits_of(block);
+            let mut part = empty(block);
+            if let [split] = splits[..] {
+                over_split(isa, pass, block, &queries, split, &mut part);
+                return finish(block, part.alone(block.rows.len(), value_width));
+            }
+            let mut whole = empty(block);
+            for split in splits {
                 part.clear();
                 over_split(isa, pass, block, &queries, split, &mut part);
                 whole.merge(&part, block.rows.len(), value_width);
