@@ -39,8 +39,9 @@ fn main() -> ExitCode {
     hearth_engine::packed::set_cache_folder(hearth_app::library::packed_folder());
     let devices = hearth_app::library::cache_folder().map(|folder| folder.join("devices.json"));
     hearth_engine::hardware::set_records_file(devices);
-    let done = hearth_kernels::Isa::requested().map_err(|error| failure::Failure::Usage(error.to_string()));
-    let done = done.and_then(|_| match command {
+    let isa = hearth_kernels::Isa::requested().map_err(|error| failure::Failure::Usage(error.to_string()));
+    let prefetch = hearth_kernels::Prefetch::requested().map_err(|error| failure::Failure::Usage(error.to_string()));
+    let done = isa.and(prefetch).and_then(|_| match command {
         Command::Run(args) => commands::run::run(&args),
         Command::Chat(args) => commands::chat::run(&args),
         Command::Bench(args) => commands::bench::run(&args),

@@ -101,6 +101,8 @@ impl Engine {
             Some(_) => Threads::Fixed(team as usize),
             None => Threads::AtMost(team as usize),
         });
+        // Another process may have measured.
+        hardware::use_recorded_prefetches();
         options.context = Some(context);
         let with_layers = |layers: usize| {
             let options = PlanOptions {
@@ -115,11 +117,13 @@ impl Engine {
             let options = LoadOptions {
                 placement: Some(planned.placement.clone()),
                 packed_in: packed::folder(),
+                calibrate: hardware::can_record_prefetches(),
             };
             let model = Model::load(&gguf, &options, &mut |fraction, stage| {
                 progress(OPENED + fraction * (WEIGHED - OPENED), stage)
             });
             let model = Arc::new(model.map_err(from_load)?);
+            hardware::record_prefetches(model.calibrated());
             if progress(WEIGHED, "allocating the KV cache").is_break() {
                 return Err(interrupted());
             }

@@ -24,6 +24,7 @@ mod kv_snapshot;
 pub mod launches;
 mod layer;
 mod model;
+mod on_cpu;
 pub mod ops;
 mod packed;
 #[cfg(feature = "gpu")]

@@ -10,6 +10,7 @@ use crate::placement::Placement;
 use crate::weights::Weights;
 use burn::tensor::Device;
 use hearth_formats::gguf::Gguf;
+use hearth_kernels::Calibrated;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -20,6 +21,8 @@ pub struct LoadOptions {
     pub placement: Option<Placement>,
     /// The cache folder of packed weights; `None`: weights are packed at each load.
     pub packed_in: Option<PathBuf>,
+    /// Whether to measure how weights on the CPU are prefetched best, for formats without a choice.
+    pub calibrate: bool,
 }
 
 /// A loaded model.
@@ -28,6 +31,7 @@ pub struct Model {
     groups: Vec<LayerGroup>,
     placement: Placement,
     decoder: Decoder,
+    calibrated: Vec<Calibrated>,
 }
 
 impl Model {
@@ -55,12 +59,17 @@ impl Model {
         let mut weights = Weights::new(gguf, packed, Device::flex(), progress);
         let spec = arch::describe(gguf, &config)?;
         let decoder = Decoder::load(&config, &spec, &placement, &mut weights)?;
-        weights.finish();
+        let on_cpu = weights.finish();
+        let calibrated = match options.calibrate {
+            true => on_cpu.calibrate(),
+            false => Vec::new(),
+        };
         Ok(Self {
             config,
             groups: LayerGroup::of(&spec),
             placement,
             decoder,
+            calibrated,
         })
     }
 
@@ -71,6 +80,7 @@ impl Model {
             groups: self.groups.clone(),
             placement: self.placement.clone(),
             decoder,
+            calibrated: Vec::new(),
         }
     }
 
@@ -89,7 +99,13 @@ impl Model {
             groups: groups.filter(|group| !group.layers.is_empty()).collect(),
             placement: self.placement.clone(),
             decoder: self.decoder.first_layers(count),
+            calibrated: Vec::new(),
         }
+    }
+
+    /// What was measured while it was loaded; see [`LoadOptions::calibrate`].
+    pub fn calibrated(&self) -> &[Calibrated] {
+        &self.calibrated
     }
 
     /// The hyperparameters.

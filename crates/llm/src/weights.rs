@@ -4,6 +4,7 @@
 use crate::arch::RopeSpec;
 use crate::config::Config;
 use crate::error::LoadError;
+use crate::on_cpu::OnCpu;
 use crate::ops::{Adapter, Bias, Linear, MatrixSpec, Norm, SharedRope};
 use crate::packed::{PackedWeights, Unpacked};
 use burn::backend::{AllocationProperty, Bytes, Dispatch};
@@ -27,6 +28,7 @@ pub(crate) struct Weights<'a> {
     bytes_total: u64,
     /// RoPE shared by layers.
     ropes: Vec<(RopeSpec, SharedRope)>,
+    on_cpu: OnCpu,
 }
 
 impl<'a> Weights<'a> {
@@ -45,6 +47,7 @@ impl<'a> Weights<'a> {
             bytes_done: 0,
             bytes_total,
             ropes: Vec::new(),
+            on_cpu: OnCpu::default(),
         }
     }
 
@@ -52,9 +55,10 @@ impl<'a> Weights<'a> {
         self.gguf
     }
 
-    /// Ends loading, after the last weight.
-    pub fn finish(self) {
+    /// Ends loading, after the last weight. Returns the matrices on the CPU.
+    pub fn finish(self) -> OnCpu {
         self.packed.finish();
+        self.on_cpu
     }
 
     /// Sets the device of the next weights.
@@ -92,8 +96,11 @@ impl<'a> Weights<'a> {
         };
         let (layout, bytes, kind) = match self.device == Device::flex() {
             true => {
-                let bytes = Bytes::from_shared(self.packed(&matrix)?, AllocationProperty::File);
-                (matrix::layout(quant, rows, cols), bytes, DType::U8)
+                let layout = matrix::layout(quant, rows, cols);
+                let bytes = self.packed(&matrix)?;
+                self.on_cpu.add(quant, layout, [rows, cols], bytes.clone());
+                let bytes = Bytes::from_shared(bytes, AllocationProperty::File);
+                (layout, bytes, DType::U8)
             }
             // GPU kernels read 32-bit words.
             false => {

@@ -36,8 +36,8 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
 
 fn load(gguf: &Gguf, folder: &TempDir) -> Model {
     let options = LoadOptions {
-        placement: None,
         packed_in: Some(folder.path().join("packed")),
+        ..LoadOptions::default()
     };
     Model::load(gguf, &options, &mut |_, _| ControlFlow::Continue(())).expect("packed weights are never needed")
 }

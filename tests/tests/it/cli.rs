@@ -1,7 +1,7 @@
 //! The `hearth` CLI with the real model: answers, JSON, exit codes, invalid input.
 
 use hearth_tests::driver;
-use hearth_tests::hearth::{Ended, hearth};
+use hearth_tests::hearth::{Ended, call, hearth};
 use hearth_tests::paths::{executable, model, root};
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -340,6 +340,65 @@ fn an_unknown_instruction_set_is_refused() {
     assert_eq!(refused.status.code(), Some(2), "{text}");
     assert!(text.contains("\"avx1024\"") && text.contains("scalar"), "{text}");
     assert!(run("scalar").status.success());
+}
+
+#[test]
+fn an_unknown_way_to_prefetch_is_refused() {
+    let run = |choice: &str| {
+        call(
+            Command::new(executable("hearth"))
+                .arg("list")
+                .env("HEARTH_PREFETCH", choice),
+        )
+    };
+    let refused = run("sideways");
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(
+        refused.stderr.contains("\"sideways\"") && refused.stderr.contains("t1+1024"),
+        "{refused:?}"
+    );
+    assert_eq!(run("t0+512").code, Some(0));
+}
+
+#[test]
+fn the_first_load_measures_how_formats_are_prefetched() {
+    let run = |cache: &Path, choice: &str, arguments: &[&str]| {
+        let mut command = Command::new(executable("hearth"));
+        command
+            .args(arguments)
+            .env("HEARTH_CACHE", cache)
+            .env("HEARTH_PREFETCH", choice);
+        call(&mut command)
+    };
+    let path = model();
+    let load = ["run", path.to_str().expect("UTF-8"), "Hi", "-n", "1", "--threads", "1"];
+    let measured = |cache: &Path| {
+        let devices = run(cache, "", &["devices", "--json"]).json();
+        let formats = devices["prefetch"].as_array().expect("a list").iter();
+        let mut formats: Vec<_> = formats
+            .map(|found| found["format"].as_str().map(str::to_owned))
+            .collect();
+        formats.sort();
+        formats
+    };
+    let cache = tempfile::tempdir().expect("a folder");
+    assert_eq!(run(cache.path(), "none", &load).code, Some(0));
+    assert!(measured(cache.path()).is_empty(), "a choice was named");
+    assert_eq!(run(cache.path(), "", &load).code, Some(0));
+    // Elsewhere nothing is prefetched.
+    let expected: &[&str] = if cfg!(target_arch = "x86_64") {
+        &["Q4_1", "Q8_0"]
+    } else {
+        &[]
+    };
+    assert_eq!(
+        measured(cache.path()),
+        expected.iter().map(|name| Some((*name).to_owned())).collect::<Vec<_>>()
+    );
+    let records = || fs::read(cache.path().join("devices.json")).ok();
+    let first = records();
+    assert_eq!(run(cache.path(), "", &load).code, Some(0));
+    assert_eq!(records(), first, "it was measured again");
 }
 
 #[test]

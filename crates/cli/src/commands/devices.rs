@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::say;
 use crate::terminal::stdout;
-use hearth_engine::hardware;
+use hearth_engine::hardware::{self, FormatPrefetch};
 use hearth_formats::byte_size;
 use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo};
 use serde::Serialize;
@@ -15,6 +15,7 @@ use std::io::Write;
 #[derive(Serialize)]
 struct Report {
     devices: Vec<DeviceInfo>,
+    prefetch: Vec<FormatPrefetch>,
 }
 
 /// Print the devices, after an optional check.
@@ -24,6 +25,7 @@ pub fn run(args: &Devices) -> Result<(), Failure> {
     }
     let report = Report {
         devices: hardware::devices(),
+        prefetch: hardware::prefetches(),
     };
     if args.output.json {
         return print_protocol(&report);
@@ -42,6 +44,21 @@ pub fn run(args: &Devices) -> Result<(), Failure> {
         writeln!(out, "     {}", device.why)?;
         for option in &device.backends {
             writeln!(out, "     {}: {}", option.build, found(option))?;
+        }
+        if device.id == hardware::CPU {
+            for FormatPrefetch {
+                format,
+                threads,
+                choice,
+                bytes_per_second,
+            } in &report.prefetch
+            {
+                let (plural, speed) = (if *threads == 1 { "" } else { "s" }, scaled(*bytes_per_second));
+                writeln!(
+                    out,
+                    "     {format}, {threads} thread{plural}: prefetch {choice}, {speed}B/s of weights"
+                )?;
+            }
         }
     }
     Ok(())
@@ -111,7 +128,8 @@ mod tests {
     #[test]
     fn the_json_has_the_documented_fields() {
         let devices = hardware::devices();
-        let report = with_snake_case_keys(serde_json::to_value(Report { devices }).unwrap());
+        let prefetch = hardware::prefetches();
+        let report = with_snake_case_keys(serde_json::to_value(Report { devices, prefetch }).unwrap());
         let cpu = &report["devices"][0];
         for field in [
             "id",

@@ -92,6 +92,7 @@ impl DraftFile {
         let options = LoadOptions {
             placement: Some(placement),
             packed_in: packed::folder(),
+            ..LoadOptions::default()
         };
         let model = Model::load(&self.gguf, &options, &mut |_, _| ControlFlow::Continue(()));
         let model = Arc::new(model.map_err(from_load)?);

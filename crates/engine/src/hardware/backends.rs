@@ -115,6 +115,7 @@ fn check_cpu(again: bool) {
     let subject = cpu_subject();
     if again {
         store().forget_decode_costs(&subject);
+        store().forget_prefetches(&subject);
     }
     if (again || store().check(&subject).is_none())
         && let Some(program) = this_program()

@@ -2,6 +2,7 @@
 
 use super::backends::cpu_subject;
 use super::memory::memory;
+use super::prefetch::use_recorded_prefetches;
 use super::records::store;
 use crate::check::decode_cost::DecodeCost;
 use hearth_kernels::Quant;
@@ -27,6 +28,7 @@ pub(crate) fn decode_cost(formats: &[Quant], count: usize, may_measure: bool) ->
         return None;
     }
     let threads = threads::set_until_drop(Threads::Fixed(count));
+    use_recorded_prefetches();
     let measured = known.map_or_else(DecodeCost::measure, Ok).map(|mut cost| {
         // Formats that were measured before one failed are on record, too.
         let failure = add(&mut cost, formats).err();

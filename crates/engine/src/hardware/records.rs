@@ -1,8 +1,9 @@
-//! Recorded device checks, decode costs and memory limits (`devices.json`). The file may be deleted
-//! at any time.
+//! Recorded device checks, decode costs, prefetching and memory limits (`devices.json`). The file
+//! may be deleted at any time.
 
 use crate::check::decode_cost::DecodeCost;
 use hearth_formats::durable;
+use hearth_kernels::Calibrated;
 use hearth_protocol::DeviceCheck;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -13,6 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of decode costs: of numbers of threads, and of earlier versions.
 const MAX_DECODE_COSTS: usize = 16;
+/// Maximum number of records of prefetching: formats, numbers of threads, and earlier versions.
+const MAX_PREFETCHES: usize = 128;
 
 /// Records of all devices.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -24,6 +27,8 @@ struct Records {
     limits: Vec<Limit>,
     #[serde(deserialize_with = "readable")]
     decode_costs: Vec<DecodeCostRecord>,
+    #[serde(deserialize_with = "readable")]
+    prefetches: Vec<PrefetchRecord>,
 }
 
 /// The records that can be read: one of another version of Hearth loses none of the others.
@@ -73,6 +78,23 @@ impl DecodeCostRecord {
     fn is_of(&self, subject: &Subject, threads: usize) -> bool {
         self.subject == *subject && self.threads == threads && self.measurement == DecodeCost::VERSION
     }
+}
+
+/// How a CPU prefetches weights of a format with this many threads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrefetchRecord {
+    /// The CPU, with its instruction set.
+    pub subject: Subject,
+    /// Name of the format.
+    pub format: String,
+    /// Number of threads.
+    pub threads: usize,
+    /// Version of the measurement: [`Calibrated::VERSION`].
+    pub measurement: u32,
+    /// Name of the choice.
+    pub choice: String,
+    /// Bytes of weights per second with it.
+    pub bytes_per_second: f64,
 }
 
 /// Limit on the allocatable memory of a device.
@@ -173,6 +195,37 @@ impl Store {
         self.change(|records| records.decode_costs.retain(|record| record.subject != *subject));
     }
 
+    /// Whether records outlive this process.
+    pub fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// How a CPU prefetches weights: a record for each format that was measured.
+    pub fn prefetches(&self, subject: &Subject) -> Vec<PrefetchRecord> {
+        let mut prefetches = self.read().prefetches;
+        prefetches.retain(|record| record.subject == *subject && record.measurement == Calibrated::VERSION);
+        prefetches
+    }
+
+    /// Record how a CPU prefetches weights, replacing earlier records of the same formats.
+    pub fn add_prefetches(&mut self, added: Vec<PrefetchRecord>) {
+        self.change(|records| {
+            let all = &mut records.prefetches;
+            let is_new = |record: &PrefetchRecord| {
+                let of = |record: &PrefetchRecord| (record.subject.clone(), record.format.clone(), record.threads);
+                added.iter().any(|new| of(new) == of(record))
+            };
+            all.retain(|record| !is_new(record));
+            all.extend(added);
+            all.drain(..all.len().saturating_sub(MAX_PREFETCHES));
+        });
+    }
+
+    /// Forget how a CPU prefetches weights, to measure it again.
+    pub fn forget_prefetches(&mut self, subject: &Subject) {
+        self.change(|records| records.prefetches.retain(|record| record.subject != *subject));
+    }
+
     /// Smallest fraction of a device's free memory that was refused. `None` means nothing was
     /// refused.
     pub fn refused(&self, identity: &str) -> Option<f64> {
@@ -248,6 +301,39 @@ mod tests {
         assert_eq!(store.decode_cost(&subject("1"), 2), None, "the oldest ones go");
         store.forget_decode_costs(&subject("2"));
         assert_eq!(store.decode_cost(&subject("2"), 39), None);
+    }
+
+    #[test]
+    fn a_format_has_one_record_of_prefetching_for_each_cpu_and_number_of_threads() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let subject = |name: &str| Subject {
+            name: name.to_owned(),
+            ..Subject::default()
+        };
+        let record = |cpu: &str, format: &str, choice: &str| PrefetchRecord {
+            subject: subject(cpu),
+            format: format.to_owned(),
+            threads: 2,
+            measurement: Calibrated::VERSION,
+            choice: choice.to_owned(),
+            bytes_per_second: 1e9,
+        };
+        let mut store = store_in(folder.path().join("devices.json"));
+        store.add_prefetches(vec![record("a", "Q4_K", "none"), record("a", "Q8_0", "t1+1024")]);
+        store.add_prefetches(vec![record("b", "Q4_K", "t1+4096"), record("a", "Q4_K", "t0+512")]);
+        let with_one = PrefetchRecord {
+            threads: 1,
+            ..record("a", "Q4_K", "none")
+        };
+        store.add_prefetches(vec![with_one.clone()]);
+        let of_a = vec![record("a", "Q8_0", "t1+1024"), record("a", "Q4_K", "t0+512"), with_one];
+        assert_eq!(store.prefetches(&subject("a")), of_a);
+        store.forget_prefetches(&subject("a"));
+        assert_eq!(store.prefetches(&subject("a")), []);
+        assert_eq!(store.prefetches(&subject("b")), vec![record("b", "Q4_K", "t1+4096")]);
+        store.add_prefetches((0..200).map(|at| record("a", &at.to_string(), "none")).collect());
+        assert_eq!(store.prefetches(&subject("a")).len(), MAX_PREFETCHES);
+        assert_eq!(store.prefetches(&subject("b")), [], "the oldest ones go");
     }
 
     #[test]

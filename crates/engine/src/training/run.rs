@@ -292,6 +292,7 @@ impl<'a> Prepared<'a> {
             let options = LoadOptions {
                 placement: Some(planned.placement.clone()),
                 packed_in: packed::folder(),
+                ..LoadOptions::default()
             };
             let model = Model::load(&self.reader.gguf, &options, &mut |fraction, stage| match preparing(
                 control,
