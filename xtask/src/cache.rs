@@ -1,5 +1,5 @@
 //! Hearth's cache folder, outside of any checkout: the shared build folder, tools, the run lock,
-//! the ledger of test runs and the work tree of CI.
+//! the ledger of test runs, the work tree of CI, and executables to compare with.
 
 use std::env;
 use std::path::PathBuf;

@@ -69,10 +69,14 @@ cargo xtask measure hearth|llama.cpp|llama-completion PROGRAM FILE.gguf OPTIONS
                                   HEARTH_PYTHON if that is set
     --adapter PATH                a LoRA adapter; for llama.cpp measure llama-completion, since llama-bench has none
 cargo xtask measure train PROGRAM FILE.gguf DATA FOLDER [OPTIONS OF hearth train]...
-cargo xtask pairs OLD NEW [OPTIONS]
+cargo xtask pairs [OLD NEW] [OPTIONS]
                                   measure two hearth executables in turns on the CPU; fail if NEW is slower
+                                  [default: the last one that passed CI on this machine, and this checkout's]
+    --base COMMIT                 compare with this commit, which is built if it is not kept
     --model FILE                  GGUF file [default: the default model]
     --pairs N                     [default: 30]
+cargo xtask guard [--write]       compare the speed of the kernels with the line of this kind of machine in
+                                  bench/machines.md, or write the line
 cargo xtask spirv                 test the matrix-unit kernels on the Vulkan driver set by VK_DRIVER_FILES
 cargo xtask neon                  run the kernels' tests on ARM64, emulated on other machines
 ";
@@ -102,6 +106,7 @@ fn main() -> ExitCode {
         ("same", programs) => same::same(programs),
         ("measure", arguments) => measure::samples(arguments),
         ("pairs", arguments) => measure::pairs(arguments),
+        ("guard", options) => measure::guard(options),
         ("neon", []) => neon::neon(),
         ("spirv", []) => gpu::spirv(),
         ("help" | "--help" | "-h", []) => {

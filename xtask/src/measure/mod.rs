@@ -1,7 +1,9 @@
 //! Runs `hearth` and programs of llama.cpp, and reads what they measured.
 
 mod finished;
+mod guard;
 mod hearth;
+pub mod landed;
 mod llama_completion;
 mod llama_cpp;
 mod pairs;
@@ -9,6 +11,7 @@ mod reports;
 mod samples;
 mod stats;
 
+pub use guard::guard;
 pub use hearth::{Bench, Hearth, Measured, measure};
 pub use llama_cpp::{LlamaBench, LlamaCpp};
 pub use pairs::pairs;

@@ -1,12 +1,14 @@
 //! `cargo xtask pairs`: the speed of two builds of `hearth` on the CPU, measured in turns.
 
 use super::hearth::{Bench, Hearth, measure};
+use super::landed;
 use super::reports::{BenchReport, TrainReport};
 use super::stats::{Interval, interval, median};
-use crate::process::Outcome;
+use crate::process::{Outcome, capture};
 use crate::{model, paths};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A build is slower if a whole interval of its ratio lies below this.
 const LEAST_RATIO: f64 = 0.97;
@@ -21,10 +23,14 @@ const MEASUREMENTS: [&str; 3] = ["prefill 512", "decode 128", "training"];
 /// If an option is invalid, a build fails, or the second is slower.
 pub fn pairs(arguments: &[String]) -> Outcome {
     let options = Options::read(arguments)?;
-    let builds = [&options.old, &options.new].map(|program| Build {
+    let [old, new] = options.programs.resolve()?;
+    let builds = [&old, &new].map(|program| Build {
         hearth: Hearth::new(program),
         model: &options.model,
     });
+    println!("\nold: {}\nnew: {}", old.display(), new.display());
+    let mut devices = Command::new(&new);
+    println!("{}", capture("The machine", devices.arg("devices"))?.stdout);
     let mut found: [Vec<[f64; 2]>; 3] = Default::default();
     for pair in 0..options.pairs {
         let mut speeds = [[0.0; 3]; 2];
@@ -62,20 +68,41 @@ pub fn pairs(arguments: &[String]) -> Outcome {
 }
 
 struct Options {
-    old: PathBuf,
-    new: PathBuf,
+    programs: Programs,
     model: PathBuf,
     pairs: usize,
 }
 
+/// The builds to compare.
+enum Programs {
+    /// The old one and the new one.
+    Named([PathBuf; 2]),
+    /// The build of a commit, or the one that was kept last, and that of this checkout.
+    Base(Option<String>),
+}
+
+impl Programs {
+    /// The executables, built if needed.
+    fn resolve(&self) -> Outcome<[PathBuf; 2]> {
+        match self {
+            Self::Named(programs) => Ok(programs.clone()),
+            Self::Base(base) => {
+                let old = base.as_deref().map_or_else(landed::last, landed::of_commit)?;
+                Ok([old, landed::of_checkout()?])
+            }
+        }
+    }
+}
+
 impl Options {
     fn read(arguments: &[String]) -> Outcome<Self> {
-        let (mut model, mut pairs, mut programs) = (model::path(), 30, Vec::new());
+        let (mut model, mut pairs, mut base, mut programs) = (model::path(), 30, None, Vec::new());
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             let mut value = || rest.next().ok_or_else(|| format!("{argument} requires a value."));
             match argument.as_str() {
                 "--model" => model = value()?.into(),
+                "--base" => base = Some(value()?.clone()),
                 "--pairs" => {
                     let number = value()?.parse().ok().filter(|number| *number >= 2);
                     pairs = number.ok_or("--pairs requires a number from 2 on.")?;
@@ -86,14 +113,16 @@ impl Options {
                 program => programs.push(PathBuf::from(program)),
             }
         }
-        let [old, new] = <[PathBuf; 2]>::try_from(programs)
-            .map_err(|_| "Name two executables of hearth: the old one and the new one.".to_owned())?;
-        for file in [&old, &new, &model] {
+        if !matches!((&programs[..], &base), ([], _) | ([_, _], None)) {
+            return Err("Name two executables of hearth, the old one and the new one, or neither.".to_owned());
+        }
+        for file in programs.iter().chain([&model]) {
             if !file.is_file() {
                 return Err(format!("{} does not exist.", file.display()));
             }
         }
-        Ok(Self { old, new, model, pairs })
+        let programs = <[PathBuf; 2]>::try_from(programs).map_or(Programs::Base(base), Programs::Named);
+        Ok(Self { programs, model, pairs })
     }
 }
 
@@ -138,6 +167,7 @@ mod tests {
         };
         for (arguments, expected) in [
             (&["one"][..], "two executables"),
+            (&["a", "b", "--base", "HEAD"], "two executables"),
             (&["a", "b", "--pairs", "1"], "from 2 on"),
             (&["a", "b", "--fast"], "Unknown option --fast"),
             (&["no-such-file", "b"], "no-such-file does not exist"),

@@ -4,6 +4,7 @@ mod changed;
 mod options;
 mod stages;
 
+use crate::measure::landed;
 use crate::nextest::{Failures, list_tests};
 use crate::process::{Outcome, announce, read};
 use crate::report::Report;
@@ -68,7 +69,14 @@ impl Run {
         if let Err(problem) = self.stages() {
             self.report.broken(&problem);
         }
-        self.report.end()
+        self.report.end()?;
+        // `cargo xtask pairs` compares later builds with it.
+        if kept_tree::is_inside()
+            && let Err(problem) = landed::keep(&self.tree.commit, &paths::executable("hearth"))
+        {
+            println!("The executable is not kept: {problem}");
+        }
+        Ok(())
     }
 
     fn stages(&mut self) -> Outcome {
