@@ -62,7 +62,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     let formats: Vec<Figures> = rates.iter().map(Rates::figures).collect();
     for (quant, figures) in FORMATS.into_iter().zip(&formats) {
-        println!("{quant}: {} (prefetch {})", figures.cell(), Prefetch::of(quant));
+        println!("{quant}: {} (prefetch {})", figures.cell(), Prefetch::for_format(quant));
     }
     let line = Line {
         machine: machine(),
@@ -216,7 +216,7 @@ impl Line {
         format!("| {} | {} | {} |", self.machine, self.commit, cells.join(" | "))
     }
 
-    /// What is slower than on the recorded line.
+    /// Returns the regressions against the recorded line.
     fn losses(&self, known: &Self) -> Vec<String> {
         let mut losses = Vec::new();
         for ((quant, now), before) in FORMATS.into_iter().zip(&self.formats).zip(&known.formats) {

@@ -12,7 +12,7 @@ pub struct FormatPrefetch {
     pub format: String,
     /// Number of threads.
     pub threads: usize,
-    /// How they are prefetched: `none`, or the target cache and the distance in bytes.
+    /// Prefetch target and distance in bytes, such as `t1+1024`, or `none`.
     pub choice: String,
     /// Bytes of weights per second that were multiplied with it.
     pub bytes_per_second: f64,

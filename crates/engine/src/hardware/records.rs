@@ -80,7 +80,7 @@ impl DecodeCostRecord {
     }
 }
 
-/// How a CPU prefetches weights of a format with this many threads.
+/// The prefetch choice measured on a CPU for a weight format and a number of threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrefetchRecord {
     /// The CPU, with its instruction set.
@@ -200,14 +200,14 @@ impl Store {
         self.file.is_some()
     }
 
-    /// How a CPU prefetches weights: a record for each format that was measured.
+    /// Returns the prefetch choices measured on a CPU.
     pub fn prefetches(&self, subject: &Subject) -> Vec<PrefetchRecord> {
         let mut prefetches = self.read().prefetches;
         prefetches.retain(|record| record.subject == *subject && record.measurement == Calibrated::VERSION);
         prefetches
     }
 
-    /// Record how a CPU prefetches weights, replacing earlier records of the same formats.
+    /// Record measured prefetch choices, replacing earlier records of the same formats.
     pub fn add_prefetches(&mut self, added: Vec<PrefetchRecord>) {
         self.change(|records| {
             let all = &mut records.prefetches;
@@ -221,7 +221,7 @@ impl Store {
         });
     }
 
-    /// Forget how a CPU prefetches weights, to measure it again.
+    /// Forget the prefetch choices of a CPU, to measure them again.
     pub fn forget_prefetches(&mut self, subject: &Subject) {
         self.change(|records| records.prefetches.retain(|record| record.subject != *subject));
     }

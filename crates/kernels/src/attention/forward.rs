@@ -149,7 +149,7 @@ impl Partial {
         }
     }
 
-    /// What merging it into no keys gives, bit by bit.
+    /// Returns the result of merging this into an empty partial, bit for bit.
     fn alone(mut self, rows: usize, value_width: usize) -> Self {
         for (values, sum) in self.values.chunks_exact_mut(value_width).zip(self.sums).take(rows) {
             match sum == 0.0 {

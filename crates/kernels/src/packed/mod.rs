@@ -98,7 +98,7 @@ pub(crate) struct Group<'a> {
     /// [`PackedProduct::starts`] of the activations. Read on x86-64 only.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     starts: &'a [Starts],
-    /// How tiles after the current one are prefetched. Used on x86-64 only.
+    /// Software prefetch of the following tiles. Used on x86-64 only.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     prefetch: Prefetch,
 }
@@ -311,7 +311,7 @@ impl<'a> Packed<'a> {
         mut sink: impl FnMut(usize, usize, &[f32; ROWS]),
     ) {
         let chunks = activations.per_token();
-        let prefetch = Prefetch::of(self.quant);
+        let prefetch = Prefetch::for_format(self.quant);
         let has_starts = self.layout.zero_point != 0;
         let mut starts = if has_starts { STARTS.take() } else { Vec::new() };
         let mut buffer = [[0.0; ROWS]; N];

@@ -36,8 +36,8 @@ const CANDIDATES: [Prefetch; 8] = [
 ];
 /// Number of the fastest candidates that take part in each round; the CPU's default always does.
 const ROUNDS: [usize; 8] = [CANDIDATES.len(), 4, 3, 2, 2, 2, 2, 2];
-/// How much faster than the CPU's default another choice has to be, in its median and in its
-/// fastest pass: other programs, and neighbours of a virtual machine, disturb single ones.
+/// Minimum speedup over the CPU's default, in both the median and the fastest pass: single passes
+/// are noisy.
 const MIN_GAIN: f64 = 1.03;
 /// Passes that a comparison needs.
 const MIN_PASSES: usize = 3;
@@ -129,8 +129,8 @@ impl Candidate {
     }
 }
 
-/// Whether products of one token with this matrix prefetch as [`Prefetch::of`] says, and take long
-/// enough for a row.
+/// Whether decode with this matrix uses [`Prefetch::for_format`], and its rows are long enough to
+/// measure.
 fn prefetches(matrix: &Matrix) -> bool {
     let of_layout = match matrix.layout() {
         Layout::Rows16 => !matrix.quant().is_float(),
@@ -151,14 +151,14 @@ fn samples<'a>(weights: &[Matrix<'a>]) -> Vec<Sample<'a>> {
             .copied()
             .collect();
         let share = SAMPLE_BYTES as f64 * bytes_of(&all) / bytes_of(&weights);
-        Sample::of(quant, &all, share as usize)
+        Sample::new(quant, &all, share as usize)
     };
     Quant::ALL.into_iter().filter_map(of_format).collect()
 }
 
 impl<'a> Sample<'a> {
     /// At most `bytes` of these weights, of the shape that most of them have.
-    fn of(quant: Quant, weights: &[Matrix<'a>], bytes: usize) -> Option<Self> {
+    fn new(quant: Quant, weights: &[Matrix<'a>], bytes: usize) -> Option<Self> {
         let mut bytes_of = HashMap::new();
         for matrix in weights {
             *bytes_of.entry((matrix.rows(), matrix.cols())).or_insert(0) += matrix.byte_len();

@@ -60,13 +60,13 @@ impl Prefetch {
         Self { target, distance }
     }
 
-    /// The choice for a format.
-    pub fn of(quant: Quant) -> Self {
+    /// Returns the choice for a format.
+    pub fn for_format(quant: Quant) -> Self {
         let requested = *REQUESTED.get_or_init(|| Self::requested().ok().flatten());
         requested.unwrap_or_else(|| Self::chosen(quant).unwrap_or_else(Self::of_cpu))
     }
 
-    /// What [`Prefetch::choose`] chose.
+    /// Returns the choice that [`Prefetch::choose`] set; `None` means the default.
     pub fn chosen(quant: Quant) -> Option<Self> {
         Self::decode(CHOSEN[quant as usize].load(Ordering::Relaxed))
     }
@@ -78,10 +78,10 @@ impl Prefetch {
         CHOSEN[quant as usize].store(code, Ordering::Relaxed);
     }
 
-    /// What `HEARTH_PREFETCH` names; `None` if it is not set or empty.
+    /// Returns the value of `HEARTH_PREFETCH`; `None` if it is not set or empty.
     ///
     /// # Errors
-    /// If it names nothing.
+    /// If the value is invalid.
     pub fn requested() -> Result<Option<Self>, PrefetchError> {
         match std::env::var_os(VARIABLE) {
             Some(name) if !name.is_empty() => name.to_string_lossy().parse().map(Some),
@@ -204,12 +204,12 @@ mod tests {
 
     #[test]
     fn a_format_has_its_own_choice() {
-        let before = Prefetch::of(Quant::Q5_1);
+        let before = Prefetch::for_format(Quant::Q5_1);
         let choice = Prefetch::new(Target::Nta, 192);
         Prefetch::choose(Quant::Q5_1, Some(choice));
         assert_eq!(Prefetch::chosen(Quant::Q5_1), Some(choice));
         assert_eq!(Prefetch::chosen(Quant::Q5_0), None);
         Prefetch::choose(Quant::Q5_1, None);
-        assert_eq!(Prefetch::of(Quant::Q5_1), before);
+        assert_eq!(Prefetch::for_format(Quant::Q5_1), before);
     }
 }

@@ -30,7 +30,7 @@ struct Rows<'a> {
     bytes: &'a [u8],
     row_bytes: usize,
     stride: usize,
-    /// How stored weights after the current ones are prefetched.
+    /// Software prefetch of stored weights.
     prefetch: Prefetch,
 }
 
@@ -129,7 +129,7 @@ avx512_bf16! {
     ) {
         let row_bytes = bytes.len() / count.max(1);
         let quant = if SOURCE == STORED_F16 { Quant::F16 } else { Quant::BF16 };
-        let prefetch = Prefetch::of(quant);
+        let prefetch = Prefetch::for_format(quant);
         let (weights, x) = (Rows { bytes, row_bytes, stride: row_bytes, prefetch }, Rows::of(x));
         let mut first = tokens.start;
         while first < tokens.end {
