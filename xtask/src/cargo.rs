@@ -2,12 +2,18 @@
 
 use crate::paths;
 use std::env;
+use std::path::Path;
 use std::process::Command;
 
 /// A cargo command in the repository's root.
 pub fn cargo(arguments: &[&str]) -> Command {
+    cargo_in(&paths::root(), arguments)
+}
+
+/// A cargo command in the root of a checkout.
+pub fn cargo_in(checkout: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(paths::root());
+    command.args(arguments).current_dir(checkout);
     unset_package(&mut command);
     command
 }

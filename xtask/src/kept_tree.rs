@@ -5,10 +5,11 @@
 //! rebuild what depends on them. Files that git ignores stay; a commit that changes which files are
 //! ignored or how they are made therefore starts from an empty tree.
 
+use crate::cargo::cargo_in;
 use crate::lock;
 use crate::paths;
 use crate::process::{Outcome, capture, read, run, shown};
-use crate::{cache, cargo, checkout};
+use crate::{cache, checkout};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -84,15 +85,12 @@ pub fn run_in(tree: &Path, words: &[String]) -> Outcome {
     // Before xtask is built there, so that it is built once.
     checkout::share_build_folder(tree)?;
     drop(inside);
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = cargo_in(tree, &["xtask", "test"]);
     command
-        .args(["xtask", "test"])
         .args(words)
-        .current_dir(tree)
         .env(INSIDE, "1")
         // Set by the user, it would mix files of this checkout with those of the tree.
         .env_remove("CARGO_TARGET_DIR");
-    cargo::unset_package(&mut command);
     let status = command
         .status()
         .map_err(|error| format!("`{}` could not be started ({error}).", shown(&command)))?;

@@ -2,7 +2,7 @@
 //! those of the last commits that passed CI on this machine, in `built` those that `--base` named.
 //! The work tree in which those are built is `base`.
 
-use crate::cargo::{PROGRAMS, unset_package};
+use crate::cargo::{PROGRAMS, cargo_in};
 use crate::process::{Outcome, read, run};
 use crate::{cache, checkout, paths};
 use std::env;
@@ -117,15 +117,11 @@ pub fn of_checkout() -> Outcome<PathBuf> {
 }
 
 fn build(tree: &Path, name: &str, target: Option<&Path>) -> Outcome {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo
-        .arg("build")
-        .args(PROGRAMS.iter().filter(|word| !["--lib", "--bins"].contains(word)));
-    cargo.args(["--bin", "hearth"]).current_dir(tree);
+    let mut cargo = cargo_in(tree, &["build", "--bin", "hearth"]);
+    cargo.args(PROGRAMS.iter().filter(|word| !["--lib", "--bins"].contains(word)));
     if let Some(target) = target {
         cargo.env("CARGO_TARGET_DIR", target);
     }
-    unset_package(&mut cargo);
     run(&format!("Building hearth of {name}"), &mut cargo)
 }
 
