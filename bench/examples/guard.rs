@@ -49,15 +49,15 @@ const LEAST_PREFILL: f64 = 0.75;
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let write = std::env::args().any(|argument| argument == "--write");
     let _awake = team::enter();
-    let weights = FORMATS.map(|quant| weight(quant, BYTES));
-    let weights = weights.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let matrices = weights.iter().map(|weight| Ok(weight.linear()?.weight));
+    let samples = FORMATS.map(Sample::new);
+    let samples = samples.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let matrices = samples.iter().map(|sample| Ok(sample.decode.linear()?.weight));
     let matrices = matrices.collect::<Result<Vec<_>, Box<dyn Error>>>()?;
     calibrate(&matrices, Duration::from_millis(600))?;
     let mut rates = [Rates::default(); FORMATS.len()];
     for _ in 0..TRIES {
-        for ((quant, weight), rates) in FORMATS.into_iter().zip(&weights).zip(&mut rates) {
-            rates.measure(quant, weight)?;
+        for (sample, rates) in samples.iter().zip(&mut rates) {
+            rates.measure(sample)?;
         }
     }
     let formats: Vec<Figures> = rates.iter().map(Rates::figures).collect();
@@ -99,6 +99,28 @@ fn weight(quant: Quant, bytes: usize) -> Result<Weight, Box<dyn Error>> {
     Ok(Weight::new(quant, rows, COLS)?)
 }
 
+/// The weights of a format that are measured.
+struct Sample {
+    quant: Quant,
+    decode: Weight,
+    prefill: Weight,
+    /// Rows as stored in files, for the scalar dot product.
+    rows: Vec<u8>,
+}
+
+impl Sample {
+    fn new(quant: Quant) -> Result<Self, Box<dyn Error>> {
+        let mut row = vec![0; quant.row_bytes(COLS).ok_or("whole blocks")?];
+        quant.quantize_row(&noise(COLS), &mut row)?;
+        Ok(Self {
+            quant,
+            decode: weight(quant, BYTES)?,
+            prefill: weight(quant, PREFILL_BYTES)?,
+            rows: row.repeat(SCALAR_BYTES / row.len()),
+        })
+    }
+}
+
 /// The best rates of a format, in bytes of weights per second.
 #[derive(Clone, Copy, Default)]
 struct Rates {
@@ -109,12 +131,11 @@ struct Rates {
 }
 
 impl Rates {
-    fn measure(&mut self, quant: Quant, weight: &Weight) -> Result<(), Box<dyn Error>> {
-        let small = self::weight(quant, PREFILL_BYTES)?;
-        self.read = self.read.max(read_rate(&weight.bytes));
-        self.decode = self.decode.max(product_rate(weight, 1)?);
-        self.prefill = self.prefill.max(product_rate(&small, TOKENS)?);
-        self.scalar = self.scalar.max(scalar_rate(quant)?);
+    fn measure(&mut self, sample: &Sample) -> Result<(), Box<dyn Error>> {
+        self.read = self.read.max(read_rate(&sample.decode.bytes));
+        self.decode = self.decode.max(product_rate(&sample.decode, 1)?);
+        self.prefill = self.prefill.max(product_rate(&sample.prefill, TOKENS)?);
+        self.scalar = self.scalar.max(scalar_rate(sample)?);
         Ok(())
     }
 
@@ -155,16 +176,13 @@ fn product_rate(weight: &Weight, tokens: usize) -> Result<f64, Box<dyn Error>> {
 }
 
 /// The same of the scalar dot product on one thread, for one token.
-fn scalar_rate(quant: Quant) -> Result<f64, Box<dyn Error>> {
-    let mut row = vec![0; quant.row_bytes(COLS).ok_or("whole blocks")?];
-    quant.quantize_row(&noise(COLS), &mut row)?;
-    let rows = row.repeat(SCALAR_BYTES / row.len());
+fn scalar_rate(Sample { quant, rows, .. }: &Sample) -> Result<f64, Box<dyn Error>> {
     let (x, mut chunks) = (noise(COLS), vec![ActivationChunk::ZERO; Activations::chunks_for(COLS)]);
     let activations = Activations::quantize(&x, &mut chunks)?;
-    let mut y = vec![0.0; rows.len() / row.len()];
+    let mut y = vec![0.0; rows.len() / quant.row_bytes(COLS).ok_or("whole blocks")?];
     let scalar = Isa::available()[0];
     let began = Instant::now();
-    quant.gemv_on(scalar, black_box(&rows), &activations, &mut y)?;
+    quant.gemv_on(scalar, black_box(rows), &activations, &mut y)?;
     black_box(&y);
     Ok(rows.len() as f64 / began.elapsed().as_secs_f64())
 }
