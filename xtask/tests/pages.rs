@@ -16,7 +16,7 @@ const PAGES: [&str; 4] = [
 const SKIPPED: [&str; 7] = ["target", "node_modules", ".git", "dist", ".messages", ".pseudo", "gen"];
 
 /// Files that a build or a run makes.
-const MADE: [&str; 4] = ["target/", "bench/env/", "models/", "report.txt"];
+const MADE: [&str; 5] = ["target/", "bench/env/", "models/", "report.txt", "devices.json"];
 
 /// Endings of files that pages name.
 const ENDINGS: [&str; 11] = [
