@@ -30,7 +30,7 @@ pub fn unset_package(command: &mut Command) {
 }
 
 /// Core-seconds that a first build of all programs takes, measured on an AMD EPYC 9004 with two
-/// cores (`docs/decisions/0002-one-profile.md`).
+/// cores (`docs/decisions/0002-single-cargo-profile.md`).
 const FIRST_BUILD: u64 = 2900;
 
 /// For the heading of a build: how long it takes, if nothing has been built yet.

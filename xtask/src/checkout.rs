@@ -5,7 +5,7 @@
 //! wrapper `.cargo/rustc`, whose path keeps the files of two checkouts apart. The wrapper is a link
 //! to `env`, which runs what it is given; a script of `sh` would drop variables such as
 //! `CARGO_BIN_EXE_fake-worker`. Finished programs are
-//! in the checkout's own `target`. See `docs/decisions/0027-one-build-folder.md`.
+//! in the checkout's own `target`. See `docs/decisions/0027-shared-build-folder.md`.
 
 use crate::cache;
 use crate::process::Outcome;

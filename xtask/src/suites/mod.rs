@@ -3,7 +3,7 @@
 //! A suite is tests that are selected together. A few large ones, the products of cases (formats by
 //! shapes, faults by disk operations, places by languages), have four parts, of which a run
 //! executes at least one, the one that waited longest. What a change touches never waits: see
-//! [`choose`]. `docs/decisions/0028-parts-take-turns.md` says why this loses nothing.
+//! [`choose`]. `docs/decisions/0028-test-selection.md` says why this loses nothing.
 
 mod inputs;
 mod ledger;
