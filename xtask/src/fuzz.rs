@@ -46,7 +46,7 @@ struct FuzzOptions {
     seconds: u32,
     /// Seed; `None` for a random one.
     seed: Option<u32>,
-    /// Add minimised inputs with new coverage to `fuzz/corpus`.
+    /// Add minimized inputs with new coverage to `fuzz/corpus`.
     keep: bool,
     /// Parts of all targets, such as `2,4/4`; `None` for all.
     parts: Option<String>,
@@ -317,9 +317,10 @@ fn one(fuzzer: &Path, target: &Target, options: &FuzzOptions) -> Outcome {
         stat(" cov: "),
         stat("peak_rss_mb:")
     );
-    match options.keep {
-        true => keep(fuzzer, target, &folder),
-        false => Ok(()),
+    if options.keep {
+        keep(fuzzer, target, &folder)
+    } else {
+        Ok(())
     }
 }
 
@@ -353,7 +354,7 @@ fn keep(fuzzer: &Path, target: &Target, folder: &Path) -> Outcome {
     let before = names(&seeds)?;
     let mut merge = started(fuzzer, target, folder);
     merge.arg("-merge=1").arg(&seeds).arg(folder.join("found"));
-    run(&format!("Minimising the inputs found for {}", target.name), &mut merge)?;
+    run(&format!("Minimizing the inputs found for {}", target.name), &mut merge)?;
     let corpus = paths::root().join("fuzz").join("corpus").join(&target.name);
     fs::create_dir_all(&corpus).map_err(failed)?;
     for name in names(&seeds)?.iter().filter(|name| !before.contains(name)) {

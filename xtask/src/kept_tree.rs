@@ -94,12 +94,13 @@ pub fn run_in(tree: &Path, words: &[String]) -> Outcome {
     let status = command
         .status()
         .map_err(|error| format!("`{}` could not be started ({error}).", shown(&command)))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(format!(
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!(
             "The run in {0} failed ({status}). Its report is in {0}/target/test-report.",
             tree.display()
-        )),
+        ))
     }
 }
 
@@ -136,11 +137,10 @@ fn update(from: &Path, tree: &Path, empty: bool) -> Outcome {
     // The page's build compares times, which a deleted source does not change.
     let page = tree.join("ui").join("dist");
     let stale = changed.is_none_or(|paths| paths.lines().any(|path| path.starts_with("ui/")));
-    match stale && page.exists() {
-        true => {
-            fs::remove_dir_all(&page).map_err(|error| format!("{} could not be removed ({error}).", page.display()))
-        }
-        false => Ok(()),
+    if stale && page.exists() {
+        fs::remove_dir_all(&page).map_err(|error| format!("{} could not be removed ({error}).", page.display()))
+    } else {
+        Ok(())
     }
 }
 

@@ -15,9 +15,10 @@ use std::process;
 /// # Errors
 /// If the lock file cannot be created or locked.
 pub fn take() -> Outcome<File> {
-    match kept_tree::is_inside() {
-        true => take_inside(),
-        false => take_in(&folder(), "run.lock"),
+    if kept_tree::is_inside() {
+        take_inside()
+    } else {
+        take_in(&folder(), "run.lock")
     }
 }
 

@@ -20,6 +20,7 @@ mod report;
 mod run;
 mod same;
 mod setup;
+mod style;
 mod suites;
 mod system;
 mod templates;
@@ -39,6 +40,8 @@ cargo xtask test                  set up, build, and run the checks and tests th
     --changed [BASE]              run the tests most likely to fail after the changes since BASE [default: HEAD], up to
                                   the first failure
 cargo xtask cases                 write the names of the tests that the last run found to tests/cases/
+cargo xtask style [PATH]...       check what docs/STYLE.md asks for; with paths, list all places under them
+    --shrink                      lower the numbers in docs/style-exceptions.txt to what the files have
 cargo xtask package [KIND]...     build installers; KIND: an extra build of hearth (vulkan, cuda), or an installer
                                   format (deb, rpm, appimage, dmg, app, nsis, msi)
 cargo xtask gpu [OPTIONS] [FILE.gguf]...
@@ -55,7 +58,7 @@ cargo xtask fuzz [OPTIONS] [TARGET [FILE]...]
                                   fuzz one target of fuzz/ or all of them, or replay files through one
     --seconds N                   time per target [default: 20]
     --seed N                      seed, for reproducible mutations
-    --keep                        add minimised inputs with new coverage to fuzz/corpus
+    --keep                        add minimized inputs with new coverage to fuzz/corpus
 cargo xtask same OLD [NEW]        check that two hearth executables compute bit-identical results on the CPU: answers,
                                   perplexities, losses, adapters and checkpoints, for the fixtures and the default model
 cargo xtask measure hearth|llama.cpp|llama-completion PROGRAM FILE.gguf OPTIONS
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         ("run", []) => run::run(),
         ("test", options) => test::test(options),
         ("cases", []) => cases::update(),
+        ("style", arguments) => style::style(arguments),
         ("package", kinds) => package::package(kinds),
         ("fuzz", options) => fuzz::fuzz(options),
         ("gpu", options) => gpu::gpu(options),

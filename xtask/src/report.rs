@@ -132,9 +132,10 @@ impl Report {
             sum(|line| line.passed),
             sum(|line| line.failed)
         ));
-        match self.broken.is_empty() {
-            true => Ok(()),
-            false => Err(format!("Failed: {}.", self.broken.join(", "))),
+        if self.broken.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("Failed: {}.", self.broken.join(", ")))
         }
     }
 

@@ -22,9 +22,10 @@ fn isa_levels() -> Vec<&'static str> {
     if std::arch::is_aarch64_feature_detected!("i8mm") {
         return vec!["neon+dot", "neon", "scalar"];
     }
-    match cfg!(target_arch = "x86_64") {
-        true => vec!["avx2", "scalar"],
-        false => vec!["neon", "scalar"],
+    if cfg!(target_arch = "x86_64") {
+        vec!["avx2", "scalar"]
+    } else {
+        vec!["neon", "scalar"]
     }
 }
 
@@ -174,9 +175,10 @@ impl Comparison {
 
     fn verdict(self) -> Outcome {
         println!("\n{} the same, {} different", self.same, self.different.len());
-        match self.different.is_empty() {
-            true => Ok(()),
-            false => Err(format!("The two differ in:\n    {}", self.different.join("\n    "))),
+        if self.different.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("The two differ in:\n    {}", self.different.join("\n    ")))
         }
     }
 }
@@ -198,9 +200,10 @@ fn last_line(command: &mut Command) -> Outcome<String> {
         let text = String::from_utf8_lossy(bytes);
         text.lines().last().unwrap_or_default().to_owned()
     };
-    match output.status.success() {
-        true => Ok(last(&output.stdout)),
-        false => Err(last(&output.stderr)),
+    if output.status.success() {
+        Ok(last(&output.stdout))
+    } else {
+        Err(last(&output.stderr))
     }
 }
 

@@ -146,7 +146,7 @@ fn every_list_of_cases_exists() {
 }
 
 #[test]
-fn names_are_recognised() {
+fn names_are_recognized() {
     assert!(is_file("tests/tests/window*.rs") && is_file("kernels/src/isa.rs") && is_file("link_queue.rs"));
     assert!(!is_file("cargo xtask test") && !is_file("a/b?c") && !is_file("avx512") && !is_file("target/release"));
     assert!(is_test("a_token_is_written_nowhere") && !is_test("copy_file_range") && !is_test("HEARTH_NO_GPU_TESTS"));

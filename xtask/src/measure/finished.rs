@@ -43,13 +43,14 @@ pub fn finish(command: &mut Command) -> Outcome<Finished> {
         stdout,
         stderr,
     };
-    match output.ok {
-        true => Ok(Finished {
+    if output.ok {
+        Ok(Finished {
             output,
             seconds: start.elapsed().as_secs_f64(),
             peak_mb: Some(used.rusage.maxrss as f64 / 1e6).filter(|peak| *peak > 0.0),
-        }),
-        false => Err(format!("`{shown}`: {}", output.last_stderr_line())),
+        })
+    } else {
+        Err(format!("`{shown}`: {}", output.last_stderr_line()))
     }
 }
 

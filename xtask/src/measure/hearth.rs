@@ -119,11 +119,12 @@ impl Hearth {
 pub fn measure<T: DeserializeOwned>(command: &mut Command) -> Outcome<Measured<T>> {
     let shown = shown(command);
     let output = capture(&shown, command)?;
-    match output.ok {
-        true => Ok(Measured {
+    if output.ok {
+        Ok(Measured {
             report: parse(&shown, output.last_line())?,
             output,
-        }),
-        false => Err(format!("`{shown}`: {}", output.last_stderr_line())),
+        })
+    } else {
+        Err(format!("`{shown}`: {}", output.last_stderr_line()))
     }
 }

@@ -86,9 +86,10 @@ impl LlamaBench {
     ) -> Command {
         let mut command = self.cpu(model, threads);
         let long = prefill > LONG;
-        let prompts = match long {
-            true => format!("{WARM_UP},{prefill}"),
-            false => prefill.to_string(),
+        let prompts = if long {
+            format!("{WARM_UP},{prefill}")
+        } else {
+            prefill.to_string()
         };
         command.args(["-p", &prompts, "-ctk", kv, "-ctv", kv]);
         for (option, value) in [("-n", decode), ("-d", depth), ("-r", repetitions)] {

@@ -33,12 +33,13 @@ fn output(command: &mut Command) -> Outcome<String> {
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("`{shown}` could not be started ({error})."))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(format!(
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(format!(
             "`{shown}` failed: {}",
             String::from_utf8_lossy(&output.stderr).trim()
-        )),
+        ))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::nextest::Failures;
 use crate::process::{Outcome, announce};
 use crate::report::Report;
 use crate::suites::{Inputs, SUITES, Stage, Suite, Tests, Tree, is_page};
-use crate::{model, ui};
+use crate::{model, style, ui};
 
 /// Folders whose changes the window's tests are run for. Others reach them through `hearth` alone,
 /// which the tests of the command line cover.
@@ -33,7 +33,7 @@ pub fn test(base: &str) -> Outcome {
     }
     let mut report = Report::begin()?;
     report.step("Set-up", set_up)?;
-    let mut go_on = report.check("Formatting", stages::format);
+    let mut go_on = report.check("Formatting", stages::format) && report.check("Style", style::check);
     if go_on && let Some(filter) = &plan.filter {
         report.step("Build", stages::build)?;
         model::link_beside_executables()?;

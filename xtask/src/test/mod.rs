@@ -11,7 +11,7 @@ use crate::report::Report;
 use crate::setup::setup;
 use crate::suites::{self, Choice, Inputs, Ledger, Mode, Stage, Tests, Tree};
 use crate::system::Purpose;
-use crate::{cache, cases, fuzz, kept_tree, lock, model, paths, system};
+use crate::{cache, cases, fuzz, kept_tree, lock, model, paths, style, system};
 use options::Options;
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -81,6 +81,7 @@ impl Run {
 
     fn stages(&mut self) -> Outcome {
         self.report.check("Formatting", stages::format);
+        self.report.check("Style", style::check);
         self.report.check("Lints", stages::lints);
         if self.runs(Stage::Ui) {
             self.ui()?;

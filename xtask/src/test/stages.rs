@@ -106,7 +106,7 @@ pub fn xtask() -> Outcome<TestResults> {
 }
 
 /// The tests of `kernels` and the CPU tests of `llm` that run whole layers, with debug assertions
-/// and overflow checks in these two crates. Uninitialised scratch memory is then NaN
+/// and overflow checks in these two crates. Uninitialized scratch memory is then NaN
 /// (`kernels/src/scratch.rs`). The code for AVX-VNNI runs on machines with AVX-512.
 pub fn assertions() -> Outcome<TestResults> {
     // Alone, so that the unit tests of other crates are not built.

@@ -1,0 +1,56 @@
+//! The subjects of commits since the style page exists.
+
+use crate::paths;
+use crate::process::Outcome;
+use std::process::Command;
+
+/// Columns of a subject.
+const COLUMNS: usize = 72;
+
+/// Subjects that are too long or name no area. None in a checkout without history.
+///
+/// # Errors
+/// If git cannot be started.
+pub fn problems() -> Outcome<Vec<String>> {
+    let first = git(&["log", "--diff-filter=A", "--format=%H", "--", "docs/STYLE.md"])?;
+    let Some(first) = first.lines().last() else {
+        return Ok(Vec::new());
+    };
+    let subjects = git(&["log", "--no-merges", "--format=%h %s", &format!("{first}..HEAD")])?;
+    Ok(subjects.lines().filter_map(problem).collect())
+}
+
+fn problem(line: &str) -> Option<String> {
+    let (commit, subject) = line.split_once(' ')?;
+    let columns = subject.chars().count();
+    let area = subject.split_once(": ").map(|(area, _)| area);
+    let named = area.is_some_and(|area| !area.is_empty() && !area.contains(' '));
+    match (columns > COLUMNS, named) {
+        (true, _) => Some(format!(
+            "commit {commit}: its subject has {columns} columns, not {COLUMNS}"
+        )),
+        (_, false) => Some(format!("commit {commit}: `{subject}` is not `area: imperative`")),
+        _ => None,
+    }
+}
+
+fn git(arguments: &[&str]) -> Outcome<String> {
+    let output = Command::new("git")
+        .args(arguments)
+        .current_dir(paths::root())
+        .output()
+        .map_err(|error| format!("git could not be started ({error})."))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects_have_an_area_and_a_width() {
+        assert_eq!(problem("abc kernels: split a loop"), None);
+        assert!(problem("abc Mend what a reading found").is_some());
+        assert!(problem(&format!("abc kernels: {}", "x".repeat(72))).is_some());
+    }
+}

@@ -1,0 +1,54 @@
+//! The files that are checked.
+
+use crate::paths;
+use crate::process::Outcome;
+use std::process::Command;
+
+/// Endings of files with text written for this repository.
+const ENDINGS: [&str; 8] = [".rs", ".ts", ".svelte", ".mjs", ".py", ".md", ".toml", ".yml"];
+/// Parts of paths of files that programs write, of recorded text and of others' text.
+const SKIPPED: [&str; 9] = [
+    "fixtures/",
+    "fuzz/corpus/",
+    "docs/gpu/",
+    "docs/PERFORMANCE",
+    "host/wire.ts",
+    "ui/messages/",
+    "assets/",
+    "src-tauri/gen/",
+    "recordings/",
+];
+
+/// Paths of the checked files, from the repository's root.
+///
+/// # Errors
+/// If git cannot list them.
+pub fn tracked() -> Outcome<Vec<String>> {
+    let mut command = Command::new("git");
+    // Files that are not added yet count too.
+    command.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
+    let output = command
+        .current_dir(paths::root())
+        .output()
+        .map_err(|error| format!("`git ls-files` could not be started ({error})."))?;
+    if !output.status.success() {
+        return Err("`git ls-files` failed.".to_owned());
+    }
+    let listed = String::from_utf8_lossy(&output.stdout);
+    let mut files: Vec<String> = listed
+        .lines()
+        .filter(|path| is_checked(path) && paths::root().join(path).is_file())
+        .map(str::to_owned)
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+/// Whether a file is checked. The scripts next to fixtures are.
+pub fn is_checked(path: &str) -> bool {
+    let is_script = path.ends_with(".py") || path.ends_with(".rs");
+    let skipped = SKIPPED
+        .iter()
+        .any(|part| path.contains(part) && !(*part == "fixtures/" && is_script));
+    ENDINGS.iter().any(|ending| path.ends_with(ending)) && !skipped
+}

@@ -1,0 +1,112 @@
+//! Checks what `docs/STYLE.md` asks for and a program can check.
+
+mod commits;
+mod exceptions;
+mod files;
+mod names;
+mod phrases;
+mod text;
+
+use crate::paths;
+use crate::process::Outcome;
+use exceptions::Exceptions;
+use std::collections::BTreeMap;
+
+/// The file of exceptions, from the repository's root.
+const EXCEPTIONS: &str = "docs/style-exceptions.txt";
+
+/// A place that breaks a rule.
+#[derive(Debug, PartialEq, Eq)]
+struct Violation {
+    rule: &'static str,
+    /// From 1.
+    line: usize,
+    /// The words found.
+    words: String,
+}
+
+/// `cargo xtask style [--shrink] [PATH PREFIX]...`
+///
+/// # Errors
+/// Names each place that breaks a rule and is no exception, and exceptions that no longer match.
+pub fn style(arguments: &[String]) -> Outcome {
+    match arguments.split_first() {
+        None => check(),
+        Some((first, [])) if first == "--shrink" => shrink(),
+        _ => list(arguments),
+    }
+}
+
+/// Checks all files and the newest commits.
+///
+/// # Errors
+/// As [`style`].
+pub fn check() -> Outcome {
+    let exceptions = Exceptions::read(&paths::root().join(EXCEPTIONS))?;
+    let mut problems = Vec::new();
+    let mut counts = BTreeMap::new();
+    for (path, found) in violations()? {
+        for (rule, places) in by_rule(found) {
+            counts.insert((path.clone(), rule.to_owned()), places.len());
+            if places.len() > exceptions.count(&path, rule) {
+                problems.extend(places.iter().map(|place| shown(&path, place)));
+            }
+        }
+    }
+    problems.extend(exceptions.stale(&counts));
+    problems.extend(exceptions.forbidden());
+    problems.extend(commits::problems()?);
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "{}\n{} places break a rule of docs/STYLE.md.",
+            problems.join("\n"),
+            problems.len()
+        )),
+    }
+}
+
+/// Prints all places in the files whose paths start with one of these prefixes.
+fn list(prefixes: &[String]) -> Outcome {
+    for (path, found) in violations()? {
+        if prefixes.iter().any(|prefix| path.starts_with(prefix.as_str())) {
+            found.iter().for_each(|place| println!("{}", shown(&path, place)));
+        }
+    }
+    Ok(())
+}
+
+/// Lowers the numbers in the file of exceptions to what the files have; never raises one.
+fn shrink() -> Outcome {
+    let path = paths::root().join(EXCEPTIONS);
+    let mut counts = BTreeMap::new();
+    for (file, found) in violations()? {
+        for (rule, places) in by_rule(found) {
+            counts.insert((file.clone(), rule.to_owned()), places.len());
+        }
+    }
+    Exceptions::read(&path)?.lowered(&counts).write(&path)
+}
+
+fn violations() -> Outcome<Vec<(String, Vec<Violation>)>> {
+    let mut all = Vec::new();
+    for path in files::tracked()? {
+        let text = std::fs::read_to_string(paths::root().join(&path)).map_err(|error| format!("{path}: {error}"))?;
+        let mut found = phrases::check(&path, &text);
+        found.extend(names::check(&path, &text));
+        all.push((path, found));
+    }
+    Ok(all)
+}
+
+fn by_rule(found: Vec<Violation>) -> BTreeMap<&'static str, Vec<Violation>> {
+    let mut rules: BTreeMap<&'static str, Vec<Violation>> = BTreeMap::new();
+    for violation in found {
+        rules.entry(violation.rule).or_default().push(violation);
+    }
+    rules
+}
+
+fn shown(path: &str, violation: &Violation) -> String {
+    format!("{path}:{}: {}: {}", violation.line, violation.rule, violation.words)
+}

@@ -1,0 +1,100 @@
+//! Names and forms of code.
+
+use super::Violation;
+
+/// British parts of identifiers.
+const BRITISH: [&str; 14] = [
+    "quantis",
+    "normalis",
+    "tokenis",
+    "recognis",
+    "optimis",
+    "initialis",
+    "serialis",
+    "synchronis",
+    "minimis",
+    "vectoris",
+    "colour",
+    "behaviour",
+    "neighbour",
+    "licence",
+];
+
+/// Places in the code of a file.
+pub fn check(path: &str, text: &str) -> Vec<Violation> {
+    let is_rust = path.ends_with(".rs");
+    let is_code = is_rust
+        || [".ts", ".svelte", ".mjs", ".py"]
+            .iter()
+            .any(|ending| path.ends_with(ending));
+    if !is_code {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let code = code(line, path.ends_with(".py"));
+        let mut add = |rule, words: String| {
+            found.push(Violation {
+                rule,
+                line: index + 1,
+                words,
+            });
+        };
+        for word in code.split(|c: char| !(c.is_alphanumeric() || c == '_')) {
+            let lower = word.to_lowercase();
+            if BRITISH.iter().any(|stem| lower.contains(stem)) {
+                add("spelling", format!("`{word}`: American spelling"));
+            }
+        }
+        if is_rust {
+            let trimmed = code.trim_start();
+            if trimmed.starts_with("true =>") || code.contains("{ true =>") {
+                add("bool", "`match` on a boolean: use `if`".to_owned());
+            }
+            if code.contains("fn of(") || code.contains("fn of<") {
+                add("of", "`fn of`: name it `new` or `from_…`".to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// A line without its comment and its string literals.
+fn code(line: &str, is_python: bool) -> String {
+    let trimmed = line.trim_start();
+    if ["//", "*", "/*", "<!--"].iter().any(|mark| trimmed.starts_with(mark)) || (is_python && trimmed.starts_with('#'))
+    {
+        return String::new();
+    }
+    let mut code = String::new();
+    let mut quote = None;
+    let mut escaped = false;
+    for c in line.chars() {
+        match quote {
+            None if c == '"' || (c == '`' && !is_python) => quote = Some(c),
+            None => code.push(c),
+            Some(_) if escaped => escaped = false,
+            Some(_) if c == '\\' => escaped = true,
+            Some(open) if c == open => quote = None,
+            Some(_) => {}
+        }
+    }
+    code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_checked_and_strings_are_not() {
+        let rules = |path: &str, text: &str| check(path, text).iter().map(|one| one.rule).collect::<Vec<_>>();
+        assert_eq!(rules("a.rs", "fn dequantised() {}"), ["spelling"]);
+        assert_eq!(rules("a.rs", "let x = \"quantised\"; // quantised"), ["spelling"]);
+        assert_eq!(rules("a.rs", "        true => 1,"), ["bool"]);
+        assert_eq!(rules("a.rs", "match x { true => 1, false => 2 }"), ["bool"]);
+        assert_eq!(rules("a.rs", "pub fn of(x: u8) -> Self {"), ["of"]);
+        assert_eq!(rules("a.ts", "true => 1; const text = `licence`;"), Vec::<&str>::new());
+        assert_eq!(rules("a.py", "licence = 1"), ["spelling"]);
+    }
+}
