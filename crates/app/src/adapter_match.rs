@@ -27,8 +27,8 @@ pub(crate) fn with_headers(shared: &Shared, rows: Vec<adapter::Adapter>) -> Vec<
 }
 
 impl Matched {
-    /// How it fits each readable model. Empty if its headers cannot be read and it was made for no
-    /// model here.
+    /// The fit of this adapter to each readable model. Empty if its headers cannot be read and no
+    /// model of the library is its base.
     pub fn matches(&self, shared: &Shared, models: &[Model]) -> Vec<AdapterMatch> {
         let readable = models.iter().filter(|model| model.metadata.is_ok());
         let of = |model: &Model| {
@@ -41,7 +41,7 @@ impl Matched {
         readable.filter_map(of).collect()
     }
 
-    /// How it fits a model. `None` means that its headers cannot be read.
+    /// The fit of this adapter to one model. `None` means that its headers cannot be read.
     pub fn fit(&self, shared: &Shared, model: &Model) -> Option<AdapterFit> {
         let is_own = self.row.model == model.id;
         // The worker compares the fingerprints before it uses an adapter.
@@ -70,7 +70,7 @@ pub(crate) fn best_first(matches: &[AdapterMatch]) -> Vec<&AdapterMatch> {
     fitting
 }
 
-/// How an adapter with these headers fits a model.
+/// The fit of an adapter with these headers to a model.
 fn fit(shared: &Shared, header: &AdapterHeader, model: &Model) -> AdapterFit {
     let shape = model
         .metadata

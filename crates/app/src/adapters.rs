@@ -1,4 +1,4 @@
-//! Use cases of adapters.
+//! Methods of [`App`] for adapters.
 
 use crate::{
     App,
@@ -75,7 +75,7 @@ impl App {
 
     /// Renames an adapter.
     pub async fn rename_adapter(&self, id: i64, name: String) -> Result<(), Problem> {
-        let name = title::normalised(&name).ok_or_else(title::empty_name)?;
+        let name = title::normalized(&name).ok_or_else(title::empty_name)?;
         self.change_adapter(id, move |t| adapter::rename(t, id, &name)).await
     }
 
@@ -236,8 +236,8 @@ fn fits(shared: &Shared, row: adapter::Adapter, model: &str) -> Result<bool, Pro
     Ok(matched.first().is_some_and(fits))
 }
 
-/// The model that an adapter is exported for: that of its run or import, or else the one that it
-/// fits best.
+/// The model that an adapter is exported for: the base of its run or import, or else the model that
+/// it fits best.
 fn base(shared: &Shared, row: adapter::Adapter) -> Result<library::Model, Problem> {
     if !row.model.is_empty() {
         return model_lookup::readable(shared, &row.model);
@@ -298,7 +298,7 @@ pub(crate) fn adopt(shared: &Shared, again: Option<&Path>) {
             let Some(path) = own.path.to_str().filter(|_| !known.contains(&own.path)) else {
                 continue;
             };
-            let name = title::normalised(&own.name).unwrap_or_else(|| "LoRA".to_owned());
+            let name = title::normalized(&own.name).unwrap_or_else(|| "LoRA".to_owned());
             let new = adapter::New {
                 name: &name,
                 run: None,
@@ -402,7 +402,7 @@ fn to_wire(shared: &Shared, matched: Matched, models: &[library::Model]) -> Adap
         matches,
         is_deletable: row.run.is_some() || origin.is_some(),
         downloaded_from: origin.as_ref().map(|origin| origin.source.clone()),
-        licence: origin.and_then(|origin| origin.licence),
+        license: origin.and_then(|origin| origin.license),
         path: row.path.to_string_lossy().into_owned(),
         name: row.name,
         model: Some(row.model).filter(|model| !model.is_empty()),
@@ -420,8 +420,8 @@ fn unmatched(header: &AdapterHeader) -> Vec<UnmatchedEntries> {
     header.unmatched.iter().map(to_wire).collect()
 }
 
-/// Why the files of an adapter that was made for no model here are of no use. Those of others were
-/// checked, or written by a run.
+/// The reason why the files of an adapter without a base model here cannot be used. Other adapters
+/// were checked when they were imported, or written by a run.
 fn unreadable(row: &adapter::Adapter, header: &Result<AdapterHeader, String>) -> Option<String> {
     header.as_ref().err().filter(|_| row.model.is_empty()).cloned()
 }

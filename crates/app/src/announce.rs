@@ -13,7 +13,7 @@ use std::sync::{
 /// Receives every event, from any thread; must not block.
 pub(crate) type Sink = Box<dyn Fn(Announced) + Send + Sync>;
 
-/// What an event is about. Events of one topic are sent in the order of their states.
+/// The subject of an event. Events of one topic are sent in the order of their states.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Topic {
     Conversations,
@@ -60,11 +60,11 @@ impl Announcer {
         (self.sink)(Announced { revision, event });
     }
 
-    /// Reads the state of a topic and sends it, if there is any. Others about the topic wait, so
-    /// nothing but the store is read.
+    /// Reads the state of a topic and sends it, if there is any. Other events of the topic wait, so
+    /// `read` may read only the store.
     ///
     /// # Errors
-    /// That of `read`; nothing is sent then.
+    /// Returns the error of `read`; nothing is sent then.
     pub(crate) fn announce<T: Into<Option<Event>>, E>(
         &self,
         topic: Topic,
@@ -81,7 +81,7 @@ impl Announcer {
     /// read that began later was sent first.
     ///
     /// # Errors
-    /// That of `read`; nothing is sent then.
+    /// Returns the error of `read`; nothing is sent then.
     pub(crate) fn announce_latest<E>(&self, topic: Topic, read: impl FnOnce() -> Result<Event, E>) -> Result<(), E> {
         let begun = self.reads.fetch_add(1, Ordering::SeqCst) + 1;
         let event = read()?;

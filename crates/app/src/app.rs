@@ -19,7 +19,7 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
-/// All actions of a person, one method each; cheap to clone. Dropping the last clone ends the
+/// All actions of the user, one method each. Cheap to clone. Dropping the last clone ends the
 /// workers.
 #[derive(Clone)]
 pub struct App {
@@ -192,7 +192,7 @@ fn closing() -> Problem {
     }
 }
 
-/// How often the age of the last backup is checked.
+/// Interval between checks of the age of the last backup.
 const BACKUP_CHECK_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// Backs the store up once a day in the background, until the app is dropped.

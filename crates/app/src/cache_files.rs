@@ -32,7 +32,7 @@ pub(crate) fn files(folder: &Path, extensions: &[&str]) -> Vec<CacheFile> {
         .flatten()
         .flatten()
         .filter_map(|entry| {
-            // The metadata of an entry are those of the link, not of its target.
+            // The metadata describe the link, not its target.
             let (path, about) = (entry.path(), entry.metadata().ok()?);
             let ours = extensions
                 .iter()

@@ -1,4 +1,4 @@
-//! Use cases of the caches on disk: disk usage and clearing.
+//! Methods of [`App`] for the caches on disk: disk usage and clearing.
 
 use crate::{
     App,

@@ -46,16 +46,17 @@ impl Cancellation {
 
 impl Cancellable {
     /// # Errors
-    /// It was cancelled; [`is_cancelled`] recognises the error.
+    /// It was cancelled; [`is_cancelled`] recognizes the error.
     pub fn check(&self) -> io::Result<()> {
-        match self.count.load(Ordering::SeqCst) == self.began {
-            true => Ok(()),
-            false => Err(io::Error::other(Cancelled)),
+        if self.count.load(Ordering::SeqCst) == self.began {
+            Ok(())
+        } else {
+            Err(io::Error::other(Cancelled))
         }
     }
 }
 
-/// Whether an error is that of [`Cancellable::check`].
+/// Whether [`Cancellable::check`] returned this error.
 pub(crate) fn is_cancelled(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|why| why.is::<Cancelled>())
 }

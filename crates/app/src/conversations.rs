@@ -1,4 +1,4 @@
-//! Use cases of conversations.
+//! Methods of [`App`] for conversations.
 
 use crate::{
     App, adapters,
@@ -32,7 +32,7 @@ enum Position {
     /// A new message at the end of a branch.
     AtEnd {
         conversation: i64,
-        /// The branch's last message. `None` means that of the selected branch.
+        /// The branch's last message. `None` means the last message of the selected branch.
         leaf: Option<i64>,
         parts: Vec<Part>,
     },
@@ -44,7 +44,7 @@ enum Position {
     },
     /// An existing user message.
     Existing { conversation: i64, user: i64 },
-    /// Another version of an answer, which a person wrote.
+    /// Another version of an answer, which the user wrote.
     Edited {
         /// The answer.
         answer: Box<message::Message>,
@@ -161,8 +161,8 @@ impl App {
         Ok(sent)
     }
 
-    /// Adds another version of an answer, with this text. With `go_on`, the model continues it; so
-    /// a person can write the beginning of an answer.
+    /// Adds another version of an answer, with this text. With `go_on`, the model continues it: the
+    /// user can write the beginning of an answer.
     pub async fn edit_answer(&self, message: i64, text: String, go_on: bool) -> Result<Sent, Problem> {
         if text.trim().is_empty() {
             return refuse("An answer needs some text. Write its beginning, or regenerate it.");
@@ -217,7 +217,7 @@ impl App {
 
     /// Renames a conversation.
     pub async fn rename_conversation(&self, id: i64, title: String) -> Result<(), Problem> {
-        let title = title::normalised(&title).ok_or_else(title::empty_name)?;
+        let title = title::normalized(&title).ok_or_else(title::empty_name)?;
         self.change(id, move |t| conversation::rename(t, id, &title)).await
     }
 
@@ -323,9 +323,12 @@ impl App {
         write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<bool> + Send + 'static,
     ) -> Result<(), Problem> {
         self.shared
-            .blocking(move |shared| match shared.store.write(write)? {
-                true => Ok(shared.announce_conversation(id)?),
-                false => Err(no_conversation()),
+            .blocking(move |shared| {
+                if shared.store.write(write)? {
+                    Ok(shared.announce_conversation(id)?)
+                } else {
+                    Err(no_conversation())
+                }
             })
             .await
     }

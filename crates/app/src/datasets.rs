@@ -1,4 +1,4 @@
-//! Use cases of datasets.
+//! Methods of [`App`] for datasets.
 
 use crate::{
     App,
@@ -19,7 +19,7 @@ use std::{
 /// File extensions of datasets.
 pub const DATASET_EXTENSIONS: [&str; 6] = ["jsonl", "json", "csv", "parquet", "txt", "md"];
 
-/// How many examples an inspection shows token by token.
+/// Number of examples that an inspection shows token by token.
 const PREVIEWS: u32 = 8;
 
 impl App {
@@ -40,7 +40,7 @@ impl App {
 
     /// Renames a dataset.
     pub async fn rename_dataset(&self, id: i64, name: String) -> Result<(), Problem> {
-        let name = title::normalised(&name).ok_or_else(title::empty_name)?;
+        let name = title::normalized(&name).ok_or_else(title::empty_name)?;
         self.change_dataset(move |t| dataset::rename(t, id, &name)).await
     }
 
@@ -56,7 +56,7 @@ impl App {
     }
 
     /// Inspects a dataset in a one-shot worker, as a run with this model would read it. `mapping`:
-    /// `None` means recognised; `sequence`: max sequence length in tokens, `None` means chosen from
+    /// `None` means recognized; `sequence`: max sequence length in tokens, `None` means chosen from
     /// the data; `system_prompt`: see `TrainSettings`. A newer inspection cancels it.
     pub async fn inspect_dataset(
         &self,

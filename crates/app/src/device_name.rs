@@ -2,7 +2,7 @@
 
 use hearth_formats::characters::is_hidden;
 
-/// Whether a file's name is that of a device on Windows, in any case and with any extension.
+/// Whether a file name is a device name on Windows, in any case and with any extension.
 pub(crate) fn is_device_name(name: &str) -> bool {
     let stem = name.split(['.', ':']).next().unwrap_or_default().trim_end();
     let stem = stem.to_ascii_lowercase();
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_recognised_in_any_case_and_with_any_extension() {
+    fn a_device_is_recognized_in_any_case_and_with_any_extension() {
         for name in [
             "CON",
             "nul.txt",

@@ -54,10 +54,10 @@ const RETRY_DELAYS: [Duration; 8] = [
     Duration::from_secs(1800),
 ];
 
-/// How often a download that waits looks whether it was stopped.
+/// Interval at which a waiting download checks whether it was stopped.
 const STOP_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How often the end of all downloads is checked while the app waits for it.
+/// Interval between checks for the end of all downloads, while the app waits for it.
 const END_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The downloads in progress.
@@ -260,7 +260,7 @@ fn short_name(source: &str) -> String {
 }
 
 impl Shared {
-    /// The hub of the settings and the environment. Blocks, perhaps until a person unlocks the
+    /// The hub of the settings and the environment. Blocks, perhaps until the user unlocks the
     /// keychain.
     ///
     /// # Errors
@@ -335,7 +335,7 @@ fn run(weak: &Weak<Shared>, row: &download::Download, running: &Running) {
     let Some(shared) = weak.upgrade() else { return };
     let state = match ended {
         Ok(path) => Some(State::Done(path.display().to_string())),
-        // A person's stop has set the state already. Offline, the download stays queued.
+        // If the user stopped it, the state is set already. Offline, the download stays queued.
         Err(LibraryError::Cancelled | LibraryError::Offline(_)) => None,
         Err(error) => Some(State::Failed(to_json(&Problem::from(error)))),
     };
@@ -533,9 +533,10 @@ fn announce(shared: &Shared) {
 
 fn list(shared: &Shared) -> Result<Vec<Download>, Problem> {
     let rows = shared.store.read(|t| download::list(t))?;
-    let (models, adapters) = match rows.iter().any(|row| matches!(row.state, State::Done(_))) {
-        true => (shared.models()?, shared.store.read(|t| adapter::list(t))?),
-        false => (Vec::new(), Vec::new()),
+    let (models, adapters) = if rows.iter().any(|row| matches!(row.state, State::Done(_))) {
+        (shared.models()?, shared.store.read(|t| adapter::list(t))?)
+    } else {
+        (Vec::new(), Vec::new())
     };
     let running = shared.downloads.lock();
     let wire = rows.into_iter().map(|row| {

@@ -1,4 +1,4 @@
-//! Use cases of folders and tags.
+//! Methods of [`App`] for folders and tags.
 
 use crate::{
     App,
@@ -20,7 +20,7 @@ const MAX_TAG: usize = 40;
 impl App {
     /// Creates an empty folder.
     pub async fn create_folder(&self, name: String) -> Result<Folder, Problem> {
-        let name = title::normalised(&name).ok_or_else(title::empty_name)?;
+        let name = title::normalized(&name).ok_or_else(title::empty_name)?;
         let id = self
             .change_folders(move |t| folder::create(t, &name, now()).map(Some))
             .await?;
@@ -34,7 +34,7 @@ impl App {
     /// Changes a folder's name, instructions and default settings.
     pub async fn update_folder(&self, folder: Folder) -> Result<(), Problem> {
         folder.check()?;
-        let name = title::normalised(&folder.name).ok_or_else(title::empty_name)?;
+        let name = title::normalized(&folder.name).ok_or_else(title::empty_name)?;
         let row = folder::Folder {
             id: folder.id,
             name,
@@ -123,7 +123,7 @@ impl From<folder::Folder> for Folder {
 fn checked_tags(tags: &[String]) -> Result<Vec<String>, Problem> {
     let mut checked: Vec<String> = Vec::new();
     for tag in tags {
-        let Some(tag) = title::normalised(tag.trim_start_matches('#')) else {
+        let Some(tag) = title::normalized(tag.trim_start_matches('#')) else {
             continue;
         };
         if tag.chars().count() > MAX_TAG {
@@ -133,12 +133,13 @@ fn checked_tags(tags: &[String]) -> Result<Vec<String>, Problem> {
             checked.push(tag);
         }
     }
-    match checked.len() > MAX_TAGS {
-        true => refuse(format!(
+    if checked.len() > MAX_TAGS {
+        refuse(format!(
             "A conversation can have {MAX_TAGS} tags, not {}.",
             checked.len()
-        )),
-        false => Ok(checked),
+        ))
+    } else {
+        Ok(checked)
     }
 }
 

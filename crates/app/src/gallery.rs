@@ -1,4 +1,4 @@
-//! Use cases of models that are not on this machine: the catalog and the hub.
+//! Methods of [`App`] for models that are not on this machine: the catalog and the hub.
 
 use crate::{
     App,
@@ -39,7 +39,7 @@ impl App {
                         id: entry.id.clone(),
                         name: entry.name.clone(),
                         description: entry.description.clone(),
-                        licence: entry.licence.clone(),
+                        license: entry.license.clone(),
                         repository: entry.repository.clone(),
                         quantization: entry.quantization(),
                         file_size: entry.size,
@@ -81,7 +81,7 @@ impl App {
         Ok(found?.into_iter().map(|found| hub_model(found, &expected)).collect())
     }
 
-    /// Repositories with GGUF files that were made from those of a repository.
+    /// Repositories with GGUF files that were converted from a repository.
     ///
     /// # Errors
     /// As [`App::search_hub`].
@@ -162,7 +162,8 @@ impl App {
     }
 }
 
-/// The path of the file that the header was put into says nothing to a person.
+/// A message with the file's name in place of its path. The header was written to a temporary file,
+/// whose path means nothing to the user.
 fn without_path(message: &str, path: &std::path::Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     message.replace(&path.display().to_string(), &name)
@@ -254,7 +255,7 @@ fn repository_to_wire(
     Ok(HubRepository {
         id: found.id.clone(),
         page: format!("{}/{}", hub.endpoint, found.id),
-        licence: found.licence.clone(),
+        license: found.license.clone(),
         is_gated: found.is_gated,
         base: found.tagged.base.clone(),
         variants: variants.collect(),

@@ -1,4 +1,4 @@
-//! Use cases of the hardware: devices, plans and measurements.
+//! Methods of [`App`] for the hardware: devices, plans and measurements.
 
 use crate::{
     App,

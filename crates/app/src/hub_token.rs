@@ -1,4 +1,5 @@
-//! Use cases of the hub's token, which never leaves this crate but for requests and the keychain.
+//! Methods of [`App`] for the hub's token. The token leaves this crate only in requests and to the
+//! keychain.
 
 use crate::{
     App,
@@ -11,7 +12,7 @@ use crate::{
 };
 
 impl App {
-    /// Whether there is a token of the hub, and where it was found. May block while a person
+    /// Whether there is a token of the hub, and where it was found. May block while the user
     /// unlocks the keychain.
     pub async fn hub_token(&self) -> Result<HubToken, Problem> {
         self.shared.blocking(|shared| Ok(state(shared))).await

@@ -11,7 +11,7 @@ use hearth_formats::characters::is_hidden;
 /// The scheme. Installers register it, by `src-tauri/tauri.conf.json`.
 pub const SCHEME: &str = "hearth";
 
-/// Most bytes of a link: those of the longest source, each encoded as `%XX`, and more.
+/// Most bytes of a link: the bytes of the longest source, each encoded as `%XX`, and more.
 const MAX_BYTES: usize = 8 * 1024;
 
 /// Most bytes of a file's path in a repository, or of its name: as file systems have them.
@@ -23,7 +23,8 @@ const MAX_HOST: usize = 260;
 /// Most combining marks on a character. More of them cover the lines above and below.
 const MAX_MARKS: usize = 2;
 
-/// How a source begins. A name of the catalog, or `OWNER/REPO` alone, could be taken for a file.
+/// The prefixes of a source. A name of the catalog, or `OWNER/REPO` alone, could be taken for a
+/// file.
 const SOURCES: [&str; 5] = [
     "hf.co/",
     "huggingface.co/",
@@ -163,9 +164,10 @@ fn web(url: &str) -> Result<LinkPlace, LinkRefusal> {
 
 /// Refuses a text that would not fit a dialog.
 fn short(text: &str, most: usize) -> Result<&str, LinkRefusal> {
-    match text.len() > most {
-        true => Err(LinkRefusal::TooLong),
-        false => Ok(text),
+    if text.len() > most {
+        Err(LinkRefusal::TooLong)
+    } else {
+        Ok(text)
     }
 }
 
@@ -402,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_are_links_are_recognised() {
+    fn arguments_that_are_links_are_recognized() {
         for link in ["hearth://model?from=x", "HEARTH:x"] {
             assert!(is_link(link), "{link}");
         }

@@ -1,4 +1,4 @@
-//! Use cases of models.
+//! Methods of [`App`] for models.
 
 use crate::{
     App, adapters,
@@ -106,9 +106,12 @@ impl App {
     async fn check_idle(&self, model: &library::Model) -> Result<(), Problem> {
         let (path, name) = (model.path.clone(), model.name.clone());
         self.shared
-            .blocking(move |shared| match downloads::writes(shared, &path)? {
-                true => Err(library::LibraryError::Loading(name).into()),
-                false => Ok(()),
+            .blocking(move |shared| {
+                if downloads::writes(shared, &path)? {
+                    Err(library::LibraryError::Loading(name).into())
+                } else {
+                    Ok(())
+                }
             })
             .await
     }

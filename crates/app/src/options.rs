@@ -42,24 +42,25 @@ pub struct Options {
     pub power: Arc<dyn Power>,
     /// Holds the token of the hub.
     pub keychain: Arc<dyn Keychain>,
-    /// How long an unused model stays loaded. `None` means until its memory is needed.
+    /// Time after which an unused model is unloaded. `None` means that it stays loaded until its
+    /// memory is needed.
     pub idle_unload: Option<Duration>,
-    /// How long the chat must be idle before a paused run resumes, so that it does not resume
-    /// between two answers.
+    /// Idle time of the chat before a paused run resumes, so that it does not resume between two
+    /// answers.
     pub chat_idle_delay: Duration,
-    /// How long the active run may take to complete its step and write a checkpoint when the app
+    /// Time limit for the active run to complete its step and write a checkpoint when the app
     /// closes.
     pub shutdown_timeout: Duration,
 }
 
-/// See [`Options::idle_unload`]: longer than a person reads, and short enough that a machine left
-/// alone has its memory back.
+/// See [`Options::idle_unload`]: longer than the user reads, and short enough that an unattended
+/// machine gets its memory back.
 const IDLE_UNLOAD: Duration = Duration::from_secs(30 * 60);
 
 /// See [`Options::chat_idle_delay`].
 const CHAT_IDLE_DELAY: Duration = Duration::from_secs(2);
 
-/// See [`Options::shutdown_timeout`]: longer than most steps, and no longer than a person waits.
+/// See [`Options::shutdown_timeout`]: longer than most steps, and no longer than the user waits.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Options {

@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_another_machine_is_recognised() {
+    fn a_path_of_another_machine_is_recognized() {
         for path in [
             r"\\server\share\a",
             r"\\?\UNC\server\a",

@@ -9,7 +9,7 @@ use std::{fs, io, path::Path};
 /// contents. A folder with other entries than Hearth's keeps its permissions.
 ///
 /// On Windows a folder inherits its parent's access control list, which within a user's profile
-/// names the user, administrators and the system. Any other folder gets such a list of its own.
+/// names the user, administrators and the system. Any other folder gets its own list of this kind.
 ///
 /// # Errors
 /// The folder cannot be created or read.

@@ -58,7 +58,7 @@ impl OnBattery {
         created
     }
 
-    /// What was read last; reads again in the background.
+    /// The last value that was read. Reads again in the background.
     pub fn get(self: &Arc<Self>) -> bool {
         if !self.is_reading.swap(true, Ordering::AcqRel) {
             let this = Arc::clone(self);

@@ -1,5 +1,5 @@
-//! Use cases of ratings: votes in comparisons, ratings and corrections, and the dataset made from
-//! them.
+//! Methods of [`App`] for ratings: votes in comparisons, ratings and corrections, and the dataset
+//! made from them.
 
 use crate::{
     App, adapters,
@@ -91,7 +91,7 @@ impl App {
     /// Writes answers with a thumb up and corrections, each with the preceding conversation, to a
     /// file in the data folder, and adds it as a dataset.
     pub async fn dataset_from_ratings(&self, name: String) -> Result<Dataset, Problem> {
-        let name = title::normalised(&name).ok_or_else(title::empty_name)?;
+        let name = title::normalized(&name).ok_or_else(title::empty_name)?;
         self.shared
             .blocking(move |shared| {
                 let examples = rated(shared)?;

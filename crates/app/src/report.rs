@@ -1,5 +1,5 @@
-//! The bug report: hardware, settings, loaded model and plan, as text that a person reads before
-//! sending it. It holds no conversation and no path.
+//! The bug report: hardware, settings, loaded model and plan, as text that the user reads before
+//! sending it. It contains no conversation and no path.
 
 use crate::{
     App, model_lookup,

@@ -1,4 +1,4 @@
-//! Use cases of runs.
+//! Methods of [`App`] for runs.
 
 use crate::{
     App, adapters,
@@ -66,7 +66,7 @@ impl App {
         Ok(run)
     }
 
-    /// Pauses a run until a person resumes it.
+    /// Pauses a run until the user resumes it.
     pub async fn pause_run(&self, id: i64) -> Result<(), Problem> {
         self.request_tune(|done| Command::Pause { run: id, done }).await?
     }
@@ -90,7 +90,7 @@ impl App {
 
     /// Renames a run.
     pub async fn rename_run(&self, id: i64, name: String) -> Result<(), Problem> {
-        let name = title::normalised(&name).ok_or_else(title::empty_name)?;
+        let name = title::normalized(&name).ok_or_else(title::empty_name)?;
         self.shared
             .blocking(move |shared| {
                 if !shared.store.write(|t| run::rename(t, id, &name))? {
@@ -139,8 +139,7 @@ impl App {
     pub(crate) fn purge_later(&self) {
         // If the app closes earlier, the next start does it.
         let shared = Arc::downgrade(&self.shared);
-        // Later deletions have timers of their own, whatever the system clock says when this one
-        // ends.
+        // Later deletions have their own timers, whatever the system clock says when this one ends.
         let before = now() + 1;
         tokio::spawn(async move {
             tokio::time::sleep(tune::UNDO_FOR).await;
@@ -153,7 +152,8 @@ impl App {
 }
 
 impl Shared {
-    /// Announces a run as it is: the live one if it is active, else its row, or that it is gone.
+    /// Announces the present state of a run: the live run if it is active, else its row, or that it
+    /// is gone.
     pub(crate) fn announce_run(&self, id: i64) -> Result<(), StoreError> {
         self.announcer.announce(Topic::Runs, || {
             let run = match self.live_run(id) {
@@ -194,9 +194,9 @@ fn create(shared: &Shared, new: &NewRun) -> Result<(Run, TrainRequest), Problem>
     let model = model_lookup::readable(shared, &new.model)?;
     let data = datasets::find(shared, new.dataset)?;
     let data_path = datasets::check_readable(&data.path)?;
-    let name = match new.name.as_deref().and_then(title::normalised) {
+    let name = match new.name.as_deref().and_then(title::normalized) {
         Some(name) => name,
-        None => title::normalised(&format!("{} on {}", data.name, model.name)).unwrap_or_default(),
+        None => title::normalized(&format!("{} on {}", data.name, model.name)).unwrap_or_default(),
     };
     let (settings, mapping) = (to_json(&new.settings), new.mapping.as_ref().map(to_json));
     let row = run::New {

@@ -1,4 +1,4 @@
-//! Use cases of saved prompts.
+//! Methods of [`App`] for saved prompts.
 
 use crate::{
     App,
@@ -49,12 +49,13 @@ impl App {
 
     /// Deletes a prompt.
     pub async fn delete_prompt(&self, id: i64) -> Result<(), Problem> {
-        self.change_prompts(
-            move |shared| match shared.store.write(|t| saved_prompt::delete(t, id))? {
-                true => Ok(()),
-                false => Err(no_prompt()),
-            },
-        )
+        self.change_prompts(move |shared| {
+            if shared.store.write(|t| saved_prompt::delete(t, id))? {
+                Ok(())
+            } else {
+                Err(no_prompt())
+            }
+        })
         .await
     }
 

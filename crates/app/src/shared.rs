@@ -23,7 +23,7 @@ use std::{
 };
 use tokio::sync::{Semaphore, watch};
 
-/// Requests to a hub at a time that a person waits for: each holds a thread.
+/// Most concurrent requests to a hub for which the user waits. Each occupies a thread.
 const MAX_ASKING: usize = 8;
 
 pub(crate) struct Shared {
@@ -184,7 +184,7 @@ impl Shared {
     ) -> Result<T, Problem> {
         let permit = self.may_ask.clone().acquire_owned().await;
         self.blocking(move |shared| {
-            // Held to the end of the work, also if nobody waits for it any more.
+            // Held until the work ends, even if its receiver is gone.
             let _permit = permit;
             work(shared)
         })
@@ -234,7 +234,7 @@ impl Shared {
         });
     }
 
-    /// Announces a message as it is, unless it is gone.
+    /// Announces the present state of a message, unless it is gone.
     pub(crate) fn announce_message(&self, id: i64) -> Result<(), StoreError> {
         self.announcer.announce(Topic::Messages, || {
             // What ends meanwhile is in the store then.
@@ -272,7 +272,7 @@ impl Shared {
             .any(|answer| answer.conversation == conversation)
     }
 
-    /// Announces a conversation as it is in the store: changed, or removed.
+    /// Announces the state of a conversation in the store: changed, or removed.
     pub(crate) fn announce_conversation(&self, id: i64) -> Result<(), StoreError> {
         self.announcer.announce(Topic::Conversations, || {
             let row = self.store.read(|t| conversation::get(t, id))?;

@@ -1,4 +1,4 @@
-//! Titles and names: a conversation's title from its first message, and normalised names.
+//! Titles and names: a conversation's title from its first message, and normalized names.
 
 use crate::wire::{Problem, ProblemCode};
 use hearth_formats::characters::{is_hidden, is_joiner};
@@ -11,7 +11,7 @@ const MAX_TITLE: usize = 48;
 const MAX_NAME: usize = 200;
 
 /// A name on one line, without control and hidden characters. `None` means that it is empty.
-pub(crate) fn normalised(text: &str) -> Option<String> {
+pub(crate) fn normalized(text: &str) -> Option<String> {
     let (mut name, mut length) = (String::new(), 0);
     for word in text.split_whitespace() {
         let mut letters = word.chars().filter(|c| is_shown(*c)).peekable();
@@ -33,9 +33,10 @@ pub(crate) fn normalised(text: &str) -> Option<String> {
 /// The name of a row that an earlier version or another program may have written: most are
 /// unchanged.
 pub(crate) fn shown(name: &str) -> String {
-    match is_name(name) {
-        true => name.to_owned(),
-        false => normalised(name).unwrap_or_default(),
+    if is_name(name) {
+        name.to_owned()
+    } else {
+        normalized(name).unwrap_or_default()
     }
 }
 
@@ -112,7 +113,7 @@ pub(crate) fn from_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_NAME, MAX_TITLE, from_text, normalised, shown};
+    use super::{MAX_NAME, MAX_TITLE, from_text, normalized, shown};
     use proptest::prelude::*;
 
     #[test]
@@ -146,7 +147,7 @@ mod tests {
                 Some("\u{1f468}\u{200d}\u{1f469} \u{645}\u{6cc}\u{200c}\u{62e}"),
             ),
         ] {
-            assert_eq!(normalised(text).as_deref(), name, "{text:?}");
+            assert_eq!(normalized(text).as_deref(), name, "{text:?}");
             assert_eq!(shown(text), name.unwrap_or_default(), "{text:?}");
         }
         for text in ["b".repeat(MAX_NAME), "a  b".to_owned(), "a\u{202f}b".to_owned()] {

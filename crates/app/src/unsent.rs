@@ -1,4 +1,4 @@
-//! Use cases of what a person wrote and has not sent: drafts and queued messages.
+//! Methods of [`App`] for unsent texts and files: drafts and queued messages.
 
 use crate::{
     App,
@@ -10,17 +10,18 @@ use crate::{
 use rusqlite::Transaction;
 
 impl App {
-    /// Saves what is not sent in a conversation; `None` means the new one. That of a deleted
-    /// conversation is saved too, since it may be restored.
+    /// Saves the draft and queued messages of a conversation; `None` means the new one. They are
+    /// saved for a deleted conversation too, since it may be restored.
     pub async fn save_unsent(&self, conversation: Option<i64>, change: UnsentChange) -> Result<(), Problem> {
         change.check()?;
         self.shared
-            .blocking(
-                move |shared| match shared.store.write(|t| write(t, conversation, &change))? {
-                    true => Ok(()),
-                    false => Err(no_conversation()),
-                },
-            )
+            .blocking(move |shared| {
+                if shared.store.write(|t| write(t, conversation, &change))? {
+                    Ok(())
+                } else {
+                    Err(no_conversation())
+                }
+            })
             .await
     }
 }

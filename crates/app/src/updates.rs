@@ -1,4 +1,4 @@
-//! Newer versions of downloaded models. No server is asked before a person does.
+//! Newer versions of downloaded models. No server is asked without the user's request.
 
 use crate::{
     App,
@@ -51,7 +51,7 @@ impl App {
     }
 }
 
-/// What the downloads in the list were asked for, by the file of their model.
+/// The sources of the downloads in the list, by the file of their model.
 fn sources(shared: &Shared) -> Result<HashMap<PathBuf, String>, Problem> {
     let rows = shared.store.read(|t| download::list(t))?;
     let done = rows.into_iter().filter_map(|row| match row.state {
@@ -61,7 +61,7 @@ fn sources(shared: &Shared) -> Result<HashMap<PathBuf, String>, Problem> {
     Ok(done.collect())
 }
 
-/// What is known of the servers while they are asked.
+/// The failed servers and the time limit of one check.
 struct Servers {
     until: Instant,
     /// Why those cannot be asked now that failed.
@@ -80,7 +80,7 @@ impl Servers {
     /// for each model.
     fn ask(&mut self, shared: &Shared, hub: &Hub, model: &Model, source: &str) -> UpdateState {
         let server = server(hub, source);
-        // A person may switch the network off meanwhile.
+        // The user may switch the network off meanwhile.
         let is_offline = shared.settings().offline || is_offline();
         if let Some(why) = self.refusal(is_offline, Instant::now(), server.as_deref()) {
             return UpdateState::Unknown { why };

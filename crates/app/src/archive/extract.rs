@@ -105,7 +105,7 @@ impl Extraction<'_> {
                 // The token of this machine is sent to this address.
                 ("hubEndpoint", to_json(&settings.hub_endpoint)),
                 ("offline", to_json(&settings.offline)),
-                // These are looked at without a person's asking.
+                // These folders are scanned without a request by the user.
                 ("modelFolders", to_json(&settings.model_folders)),
             ],
         };
@@ -217,9 +217,10 @@ fn read_manifest(path: &Path, archive: &mut Archive) -> Result<Manifest, Problem
             ),
         });
     }
-    match manifest.has_valid_paths() {
-        true => Ok(manifest),
-        false => Err(damaged(path, "its list of files is not that of a backup")),
+    if manifest.has_valid_paths() {
+        Ok(manifest)
+    } else {
+        Err(damaged(path, "its list of files is not that of a backup"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is not in a backup or not restored from it, in a few words.
+//! Counts of the files that are not in a backup or not restored from it, by reason.
 
 use crate::wire::{LeftOutFiles, LeftOutReason};
 use std::collections::{BTreeMap, btree_map::Entry};

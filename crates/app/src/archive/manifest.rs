@@ -50,7 +50,8 @@ pub(super) struct Entry {
 }
 
 impl Manifest {
-    /// Whether the paths are those of a backup: the store and files in [`FOLDERS`], each once.
+    /// Whether each path is allowed in a backup and occurs once, and the store is among them.
+    /// Allowed are the store and files in [`FOLDERS`].
     pub fn has_valid_paths(&self) -> bool {
         let mut seen = HashSet::new();
         self.files.len() <= MAX_FILES
@@ -67,13 +68,13 @@ impl Manifest {
     }
 }
 
-/// Whether a path is that of a file in a backup: it stays in the folders of a backup, on any
-/// system. What is written keeps this rule, and what is read.
+/// Whether a backup may have a file with this path: the path stays in the folders of a backup, on
+/// any system. The rule applies to writing and to reading.
 pub(super) fn is_valid(path: &str) -> bool {
     refused(path).is_none()
 }
 
-/// Why a path is not that of a file in a backup.
+/// The reason why no backup has a file with this path. `None` means that the path is valid.
 pub(super) fn refused(path: &str) -> Option<LeftOutReason> {
     if path == store::FILE {
         return None;

@@ -1,9 +1,9 @@
-//! Backup and restoration of everything that a person made, as one file: a ZIP archive of the
+//! Backup and restoration of everything that the user made, as one file: a ZIP archive of the
 //! store, the runs with their adapters, the datasets made here, the presets, and a manifest with
 //! their hashes. Models, caches and files outside the data folder are not in it.
 //!
-//! A restoration is checked and extracted beside the present data, and completed when the app is
-//! started the next time, before the store is opened ([`complete`]).
+//! A backup is checked and extracted next to the present data. The restoration is completed at the
+//! next start of the app, before the store is opened ([`complete`]).
 
 mod complete;
 mod extract;
@@ -36,15 +36,16 @@ const PENDING: &str = "hearth-restore.json";
 
 /// An answer that has ended and could not be saved would be missing in a backup.
 fn refuse_with_unsaved(shared: &Shared) -> Result<(), Problem> {
-    match shared.live().values().any(|message| !is_unfinished(message)) {
-        true => Err(Problem {
+    if shared.live().values().any(|message| !is_unfinished(message)) {
+        Err(Problem {
             code: ProblemCode::Busy,
             message:
                 "An answer is not saved yet, so it would not be in the backup. Free some space on the disk, close the \
              program that uses the store or wait for the import, then try again."
                     .to_owned(),
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 

@@ -164,12 +164,11 @@ impl Found {
     fn add(&mut self, entry: &fs::DirEntry, name: String) -> io::Result<()> {
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            return match manifest::is_too_deep(&name) {
-                true => {
-                    self.left_out.add(LeftOutReason::TooDeep, &name);
-                    Ok(())
-                }
-                false => self.collect(&entry.path(), &name),
+            return if manifest::is_too_deep(&name) {
+                self.left_out.add(LeftOutReason::TooDeep, &name);
+                Ok(())
+            } else {
+                self.collect(&entry.path(), &name)
             };
         }
         match manifest::refused(&name) {

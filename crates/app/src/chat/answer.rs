@@ -1,5 +1,5 @@
-//! One answer, from request to end: the wait for the model, then the worker's events, shown and
-//! saved as it grows. Each is a task of its own.
+//! One answer, from request to end. It waits for the model, then shows and saves the text as the
+//! worker's events arrive. Each answer is a separate task.
 
 use super::{
     lookup::Looked,
@@ -31,7 +31,7 @@ use tokio::{
     time::Instant,
 };
 
-/// How often a growing answer is saved: the most that a crash costs.
+/// Interval between saves of a growing answer: a crash loses at most the text of one interval.
 const SAVE_INTERVAL: Duration = Duration::from_millis(300);
 /// Added to it per character, so that the bytes written do not grow with the square of a long
 /// answer's length: 100,000 characters are saved once a second.
@@ -49,7 +49,7 @@ pub(super) enum Stop {
     Now,
 }
 
-/// What an answer waits for.
+/// The conditions that an answer waits for before it begins.
 pub(super) struct Wait {
     /// Its model, once that is looked up.
     pub selection: oneshot::Receiver<Looked>,
@@ -69,7 +69,7 @@ pub(super) struct Answer {
     before: MessageState,
     /// Its tokens before it was continued.
     tokens_before: u32,
-    /// The parts to which its first text is appended, if not those of the message.
+    /// The parts to which its first text is appended, if they are not the parts of the message.
     so_far: Option<Vec<Part>>,
     thought: ThoughtClock,
     /// Bytes of its text.
@@ -368,10 +368,7 @@ impl Answer {
     }
 
     async fn fail(self, problem: protocol::Problem, is_worker_alive: bool) {
-        let problem = match is_worker_alive {
-            true => problem,
-            false => died(problem),
-        };
+        let problem = if is_worker_alive { problem } else { died(problem) };
         // A requested cancellation counts as stopped, however the answer ended.
         let state = if self.is_cancelled {
             self.stopped()
@@ -401,7 +398,7 @@ impl Answer {
     }
 }
 
-/// The next wish to end. Never completes once nobody can have one.
+/// The next request to end the answer. Never completes after the sender was dropped.
 async fn wanted(stop: &mut watch::Receiver<Stop>) -> Stop {
     match stop.changed().await {
         Ok(()) => *stop.borrow_and_update(),

@@ -26,14 +26,14 @@ pub(super) struct Lookup {
 /// Which model is looked up.
 #[derive(Debug, Clone)]
 pub(super) enum Wanted {
-    /// That of one answer alone.
+    /// The model of one answer alone.
     OfAnswer {
         /// The answer.
         message: i64,
         /// Id of the model.
         model: String,
     },
-    /// That of a conversation's answers.
+    /// The model of a conversation's answers.
     OfConversation {
         /// The answer.
         message: i64,
@@ -46,7 +46,7 @@ pub(super) enum Wanted {
 /// A model that was looked up.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// That of the answer or the conversation, or the selected one.
+    /// The model of the answer or the conversation, or the selected model.
     Own(Box<Target>),
     /// The default model: neither the conversation nor the selection names one.
     Chosen(Box<Target>),
@@ -123,7 +123,7 @@ impl Wanted {
         let turn = turns.of(id.clone()).lock_owned().await;
         shared
             .blocking(move |shared| {
-                // Also if nobody waits for it any more.
+                // Held until the lookup ends, even if its receiver is gone.
                 let _turn = turn;
                 let own = |target| Found::Own(Box::new(target));
                 match (self, id) {

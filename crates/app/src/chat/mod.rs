@@ -1,7 +1,7 @@
 //! The chat: one task that owns the selected model and the answers in progress.
 //!
-//! Each answer is a task of its own, which waits for the selected model, follows its worker and
-//! saves the text, so that no answer delays another. The workers belong to the host of all models
+//! Each answer is a separate task, which waits for the selected model, follows its worker and saves
+//! the text, so that no answer delays another. The workers belong to the host of all models
 //! ([`hearth_protocol::ModelHost`]).
 
 mod answer;
@@ -38,37 +38,37 @@ use tokio::{
 
 /// A command to the chat task.
 pub(crate) enum Command {
-    /// Generate this answer, which is in the store already.
+    /// Generates this answer, which is in the store already.
     Answer(Box<Message>),
-    /// Continue this answer.
+    /// Continues this answer.
     Continue {
         message: Box<Message>,
         /// Its state before.
         before: MessageState,
     },
-    /// Stop the answers of a conversation.
+    /// Stops the answers of a conversation.
     Stop {
         conversation: i64,
         done: oneshot::Sender<()>,
     },
-    /// Remove the prompt cache of a conversation.
+    /// Removes the prompt cache of a conversation.
     RemovePromptCache { conversation: i64 },
-    /// Load a model and select it for new answers.
+    /// Loads a model and selects it for new answers.
     Load(Box<Target>),
-    /// Unload the selected model, which stops its answers, and all unused ones.
+    /// Unloads the selected model, which stops its answers, and all unused ones.
     Unload,
-    /// Unload every model that uses a file, also as a draft, and wait until it is no longer in use;
-    /// stops their answers.
+    /// Unloads every model that uses a file, also as a draft, and waits until it is no longer in
+    /// use. Stops their answers.
     Remove { path: PathBuf, done: oneshot::Sender<()> },
-    /// Reload the selected model if its settings have changed.
+    /// Reloads the selected model if its settings have changed.
     ApplySettings,
-    /// Get the state of the selected model.
+    /// Sends the state of the selected model.
     State(oneshot::Sender<ModelState>),
-    /// Measure how fast the selected model is.
+    /// Measures the speed of the selected model.
     Measure(measuring::Reply),
-    /// Cancel the measurement.
+    /// Cancels the measurement.
     StopMeasuring,
-    /// Stop all answers.
+    /// Stops all answers.
     ShutDown(oneshot::Sender<()>),
 }
 
@@ -230,8 +230,9 @@ impl Chat {
         }
     }
 
-    /// Begins an answer, by its own model, or that of its conversation, or else by the selected
-    /// one, or by that of the last answer. `before` is the state of an answer that is continued.
+    /// Begins an answer. Its model is the first of these that exists: the model that the message
+    /// names, the conversation's model, the selected model, the last answer's model. `before` is
+    /// the state of an answer that is continued.
     fn answer(&mut self, message: Message, before: Option<MessageState>) {
         self.stop_measuring();
         let (id, conversation) = (message.id, message.conversation);
@@ -326,7 +327,7 @@ impl Chat {
         }
         match found {
             _ if is_selected => {}
-            // Its settings may be those of before.
+            // The target may have the settings from before the change.
             Found::Own(_) | Found::Chosen(_) if order < self.settings_of => {
                 let order = self.settings_of;
                 return self.look_up(Lookup { order, ..lookup });
@@ -355,7 +356,7 @@ impl Chat {
             .filter(|selected| selected.model.is_live())
     }
 
-    /// A selection for one answer, which leaves that of new answers as it is.
+    /// A selection for one answer. The selection for new answers does not change.
     fn own_selection(&self, target: Target) -> watch::Sender<Option<Selection>> {
         let model = self.shared.host.model(self.load_request(&target));
         watch::Sender::new(Some(Selection {
@@ -378,7 +379,7 @@ impl Chat {
             let is_loading = matches!(*before.status().borrow(), ModelStatus::Loading { .. });
             let is_awaited = |running: &Running| running.model().as_ref() == Some(&before);
             if is_loading && !self.answers.values().any(is_awaited) {
-                // Nobody waits for it any more.
+                // No answer waits for it any more.
                 tokio::spawn(async move { before.unload().await });
             }
         }

@@ -3,7 +3,7 @@
 use crate::store::message::Message;
 use hearth_protocol::{self as protocol, Part, Role};
 
-/// A system prompt that a person wrote: trimmed, and `None` if it is blank.
+/// A system prompt that the user wrote: trimmed, and `None` if it is blank.
 pub(crate) fn written(text: &str) -> Option<&str> {
     Some(text.trim()).filter(|text| !text.is_empty())
 }

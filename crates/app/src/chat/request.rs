@@ -71,7 +71,7 @@ pub(super) fn of(
     Ok((request, made_with))
 }
 
-/// A conversation's settings, over those of its folder.
+/// A conversation's settings. Missing ones come from its folder.
 pub(super) fn settings(
     row: Option<&conversation::Conversation>,
     folder: Option<&folder::Folder>,
@@ -80,13 +80,13 @@ pub(super) fn settings(
     over_folder(own.unwrap_or_default(), folder)
 }
 
-/// Settings over those of a folder.
+/// These settings. Missing ones come from the folder.
 fn over_folder(own: ConversationSettings, folder: Option<&folder::Folder>) -> ConversationSettings {
     let of_folder = from_json(folder.and_then(|folder| folder.settings.as_deref()));
     own.or(of_folder.unwrap_or_default())
 }
 
-/// The model's default parameters: those of its file or the catalog, under a person's.
+/// The model's default parameters from its file or the catalog, overridden by the user's.
 fn defaults(shared: &Shared, target: &Target) -> SamplingParams {
     let sampling = target.sampling.clone();
     match shared.settings().sampling.get(&target.id) {

@@ -40,9 +40,10 @@ fn state_of(selected: &Selection, status: &ModelStatus) -> ModelState {
         },
         ModelStatus::Failed { problem, has_died } => ModelState::Failed {
             model,
-            problem: match has_died {
-                true => died(problem.clone()),
-                false => problem.clone(),
+            problem: if has_died {
+                died(problem.clone())
+            } else {
+                problem.clone()
             },
         },
     }

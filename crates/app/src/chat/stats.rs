@@ -1,4 +1,4 @@
-//! The stats of an answer: those of its generation, added to those that it had when it was
+//! The stats of an answer: the stats of its generation, added to the stats that it had when it was
 //! continued.
 
 use crate::wire::Stats;
@@ -61,7 +61,7 @@ pub(super) fn of(summary: &Summary, cached: u32, thinking_seconds: f64, before: 
     }
 }
 
-/// Tokens and times add up; the prompt and its figures are those of the beginning.
+/// Tokens and times add up. The prompt and its figures come from the first generation.
 fn sum(before: Stats, now: Stats) -> Stats {
     // An answer cancelled before it began has no context.
     if now.context == 0 {
@@ -97,7 +97,7 @@ fn mean_rate(parts: [(u32, f64); 2]) -> f64 {
     if seconds > 0.0 { tokens / seconds } else { 0.0 }
 }
 
-/// Counts add up; the gain and the use are those of the longer draft.
+/// Counts add up. The gain and the use are taken from the longer draft.
 fn add_drafts(before: DraftStats, now: DraftStats) -> DraftStats {
     let longer = if now.drafted >= before.drafted { now } else { before };
     DraftStats {

@@ -46,8 +46,8 @@ impl Target {
         })
     }
 
-    /// Id of the model that a conversation has of its own. `None` means that it has none. Reads no
-    /// file.
+    /// Id of the model that the conversation's settings name. `None` means that they name none.
+    /// Reads no file.
     pub(super) fn id_of_conversation(shared: &Shared, id: i64) -> Result<Option<String>, Problem> {
         let (row, folder) = shared
             .store
@@ -55,7 +55,7 @@ impl Target {
         Ok(request::settings(row.as_ref(), folder.as_ref()).model)
     }
 
-    /// The model that a conversation has of its own.
+    /// The model that the conversation's settings name.
     ///
     /// # Errors
     /// The model is no longer in the library, or its file cannot be read.
@@ -65,7 +65,7 @@ impl Target {
         Self::of_library(shared, model, gone)
     }
 
-    /// The model that an answer has of its own.
+    /// The model that this answer names.
     ///
     /// # Errors
     /// The model is no longer in the library, or its file cannot be read.

@@ -142,7 +142,7 @@ pub(crate) fn models(all: &[library::Model]) -> Vec<wire::Model> {
     all.iter().map(|one| model(one, all)).collect()
 }
 
-/// A model, with those of the library that can draft for it.
+/// A model, with the models of the library that can draft for it.
 pub(crate) fn model(model: &library::Model, all: &[library::Model]) -> wire::Model {
     let (metadata, problem) = match &model.metadata {
         Ok(metadata) => (Some(metadata), None),
@@ -166,7 +166,7 @@ pub(crate) fn model(model: &library::Model, all: &[library::Model]) -> wire::Mod
             (None, _) => wire::SamplingSource::BuiltIn,
         },
         source: model.source,
-        licence: model.licence(),
+        license: model.license(),
         downloaded_from: model.origin.as_ref().map(|origin| origin.source.clone()),
         is_deletable: model.is_deletable(),
         problem,
@@ -185,12 +185,12 @@ pub(crate) fn from_json<T: DeserializeOwned>(text: Option<&str>) -> Option<T> {
     })
 }
 
-/// Serialises a value for a JSON column; plain data never fails.
+/// Serializes a value for a JSON column; plain data never fails.
 pub(crate) fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Serialises a list. Returns `None` for an empty one.
+/// Serializes a list. Returns `None` for an empty one.
 pub(crate) fn to_json_unless_empty<T: Serialize>(list: &[T]) -> Option<String> {
     (!list.is_empty()).then(|| to_json(&list))
 }

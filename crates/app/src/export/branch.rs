@@ -33,7 +33,7 @@ pub(super) fn author(message: &Message) -> &str {
     }
 }
 
-/// A time as a person reads it, in UTC.
+/// A time in readable form, in UTC.
 pub(super) fn time(milliseconds: i64) -> String {
     Timestamp::from_millisecond(milliseconds).map_or_else(
         |_| String::new(),

@@ -1,7 +1,7 @@
 //! JSON: a list with an object for each conversation, one a line.
 //!
 //! `hearthConversation` is the version, `id` identifies the conversation in every import, `leaf` is
-//! the id of the last message of the selected branch, `settings` are those of new answers
+//! the id of the last message of the selected branch, `settings` are the settings of new answers
 //! ([`ConversationSettings`]). `messages` are all nodes of the tree, parents before children, as
 //! the window gets them ([`Message`]): `id`, `parent` (an id or `null`), `role`, `parts`, `state`,
 //! `createdAt` (milliseconds since 1970), `model`, `stats`, `leftOut`, `adapters`, `comparison`

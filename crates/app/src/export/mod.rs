@@ -114,7 +114,8 @@ fn begin(format: ChatFormat, title: &str, out: &mut impl Write) -> io::Result<()
     }
 }
 
-/// What identifies a conversation in every import. A conversation gets it with its first export.
+/// The origin, which identifies a conversation in every import. A conversation gets it with its
+/// first export.
 fn origin(shared: &Shared, id: i64) -> Result<String, Problem> {
     let origin = shared.store.write(|t| conversation::origin(t, id))?;
     origin.ok_or_else(conversations::no_conversation)
@@ -135,9 +136,10 @@ pub fn file_name(title: &str) -> String {
     let words: Vec<&str> = name.split_whitespace().collect();
     let name: String = words.join(" ").chars().take(LONGEST).collect();
     let name = name.trim_matches(['.', ' ']);
-    match name.is_empty() || is_device_name(name) {
-        true => "Conversation".to_owned(),
-        false => name.to_owned(),
+    if name.is_empty() || is_device_name(name) {
+        "Conversation".to_owned()
+    } else {
+        name.to_owned()
     }
 }
 

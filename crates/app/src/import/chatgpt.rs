@@ -41,7 +41,7 @@ pub(super) fn read(value: &Json) -> ImportedConversation {
     conversation
 }
 
-/// The person's custom instructions, a hidden message.
+/// The user's custom instructions, a hidden message.
 fn instructions(message: &Json) -> Option<String> {
     let content = message.get("content");
     (content.text("content_type") == Some("user_editable_context")).then(|| {

@@ -1,5 +1,5 @@
-//! Collects conversations from the elements of documents: most are an element each, those of Jan
-//! and lists of messages several.
+//! Collects conversations from the elements of documents. Most conversations are one element each.
+//! A conversation of Jan or of a list of messages has several.
 
 use super::{
     chatgpt, claude,
@@ -16,7 +16,7 @@ use std::path::Path;
 /// Most elements of an export.
 const MAX_ELEMENTS: usize = 2_000_000;
 
-/// Most bytes of the messages of one conversation that are elements of their own.
+/// Most bytes of the messages of one conversation, if each message is a separate element.
 const MAX_PENDING: usize = MAX_ELEMENT;
 
 /// A conversation, or why it was left out, with its title if that could be read.
@@ -36,8 +36,8 @@ pub(super) struct Collector<'a> {
     data: &'a Path,
     pending: Option<Pending>,
     elements: usize,
-    /// Whether a format was recognised.
-    pub recognised: bool,
+    /// Whether a format was recognized.
+    pub recognized: bool,
 }
 
 /// Messages of one conversation.
@@ -62,11 +62,11 @@ impl<'a> Collector<'a> {
             data,
             pending: None,
             elements: 0,
-            recognised: false,
+            recognized: false,
         }
     }
 
-    /// Reads a document. Of several documents those whose first element is not recognised are
+    /// Reads a document. Of several documents those whose first element is not recognized are
     /// ignored: exports hold other files.
     pub fn document(&mut self, document: Document<'_>, take: Take<'_>) -> Result<(), Problem> {
         let mut elements = Elements::new(document.stream);
@@ -112,7 +112,7 @@ impl<'a> Collector<'a> {
                 match whole(&value, document.name, self.data) {
                     Some(found) => {
                         split = element.group;
-                        self.recognised = true;
+                        self.recognized = true;
                         take(found)?;
                     }
                     None if element.group == split => take(Found::Skipped(SkipReason::UnknownFormat, None))?,
@@ -125,7 +125,7 @@ impl<'a> Collector<'a> {
                 continue;
             }
             let found = self.element(value, size, group, document.name, document.folder, take)?;
-            self.recognised |= found;
+            self.recognized |= found;
             if !found && is_first && document.is_one_of_many {
                 break;
             }
@@ -143,7 +143,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Takes one element. Returns whether it was recognised.
+    /// Takes one element. Returns whether it was recognized.
     fn element(
         &mut self,
         value: Json,
@@ -220,7 +220,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Recognises an element that is a whole conversation.
+/// Recognizes an element that is a whole conversation.
 fn whole(value: &Json, name: &str, data: &Path) -> Option<Found> {
     let (format, conversation) = match () {
         () if hearth::is(value) => match hearth::read(value, data) {

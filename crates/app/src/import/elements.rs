@@ -17,7 +17,7 @@ const MAX_HEARTH_ELEMENT: usize = 256 << 20;
 pub(super) struct Element {
     /// Number of the top-level value that it is, or is an item of.
     pub group: usize,
-    /// Whether it is an item of a list: a top-level one, or that of a split object.
+    /// Whether it is an item of a list: a top-level list, or the list of a split object.
     pub in_list: bool,
     /// Whether it is an item of the list of an object that has more than [`MAX_ELEMENT`] bytes.
     pub in_object: bool,
@@ -37,7 +37,7 @@ pub(super) enum Content {
 /// The elements of a stream.
 pub(super) struct Elements<R> {
     stream: R,
-    /// What comes before the rest of the stream: the list of a split object.
+    /// Bytes before the rest of the stream: the list of a split object.
     ahead: Cursor<Vec<u8>>,
     group: usize,
     in_list: bool,
@@ -121,16 +121,18 @@ impl<R: BufRead> Elements<R> {
     }
 
     fn fill(&mut self) -> io::Result<&[u8]> {
-        match self.ahead.fill_buf()?.is_empty() {
-            true => self.stream.fill_buf(),
-            false => self.ahead.fill_buf(),
+        if self.ahead.fill_buf()?.is_empty() {
+            self.stream.fill_buf()
+        } else {
+            self.ahead.fill_buf()
         }
     }
 
     fn consume(&mut self, count: usize) -> io::Result<()> {
-        match self.ahead.fill_buf()?.is_empty() {
-            true => self.stream.consume(count),
-            false => self.ahead.consume(count),
+        if self.ahead.fill_buf()?.is_empty() {
+            self.stream.consume(count)
+        } else {
+            self.ahead.consume(count)
         }
         Ok(())
     }
@@ -176,9 +178,10 @@ impl<R: BufRead> Elements<R> {
                 bytes.extend_from_slice(&buffer[..taken]);
             }
             self.consume(taken)?;
-            let limit = match bytes.starts_with(hearth::BEGIN) {
-                true => MAX_HEARTH_ELEMENT,
-                false => self.limit,
+            let limit = if bytes.starts_with(hearth::BEGIN) {
+                MAX_HEARTH_ELEMENT
+            } else {
+                self.limit
             };
             if bytes.len() > limit {
                 if let Some(list) = scan.list() {
@@ -232,7 +235,7 @@ impl<F: FnMut(u8) -> bool> Scan for F {
     }
 }
 
-/// Open brackets, and whether a text is open.
+/// Nesting depth, and whether the position is inside a string.
 #[derive(Default)]
 struct Nesting {
     depth: usize,

@@ -14,7 +14,7 @@ use std::path::{Component, Path};
 /// The key that marks a conversation; its value is the version.
 pub(crate) const MARK: &str = "hearthConversation";
 
-/// How the export begins a conversation, by which one is known before it is parsed.
+/// The first bytes of a conversation in the export. They identify one before it is parsed.
 pub(super) const BEGIN: &[u8] = b"{\"hearthConversation\":";
 
 /// The version that is written.

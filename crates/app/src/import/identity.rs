@@ -55,12 +55,13 @@ impl KnownMessages {
         }
     }
 
-    /// Call it when the transaction has done its writes.
+    /// Records the connection's number of changes. Must be called after the last write of a
+    /// transaction.
     pub fn end(&mut self, t: &Connection) {
         self.changes = t.total_changes();
     }
 
-    /// Those of a conversation.
+    /// The messages of a conversation.
     pub fn of(&mut self, t: &Connection, conversation: i64) -> rusqlite::Result<&mut Existing> {
         Ok(match self.by_conversation.entry(conversation) {
             Entry::Occupied(known) => known.into_mut(),
@@ -91,8 +92,8 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// `id`: that of its program (`format`), or else empty. An export of Hearth names the origin
-    /// itself. `keys`: those of the tree's nodes.
+    /// Finds the conversation. `id`: the conversation's id in its program (`format`), or empty. An
+    /// export of Hearth contains the origin itself. `keys`: the keys of the tree's nodes.
     pub fn find(
         t: &Connection,
         format: &str,
@@ -123,9 +124,10 @@ impl Identity {
 }
 
 fn origin(format: &str, id: &str, keys: &[Key]) -> String {
-    let short = match id.len() > MAX_ID {
-        true => &format!("{DIGEST}{}", &hex(Sha256::digest(id))[..32]),
-        false => id,
+    let short = if id.len() > MAX_ID {
+        &format!("{DIGEST}{}", &hex(Sha256::digest(id))[..32])
+    } else {
+        id
     };
     match (format, short) {
         (HEARTH, id) if !id.is_empty() => id.to_owned(),

@@ -37,7 +37,7 @@ pub(super) fn read(thread: &Json, messages: &[Json]) -> ImportedConversation {
             .text("id")
             .or(thread.get("model").text("id"))
             // Every message gets a copy.
-            .and_then(title::normalised),
+            .and_then(title::normalized),
         ..ImportedConversation::default()
     };
     conversation

@@ -56,9 +56,12 @@ impl Json {
         let parsed = Bounded(&left)
             .deserialize(&mut deserializer)
             .and_then(|value| deserializer.end().map(|()| value));
-        parsed.map_err(|error| match error.to_string().contains(TOO_MANY) {
-            true => ParseError::TooManyValues(most),
-            false => ParseError::Malformed,
+        parsed.map_err(|error| {
+            if error.to_string().contains(TOO_MANY) {
+                ParseError::TooManyValues(most)
+            } else {
+                ParseError::Malformed
+            }
         })
     }
 

@@ -102,9 +102,10 @@ impl Import<'_> {
         }
         let says_why =
             |skipped: &Skipped| !matches!(skipped.reason, SkipReason::UnknownFormat | SkipReason::Unreadable);
-        match collector.recognised || self.report.skipped.iter().any(says_why) {
-            true => Ok(()),
-            false => Err(not_an_export(path)),
+        if collector.recognized || self.report.skipped.iter().any(says_why) {
+            Ok(())
+        } else {
+            Err(not_an_export(path))
         }
     }
 
@@ -125,7 +126,7 @@ impl Import<'_> {
     }
 
     fn skip(&mut self, reason: SkipReason, limit: Option<u64>, title: Option<String>) {
-        let title = title.as_deref().and_then(title::normalised);
+        let title = title.as_deref().and_then(title::normalized);
         self.report.found += 1;
         let skipped = &mut self.report.skipped;
         let is_same = |skipped: &&mut Skipped| (skipped.reason, skipped.limit) == (reason, limit);

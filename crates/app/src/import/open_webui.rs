@@ -1,4 +1,4 @@
-//! Open WebUI: a list of chats, each with a tree of messages in `chat.history`.
+//! The format of Open WebUI: a list of chats, each with a tree of messages in `chat.history`.
 
 use super::{
     json::Json,

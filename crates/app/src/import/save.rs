@@ -19,7 +19,7 @@ use hearth_protocol::{Role, text_of};
 use rusqlite::Connection;
 use std::{collections::HashMap, iter, mem};
 
-/// What an import did.
+/// The result of importing a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Saved {
     /// A new conversation.
@@ -106,7 +106,7 @@ fn create(t: &Connection, origin: &str, conversation: &ImportedConversation, tre
     let created_at = conversation.created_at.or(first).or(last).unwrap_or_else(now);
     let updated_at = last.unwrap_or(created_at).max(created_at);
     let first_text = tree.nodes.iter().find(|node| node.message.role == Role::User);
-    let named = conversation.title.as_deref().and_then(title::normalised);
+    let named = conversation.title.as_deref().and_then(title::normalized);
     let title = named
         .unwrap_or_else(|| title::from_text(&first_text.map_or_else(String::new, |node| text_of(&node.message.parts))));
     let models = tree.nodes.iter().rev().find_map(|node| node.message.model.as_deref());
@@ -209,9 +209,9 @@ fn link_comparisons(t: &Connection, tree: &Tree, ids: &[i64], added: &[i64]) -> 
     Ok(())
 }
 
-/// Selects the branch: of a new conversation that of the export, else its newest; of a known one
-/// that of the export if it continues the selected one, or the continuation of the selected one if
-/// the export selects none.
+/// Selects the branch. In a new conversation: the branch that the export selects, else the newest.
+/// In a known one: the branch that the export selects if it continues the selected branch, or, if
+/// the export selects none, the continuation of the selected branch.
 fn select(t: &Connection, id: i64, leaf: Option<i64>, tree: &Tree, ids: &[i64], added: &[i64]) -> rusqlite::Result<()> {
     if let (Some(leaf), None) = (leaf, tree.current) {
         let leaf = message::newest_leaf(t, leaf)?;

@@ -1,5 +1,5 @@
-//! The documents of an export: a file, the JSON files of a folder, or those of a ZIP archive, which
-//! is read without extracting it.
+//! The documents of an export: a file, or the JSON files of a folder or of a ZIP archive. An
+//! archive is read without extracting it.
 
 use crate::{
     cancellation::{Cancellable, cancelled, is_cancelled},
@@ -19,7 +19,7 @@ const MAX_BYTES: u64 = 4 << 30;
 /// Most entries of a folder or an archive.
 const MAX_ENTRIES: usize = 100_000;
 
-/// How deep folders are searched.
+/// Most levels of subfolders that are searched.
 const MAX_DEPTH: usize = 5;
 
 /// The pair of files of a thread of Jan.
@@ -39,7 +39,7 @@ pub(super) struct Document<'a> {
 /// Receives a document.
 pub(super) type Visit<'a> = &'a mut dyn FnMut(Document<'_>) -> Result<(), Problem>;
 
-/// What was read.
+/// The result of reading the documents.
 #[derive(Debug, Default)]
 pub(super) struct Visited {
     /// Entries of an archive that cannot be read: encrypted, or of an unknown compression.
@@ -229,9 +229,10 @@ impl<R: Read> Read for Metered<'_, R> {
         let read = self.inner.read(buffer)?;
         let all = self.meter.read.get() + read as u64;
         self.meter.read.set(all);
-        match all > MAX_BYTES {
-            true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large")),
-            false => Ok(read),
+        if all > MAX_BYTES {
+            Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large"))
+        } else {
+            Ok(read)
         }
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct SystemPrompt {
 }
 
 impl SystemPrompt {
-    /// A prompt that is taken as it is.
+    /// A prompt whose text is used unchanged.
     pub fn whole(text: &str) -> Self {
         Self {
             text: text.to_owned(),

@@ -18,12 +18,13 @@ pub(super) fn thinking(text: &str) -> Option<Part> {
     (!text.trim().is_empty()).then(|| Part::Thinking { text: text.to_owned() })
 }
 
-/// What stands for something that is not imported, such as a picture.
+/// The placeholder for content that is not imported, such as a picture.
 pub(super) fn placeholder(what: &str, name: &str) -> Part {
     let name = name.trim();
-    let text = match name.is_empty() || name.starts_with("data:") {
-        true => format!("[{what}]"),
-        false => format!("[{what}: {}]", name.chars().take(200).collect::<String>()),
+    let text = if name.is_empty() || name.starts_with("data:") {
+        format!("[{what}]")
+    } else {
+        format!("[{what}: {}]", name.chars().take(200).collect::<String>())
     };
     Part::Text { text }
 }

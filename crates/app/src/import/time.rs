@@ -4,11 +4,11 @@ use super::json::Json;
 use crate::store;
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
-/// The first time that can be that of a chat: 2000-01-01, in milliseconds since 1970. Exports write
-/// 0 for unknown times.
+/// The earliest plausible time of a chat: 2000-01-01, in milliseconds since 1970. Exports write 0
+/// for unknown times.
 const FIRST: i64 = 946_684_800_000;
 
-/// How far a time may be in the future: clocks differ.
+/// The most that a time may be in the future, in milliseconds: clocks differ.
 const AHEAD: i64 = 24 * 60 * 60 * 1000;
 
 /// A time in milliseconds since 1970. `None` if it is absent, malformed, before 2000 or in the

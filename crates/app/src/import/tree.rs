@@ -127,7 +127,7 @@ impl ImportedConversation {
 }
 
 fn shorten(name: &mut Option<String>) {
-    *name = name.as_deref().and_then(title::normalised);
+    *name = name.as_deref().and_then(title::normalized);
 }
 
 /// Sorts parents before children, in the order of the format as far as possible.
@@ -218,8 +218,8 @@ fn without_cycles(mut parents: Vec<Option<usize>>) -> Vec<Option<usize>> {
     parents
 }
 
-/// Joins an answer with the answer that is its only child: a thought or a call of a tool and what
-/// follows it, which some programs store as messages of their own.
+/// Joins an answer with the answer that is its only child. Some programs store a thought or a tool
+/// call, and the text after it, as separate messages.
 fn join_answers(tree: Tree) -> Tree {
     let mut children = vec![0; tree.nodes.len()];
     for node in &tree.nodes {

@@ -25,7 +25,7 @@ const PEFT_FILES: [&str; 3] = [PEFT_CONFIG, PEFT_TENSORS, PEFT_MANIFEST];
 /// The stamps of all files of an entry; `None` means a missing file.
 type Stamps = Vec<Option<Stamp>>;
 
-/// What was read, by path.
+/// The results of reading, by path.
 type Entries<T> = Mutex<HashMap<PathBuf, (Stamps, Result<T, String>)>>;
 
 /// The cache.
@@ -53,9 +53,12 @@ impl AdapterHeaders {
             ProbeResponse::AdapterHeader(header) => Some(header),
             _ => None,
         };
-        let files = |path: &Path| match path.is_dir() {
-            true => PEFT_FILES.map(|name| path.join(name)).into(),
-            false => vec![path.to_owned()],
+        let files = |path: &Path| {
+            if path.is_dir() {
+                PEFT_FILES.map(|name| path.join(name)).into()
+            } else {
+                vec![path.to_owned()]
+            }
         };
         self.read(&self.headers, paths, files, request, unwrap)
     }

@@ -1,4 +1,4 @@
-//! Adapters that Hearth downloaded, in a folder of their own.
+//! Adapters that Hearth downloaded, in a separate folder.
 
 use super::{
     Library, LibraryError, Model,
@@ -26,7 +26,7 @@ const NOISE: [&str; 7] = ["gguf", "bnb", "4bit", "8bit", "unsloth", "hf", "fp16"
 pub struct OwnAdapter {
     /// File, or folder of PEFT's.
     pub path: PathBuf,
-    /// Display name until a person renames it.
+    /// Display name until the user renames it.
     pub name: String,
     /// Where it was downloaded from.
     pub origin: Origin,
@@ -58,9 +58,10 @@ impl Library {
         let own = |record: PathBuf| {
             let name = record.file_name()?.to_str()?.strip_suffix(ORIGIN)?.to_owned();
             let first = record.with_file_name(&name);
-            let kind = match name == PEFT_CONFIG {
-                true => Kind::PeftAdapter,
-                false => Kind::GgufAdapter,
+            let kind = if name == PEFT_CONFIG {
+                Kind::PeftAdapter
+            } else {
+                Kind::GgufAdapter
             };
             first.is_file().then_some(())?;
             let path = path_of(&first, kind);
@@ -131,7 +132,7 @@ pub(crate) fn size(path: &Path) -> u64 {
     sizes.map(|about| about.len()).fold(0, u64::saturating_add)
 }
 
-/// Whether a model's names are that of an adapter's base.
+/// Whether one of a model's names is the name of an adapter's base.
 pub(crate) fn is_named(model: &Model, base: &str) -> bool {
     let base = bare(base.rsplit('/').next().unwrap_or(base));
     let stem = model.path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
@@ -149,7 +150,7 @@ pub(crate) fn is_named(model: &Model, base: &str) -> bool {
     !base.is_empty() && names.into_iter().flatten().any(|name| bare(name) == base)
 }
 
-/// A model's name in small letters and digits, without its quantisation and other words of files.
+/// A model's name in small letters and digits, without its quantization and other words of files.
 fn bare(name: &str) -> String {
     let quantization = super::hub::quantization(&format!("{name}.gguf")).unwrap_or_default();
     let lower = name.to_lowercase();
@@ -160,16 +161,18 @@ fn bare(name: &str) -> String {
 }
 
 fn files(path: &Path) -> Vec<PathBuf> {
-    match path.is_dir() {
-        true => [PEFT_CONFIG, PEFT_TENSORS].map(|name| path.join(name)).into(),
-        false => vec![path.to_owned()],
+    if path.is_dir() {
+        [PEFT_CONFIG, PEFT_TENSORS].map(|name| path.join(name)).into()
+    } else {
+        vec![path.to_owned()]
     }
 }
 
 fn first_file(path: &Path) -> PathBuf {
-    match path.is_dir() {
-        true => path.join(PEFT_CONFIG),
-        false => path.to_owned(),
+    if path.is_dir() {
+        path.join(PEFT_CONFIG)
+    } else {
+        path.to_owned()
     }
 }
 

@@ -17,8 +17,8 @@ pub struct Entry {
     pub name: String,
     /// One or two sentences.
     pub description: String,
-    /// The licence of the weights.
-    pub licence: String,
+    /// The license of the weights.
+    pub license: String,
     /// `owner/name` on the Hugging Face hub.
     pub repository: String,
     /// Revision of the repository.
@@ -37,7 +37,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Name of its quantisation, or an empty text.
+    /// Name of its quantization, or an empty text.
     pub fn quantization(&self) -> String {
         hub::quantization(&self.file).unwrap_or_default()
     }
@@ -65,7 +65,7 @@ impl Entry {
                 name: self.name.clone(),
                 origin: Origin {
                     source: self.id.clone(),
-                    licence: Some(self.licence.clone()),
+                    license: Some(self.license.clone()),
                     ..found.origin
                 },
                 ..found
@@ -88,7 +88,7 @@ impl Entry {
             origin: Origin {
                 source: self.id.clone(),
                 revision: Some(self.revision.clone()),
-                licence: Some(self.licence.clone()),
+                license: Some(self.license.clone()),
             },
             kind: Kind::Model,
         })

@@ -136,7 +136,7 @@ pub(super) fn is_hashed(remote: &Remote) -> bool {
     pieces.all(|piece| piece.sha256.is_some())
 }
 
-/// The files that replace those of another version.
+/// Files that replace the files of another version.
 struct Update {
     /// Whether they are put in place together.
     is_together: bool,
@@ -153,12 +153,11 @@ struct Update {
 impl Update {
     /// Reports that a file is replaced, once.
     fn tell(&mut self, target: &Path, progress: Report) -> Result<(), LibraryError> {
-        match self.is_told || !target.exists() {
-            true => Ok(()),
-            false => {
-                self.is_told = true;
-                report(progress, Progress::Changed)
-            }
+        if self.is_told || !target.exists() {
+            Ok(())
+        } else {
+            self.is_told = true;
+            report(progress, Progress::Changed)
         }
     }
 
@@ -166,10 +165,7 @@ impl Update {
     fn add(&mut self, mut partial: Partial, target: &Path) -> Result<(), LibraryError> {
         partial.record()?;
         self.ready.push((partial, target.to_owned()));
-        match self.is_together {
-            true => Ok(()),
-            false => self.finish(),
-        }
+        if self.is_together { Ok(()) } else { self.finish() }
     }
 
     fn finish(&mut self) -> Result<(), LibraryError> {
@@ -198,9 +194,10 @@ impl Update {
     }
 }
 
-/// The hash of a file that is in place, as far as it is known; `None` if it is not, or is of
-/// another version. If the model beside it has the same revision, it was verified before it was put
-/// there, and so it was if it was recorded with the expected hash; otherwise its hash is.
+/// Returns the hash of a file that is in place. The outer `None` means that it is missing, or is or
+/// may be of another version. The inner `None` means that its hash is not known. A file was
+/// verified before it was put in place if the record next to it has the same revision (`is_same`)
+/// or the expected hash of the file. Otherwise the file is hashed here.
 fn complete_hash(
     target: &Path,
     file: &RemoteFile,
@@ -251,9 +248,10 @@ fn check_space(remote: &Remote, folder: &Path, before: Option<&Saved>) -> Result
     let commit = remote.origin.revision.as_deref();
     let missing = remote.files.iter().map(|file| {
         let target = folder.join(&file.path);
-        match before.is_some_and(|saved| is_here(remote, file, &target, Some(saved))) {
-            true => 0,
-            false => file.size.saturating_sub(partial::arrived(&target, file, commit)),
+        if before.is_some_and(|saved| is_here(remote, file, &target, Some(saved))) {
+            0
+        } else {
+            file.size.saturating_sub(partial::arrived(&target, file, commit))
         }
     });
     let missing = missing.fold(0, u64::saturating_add);
@@ -269,7 +267,7 @@ fn check_space(remote: &Remote, folder: &Path, before: Option<&Saved>) -> Result
     }
 }
 
-/// Whether a file that is in place counts as that of the server, as far as its record tells.
+/// Whether a file that is in place counts as the server's file, according to its record.
 fn is_here(remote: &Remote, file: &RemoteFile, target: &Path, saved: Option<&Saved>) -> bool {
     let is_of = |saved: &Saved| {
         let known = saved.file(&file.path).and_then(|known| known.is_same(file));
@@ -291,7 +289,7 @@ pub fn arrived(remote: &Remote, folder: &Path) -> u64 {
     let of = |file: &RemoteFile| {
         let target = folder.join(&file.path);
         match partial::arrived(&target, file, commit) {
-            // Those of another version have not.
+            // Bytes of another version do not count.
             0 if is_here(remote, file, &target, saved.as_ref()) => file.size,
             bytes => bytes,
         }

@@ -2,10 +2,10 @@
 
 use super::{Model, ModelMetadata};
 
-/// Least number of parameters of a model per parameter of its draft. A draft takes a step of its
-/// own for every token that it proposes. With a third of the weights, three drafted tokens cost as
-/// much as the step that verifies them: twice the speed if all are accepted, half of it if none is.
-/// A larger draft seldom pays off.
+/// Minimum number of parameters of a model per parameter of its draft. A draft runs a separate step
+/// for each token that it proposes. With a third of the weights, three drafted tokens cost as much
+/// as the step that verifies them: twice the speed if all are accepted, half of it if none is. A
+/// larger draft seldom pays off.
 pub const MIN_PARAMETERS_PER_DRAFT_PARAMETER: u64 = 3;
 
 /// Whether a model can draft for another: the same vocabulary, and small enough.

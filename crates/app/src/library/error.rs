@@ -111,7 +111,7 @@ pub enum LibraryError {
     /// A request to the hub or another server failed.
     #[error("{what}: {why}.")]
     Hub {
-        /// What was requested.
+        /// The requested item.
         what: String,
         /// Whether it may succeed later.
         is_temporary: bool,
@@ -177,7 +177,7 @@ pub enum LibraryError {
         /// Why, as a part of a sentence.
         why: &'static str,
     },
-    /// Cancelled by a person.
+    /// The user cancelled it.
     #[error("The download was cancelled.")]
     Cancelled,
     /// Writing failed.
@@ -258,7 +258,7 @@ impl LibraryError {
         }
     }
 
-    /// Whether the same request may succeed later, without a person doing anything.
+    /// Whether the same request may succeed later, without any action by the user.
     pub fn is_temporary(&self) -> bool {
         matches!(
             self,

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How deep folders are searched: LM Studio and Jan use up to four levels.
+/// Most levels of subfolders that are searched. LM Studio and Jan use up to four.
 const MAX_DEPTH: usize = 6;
 
 /// Most entries that a search of one folder looks at.
@@ -168,7 +168,7 @@ impl Place {
     }
 }
 
-/// Whether a file's name is that of a model, not of a projector.
+/// Whether the name of a file is a model's, not a projector's.
 fn is_model(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     name.ends_with(".gguf") && !name.contains("mmproj")

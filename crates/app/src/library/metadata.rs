@@ -26,7 +26,7 @@ pub struct ModelMetadata {
     pub name: Option<String>,
     /// `llama`, `qwen2` and so on.
     pub architecture: String,
-    /// Display name of the file's quantisation.
+    /// Display name of the file's quantization.
     pub quantization: String,
     /// Number of parameters.
     pub parameters: u64,
@@ -65,9 +65,12 @@ impl ModelMetadata {
     /// # Errors
     /// The file is none of a model, is corrupt or cannot be read.
     pub fn read(path: &Path) -> Result<Self, MetadataError> {
-        let unreadable = |error: GgufError| match error.problem.is_incomplete() {
-            true => MetadataError::Incomplete(error.to_string()),
-            false => MetadataError::Unreadable(error.to_string()),
+        let unreadable = |error: GgufError| {
+            if error.problem.is_incomplete() {
+                MetadataError::Incomplete(error.to_string())
+            } else {
+                MetadataError::Unreadable(error.to_string())
+            }
         };
         let gguf = GgufFile::open(path).map_err(unreadable)?;
         let architecture = gguf.architecture().map_err(unreadable)?.to_owned();

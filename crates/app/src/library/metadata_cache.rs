@@ -27,7 +27,7 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Most models in the cache; with more, it is cleared.
 const MAX_MODELS: usize = 4096;
 
-/// How long a temporary failure is cached.
+/// Time for which a temporary failure is cached.
 const RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// Where files are read.
@@ -212,7 +212,7 @@ impl MetadataCache {
         let Some(file) = &self.file else { return };
         let _one_at_a_time = lock(&self.saving);
         // Unlocked again at once: writing may take long.
-        let saved = serialise(&mut lock(&self.entries));
+        let saved = serialize(&mut lock(&self.entries));
         if let Err(error) = saved.and_then(|text| save(file, &text)) {
             tracing::warn!(%error, "the metadata cache could not be saved; models are read again at the next start");
         }
@@ -318,8 +318,8 @@ fn load(file: &Path) -> HashMap<PathBuf, Entry> {
     }
 }
 
-/// Serialises the cache, which is cleared first if it has too many models.
-fn serialise(entries: &mut HashMap<PathBuf, Entry>) -> io::Result<Vec<u8>> {
+/// Serializes the cache, which is cleared first if it has too many models.
+fn serialize(entries: &mut HashMap<PathBuf, Entry>) -> io::Result<Vec<u8>> {
     if entries.len() > MAX_MODELS {
         entries.clear();
     }

@@ -51,10 +51,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the search of other programs' folders is valid.
+/// Time for which the search of other programs' folders is valid.
 const PLACES_VALID_FOR: Duration = Duration::from_secs(60);
 
-/// How often a file may change on its server while it is pulled.
+/// Most changes of a file on its server while it is pulled.
 const MAX_CHANGES: u32 = 3;
 
 /// Architecture of projectors, which are no chat models.
@@ -100,10 +100,10 @@ impl Model {
         }
     }
 
-    /// Licence of the weights, if known.
-    pub fn licence(&self) -> Option<String> {
-        let entry = self.entry.map(|entry| entry.licence.clone());
-        entry.or_else(|| self.origin.as_ref()?.licence.clone())
+    /// License of the weights, if known.
+    pub fn license(&self) -> Option<String> {
+        let entry = self.entry.map(|entry| entry.license.clone());
+        entry.or_else(|| self.origin.as_ref()?.license.clone())
     }
 
     /// Whether [`Library::delete`] deletes its files.
@@ -208,17 +208,18 @@ impl Library {
         &self.downloaded
     }
 
-    /// The folder that a download goes to: that of models, or that of adapters.
+    /// The target folder of a download: the folder of models or the folder of adapters.
     pub fn folder_of(&self, remote: &Remote) -> &Path {
-        match remote.kind.is_adapter() {
-            true => &self.adapters,
-            false => &self.downloaded,
+        if remote.kind.is_adapter() {
+            &self.adapters
+        } else {
+            &self.downloaded
         }
     }
 
-    /// All models: bundled, downloaded, added by path, then those of other programs. A file is
-    /// listed once; an unreadable one with the reason, and another program's only if it is
-    /// incomplete.
+    /// All models: bundled, downloaded, added by path, then models of other programs. A file is
+    /// listed once. An unreadable one is listed with the reason, but another program's only if it
+    /// is incomplete.
     pub fn list(&self, added: &[PathBuf]) -> Vec<Model> {
         let mut files = self.own_files(added);
         files.extend(self.foreign_files(&files));
@@ -521,9 +522,10 @@ impl Library {
                 name: model.name.clone(),
             }),
             (Source::Catalog, _) if model.is_deletable() => {
-                match part_files(&model.path).iter().any(|part| download::is_loading(part)) {
-                    true => Err(LibraryError::Loading(model.name.clone())),
-                    false => self.delete_files(&model.path),
+                if part_files(&model.path).iter().any(|part| download::is_loading(part)) {
+                    Err(LibraryError::Loading(model.name.clone()))
+                } else {
+                    self.delete_files(&model.path)
                 }
             }
             (Source::Catalog, _) => Err(LibraryError::AddedByHand(model.path.clone())),
@@ -562,7 +564,7 @@ impl Library {
         }
     }
 
-    /// Whether a file lies directly in a folder of models, and not in one of its own folders.
+    /// Whether a file is directly in a folder of models, without a separate folder.
     fn is_flat(&self, path: &Path) -> bool {
         let folder = path.parent();
         folder == Some(self.downloaded.as_path()) || self.bundled.iter().any(|it| Some(it.as_path()) == folder)
@@ -586,8 +588,8 @@ pub fn remote(hub: &Hub, reference: &Reference) -> Result<Remote, LibraryError> 
     }
 }
 
-/// Whether a model is shown: what is no chat model, or cannot be read and is another program's, is
-/// not. An incomplete one of another program is: a person looks for it here.
+/// Whether a model is shown. Hidden are files that are no chat models, and unreadable ones of other
+/// programs. An incomplete model of another program is shown, because the user looks for it here.
 fn is_listed(model: &Model) -> bool {
     match (&model.metadata, model.source) {
         (Ok(metadata), source) => source == Source::File || metadata.architecture != PROJECTOR,
@@ -603,7 +605,7 @@ fn known_id(path: &Path) -> String {
     catalog::of_file(&file).map_or_else(stem, |entry| entry.id.clone())
 }
 
-/// A model in one of the app's folders, where names are those of the catalog.
+/// A model in one of the app's folders, where file names match the catalog.
 fn known_model(path: PathBuf, source: Source, metadata: Result<ModelMetadata, String>) -> Model {
     let entry = catalog::of_file(&path.file_name().unwrap_or_default().to_string_lossy());
     let found = model(path.clone(), source, metadata);
@@ -674,9 +676,10 @@ pub fn hub_of_settings() -> Result<Hub, LibraryError> {
 /// # Errors
 /// [`LibraryError::Offline`]
 pub(crate) fn hub_of(settings: &Settings, keychain: &dyn Keychain) -> Result<Hub, LibraryError> {
-    match settings.offline {
-        true => Err(LibraryError::Offline("the setting Offline")),
-        false => Hub::from_environment(settings.hub_endpoint.as_deref(), keychain),
+    if settings.offline {
+        Err(LibraryError::Offline("the setting Offline"))
+    } else {
+        Hub::from_environment(settings.hub_endpoint.as_deref(), keychain)
     }
 }
 
@@ -702,8 +705,8 @@ pub(crate) fn places(settings: &Settings, programs: Vec<Place>) -> Vec<Place> {
     own.chain(programs).collect()
 }
 
-/// The canonical path of a model, of a split model that of its first part: one model is listed
-/// once.
+/// The canonical path of a model. For a split model it is the path of the first part, so that one
+/// model is listed once.
 fn canonical(path: &Path) -> io::Result<PathBuf> {
     let parts = part_files(path);
     let first = parts.first().filter(|first| first.exists()).map_or(path, |first| first);

@@ -38,7 +38,7 @@ const MODEL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time limit of reading an adapter, whose values are all read.
 const ADAPTER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a killed process may take to exit.
+/// Time limit for the exit of a killed process.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Most characters of a response's message.
@@ -236,7 +236,7 @@ pub struct ProbeCommand {
     pub program: PathBuf,
     /// Additional environment variables.
     pub environment: Vec<(OsString, OsString)>,
-    /// Time limit per file. `None` means that of its kind.
+    /// Time limit per file. `None` means the limit of its kind.
     pub timeout: Option<Duration>,
 }
 
@@ -442,7 +442,7 @@ impl Process {
 /// Waits up to two seconds for the exit of a process that closed its output. `None` means that it
 /// still runs.
 fn wait_for_exit(child: &mut Child) -> Option<ExitStatus> {
-    // Its own exit status says more than that of a kill.
+    // Its own exit status says more than the status after a kill.
     for _ in 0..200 {
         if let Ok(Some(status)) = child.try_wait() {
             return Some(status);

@@ -1,5 +1,5 @@
-//! Whether a downloaded model has changed on its server since. The server is asked only when a
-//! person does.
+//! Whether a downloaded model has changed on its server since. The server is asked only when the
+//! user requests it.
 
 use super::{
     Library, LibraryError, Model,
@@ -9,7 +9,7 @@ use super::{
 };
 use std::fs;
 
-/// What a server has of a downloaded model.
+/// The state of a downloaded model on its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Update {
     /// The same files.

@@ -28,9 +28,10 @@ pub(super) fn restrict(folder: &Path) -> io::Result<()> {
     let user = user(env::var_os("USERDOMAIN"), env::var_os("USERNAME"))
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the user's name is unknown"))?;
     let output = command(folder, user).output()?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned())),
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()))
     }
 }
 

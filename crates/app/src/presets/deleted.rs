@@ -1,4 +1,4 @@
-//! Deleted presets, in a folder in that of the presets. They can be restored for a while.
+//! Deleted presets, in a subfolder of the presets' folder. They can be restored for a while.
 
 use super::{file, folder, name, no_preset, rename};
 use crate::{export::unwritable, permissions, store::RESTORABLE_FOR, wire::Problem};
@@ -9,7 +9,7 @@ use std::{
     time::SystemTime,
 };
 
-/// The folder of deleted presets in that of the presets.
+/// The subfolder of deleted presets.
 pub(crate) const FOLDER: &str = "deleted";
 
 /// Moves a file to the deleted ones.

@@ -216,7 +216,7 @@ mod tests {
         assert!(refused(&"[".repeat(100_000)).contains("JSON"));
         assert!(refused("{\"hearthPreset\": 2, \"name\": \"x\"}").contains("newer"));
         let with = |rest: &str| refused(&format!("{{\"hearthPreset\": 1, \"name\": \"x\", {rest}}}"));
-        assert!(with("\"colour\": 1").contains("“colour”"));
+        assert!(with("\"color\": 1").contains("“color”"));
         assert!(with(&format!("\"{}\": 1", "k".repeat(9000))).contains("“kkkk"));
         assert!(with("\"sampling\": {\"top_q\": 1}").contains("“top_q”"));
         assert!(with("\"sampling\": {\"topP\": 7}").contains("top-p"));

@@ -1,4 +1,4 @@
-//! The folder of presets. A person may put files into it.
+//! The folder of presets. The user may put files into it.
 
 use super::{MAX_PRESETS, file, name};
 use crate::wire::{BrokenPreset, Preset, Presets};

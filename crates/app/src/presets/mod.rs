@@ -1,6 +1,6 @@
-//! Presets: named settings of conversations, each a JSON file in the data folder, to be shared as
-//! it is. A preset's id is the name of its file, which stays when it is renamed, so that
-//! conversations find it.
+//! Presets: named settings of conversations. Each is a JSON file in the data folder, which can be
+//! shared unchanged. A preset's id is the name of its file. The file name stays when the preset is
+//! renamed, so that conversations find it.
 
 mod built_in;
 mod deleted;
@@ -26,11 +26,11 @@ use std::path::{Path, PathBuf};
 /// The folder of presets in the data folder.
 pub(crate) const FOLDER: &str = "presets";
 
-/// Most presets of a person.
+/// Most presets of the user.
 const MAX_PRESETS: usize = 500;
 
 impl App {
-    /// The built-in presets, then a person's by name.
+    /// The built-in presets, then the user's by name.
     pub async fn presets(&self) -> Result<Presets, Problem> {
         self.shared
             .blocking(|shared| {
@@ -191,7 +191,7 @@ fn found(presets: Presets, id: &str) -> Result<Preset, Problem> {
     found.ok_or_else(no_preset)
 }
 
-/// A preset of a person, and its file.
+/// A preset of the user, and its file.
 fn own(shared: &Shared, id: &str) -> Result<(PathBuf, PresetFile), Problem> {
     if built_in::all().any(|preset| preset.id == id) {
         return Err(Problem {
@@ -229,8 +229,8 @@ fn applied(by_id: &dyn Fn(&str) -> Option<Preset>, preset: &Preset, to: NewConve
     preset.values.apply(preset.id.clone(), to, replaced)
 }
 
-/// The settings and the system prompt of an answer: its conversation's as they are now, as if the
-/// preset of its own had been applied to them. `by_id` finds the preset that it replaces.
+/// The settings and the system prompt of an answer: its conversation's present ones, as if the
+/// answer's own preset had been applied to them. `by_id` finds the preset that it replaces.
 pub(crate) fn of_answer(
     by_id: &dyn Fn(&str) -> Option<Preset>,
     row: Option<&conversation::Conversation>,

@@ -23,17 +23,18 @@ pub(super) fn checked(name: &str) -> Result<String, Problem> {
             "The name of a preset has at most {MAX_NAME} characters, not {count}."
         ));
     }
-    // `normalised` removes the other characters that reorder text.
+    // `normalized` removes the other characters that reorder text.
     let is_mark = |c: char| matches!(c, '\u{200e}' | '\u{200f}');
     let name: String = name.chars().filter(|c| !is_mark(*c)).collect();
-    title::normalised(&name).map_or_else(|| Err(title::empty_name()), Ok)
+    title::normalized(&name).map_or_else(|| Err(title::empty_name()), Ok)
 }
 
 /// Refuses the name of another preset; case does not matter.
 pub(super) fn refuse_taken(presets: &Presets, name: &str, except: Option<&str>) -> Result<(), Problem> {
-    match is_taken(presets, name, except) {
-        true => refuse(format!("There is a preset “{name}” already. Choose another name.")),
-        false => Ok(()),
+    if is_taken(presets, name, except) {
+        refuse(format!("There is a preset “{name}” already. Choose another name."))
+    } else {
+        Ok(())
     }
 }
 

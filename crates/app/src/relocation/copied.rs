@@ -1,5 +1,5 @@
-//! What a move has copied, so that only that is deleted in the former folder: a person or a program
-//! may have put other files there since.
+//! The list of the files that a move has copied. Only these are deleted in the former folder: the
+//! user or a program may have put other files there since.
 
 use super::{copy::Contents, location};
 use crate::{inside::inside, prompt_cache, remove_path::remove_path, store};
@@ -73,7 +73,8 @@ impl Copied {
         Ok(Some(serde_json::from_slice(&text)?))
     }
 
-    /// What an early version must have copied: the files that are in both folders.
+    /// The list for a move by an early version, which wrote none: the files that are in both
+    /// folders.
     pub(super) fn of_both(former: &Path, data: &Path) -> io::Result<Self> {
         let contents = Contents::of(former)?;
         let mut copied = contents.copied();

@@ -1,4 +1,4 @@
-//! Copies the data folder's files. Those of models, which are never changed in place, are hard
+//! Copies the data folder's files. The files of models, which are never changed in place, are hard
 //! links if both folders are on one disk.
 
 use super::copied::{Copied, CopiedFile, modified};
@@ -177,7 +177,8 @@ fn keep_modified(from: &Path, to: &Path) {
 /// The absolute target of a link, which is in `place` if it was in `data`.
 fn relocated(link: &Path, data: &Path, place: &Path) -> io::Result<PathBuf> {
     let target = link.parent().unwrap_or(data).join(fs::read_link(link)?);
-    // Without `..`, which a prefix would hide; a link that leads nowhere stays as it is.
+    // Canonical: a target with `..` may begin with the data folder and be outside of it. A broken
+    // link is left unchanged.
     let target = fs::canonicalize(&target).unwrap_or(target);
     let data = fs::canonicalize(data)?;
     Ok(target
@@ -185,17 +186,18 @@ fn relocated(link: &Path, data: &Path, place: &Path) -> io::Result<PathBuf> {
         .map_or_else(|_| target.clone(), |inside| place.join(inside)))
 }
 
-/// Links, which a person made, stay links.
+/// Copies a link, which the user made, as a link.
 #[cfg(unix)]
 fn make_link(_: &Path, target: &Path, to: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, to)
 }
 
-/// Links, which a person made, stay links. Making one may need a privilege.
+/// Copies a link, which the user made, as a link. Making one may need a privilege.
 #[cfg(windows)]
 fn make_link(from: &Path, target: &Path, to: &Path) -> io::Result<()> {
-    match fs::metadata(from).is_ok_and(|about| about.is_dir()) {
-        true => std::os::windows::fs::symlink_dir(target, to),
-        false => std::os::windows::fs::symlink_file(target, to),
+    if fs::metadata(from).is_ok_and(|about| about.is_dir()) {
+        std::os::windows::fs::symlink_dir(target, to)
+    } else {
+        std::os::windows::fs::symlink_file(target, to)
     }
 }

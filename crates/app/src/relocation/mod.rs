@@ -1,8 +1,8 @@
 //! Moving the data folder.
 //!
 //! The data is copied while nothing can write to the store. Only once the copy is complete, a file
-//! in the base folder names the new data folder ([`location`]); the app has to be
-//! restarted then. What was copied stays where it was until a person deletes it.
+//! in the base folder names the new data folder ([`location`]). The app has to be restarted then.
+//! The former files stay in place until the user deletes them.
 
 mod copied;
 mod copy;
@@ -54,7 +54,7 @@ const IGNORED: [&str; 8] = [
 ];
 
 impl App {
-    /// The folder to which the data would be moved if a person chose `folder`: that one if it is
+    /// The folder to which the data would be moved if the user chose `folder`: that folder if it is
     /// empty, else a new one in it.
     pub async fn data_target(&self, folder: PathBuf) -> Result<String, Problem> {
         self.shared
@@ -155,9 +155,10 @@ fn target(shared: &Shared, folder: &Path) -> Result<PathBuf, Problem> {
     }
     let exists = fs::exists(folder).map_err(unusable)?;
     let is_base = fs::canonicalize(folder).ok() == fs::canonicalize(&shared.base).ok();
-    let to = match !exists || is_base || is_empty(folder).map_err(unusable)? {
-        true => folder.to_owned(),
-        false => folder.join(SUBFOLDER),
+    let to = if !exists || is_base || is_empty(folder).map_err(unusable)? {
+        folder.to_owned()
+    } else {
+        folder.join(SUBFOLDER)
     };
     let data = fs::canonicalize(&shared.data).map_err(unusable)?;
     let existing = to.ancestors().find_map(|parent| fs::canonicalize(parent).ok());
@@ -170,12 +171,13 @@ fn target(shared: &Shared, folder: &Path) -> Result<PathBuf, Problem> {
     if fs::canonicalize(&to).is_ok_and(|to| data.starts_with(to)) {
         return Err(refused("The data is already in that folder. Choose another one."));
     }
-    match fs::exists(&to).map_err(unusable)? && !is_empty(&to).map_err(unusable)? {
-        false => Ok(to),
-        true => Err(refused(&format!(
+    if fs::exists(&to).map_err(unusable)? && !is_empty(&to).map_err(unusable)? {
+        Err(refused(&format!(
             "{} has other files. Choose an empty folder.",
             to.display()
-        ))),
+        )))
+    } else {
+        Ok(to)
     }
 }
 
@@ -257,7 +259,7 @@ fn copy_all(shared: &Shared, to: &Path, staging: &Path, cancellable: Cancellable
     done.map(|()| placed).map_err(at(to))
 }
 
-/// Copies all files but the store. The inner error is that of the files.
+/// Copies all files but the store. The inner error is an error of the files.
 fn copy_files(
     shared: &Shared,
     to: &Path,
@@ -349,17 +351,16 @@ fn delete_former(shared: &Shared) -> Result<DeletedFormer, Problem> {
 
 /// Deletes what the move has copied, unless the former folder was used since.
 fn delete_copied(shared: &Shared, former: &Path) -> Result<(), Problem> {
-    let by_hand = match *former == *shared.base {
-        true => {
-            "To free the space, delete its other files in the system's file manager, but keep hearth-moved.json, which \
+    let by_hand = if *former == *shared.base {
+        "To free the space, delete its other files in the system's file manager, but keep hearth-moved.json, which \
              says where the data is."
-        }
-        false => "To free the space, delete the folder in the system's file manager.",
+    } else {
+        "To free the space, delete the folder in the system's file manager."
     };
     let copied = match Copied::read(&shared.data) {
         Ok(Some(copied)) => copied,
         Ok(None) => Copied::of_both(former, &shared.data).map_err(|error| failed(former, &error))?,
-        // A person did.
+        // The user deleted the former files.
         Err(_) if bytes_of(former) == 0 => Copied::default(),
         Err(error) => {
             return Err(refused(&format!(
@@ -384,12 +385,13 @@ fn delete_copied(shared: &Shared, former: &Path) -> Result<(), Problem> {
             former.display()
         )));
     }
-    match copied.delete(former) {
-        true => Ok(()),
-        false => Err(refused(&format!(
+    if copied.delete(former) {
+        Ok(())
+    } else {
+        Err(refused(&format!(
             "Some files in {} could not be deleted. Delete them in the system's file manager.",
             former.display()
-        ))),
+        )))
     }
 }
 

@@ -117,9 +117,10 @@ fn leftovers(folder: &Path) -> Vec<PathBuf> {
 
 /// Backs the store up before migrations, unless it is new or up to date.
 pub(super) fn before_migration(connection: &Connection, folder: &Path) -> Result<(), StoreError> {
-    match migrations::is_older(connection)? {
-        true => make(connection, folder),
-        false => Ok(()),
+    if migrations::is_older(connection)? {
+        make(connection, folder)
+    } else {
+        Ok(())
     }
 }
 

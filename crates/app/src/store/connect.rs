@@ -13,12 +13,13 @@ pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
 pub(super) fn open_without_log(path: &Path) -> rusqlite::Result<Connection> {
     let connection = open(path)?;
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "DELETE", |row| row.get(0))?;
-    match mode == "delete" {
-        true => Ok(connection),
-        false => Err(rusqlite::Error::SqliteFailure(
+    if mode == "delete" {
+        Ok(connection)
+    } else {
+        Err(rusqlite::Error::SqliteFailure(
             ffi::Error::new(ffi::SQLITE_IOERR),
             Some("its log could not be checkpointed".to_owned()),
-        )),
+        ))
     }
 }
 

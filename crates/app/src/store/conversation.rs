@@ -31,8 +31,8 @@ pub(super) const PINNED: &str = "
 ALTER TABLE conversation ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
 ";
 
-/// Settings of a conversation; of an answer, those that made it, its tokens, and whether a person
-/// wrote it or its beginning.
+/// Columns for the settings of a conversation, and of an answer: the settings that made it, its
+/// tokens, and whether the user wrote it or its beginning.
 pub(super) const SETTINGS: &str = "
 ALTER TABLE conversation ADD COLUMN settings TEXT;
 ALTER TABLE message ADD COLUMN settings TEXT;
@@ -145,7 +145,7 @@ pub struct Imported<'a> {
     pub system_prompt: Option<&'a str>,
     /// Settings for new answers, as the caller's JSON.
     pub settings: Option<&'a str>,
-    /// What identifies it in every import.
+    /// The origin, which identifies it in every import.
     pub origin: &'a str,
 }
 
@@ -202,8 +202,8 @@ pub fn by_origin(connection: &Connection, origin: &str) -> rusqlite::Result<Opti
         .optional()
 }
 
-/// What identifies a conversation in every import. One that was not imported gets it here. `None`
-/// if it does not exist.
+/// The origin, which identifies a conversation in every import. One that was not imported gets it
+/// here. `None` if the conversation does not exist.
 pub fn origin(connection: &Connection, id: i64) -> rusqlite::Result<Option<String>> {
     connection
         .prepare_cached(

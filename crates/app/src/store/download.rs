@@ -20,7 +20,7 @@ CREATE TABLE download (
 pub enum State {
     /// Waits, or is in progress.
     Queued,
-    /// Paused by a person.
+    /// The user paused it.
     Paused,
     /// Failed, with the problem as JSON.
     Failed(String),
@@ -33,7 +33,7 @@ pub enum State {
 pub struct Download {
     /// Id.
     pub id: i64,
-    /// What was asked for; unique.
+    /// The requested source; unique.
     pub source: String,
     /// Display name.
     pub name: String,

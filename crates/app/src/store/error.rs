@@ -77,14 +77,14 @@ pub enum StoreError {
     /// Something else.
     #[error("Your conversations could not be read or written: {source}.")]
     Sqlite {
-        /// What SQLite says.
+        /// SQLite's error.
         #[from]
         source: rusqlite::Error,
     },
 }
 
 impl StoreError {
-    /// Sorts SQLite's errors by what a person can do about them.
+    /// Classifies SQLite's errors by the remedies that the user has.
     pub(super) fn from_sqlite(error: rusqlite::Error, path: &Path) -> Self {
         let path = path.to_owned();
         match error.sqlite_error_code() {

@@ -83,7 +83,7 @@ pub struct Stats {
     pub cached_tokens: u32,
     /// Generated tokens.
     pub tokens: u32,
-    /// Decode speed in tokens per second.
+    /// Speed of decoding, in tokens per second.
     #[serde(alias = "tokens_per_second")]
     pub tokens_per_second: f64,
     /// Prefill speed in tokens per second, cached tokens excluded.
@@ -97,8 +97,8 @@ pub struct Stats {
     pub context_used: u32,
     /// Context length in tokens.
     pub context: u32,
-    /// What the draft of speculative decoding did. `None` means that there was none, or that the
-    /// row was written by a version without drafts.
+    /// Statistics of the draft of speculative decoding. `None` means that there was none, or that
+    /// the row was written by a version without drafts.
     #[serde(default)]
     pub draft: Option<DraftStats>,
     /// Time from the first token of its thought to the first of its text, in seconds. `None` means
@@ -132,15 +132,15 @@ pub struct Message {
     pub left_out: Option<LeftOut>,
     /// Applied adapters, as the caller's JSON.
     pub adapters: Option<String>,
-    /// Id of the next answer of its comparison; that of the last one is the first one's.
+    /// Id of the next answer of its comparison. The last answer has the id of the first one.
     pub comparison: Option<i64>,
-    /// Whether a person preferred it to the other answers.
+    /// Whether the user preferred it to the other answers.
     pub better: bool,
-    /// A person's rating, as the caller's JSON.
+    /// The user's rating, as the caller's JSON.
     pub rating: Option<String>,
     /// The settings that made it, as the caller's JSON.
     pub settings: Option<String>,
-    /// Whether a person wrote it, or its beginning.
+    /// Whether the user wrote it, or its beginning.
     pub edited: bool,
     /// The model and settings that are not its conversation's, as the caller's JSON.
     pub own: Option<String>,
@@ -269,7 +269,7 @@ pub struct New<'a> {
     pub adapters: Option<&'a str>,
     /// Name of the model that answered.
     pub model: Option<&'a str>,
-    /// Whether a person wrote it, although it is an answer.
+    /// Whether the user wrote it, although it is an answer.
     pub edited: bool,
     /// The model and settings that are not its conversation's, as the caller's JSON.
     pub own: Option<&'a str>,

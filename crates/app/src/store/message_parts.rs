@@ -35,9 +35,10 @@ pub(super) fn read(content: String, parts: Option<String>) -> Vec<Part> {
             Err(error) => tracing::warn!(%error, "the parts of a message are malformed; its text is shown"),
         }
     }
-    match content.is_empty() {
-        true => Vec::new(),
-        false => vec![Part::Text { text: content }],
+    if content.is_empty() {
+        Vec::new()
+    } else {
+        vec![Part::Text { text: content }]
     }
 }
 

@@ -70,13 +70,13 @@ pub(crate) const MAX_FOREIGN_ID: i64 = MAX_ID - (1 << 48);
 /// backup, and the next run has a higher number.
 pub(crate) const MAX_RUN_FOLDER: i64 = 1 << 40;
 
-/// How long a deleted conversation or dataset can be restored.
+/// Time in which a deleted conversation or dataset can be restored.
 pub(crate) const RESTORABLE_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// How long a transaction waits for a lock of another process (a backup, a person's `sqlite3`).
+/// Longest wait of a transaction for a lock of another process (a backup, the user's `sqlite3`).
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a write that is retried anyway waits for a lock.
+/// Longest wait for a lock by a write that is retried anyway.
 const SHORT_BUSY_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Content of the lock file while the store is open. Found on opening, it means that the last
@@ -102,7 +102,7 @@ pub struct Store {
     is_frozen: AtomicBool,
     /// Held during the daily backup.
     backing_up: Mutex<()>,
-    /// How long a transaction waits for a lock of another process, in milliseconds.
+    /// Longest wait of a transaction for a lock of another process, in milliseconds.
     busy_timeout: AtomicU64,
 }
 
@@ -217,7 +217,7 @@ impl Store {
         self.is_frozen.load(Ordering::SeqCst)
     }
 
-    /// How long a transaction waits for a lock of another process.
+    /// Longest wait of a transaction for a lock of another process.
     pub fn busy_timeout(&self) -> Duration {
         Duration::from_millis(self.busy_timeout.load(Ordering::Relaxed))
     }
@@ -363,7 +363,8 @@ fn changed(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) 
     Ok(connection.prepare_cached(sql)?.execute(values)? > 0)
 }
 
-/// How long the lock of an exited process may linger: a child inherits it between fork and exec.
+/// Longest time that the lock of an exited process may remain: a child inherits it between fork and
+/// exec.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 fn lock(folder: &Path) -> Result<File, StoreError> {

@@ -19,7 +19,7 @@ use std::{
 const STAGING: &str = "hearth-coming";
 
 impl Store {
-    /// Replaces the store in a folder by a backup, on a person's request. Returns the new path of
+    /// Replaces the store in a folder by a backup, on the user's request. Returns the new path of
     /// the old store.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl Store {
         })
     }
 
-    /// Replaces a corrupt store by a new one with its readable rows, on a person's request. Returns
+    /// Replaces a corrupt store by a new one with its readable rows, on the user's request. Returns
     /// the new path of the corrupt store.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ pub(crate) fn while_closed(folder: &Path, work: impl FnOnce() -> Result<(), Prob
     work()
 }
 
-/// What a store from a backup becomes on this machine.
+/// The values that adapt a store from a backup to this machine.
 pub(crate) struct Restored<'a> {
     /// The data folder when the backup was made.
     pub old: &'a Path,
@@ -95,7 +95,8 @@ const PATHS: [(&str, &str); 4] = [
     ("download", "detail"),
 ];
 
-/// A path that leaves the data folder stays as it is: it counts as a person's file.
+/// Changes paths in the data folder `old` to paths in `new`. A path outside of the data folder is
+/// unchanged: it counts as the user's file.
 fn move_paths(connection: &Connection, old: &Path, new: &Path) -> rusqlite::Result<()> {
     for (table, column) in PATHS {
         if !has_table(connection, table)? {
@@ -115,7 +116,7 @@ fn move_paths(connection: &Connection, old: &Path, new: &Path) -> rusqlite::Resu
     Ok(())
 }
 
-/// Columns with paths of files that are looked at without a person's asking.
+/// Columns with paths of files that are opened without a request by the user.
 const OPENED: [(&str, &str); 4] = [
     ("model", "path"),
     ("adapter", "path"),
@@ -126,8 +127,8 @@ const OPENED: [(&str, &str); 4] = [
 /// The prefix of a path that no system opens.
 const DISCONNECTED: &str = "network:";
 
-/// Makes paths of other machines ones that no file has, unless the data folder `new` is there:
-/// Windows sends a person's credentials to whichever machine a path names.
+/// Makes paths of other machines invalid, unless they are in the data folder `new`: Windows sends
+/// the user's credentials to any machine that a path names.
 fn disconnect_paths(connection: &Connection, new: &Path) -> rusqlite::Result<()> {
     for (table, column) in OPENED {
         if !has_table(connection, table)? {
@@ -147,9 +148,9 @@ fn disconnect_paths(connection: &Connection, new: &Path) -> rusqlite::Result<()>
     Ok(())
 }
 
-/// Nothing is requested before a person resumes it. The files of a download are forgotten, since
-/// those of this machine may have the same names, and removing the download would delete them; the
-/// hub is asked for the list again.
+/// Pauses all downloads: nothing is requested before the user resumes it. The list of a download's
+/// files is dropped. Files of this machine may have the same names, and removing the download would
+/// delete them. The hub is asked for the list again.
 fn pause_downloads(connection: &Connection) -> rusqlite::Result<()> {
     if !has_table(connection, "download")? {
         return Ok(());

@@ -36,7 +36,7 @@ pub enum State {
     Unfinished,
     /// Finished.
     Finished,
-    /// Stopped by a person.
+    /// The user stopped it.
     Stopped,
     /// Failed; the problem as the caller's JSON.
     Failed(String),

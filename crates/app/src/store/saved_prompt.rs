@@ -1,4 +1,4 @@
-//! Saved prompts: texts that a person inserts into a message by `/name`.
+//! Saved prompts: texts that the user inserts into a message by `/name`.
 
 use super::changed;
 use rusqlite::{Connection, params};
@@ -16,7 +16,7 @@ CREATE TABLE saved_prompt (
 pub struct SavedPrompt {
     /// Id.
     pub id: i64,
-    /// What follows the slash.
+    /// The name after the slash.
     pub name: String,
     /// The text, with `{{variables}}`.
     pub text: String,

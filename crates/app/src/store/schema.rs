@@ -66,7 +66,7 @@ fn foreign_entry(connection: &Connection) -> rusqlite::Result<Option<String>> {
 }
 
 fn entries(connection: &Connection) -> rusqlite::Result<BTreeSet<Entry>> {
-    // SQLite's own statistics, which nobody else can create.
+    // The excluded tables have SQLite's own statistics. Only SQLite can create them.
     let sql = "SELECT CAST(type AS TEXT), CAST(name AS TEXT), CAST(tbl_name AS TEXT), CAST(sql AS TEXT)
         FROM sqlite_schema WHERE name NOT IN ('sqlite_stat1', 'sqlite_stat4')";
     let mut rows = connection.prepare(sql)?;

@@ -1,4 +1,4 @@
-//! What a person wrote in a conversation, or in the new one that has no row yet, and has not sent.
+//! Unsent texts and files of a conversation, or of the new conversation, which has no row yet.
 
 use rusqlite::{Connection, params};
 

@@ -13,13 +13,13 @@ use hearth_protocol::{RunEvent, TrainRequest, TrainingEvent};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// How often new points are saved: the most that a crash of the app costs of the curves.
+/// Interval between saves of new points. A crash of the app loses at most this part of the curves.
 const SAVE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The delay after a failed save.
 const SAVE_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// How far a run is with its worker.
+/// The stage of a run and its worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// It is not begun yet.
@@ -33,9 +33,9 @@ pub(super) enum Stage {
 /// Why a run pauses, and whether its worker does.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pause {
-    /// A person paused it.
+    /// The user paused it.
     pub(super) by_person: bool,
-    /// A low battery pauses it. A person may override that until there is mains power again.
+    /// A low battery pauses it. The user may override that until there is mains power again.
     pub(super) on_low_battery: bool,
     /// The present reason. `None` means that it should run.
     pub(super) reason: Option<PauseReason>,
@@ -171,7 +171,7 @@ impl Current {
         }
     }
 
-    /// Emits [`Event::RunEnded`], for a notification, if the run ended without a person's request.
+    /// Emits [`Event::RunEnded`], for a notification, if the run ended without the user's request.
     pub(super) fn notify_ended(&self, state: &RunState) {
         let Some(run) = self.shared.live_run(self.id) else {
             return;
@@ -211,8 +211,8 @@ impl Current {
                     run_evaluation::add(t, id, evaluation)?;
                 }
                 if let Some(outcome) = &run.outcome {
-                    // Those of a later step belong to no adapter. The saved one may be of a later
-                    // step than the checkpoint that the run resumed from.
+                    // Points and evaluations of later steps belong to no adapter. The saved adapter
+                    // may be of a later step than the checkpoint that the run resumed from.
                     run_point::remove_after(t, id, outcome.steps)?;
                     run_evaluation::remove_after(t, id, outcome.steps.max(outcome.best_step))?;
                 }

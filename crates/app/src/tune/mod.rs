@@ -1,7 +1,7 @@
 //! Fine-tuning: one task that owns the active run and pauses it for more urgent work.
 //!
 //! A run has its own worker, which belongs to the host and ends with it. Every command and event
-//! changes the state and then calls [`Tune::advance`]. A run is paused by a person, by a low
+//! changes the state and then calls [`Tune::advance`]. A run is paused by the user, by a low
 //! battery and while the chat is busy. It resumes a moment after the chat is idle, so that it does
 //! not start and stop between two answers.
 
@@ -25,7 +25,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// How often the battery is checked.
+/// Interval between checks of the battery.
 const POWER_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A battery below this charge is low.
@@ -33,25 +33,25 @@ const LOW_BATTERY: f32 = 0.2;
 
 /// A command to the fine-tuning task.
 pub(crate) enum Command {
-    /// Start a run, which is shown as preparing already.
+    /// Starts a run, which is shown as preparing already.
     Start { run: i64, request: Box<TrainRequest> },
-    /// Pause a run.
+    /// Pauses a run.
     Pause {
         run: i64,
         done: oneshot::Sender<Result<(), Problem>>,
     },
-    /// Resume a paused run, also on a low battery.
+    /// Resumes a paused run, also on a low battery.
     Resume {
         run: i64,
         done: oneshot::Sender<Result<(), Problem>>,
     },
-    /// Stop a run after its step and save its adapter. A second request ends it at once.
+    /// Stops a run after its step and saves its adapter. A second request ends it at once.
     Stop { run: i64, done: oneshot::Sender<()> },
-    /// End a run at once, if it is active.
+    /// Ends a run at once, if it is active.
     End { run: i64, done: oneshot::Sender<()> },
-    /// Save all points and states up to now.
+    /// Saves all points and states up to now.
     Save(oneshot::Sender<()>),
-    /// Suspend the run and shut the worker down.
+    /// Suspends the run and shuts the worker down.
     ShutDown(oneshot::Sender<()>),
 }
 
@@ -249,10 +249,7 @@ impl Tune {
             current.pause.reason = reason;
             let pause = reason.is_some();
             if self.run.is_some() && std::mem::replace(&mut current.pause.is_requested, pause) != pause {
-                self.send(match pause {
-                    true => RunCommand::Pause,
-                    false => RunCommand::Resume,
-                });
+                self.send(if pause { RunCommand::Pause } else { RunCommand::Resume });
             }
         } else {
             self.check_power_at = None;

@@ -20,7 +20,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-/// How long a deletion can be undone while the app runs.
+/// Time in which a deletion can be undone while the app runs.
 pub(crate) const UNDO_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// The parent of the runs' folders.
@@ -121,8 +121,8 @@ fn purge_downloaded(t: &Transaction<'_>, shared: &Shared, deleted: &adapter::Del
     adapter::remove(t, deleted.id).map(|_| false)
 }
 
-/// Whether a folder holds an adapter that is not deleted, other than those of `run` and adapter
-/// `id`.
+/// Whether a folder contains an adapter that is not deleted, other than the adapters of `run` and
+/// adapter `id`.
 fn holds_other_adapter(
     t: &Transaction<'_>,
     run: Option<i64>,

@@ -12,9 +12,10 @@ pub(super) const MAX_PROMPT: usize = 64 << 10;
 
 /// Refuses a number outside its range.
 pub(super) fn in_range(name: &str, value: f64, least: f64, most: f64) -> Result<(), Problem> {
-    match (least..=most).contains(&value) {
-        true => Ok(()),
-        false => refuse(format!("The {name} must be between {least} and {most}, not {value}.")),
+    if (least..=most).contains(&value) {
+        Ok(())
+    } else {
+        refuse(format!("The {name} must be between {least} and {most}, not {value}."))
     }
 }
 
@@ -32,11 +33,12 @@ pub(super) fn texts(name: &str, given: &[String], most: usize, most_bytes: usize
 
 /// Refuses a list that is too long.
 pub(super) fn count(names: &str, given: usize, most: usize) -> Result<(), Problem> {
-    match given > most {
-        true => refuse(format!(
+    if given > most {
+        refuse(format!(
             "A conversation can have {most} {names}, not {given}. Remove some."
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 

@@ -25,7 +25,7 @@ pub struct ConversationSettings {
     pub sampling: SamplingOverrides,
     /// Most tokens of an answer. `None` means no limit.
     pub max_tokens: Option<u32>,
-    /// Stop strings. `None` means none.
+    /// Texts that end an answer. `None` means none.
     pub stop: Option<Vec<String>>,
     /// Thinking, if the model's chat template can switch it.
     pub thinking: ThinkingChoice,
@@ -34,7 +34,7 @@ pub struct ConversationSettings {
 }
 
 impl ConversationSettings {
-    /// These settings, with those of a folder where they have none.
+    /// These settings. Missing ones come from a folder.
     #[must_use]
     pub fn or(self, folder: Self) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl OwnSettings {
     }
 }
 
-/// What gives one of several answers side by side.
+/// The model and settings of one of several answers side by side.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Contender {
@@ -129,7 +129,7 @@ impl Contender {
     }
 }
 
-/// What a new conversation begins with.
+/// The initial state of a new conversation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NewConversation {
@@ -163,11 +163,12 @@ pub struct AnswerSettings {
     pub sampling: SamplingParams,
     /// Most tokens. `None` means no limit.
     pub max_tokens: Option<u32>,
-    /// Stop strings.
+    /// Texts that end it.
     pub stop: Vec<String>,
     /// Whether the model was told to think. `None` means the chat template's default.
     pub thinking: Option<bool>,
-    /// How long it was told to think. `None` means the chat template's default.
+    /// The thinking effort that the model was told to use. `None` means the chat template's
+    /// default.
     pub effort: Option<Effort>,
     /// JSON schema that it follows. `None` means any text.
     pub json_schema: Option<String>,

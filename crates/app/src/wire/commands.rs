@@ -54,7 +54,7 @@ macro_rules! commands {
                 fn pin_conversation(id: i64, pinned: bool) -> ();
                 fn set_system_prompt(conversation: i64, text: Option<String>) -> ();
                 fn set_conversation_settings(conversation: i64, chosen: ConversationSettings) -> ();
-                /// The built-in presets, then a person's by name.
+                /// The built-in presets, then the user's by name.
                 fn presets() -> Presets;
                 fn save_preset(name: String, values: PresetValues) -> Preset;
                 fn update_preset(id: String, values: PresetValues) -> Preset;
@@ -130,7 +130,7 @@ macro_rules! commands {
                 fn catalog() -> Vec<CatalogModel>;
                 /// Searches the hub for repositories with models, adapters, or originals.
                 fn search_hub(query: String, sort: HubSort, kind: HubKind) -> Vec<HubModel>;
-                /// Repositories with GGUF files that were made from those of a repository.
+                /// Repositories with GGUF files that were converted from a repository.
                 fn hub_conversions(id: String) -> Vec<HubModel>;
                 /// The models in a repository of the hub.
                 fn hub_repository(id: String) -> HubRepository;
@@ -151,7 +151,7 @@ macro_rules! commands {
                 /// Asks the servers of downloaded models whether these have changed there.
                 fn check_updates() -> Vec<ModelUpdate>;
                 /// Whether there is a token of the hub, and where it was found; never the token
-                /// itself. May take until a person has unlocked the system's keychain.
+                /// itself. May take until the user has unlocked the system's keychain.
                 fn hub_token() -> HubToken;
                 /// Saves a token in the system's keychain, and nowhere else.
                 fn set_hub_token(token: String) -> HubToken;

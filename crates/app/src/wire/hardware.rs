@@ -13,7 +13,7 @@ use ts_rs::TS;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum DraftSetting {
-    /// What takes no memory: n-gram lookup.
+    /// N-gram lookup, which takes no memory.
     #[default]
     Auto,
     /// Plain decoding.
@@ -86,7 +86,7 @@ pub struct Measurement {
     pub threads: u32,
     /// Prefill speed in tokens per second.
     pub prompt_tokens_per_second: f64,
-    /// Decode speed in tokens per second.
+    /// Speed of decoding, in tokens per second.
     pub tokens_per_second: f64,
     /// Prefilled tokens.
     pub prompt_tokens: u32,

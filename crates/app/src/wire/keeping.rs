@@ -17,7 +17,7 @@ pub enum ImportFormat {
     LmStudio,
     /// Jan.
     Jan,
-    /// Open WebUI.
+    /// Exports of Open WebUI.
     OpenWebUi,
     /// llama.cpp's UI.
     LlamaCpp,
@@ -35,8 +35,8 @@ pub enum SkipReason {
     Empty,
     /// It is not JSON, or nested too deeply, or from a newer Hearth.
     Malformed,
-    /// It has more bytes than the limit: conversations of Hearth have another than those of other
-    /// programs.
+    /// It has more bytes than the limit. The limit of Hearth's conversations differs from the limit
+    /// of other programs' conversations.
     TooLarge,
     /// It has more JSON values than the limit.
     TooManyValues,
@@ -56,7 +56,7 @@ pub struct Skipped {
     pub reason: SkipReason,
     /// The limit that they exceed, if that is why.
     pub limit: Option<u64>,
-    /// How many.
+    /// Number of these conversations.
     pub count: u32,
     /// The title of one of them.
     pub example: Option<String>,
@@ -128,7 +128,7 @@ pub enum LeftOutReason {
 pub struct LeftOutFiles {
     /// Why.
     pub reason: LeftOutReason,
-    /// How many.
+    /// Number of these files.
     pub count: u32,
     /// One of them, in the data folder.
     pub example: String,
@@ -179,7 +179,7 @@ pub struct DataPlace {
     pub pending: Option<PendingRestore>,
 }
 
-/// The data that a move left in the folder before, until a person deletes it.
+/// The data that a move left in the former folder, until the user deletes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct FormerData {

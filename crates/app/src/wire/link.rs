@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
-/// What a link asks for. Nothing is done before the person agrees.
+/// The request in a link. Nothing is done before the user agrees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum Link {
@@ -38,7 +38,7 @@ pub enum LinkPlace {
         name: String,
         /// Branch, tag or commit. `None` means the default branch.
         revision: Option<String>,
-        /// The quantisation, if one is named.
+        /// The quantization, if one is named.
         quantization: Option<String>,
         /// Path of the file, if one is named.
         file: Option<String>,

@@ -66,7 +66,7 @@ pub enum Language {
     Chinese,
 }
 
-/// Colour theme.
+/// Color theme.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum Theme {
@@ -107,7 +107,7 @@ pub enum Motion {
 pub struct Settings {
     /// Language of the window.
     pub language: Language,
-    /// Colour theme.
+    /// Color theme.
     pub theme: Theme,
     /// Contrast.
     pub contrast: Contrast,
@@ -143,7 +143,7 @@ pub struct Settings {
     /// The draft of speculative decoding, by id of the model that it drafts for: a draft model fits
     /// few others. A model without an entry has [`DraftSetting::Auto`].
     pub drafts: BTreeMap<String, DraftSetting>,
-    /// A person's default sampling parameters, by id of the model, over the catalog's or file's.
+    /// The user's default sampling parameters, by id of the model, over the catalog's or file's.
     pub sampling: BTreeMap<String, SamplingOverrides>,
     /// Id of the last loaded model, which is loaded when a message is sent. Only loading a model
     /// changes it.
@@ -248,7 +248,8 @@ pub enum Source {
     Catalog,
     /// Added by its path; Hearth never deletes the file.
     File,
-    /// In a folder that a person added; Hearth never deletes the file. So with the next ones.
+    /// In a folder that the user added; Hearth never deletes the file. The same applies to the next
+    /// ones.
     Folder,
     /// In the cache of the Hugging Face hub, which many programs share.
     HuggingFace,
@@ -292,8 +293,8 @@ pub struct Model {
     pub sampling_source: SamplingSource,
     /// Origin.
     pub source: Source,
-    /// Licence of the weights, if known.
-    pub licence: Option<String>,
+    /// License of the weights, if known.
+    pub license: Option<String>,
     /// Where it was downloaded from, if Hearth downloaded it.
     pub downloaded_from: Option<String>,
     /// Whether removing it deletes its files.
@@ -372,7 +373,7 @@ pub enum MessageState {
     },
     /// Tokens are being generated.
     Streaming,
-    /// Stopped by a person, or by the end of the app.
+    /// Stopped by the user, or by the end of the app.
     Stopped,
     /// Truncated before the model was done.
     Cut {
@@ -412,15 +413,16 @@ pub struct Message {
     pub left_out: Option<LeftOut>,
     /// The active adapters. Empty means the base model.
     pub adapters: Vec<UsedAdapter>,
-    /// Id of the next answer of a side-by-side comparison; that of the last one is the first one's.
+    /// Id of the next answer of a side-by-side comparison. The last answer has the id of the first
+    /// one.
     pub comparison: Option<i64>,
-    /// Whether a person preferred it to the other answers.
+    /// Whether the user preferred it to the other answers.
     pub better: bool,
-    /// A person's rating.
+    /// The user's rating.
     pub rating: Option<Rating>,
     /// The settings that made it. `None` means that it is no answer, or older than they are.
     pub settings: Option<AnswerSettings>,
-    /// Whether a person wrote it, or its beginning, although it is an answer.
+    /// Whether the user wrote it, or its beginning, although it is an answer.
     pub edited: bool,
     /// The model and settings that are not its conversation's. `None` means none.
     pub own: Option<OwnSettings>,
@@ -583,7 +585,7 @@ pub struct Announced {
     pub event: Event,
 }
 
-/// What is told to every window.
+/// An event that every window receives.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Event {
@@ -604,10 +606,10 @@ pub enum Event {
         text: String,
         /// Tokens generated so far.
         tokens: u32,
-        /// Decode speed so far, in tokens per second.
+        /// Speed of decoding so far, in tokens per second.
         tokens_per_second: f64,
     },
-    /// What an answer had said became a thought: the model ended a thought that it never began.
+    /// The text of an answer became a thought: the model ended a thought that it never began.
     MessageFolded {
         /// The message in full.
         message: Box<Message>,
@@ -687,7 +689,7 @@ pub enum Event {
     },
     /// The worker ended unexpectedly.
     WorkerDied {
-        /// What happened.
+        /// The reason.
         problem: Problem,
     },
     /// Progress of a measurement.
@@ -733,7 +735,7 @@ pub enum Event {
         /// The result.
         evaluation: RunEvaluation,
     },
-    /// A run ended without a person's request; for a notification. Sent once.
+    /// A run ended without the user's request; for a notification. Sent once.
     RunEnded {
         /// Id of the run.
         run: i64,

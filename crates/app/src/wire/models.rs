@@ -5,7 +5,7 @@ use hearth_protocol::Plan;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
-/// What a model that is not loaded would be like on this machine.
+/// The estimated performance on this machine of a model that is not loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Expectation {
@@ -27,17 +27,17 @@ pub struct CatalogModel {
     pub name: String,
     /// One or two sentences.
     pub description: String,
-    /// Licence of the weights.
-    pub licence: String,
+    /// License of the weights.
+    pub license: String,
     /// `owner/name` on the hub.
     pub repository: String,
-    /// Name of the quantisation: `Q4_K_M`.
+    /// Name of the quantization: `Q4_K_M`.
     pub quantization: String,
     /// File size in bytes.
     pub file_size: u64,
     /// Id of the library's model, if it is on this machine.
     pub model: Option<String>,
-    /// What it would be like on this machine.
+    /// Its estimated performance on this machine.
     pub expectation: Expectation,
     /// Argument for `startDownload`.
     pub source: String,
@@ -97,7 +97,7 @@ pub enum KeychainState {
     Locked,
 }
 
-/// What is searched for on the hub.
+/// The kind of repositories to search the hub for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum HubKind {
@@ -136,7 +136,7 @@ pub struct HubModel {
     pub is_adapter: bool,
     /// `OWNER/NAME` of the adapters' base, if the tags name it.
     pub base: Option<String>,
-    /// What it would be like on this machine in 4 bits, if the number of parameters is known.
+    /// Its estimated performance on this machine in 4 bits, if the number of parameters is known.
     pub expectation: Option<Expectation>,
 }
 
@@ -148,8 +148,8 @@ pub struct HubRepository {
     pub id: String,
     /// Its page, for a browser.
     pub page: String,
-    /// Licence, if the hub says so.
-    pub licence: Option<String>,
+    /// License, if the hub says so.
+    pub license: Option<String>,
     /// Whether its terms must be accepted on the hub before a download.
     pub is_gated: bool,
     /// `OWNER/NAME` of its adapters' base, if its tags name it.
@@ -158,11 +158,11 @@ pub struct HubRepository {
     pub variants: Vec<HubVariant>,
 }
 
-/// A model of a repository: one quantisation. Or an adapter.
+/// A model of a repository: one quantization. Or an adapter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct HubVariant {
-    /// Name of the quantisation, or else of the file.
+    /// Name of the quantization, or else of the file.
     pub name: String,
     /// The file, of a split model the first.
     pub file: String,
@@ -170,7 +170,7 @@ pub struct HubVariant {
     pub files: u32,
     /// Total size of the files in bytes.
     pub size: u64,
-    /// What it would be like on this machine, from its size.
+    /// Its estimated performance on this machine, from its size.
     pub expectation: Expectation,
     /// Whether it is the best one that runs well on this machine.
     pub is_recommended: bool,
@@ -184,7 +184,7 @@ pub struct HubVariant {
     pub source: String,
 }
 
-/// What the header of a file says that is not on this machine.
+/// The header of a file that is not on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct RemoteModel {
@@ -212,7 +212,7 @@ pub struct Download {
     pub id: i64,
     /// Display name.
     pub name: String,
-    /// What was asked for: the argument of `startDownload`.
+    /// The requested source: the argument of `startDownload`.
     pub source: String,
     /// Bytes on disk.
     pub done: u64,
@@ -237,7 +237,7 @@ pub enum DownloadState {
     Running,
     /// Complete; its hash is being computed.
     Checking,
-    /// Paused by a person.
+    /// Paused by the user.
     Paused,
     /// Failed; it can be resumed.
     Failed {
@@ -261,11 +261,11 @@ pub struct ModelUpdate {
     pub model: String,
     /// Argument for `startDownload`, which replaces the model by the version on the server.
     pub source: String,
-    /// What the server said.
+    /// The server's response.
     pub state: UpdateState,
 }
 
-/// What a server says of a downloaded model.
+/// The state of a downloaded model on its server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum UpdateState {

@@ -21,10 +21,9 @@ pub struct Folder {
     pub id: i64,
     /// Name.
     pub name: String,
-    /// System prompt of its conversations that have none of their own. `None` means the model's
-    /// default.
+    /// Default system prompt of its conversations. `None` means the model's default.
     pub system_prompt: Option<String>,
-    /// Settings of its conversations that have none of their own.
+    /// Default settings of its conversations.
     pub settings: ConversationSettings,
 }
 
@@ -41,13 +40,13 @@ impl Folder {
     }
 }
 
-/// A text that a person inserts into a message by `/name`.
+/// A text that the user inserts into a message by `/name`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct SavedPrompt {
     /// Id.
     pub id: i64,
-    /// What follows the slash: letters, digits, `-` and `_`.
+    /// The name after the slash: letters, digits, `-` and `_`.
     pub name: String,
     /// The text. A `{{variable}}` in it is asked for when it is inserted.
     pub text: String,

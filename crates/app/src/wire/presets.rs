@@ -17,7 +17,7 @@ pub struct PresetValues {
     pub sampling: SamplingOverrides,
     /// Most tokens of an answer. `None` means no limit.
     pub max_tokens: Option<u32>,
-    /// Stop strings. `None` means none.
+    /// Texts that end an answer. `None` means none.
     pub stop: Option<Vec<String>>,
     /// Thinking.
     pub thinking: ThinkingChoice,
@@ -40,9 +40,9 @@ impl PresetValues {
         }
     }
 
-    /// A conversation's settings with this preset, whose id is `preset`. The model stays; so does
-    /// the system prompt, unless this preset has one, or it is that of `replaced`, the preset that
-    /// the conversation used before.
+    /// A conversation's settings with this preset, whose id is `preset`. The model stays. The
+    /// system prompt stays, unless this preset has one, or it is the prompt of `replaced`, the
+    /// preset that the conversation used before.
     pub fn apply(&self, preset: String, to: NewConversation, replaced: Option<&Self>) -> NewConversation {
         let is_replaced = replaced.is_some_and(|replaced| replaced.system_prompt == to.system_prompt);
         let kept = to.system_prompt.filter(|_| !is_replaced);
@@ -96,7 +96,7 @@ pub struct BrokenPreset {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Presets {
-    /// The built-in ones, then a person's by name.
+    /// The built-in ones, then the user's by name.
     pub presets: Vec<Preset>,
     /// Files that cannot be read.
     pub broken: Vec<BrokenPreset>,

@@ -14,7 +14,7 @@ const MAX_SEED: u64 = (1 << 53) - 1;
 const MAX_TEXTS: usize = 256;
 /// Most bytes of a text, in the engine too.
 const MAX_TEXT_BYTES: usize = 256;
-/// Most models with defaults of a person.
+/// Most models for which the user has set defaults.
 const MAX_MODELS: usize = 256;
 /// Largest logit bias, up or down, in the engine too.
 const MAX_BIAS: f64 = 1000.0;

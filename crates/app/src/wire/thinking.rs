@@ -10,7 +10,7 @@ use ts_rs::TS;
 pub struct ThinkingChoice {
     /// Whether the model thinks.
     pub enabled: Option<ThinkingSwitch>,
-    /// How long it thinks.
+    /// The thinking effort.
     pub effort: Option<ThinkingEffort>,
 }
 
@@ -24,7 +24,7 @@ pub enum ThinkingSwitch {
     Model(ModelsOwn),
 }
 
-/// How long the model thinks.
+/// The thinking effort of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(untagged, expecting = "expected an effort or \"model\"")]
 pub enum ThinkingEffort {

@@ -16,13 +16,13 @@ pub enum TraySetting {
     KeepRunning,
 }
 
-/// What the icon's menu shows, in the person's language.
+/// The texts of the icon's menu, in the user's language.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct TrayContent {
     /// The entry that opens the window.
     pub open: String,
-    /// What is running, or that nothing is: a line each.
+    /// The running tasks, one a line, or a line that says that there are none.
     pub running: Vec<String>,
     /// The entry that ends Hearth.
     pub quit: String,

@@ -46,15 +46,15 @@ pub struct SampleDataset {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct NewRun {
-    /// Display name. `None` means made from those of dataset and model.
+    /// Display name. `None` means a name made from the names of dataset and model.
     pub name: Option<String>,
     /// Id of the base model; its file is never changed.
     pub model: String,
     /// Id of the dataset.
     pub dataset: i64,
-    /// Column mapping. `None` means recognised.
+    /// Column mapping. `None` means recognized.
     pub mapping: Option<ColumnMapping>,
-    /// Skip malformed lines instead of refusing the file.
+    /// Whether malformed lines are skipped. Otherwise a file with one is refused.
     pub skip_broken: bool,
     /// Settings.
     pub settings: TrainSettings,
@@ -64,7 +64,7 @@ pub struct NewRun {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub enum PauseReason {
-    /// Paused by a person, until a person resumes it.
+    /// Paused by the user, until the user resumes it.
     Person,
     /// The chat is busy; resumes automatically.
     Chat,
@@ -94,7 +94,7 @@ pub enum RunState {
     },
     /// Finished; its adapter is saved.
     Finished,
-    /// Stopped by a person; its adapter is saved if it made a step.
+    /// Stopped by the user; its adapter is saved if it made a step.
     Stopped,
     /// Failed; resuming retries from the last checkpoint.
     Failed {
@@ -104,7 +104,7 @@ pub enum RunState {
     /// Interrupted by the end of the worker or the app; resuming continues from the last
     /// checkpoint.
     Interrupted {
-        /// What happened.
+        /// The reason.
         problem: Problem,
     },
 }
@@ -186,15 +186,15 @@ pub struct Adapter {
     pub base_repository: Option<String>,
     /// Architecture of its base, if its files say so.
     pub architecture: Option<String>,
-    /// How it fits each readable model of the library. Empty if its files cannot be read.
+    /// Its fit to each readable model of the library. Empty if its files cannot be read.
     pub matches: Vec<AdapterMatch>,
     /// Size of its files in bytes.
     pub size: u64,
     /// Where Hearth downloaded it from, if it did.
     pub downloaded_from: Option<String>,
-    /// Licence, if the hub says so.
-    pub licence: Option<String>,
-    /// Whether deleting it deletes its files: those of runs and downloads.
+    /// License, if the hub says so.
+    pub license: Option<String>,
+    /// Whether deleting it deletes its files: true for adapters of runs and downloads.
     pub is_deletable: bool,
     /// File or folder.
     pub path: String,
@@ -222,23 +222,23 @@ pub struct UnmatchedEntries {
     pub more: u32,
 }
 
-/// How an adapter fits a model of the library.
+/// The fit of an adapter to a model of the library.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct AdapterMatch {
     /// Id of the model.
     pub model: String,
-    /// How it fits.
+    /// The fit.
     pub fit: AdapterFit,
 }
 
-/// How an adapter fits a model, by their headers.
+/// The fit of an adapter to a model, by their headers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum AdapterFit {
     /// It was trained on this file.
     Exact,
-    /// It fits, and its base has this model's name; or it was trained on another quantisation of
+    /// It fits, and its base has this model's name; or it was trained on another quantization of
     /// this model.
     Named,
     /// It fits: its architecture, layers and sizes are this model's. Its base may be another model.
@@ -313,7 +313,7 @@ pub enum Thumb {
     Down,
 }
 
-/// A person's rating of an answer.
+/// The user's rating of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Rating {

@@ -86,7 +86,7 @@ impl Module {
         let typed = arguments.iter().map(|(name, ty)| format!("{}: {ty}", camel_case(name)));
         let typed = typed.collect::<Vec<_>>().join(", ");
         let method = camel_case(name);
-        // The unit type's name is that of its JSON.
+        // `null` is the JSON of the unit type.
         let result = if result == "null" { "void" } else { result };
         self.interface += &format!("  {method}({typed}): Promise<{result}>;\n");
         let named = if names.is_empty() {

@@ -1,4 +1,4 @@
-//! What a person wrote in a conversation and has not sent.
+//! Unsent texts and files of a conversation.
 
 use super::{Problem, TextFile, bounds::refuse};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct QueuedMessage {
     pub files: Vec<TextFile>,
 }
 
-/// What a person wrote in a conversation and has not sent: a draft, and queued messages.
+/// The user's unsent texts and files in a conversation: a draft, and queued messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct Unsent {
@@ -29,7 +29,7 @@ pub struct Unsent {
     pub queue: Vec<QueuedMessage>,
 }
 
-/// A change of what is not sent. `None` leaves a part as it is.
+/// A change of the unsent texts and files. `None` leaves a part unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct UnsentChange {

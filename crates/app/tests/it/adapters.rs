@@ -129,7 +129,7 @@ async fn a_peft_adapter_of_the_hub_joins_its_base() {
         (folder.as_path(), None)
     );
     assert_eq!(adapter.base_repository.as_deref(), Some("owner/Llama-Q8_0"));
-    assert_eq!((adapter.licence.as_deref(), adapter.is_deletable), (Some("mit"), true));
+    assert_eq!((adapter.license.as_deref(), adapter.is_deletable), (Some("mit"), true));
     assert_eq!(adapter.downloaded_from.as_deref(), Some("hf.co/o/Poet-LoRA"));
     assert!(adapter.size > 1000);
     assert_eq!(fit(&adapter, "llama"), Some(&AdapterFit::Named));
@@ -148,7 +148,7 @@ async fn a_peft_adapter_of_the_hub_joins_its_base() {
             .all(|model| model.id != "Poet-LoRA")
     );
 
-    // A person's own file beside it stays.
+    // The user's own file next to it stays.
     fs::write(folder.join("notes.txt"), "mine").unwrap();
     bench.delete_adapter(id).await.unwrap();
     assert!(folder.join(TENSORS).exists(), "the deletion can be undone");

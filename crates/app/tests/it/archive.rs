@@ -357,9 +357,10 @@ fn files_in(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            match entry.file_type().expect("a type").is_dir() {
-                true => folders.push(entry.path()),
-                false => all.push((entry.path(), fs::read(entry.path()).expect("bytes"))),
+            if entry.file_type().expect("a type").is_dir() {
+                folders.push(entry.path())
+            } else {
+                all.push((entry.path(), fs::read(entry.path()).expect("bytes")))
             }
         }
     }

@@ -185,7 +185,7 @@ async fn the_model_continues_what_a_person_began() {
     assert_eq!(bench.conversation(first.conversation).await.messages[1], first);
 }
 
-/// An override of every parameter but those of [`settings`], none of them a default.
+/// An override of every parameter but the ones in [`settings`], none of them a default.
 fn every_sampler() -> SamplingOverrides {
     SamplingOverrides {
         min_p: Some(0.125),

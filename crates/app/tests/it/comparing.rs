@@ -1,4 +1,4 @@
-//! Several answers side by side, by models and settings of their own: a real store and fake
+//! Several answers side by side, each with its own model and settings: a real store and fake
 //! workers.
 
 use crate::bench::{Bench, failure, ids, under_way};

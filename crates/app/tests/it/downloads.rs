@@ -55,7 +55,7 @@ async fn a_downloaded_model_joins_the_library() {
     let models = bench.snapshot().await.unwrap().models;
     let model = models.iter().find(|model| model.id == id).expect("it is listed");
     assert_eq!((model.source, model.is_deletable), (Source::Catalog, true));
-    assert_eq!(model.licence.as_deref(), Some("mit"));
+    assert_eq!(model.license.as_deref(), Some("mit"));
     assert_eq!(model.downloaded_from.as_deref(), Some("hf.co/o/Tiny-GGUF:Q4_K_M"));
 
     let found = bench.hub_repository("o/Tiny-GGUF".into()).await.unwrap();
@@ -282,7 +282,7 @@ async fn the_catalog_says_what_each_model_would_be_like_here() {
             model.id
         );
         assert!(
-            !model.quantization.is_empty() && !model.licence.is_empty(),
+            !model.quantization.is_empty() && !model.license.is_empty(),
             "{}",
             model.id
         );

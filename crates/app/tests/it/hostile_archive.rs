@@ -138,7 +138,7 @@ async fn a_downloaded_adapter_is_not_deleted_by_a_row_from_elsewhere() {
     let backup = bench.path("theirs.hearthbackup");
     let adapter = bench.path("data/adapters/someone/some/main/lora.gguf");
     put(&adapter, b"GGUF");
-    let origin = json!({"source": "hf.co/someone/some", "revision": "main", "licence": null});
+    let origin = json!({"source": "hf.co/someone/some", "revision": "main", "license": null});
     put(
         &adapter.with_file_name("lora.gguf.origin.json"),
         origin.to_string().as_bytes(),
@@ -165,7 +165,7 @@ async fn a_download_from_elsewhere_requests_nothing_and_names_no_file_of_mine() 
             |path: &str| json!({"name": "f", "url": "https://example.com/f", "path": path, "size": 8, "sha256": null});
         json!({
             "name": "n", "files": [file(path), file(path)],
-            "origin": {"source": "hf.co/a/b", "revision": null, "licence": null}, "kind": "model",
+            "origin": {"source": "hf.co/a/b", "revision": null, "license": null}, "kind": "model",
         })
     };
     let mut sql = String::new();

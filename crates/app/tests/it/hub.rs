@@ -55,7 +55,7 @@ fn a_model_of_a_repository_is_pulled_listed_and_deleted() {
     let models = library.list(&[]);
     assert_eq!(models.len(), 2);
     let found = models.iter().find(|model| model.path == path).expect("it is listed");
-    assert_eq!(found.licence().as_deref(), Some("mit"));
+    assert_eq!(found.license().as_deref(), Some("mit"));
     assert_eq!(
         found.origin.as_ref().map(|origin| origin.source.as_str()),
         Some("hf.co/o/Tiny-GGUF:Q4_K_M")

@@ -62,7 +62,7 @@ async fn an_import_is_linear_in_elements_of_one_conversation() {
     assert_eq!(found, (1, ELEMENTS - 1, ELEMENTS));
     let again = bench.import_text("export.jsonl", &export).await.expect("an import");
     assert_eq!(again.known as usize, ELEMENTS);
-    // Messages that are equal are so many.
+    // Equal messages count by their number: a list of two adds one to a conversation that has one.
     let line = |text: &str| json!({"id": id, "messages": [{"role": "user", "content": text}]}).to_string();
     let equal = json!({"id": id, "messages": [{"role": "user", "content": "A"}, {"role": "user", "content": "A"}]});
     let export = [line("A"), line("A"), equal.to_string(), equal.to_string()].join("\n");
@@ -110,7 +110,7 @@ async fn a_conversation_of_more_than_32_mib_is_skipped() {
     let why = |skipped: &Skipped| (skipped.reason, skipped.limit);
     let too_large = (SkipReason::TooLarge, Some(32 << 20));
     assert_eq!((report.imported, why(&report.skipped[0])), (1, too_large));
-    // Messages that are elements of their own.
+    // Each message is a separate element.
     let piece = "y".repeat(11 << 20);
     let lines: Vec<String> = (0..3).map(|_| message(&piece).to_string()).collect();
     let report = bench
@@ -131,7 +131,7 @@ async fn an_object_of_more_than_32_mib_is_read_by_its_conversations() {
         .import_json(&json!({"version": [1], "conversations": list, "z": [2]}))
         .await;
     assert_eq!((report.imported, report.skipped.len()), (5, 0), "{report:?}");
-    // One conversation, whose list is that of its messages.
+    // One conversation, whose only list has its messages.
     let messages: Vec<_> = (0..5).map(|at| message(&format!("{at} {text}"))).collect();
     let large = json!({"messages": messages}).to_string();
     let report = bench
@@ -166,7 +166,7 @@ async fn a_large_conversation_of_hearth_is_imported_from_its_export() {
     assert_eq!((report.imported, report.messages), (1, 4), "{report:?}");
 }
 
-/// Names the export to import in a process of its own, whose memory is counted.
+/// Names the export to import in a separate process, whose memory is measured.
 #[cfg(target_os = "linux")]
 const CHILD: &str = "HEARTH_TEST_IMPORT";
 

@@ -277,7 +277,7 @@ fn entry(file: &[u8]) -> catalog::Entry {
         id: "a".into(),
         name: "A model".into(),
         description: String::new(),
-        licence: "MIT".into(),
+        license: "MIT".into(),
         repository: "owner/name".into(),
         revision: "main".into(),
         file: "a.gguf".into(),
@@ -573,7 +573,7 @@ fn a_model_of_the_catalog_is_settled_with_its_hash_or_commit() {
     let hash = entry.sha256.as_deref().expect("a hash");
     let record = |revision: &str, files: &str| {
         let id = &entry.id;
-        format!(r#"{{"source": "{id}", "revision": "{revision}", "licence": null, "files": [{files}]}}"#)
+        format!(r#"{{"source": "{id}", "revision": "{revision}", "license": null, "files": [{files}]}}"#)
     };
     let file = |hash: &str| format!(r#"{{"path": "{DEFAULT}", "size": 1, "sha256": "{hash}"}}"#);
     let mark = record("x", &file(hash)).replace("\"files\"", "\"updating\": true, \"files\"");

@@ -73,7 +73,7 @@ async fn a_folder_is_what_its_conversations_begin_from() {
     let request = shown(&mut bench, None, fresh.clone()).await;
     assert_eq!(system(&request).as_deref(), Some("Be formal."));
     assert_eq!((request.max_tokens, request.sampling.temperature), (Some(77), 0.25));
-    // What a conversation has of its own goes before.
+    // The conversation's own settings take precedence.
     let own = NewConversation {
         settings: temperature(0.5, None),
         system_prompt: Some("Be brief.".into()),

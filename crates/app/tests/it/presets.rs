@@ -45,16 +45,17 @@ fn folder(bench: &Bench) -> PathBuf {
 fn files(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        match entry.file_type().expect("a kind").is_dir() {
-            true => found.extend(files(&entry.path())),
-            false => found.push(entry.file_name().into_string().expect("text")),
+        if entry.file_type().expect("a kind").is_dir() {
+            found.extend(files(&entry.path()))
+        } else {
+            found.push(entry.file_name().into_string().expect("text"))
         }
     }
     found.sort();
     found
 }
 
-/// The presets of a person.
+/// The presets of the user.
 async fn own(bench: &Bench) -> Vec<Preset> {
     let all = bench.presets().await.expect("presets");
     all.presets.into_iter().filter(|preset| !preset.is_built_in).collect()
@@ -243,7 +244,7 @@ async fn files_that_a_person_puts_there_are_listed_or_named() {
     put("newer.json", "{\"hearthPreset\":9,\"name\":\"x\"}");
     put("deep.json", &"[".repeat(200_000));
     put("large.json", &" ".repeat((1 << 20) + 1));
-    put("unknown.json", "{\"hearthPreset\":1,\"name\":\"x\",\"colour\":1}");
+    put("unknown.json", "{\"hearthPreset\":1,\"name\":\"x\",\"color\":1}");
     put(".hidden.json", "no preset");
     put("notes.txt", "no preset");
     #[cfg(unix)]
@@ -336,7 +337,7 @@ async fn a_preset_is_applied_to_a_conversation_and_makes_its_answers() {
     let made = bench.ended(sent.answer.id).await.settings.expect("settings");
     assert_eq!((made.sampling.temperature, made.stop), (0.25, vec!["END".to_owned()]));
 
-    // A preset without a prompt takes that of the one before away, but not a person's own.
+    // A preset without a prompt removes the previous preset's prompt, but not the user's own.
     let code = || "built-in:code".to_owned();
     let applied = bench.apply_preset(code(), Some(id), fresh()).await.expect("applied");
     assert_eq!((applied.system_prompt, applied.settings.max_tokens), (None, None));

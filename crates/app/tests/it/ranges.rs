@@ -55,7 +55,7 @@ fn remote(hub: &Hub, bytes: &[u8]) -> Remote {
         origin: Origin {
             source: "test".into(),
             revision: None,
-            licence: None,
+            license: None,
         },
         kind: Kind::default(),
     }

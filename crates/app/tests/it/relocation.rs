@@ -389,7 +389,7 @@ async fn with_a_damaged_list_of_what_was_copied_nothing_is_deleted() {
     ] {
         assert!(bench.path("data").join(name).exists(), "{name}");
     }
-    // A person deletes the rest, as the sentence says.
+    // The user deletes the rest, as the message says.
     for entry in fs::read_dir(bench.path("data")).expect("a folder").flatten() {
         match entry.file_type().expect("a type").is_dir() {
             true => fs::remove_dir_all(entry.path()).expect("removed"),

@@ -18,7 +18,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// How long the fake probe hangs at each of these files.
+/// Time for which the fake probe hangs at each of these files.
 const HANGS: Duration = Duration::from_secs(12);
 
 /// An app whose probe gives up a file that hangs after [`HANGS`].

@@ -48,9 +48,10 @@ fn say(store: &Store, conversation: i64, parent: Option<i64>, content: &str, sta
 /// The parts of a message of one text.
 fn parts(text: &str) -> Vec<Part> {
     let text = text.to_owned();
-    match text.is_empty() {
-        true => Vec::new(),
-        false => vec![Part::Text { text }],
+    if text.is_empty() {
+        Vec::new()
+    } else {
+        vec![Part::Text { text }]
     }
 }
 

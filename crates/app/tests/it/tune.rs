@@ -286,9 +286,10 @@ struct Plug {
 
 impl Power for Plug {
     fn supply(&self) -> Supply {
-        match self.low {
-            true => Supply::Battery { charge: 0.1 },
-            false => Supply::Mains,
+        if self.low {
+            Supply::Battery { charge: 0.1 }
+        } else {
+            Supply::Mains
         }
     }
 

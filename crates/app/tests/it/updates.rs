@@ -107,7 +107,7 @@ fn a_file_at_an_address_is_compared_by_its_version() {
         let models = library.list(&[]);
         let found = library.update(&hub.hub, &models[0], &url).expect("it is asked");
         assert_eq!(found, expected, "{replies:?}");
-        // Its address without the query is that of another file here.
+        // Its address without the query is the address of another file here.
         let other = library
             .update(&hub.hub, &models[0], &format!("{url}?key=1"))
             .expect("it is asked");

@@ -68,7 +68,7 @@ fn unhashed(hub: &FakeHub, size: usize) -> Remote {
         origin: Origin {
             source: "test".into(),
             revision: Some("a commit".into()),
-            licence: None,
+            license: None,
         },
         kind: Kind::default(),
     }
@@ -85,7 +85,7 @@ fn header(request: &str, name: &str) -> String {
     found.map_or_else(String::new, |(_, value)| value.trim().to_owned())
 }
 
-/// The address of a file of a hub as that of any server.
+/// The address of a file of a hub, written as an address of another server.
 fn address(hub: &FakeHub, path: &str) -> String {
     hub.hub.endpoint.replace("127.0.0.1", "localhost") + path
 }
@@ -95,9 +95,10 @@ fn names(folder: &Path) -> Vec<String> {
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).expect("a folder").flatten() {
-            match entry.path().is_dir() {
-                true => open.push(entry.path()),
-                false => names.push(entry.file_name().to_string_lossy().into_owned()),
+            if entry.path().is_dir() {
+                open.push(entry.path())
+            } else {
+                names.push(entry.file_name().to_string_lossy().into_owned())
             }
         }
     }
@@ -581,8 +582,10 @@ fn a_file_at_an_address_that_an_earlier_version_recorded_is_here() {
     let url = address(&hub, "/own.gguf");
     let path = library.pull(&hub.hub, &url, &mut proceed).expect("a model");
     let record = path.with_file_name("own.gguf.origin.json");
-    let old = format!(r#"{{"source": "{url}", "revision": null, "licence": null}}"#);
+    // Early versions of Hearth wrote the license under another name.
+    let old = format!(r#"{{"source": "{url}", "revision": null, "licence": "MIT"}}"#);
     fs::write(&record, &old).unwrap();
+    assert_eq!(library.list(&[])[0].license().as_deref(), Some("MIT"));
     let before = hub.requests().len();
     library.pull(&hub.hub, &url, &mut proceed).expect("it is here");
     assert_eq!(hub.requests().len(), before + 1, "it is asked for, and not downloaded");
@@ -603,7 +606,7 @@ fn a_model_that_is_deleted_meanwhile_is_not_put_back() {
             is_deleted = true;
             let refused = library.delete(&library.list(&[])[0]);
             assert!(matches!(refused, Err(LibraryError::Loading(_))), "{refused:?}");
-            // Another program asks nobody.
+            // Another program deletes without a check.
             for name in [FIRST, SECOND, "o/big/big-00001-of-00002.gguf.origin.json"] {
                 fs::remove_file(library.folder().join(name)).unwrap();
             }

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-/// Bytes of a part of [`body`]: those that are there, and those of a range.
+/// Bytes of a part of [`body`]: of the part that has arrived already, and of each range.
 const PART: usize = 100_000;
 /// Bytes that the server sends at a time.
 const PIECE: usize = PART / 2;
@@ -62,7 +62,7 @@ fn download_as(folder: &Path, ranges: Ranges, pace: Pace) -> Result<(), String> 
         id: "model".into(),
         name: "A model".into(),
         description: String::new(),
-        licence: String::new(),
+        license: String::new(),
         repository: "owner/name".into(),
         revision: "main".into(),
         file: "model.gguf".into(),

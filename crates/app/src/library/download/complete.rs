@@ -26,7 +26,7 @@ const MAX_HEADER: u64 = 128 << 20;
 /// Most bytes of the header of a safetensors file, as in the reader of adapters.
 const MAX_TABLE: u64 = 8 << 20;
 
-/// Bytes in which a web page is recognised.
+/// Bytes in which a web page is recognized.
 const START: u64 = 256;
 
 /// Returns the flaw of a complete download, if it has one. `target` is its final path; `is_hashed`
@@ -134,7 +134,7 @@ impl<'de> Deserialize<'de> for DataEnd {
     }
 }
 
-/// An entry of that table; that of metadata has no offsets.
+/// An entry of that table. The entry of the metadata has no offsets.
 #[derive(Deserialize)]
 struct Entry {
     #[serde(default)]

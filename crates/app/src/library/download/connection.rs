@@ -1,4 +1,4 @@
-//! Requests on threads of their own. What they receive comes through one bounded channel; dropping
+//! Requests, each on its own thread. All of them send their data to one bounded channel. Dropping
 //! its receiver ends them, without waiting for a silent server.
 
 use crate::library::hub::{Failure, Hub, Requested, Said};
@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 256 << 10;
 /// Bytes at the start of a file that are looked at.
 const START: u64 = 32;
 
-/// What a request has brought.
+/// An event of a request.
 #[derive(Debug)]
 pub enum Event {
     /// The headers of its response.
@@ -48,7 +48,7 @@ pub struct Wanted {
     pub version: Option<String>,
 }
 
-/// Open connections, by the number of their request.
+/// The connections in progress, by the number of their request.
 #[derive(Debug)]
 pub struct Connections {
     sender: SyncSender<(u64, Event)>,

@@ -21,7 +21,7 @@ use std::{
 /// Consecutive requests without data after which a download fails.
 const MAX_EMPTY_REQUESTS: u32 = 5;
 
-/// How often a download without data looks whether it was stopped.
+/// Interval at which a download without data checks whether it was stopped.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Longest wait that a server may ask for; longer ones end the download, to be tried again later.
@@ -30,7 +30,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 /// Most bytes of one stream that a crash loses.
 const STREAM_RECORD: u64 = 8 << 20;
 
-/// How the file is requested.
+/// The request mode of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// As ranges; the first one tells whether the server can.
@@ -73,7 +73,7 @@ impl Part {
 pub struct Fetch<'a, 'p> {
     hub: &'a Hub,
     remote: &'a RemotePart,
-    /// Whether its first bytes are those of a GGUF file, if it is what it should be.
+    /// Whether its first bytes must be the beginning of a GGUF file.
     is_start: bool,
     /// Bytes of the whole file.
     total: u64,
@@ -234,7 +234,7 @@ impl<'a, 'p> Fetch<'a, 'p> {
         if head.sent.total.is_some_and(|total| total != self.remote.size) {
             return Err(match self.remote.sha256 {
                 Some(_) => self.refused("the file there has another size than it was said to have", false),
-                // Its size was that of a moment ago.
+                // The expected size may be out of date.
                 None => self.changed(),
             });
         }
@@ -306,9 +306,10 @@ impl<'a, 'p> Fetch<'a, 'p> {
             return self.partial.forget();
         }
         let prefix = self.partial.spans().prefix();
-        match self.partial.spans().end() > prefix {
-            true => self.partial.truncate(prefix),
-            false => Ok(()),
+        if self.partial.spans().end() > prefix {
+            self.partial.truncate(prefix)
+        } else {
+            Ok(())
         }
     }
 
@@ -331,9 +332,10 @@ impl<'a, 'p> Fetch<'a, 'p> {
             Mode::OneStream => self.hub.ranges.size.min(STREAM_RECORD),
             Mode::Trying | Mode::Ranges => self.hub.ranges.size,
         };
-        match self.partial.unrecorded() >= most {
-            true => self.partial.record(),
-            false => Ok(()),
+        if self.partial.unrecorded() >= most {
+            self.partial.record()
+        } else {
+            Ok(())
         }
     }
 
@@ -355,9 +357,10 @@ impl<'a, 'p> Fetch<'a, 'p> {
     fn retry(&mut self, mut part: Part, why: String, delay: Option<Duration>) -> Result<(), LibraryError> {
         // A server without range support restarts at 0 each time: only bytes beyond the furthest
         // offset so far count as progress.
-        part.empty_requests = match part.at > part.furthest {
-            true => 0,
-            false => part.empty_requests + 1,
+        part.empty_requests = if part.at > part.furthest {
+            0
+        } else {
+            part.empty_requests + 1
         };
         part.furthest = part.furthest.max(part.at);
         part.until = part.end;

@@ -35,7 +35,7 @@ pub fn next_record_path(partial: &Path) -> PathBuf {
     with_suffix(partial, ".ranges.new")
 }
 
-/// What is on the disk of a file, once it was synced.
+/// The record of an unfinished file: the parts of it that are synced to the disk.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     /// The commit, digest or version that it was requested of.
@@ -122,7 +122,7 @@ impl Piece {
         }
     }
 
-    /// Those of a file of which nothing has arrived.
+    /// The pieces of a file of which no byte has arrived.
     fn all(remote: &RemoteFile) -> Vec<Self> {
         let mut base = 0_u64;
         let piece = |part: &RemotePart| {
@@ -209,7 +209,8 @@ fn kept(pieces: &[Piece]) -> Kept {
     }
 }
 
-/// An unfinished file, locked. Offsets are those of one piece of it at a time: the present one.
+/// An unfinished file, locked. Offsets are relative to one piece of it at a time, the present
+/// piece.
 #[derive(Debug)]
 pub struct Partial {
     commit: Option<String>,
@@ -358,9 +359,10 @@ impl Partial {
             self.write_record()?;
         }
         let is_last = self.pieces[self.at + 1..].iter().all(|piece| piece.spans.is_empty());
-        match is_last {
-            true => self.set_len(self.piece().base + end),
-            false => Ok(()),
+        if is_last {
+            self.set_len(self.piece().base + end)
+        } else {
+            Ok(())
         }
     }
 
@@ -370,9 +372,10 @@ impl Partial {
 
     /// Records what has arrived.
     pub fn record(&mut self) -> Result<(), LibraryError> {
-        match self.unrecorded > 0 {
-            true => self.write_record(),
-            false => Ok(()),
+        if self.unrecorded > 0 {
+            self.write_record()
+        } else {
+            Ok(())
         }
     }
 
@@ -411,16 +414,17 @@ impl Partial {
         let is_whole = |spans: &Spans, size| spans.prefix() == size && spans.total() == size;
         let arrived = self.pieces.iter().all(|piece| is_whole(&piece.spans, piece.size));
         let len = self.file.metadata().map_err(|source| self.failed(source))?.len();
-        match arrived && len == size && is_at(&self.file, &self.path) && self.has_own_record() {
-            true => Ok(()),
-            false => Err(LibraryError::NotPlaced {
+        if arrived && len == size && is_at(&self.file, &self.path) && self.has_own_record() {
+            Ok(())
+        } else {
+            Err(LibraryError::NotPlaced {
                 path: self.path.clone(),
                 why: "another program changed or removed it while it was downloaded",
-            }),
+            })
         }
     }
 
-    /// Whether the record on the disk is that of this complete file.
+    /// Whether the record on the disk describes this complete file.
     fn has_own_record(&self) -> bool {
         if !self.has_record {
             // Of an earlier Hearth.
@@ -481,7 +485,7 @@ pub fn open_locked(path: &Path, create: bool) -> Result<File, TryLockError> {
     }
 }
 
-/// Whether a path is still that of an open file.
+/// Whether a path still leads to an open file.
 fn is_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::metadata(path)) {
         (Ok(own), Ok(there)) => is_one_file(&own, &there),

@@ -42,7 +42,7 @@ pub struct SavedFile {
     pub size: u64,
     /// SHA-256 in lower-case hexadecimal. `None` means that it is not known.
     pub sha256: Option<String>,
-    /// Those of its parts on the server, if it was joined here.
+    /// The hashes of its parts on the server, if it was joined here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Option<String>>,
 }
@@ -92,7 +92,8 @@ impl Saved {
         }
     }
 
-    /// Whether its files are those of a revision. Of none, nothing tells more than their sizes.
+    /// Whether its files are of a revision. Without a revision, only the sizes of the files can be
+    /// compared.
     pub(super) fn is_of(&self, revision: Option<&str>) -> bool {
         !self.updating && self.origin.revision.as_deref() == revision
     }

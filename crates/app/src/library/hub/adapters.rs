@@ -34,7 +34,7 @@ const TAGS: [&str; 3] = ["lora", "peft", "gguf-my-lora"];
 /// Most bytes of a base model's name.
 const MAX_BASE_BYTES: usize = 200;
 
-/// What a repository's tags say of adapters.
+/// The information on adapters in a repository's tags.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tagged {
     /// Whether it has adapters.

@@ -1,4 +1,4 @@
-//! Addresses: those of private networks, and where a redirect leads.
+//! Checks of addresses: private networks, and targets of redirects.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -119,8 +119,8 @@ pub(super) fn redirected(from: &str, location: &str) -> Option<String> {
     })
 }
 
-/// Looks addresses up for a request and its redirects. Once one was public, none may be private:
-/// a server on the internet must not choose what is requested in the network of the person.
+/// Looks addresses up for a request and its redirects. After a public address, no private one is
+/// allowed: a server on the internet must not choose requests in the user's network.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lookup {
     was_public: Arc<AtomicBool>,
@@ -138,9 +138,10 @@ impl Lookup {
             self.was_public.store(true, Ordering::Relaxed);
         }
         let is_private = addresses.iter().any(|ip| is_private(*ip));
-        match is_private && self.was_public.load(Ordering::Relaxed) {
-            true => Err(PrivateAddress),
-            false => Ok(()),
+        if is_private && self.was_public.load(Ordering::Relaxed) {
+            Err(PrivateAddress)
+        } else {
+            Ok(())
         }
     }
 }
@@ -208,7 +209,7 @@ mod tests {
     fn a_private_address_is_refused_only_after_a_public_one() {
         let ips = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
         let lookup = Lookup::default();
-        // An endpoint of the person's own network, and its redirects.
+        // An endpoint in the user's own network, and its redirects.
         assert!(lookup.check(&ips(&["10.0.0.1"])).is_ok());
         assert!(lookup.check(&ips(&["127.0.0.1"])).is_ok());
         assert!(lookup.check(&ips(&["8.8.8.8"])).is_ok());

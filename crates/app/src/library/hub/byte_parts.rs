@@ -1,5 +1,6 @@
-//! Files that were cut anywhere, because of a hub's limit on their size: `NAME.gguf.part1of2` and
-//! so on. The parts one after another are the file. (A split model's parts are files of their own.)
+//! Files that were cut at any byte, because of a hub's limit on their size: `NAME.gguf.part1of2`
+//! and so on. Concatenating the parts gives the file. (The parts of a split model are separate GGUF
+//! files.)
 
 use super::variants::Listed;
 use hearth_formats::gguf::each_part_file;
@@ -15,14 +16,14 @@ pub(super) struct PartName<'a> {
     pub joined: &'a str,
     /// Counted from 1.
     pub part: u32,
-    /// The number of parts as it is written.
+    /// The number of parts, as written in the name.
     count: &'a str,
     /// Digits of a part's number, with leading zeros.
     width: usize,
 }
 
 impl<'a> PartName<'a> {
-    /// Parses a path; `None` if it is not that of a part of a GGUF file.
+    /// Parses a path; `None` if it does not name a part of a GGUF file.
     pub fn parse(path: &'a str) -> Option<Self> {
         let (joined, suffix) = path.rsplit_once(".part")?;
         let (part, count) = suffix.split_once("of")?;

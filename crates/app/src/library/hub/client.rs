@@ -46,12 +46,12 @@ pub struct Hub {
     pub token: Option<Token>,
     /// Delay before the first retry; doubles with each.
     pub retry_delay: Duration,
-    /// How long a connection may be silent.
+    /// Longest time without data from a connection.
     pub silence: Duration,
     /// Time limit of JSON, a header or a configuration. The body of a file has none, but must not
     /// be silent.
     pub patience: Duration,
-    /// How large files are requested.
+    /// The ranges in which large files are requested.
     pub ranges: Ranges,
 }
 
@@ -68,7 +68,7 @@ struct Wanted<'a> {
     deadline: Option<Deadline>,
 }
 
-/// How large files are requested: as ranges in parallel, if the server can.
+/// The ranges in which large files are requested: in parallel, if the server supports ranges.
 #[derive(Debug, Clone, Copy)]
 pub struct Ranges {
     /// Size in bytes from which a file is requested as ranges.
@@ -113,7 +113,7 @@ impl Hub {
             return Err(LibraryError::Offline("HF_HUB_OFFLINE"));
         }
         let mut hub = Self::without_token(endpoint);
-        // The keychain may ask the person, so only if the token is of use.
+        // The keychain may prompt the user, so it is read only if this endpoint may get the token.
         if hub.is_of_token(endpoint) {
             hub.token = token(keychain).map(|(token, _)| token);
         }
@@ -354,7 +354,7 @@ impl Failure {
         }
     }
 
-    /// A page for a person came instead of data.
+    /// A web page arrived instead of data.
     pub fn web_page() -> Self {
         Self::Final(
             "a web page came instead; perhaps this network asks you to log in first: open any page in a browser"
@@ -441,7 +441,7 @@ fn parse_range(text: &str) -> Option<Requested> {
     })
 }
 
-/// How long the server asks to wait: seconds, or a date.
+/// The time that the server asks to wait: seconds, or a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

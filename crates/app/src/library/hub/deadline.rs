@@ -3,7 +3,8 @@
 use super::client::{Failure, Hub};
 use std::time::{Duration, Instant};
 
-/// The least speed of a server in bytes per second: that of a slow mobile connection.
+/// The lowest accepted speed of a server in bytes per second: the speed of a slow mobile
+/// connection.
 const MIN_RATE: f64 = (16 << 10) as f64;
 
 /// Longest time for all requests together: a header of 30 MB at 0.5 Mbit/s.
@@ -19,7 +20,7 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// That of a response of some kilobytes.
+    /// The deadline of a response of some kilobytes.
     pub fn new(hub: &Hub) -> Self {
         let now = Instant::now();
         Self {

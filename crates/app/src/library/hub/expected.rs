@@ -1,11 +1,11 @@
-//! What a model of a given size would be like on this machine.
+//! The estimated performance of a model of a given size on this machine.
 
 use hearth_protocol::{DeviceInfo, Estimate, Verdict, estimate};
 
-/// Bytes of a parameter in Q4_K_M, the usual quantisation.
+/// Bytes of a parameter in Q4_K_M, the usual quantization.
 const BYTES_PER_PARAMETER: f64 = 0.6;
 
-/// Decode speed in tokens per second below which answers are slower than reading.
+/// Speed of decoding, in tokens per second, below which answers are slower than reading.
 const READING_SPEED: f64 = 6.0;
 
 /// The devices of this machine, to expect something of.
@@ -23,7 +23,7 @@ impl Expected<'_> {
         self.of_size((parameters as f64 * BYTES_PER_PARAMETER) as u64)
     }
 
-    /// Whether a model runs well: it fits, and answers come as fast as a person reads.
+    /// Whether a model runs well: it fits, and decode is at least as fast as the user reads.
     pub fn runs_well(&self, bytes: u64) -> bool {
         let estimate = self.of_size(bytes);
         let is_fast = estimate.tokens_per_second.is_none_or(|speed| speed >= READING_SPEED);

@@ -29,7 +29,7 @@ pub(in super::super) enum Unfinished {
     Invalid,
 }
 
-/// What a header says of the size of its file.
+/// The lengths that follow from a file's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Extent {
     /// Length of the header without padding.

@@ -11,16 +11,16 @@ use std::{
     time::Duration,
 };
 
-/// The program that the entry belongs to, as a person sees it.
+/// The program name of the entry, shown to the user.
 const SERVICE: &str = "Hearth";
 
 /// Name of the entry.
 const USER: &str = "Hugging Face token";
 
-/// How long the keychain may take: a person may have to unlock it.
+/// Time limit for the keychain: the user may have to unlock it.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Holds a token. May block while a person unlocks it.
+/// Stores a token. May block while the user unlocks it.
 pub trait Keychain: fmt::Debug + Send + Sync {
     /// The token, if there is one.
     fn read(&self) -> Result<Option<Token>, KeychainError>;
@@ -39,7 +39,7 @@ pub enum KeychainError {
         environment variable HF_TOKEN to the token, and start Hearth again."
     )]
     Missing,
-    /// It is locked, or a person or the system refuses access.
+    /// It is locked, or the user or the system refuses access.
     #[error(
         "The system's keychain is locked or refuses access. Unlock it and try again, or set the environment variable \
         HF_TOKEN to the token and start Hearth again."
@@ -71,8 +71,8 @@ impl KeychainError {
     }
 }
 
-/// The keychain of the system. What reading it brought is remembered, also that it is locked: some
-/// systems ask the person each time.
+/// The keychain of the system. The result of the first read is cached, even if the keychain was
+/// locked: some systems prompt the user at each read.
 #[derive(Debug)]
 pub struct SystemKeychain {
     /// Name of the entry.
@@ -101,7 +101,7 @@ impl SystemKeychain {
 
 impl Keychain for SystemKeychain {
     fn read(&self) -> Result<Option<Token>, KeychainError> {
-        // Locked until it is known: several downloads ask the person once.
+        // The lock is held during the read, so that several downloads prompt the user once.
         let mut known = lock(&self.known);
         known
             .get_or_insert_with(|| match with_entry(self.user, Entry::get_password)? {
@@ -125,8 +125,8 @@ impl Keychain for SystemKeychain {
     }
 }
 
-/// Does something with the entry; `None` if there is none. On a thread of its own, since the
-/// library blocks, and must not do so in an asynchronous task.
+/// Runs `act` on the entry; `None` if there is none. A separate thread calls the library, because
+/// it blocks and must not do so in an asynchronous task.
 fn with_entry<T: Send + 'static>(
     user: &'static str,
     act: impl FnOnce(&Entry) -> keyring::Result<T> + Send + 'static,

@@ -1,7 +1,7 @@
 //! The Hugging Face hub and other places on the network that models and adapters come from.
 //!
-//! Nothing here runs without a person's request. Every answer is bounded in size and time, and
-//! believed only as far as it can be checked: a file is in place once its size and hash match.
+//! Nothing here runs without a request by the user. Every answer is bounded in size and time. It is
+//! trusted only as far as it can be checked: a file is put in place once its size and hash match.
 
 mod adapters;
 mod address;

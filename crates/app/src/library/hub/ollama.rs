@@ -1,4 +1,4 @@
-//! Models of Ollama's registry, whose manifests are those of container images.
+//! Models of Ollama's registry, whose manifests have the format of container images.
 
 use super::super::LibraryError;
 use super::client::Hub;
@@ -63,7 +63,7 @@ pub(in super::super) fn remote(hub: &Hub, name: &str, tag: &str) -> Result<Remot
         origin: Origin {
             source: format!("ollama://{shown}"),
             revision: Some(layer.digest.clone()),
-            licence: None,
+            license: None,
         },
         kind: Kind::Model,
         name: shown,

@@ -1,4 +1,4 @@
-//! What a person may call a model on the network.
+//! References to models on the network, as the user may write them.
 
 use super::super::{LibraryError, catalog, catalog::Entry};
 use super::byte_parts::PartName;
@@ -14,9 +14,9 @@ const HUB_HOSTS: [&str; 3] = ["huggingface.co", "hf.co", "www.huggingface.co"];
 /// Which model of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// A usual quantisation in 4 bits, or else the smallest file.
+    /// A usual quantization in 4 bits, or else the smallest file.
     Automatic,
-    /// A quantisation.
+    /// A quantization.
     Quantization(String),
     /// A file, by its path in the repository.
     File(String),
@@ -92,7 +92,7 @@ impl Reference {
         }
     }
 
-    /// What [`Reference::parse`] reads as the same, in its shortest form.
+    /// The shortest text that [`Reference::parse`] reads as this reference.
     pub fn text(&self) -> String {
         match self {
             Self::Catalog(entry) => entry.id.clone(),

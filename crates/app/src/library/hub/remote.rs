@@ -37,12 +37,12 @@ pub struct RemoteFile {
     /// there.
     #[serde(default)]
     pub parts: Vec<RemotePart>,
-    /// What the server said of it, if it was asked for this file alone.
+    /// The version and range support that the server reported, if it was asked for this file alone.
     #[serde(default)]
     pub said: Said,
 }
 
-/// What is downloaded of a file with one request or more: a file there.
+/// A file on the server, downloaded with one or more requests: a whole file, or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemotePart {
     /// Display name for messages.
@@ -58,12 +58,13 @@ pub struct RemotePart {
 /// Where a model was downloaded from; saved beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// What a person can pull again: `hf.co/OWNER/REPO:QUANT`.
+    /// The reference with which the user can pull it again: `hf.co/OWNER/REPO:QUANT`.
     pub source: String,
     /// The commit or digest, or the version of a file at an address.
     pub revision: Option<String>,
-    /// Licence, if the source says so.
-    pub licence: Option<String>,
+    /// License, if the source says so. Files of early versions have it as `licence`.
+    #[serde(alias = "licence")]
+    pub license: Option<String>,
 }
 
 /// A model that is not on this machine.
@@ -75,7 +76,7 @@ pub struct Remote {
     pub files: Vec<RemoteFile>,
     /// Where it comes from.
     pub origin: Origin,
-    /// What it is.
+    /// Model, or adapter and its format.
     #[serde(default)]
     pub kind: Kind,
 }
@@ -83,14 +84,15 @@ pub struct Remote {
 impl RemoteFile {
     /// The files there, in order: its parts, or itself.
     pub fn pieces(&self) -> Vec<RemotePart> {
-        match self.parts.is_empty() {
-            false => self.parts.clone(),
-            true => vec![RemotePart {
+        if self.parts.is_empty() {
+            vec![RemotePart {
                 name: self.name.clone(),
                 url: self.url.clone(),
                 size: self.size,
                 sha256: self.sha256.clone(),
-            }],
+            }]
+        } else {
+            self.parts.clone()
         }
     }
 
@@ -137,7 +139,7 @@ impl RemoteFile {
                 // A query may hold a password.
                 source: path.to_owned(),
                 revision: said.version,
-                licence: None,
+                license: None,
             },
             kind: Kind::Model,
             name,

@@ -13,8 +13,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 
-/// Most characters of a licence's name.
-const MAX_LICENCE_CHARS: usize = 80;
+/// Most characters of a license's name.
+const MAX_LICENSE_CHARS: usize = 80;
 
 /// A repository at a commit.
 #[derive(Debug, Clone)]
@@ -25,17 +25,17 @@ pub struct Repository {
     pub asked: String,
     /// The commit; files are requested from it, so that all parts belong together.
     pub revision: String,
-    /// Licence, if its card has one.
-    pub licence: Option<String>,
+    /// License, if its card has one.
+    pub license: Option<String>,
     /// Whether terms must be accepted before a download.
     pub is_gated: bool,
-    /// What its tags say of adapters.
+    /// The information on adapters in its tags.
     pub tagged: Tagged,
     /// The models in it, from small to large, then the adapters.
     pub variants: Vec<Variant>,
 }
 
-/// The hub's response, as far as it is used.
+/// The fields of the hub's response that Hearth uses.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Response {
@@ -84,7 +84,7 @@ impl Repository {
     }
 
     fn of(id: &str, revision: &str, response: Response) -> Self {
-        let licence = licence(&response);
+        let license = license(&response);
         let files: Vec<Listed> = response
             .siblings
             .into_iter()
@@ -102,7 +102,7 @@ impl Repository {
             id: id.to_owned(),
             asked: revision.to_owned(),
             revision: commit.unwrap_or_else(|| revision.to_owned()),
-            licence,
+            license,
             is_gated: !matches!(response.gated, Value::Null | Value::Bool(false)),
             tagged: Tagged::of(&response.tags),
             variants: variants::variants(&files),
@@ -128,7 +128,7 @@ impl Repository {
         }
     }
 
-    /// The model or adapter that a person means, as files to download.
+    /// The files to download for the model or adapter that the user selected.
     ///
     /// # Errors
     /// There is no such model, a file's name cannot be stored, or the hub cannot be asked about an
@@ -158,7 +158,7 @@ impl Repository {
             origin: Origin {
                 source: self.source(variant),
                 revision: Some(self.revision.clone()),
-                licence: self.licence.clone(),
+                license: self.license.clone(),
             },
             kind,
         })
@@ -168,9 +168,10 @@ impl Repository {
     /// another adapter, and never mix with those in use.
     fn adapter_path(&self, file: &str) -> Result<PathBuf, LibraryError> {
         let digest = hex(&Sha256::digest(&self.revision)[..6]);
-        let commit = match is_hex(&self.revision, 40) {
-            true => &self.revision[..12],
-            false => digest.as_str(),
+        let commit = if is_hex(&self.revision, 40) {
+            &self.revision[..12]
+        } else {
+            digest.as_str()
         };
         let names = self.id.split('/').chain([commit]).chain(file.split('/'));
         safe_path(names).ok_or_else(|| LibraryError::UnsafeName(file.to_owned()))
@@ -237,17 +238,18 @@ impl Repository {
         })
     }
 
-    /// What a person can pull to get this model.
+    /// The reference with which the user can pull this model.
     pub fn source(&self, variant: &Variant) -> String {
         // Of a repository that has nothing else, its name is enough.
         if variant.kind == Kind::PeftAdapter && self.variants.first() == Some(variant) && self.asked == MAIN {
             return format!("hf.co/{}", self.id);
         }
-        // The name of a file is unambiguous; that of a quantisation is shorter.
+        // The name of a file is unambiguous; the name of a quantization is shorter.
         let is_unambiguous = variants::quantization(variant.path()).as_deref() == Some(&variant.name);
-        let selection = match is_unambiguous && self.asked == MAIN {
-            true => Selection::Quantization(variant.name.clone()),
-            false => Selection::File(variant.file().to_owned()),
+        let selection = if is_unambiguous && self.asked == MAIN {
+            Selection::Quantization(variant.name.clone())
+        } else {
+            Selection::File(variant.file().to_owned())
         };
         let reference = Reference::Hub {
             repository: self.id.clone(),
@@ -257,14 +259,14 @@ impl Repository {
         reference.text()
     }
 
-    /// The model in a usual quantisation, if there is one.
+    /// The model in a usual quantization, if there is one.
     pub fn preferred(&self) -> Option<&Variant> {
         variants::preferred(&self.variants)
     }
 }
 
-/// The licence on the card, or in a tag.
-fn licence(response: &Response) -> Option<String> {
+/// The license on the card, or in a tag.
+fn license(response: &Response) -> Option<String> {
     let card = response.card_data.as_ref();
     let text = |key: &str| {
         card.and_then(|card| card.get(key))
@@ -278,8 +280,8 @@ fn licence(response: &Response) -> Option<String> {
             .next()
             .map(str::to_owned)
     };
-    let licence = named.or_else(|| text("license")).or_else(tag)?;
-    Some(licence.chars().take(MAX_LICENCE_CHARS).collect())
+    let license = named.or_else(|| text("license")).or_else(tag)?;
+    Some(license.chars().take(MAX_LICENSE_CHARS).collect())
 }
 
 pub(super) fn is_sha256(text: &str) -> bool {
@@ -313,7 +315,7 @@ mod tests {
     fn a_repository_is_read() {
         let response = serde_json::from_str(RESPONSE).expect("a response");
         let repository = Repository::of("o/Model-GGUF", "main", response);
-        assert_eq!(repository.licence.as_deref(), Some("model-terms"));
+        assert_eq!(repository.license.as_deref(), Some("model-terms"));
         assert!(repository.is_gated);
         let hub = Hub::at("https://hub.example");
         let remote = repository.remote(&hub, &Selection::Automatic).expect("a model");

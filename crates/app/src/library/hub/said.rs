@@ -1,4 +1,4 @@
-//! What a server says of a file in the headers of a response.
+//! The version and range support of a file, from the headers of a response.
 
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
 use serde::{Deserialize, Serialize};
@@ -7,17 +7,17 @@ use ureq::{
     http::{HeaderMap, HeaderName, Response, StatusCode, header},
 };
 
-/// Most bytes of a version; those of known servers have up to 100.
+/// Most bytes of a version. Known servers use up to 100.
 const MAX_VERSION_BYTES: usize = 256;
 
-/// How much older than the response a time of change must be, so that no second change can have the
-/// same time: by the clock of the server (RFC 9110, 8.8.2.2).
+/// Minimum time between a file's last change and the response, by the clock of the server (RFC
+/// 9110, 8.8.2.2): no second change can then have the same time.
 const SETTLED: SignedDuration = SignedDuration::from_secs(1);
 
 /// The same by the clock of this machine, which may differ.
 const SETTLED_HERE: SignedDuration = SignedDuration::from_secs(60);
 
-/// What a server said of a file.
+/// The version and range support of a file, as its server reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Said {
@@ -37,7 +37,7 @@ impl Said {
             version: version(headers),
             ranges: match response.status() {
                 StatusCode::PARTIAL_CONTENT => Some(true),
-                // A server may send the whole file because its version is not that of `If-Range`.
+                // A server may send the whole file because its version differs from `If-Range`.
                 _ if asked && accepts != Some("bytes") => Some(false),
                 _ => accepts.map(|unit| unit == "bytes"),
             },

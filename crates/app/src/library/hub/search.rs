@@ -58,7 +58,7 @@ pub struct Found {
     pub context_trained: Option<u64>,
     /// Whether terms must be accepted before a download.
     pub is_gated: bool,
-    /// What its tags say of adapters.
+    /// The information on adapters in its tags.
     pub tagged: Tagged,
 }
 
@@ -110,7 +110,7 @@ impl Hub {
         self.list(&format!("search={query}&{}&sort={}", filter(kind), sort_key(sort)))
     }
 
-    /// Repositories with GGUF files that were made from those of a repository, the most downloaded
+    /// Repositories with GGUF files that were converted from a repository, the most downloaded
     /// first.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ const MAX_FILE_BYTES: u64 = 4 << 10;
 pub struct Token(String);
 
 impl Token {
-    /// A token of a person's text; `None` if no request could carry it.
+    /// Parses the user's text; `None` if no request could carry it.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let is_token = (1..=MAX_TOKEN_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(of(false, true, true), Some(("k".to_owned(), TokenSource::Keychain)));
         assert_eq!(of(false, false, true), Some(("f".to_owned(), TokenSource::File)));
         assert_eq!(of(false, false, false), None);
-        // Later ones are not even asked: a keychain may ask the person.
+        // Later sources are not read: a keychain may prompt the user.
         first(|| Some("e".into()), || panic!("the keychain"), || panic!("the file"));
     }
 

@@ -1,4 +1,4 @@
-//! The models in a repository: files of one quantisation belong together.
+//! The models in a repository: files of one quantization belong together.
 
 use super::super::LibraryError;
 use super::adapters;
@@ -8,7 +8,7 @@ use hearth_formats::gguf::{each_part_file, is_first_part};
 use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, path::Path};
 
-/// The quantisations that are chosen if a person names none, the best first: small, and close to
+/// The quantizations that are chosen if the user names none, the best first: small, and close to
 /// the original.
 const PREFERRED: [&str; 9] = [
     "Q4_K_M",
@@ -37,7 +37,7 @@ pub struct Listed {
     pub sha256: Option<String>,
 }
 
-/// What a variant is.
+/// The kind of a variant: a model, or an adapter and its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -60,13 +60,13 @@ impl Kind {
 /// A model of a repository: a file, or the parts of a split one. Or an adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variant {
-    /// Name of the quantisation, or else of the file.
+    /// Name of the quantization, or else of the file.
     pub name: String,
     /// Its files in order.
     pub files: Vec<Listed>,
     /// The path of the file that they are joined to, if it was cut anywhere.
     pub joined: Option<String>,
-    /// What it is. That a GGUF file is an adapter is known once its header was requested.
+    /// Model or adapter. A GGUF file counts as a model until its header was requested.
     pub kind: Kind,
 }
 
@@ -81,7 +81,7 @@ impl Variant {
         self.files.first().map_or("", |file| &file.path)
     }
 
-    /// The path that names it: that of the joined file, or of its first.
+    /// The path that names it: the path of the joined file, or else of its first file.
     pub fn path(&self) -> &str {
         self.joined.as_deref().unwrap_or_else(|| self.file())
     }
@@ -128,7 +128,7 @@ pub(super) fn variants(files: &[Listed]) -> Vec<Variant> {
         })
     }));
     variants.sort_by_cached_key(|variant| (variant.size(), variant.file().to_owned()));
-    // Two files of one quantisation are told apart by their names.
+    // Two files of one quantization are told apart by their names.
     let mut count: HashMap<String, usize> = HashMap::new();
     variants
         .iter()
@@ -155,7 +155,7 @@ fn stem(path: &str) -> &str {
     stem.split_once("-00001-of-").map_or(stem, |(stem, _)| stem)
 }
 
-/// The quantisation in a file's name, in upper case: `Q4_K_M`, `UD-Q4_K_XL`, `BF16`.
+/// The quantization in a file's name, in upper case: `Q4_K_M`, `UD-Q4_K_XL`, `BF16`.
 pub fn quantization(path: &str) -> Option<String> {
     let stem = stem(path).to_uppercase();
     let words: Vec<&str> = stem.split(['-', '.']).collect();
@@ -173,13 +173,13 @@ fn is_quantization(word: &str) -> bool {
     is_name && (is_block || word.starts_with("MXFP4") || ["F16", "FP16", "BF16", "F32", "FP32"].contains(&word))
 }
 
-/// The model in a usual quantisation.
+/// The model in a usual quantization.
 pub(super) fn preferred(variants: &[Variant]) -> Option<&Variant> {
     let mut names = PREFERRED.iter();
     names.find_map(|name| variants.iter().find(|it| it.name == *name))
 }
 
-/// The model that a person means.
+/// The model that the user selected.
 ///
 /// # Errors
 /// There is none; the error lists the names.
