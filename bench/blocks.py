@@ -1,6 +1,6 @@
 """Random blocks in the formats of GGUF, in the layouts that gguf's own tables and llama.cpp's headers describe.
 
-Codes are random bytes. Scales are chosen so that weights are finite and about as large as those of a trained model, and no scale is a
+Codes are random bytes. Scales are chosen so that weights are finite and about as large as in a trained model, and no scale is a
 subnormal f16, which could be slow and distort the comparison.
 """
 
@@ -18,12 +18,12 @@ SMALLEST_F16 = 2.0**-14
 
 
 def random_rows(rng: np.random.Generator, name: str, rows: int, cols: int, magnitude: float = 1.0) -> Bytes:
-    """A random matrix in the format `name`, as rows of bytes; `magnitude` is a multiple of that of trained weights."""
+    """A random matrix in the format `name`, as rows of bytes; `magnitude` is relative to trained weights."""
     elements, size = GGML_QUANT_SIZES[GGMLQuantizationType[name]]
     if cols % elements:
         raise ValueError(f"Rows of {cols} cannot be stored as {name}, whose blocks hold {elements}.")
     blocks = rng.integers(0, 256, (rows * cols // elements, size), dtype=np.uint8)
-    # So that products with normalised activations have about their magnitude.
+    # So that products with normalized activations have about their magnitude.
     FILL[name](blocks, magnitude / np.sqrt(cols))
     return blocks.reshape(rows, -1)
 

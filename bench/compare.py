@@ -1,4 +1,5 @@
-"""Compares Hearth with llama.cpp, ik_llama.cpp and OpenVINO GenAI, and with --train also with PEFT and PyTorch: measures in turns, prints, and writes a page.
+"""Compares Hearth with llama.cpp, ik_llama.cpp and OpenVINO GenAI, and with --train also with PEFT and PyTorch: measures in interleaved runs,
+prints, and writes a page.
 
     python compare.py HEARTH [--quick] [--isa native,avx2] [--only GROUP...] [--models NAME...] [--train] [--write docs/PERFORMANCE.md]
 

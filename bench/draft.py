@@ -1,4 +1,4 @@
-"""Measures decode with and without a draft, in turns on the same model and prompts, and checks that the tokens are the same.
+"""Measures decode with and without a draft, alternately on the same model and prompts, and checks that the tokens are the same.
 
     python draft.py HEARTH [--llama] [--rounds N] [--models NAME...] [--drafts DRAFT...] [--json FILE] [--write docs/DRAFTS.md]
 
@@ -74,7 +74,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program reports of one decode. `accepted` counts those of the `drafted` tokens that the target agreed with."""
+    """A program's report of one decode. Of the `drafted` tokens, the target agreed with `accepted`."""
 
     tok_s: float
     tokens: int

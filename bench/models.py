@@ -28,7 +28,7 @@ class Facts:
     weight_bytes: int  # weights read once per token
     kv_bytes: int  # keys and values of one position, in f16
     macs: int  # multiply-adds with weights per prompt token, without the output layer
-    floats: bool  # weights are not quantised
+    floats: bool  # weights are not quantized
 
 
 def find(name: str) -> Path:

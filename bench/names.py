@@ -1,4 +1,4 @@
-"""Names of the random models: shapes times quantisation recipes. Imports no package."""
+"""Names of the random models: shapes times quantization recipes. Imports no package."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -39,7 +39,7 @@ class Test:
 
     def bounds(self, floats: bool) -> list[str]:
         """The peak rates of machine.ceilings that bound the speed, the highest of them: multiply-adds in prefill, for a model of floats or of
-        quantised weights, and memory bandwidth in decode."""
+        quantized weights, and memory bandwidth in decode."""
         if self.prefill:
             return ["bf16_gmac_s", "f32_gmac_s"] if floats else ["int8_gmac_s"]
         return ["read_gb_s"] if self.decode else []

@@ -1,9 +1,10 @@
-"""Compares what `hearth plan` promises of models that were never loaded with what is then measured: decode speed and memory.
+"""Compares the decode speed and memory that `hearth plan` predicts for models that were never loaded with measurements.
 
     python promise.py HEARTH [--models NAME...] [--rounds N]
 
-HEARTH is a release build of `hearth`. Prints a row per model, and exits with 1 if a promise is off by more than LIMITS. A data folder of
-its own holds the measurements that the promise rests on, so that each run starts without any. See README.md.
+HEARTH is a release build of `hearth`. Prints a row per model, and exits with 1 if a prediction is off by more than LIMITS.
+The measurements behind the predictions are stored in a temporary data folder, so each run starts without any. See
+README.md.
 """
 
 import argparse
@@ -54,10 +55,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     hearth = str(Path(args.hearth).resolve())
-    print(f"{'model':14} {'expected':>8} {'tokens/s':>8} {'off':>7} {'planned':>8} {'peak MB':>8} {'off':>7}")
+    print(f"{'model':14} {'expected':>8} {'tokens/s':>8} {'error':>7} {'planned':>8} {'peak MB':>8} {'error':>7}")
     with tempfile.TemporaryDirectory() as data:
         os.environ["HEARTH_DATA"] = data
-        # The program itself, without a model.
+        # Of the program without a model.
         idle_mb = idle(hearth)
         errors = [compare(hearth, name, args.rounds, idle_mb) for name in args.models]
     sys.exit(any(abs(error) > limit for row in errors for error, limit in zip(row, LIMITS, strict=True)))

@@ -2,8 +2,8 @@
 
     python reopen.py HEARTH MODEL.gguf [--years N] [--rounds N] [--threads N]
 
-HEARTH is a release build of `hearth`. A worker prefills a chat and saves it in the prompt cache; then workers are started in turns with and
-without that cache, and each answers the next question. Prints the cached tokens, the seconds to the first token, and the ratio; checks
+HEARTH is a release build of `hearth`. A worker prefills a chat and saves it in the prompt cache; then workers are started alternately with
+and without that cache, and each answers the next question. Prints the cached tokens, the seconds to the first token, and the ratio; checks
 that the answers are equal. On Linux, also prints the bytes that a worker writes for a chat, turn by turn.
 """
 

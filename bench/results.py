@@ -17,7 +17,7 @@ FORM = 4
 
 @dataclass(frozen=True)
 class Cell:
-    """What is compared: one test of one model."""
+    """One comparison: one test of one model."""
 
     model: str
     test: str
@@ -104,7 +104,7 @@ class Results:
         return better(cell, [(name, peer.variant if peer else "", peer.value if peer else None) for name, peer in found.items()])
 
     def ratio(self, cell: Cell) -> float | None:
-        """Hearth's median as a multiple of that of the best peer."""
+        """Hearth's median as a multiple of the best peer's."""
         best = self.best(cell)
         return quotient(self.hearth(cell), best.value if best else None)
 

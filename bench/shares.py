@@ -22,8 +22,8 @@ CACHE = HERE / "cache"
 # The ceiling of each benchmark group, and of the precisions in a function name.
 KINDS = {"gemv": "read_gb_s", "gemm": "int8_gmac_s", "attention": "f32_gmac_s"}
 PRECISIONS = {"F32": "f32_gmac_s", "Bf16": "bf16_gmac_s"}
-# Unquantised formats, whose activations are not quantised to int8.
-UNQUANTISED = ["F16", "BF16"]
+# Unquantized formats, whose activations are not quantized to int8.
+UNQUANTIZED = ["F16", "BF16"]
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def rows(found: list[tuple[dict[str, Any], dict[str, Any]]], ceilings: dict[str,
 
 def kind_of(about: dict[str, Any], ceilings: dict[str, float | None]) -> str:
     precision = (about["function_id"] or "").partition(" ")[0]
-    if precision == "Int8Activations" and about["value_str"] in UNQUANTISED:
+    if precision == "Int8Activations" and about["value_str"] in UNQUANTIZED:
         # Hearth takes the faster one.
         return max("bf16_gmac_s", "f32_gmac_s", key=lambda kind: ceilings.get(kind) or 0)
     return PRECISIONS.get(precision, KINDS.get(about["group_id"], ""))

@@ -73,7 +73,7 @@ class Compare(unittest.TestCase):
         text = page.page(self.results)
         self.assertIn("llama.cpp, ik_llama.cpp and OpenVINO GenAI", text)
         self.assertIn(f"| {model} | with adapter | 9.0 |  | 4.0 repacked | **5.0 stored** |  |", text)
-        # No column of its own where it cannot run.
+        # No separate column where it cannot run.
         _, _, avx2 = text.partition("## Decode with AVX2")
         self.assertIn("| llama.cpp | ik_llama.cpp | of the peak |", avx2)
 

@@ -3,7 +3,7 @@
     python train.py HEARTH MODEL.gguf [--steps N] [--rounds N] [--threads N] [--json FILE]
 
 HEARTH is a release build of `hearth`, MODEL.gguf the default model. LoRA of rank 16 on all seven linears of each layer, batches of 2
-times 512 tokens, every token in the loss. The contenders run in turns, each in a separate process, so that load on the machine affects all;
+times 512 tokens, every token in the loss. The contenders run alternately, each in a separate process, so that load on the machine affects all;
 the table has the medians of the rounds. Hearth is compared with the best PEFT whose products have the same factors. See README.md.
 """
 

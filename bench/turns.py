@@ -1,5 +1,5 @@
-"""Compares builds of `examples/repeat.rs`, even if the machine's speed changes from second to second: lets one of them run at a time,
-in turns of 40 ms, and prints repetitions per second and their ratio to the first build's.
+"""Compares builds of `examples/repeat.rs`, even if the machine's speed changes from second to second: runs one of them at a time,
+alternating every 40 ms, and prints repetitions per second and their ratio to the first build's.
 
     python turns.py [--seconds 8] OPERATION FORMAT SIZE... -- PROGRAM...
 

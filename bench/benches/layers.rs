@@ -2,7 +2,7 @@
 //! (multiply-adds per second), attention, the latency of a dispatch, and whole passes of models,
 //! including the shape of the default model. `few` compares steps of one to eight tokens.
 //!
-//! `cargo bench -p hearth-bench --bench layers -- decode`. Results are in docs/tried.md.
+//! `cargo bench -p hearth-bench --bench layers -- decode`. Results are in `docs/tried/`.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hearth_bench::{HEADS, Weight, noise};

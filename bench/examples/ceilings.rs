@@ -50,7 +50,7 @@ fn main() {
     println!("{{{}}}", measured.join(", "));
 }
 
-/// Read bandwidth in GB/s: every thread sums its own part of the memory.
+/// The read bandwidth in GB/s: every thread sums its own part of the memory.
 fn read(threads: usize) -> f64 {
     let words = vec![1_u64; BYTES / 8];
     let parts: Vec<&[u64]> = words.chunks(words.len().div_ceil(threads)).collect();

@@ -32,7 +32,8 @@ const FORMATS: [Quant; 10] = [
     Quant::F16,
 ];
 const COLS: usize = 2048;
-/// Bytes of a format's weight: more than the caches of most CPUs, with those of other formats.
+/// Bytes of a format's weight: together with the other formats' weights, more than the caches of
+/// most CPUs.
 const BYTES: usize = 48 << 20;
 /// Bytes of the scalar product, which does not depend on memory.
 const SCALAR_BYTES: usize = 1 << 20;
@@ -40,9 +41,9 @@ const SCALAR_BYTES: usize = 1 << 20;
 const TOKENS: usize = 96;
 const PREFILL_BYTES: usize = 4 << 20;
 const TRIES: usize = 9;
-/// Decode has become slower if both of its ratios are below this part of the recorded ones, and
-/// prefill if its ratio is below the other. In runs on one virtual machine, single ratios of decode
-/// differed by a fifth, and of prefill by a quarter.
+/// Least share of the recorded ratios: decode has become slower if both of its ratios are below it,
+/// and prefill if its ratio is below [`LEAST_PREFILL`]. In runs on one virtual machine, single
+/// ratios of decode differed by a fifth, and of prefill by a quarter.
 const LEAST: f64 = 0.85;
 const LEAST_PREFILL: f64 = 0.75;
 

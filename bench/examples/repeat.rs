@@ -2,14 +2,14 @@
 //!
 //! `repeat COUNT OPERATION FORMAT SIZE...` writes the number of repetitions to the file `COUNT`,
 //! eight bytes in little-endian order. Operations, with activations in int8 if the
-//! format is quantised, on all threads:
+//! format is quantized, on all threads:
 //!
 //! * `gemm FORMAT ROWS COLS TOKENS`: one weight;
 //! * `gated FORMAT ROWS COLS TOKENS`: gate, up and their activation;
 //! * `down FORMAT ROWS COLS TOKENS`: the product with a weight of `COLS` rows and `ROWS` columns,
 //!   added to the residual;
 //! * `attention FORMAT TOKENS CONTEXT`: the last tokens of a context, with SmolLM2's heads;
-//!   `FORMAT` is that of the KV cache, `f16` or `q8_0`.
+//!   `FORMAT` is the type of the KV cache, `f16` or `q8_0`.
 
 use hearth_bench::{HEADS, Weight, noise};
 use hearth_kernels::attention::{CachedRows, KvFormat, KvLayer, Spans, attend};

@@ -1,4 +1,4 @@
-//! Benchmarks of the kernels; results are in `docs/tried.md`.
+//! Benchmarks of the kernels; results are in `docs/tried/`.
 //!
 //! A separate package, with criterion as an ordinary dependency: as a development dependency of
 //! `hearth-kernels` it would give shared crates different features in tests than in programs, so
@@ -34,7 +34,7 @@ pub struct Weight {
 }
 
 impl Weight {
-    /// Repeats one quantised row: quantisation is not measured.
+    /// Repeats one quantized row: quantization is not measured.
     ///
     /// # Errors
     /// If `cols` are not whole blocks.

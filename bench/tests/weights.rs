@@ -1,4 +1,4 @@
-//! What the benches measure with.
+//! Tests of the inputs of the benchmarks: noise and weights.
 
 use hearth_bench::{Weight, noise};
 use hearth_kernels::Quant;

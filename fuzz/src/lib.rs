@@ -13,7 +13,7 @@ pub use seeds::Seed;
 
 /// A kind of untrusted input.
 pub struct Target {
-    /// Its name, and that of its folder in `fuzz/corpus`.
+    /// Its name, and the name of its folder in `fuzz/corpus`.
     pub name: &'static str,
     /// Parses an input and uses the result. Returns whether it was accepted. Panics if the result
     /// is invalid.

@@ -26,9 +26,10 @@ pub fn waits_for_run(app: &AppHandle) -> bool {
 
 /// Exits the app, after the active run is saved; the window shows that, also if it was hidden.
 pub fn quit(app: &AppHandle) {
-    match waits_for_run(app) {
-        true => window::focus(app),
-        false => app.exit(0),
+    if waits_for_run(app) {
+        window::focus(app)
+    } else {
+        app.exit(0)
     }
 }
 

@@ -66,7 +66,7 @@ fn internal(message: &str) -> Problem {
 }
 
 pub async fn set_settings(window: AppHandle, settings: Settings) -> Result<(), Problem> {
-    /// What is saved last is followed last.
+    /// Orders calls: the settings that are saved last are applied last.
     static ORDER: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let _turn = ORDER.lock().await;
     let (theme, tray) = (settings.theme, settings.tray);

@@ -13,7 +13,7 @@ const QUIT: &str = "Quit";
 /// Starts the app once its store is intact.
 type Start = fn(&AppHandle) -> tauri::Result<()>;
 
-/// Shows that the store in a folder is corrupt, restores or recovers it by a person's choice, and
+/// Shows that the store in a folder is corrupt, restores or recovers it as the user chooses, and
 /// starts the app.
 pub fn offer(app: &AppHandle, problem: &Problem, folder: PathBuf, start: Start) {
     eprintln!("Hearth cannot start: {problem}");
@@ -75,12 +75,11 @@ fn start_app(app: &AppHandle, restored: Result<PathBuf, StoreError>, start: Star
 }
 
 fn choices(has_backup: bool) -> &'static str {
-    match has_backup {
-        true => {
-            "Hearth can restore its last backup, or recover what can still be read. Either way the corrupt file is \
+    if has_backup {
+        "Hearth can restore its last backup, or recover what can still be read. Either way the corrupt file is \
              kept."
-        }
-        false => "Hearth has no backup yet. It can recover what can still be read, and keeps the corrupt file.",
+    } else {
+        "Hearth has no backup yet. It can recover what can still be read, and keeps the corrupt file."
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Tray {
     shown: Mutex<Option<Shown>>,
     // The main thread reads these without the lock.
     has_icon: AtomicBool,
-    /// Whether the person wants Hearth to go on after the window is closed.
+    /// The user's setting: whether Hearth keeps running after the window is closed.
     keep_running: AtomicBool,
 }
 

@@ -12,7 +12,7 @@ use tauri_plugin_notification::NotificationExt;
 /// The window's label, as in `capabilities/window.json`.
 const LABEL: &str = "main";
 
-/// The page's background colours, painted before the page loads so that the window does not flash.
+/// The page's background colors, painted before the page loads so that the window does not flash.
 const BACKGROUND_LIGHT: Color = Color(0xfa, 0xf8, 0xf4, 0xff);
 const BACKGROUND_DARK: Color = Color(0x19, 0x17, 0x14, 0xff);
 
@@ -68,7 +68,7 @@ pub fn focus(app: &AppHandle) {
     }
 }
 
-/// Hides the window that is being closed, if the person wants Hearth to go on in the tray.
+/// Hides the window that is being closed, if the user wants Hearth to keep running in the tray.
 pub fn hides(app: &AppHandle) -> bool {
     tray::keeps_running(app) && main(app).is_some_and(|window| window.hide().is_ok())
 }

@@ -28,9 +28,9 @@ pub struct Places {
 }
 
 impl Places {
-    /// The folder of the programs: the named one, else that of the target folder, else, if the
-    /// workspace has no target folder (because the test was copied to another machine), the one
-    /// above the test's executable, which is then `FOLDER/deps/TEST`.
+    /// The folder of the programs: the named one, else the one in the target folder. If the
+    /// workspace has no target folder (because the test was copied to another machine), the folder
+    /// above the one with the test's executable, which is then `FOLDER/deps/TEST`.
     pub fn programs(&self) -> PathBuf {
         let set = |value: &Option<OsString>| value.clone().filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(named) = set(&self.named) {

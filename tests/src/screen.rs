@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long a child process may take to exit before it is killed.
+/// Time for a child process to exit before it is killed.
 const EXIT_LIMIT: Duration = Duration::from_secs(5);
 
 /// A child process that is ended on drop.
@@ -29,11 +29,11 @@ impl Drop for ChildGuard {
     }
 }
 
-/// Environment variables of a person's folders. Web views keep there what pages store, by the name
-/// of the program, so windows that are open at a time would share it.
+/// Environment variables of the user's folders. Web views store the data of pages there, by the
+/// name of the program, so concurrent windows would share it.
 const HOME_FOLDERS: [&str; 4] = ["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"];
 
-/// An Xvfb server, and the folders of the person who sits before it.
+/// An Xvfb server, and the folders of its user.
 pub struct Screen {
     /// Value of DISPLAY.
     pub display: String,

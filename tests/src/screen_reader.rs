@@ -1,4 +1,4 @@
-//! What a screen reader is told: the tree of roles, names and states on the bus of AT-SPI
+//! The interface of a screen reader: the tree of roles, names and states on the bus of AT-SPI
 //! (<https://gnome.pages.gitlab.gnome.org/at-spi2-core/devel-docs/>).
 
 use crate::drag::Outcome;
@@ -107,7 +107,7 @@ pub struct Node {
     pub role: &'static str,
     /// Name.
     pub name: String,
-    /// Its text, if it has one of its own.
+    /// Its own text, if it has any.
     pub text: String,
     /// States, of those in `STATES`.
     pub states: Vec<&'static str>,
@@ -115,7 +115,7 @@ pub struct Node {
     pub attributes: Vec<(String, String)>,
     /// Levels below the root.
     pub depth: usize,
-    /// Its address on the bus, which differs from that of an element that reads the same.
+    /// Its address on the bus, which differs even between elements that read the same.
     pub address: String,
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// Time limit of most waits, which only a hang exceeds.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a condition is polled.
+/// Time between two polls of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Polls a condition until it returns `Some`. Returns `None` after `limit`.

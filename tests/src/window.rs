@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Long enough for a small model on a slow machine to load and answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// How long an answer may grow before it is stopped: its length is random.
+/// Time after which an answer is stopped: its length is random.
 const STOP_AFTER: Duration = Duration::from_secs(20);
 
 /// Allows one window at a time: a model uses the whole machine.

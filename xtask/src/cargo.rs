@@ -60,7 +60,7 @@ pub const PROGRAMS: &[&str] = &[
     "--bins",
 ];
 
-/// Arguments that select all programs and tests but those of this program.
+/// Arguments that select all programs and tests except this program and its tests.
 pub const SELECT_TESTS: &[&str] = &["--workspace", "--exclude", "xtask", "--lib", "--bins", "--tests"];
 
 /// Arguments that select the tests of this program.

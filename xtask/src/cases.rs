@@ -26,10 +26,10 @@ pub fn recorded() -> PathBuf {
     report::folder().join("recorded")
 }
 
-/// Compares the names that a run found with the committed list, and keeps them for
+/// Compares the names that a run found with the committed list, and saves them for
 /// `cargo xtask cases`.
 ///
-/// The lists are those of x86-64 Linux: other systems have no window tests and no disk faults.
+/// The lists are for x86-64 Linux: other systems have no window tests and no disk faults.
 ///
 /// # Errors
 /// Names what is missing or new.

@@ -115,7 +115,7 @@ mod tests {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// What the program in a checkout's own target folder says.
+    /// The output of the program in a checkout's own target folder.
     fn says(folder: &Path) -> String {
         let output = Command::new(folder.join("target/release/program"))
             .output()

@@ -46,7 +46,7 @@ struct FuzzOptions {
     seconds: u32,
     /// Seed; `None` for a random one.
     seed: Option<u32>,
-    /// Add minimized inputs with new coverage to `fuzz/corpus`.
+    /// Whether minimized inputs with new coverage are added to `fuzz/corpus`.
     keep: bool,
     /// Parts of all targets, such as `2,4/4`; `None` for all.
     parts: Option<String>,

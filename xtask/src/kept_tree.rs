@@ -15,10 +15,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Set by `.ci/run` where the home folder outlives the checkout.
+/// Environment variable that `.ci/run` sets where the home folder outlives the checkout.
 const WANTED: &str = "HEARTH_KEPT_TREE";
 
-/// Set for the run inside the kept tree.
+/// Environment variable of the run inside the kept tree.
 const INSIDE: &str = "HEARTH_INSIDE_KEPT_TREE";
 
 /// Folders of files that say what git ignores, or how ignored files are made.
@@ -89,7 +89,7 @@ pub fn run_in(tree: &Path, words: &[String]) -> Outcome {
     command
         .args(words)
         .env(INSIDE, "1")
-        // Set by the user, it would mix files of this checkout with those of the tree.
+        // If the user has set it, files of this checkout and of the tree would mix.
         .env_remove("CARGO_TARGET_DIR");
     let status = command
         .status()
@@ -104,8 +104,8 @@ pub fn run_in(tree: &Path, words: &[String]) -> Outcome {
     }
 }
 
-/// Brings `tree` to the commit of the checkout `from`: made anew if it is `empty`, missing, broken,
-/// or how ignored files are made has changed.
+/// Updates `tree` to the commit of the checkout `from`. The tree is cloned again if `empty` is set,
+/// if it is missing or broken, or if the way in which ignored files are made has changed.
 fn update(from: &Path, tree: &Path, empty: bool) -> Outcome {
     let git = |folder: &Path| {
         let mut command = Command::new("git");

@@ -10,7 +10,7 @@ use std::process;
 /// Takes the lock, which the system releases when this process ends, however it ends. Waits for
 /// another run and says for whom.
 ///
-/// A run in CI's work tree has a lock of its own, since the run that started it holds this one.
+/// A run in CI's work tree takes a separate lock, since the run that started it has this one.
 ///
 /// # Errors
 /// If the lock file cannot be created or locked.

@@ -64,8 +64,8 @@ impl Tools {
             .arg(target().join("neon"))
             .env("CARGO_BUILD_BUILD_DIR", target().join("neon"))
             .env("RUSTC", &self.compiler)
-            // Static linking needs no ARM libraries on this machine; with those of Debian 12's
-            // cross compiler the first thread started hangs in the emulator.
+            // Static linking needs no ARM libraries on this machine. With the libraries of Debian
+            // 12's cross compiler, the first thread that starts hangs in the emulator.
             .env("RUSTFLAGS", "-C target-feature=+crt-static")
             .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER)
             .env(

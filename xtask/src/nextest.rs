@@ -1,4 +1,4 @@
-//! `cargo nextest`, which runs each Rust test in a process of its own (`.config/nextest.toml`).
+//! `cargo nextest`, which runs each Rust test in a separate process (`.config/nextest.toml`).
 
 use crate::cargo::SELECT_TESTS;
 use crate::cargo::{cargo, unset_package};
@@ -19,7 +19,7 @@ const VERSION: (u32, u32, u32) = (0, 9, 143);
 /// `.config/nextest.toml`.
 const REPORT: &str = "target/nextest/default/junit.xml";
 
-/// What a failed test does to the tests after it.
+/// The effect of a failed test on the tests after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failures {
     /// They run.
@@ -60,8 +60,8 @@ fn subcommand(name: &str) -> Outcome<Command> {
     Ok(command)
 }
 
-/// Runs a command of [`nextest`] and keeps its report as that of `stage`. A failed test is no
-/// error.
+/// Runs a command of [`nextest`] and copies its report to the report of `stage`. A failed test is
+/// not an error.
 ///
 /// # Errors
 /// If it cannot be started, runs no test, or ends early.

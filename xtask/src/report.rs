@@ -22,7 +22,7 @@ pub fn junit(stage: &str) -> PathBuf {
     folder().join(format!("{stage}.xml"))
 }
 
-/// What a run has done so far.
+/// The results of a run so far.
 #[derive(Debug)]
 pub struct Report {
     started: Instant,
@@ -88,10 +88,10 @@ impl Report {
         }
     }
 
-    /// Runs what the stages after it need. It counts as no check.
+    /// Runs a step that later stages need. It does not count as a check.
     ///
     /// # Errors
-    /// That of what is run.
+    /// Returns the error of `run`.
     pub fn step<T>(&mut self, name: &str, run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
         let start = Instant::now();
         let outcome = run();

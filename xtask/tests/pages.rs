@@ -5,9 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Pages that name files and tests as evidence.
-const PAGES: [&str; 4] = [
+const PAGES: [&str; 7] = [
     "docs/SAFETY.md",
     "docs/ARCHITECTURE.md",
+    "docs/INFERENCE.md",
+    "docs/RECIPES.md",
+    "docs/TESTING.md",
     "CONTRIBUTING.md",
     "ui/README.md",
 ];

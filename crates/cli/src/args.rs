@@ -203,7 +203,7 @@ pub struct PenaltyArgs {
     /// DRY: growth of the penalty with each further repeated token, 1 or more
     #[arg(long, value_name = "X", value_parser = up_to_100)]
     pub dry_base: Option<f32>,
-    /// DRY: length in tokens from which a repetition is penalised
+    /// DRY: length in tokens from which a repetition is penalized
     #[arg(long, value_name = "N")]
     pub dry_allowed_length: Option<u32>,
     /// DRY: window in tokens; 0 disables it
@@ -246,7 +246,7 @@ pub struct MoreSamplingArgs {
     /// disables it
     #[arg(long, value_name = "X", value_parser = up_to_100)]
     pub dynatemp_range: Option<f32>,
-    /// Dynamic temperature: exponent of the normalised entropy
+    /// Dynamic temperature: exponent of the normalized entropy
     #[arg(long, value_name = "X", value_parser = up_to_100)]
     pub dynatemp_exp: Option<f32>,
     /// Logit bias: add to the logits of a token, by its id or its text; -inf bans it; may be
@@ -457,7 +457,7 @@ pub struct Train {
     /// LoRA dropout [default: 0]
     #[arg(long, value_name = "F", value_parser = share)]
     pub dropout: Option<f32>,
-    /// Rank-stabilised LoRA: the adapter's scale is alpha / sqrt(rank)
+    /// Rank-stabilized LoRA: the adapter's scale is alpha / sqrt(rank)
     #[arg(long)]
     pub rslora: bool,
     /// Learning rate schedule: cosine, linear or constant [default: cosine]
@@ -501,9 +501,9 @@ pub struct DataFlags {
 }
 
 /// The help of `hearth export --type`.
-fn quantisations() -> String {
+fn quantizations() -> String {
     let types = export_types().join(", ");
-    format!("With --to gguf, the quantisation: {types}, or `same` as the base model [default: Q8_0]")
+    format!("With --to gguf, the quantization: {types}, or `same` as the base model [default: Q8_0]")
 }
 
 /// `hearth export`.
@@ -515,8 +515,8 @@ pub struct Export {
     /// Output format
     #[arg(long, value_enum, value_name = "gguf-lora|peft|gguf", hide_possible_values = true)]
     pub to: ExportAs,
-    /// The quantisation, with --to gguf.
-    #[arg(long = "type", value_name = "TYPE", help = quantisations())]
+    /// The quantization, with --to gguf.
+    #[arg(long = "type", value_name = "TYPE", help = quantizations())]
     pub kind: Option<String>,
     /// The file or folder to write to
     #[arg(long, value_name = "PATH")]
@@ -524,7 +524,7 @@ pub struct Export {
     /// Reload the export, replay prompts and compare
     #[arg(long)]
     pub verify: bool,
-    /// The adapter's base model [default: that of its run]
+    /// The adapter's base model [default: the base model of its run]
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
     #[command(flatten)]
@@ -575,9 +575,10 @@ fn not_negative(text: &str) -> Result<f32, String> {
 
 fn finite(text: &str) -> Result<f32, String> {
     let value: f32 = text.parse().map_err(|_| "not a number".to_owned())?;
-    match value.is_finite() {
-        true => Ok(value),
-        false => Err("must be finite".to_owned()),
+    if value.is_finite() {
+        Ok(value)
+    } else {
+        Err("must be finite".to_owned())
     }
 }
 
@@ -654,7 +655,7 @@ fn adapter(text: &str) -> Result<AdapterChoice, String> {
     })
 }
 
-/// A serialised name of a protocol enum.
+/// A serialized name of a protocol enum.
 fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(text.into()).map_err(|error| error.to_string())
 }
@@ -678,7 +679,7 @@ mod tests {
     }
 
     #[test]
-    fn the_help_lists_every_quantisation() {
+    fn the_help_lists_every_quantization() {
         let help = Cli::command()
             .find_subcommand_mut("export")
             .expect("a command")

@@ -1,4 +1,4 @@
-//! What a draft did, in reports.
+//! Statistics of a draft, in reports.
 
 use hearth_protocol::DraftStats;
 use serde::Serialize;
@@ -35,9 +35,10 @@ pub fn sentence(stats: DraftStats) -> Option<String> {
         stopped,
         ..
     } = stats;
-    let end = match stopped {
-        true => "; switched off at the end, because it cost more than it gained",
-        false => "",
+    let end = if stopped {
+        "; switched off at the end, because it cost more than it gained"
+    } else {
+        ""
     };
     (drafted > 0).then(|| {
         let (kind, share) = (stats.kind, 100.0 * used);

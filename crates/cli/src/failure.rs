@@ -5,7 +5,7 @@ use hearth_protocol::Problem;
 use std::fmt::{self, Display};
 use std::io;
 
-/// Why a command failed: one line for a person.
+/// The reason why a command failed: one line for the user.
 #[derive(Debug)]
 pub enum Failure {
     /// A failure, exit code 1.

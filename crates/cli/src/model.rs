@@ -80,7 +80,7 @@ pub fn draft(args: &Draft, default: DraftChoice) -> Result<ChosenDraft, Failure>
     })
 }
 
-/// Load a model with progress, and print its notices.
+/// Loads a model with progress, and prints its notices.
 pub fn load(
     chosen: &Chosen,
     options: &LoadOptions,
@@ -113,7 +113,7 @@ pub fn load(
     Ok(engine)
 }
 
-/// Apply adapters, and print their notices.
+/// Applies adapters, and prints their notices.
 pub fn set_adapters(engine: &mut Engine, adapters: &Adapters) -> Result<(), Failure> {
     for notice in engine.set_adapters(&adapters.adapters)? {
         say!("note: {notice}");

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io;
 
-/// Return the original standard output, and redirect later output to standard error.
+/// Returns the original standard output, and redirects later output to standard error.
 ///
 /// # Errors
 /// A system call failed.
@@ -40,7 +40,7 @@ fn redirect() -> io::Result<()> {
     }
 }
 
-/// Redirect both the Win32 handle and the C runtime's descriptor, which drivers use.
+/// Redirects both the Win32 handle and the C runtime's descriptor, which drivers use.
 #[cfg(windows)]
 fn redirect() -> io::Result<()> {
     use std::os::windows::io::AsRawHandle;
@@ -63,7 +63,7 @@ mod tests {
     use std::io::Write;
     use std::process::Command;
 
-    /// Set in the child process, which redirects its standard output.
+    /// Environment variable of the child process, which redirects its standard output.
     const CHILD: &str = "HEARTH_TEST_OWN_OUTPUT";
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
 
     #[cfg(unix)]
     fn as_a_library(text: &str) {
-        // SAFETY: pointer and length are those of a live `&str`.
+        // SAFETY: pointer and length belong to a live `&str`.
         unsafe { libc::write(1, text.as_ptr().cast(), text.len()) };
     }
 

@@ -25,7 +25,7 @@ impl Progress {
         }
     }
 
-    /// Show the stage and its progress, from 0 to 1.
+    /// Shows the stage and its progress, from 0 to 1.
     pub fn show(&mut self, fraction: f32, stage: &str) {
         if self.shown && self.last.is_none_or(|last| last.elapsed() >= PAUSE) {
             self.last = Some(Instant::now());
@@ -36,7 +36,7 @@ impl Progress {
         }
     }
 
-    /// Print a line above.
+    /// Prints a line above the progress.
     pub fn print_line(&mut self, line: &str) {
         if self.last.take().is_some() {
             let _ = stderr().control(CLEAR);

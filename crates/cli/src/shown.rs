@@ -1,4 +1,4 @@
-//! An answer as it is shown while it grows: thoughts are dimmed in a terminal.
+//! Display of a growing answer: thoughts are dimmed in a terminal.
 
 use crate::terminal::Output;
 use hearth_protocol::{Event, Part, TextKind, append_text, fold_text};

@@ -37,9 +37,10 @@ pub fn choose(
         gpu_layers: options.gpu_layers,
         kv: options.kv,
         draft: draft.clone(),
-        build: match is_final {
-            true => Some(hardware::own_build().to_owned()),
-            false => options.build.clone(),
+        build: if is_final {
+            Some(hardware::own_build().to_owned())
+        } else {
+            options.build.clone()
         },
         check: true,
         ..PlanRequest::default()
@@ -57,8 +58,8 @@ pub fn choose(
     }
 }
 
-/// Replace this process by the build for a named device, with the same command line, if it is
-/// another one.
+/// Replaces this process with the build for a named device, with the same command line, if that is
+/// another build.
 ///
 /// # Errors
 /// The requested device or build cannot be used, or the build could not be started.

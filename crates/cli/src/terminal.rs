@@ -51,9 +51,10 @@ impl<W: Write> Output<W> {
 
     /// Writes a control sequence of Hearth's own, only on a terminal.
     pub fn control(&mut self, sequence: &'static str) -> io::Result<()> {
-        match self.is_terminal {
-            true => self.out.write_all(sequence.as_bytes()),
-            false => Ok(()),
+        if self.is_terminal {
+            self.out.write_all(sequence.as_bytes())
+        } else {
+            Ok(())
         }
     }
 }
@@ -61,11 +62,11 @@ impl<W: Write> Output<W> {
 impl<W: Write> Write for Output<W> {
     /// Writes all of it. A character that is split between two calls becomes U+FFFD on a terminal.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.is_terminal {
-            true => self
-                .out
-                .write_all(escaped(&String::from_utf8_lossy(bytes)).as_bytes())?,
-            false => self.out.write_all(bytes)?,
+        if self.is_terminal {
+            self.out
+                .write_all(escaped(&String::from_utf8_lossy(bytes)).as_bytes())?
+        } else {
+            self.out.write_all(bytes)?
         }
         Ok(bytes.len())
     }
@@ -105,7 +106,7 @@ pub mod tests {
         }
     }
 
-    /// What was written.
+    /// The written text.
     pub fn written(output: &Output<Vec<u8>>) -> &str {
         std::str::from_utf8(&output.out).unwrap()
     }

@@ -136,8 +136,8 @@ impl AdaptedModels {
 }
 
 impl Engine {
-    /// Set the adapters of the engine's own session and of new ones; an answer has those of its
-    /// request. Returns notices for the user in whole sentences.
+    /// Sets the adapters of the engine's own session and of new sessions. An answer uses the
+    /// adapters of its request. Returns notices for the user in whole sentences.
     ///
     /// # Errors
     /// An adapter cannot be read or belongs to another model; the adapters are then unchanged.
@@ -157,8 +157,9 @@ pub(crate) fn written(path: &Path) -> Option<SystemTime> {
 /// The files of an adapter; the last has its weights.
 pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
     let path = adapter_path(path);
-    match path.is_dir() {
-        true => [PEFT_CONFIG, PEFT_TENSORS].map(|name| path.join(name)).into(),
-        false => vec![path],
+    if path.is_dir() {
+        [PEFT_CONFIG, PEFT_TENSORS].map(|name| path.join(name)).into()
+    } else {
+        vec![path]
     }
 }

@@ -18,11 +18,11 @@ pub(crate) struct Answer {
     /// The tokens of the prompt and of the answer.
     pub ids: Vec<u32>,
     pub is_greedy: bool,
-    /// What a draft did. `None` means that the model has none.
+    /// The draft and its statistics. `None` means that the model has no draft.
     pub draft: Option<AnswerDraft>,
-    /// Tokens of the prompt, with those of a continued answer.
+    /// Tokens of the prompt, including the tokens of a continued answer.
     prompt: usize,
-    /// How many of these are the continued answer's.
+    /// The number of these tokens that belong to the continued answer.
     begun: usize,
     so_far: Option<Vec<Part>>,
     context: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Answer {
 /// The tokens of a prompt, and the state of the answer's text after them.
 pub(crate) struct PromptTokens {
     pub ids: Vec<u32>,
-    /// How many of them, at the end, are a continued answer's.
+    /// The number of tokens at the end that belong to a continued answer.
     pub begun: usize,
     pub speech: Speech,
     /// See [`Event::Started`].
@@ -125,7 +125,7 @@ impl Answer {
         self.so_far.take()
     }
 
-    /// Tokens of the prompt, with those of a continued answer.
+    /// Tokens of the prompt, including the tokens of a continued answer.
     pub fn prompt(&self) -> usize {
         self.prompt
     }
@@ -142,21 +142,21 @@ impl Answer {
         in_context.min(max.saturating_sub(self.ids.len() - self.prompt))
     }
 
-    /// Record the beginning of the prefill. Returns `false` if it had begun before.
+    /// Records the beginning of the prefill. Returns `false` if it had begun before.
     pub fn begin(&mut self, cached: usize) -> bool {
         let is_first = self.times.began.is_none();
         self.times.began.get_or_insert_with(|| (Instant::now(), cached));
         is_first
     }
 
-    /// Record the end of the prefill, unless tokens were generated before.
+    /// Records the end of the prefill, unless tokens were generated before.
     pub fn prompt_done(&mut self) {
         if let (Some((began, cached)), 0) = (self.times.began, self.times.sampled) {
             self.times.prompt_tokens_per_second = rate(self.prompt - cached, began.elapsed().as_secs_f64());
         }
     }
 
-    /// Add the next token and emit its text. Returns the reason if the answer has ended.
+    /// Adds the next token and emits its text. Returns the reason if the answer has ended.
     ///
     /// # Errors
     /// No logit is finite, or the JSON schema cannot be followed.
@@ -216,7 +216,7 @@ impl Answer {
         }
     }
 
-    /// Emit the text held back, and return the summary.
+    /// Emits the text held back, and returns the summary.
     pub fn finish(mut self, reason: FinishReason, emit: &mut dyn FnMut(Event)) -> Summary {
         let Said { pieces, stopped } = self.speech.finish();
         self.emit(pieces, emit);

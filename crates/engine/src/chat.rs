@@ -7,8 +7,8 @@ use hearth_formats::fence;
 use hearth_protocol::{Message, Part, Problem, ProblemCode, Role, text_of, thinking_of};
 use serde_json::{Map, Value, json};
 
-/// The conversation for a template, whose thoughts are in fields of their own: the letters of
-/// markers in its texts are ordinary text.
+/// The conversation for a template. Thoughts are in separate fields. The letters of markers in
+/// texts are ordinary text.
 ///
 /// # Errors
 /// A message has a part that no template can show: an image.
@@ -72,7 +72,7 @@ fn plain(message: &Message) -> chat_template::Message {
     }
 }
 
-/// Add a message. Tools' results are messages of their own, before what the user says.
+/// Adds a message. Tool results become separate messages before the user's text.
 fn add(all: &mut Vec<Value>, message: &Message, markers: Option<&Markers>) -> Result<(), Problem> {
     let (mut calls, mut files) = (Vec::new(), Vec::new());
     for part in &message.parts {

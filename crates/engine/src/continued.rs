@@ -28,9 +28,10 @@ pub(crate) fn split(messages: &[Message]) -> Result<(&[Message], &[Part]), Probl
         return refused("Only an answer of the model can be continued, and the conversation does not end with one.");
     };
     let is_text = |part: &Part| matches!(part, Part::Text { .. } | Part::Thinking { .. });
-    match before.is_empty() || !last.parts.iter().all(is_text) {
-        true => refused("This answer has more than text, or no message before it, so it cannot be continued."),
-        false => Ok((before, &last.parts)),
+    if before.is_empty() || !last.parts.iter().all(is_text) {
+        refused("This answer has more than text, or no message before it, so it cannot be continued.")
+    } else {
+        Ok((before, &last.parts))
     }
 }
 

@@ -35,7 +35,7 @@ const WEIGHED: f32 = 0.95;
 /// A loaded model with its tokenizer, chat template, KV cache and answers in progress.
 pub struct Engine {
     pub(crate) texts: Arc<Texts>,
-    /// A session that no answer uses: those of answers are made from it.
+    /// A session that no answer uses. The sessions of answers are created from it.
     pub(crate) session: Session,
     pub(crate) adapted: Arc<AdaptedModels>,
     pub(crate) scheduler: Scheduler,
@@ -44,7 +44,7 @@ pub struct Engine {
     info: ModelInfo,
 }
 
-/// What turns messages into tokens, and tokens into text.
+/// The conversion of messages to tokens, and of tokens to text.
 pub(crate) struct Texts {
     pub tokenizer: Arc<Tokenizer>,
     pub template: ChatTemplate,
@@ -54,7 +54,7 @@ pub(crate) struct Texts {
 }
 
 impl Engine {
-    /// Load a model. `progress` receives the fraction, from 0 to 1, and the stage in a few words;
+    /// Loads a model. `progress` receives the fraction, from 0 to 1, and the stage in a few words;
     /// it returns `Break` to cancel.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl Engine {
         &self.info
     }
 
-    /// Add a notice for the user.
+    /// Adds a notice for the user.
     pub(crate) fn note(&mut self, notice: &str) {
         self.info.notices.push(notice.to_owned());
     }
@@ -189,7 +189,7 @@ impl Engine {
         &mut self.session
     }
 
-    /// Save the KV cells of ended answers to the prompt cache, if it is enabled. `give_up` is
+    /// Saves the KV cells of ended answers to the prompt cache, if it is enabled. `give_up` is
     /// polled and returns `true` to cancel; the part saved so far remains. Errors are only logged.
     pub fn save_prompt_cache(&mut self, give_up: &dyn Fn() -> bool) {
         if let Some(cache) = &mut self.prompt_cache {
@@ -197,14 +197,14 @@ impl Engine {
         }
     }
 
-    /// Set the size limit of the prompt cache in bytes, and evict files above it.
+    /// Sets the size limit of the prompt cache in bytes, and evicts files above it.
     pub fn set_prompt_cache_limit(&mut self, bytes: u64) {
         if let Some(cache) = &mut self.prompt_cache {
             cache.set_limit(bytes);
         }
     }
 
-    /// Remove a conversation from the prompt cache.
+    /// Removes a conversation from the prompt cache.
     pub fn remove_prompt_cache(&mut self, conversation: ConversationId) {
         self.scheduler.forget(conversation);
         if let Some(cache) = &mut self.prompt_cache {
@@ -212,7 +212,7 @@ impl Engine {
         }
     }
 
-    /// Drop all answers, and replace the KV cache, whatever state it is in, by an empty one.
+    /// Drops all answers, and replaces the KV cache, whatever its state, with an empty one.
     ///
     /// # Errors
     /// The KV cache cannot be allocated.

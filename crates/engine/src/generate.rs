@@ -16,7 +16,7 @@ use std::time::Instant;
 const ANSWER: usize = 256;
 
 impl Engine {
-    /// Generate an answer to `request`, which arrived at `received`, and nothing else meanwhile.
+    /// Generates an answer to `request`, which arrived at `received`, and nothing else meanwhile.
     /// `emit` receives every event but the last, whose summary is returned.
     ///
     /// `cancelled` is polled before every token and several times a second during prefill; it
@@ -57,7 +57,7 @@ impl Engine {
         !self.scheduler.is_empty()
     }
 
-    /// Advance the answers in progress by one step of the model.
+    /// Advances the answers in progress by one step of the model.
     ///
     /// # Errors
     /// A GPU failed, or a bug. No answer can be continued then.
@@ -69,9 +69,10 @@ impl Engine {
 
 /// The tokens, if they fit.
 fn within(ids: Vec<u32>, capacity: usize) -> Result<Fitted, FitError<Problem>> {
-    match ids.len() > capacity {
-        true => Err(FitError::TooLong { needed: ids.len() }),
-        false => Ok(Fitted { ids, left_out: None }),
+    if ids.len() > capacity {
+        Err(FitError::TooLong { needed: ids.len() })
+    } else {
+        Ok(Fitted { ids, left_out: None })
     }
 }
 

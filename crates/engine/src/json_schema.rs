@@ -34,7 +34,7 @@ const MAX_REASON: usize = 300;
 const LONGEST: Duration = Duration::from_secs(10);
 /// Time between two questions whether to give up.
 const POLL: Duration = Duration::from_millis(10);
-/// Most compilations that go on though nobody waits for them any more.
+/// Maximum number of compilations that continue after their requests have given up.
 const MAX_ABANDONED: usize = 2;
 
 /// Compiles schemas for the vocabulary of a model, which is prepared when the first one is used.
@@ -45,7 +45,7 @@ pub(crate) struct Schemas {
     abandoned: Mutex<Vec<Compilation>>,
 }
 
-/// A schema that is compiled on a thread of its own.
+/// The compilation of a schema on a separate thread.
 struct Compilation {
     text: String,
     result: mpsc::Receiver<Matcher>,
@@ -81,9 +81,9 @@ impl Schemas {
         }
     }
 
-    /// Compiles a grammar on a thread of its own, since the library neither stops when it is told
-    /// to nor keeps to its limits: the intersection of many patterns takes exponential time. A
-    /// schema that was given up and is requested again goes on.
+    /// Compiles a grammar on a separate thread, since the library neither stops on request nor
+    /// observes its limits: the intersection of many patterns takes exponential time. If a schema
+    /// that was given up is requested again, its compilation continues.
     ///
     /// # Errors
     /// It takes too long, too many are still being compiled, or it was interrupted.
@@ -119,7 +119,7 @@ impl Compilation {
         let (done, result) = mpsc::channel();
         let factory = Arc::clone(factory);
         let thread = thread::Builder::new().name("schema".to_owned()).spawn(move || {
-            // Nobody may be waiting any more.
+            // The request may have given up.
             let _ = done.send(Matcher::new(factory.create_parser(grammar)));
         });
         Ok(Self {
@@ -129,8 +129,8 @@ impl Compilation {
         })
     }
 
-    /// Waits for the result. One that goes on is returned with the reason why nobody waits any
-    /// more.
+    /// Waits for the result. A compilation that continues is returned with the reason for giving
+    /// up.
     fn wait(self, began: Instant) -> Result<Matcher, (Option<Self>, Problem)> {
         loop {
             match self.result.recv_timeout(POLL) {
@@ -166,8 +166,8 @@ fn grammar(text: &str) -> Result<TopLevelGrammar, Problem> {
     Ok(TopLevelGrammar::from_json_schema(schema))
 }
 
-/// What makes parsers for a vocabulary. `None` means that it has no end-of-turn token, or that a
-/// bug keeps its trie from being built.
+/// Returns the parser factory of a vocabulary. `None` means that the vocabulary has no end-of-turn
+/// token, or that its trie cannot be built because of a bug.
 fn factory(tokenizer: &Tokenizer, markers: Option<&Markers>) -> Option<ParserFactory> {
     let tokens = u32::try_from(tokenizer.vocab_size()).ok()?;
     let ends: Vec<u32> = (0..tokens).filter(|id| tokenizer.is_end_of_generation(*id)).collect();
@@ -204,7 +204,7 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// Follow the beginning of a continued answer.
+    /// Consumes the beginning of a continued answer.
     ///
     /// # Errors
     /// Neither its tokens nor its text follow the schema.
@@ -218,17 +218,18 @@ impl Schema {
         self.follow_text(text)
     }
 
-    /// Follow text.
+    /// Consumes text.
     ///
     /// # Errors
     /// It does not follow the schema.
     pub fn follow_text(&mut self, text: &str) -> Result<(), Problem> {
         let environment = self.matcher.tok_env().map_err(|error| failed(&error.to_string()))?;
-        match self.consume(&environment.tokenize_bytes(text.as_bytes())) {
-            true => Ok(()),
-            false => Err(refuse(
+        if self.consume(&environment.tokenize_bytes(text.as_bytes())) {
+            Ok(())
+        } else {
+            Err(refuse(
                 "The answer so far does not follow the JSON schema. Regenerate it, or remove the schema.",
-            )),
+            ))
         }
     }
 

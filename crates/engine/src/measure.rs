@@ -14,7 +14,7 @@ const PROMPT: usize = 512;
 const ANSWER: usize = 64;
 
 impl Engine {
-    /// Prefill random tokens and decode greedily, in a session of its own. `progress` receives the
+    /// Prefills random tokens and decodes greedily, in a separate session. `progress` receives the
     /// fraction, from 0 to 1; it returns `Break` to cancel.
     ///
     /// # Errors

@@ -70,7 +70,7 @@ pub fn private_of(process: u32) -> Option<u64> {
     resident_of(sysinfo::Pid::from_u32(process))
 }
 
-/// Return free memory to the system: the kernels' scratch buffers, and glibc's free lists.
+/// Returns free memory to the system: the kernels' scratch buffers, and glibc's free lists.
 pub fn release() {
     hearth_kernels::scratch::release();
     #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 static FOLDER: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Set this process's cache folder of packed weights; it is created on demand and may be emptied at
-/// any time. `None`, the default, disables the cache.
+/// Sets this process's cache folder of packed weights. It is created on demand and may be emptied
+/// at any time. `None`, the default, disables the cache.
 pub fn set_cache_folder(folder: Option<PathBuf>) {
     *FOLDER.lock().unwrap_or_else(PoisonError::into_inner) = folder;
 }

@@ -1,4 +1,4 @@
-//! Preparing an answer: reading its adapters, rendering and tokenising the prompt, fitting it to
+//! Preparing an answer: reading its adapters, rendering and tokenizing the prompt, fitting it to
 //! the context, compiling the JSON schema. It takes seconds for a long text, a slow template or a
 //! slow disk, so the worker does it beside the answers in progress.
 

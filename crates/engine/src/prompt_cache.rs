@@ -41,7 +41,7 @@ pub(crate) struct PromptCache {
     /// Size limit of all files in bytes.
     max_bytes: u64,
     /// Identity of the model's file. Unlike the fingerprint in adapter manifests, it need not
-    /// recognise copies elsewhere, and is faster to compute.
+    /// recognize copies elsewhere, and is faster to compute.
     model: Identity,
     /// Key of each set of adapters so far; files are named by it and begin with it.
     keys: Vec<(ActiveAdapters, SnapshotKey)>,
@@ -61,7 +61,7 @@ impl PromptCache {
         })
     }
 
-    /// Restore the file with the longest common prefix with `ids` into the session, if that is
+    /// Restores the file with the longest common prefix with `ids` into the session, if that is
     /// faster than prefill.
     pub fn restore(&mut self, session: &mut Session, active_adapters: &ActiveAdapters, ids: &[u32]) {
         let there = session.reusable(ids);
@@ -96,7 +96,7 @@ impl PromptCache {
         }
     }
 
-    /// Save the session's KV cells for a conversation, unless they are few. `give_up` is polled
+    /// Saves the session's KV cells for a conversation, unless they are few. `give_up` is polled
     /// between segments and returns `true` to cancel; complete segments remain.
     pub fn save(
         &mut self,
@@ -117,13 +117,13 @@ impl PromptCache {
         self.saved.insert(path, saved);
     }
 
-    /// Set the size limit in bytes, and evict files above it.
+    /// Sets the size limit in bytes, and evicts files above it.
     pub fn set_limit(&mut self, bytes: u64) {
         self.max_bytes = bytes;
         self.evict(None, 0);
     }
 
-    /// Remove a conversation.
+    /// Removes a conversation.
     pub fn remove(&mut self, conversation: ConversationId) {
         let folder = self.of(conversation);
         self.saved.retain(|path, _| !path.starts_with(&folder));
@@ -168,8 +168,8 @@ impl PromptCache {
         Some(key)
     }
 
-    /// Append missing cells to a file, replacing those that differ. On return, also after an error,
-    /// `saved` describes the file.
+    /// Appends missing cells to a file, replacing cells that differ. On return, also after an
+    /// error, `saved` describes the file.
     fn write(
         &mut self,
         path: &Path,
@@ -213,7 +213,7 @@ impl PromptCache {
         saving
     }
 
-    /// Evict files so that the file at `path`, of `there` bytes, can grow by `more` bytes.
+    /// Evicts files so that the file at `path`, of `there` bytes, can grow by `more` bytes.
     fn reserve(&mut self, path: &Path, there: u64, more: u64) -> io::Result<()> {
         if there + more > self.max_bytes {
             return Err(io::Error::other("it is larger than the prompt cache's limit"));
@@ -225,7 +225,7 @@ impl PromptCache {
         Ok(())
     }
 
-    /// Remove the least recently used files until `bytes` more fit, not counting the file at
+    /// Removes the least recently used files until `bytes` more fit, not counting the file at
     /// `path`.
     fn evict(&mut self, path: Option<&Path>, bytes: u64) {
         let others = files(&self.folder).filter(|(other, _)| path.is_none_or(|path| path != other));
@@ -264,7 +264,7 @@ impl Write for CancellableFile<'_> {
     }
 }
 
-/// Restore the first `count` tokens of a file. A file with fewer valid tokens is truncated after
+/// Restores the first `count` tokens of a file. A file with fewer valid tokens is truncated after
 /// them.
 fn restore_from(session: &mut Session, key: &SnapshotKey, path: &Path, count: usize) -> Result<(), SnapshotError> {
     let file = File::options().read(true).write(true).open(path)?;
@@ -277,7 +277,7 @@ fn restore_from(session: &mut Session, key: &SnapshotKey, path: &Path, count: us
     Ok(())
 }
 
-/// Truncate a file after its valid part; remove it if there is none.
+/// Truncates a file after its valid part; removes it if there is none.
 fn truncate(file: &File, path: &Path, saved: &SavedCells) -> io::Result<()> {
     if saved.tokens().is_empty() {
         remove_file(path);
@@ -301,7 +301,7 @@ fn files(folder: &Path) -> impl Iterator<Item = (PathBuf, fs::Metadata)> {
 /// The files of a conversation.
 fn cache_files(conversation: &Path) -> impl Iterator<Item = (PathBuf, fs::Metadata)> + use<> {
     entries(conversation)
-        // The metadata of an entry are those of the link, not of its target.
+        // The metadata of an entry describes the link, not its target.
         .filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)))
         .filter(|(path, about)| about.is_file() && is_named_by_key(path))
 }
@@ -324,7 +324,7 @@ fn is_conversation(path: &Path) -> bool {
     is_number && fs::symlink_metadata(path).is_ok_and(|about| about.is_dir())
 }
 
-/// Set a file's modification time to now, for LRU eviction.
+/// Sets a file's modification time to now, for LRU eviction.
 fn used(path: &Path) {
     let file = File::options().append(true).open(path);
     if let Err(error) = file.and_then(|file| file.set_modified(SystemTime::now())) {
@@ -332,7 +332,7 @@ fn used(path: &Path) {
     }
 }
 
-/// Remove a file, and its folder if it is empty.
+/// Removes a file, and its folder if it is empty.
 fn remove_file(path: &Path) {
     if let Err(error) = fs::remove_file(path)
         && error.kind() != io::ErrorKind::NotFound
@@ -590,7 +590,7 @@ mod tests {
         let keys = [first, key("one", 0.5), key("three", 1.0)];
         assert!(keys[1] != keys[0] && keys[2] != keys[0]);
         assert!(!keys.contains(&cache.key(&ActiveAdapters::new()).unwrap()));
-        // The loaded adapter was replaced: the cells are not those of the file.
+        // The file of the loaded adapter was replaced, so the cells do not belong to the new file.
         let path = folder.path().join("adapter.gguf");
         let loaded = SystemTime::UNIX_EPOCH;
         let choice = AdapterChoice { path, scale: 1.0 };

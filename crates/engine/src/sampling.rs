@@ -84,13 +84,14 @@ impl TokenTexts for AnswerTexts {
     }
 }
 
-/// What a token adds to the text of an answer. Of the special tokens only those that begin or end a
-/// thought have a text.
+/// The text that a token adds to an answer. Of the special tokens, only the markers of thoughts
+/// have a text.
 pub(crate) fn shown<'t>(tokenizer: &'t Tokenizer, markers: Option<&Markers>, token: u32) -> &'t [u8] {
     let is_hidden = tokenizer.is_special(token) && markers.and_then(|markers| markers.edge(token)).is_none();
-    match is_hidden {
-        true => &[],
-        false => tokenizer.token_bytes(token).unwrap_or_default(),
+    if is_hidden {
+        &[]
+    } else {
+        tokenizer.token_bytes(token).unwrap_or_default()
     }
 }
 

@@ -30,20 +30,18 @@ pub(crate) fn reason(schema: &str, reason: &str) -> Option<String> {
     let schema: Value = serde_json::from_str(schema).ok()?;
     let mut all = Vec::new();
     patterns(&schema, &mut all);
-    let (pattern, why) = match is_parsed {
-        false => all
-            .iter()
+    let (pattern, why) = if is_parsed {
+        let (_, end) = reason.split_once(IN_PATTERN)?;
+        let line = end.lines().next()?;
+        let spelled = line.strip_suffix('/').unwrap_or(line);
+        let is_it = |pattern: &&&str| regex_to_lark(pattern, ASCII_CLASSES) == spelled;
+        let pattern = all.iter().find(is_it).copied().unwrap_or(spelled);
+        let why = "it has an assertion such as \\b, or ^ or $ in its middle".to_owned();
+        (pattern.to_owned(), why)
+    } else {
+        all.iter()
             .find_map(|&pattern| Some((pattern.to_owned(), syntax_error(pattern)?)))
-            .or_else(|| reported(reason))?,
-        true => {
-            let (_, end) = reason.split_once(IN_PATTERN)?;
-            let line = end.lines().next()?;
-            let spelled = line.strip_suffix('/').unwrap_or(line);
-            let is_it = |pattern: &&&str| regex_to_lark(pattern, ASCII_CLASSES) == spelled;
-            let pattern = all.iter().find(is_it).copied().unwrap_or(spelled);
-            let why = "it has an assertion such as \\b, or ^ or $ in its middle".to_owned();
-            (pattern.to_owned(), why)
-        }
+            .or_else(|| reported(reason))?
     };
     Some(format!(
         "its pattern '{}' cannot be used: {why}",
@@ -51,7 +49,7 @@ pub(crate) fn reason(schema: &str, reason: &str) -> Option<String> {
     ))
 }
 
-/// What is wrong with a pattern's syntax. `None` if it can be parsed.
+/// The syntax error of a pattern. `None` if it can be parsed.
 fn syntax_error(pattern: &str) -> Option<String> {
     let parsed = Parser::new().parse(&regex_to_lark(pattern, ASCII_CLASSES));
     parsed.err().map(|error| error.kind().to_string())

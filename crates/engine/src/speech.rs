@@ -51,7 +51,8 @@ impl Speech {
         self
     }
 
-    /// This state after a text that a person may have written: it stays one.
+    /// This state after a text that the user may have written. A later end of a thought does not
+    /// turn the text into a thought.
     pub fn settled(mut self) -> Self {
         self.splitter.settle();
         self
@@ -67,7 +68,7 @@ impl Speech {
         self.splitter.is_thinking()
     }
 
-    /// Add a token.
+    /// Adds a token.
     pub fn push(&mut self, texts: &Texts, token: u32) -> Said {
         let Some(edge) = self.markers.as_ref().and_then(|markers| markers.edge(token)) else {
             let text = self.detokenizer.push(shown(&texts.tokenizer, None, token));
@@ -85,7 +86,7 @@ impl Speech {
         self.said((inputs, stopped))
     }
 
-    /// End the answer: the text that was held back.
+    /// Ends the answer, and returns the text that was held back.
     pub fn finish(&mut self) -> Said {
         let text = self.detokenizer.finish();
         let (mut inputs, stopped) = self.passage.text(&text);
@@ -103,7 +104,7 @@ impl Speech {
     }
 }
 
-/// What a prompt ends with.
+/// The end of a prompt.
 pub(crate) fn prompt_end(texts: &Texts, markers: Option<&Markers>, prompt: &[u32]) -> PromptEnd {
     markers.map_or(PromptEnd::Text, |markers| markers.end_of(&texts.tokenizer, prompt))
 }

@@ -32,7 +32,7 @@ impl<E> From<E> for FitError<E> {
     }
 }
 
-/// Fit `messages` into `capacity` tokens, counted by `encode`.
+/// Fits `messages` into `capacity` tokens, counted by `encode`.
 ///
 /// Turns are dropped in portions of a quarter of `capacity`, so that the next few requests of a
 /// conversation share a prefix and reuse the KV cache.

@@ -2,7 +2,7 @@
 //! or is lost.
 //!
 //! On Linux the driver is a software one, unless the environment names another. The engine queries
-//! it in a process of its own, which is this program again: hence a `main` and no test harness.
+//! it in a separate process, which is this program again: hence a `main` and no test harness.
 
 mod common;
 
@@ -28,12 +28,11 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // One after the other: they change the environment, and share the GPU.
     arguments.test_threads = Some(1);
-    let tests = match driver::is_disabled() {
-        true => Vec::new(),
-        false => {
-            driver::select();
-            tests()
-        }
+    let tests = if driver::is_disabled() {
+        Vec::new()
+    } else {
+        driver::select();
+        tests()
     };
     libtest_mimic::run(&arguments, tests).exit();
 }
@@ -177,7 +176,7 @@ fn a_gpu_passes_its_check() {
         let op = name.split_once(" (").map(|(op, _)| op.to_owned());
         let first = op.is_some_and(|op| ops.insert(op));
         number += usize::from(!first);
-        // Of four neighbours, most are of different cost, and those four apart are alike.
+        // Of four neighbors, most are of different cost, and those four apart are alike.
         let case = format!("a_gpu_passes_its_check {name}");
         let included = parts.includes_or(first, number + number / 4, &case);
         left += usize::from(!included);

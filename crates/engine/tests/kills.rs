@@ -57,7 +57,7 @@ impl Work {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf")
     }
 
-    /// Record that something was reported as done, and so must persist.
+    /// Records that something was reported as done, and so must persist.
     fn confirm(&self, what: &str) {
         let mut all = self.confirmed();
         all.push(what.to_owned());
@@ -73,7 +73,7 @@ impl Work {
         self.confirmed().iter().any(|one| one == what)
     }
 
-    /// Run the training and the exports that are not done yet. Returns the steps.
+    /// Runs the training and the exports that are not done yet. Returns the steps.
     fn go(&self) -> Result<Vec<u32>, Problem> {
         let mut steps = Vec::new();
         if !self.is_confirmed("run") {
@@ -148,12 +148,11 @@ impl Work {
                     .strip_prefix(self.folder.join("work"))
                     .expect("it is in it")
                     .to_owned();
-                let mut bytes = match path.is_dir() {
-                    true => {
-                        folders.push(path);
-                        continue;
-                    }
-                    false => fs::read(&path).expect("a file"),
+                let mut bytes = if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                } else {
+                    fs::read(&path).expect("a file")
                 };
                 match name.file_name().and_then(|name| name.to_str()) {
                     // Empty; created by every start or resume.
@@ -172,7 +171,7 @@ impl Work {
         files
     }
 
-    /// Read everything after a fault: confirmed files are final, and no file is incomplete.
+    /// Reads everything after a fault: confirmed files are final, and no file is incomplete.
     fn check(&self, reference: &Reference) {
         let files = self.files();
         let under = |name: &str, files: &BTreeMap<PathBuf, Vec<u8>>| -> BTreeMap<PathBuf, Vec<u8>> {
@@ -200,7 +199,7 @@ impl Work {
         }
     }
 
-    /// Continue without a fault, to the result of an uninterrupted run. Files that a failed disk
+    /// Continues without a fault, to the result of an uninterrupted run. Files that a failed disk
     /// did not remove may be left.
     fn goes_on(&self, reference: &Reference, may_leave: bool) {
         let confirmed = self.confirmed().iter().rev().find_map(|one| {
@@ -315,7 +314,7 @@ fn a_child_with_a_fault() {
 /// The tests run one after the other: each also trains in this process.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Try a fault at those of these operations that are due in this run.
+/// Tries a fault at each of these operations that is due in this run.
 fn at_each(test: &str, reference: &Reference, operations: &[usize], fault: impl Fn(usize) -> Fault) {
     for group in faults::due(test, &reference.operations, operations).chunks(CHILDREN) {
         let started: Vec<(usize, TempDir, Child)> = group

@@ -1,7 +1,7 @@
-//! Peak of the resident memory of the default model on the CPU while its context is filled, against
-//! the plan, in processes of their own. Pages of the file that the system has not reclaimed yet
-//! during the load do not count; pages of cached packed weights do, since they are the only copy of
-//! the weights.
+//! Peak resident memory of the default model on the CPU while its context is filled, compared with
+//! the plan. Each case runs in a separate process. Pages of the file that the system has not
+//! reclaimed yet during the load do not count. Pages of cached packed weights do, since they are
+//! the only copy of the weights.
 
 use hearth_engine::{Engine, memory, packed};
 use hearth_protocol::{KvType, LoadRequest};
@@ -57,8 +57,8 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), tests).exit();
 }
 
-/// Load the model, fill its context with as many logits as a step may give at last, and print the
-/// planned bytes and the peak.
+/// Loads the model and fills its context, at the end with as many logits as a step may return.
+/// Prints the planned bytes and the peak.
 fn hold_model(context: u32, kv: KvType) {
     let before = memory::resident().expect("known on this system");
     let request = LoadRequest {

@@ -20,7 +20,7 @@ pub fn is_hidden(c: char) -> bool {
 }
 
 /// Whether a hidden character is part of how words and emoji are written: a joiner, a mark of
-/// direction that reorders only its neighbours, or a selector of an emoji's form.
+/// direction that reorders only its neighbors, or a selector of an emoji's form.
 pub fn is_joiner(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200c}'..='\u{200f}' | '\u{fe0e}' | '\u{fe0f}')
 }

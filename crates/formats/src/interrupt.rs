@@ -1,8 +1,8 @@
 //! Interrupting work on long or hostile text: templates and tokenizers.
 //!
-//! [`Interrupt::run`] runs such work with a question that it asks again and again: whether to give
-//! up. Work that gives up returns early, with an error or an incomplete result; whoever called
-//! [`Interrupt::run`] learns that it was interrupted, and drops the result.
+//! [`Interrupt::run`] runs such work, which regularly calls a closure that says whether to give up.
+//! Work that gives up returns early, with an error or an incomplete result; the caller of
+//! [`Interrupt::run`] gets [`Interrupted`] instead of the result.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

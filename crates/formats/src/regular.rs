@@ -54,9 +54,10 @@ pub fn read_regular(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // The file may grow during the read.
     file.take(max_bytes + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > max_bytes {
-        true => Err(too_large()),
-        false => Ok(bytes),
+    if bytes.len() as u64 > max_bytes {
+        Err(too_large())
+    } else {
+        Ok(bytes)
     }
 }
 

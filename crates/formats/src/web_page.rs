@@ -1,6 +1,6 @@
 //! Web pages that a server sends in place of a file.
 
-/// How HTML begins, in lower case.
+/// Beginnings of HTML, in lower case.
 const STARTS: [&[u8]; 7] = [
     b"<!doctype html",
     b"<html",

@@ -161,7 +161,7 @@ mod tests {
                         );
                     }
                 };
-                // An f32 error as that of `1 - 0.999f32` would be 1.3e-5.
+                // An f32 rounding error, as in `1 - 0.999f32`, would be 1.3e-5.
                 near("the first moment", first, after.first, 2e-6);
                 near("the second moment", second, after.second, 2e-6);
                 near("the weight", weight, after.weight, 2e-5);

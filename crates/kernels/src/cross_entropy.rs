@@ -18,7 +18,7 @@ use crate::team;
 const MAX_LOGIT_BYTES: usize = 32 * 1024 * 1024;
 /// Rows of a chunk are a multiple of this: whole GEMM tiles.
 const TILE: usize = 12;
-/// Minimum rows of a chunk: with fewer, dequantising the weight would cost more than multiplying
+/// Minimum rows of a chunk: with fewer, dequantizing the weight would cost more than multiplying
 /// with it. A vocabulary of 262144 then has 36 MiB of logits.
 const MIN_ROWS: usize = 3 * TILE;
 
@@ -46,7 +46,7 @@ pub struct Loss {
     pub adapter: Option<LoraGradient>,
 }
 
-/// Computes the loss `-ln p(target)` of rows `x [T, D]`, normalised if there is a norm, through an
+/// Computes the loss `-ln p(target)` of rows `x [T, D]`, normalized if there is a norm, through an
 /// output layer `[vocab, D]`, into `losses [T]`; 0 for untrained rows. If `dx [T, D]` is given,
 /// writes the gradient of the weighted sum of losses times the targets' scale to it; 0 for
 /// untrained rows.
@@ -94,7 +94,7 @@ fn chunked(
         shape::length("the gradient of hidden states", dx.len(), Some(x.len()))?;
         dx.fill(0.0);
     }
-    // The gradient is that of f32 or bf16 products, so its logits must be too.
+    // The gradient is computed with f32 or bf16 products, so its logits must be too.
     let precision = match (precision, &dx) {
         (MatmulPrecision::Int8Activations, Some(_)) => MatmulPrecision::F32,
         (precision, _) => precision,

@@ -43,11 +43,12 @@ on_lanes! {
 impl Dropout {
     /// Checks the rate.
     pub(crate) fn check(self) -> Result<(), ShapeError> {
-        match (0.0..1.0).contains(&self.rate) {
-            true => Ok(()),
-            false => Err(ShapeError::Rate {
+        if (0.0..1.0).contains(&self.rate) {
+            Ok(())
+        } else {
+            Err(ShapeError::Rate {
                 found: self.rate.to_string(),
-            }),
+            })
         }
     }
 

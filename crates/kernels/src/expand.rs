@@ -1,8 +1,8 @@
-//! Dequantisation of frozen weights into rhs panels of a GEMM.
+//! Dequantization of frozen weights into rhs panels of a GEMM.
 //!
 //! Forward multiplies by `W^T`: columns of a panel are rows of the weight. The gradient of the
 //! input multiplies by `W`. Both read the weight as stored and write panels in the order of use, so
-//! nothing dequantised outlives its chunk.
+//! nothing dequantized outlives its chunk.
 
 use crate::blocks::GROUP;
 use crate::gemm::{Factor, NR, interleave};
@@ -14,7 +14,7 @@ use crate::packed::ROWS;
 use crate::shape::{Outcome, ShapeError};
 use std::ops::Range;
 
-/// Weights of a row dequantised at a time: the largest block.
+/// Weights of a row dequantized at a time: the largest block.
 const SPAN: usize = 256;
 /// Row stride: [`SPAN`] plus a cache line, because rows a power of two apart would evict each other
 /// from the cache.
@@ -43,7 +43,7 @@ on_lanes! {
     }
 }
 
-/// A weight times its scale, dequantised on demand.
+/// A weight times its scale, dequantized on demand.
 pub(crate) struct Expand<'a> {
     matrix: Matrix<'a>,
     scale: f32,
@@ -60,9 +60,10 @@ impl<'a> Expand<'a> {
 
     /// Minimum panels per call of [`Expand::inputs`]: an unpacked block is not split.
     pub fn panels(&self) -> usize {
-        match self.matrix.packed_rows() == self.matrix.rows() {
-            true => 1,
-            false => self.matrix.quant().block_elements().div_ceil(NR),
+        if self.matrix.packed_rows() == self.matrix.rows() {
+            1
+        } else {
+            self.matrix.quant().block_elements().div_ceil(NR)
         }
     }
 

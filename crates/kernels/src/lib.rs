@@ -1,4 +1,4 @@
-//! Quantised blocks and CPU and GPU kernels over slices: no tensors, no files.
+//! Quantized blocks and CPU and GPU kernels over slices: no tensors, no files.
 
 // Kernels take each size as an argument; a struct per call would hide more than it shows.
 #![allow(clippy::too_many_arguments)]

@@ -44,9 +44,10 @@ pub fn layout(quant: Quant, rows: usize, cols: usize) -> Layout {
 }
 
 fn layout_on(isa: Isa, quant: Quant, rows: usize, cols: usize) -> Layout {
-    match packed::suits(isa, quant) && packed::can_pack(quant, cols) && rows >= ROWS && cols > 0 {
-        true => Layout::Rows16,
-        false => Layout::Plain,
+    if packed::suits(isa, quant) && packed::can_pack(quant, cols) && rows >= ROWS && cols > 0 {
+        Layout::Rows16
+    } else {
+        Layout::Plain
     }
 }
 
@@ -205,15 +206,15 @@ impl<'a> Matrix<'a> {
         self.rows / ROWS
     }
 
-    /// The packed rows of a quantised matrix, which come first; none in the plain layout.
+    /// The packed rows of a quantized matrix, which come first; none in the plain layout.
     ///
     /// # Errors
-    /// If the matrix is unquantised.
+    /// If the matrix is unquantized.
     pub(crate) fn packed(&self) -> Result<Packed<'a>, ShapeError> {
         Packed::new(self.quant, self.cols, self.packed_bytes())
     }
 
-    /// The packed rows of an unquantised matrix of type `E`, which come first.
+    /// The packed rows of an unquantized matrix of type `E`, which come first.
     pub(crate) fn packed_floats<E: Element + Float>(&self) -> PackedFloats<'a, E> {
         PackedFloats::new(self.cols, self.packed_bytes())
     }
@@ -222,11 +223,11 @@ impl<'a> Matrix<'a> {
         &self.bytes[..self.packed_rows() * self.row_bytes]
     }
 
-    /// Calls `work` with the packed rows, of which there may be none: the format is dispatched once
-    /// for all that it dequantises.
+    /// Calls `work` with the packed rows, of which there may be none. The format is dispatched once
+    /// for everything that `work` dequantizes.
     ///
     /// # Errors
-    /// Those of `work`.
+    /// Returns the errors of `work`.
     pub(crate) fn with_packed(
         &self,
         work: impl FnOnce(&dyn PackedRows) -> Result<(), ShapeError>,
@@ -255,7 +256,7 @@ impl<'a> Matrix<'a> {
         self.row_bytes
     }
 
-    /// Dequantises row `row`.
+    /// Dequantizes row `row`.
     ///
     /// # Errors
     /// If there is no such row, or `out` has a different length.
@@ -273,7 +274,7 @@ impl<'a> Matrix<'a> {
         Ok(self.quant.dequantize_row(self.plain_rows(row..row + 1), out)?)
     }
 
-    /// Dequantises columns of row `row`, which is not packed.
+    /// Dequantizes columns of row `row`, which is not packed.
     ///
     /// # Errors
     /// If there is no such row, or the columns are not whole blocks of the length of `out`.
@@ -283,7 +284,7 @@ impl<'a> Matrix<'a> {
         Ok(self.quant.dequantize_row(&self.plain_rows(row..row + 1)[part], out)?)
     }
 
-    /// Dequantises a range of rows.
+    /// Dequantizes a range of rows.
     ///
     /// # Errors
     /// If there are no such rows, or `out` has a different length.
@@ -299,7 +300,7 @@ impl<'a> Matrix<'a> {
         self.each_row(out, |row| rows.start + row)
     }
 
-    /// Dequantises the rows `ids`, times `scale`: the embedding lookup.
+    /// Dequantizes the rows `ids`, times `scale`: the embedding lookup.
     ///
     /// # Errors
     /// If a row is out of range, or `out` has a different length.
@@ -319,7 +320,7 @@ impl<'a> Matrix<'a> {
         Ok(())
     }
 
-    /// Dequantises row `source(i)` to row `i` of `out`.
+    /// Dequantizes row `source(i)` to row `i` of `out`.
     fn each_row(&self, out: &mut [f32], source: impl Fn(usize) -> usize + Sync) -> Result<(), ShapeError> {
         let rows_a_chunk = crate::norm::rows_a_chunk(self.cols);
         let outcome = Outcome::default();

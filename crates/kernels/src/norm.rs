@@ -87,7 +87,7 @@ fn row_gradient(isa: Isa, x: &[f32], weight: &[f32], eps: f32, dy: &[f32]) -> Ro
     }
 }
 
-/// The gradient of one row, overwriting that of the output.
+/// The input gradient of one row, written over the output gradient.
 pub(crate) fn row_backward_in_place(isa: Isa, x: &[f32], weight: &[f32], eps: f32, dy: &mut [f32]) {
     let s = row_gradient(isa, x, weight, eps, dy);
     for ((x, w), dy) in x.iter().zip(weight).zip(dy) {

@@ -19,7 +19,7 @@ const SPARE: usize = 16;
 /// length and are not used together, so the peak has no room for all of them.
 const SPARE_WORDS: usize = 4 << 20;
 
-/// Steps with fewer rows, such as decode, leave the pool as it is: their buffers are small.
+/// Steps with fewer rows, such as decode, do not change the pool: their buffers are small.
 const MIN_ROWS: usize = 16;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool::new());
@@ -164,14 +164,14 @@ impl<E: AnyBitPattern + NoUninit> DerefMut for Scratch<E> {
     }
 }
 
-/// Frees all unused buffers. Call when idle: training and long prompts need more than chat.
+/// Frees all unused buffers. To be called when idle: training and long prompts need more than chat.
 pub fn release() {
     pool().release();
 }
 
-/// Call before a step through a model with this many rows. Frees the unused buffers if those of
-/// the step before do not fit: chunks of a prompt differ in length, and buffers of all lengths
-/// would add up.
+/// Prepares the pool for a step through a model with this many rows: frees the unused buffers if
+/// the buffers of the previous step do not fit. Chunks of a prompt differ in length, and buffers of
+/// all lengths would add up.
 pub fn begin_step(rows: usize) {
     pool().begin_step(rows);
 }

@@ -23,7 +23,7 @@ pub enum ShapeError {
         what: &'static str,
         /// Its value.
         found: usize,
-        /// What it must be a multiple of; not zero.
+        /// The required divisor; not zero.
         of: usize,
     },
     /// An index out of range.
@@ -33,13 +33,13 @@ pub enum ShapeError {
         what: &'static str,
         /// Its value.
         index: usize,
-        /// How many there are.
+        /// The number of valid indices.
         count: usize,
     },
     /// Sizes whose product overflows `usize`.
     #[error("{what} is too large for this machine")]
     TooLarge {
-        /// What is too large.
+        /// The item that is too large.
         what: &'static str,
     },
     /// A packed layout that the format does not have.
@@ -70,9 +70,10 @@ pub(crate) fn length(what: &'static str, found: usize, expected: Option<usize>) 
 
 /// Checks that `found` is a multiple of `of`, which may be zero only if `found` is.
 pub(crate) fn multiple(what: &'static str, found: usize, of: usize) -> Result<(), ShapeError> {
-    match found.is_multiple_of(of) {
-        true => Ok(()),
-        false => Err(ShapeError::Multiple { what, found, of }),
+    if found.is_multiple_of(of) {
+        Ok(())
+    } else {
+        Err(ShapeError::Multiple { what, found, of })
     }
 }
 

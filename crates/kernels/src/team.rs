@@ -82,12 +82,13 @@ fn last(left: &mut Range<u32>) -> u32 {
     left.end
 }
 
-/// A value with cache lines of its own, so that writes to its neighbours do not delay its readers.
+/// A value in separate cache lines, so that writes to its neighbors do not delay its readers (false
+/// sharing).
 #[derive(Default)]
 #[repr(align(128))]
 struct OwnLines<T>(T);
 
-/// What a worker reads when a run starts.
+/// The data that a worker reads when a run starts.
 struct Run {
     /// Number of runs: an idle worker looks for chunks again when it changes.
     number: AtomicUsize,
@@ -139,8 +140,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Takes a chunk for thread `index` of `threads`: from the start of its own range, else from
-    /// the end of another's. `None` means none is left.
+    /// Takes a chunk for thread `index` of `threads`: from the start of the thread's own range,
+    /// else from the end of another thread's. `None` means that none is left.
     #[inline]
     fn take(&self, index: usize, threads: usize) -> Option<usize> {
         let all = &self.untaken[..threads];
@@ -344,9 +345,10 @@ impl Team {
         let mut waited = 0_u32;
         while shared.unfinished.0.load(Ordering::Acquire) != 0 {
             waited = waited.saturating_add(1);
-            match waited < SPINS {
-                true => std::hint::spin_loop(),
-                false => thread::yield_now(),
+            if waited < SPINS {
+                std::hint::spin_loop()
+            } else {
+                thread::yield_now()
             }
         }
         let panic = lock(&shared.panic).take();
@@ -561,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn concurrent_callers_are_serialised() {
+    fn concurrent_callers_are_serialized() {
         let team = Team::new(2);
         thread::scope(|scope| {
             for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! Counts the work and the synchronisations of a forward pass, and simulates its schedule with more
+//! Counts the work and the synchronizations of a forward pass, and simulates its schedule with more
 //! threads than this machine has.
 //!
 //! `cargo run --release -p hearth-llm --example schedule -- MODEL.gguf [DISPATCH_NS]`
@@ -51,10 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         (format!("Prefill of {PROMPT} tokens"), true),
         ("Decode of a token".to_owned(), false),
     ] {
-        let traced = |session: &mut Session| match prompt {
-            true => prefill(session),
-            false => decode(session),
-        };
+        let traced = |session: &mut Session| if prompt { prefill(session) } else { decode(session) };
         // The first pass allocates.
         traced(&mut session)?;
         println!("\n{what}:\n\n| threads | runs | chunks | serial, ms | total, ms | simulated, ms | speed-up |");

@@ -20,10 +20,10 @@ pub struct Batch {
 /// The keys and values that the rows see.
 #[derive(Debug)]
 enum Keys {
-    /// Those of the batch itself: for training, references and embeddings. For each row the first
-    /// of its sequence, and if it sees later rows the row after the last.
+    /// The keys of the batch itself: for training, references and embeddings. For each row the
+    /// first row of its sequence and, if the row sees later rows, the row after the last.
     Batch { starts: Vec<u32>, ends: Option<Vec<u32>> },
-    /// Those of sequences in a cache, which the rows continue.
+    /// The keys of sequences in a cache, which the rows continue.
     Cache { cache: Arc<Cache>, groups: Vec<GroupRows> },
 }
 
@@ -55,7 +55,7 @@ pub(crate) enum LayerKeys<'a> {
     Batch(&'a [u32]),
     /// For each row the first of its sequence, and the row after the last.
     BothWays(&'a [u32], &'a [u32]),
-    /// The layer's cells, and those of the rows.
+    /// The layer's cells, and the cells of the rows.
     Cache(&'a LayerCells, &'a GroupRows),
 }
 
@@ -170,9 +170,10 @@ impl Batch {
             return Ok(());
         };
         let (found, expected) = ([heads.kv_heads, heads.head_dim], cells.shape());
-        match found == expected {
-            true => Ok(()),
-            false => Err(CacheError::Heads { found, expected }),
+        if found == expected {
+            Ok(())
+        } else {
+            Err(CacheError::Heads { found, expected })
         }
     }
 

@@ -33,8 +33,8 @@ impl Chunk {
         self.0
     }
 
-    /// How long a step of a model should take. On the CPU it can be cancelled after each layer; a
-    /// GPU is given all layers at once. `shared` means that other answers wait for it.
+    /// The target time of a model's step. On the CPU, a step can be cancelled after each layer; a
+    /// GPU is given all layers at once. `shared` means that other answers wait for the step.
     pub fn step_time(model: &Model, shared: bool) -> Duration {
         let layers = model.config().n_layers.max(1);
         match model.placement().gpu_layers() {

@@ -170,9 +170,10 @@ impl Keys<'_> {
     }
 
     fn in_range(&self, suffix: &str, value: u32, max: u32) -> Result<usize, LoadError> {
-        match value == 0 || value > max {
-            true => Err(self.bad(suffix, value)),
-            false => Ok(value as usize),
+        if value == 0 || value > max {
+            Err(self.bad(suffix, value))
+        } else {
+            Ok(value as usize)
         }
     }
 
@@ -192,9 +193,10 @@ impl Keys<'_> {
     /// A finite number above 0, or the default if the file has no such key.
     fn positive(&self, suffix: &str, default: f32) -> Result<f32, LoadError> {
         let value = self.gguf.f32(&self.key(suffix))?.unwrap_or(default);
-        match value.is_finite() && value > 0.0 {
-            true => Ok(value),
-            false => Err(self.bad(suffix, value)),
+        if value.is_finite() && value > 0.0 {
+            Ok(value)
+        } else {
+            Err(self.bad(suffix, value))
         }
     }
 

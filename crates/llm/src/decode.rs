@@ -27,13 +27,13 @@ pub struct Rows<'a> {
     /// The residual stream `[T, D]` before the first layer, on any device, in place of the
     /// embeddings of `ids`. The ids then only tell sequences apart.
     pub embeddings: Option<Tensor<2>>,
-    /// What is wanted of the rows `wanted`.
+    /// The requested output of the rows `wanted`.
     pub want: Want,
-    /// The rows of which something is wanted; row 0 is that of the first token.
+    /// The rows with output; row 0 is the row of the first token.
     pub wanted: Range<usize>,
 }
 
-/// What a row wants.
+/// The requested output of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
     /// Nothing: a part of a prompt.
@@ -60,7 +60,7 @@ pub enum Output {
 }
 
 impl<'a> Rows<'a> {
-    /// Tokens of which only the last row wants something.
+    /// Tokens of which only the last row has output.
     pub fn last(sequence: &'a mut Sequence, model: &'a Model, ids: &'a [u32], want: Want) -> Self {
         Self {
             wanted: ids.len().saturating_sub(1)..ids.len(),
@@ -98,9 +98,9 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Appends the rows to their sequences, runs the model, and returns what each wants. `on_layer` is
-/// called before each layer with its number. On the CPU the bits of a row depend on nothing but its
-/// own sequence, position and adapters.
+/// Appends the rows to their sequences, runs the model, and returns the output of each. `on_layer`
+/// is called before each layer with its number. On the CPU the bits of a row depend only on its own
+/// sequence, position and adapters.
 ///
 /// If `on_layer` breaks, with an error, or if an operation panics, all sequences have the tokens
 /// that they had before.
@@ -216,9 +216,10 @@ fn embed(run: &[Rows]) -> Tensor<2> {
 
 /// Rows of a matrix; the matrix itself if they are all.
 fn slice(x: &Tensor<2>, rows: Range<usize>) -> Tensor<2> {
-    match rows.len() == x.dims()[0] {
-        true => x.clone(),
-        false => x.clone().slice_dim(0, rows),
+    if rows.len() == x.dims()[0] {
+        x.clone()
+    } else {
+        x.clone().slice_dim(0, rows)
     }
 }
 
@@ -298,9 +299,10 @@ impl Head<'_> {
         for first in (0..rows).step_by(at_once) {
             let part = slice(&hidden, first..rows.min(first + at_once));
             let values = read(self.model.decoder().logits(part, self.precision))?;
-            match all.is_empty() {
-                true => all = values,
-                false => all.extend(values),
+            if all.is_empty() {
+                all = values
+            } else {
+                all.extend(values)
             }
         }
         Ok(all)

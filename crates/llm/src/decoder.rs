@@ -23,7 +23,7 @@ pub struct Decoder {
     layers: Vec<Layer>,
     output_norm: Norm<Dispatch>,
     output: Linear<Dispatch>,
-    /// The device of each layer, and last that of the output layer.
+    /// The device of each layer, and last the device of the output layer.
     devices: Arc<[Device]>,
     /// Shared by clones, since adapters cost little.
     decode_threads: Arc<DecodeThreads>,
@@ -35,9 +35,10 @@ fn on(x: Tensor<2>, device: &Device) -> Tensor<2> {
     if from.clone().without_autodiff() == *device {
         return x;
     }
-    match from.is_autodiff() {
-        true => x.to_device(&device.clone().autodiff()),
-        false => x.to_device(device),
+    if from.is_autodiff() {
+        x.to_device(&device.clone().autodiff())
+    } else {
+        x.to_device(device)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Detokenising: token bytes to text, in whole characters.
+//! Detokenizing: token bytes to text, in whole characters.
 
 /// Buffers the bytes of tokens and emits whole characters.
 ///
@@ -10,7 +10,7 @@ pub struct Detokenizer {
 }
 
 impl Detokenizer {
-    /// An empty detokeniser.
+    /// An empty detokenizer.
     pub fn new() -> Self {
         Self::default()
     }

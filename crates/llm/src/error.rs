@@ -1,4 +1,4 @@
-//! Errors of loading and running a model, as sentences for a person.
+//! Errors of loading and running a model, as sentences for the user.
 
 use hearth_formats::gguf::{GgufError, GgufHeader};
 use std::fmt::Display;
@@ -214,12 +214,12 @@ pub enum CacheError {
         /// Layers of the cache.
         layers: usize,
     },
-    /// Other heads than those of the cache's cells.
+    /// Heads that differ from the heads of the cache's cells.
     #[error("The KV cache has {expected:?} KV heads and head elements, but attention has {found:?}")]
     Heads {
         /// KV heads and their width, of attention.
         found: [usize; 2],
-        /// Those of the cache.
+        /// KV heads and their width, of the cache.
         expected: [usize; 2],
     },
 }

@@ -22,7 +22,7 @@ pub type SnapshotKey = [u8; 32];
 
 /// Magic bytes.
 const MAGIC: [u8; 8] = *b"HearthKV";
-/// The format version; [`KvLayer::LAYOUT`] is that of the cells.
+/// The version of the file format; [`KvLayer::LAYOUT`] is the version of the cells.
 const VERSION: u32 = 3;
 
 /// Maximum tokens of a segment. After an edit, up to this many unchanged tokens are written again.
@@ -119,7 +119,7 @@ impl SavedCells {
         self.cut_tokens();
     }
 
-    /// Truncates the tokens to those of the segments.
+    /// Truncates the tokens to the tokens of the segments.
     fn cut_tokens(&mut self) {
         self.tokens.truncate(self.segments.last().map_or(0, |last| last.tokens));
     }
@@ -148,7 +148,7 @@ impl Session {
         }
     }
 
-    /// How many of the first `limit` tokens of `saved` can be restored.
+    /// The number of tokens of `saved`, at most `limit`, that can be restored.
     pub fn restorable(&self, saved: &SavedCells, limit: usize) -> usize {
         match self.sequence.cache().window() {
             Some(window) => saved.restorable(limit, window),
@@ -323,9 +323,12 @@ impl Session {
     /// Bytes of a segment.
     fn segment_bytes(&self, part: &Part) -> u64 {
         let (cache, tokens) = (self.sequence.cache(), part.ids.len());
-        let of_group = |(number, group): (usize, &LayerGroup)| match part.windowed || !cache.releases(number) {
-            true => group.layers.len() * KvLayer::bytes_for(cache.format(), tokens, group.kv_heads, group.head_dim),
-            false => 0,
+        let of_group = |(number, group): (usize, &LayerGroup)| {
+            if part.windowed || !cache.releases(number) {
+                group.layers.len() * KvLayer::bytes_for(cache.format(), tokens, group.kv_heads, group.head_dim)
+            } else {
+                0
+            }
         };
         let cells: usize = cache.groups().enumerate().map(of_group).sum();
         (size_of::<u32>() * (2 + tokens) + cells + SUM) as u64
@@ -339,9 +342,10 @@ impl Session {
     }
 
     fn check_head(&self, key: &SnapshotKey, from: &mut impl Read) -> Result<(), SnapshotError> {
-        match read(from)? == self.head(key) {
-            true => Ok(()),
-            false => Err(SnapshotError::Other),
+        if read(from)? == self.head(key) {
+            Ok(())
+        } else {
+            Err(SnapshotError::Other)
         }
     }
 

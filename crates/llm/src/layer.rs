@@ -48,9 +48,12 @@ impl Layer {
             let length = name.length(config.width, config.head_dim);
             weights.norm(&format!("blk.{index}.{}", name.gguf()), length, config.norm_eps)
         };
-        let optional = |weights: &mut Weights, name: NormName| match spec.norms.contains(&name) {
-            true => norm(weights, name).map(|norm| OptionalNorm::Norm(norm.weight, norm.eps)),
-            false => Ok(OptionalNorm::None),
+        let optional = |weights: &mut Weights, name: NormName| {
+            if spec.norms.contains(&name) {
+                norm(weights, name).map(|norm| OptionalNorm::Norm(norm.weight, norm.eps))
+            } else {
+                Ok(OptionalNorm::None)
+            }
         };
         Ok(Self {
             attention: Arc::new(AttentionSpec {

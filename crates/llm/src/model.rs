@@ -60,9 +60,10 @@ impl Model {
         let spec = arch::describe(gguf, &config)?;
         let decoder = Decoder::load(&config, &spec, &placement, &mut weights)?;
         let on_cpu = weights.finish();
-        let calibrated = match options.calibrate {
-            true => on_cpu.calibrate(),
-            false => Vec::new(),
+        let calibrated = if options.calibrate {
+            on_cpu.calibrate()
+        } else {
+            Vec::new()
         };
         Ok(Self {
             config,
@@ -103,7 +104,7 @@ impl Model {
         }
     }
 
-    /// What was measured while it was loaded; see [`LoadOptions::calibrate`].
+    /// The measurements made while it was loaded; see [`LoadOptions::calibrate`].
     pub fn calibrated(&self) -> &[Calibrated] {
         &self.calibrated
     }

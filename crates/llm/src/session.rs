@@ -78,9 +78,10 @@ impl Session {
     /// # Errors
     /// If the weights are others.
     pub fn sharing_cache(&self, model: Arc<Model>) -> Result<Self, SessionError> {
-        match self.model.decoder().shares_weights(model.decoder()) {
-            true => Ok(Self::in_cache(model, self.sequence.cache()).with_precision(self.precision)),
-            false => Err(SessionError::OtherModel),
+        if self.model.decoder().shares_weights(model.decoder()) {
+            Ok(Self::in_cache(model, self.sequence.cache()).with_precision(self.precision))
+        } else {
+            Err(SessionError::OtherModel)
         }
     }
 
@@ -98,7 +99,7 @@ impl Session {
     /// Warms GPUs up: allocates the KV cache and compiles the kernels before the first request.
     fn warm_up(&mut self) -> Result<(), SessionError> {
         if self.model.placement().gpu_layers() > 0 {
-            // One token, a few, and many: each uses kernels of its own.
+            // One token, a few and many use different kernels.
             for tokens in [1, 2, 16] {
                 let ids = vec![0; tokens.min(self.context())];
                 let _ = self.run(&ids, Want::Logits, &mut never_cancel)?;
@@ -212,9 +213,10 @@ impl Session {
         let layers = self.model.config().n_layers.max(1);
         while done < ids.len() {
             let chunk = &ids[done..ids.len().min(done + self.chunk.tokens())];
-            let want = match done + chunk.len() == ids.len() {
-                true => Want::Logits,
-                false => Want::Nothing,
+            let want = if done + chunk.len() == ids.len() {
+                Want::Logits
+            } else {
+                Want::Nothing
             };
             let begin = Instant::now();
             let on_layer = &mut |layer| on_progress(done + chunk.len() * layer / layers, ids.len());
@@ -237,7 +239,7 @@ impl Session {
         })
     }
 
-    /// How many of these tokens [`Session::prefill`] would reuse.
+    /// The number of these tokens that [`Session::prefill`] would reuse.
     pub fn reusable(&self, ids: &[u32]) -> usize {
         let shared = common_prefix(self.tokens(), ids);
         self.reachable(shared.min(ids.len().saturating_sub(1)))
@@ -306,7 +308,7 @@ impl Session {
         any
     }
 
-    /// Adds one token; [`Session::logits`] are then those of the token after it.
+    /// Adds one token. [`Session::logits`] then predict the token after it.
     ///
     /// # Errors
     /// If the context is full, or the token is not in the vocabulary.
@@ -379,7 +381,7 @@ impl Session {
 
     /// Appends tokens and returns the logits of these rows.
     fn logits_of(&mut self, ids: &[u32], wanted: Range<usize>) -> Result<Vec<f32>, SessionError> {
-        // They are those of a token that is no longer the last.
+        // They belong to a token that is no longer the last.
         self.logits.clear();
         match self.step(ids, Want::Logits, wanted, &mut never_cancel)? {
             ControlFlow::Continue(Output::Logits(logits)) => Ok(logits),
@@ -449,13 +451,13 @@ pub struct SessionRows<'a> {
     pub session: &'a mut Session,
     /// The tokens, at least one.
     pub ids: &'a [u32],
-    /// What is wanted of the rows `wanted`.
+    /// The requested output of the rows `wanted`.
     pub want: Want,
-    /// The rows of which something is wanted; row 0 is that of the first token.
+    /// The rows with output; row 0 is the row of the first token.
     pub wanted: Range<usize>,
 }
 
-/// Appends tokens to sessions of one cache in one step, and returns what each wants. The weights
+/// Appends tokens to sessions of one cache in one step, and returns the output of each. The weights
 /// are read once for consecutive sessions of one model. Sets no [`Session::logits`].
 ///
 /// If `on_layer` breaks, or with an error, all sessions have the tokens that they had before.
@@ -468,7 +470,7 @@ pub fn step_sessions(
 ) -> Result<ControlFlow<(), Vec<Output>>, SessionError> {
     let precision = parts.first().ok_or(SessionError::Empty)?.session.precision;
     let of_part = |part: &'_ mut SessionRows<'_>| part.session.logits.clear();
-    // They are those of a token that is no longer the last.
+    // They belong to a token that is no longer the last.
     parts.iter_mut().for_each(of_part);
     let mut rows: Vec<Rows> = Vec::with_capacity(parts.len());
     for part in parts {

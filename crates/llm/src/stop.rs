@@ -1,4 +1,4 @@
-//! Stop texts, found even across tokens.
+//! Search for stop texts, which may span several tokens.
 
 /// Searches a streamed answer for stop texts.
 ///

@@ -27,7 +27,7 @@ pub fn set(threads: Threads) {
     team::set_threads(count);
     let max = match threads {
         Threads::Fixed(_) => 0,
-        // At most those of the machine.
+        // At most the machine's threads.
         Threads::AtMost(_) => team::threads(),
     };
     MAX_THREADS.store(max, Ordering::Relaxed);

@@ -152,9 +152,10 @@ impl<'a> Weights<'a> {
 
     /// Refuses a matrix with values that are not finite.
     fn check(&self, matrix: &Unpacked) -> Result<(), LoadError> {
-        match matrix::is_finite(matrix.quant, matrix.cols, matrix.bytes) {
-            true => Ok(()),
-            false => Err(self.not_finite(matrix.name)),
+        if matrix::is_finite(matrix.quant, matrix.cols, matrix.bytes) {
+            Ok(())
+        } else {
+            Err(self.not_finite(matrix.name))
         }
     }
 
@@ -180,9 +181,10 @@ impl<'a> Weights<'a> {
         quant
             .dequantize_row(bytes, &mut values)
             .map_err(|error| LoadError::unsupported(self.gguf, &format!("the tensor '{name}': {error}")))?;
-        match values.iter().all(|value| value.is_finite()) {
-            true => Ok(values),
-            false => Err(self.not_finite(name)),
+        if values.iter().all(|value| value.is_finite()) {
+            Ok(values)
+        } else {
+            Err(self.not_finite(name))
         }
     }
 
@@ -199,9 +201,10 @@ impl<'a> Weights<'a> {
             scale,
             has_factors,
         } = spec;
-        let factors = match has_factors {
-            true => self.rope_factors(dims / 2)?,
-            false => None,
+        let factors = if has_factors {
+            self.rope_factors(dims / 2)?
+        } else {
+            None
         };
         let rope = SharedRope::from(Rope::new(pairing, dims, base, scale, factors.as_deref()));
         self.ropes.push((spec, rope.clone()));

@@ -34,7 +34,7 @@ pub struct DeviceInfo {
     /// API version of the driver: `Vulkan 1.3.280`.
     #[serde(default)]
     pub api: Option<String>,
-    /// Utilisation from 0 to 1. `None` means unknown.
+    /// Utilization from 0 to 1. `None` means unknown.
     #[serde(default)]
     pub load: Option<f32>,
     /// Physical cores of a CPU. `None` for a GPU.
@@ -167,10 +167,10 @@ impl DeviceCheck {
     /// Version of the check, raised when the check changes, so that earlier results are ignored.
     pub const VERSION: u32 = 8;
 
-    /// What is assumed of a CPU that was not measured: two channels of memory.
+    /// Assumed speeds of a CPU that was not measured: two channels of memory.
     pub const ASSUMED_CPU: Self = Self::assumed(20e9, 100e9, 0.0, 0.0);
-    /// What is assumed of a GPU that was not measured: memory of its own, and about the overheads
-    /// of an H100 (docs/tried.md).
+    /// Assumed speeds of a GPU that was not measured: dedicated memory, and about the overheads of
+    /// an H100 (docs/tried/gpu.md).
     pub const ASSUMED_GPU: Self = Self::assumed(200e9, 2e12, 0.6e-3, 0.1e-3);
 
     const fn assumed(bytes_per_second: f64, macs_per_second: f64, step_seconds: f64, layer_seconds: f64) -> Self {

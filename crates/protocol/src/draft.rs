@@ -9,7 +9,7 @@ use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum DraftChoice {
-    /// What takes no memory: n-gram lookup.
+    /// The draft that takes no memory: n-gram lookup.
     #[default]
     Auto,
     /// Plain decoding.
@@ -94,7 +94,7 @@ impl fmt::Display for DraftKind {
     }
 }
 
-/// What a draft did for an answer.
+/// Statistics of the draft of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
@@ -105,8 +105,8 @@ pub struct DraftStats {
     pub drafted: u32,
     /// Proposed tokens that the model chose too.
     pub accepted: u32,
-    /// Measured decode speed divided by that of plain decoding, whose steps were measured too; 1
-    /// if nothing was drafted.
+    /// Measured decode speed divided by the speed of plain decoding, whose steps were measured too;
+    /// 1 if nothing was drafted.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub gain: f64,
     /// Share of the decode steps that verified a draft.

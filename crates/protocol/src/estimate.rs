@@ -1,5 +1,5 @@
-//! What a model would be like on a machine, from the size of its file alone: for models that are
-//! not there yet. A plan, which reads the header, is more exact.
+//! Estimated fit and speed of a model on a machine, from the size of its file alone: for models
+//! that are not there yet. A plan, which reads the header, is more exact.
 
 use crate::{AutoSelection, DeviceCheck, DeviceInfo, LoadRequest, Verdict};
 
@@ -14,7 +14,7 @@ const BESIDE: u64 = 300 << 20;
 const SLOW: u64 = 6 << 30;
 /// Layers of a model with some billion weights.
 const LAYERS: f64 = 32.0;
-/// What a model would be like.
+/// The estimated fit and speed of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// Whether it fits in the memory that is free now.
@@ -158,7 +158,7 @@ mod tests {
         assert!(check(1e9, &[cpu(Some(f64::NAN))]).0 == Some(20.0));
     }
 
-    /// A small model is not as much faster as it is smaller.
+    /// A smaller model is not faster in proportion to its size.
     #[test]
     fn a_step_and_its_layers_have_a_time_of_their_own() {
         let mut gpu = device("gpu0", "discrete", 80 * GIB, Some(500e9));

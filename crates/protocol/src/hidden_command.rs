@@ -1,4 +1,4 @@
-//! Child processes without a window of their own.
+//! Child processes without a console window.
 
 use std::ffi::OsStr;
 use std::process::Command;

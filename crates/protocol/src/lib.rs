@@ -1,9 +1,9 @@
 //! The messages between host and worker, the client that starts and monitors a worker, and the host
 //! of all workers.
 //!
-//! A worker is a process of its own (`hearth worker`). It reads one [`Request`] per line from its
+//! A worker is a separate process (`hearth worker`). It reads one [`Request`] per line from its
 //! standard input and writes one [`Event`] per line to its standard output, both as JSON in an
-//! [`Envelope`] with the request's id; its log goes to standard error.
+//! [`Envelope`] with the request's id. Its log goes to standard error.
 
 mod client;
 mod device;

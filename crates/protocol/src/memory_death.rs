@@ -10,9 +10,10 @@ pub(crate) struct KillCount(Option<u64>);
 impl KillCount {
     /// The current count.
     pub fn now() -> Self {
-        let counters = match cfg!(target_os = "linux") {
-            true => std::fs::read_to_string("/proc/vmstat").unwrap_or_default(),
-            false => String::new(),
+        let counters = if cfg!(target_os = "linux") {
+            std::fs::read_to_string("/proc/vmstat").unwrap_or_default()
+        } else {
+            String::new()
         };
         Self(oom_kills(&counters))
     }

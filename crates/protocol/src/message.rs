@@ -54,12 +54,12 @@ impl Message {
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Part {
-    /// What is said.
+    /// Text of the message.
     Text {
         /// The text.
         text: String,
     },
-    /// What a model thought before it answered.
+    /// The thinking of a model before its answer.
     Thinking {
         /// The text.
         text: String,
@@ -74,7 +74,7 @@ pub enum Part {
         #[cfg_attr(feature = "ts", ts(type = "unknown"))]
         arguments: serde_json::Value,
     },
-    /// What a tool returned; part of the user's message after the call.
+    /// The result of a tool; part of the user's message after the call.
     ToolResult {
         /// Id of the call.
         id: String,
@@ -117,7 +117,7 @@ pub enum TextKind {
     Thinking,
 }
 
-/// Add generated text to the last part if it is of this kind, else as a new part.
+/// Adds generated text to the last part if it is of this kind, else as a new part.
 pub fn append_text(parts: &mut Vec<Part>, kind: TextKind, more: &str) {
     match (parts.last_mut(), kind) {
         (Some(Part::Text { text }), TextKind::Text) | (Some(Part::Thinking { text }), TextKind::Thinking) => {
@@ -133,8 +133,8 @@ pub fn append_text(parts: &mut Vec<Part>, kind: TextKind, more: &str) {
     }
 }
 
-/// Make the text at the end a thought: a model has ended a thought that it never began. It becomes
-/// part of the thought before it, if there is one.
+/// Turns the text at the end into a thought, after a model has ended a thought that it never began.
+/// The text becomes part of the thought before it, if there is one.
 pub fn fold_text(parts: &mut Vec<Part>) {
     let Some(Part::Text { text }) = parts.pop_if(|last| matches!(last, Part::Text { .. })) else {
         return;

@@ -38,70 +38,70 @@ pub struct Envelope<T> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Request {
-    /// Cancel all generations and measurements, and load a model in place of the loaded one.
+    /// Cancels all generations and measurements, and loads a model in place of the loaded one.
     /// Answered by [`Event::Progress`], then [`Event::Loaded`]. If it fails, no model is loaded.
     Load(LoadRequest),
-    /// Cancel all generations and measurements, unload the model and release its memory. Answered
-    /// by [`Event::Done`].
+    /// Cancels all generations and measurements, unloads the model and releases its memory.
+    /// Answered by [`Event::Done`].
     Unload,
-    /// Generate an answer. Answered by [`Event::Started`], [`Event::Prefill`], [`Event::Text`] and
+    /// Generates an answer. Answered by [`Event::Started`], [`Event::Prefill`], [`Event::Text`] and
     /// [`Event::Finished`].
     Generate(GenerateRequest),
-    /// Cancel a request, which is then answered by [`Event::Finished`] with
+    /// Cancels a request, which is then answered by [`Event::Finished`] with
     /// [`FinishReason::Cancelled`], or by [`Event::Failed`] with [`ProblemCode::Cancelled`]. Not
     /// answered itself.
     Cancel {
         /// Which.
         request: RequestId,
     },
-    /// Count a conversation's tokens, template included. Answered by [`Event::Counted`].
+    /// Counts a conversation's tokens, template included. Answered by [`Event::Counted`].
     Count {
         /// The conversation.
         messages: Vec<Message>,
     },
-    /// List the devices. Answered by [`Event::Devices`].
+    /// Lists the devices. Answered by [`Event::Devices`].
     Devices,
-    /// Run the device check: compare a device's results with the CPU's and benchmark it, in every
-    /// build of Hearth that can use it. Answered by [`Event::Devices`]; the result is part of
-    /// [`DeviceInfo`] from then on.
+    /// Runs the device check: compares a device's results with the CPU's and benchmarks the device,
+    /// in every build of Hearth that can use it. Answered by [`Event::Devices`]; the result is part
+    /// of [`DeviceInfo`] from then on.
     Check {
         /// The device's id or identity.
         device: String,
     },
-    /// Plan a model without loading it: the build and the devices that are predicted to answer
+    /// Plans a model without loading it: the build and the devices that are predicted to answer
     /// soonest, and the memory on each. Answered by [`Event::Progress`] during device checks, then
     /// [`Event::Planned`], also during a generation.
     Plan(PlanRequest),
-    /// Benchmark the loaded model, once no generation is in progress. Answered by
+    /// Benchmarks the loaded model, once no generation is in progress. Answered by
     /// [`Event::Progress`], then [`Event::Measured`].
     Measure,
-    /// Remove a conversation from the prompt cache ([`LoadRequest::prompt_cache`]), after all
+    /// Removes a conversation from the prompt cache ([`LoadRequest::prompt_cache`]), after all
     /// earlier requests. Answered by [`Event::Done`].
     RemovePromptCache {
         /// Which.
         conversation: ConversationId,
     },
-    /// Set the size limit of the prompt cache; least recently used files above it are removed.
+    /// Sets the size limit of the prompt cache; least recently used files above it are removed.
     /// Answered by [`Event::Done`].
     SetPromptCacheLimit {
         /// See [`PromptCacheFolder::max_bytes`].
         max_bytes: u64,
     },
-    /// Read a dataset as a run would, without training. Answered by [`Event::Inspected`].
+    /// Reads a dataset as a run would, without training. Answered by [`Event::Inspected`].
     Inspect(InspectRequest),
-    /// Train. Answered by [`Event::Training`], whose last is [`TrainingEvent::Finished`] or
+    /// Trains. Answered by [`Event::Training`], whose last is [`TrainingEvent::Finished`] or
     /// [`TrainingEvent::Suspended`].
     Train(Box<TrainRequest>),
-    /// Control a run. Not answered itself.
+    /// Controls a run. Not answered itself.
     ControlRun {
         /// Its [`Request::Train`].
         run: RequestId,
-        /// What it should do.
+        /// The command.
         command: RunCommand,
     },
-    /// Export an adapter. Answered by [`Event::Progress`], then [`Event::Exported`].
+    /// Exports an adapter. Answered by [`Event::Progress`], then [`Event::Exported`].
     Export(ExportRequest),
-    /// Shut down. Closing the worker's standard input does the same. Not answered.
+    /// Shuts the worker down. Closing the worker's standard input does the same. Not answered.
     Shutdown,
 }
 
@@ -134,7 +134,7 @@ pub struct LoadRequest {
     /// means automatic.
     pub device: Option<String>,
     /// The build of Hearth to use the GPU with, see [`BackendOption::build`]. `None` means the
-    /// fastest measured. For whoever starts the worker, which never sees it.
+    /// fastest measured. Used by the program that starts the worker; the worker never sees it.
     #[serde(skip)]
     pub build: Option<String>,
     /// Number of layers on GPUs.
@@ -185,14 +185,15 @@ pub struct SamplingParams {
     /// 0 means greedy.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub temperature: f32,
-    /// Keep the k most likely tokens; 0 disables it.
+    /// Top-k: the number of most likely tokens to keep; 0 disables it.
     #[serde(alias = "top_k")]
     pub top_k: u32,
     /// Nucleus sampling: keep the most likely tokens whose probabilities add up to p; 1 disables
     /// it.
     #[serde(alias = "top_p", deserialize_with = "crate::number::or_nan")]
     pub top_p: f32,
-    /// Drop tokens less likely than this fraction of the most likely one; 0 disables it.
+    /// Min-p: tokens less likely than this fraction of the most likely one are dropped; 0 disables
+    /// it.
     #[serde(alias = "min_p", deserialize_with = "crate::number::or_nan")]
     pub min_p: f32,
     /// Divides the logits of tokens seen in the last [`SamplingParams::repeat_last_n`]; 1 disables
@@ -229,7 +230,7 @@ pub struct SamplingParams {
     /// DRY: growth of the penalty with each further repeated token.
     #[serde(alias = "dry_base", deserialize_with = "crate::number::or_nan")]
     pub dry_base: f32,
-    /// DRY: length in tokens from which a repetition is penalised.
+    /// DRY: length in tokens from which a repetition is penalized.
     #[serde(alias = "dry_allowed_length")]
     pub dry_allowed_length: u32,
     /// DRY: window in tokens; 0 disables it.
@@ -251,7 +252,7 @@ pub struct SamplingParams {
     /// the tokens; 0 disables it.
     #[serde(alias = "dynatemp_range", deserialize_with = "crate::number::or_nan")]
     pub dynatemp_range: f32,
-    /// Dynamic temperature: exponent of the normalised entropy.
+    /// Dynamic temperature: exponent of the normalized entropy.
     #[serde(alias = "dynatemp_exponent", deserialize_with = "crate::number::or_nan")]
     pub dynatemp_exponent: f32,
     /// Added to the logits of tokens.
@@ -326,9 +327,9 @@ pub struct GenerateRequest {
     pub sampling: SamplingParams,
     /// Maximum tokens to generate. `None`: until the model stops or the context is full.
     pub max_tokens: Option<u32>,
-    /// Stop strings; not part of the answer.
+    /// The stop strings, which are not part of the answer.
     pub stop: Vec<String>,
-    /// Generate on behind an end of turn, for benchmarks.
+    /// Whether generation continues after an end of turn, for benchmarks.
     #[serde(default)]
     pub ignore_end: bool,
     /// Adapters to apply to the loaded model.
@@ -345,7 +346,8 @@ pub struct GenerateRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub json_schema: Option<String>,
     /// The machine runs on battery: decode may be somewhat slower if that takes fewer threads,
-    /// unless [`LoadRequest::threads`] is set. That of the latest request counts for all.
+    /// unless [`LoadRequest::threads`] is set. The value of the latest request counts for all
+    /// requests.
     #[serde(default)]
     pub on_battery: bool,
 }
@@ -379,7 +381,7 @@ pub enum Prompt {
         /// The messages.
         messages: Vec<Message>,
         /// The tokens of the answer so far ([`Summary::ids`]), with which it continues token for
-        /// token. If they do not decode to its parts, the text is tokenised instead.
+        /// token. If they do not decode to its parts, the text is tokenized instead.
         #[serde(default)]
         ids: Vec<u32>,
     },
@@ -419,8 +421,8 @@ pub enum Event {
         /// Turns dropped because the context is too short.
         left_out: Option<LeftOut>,
         /// The parts of a continued answer, to which its next text is appended: without the text
-        /// that was held back when it ended, which is emitted again. `None` means that they are
-        /// those of the request.
+        /// that was held back when it ended, which is emitted again. `None` means the parts of the
+        /// request.
         #[serde(default)]
         so_far: Option<Vec<Part>>,
     },
@@ -511,10 +513,10 @@ pub struct Summary {
     pub tokens: u32,
     /// Ids of the answer's tokens, with those that a continued answer had.
     pub ids: Vec<u32>,
-    /// Prefill speed in tokens per second, without cached tokens.
+    /// The prefill speed in tokens/s, without cached tokens.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub prompt_tokens_per_second: f64,
-    /// Decode speed in tokens per second, from the first token to the last.
+    /// The decode speed in tokens/s, from the first token to the last.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub tokens_per_second: f64,
     /// Time to first token, in seconds.
@@ -524,7 +526,7 @@ pub struct Summary {
     pub context_used: u32,
     /// Context size in tokens.
     pub context: u32,
-    /// What the draft did. `None` means that the model has none.
+    /// Statistics of the draft. `None` means that the model has no draft.
     #[serde(default)]
     pub draft: Option<DraftStats>,
 }
@@ -554,7 +556,7 @@ pub struct ModelInfo {
     pub name: String,
     /// `llama`, `qwen2` and so on.
     pub architecture: String,
-    /// The file's quantisation: `Q4_1`.
+    /// The file's quantization: `Q4_1`.
     pub quantization: String,
     /// Number of weights.
     pub parameters: u64,
@@ -570,7 +572,7 @@ pub struct ModelInfo {
     pub device: String,
     /// CPU threads in use.
     pub threads: u32,
-    /// Load time in seconds.
+    /// The load time in seconds.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub load_seconds: f64,
     /// Notices for the user in whole sentences, for example that the file has no chat template.
@@ -595,7 +597,7 @@ pub struct ModelInfo {
     pub thinking: ThinkingSupport,
 }
 
-/// An error for a person to act on and a program to match.
+/// An error: a message for the user to act on, and a code for a program to match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer};
 
-/// Deserialise a float; `null`, which serde_json writes for NaN and infinities, becomes NaN, so
+/// Deserializes a float. `null`, which serde_json writes for NaN and infinities, becomes NaN, so
 /// that such a value does not make the whole message unreadable. Used for every float of a message
 /// that is not an `Option`; a test enforces it.
 ///
@@ -16,7 +16,7 @@ pub fn or_nan<'de, D: Deserializer<'de>, F: Deserialize<'de> + From<f32>>(from: 
 mod tests {
     use crate::*;
 
-    /// Replace each float by `null`, as serde_json writes NaN. Returns their number.
+    /// Replaces each float with `null`, as serde_json writes NaN. Returns their number.
     fn without_numbers(json: &mut serde_json::Value) -> usize {
         use serde_json::Value;
         match json {
@@ -30,12 +30,12 @@ mod tests {
         }
     }
 
-    /// Assert that the event has this many floats and can be read with all of them NaN.
+    /// Asserts that the event has this many floats and can be read with all of them NaN.
     fn event_survives(event: Event, floats: usize) {
         survives(&Envelope { id: 1, message: event }, floats);
     }
 
-    /// Assert that the message has this many floats and can be read with all of them NaN.
+    /// Asserts that the message has this many floats and can be read with all of them NaN.
     fn survives<M: serde::Serialize + serde::de::DeserializeOwned>(message: &M, floats: usize) {
         let mut json = serde_json::to_value(message).expect("it is written");
         assert_eq!(without_numbers(&mut json), floats, "{json}");

@@ -100,7 +100,7 @@ pub struct PlanRequest {
     /// soonest.
     #[serde(default)]
     pub build: Option<String>,
-    /// Plan for a hypothetical GPU with this many bytes, instead of the machine's GPUs.
+    /// Bytes of a hypothetical GPU that replaces the machine's GPUs in the plan.
     pub assume_gpu: Option<u64>,
     /// Memory of loaded models that this one would replace: what they use of it counts as free.
     #[serde(default)]
@@ -108,14 +108,14 @@ pub struct PlanRequest {
     /// Memory of other processes of Hearth that stay.
     #[serde(default)]
     pub reserved: Vec<Reservation>,
-    /// Run the device check of GPUs that were never checked first, which may take minutes.
+    /// Whether GPUs that were never checked are checked first, which may take minutes.
     #[serde(default)]
     pub check: bool,
     /// CPU threads, on which the decode speed depends. `None` means the number of physical cores.
     #[serde(default)]
     pub threads: Option<u32>,
-    /// Measure what [`Plan::tokens_per_second`] depends on, unless it is on record: about a second
-    /// per format of the weights.
+    /// Whether to measure the inputs of [`Plan::tokens_per_second`] that are not on record: about a
+    /// second per format of the weights.
     #[serde(default)]
     pub measure_speed: bool,
 }
@@ -157,7 +157,7 @@ pub enum Verdict {
 pub struct Plan {
     /// Whether every device has enough free memory for its part.
     pub fits: bool,
-    /// The same for a person.
+    /// The same, as a verdict for the user.
     pub verdict: Verdict,
     /// The reason, in one sentence.
     pub why: String,
@@ -241,10 +241,10 @@ impl PlannedDevice {
 /// Measured speed of the loaded model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Prefill speed in tokens per second.
+    /// The prefill speed in tokens/s.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub prompt_tokens_per_second: f64,
-    /// Decode speed in tokens per second.
+    /// The decode speed in tokens/s.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub tokens_per_second: f64,
     /// Tokens prefilled.

@@ -1,8 +1,8 @@
-//! Thinking: what a chat template reads, and what a person chose.
+//! Thinking: the variables of a chat template, and the user's choice.
 
 use serde::{Deserialize, Serialize};
 
-/// How long a model thinks: the template's `reasoning_effort`.
+/// The length of a model's thinking: the template's `reasoning_effort`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "ts", derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
@@ -34,7 +34,7 @@ impl Effort {
 pub struct Thinking {
     /// Whether the model thinks: `enable_thinking` or `thinking`.
     pub enabled: Option<bool>,
-    /// How long it thinks.
+    /// The length of its thinking.
     pub effort: Option<Effort>,
 }
 

@@ -8,14 +8,14 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunCommand {
-    /// Train, also after a pause. Confirmed by [`TrainingEvent::Resumed`].
+    /// Trains, also after a pause. Confirmed by [`TrainingEvent::Resumed`].
     #[default]
     Resume,
-    /// Wait after the current batch. Confirmed by [`TrainingEvent::Paused`].
+    /// Waits after the current batch. Confirmed by [`TrainingEvent::Paused`].
     Pause,
-    /// End after the current step and keep the adapter. Confirmed by [`TrainingEvent::Finished`].
+    /// Ends after the current step and keeps the adapter. Confirmed by [`TrainingEvent::Finished`].
     Stop,
-    /// End after the current step with a checkpoint and without an evaluation: the app closes.
+    /// Ends after the current step with a checkpoint and without an evaluation: the app closes.
     /// Confirmed by [`TrainingEvent::Suspended`].
     Suspend,
 }
@@ -43,7 +43,7 @@ pub struct DataSource {
     pub path: PathBuf,
     /// Column mapping. `None` means automatic.
     pub mapping: Option<ColumnMapping>,
-    /// Skip malformed lines instead of refusing the file.
+    /// Whether malformed lines are skipped instead of refusing the file.
     pub skip_broken: bool,
 }
 
@@ -73,7 +73,7 @@ pub struct ColumnMapping {
 pub struct Inspection {
     /// `JSONL`, `CSV` and so on.
     pub container: String,
-    /// Format of the examples: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
+    /// The format of the examples: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
     pub shape: String,
     /// Names of the columns.
     pub columns: Vec<String>,
@@ -156,7 +156,7 @@ pub struct Finding {
     pub kind: String,
     /// Its severity.
     pub severity: Severity,
-    /// What was found and what to do, in whole sentences.
+    /// The finding and the advice, in whole sentences.
     pub message: String,
     /// Affected lines, the first twenty.
     pub lines: Vec<u32>,
@@ -184,7 +184,7 @@ pub struct TrainRequest {
     pub out: PathBuf,
     /// Training settings.
     pub settings: TrainSettings,
-    /// Resume from the checkpoint in `out`.
+    /// Whether to resume from the checkpoint in `out`.
     pub resume: bool,
     /// CPU threads. `None` means the number of physical cores.
     pub threads: Option<u32>,
@@ -196,7 +196,7 @@ pub struct TrainRequest {
     /// Number of layers on GPUs.
     #[serde(default)]
     pub gpu_layers: GpuLayers,
-    /// Run at low CPU priority.
+    /// Whether to run at low CPU priority.
     pub low_priority: bool,
 }
 
@@ -216,7 +216,7 @@ pub struct TrainSettings<Adapter = PathBuf> {
     /// LoRA dropout, from 0 to 1.
     #[serde(deserialize_with = "crate::number::or_nan")]
     pub dropout: f32,
-    /// Rank-stabilised scaling. <https://arxiv.org/abs/2312.03732>
+    /// Rank-stabilized scaling. <https://arxiv.org/abs/2312.03732>
     pub rslora: bool,
     /// Target modules, by GGUF name (`attn_q`) or Hugging Face name (`q_proj`); empty means all.
     pub targets: Vec<String>,
@@ -263,7 +263,7 @@ pub struct TrainSettings<Adapter = PathBuf> {
     pub precision: Precision,
     /// Gradient checkpointing.
     pub checkpointing: Checkpointing,
-    /// Compute the loss on prompts, too, not only on answers.
+    /// Whether the loss includes prompts, too, not only answers.
     pub train_on_prompts: bool,
     /// System prompt of conversations in the data that have none. `None`: the chat template
     /// decides; empty: an empty system message.
@@ -373,9 +373,9 @@ pub enum Checkpointing {
     /// Chosen by the available memory.
     #[default]
     Auto,
-    /// Save the activations of all layers at once: no layer is recomputed.
+    /// Saves the activations of all layers at once: no layer is recomputed.
     Operations,
-    /// Save each layer's inputs and recompute the layer in the backward pass.
+    /// Saves each layer's inputs and recomputes the layer in the backward pass.
     Layers,
 }
 
@@ -390,7 +390,7 @@ pub struct ExportRequest {
     pub format: ExportFormat,
     /// The file or folder to write to.
     pub out: PathBuf,
-    /// Reload the export and compare it with the adapter.
+    /// Whether to reload the export and compare it with the adapter.
     pub verify: bool,
 }
 
@@ -405,7 +405,7 @@ pub enum ExportFormat {
     Peft,
     /// The whole model with the adapter merged.
     Gguf {
-        /// Quantisation of its weights (`Q4_K`, `Q8_0`, `F16`). `None`: as in the base model.
+        /// Quantization of its weights (`Q4_K`, `Q8_0`, `F16`). `None`: as in the base model.
         kind: Option<String>,
     },
 }

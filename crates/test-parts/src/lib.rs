@@ -1,8 +1,8 @@
 //! Selects the parts of large test products that a run executes.
 //!
-//! A product is a long list of similar cases, such as a fault at each disk operation. `cargo xtask
-//! test` runs some of its parts (`xtask/src/suites`); without it, all cases run. A case belongs to
-//! exactly one part, that of its index.
+//! A product is a long list of similar cases, such as a fault at each disk operation.
+//! `cargo xtask test` runs some of its parts (`xtask/src/suites`); without it, all cases run. A
+//! case belongs to exactly one part, which follows from its index.
 //!
 //! Environment variables, both set by `cargo xtask test`:
 //! - `HEARTH_PART_FAULTS=2,4/4` selects parts 2 and 4 of four of the product `faults`;

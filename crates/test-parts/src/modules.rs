@@ -58,13 +58,14 @@ fn collect(folder: &Path, files: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// The files of the modules that a file declares, and whether their own modules lie beside them.
-/// `owns_folder` says that of the file itself.
+/// The files of the modules that a file declares, and whether their submodules are next to them.
+/// `owns_folder` says whether the submodules of the file itself are.
 fn modules(file: &Path, owns_folder: bool) -> Vec<(PathBuf, bool)> {
     let beside = file.parent().expect("a file in a folder");
-    let folder = match owns_folder {
-        true => beside.to_owned(),
-        false => file.with_extension(""),
+    let folder = if owns_folder {
+        beside.to_owned()
+    } else {
+        file.with_extension("")
     };
     let mut modules = Vec::new();
     let mut path = None;

@@ -16,7 +16,7 @@ pub(crate) struct Moments {
     pub second: Tensor<2>,
 }
 
-/// The optimiser's state: for each adapter the moments of `a` and of `b`.
+/// The optimizer's state: for each adapter the moments of `a` and of `b`.
 #[derive(Debug, Clone)]
 pub(crate) struct AdamW {
     pub means: Vec<[Moments; 2]>,

@@ -27,7 +27,7 @@ impl Example {
     }
 }
 
-/// Examples as one pass: a token attends only to earlier tokens of its own example.
+/// Examples as one pass: a token attends only to earlier tokens of the same example.
 #[derive(Debug, Clone)]
 pub struct Batch {
     /// Input tokens: all but each example's last, which predicts nothing.

@@ -174,9 +174,10 @@ pub(crate) fn restore(
     let array = |name: &str, dtype: Dtype, length: Option<usize>| {
         let view = file.tensor(name).map_err(|error| corrupt(&error))?;
         let whole = length.is_none_or(|length| view.shape().iter().product::<usize>() == length);
-        match view.dtype() == dtype && whole {
-            true => Ok(view.data().to_vec()),
-            false => Err(bad(format!("'{name}' has another shape"))),
+        if view.dtype() == dtype && whole {
+            Ok(view.data().to_vec())
+        } else {
+            Err(bad(format!("'{name}' has another shape")))
         }
     };
     let matrix = |name: &str, like: &Tensor<2>| -> Result<Tensor<2>, TrainError> {

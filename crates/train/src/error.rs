@@ -1,4 +1,4 @@
-//! Errors of a run, as sentences for a person.
+//! Errors of a run, as sentences for the user.
 
 use hearth_formats::adapter::LinearName;
 use hearth_formats::listed;

@@ -2,8 +2,8 @@
 //!
 //! The layers are split into groups. All groups but the last run forward without a tape, and their
 //! inputs are saved; the last one runs on a tape, through the loss, and backward. Then each earlier
-//! group is recomputed on a tape of its own, with the gradient of its output. With one group this
-//! is an ordinary tape; with one group per layer the tape holds one layer's operations at a time.
+//! group is recomputed on a separate tape, with the gradient of its output. With one group this is
+//! an ordinary tape; with one group per layer the tape has one layer's operations at a time.
 //! <https://arxiv.org/abs/1604.06174>
 
 use crate::batch::Batch;

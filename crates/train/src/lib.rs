@@ -1,6 +1,6 @@
-//! Fine-tuning: trains LoRA adapters on the quantised model that also answers.
+//! Fine-tuning: trains LoRA adapters on the quantized model that also answers.
 //!
-//! A [`Run`] owns the adapters ([`Parameters`]), their optimiser and its position in the data;
+//! A [`Run`] owns the adapters ([`Parameters`]), their optimizer and its position in the data;
 //! everything else is passed in. It knows no dataset formats, processes or windows: examples are
 //! tokens, and progress is reported to a callback.
 

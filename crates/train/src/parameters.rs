@@ -76,9 +76,10 @@ impl Parameters {
                 });
             }
         }
-        match pairs.is_empty() {
-            true => Err(TrainError::NoTarget),
-            false => Ok(Self { pairs, scale }),
+        if pairs.is_empty() {
+            Err(TrainError::NoTarget)
+        } else {
+            Ok(Self { pairs, scale })
         }
     }
 

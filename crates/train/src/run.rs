@@ -81,14 +81,14 @@ pub struct Step {
 /// The caller's decision after a report; of several, the strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Control {
-    /// Continue.
+    /// Continues.
     Continue,
-    /// Write a checkpoint, evaluate, and end.
+    /// Writes a checkpoint, evaluates, and ends.
     Stop,
-    /// Write a checkpoint after the step and end; a pending evaluation is skipped and made on
+    /// Writes a checkpoint after the step and ends. A pending evaluation is skipped and made on
     /// resume.
     Suspend,
-    /// End at once, without a checkpoint: the report could not be saved, so the run has to resume
+    /// Ends at once, without a checkpoint: the report could not be saved, so the run has to resume
     /// from before it.
     Abort,
 }
@@ -230,7 +230,7 @@ impl Run {
     }
 
     /// Dry run: computes and discards the gradient of one batch of the longest examples. Returns
-    /// its duration in seconds. The peak memory meanwhile is that of the run.
+    /// its duration in seconds. Its peak memory equals the run's.
     pub fn dry_run(&self) -> f64 {
         let mut longest: Vec<&Example> = self.examples.iter().collect();
         longest.sort_by_key(|example| std::cmp::Reverse(example.ids.len()));
@@ -332,7 +332,7 @@ impl Run {
         Ok(reason(control).map(|reason| self.end(reason)))
     }
 
-    /// One step: accumulated, clipped gradients and the optimiser. Returns also the strongest
+    /// One step: accumulated, clipped gradients and the optimizer. Returns also the strongest
     /// decision meanwhile.
     fn step(&mut self, steps: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<(Step, Control), TrainError> {
         let number = self.progress.losses.len();
@@ -369,9 +369,12 @@ impl Run {
         let began = Instant::now();
         let gradients = sum.unwrap_or_default();
         let norm = adamw::norm(&gradients);
-        let became = |what, value: f64| match value.is_finite() {
-            true => Ok(()),
-            false => Err(TrainError::diverged(what, number + 1, value)),
+        let became = |what, value: f64| {
+            if value.is_finite() {
+                Ok(())
+            } else {
+                Err(TrainError::diverged(what, number + 1, value))
+            }
         };
         became("The loss", loss)?;
         became("The norm of the gradient", norm)?;
@@ -497,9 +500,10 @@ impl Run {
     /// Checks that all adapter values are finite, so that neither an adapter nor a checkpoint is
     /// saved with NaN.
     fn check_adapters(&self, step: usize) -> Result<(), TrainError> {
-        match self.parameters.are_finite() {
-            true => Ok(()),
-            false => Err(TrainError::diverged("The adapter", step, f64::NAN)),
+        if self.parameters.are_finite() {
+            Ok(())
+        } else {
+            Err(TrainError::diverged("The adapter", step, f64::NAN))
         }
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The settings of a run, all resolved.
 ///
-/// Old runs stay resumable, so a new field has a `#[serde(default)]` with the behaviour before it
+/// Old runs stay resumable, so a new field has a `#[serde(default)]` with the behavior before it
 /// existed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -21,7 +21,7 @@ pub struct Settings {
     pub alpha: f32,
     /// Dropout of an adapter's inputs, from 0 to 1.
     pub dropout: f32,
-    /// Rank-stabilised scaling. <https://arxiv.org/abs/2312.03732>
+    /// Rank-stabilized scaling. <https://arxiv.org/abs/2312.03732>
     pub rslora: bool,
     /// Target modules, by their GGUF names.
     pub targets: Vec<String>,
@@ -108,17 +108,19 @@ impl Settings {
 
     /// The scale of an adapter.
     pub fn scale(&self) -> f32 {
-        match self.rslora {
-            true => self.alpha / (self.rank as f32).sqrt(),
-            false => self.alpha / self.rank as f32,
+        if self.rslora {
+            self.alpha / (self.rank as f32).sqrt()
+        } else {
+            self.alpha / self.rank as f32
         }
     }
 
     /// The precision of matmuls with weights.
     pub fn precision(&self) -> MatmulPrecision {
-        match self.bf16 {
-            true => MatmulPrecision::Bf16,
-            false => MatmulPrecision::F32,
+        if self.bf16 {
+            MatmulPrecision::Bf16
+        } else {
+            MatmulPrecision::F32
         }
     }
 
@@ -160,26 +162,32 @@ impl Settings {
         if self.max_steps == Some(0) {
             return Err(bad("The number of steps", 0.0, "at least 1"));
         }
-        let positive = |what, x: f64| match x.is_finite() && x > 0.0 {
-            true => Ok(()),
-            false => Err(bad(what, x, "a number above 0")),
+        let positive = |what, x: f64| {
+            if x.is_finite() && x > 0.0 {
+                Ok(())
+            } else {
+                Err(bad(what, x, "a number above 0"))
+            }
         };
         positive("alpha", f64::from(self.alpha))?;
         positive("The learning rate", self.learning_rate)?;
         positive("The number of epochs", self.epochs)?;
-        let fraction = |what, x: f64| match (0.0..1.0).contains(&x) {
-            true => Ok(()),
-            false => Err(bad(what, x, "at least 0 and below 1")),
+        let fraction = |what, x: f64| {
+            if (0.0..1.0).contains(&x) {
+                Ok(())
+            } else {
+                Err(bad(what, x, "at least 0 and below 1"))
+            }
         };
         fraction("The dropout", f64::from(self.dropout))?;
         fraction("The weight decay", self.weight_decay)?;
-        match (0.0..=1.0).contains(&self.warmup) {
-            true => {}
-            false => return Err(bad("The warm-up", self.warmup, "a ratio from 0 to 1")),
+        if !((0.0..=1.0).contains(&self.warmup)) {
+            return Err(bad("The warm-up", self.warmup, "a ratio from 0 to 1"));
         }
-        match self.max_gradient_norm.is_finite() && self.max_gradient_norm >= 0.0 {
-            true => Ok(()),
-            false => Err(bad("The maximum gradient norm", self.max_gradient_norm, "0 or more")),
+        if self.max_gradient_norm.is_finite() && self.max_gradient_norm >= 0.0 {
+            Ok(())
+        } else {
+            Err(bad("The maximum gradient norm", self.max_gradient_norm, "0 or more"))
         }
     }
 }
@@ -205,7 +213,7 @@ mod tests {
         let rates = [0, 2, 3].map(|step| before.learning_rate_of(step, 100) / before.learning_rate);
         assert_eq!(rates, [1.0 / 3.0, 1.0, 1.0]);
         assert_eq!([0.5, 1.0, 4.0].map(|norm| before.clip_factor(norm)), [1.0, 1.0, 0.25]);
-        // The serialised settings keep the version.
+        // The serialized settings keep the version.
         let again: Settings =
             serde_json::from_str(&serde_json::to_string(&before).expect("JSON")).expect("they are read");
         assert_eq!(again, before);

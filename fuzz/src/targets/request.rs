@@ -31,7 +31,7 @@ pub fn run(bytes: &[u8]) -> bool {
     for request in &read {
         let text = serde_json::to_vec(request).expect("it is written");
         let again: Envelope<Request> = serde_json::from_slice(&text).expect("what Hearth wrote");
-        // Compare serialised text: a setting may be NaN.
+        // Compare serialized text: a setting may be NaN.
         assert_eq!(serde_json::to_vec(&again).expect("it is written"), text);
     }
     // Requests that would load or train are not served.

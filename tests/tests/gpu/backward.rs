@@ -321,9 +321,10 @@ fn masked_logits_get_zero_gradient_and_change_no_other() {
         assert_near(&what, &client, &found, &wide(&losses), ERROR);
         let (mut hidden, mut shown) = (Vec::new(), Vec::new());
         for (at, slope) in read(&client, &x).into_iter().enumerate() {
-            match is_masked(at % cols) {
-                true => hidden.push(slope),
-                false => shown.push(slope),
+            if is_masked(at % cols) {
+                hidden.push(slope)
+            } else {
+                shown.push(slope)
             }
         }
         assert!(hidden.iter().all(|slope| *slope == 0.0), "{what}: {:?}", &hidden[..8]);

@@ -77,12 +77,12 @@ pub fn numbers(client: &Client, values: &[u32]) -> Handle {
     client.create_from_slice(u32::as_bytes(&longer))
 }
 
-/// A weight `[rows, cols]` of quantised noise: on the device, and dequantised.
+/// A weight `[rows, cols]` of quantized noise: on the device, and dequantized.
 pub fn weight(client: &Client, quant: Quant, rows: usize, cols: usize) -> (Weight, Vec<f32>) {
     weight_of(client, quant, &noise(rows as u64, rows * cols), cols)
 }
 
-/// A quantised weight with rows of `cols`: on the device, and dequantised.
+/// A quantized weight with rows of `cols`: on the device, and dequantized.
 pub fn weight_of(client: &Client, quant: Quant, numbers: &[f32], cols: usize) -> (Weight, Vec<f32>) {
     let rows = numbers.len() / cols;
     let mut bytes = vec![0; quant.row_bytes(cols).expect("whole blocks") * rows];

@@ -40,7 +40,7 @@ const CASES: [Case; 5] = [
 ];
 
 #[test]
-fn heads_are_normalised_and_rotated_as_the_reference() {
+fn heads_are_normalized_and_rotated_as_the_reference() {
     let Some(client) = gpu() else { return };
     let positions = [0, 5, 70, 3, 3, 99, 1, 2, 50];
     for (

@@ -1,4 +1,4 @@
-//! Linears over quantised weights.
+//! Linears over quantized weights.
 
 use crate::device::{assert_near, floats, gpu, unpadded, weight};
 use crate::matrix_units;

@@ -62,7 +62,7 @@ fn matrix_units() -> Client {
 
 /// A GEMM with scale 0.5, added to the output or overwriting it.
 pub struct Case {
-    /// What is special about it.
+    /// Description for error messages.
     what: String,
     direction: Direction,
     precision: MatmulPrecision,

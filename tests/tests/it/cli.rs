@@ -104,7 +104,7 @@ fn packed_weights_are_reused() {
 }
 
 #[test]
-fn text_is_tokenised_like_the_reference() {
+fn text_is_tokenized_like_the_reference() {
     for (text, ids) in [
         ("Hello, world!", vec![19556, 28, 905, 17]),
         ("", vec![]),
@@ -130,7 +130,7 @@ fn file(folder: &Path, name: &str, text: &str) -> String {
 }
 
 #[test]
-fn a_conversation_is_tokenised_through_the_models_template() {
+fn a_conversation_is_tokenized_through_the_models_template() {
     let folder = tempfile::tempdir().expect("a folder");
     let chat = |messages: &str| {
         let path = file(folder.path(), "chat.json", messages);

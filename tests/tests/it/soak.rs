@@ -46,7 +46,7 @@ impl Random {
     }
 }
 
-/// What happened.
+/// Numbers of events.
 #[derive(Debug, Default)]
 struct Count {
     finished: AtomicU32,
@@ -89,7 +89,7 @@ fn generations() -> Vec<GenerateRequest> {
     (0..8).map(generation).collect()
 }
 
-/// How a generation ended.
+/// The outcome of a generation.
 enum End {
     Finished(Vec<u32>),
     Cancelled,
@@ -174,9 +174,10 @@ async fn disturb(models: Arc<Vec<(Model, Vec<Vec<u32>>)>>, count: Arc<Count>, en
 
 fn kill(process: u32) {
     let process = process.to_string();
-    let mut command = match cfg!(windows) {
-        true => std::process::Command::new("taskkill"),
-        false => std::process::Command::new("kill"),
+    let mut command = if cfg!(windows) {
+        std::process::Command::new("taskkill")
+    } else {
+        std::process::Command::new("kill")
     };
     let arguments: &[&str] = if cfg!(windows) { &["/F", "/PID"] } else { &["-KILL"] };
     // It may have exited.

@@ -192,7 +192,7 @@ fn a_second_instance_on_the_same_data_shows_why_it_cannot_start() {
         .spawn()
         .expect("it starts");
     let line = hearth_tests::screen::first_line_with(&mut second, "cannot start");
-    // Its dialog waits for a person.
+    // Its dialog waits for the user.
     second.kill().expect("it still shows its dialog");
     second.wait().expect("it ends");
     assert!(line.contains("Hearth"), "{line}");

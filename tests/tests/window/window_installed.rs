@@ -1,5 +1,5 @@
-//! Hearth as a person starts it, who knows no environment variables: a second start, and a data
-//! folder that moves.
+//! Hearth as installed and started by a user, without environment variables: a second start, and a
+//! data folder that moves.
 //!
 //! The worker is scripted (`scripted.rs`).
 

@@ -15,10 +15,10 @@ use std::time::Duration;
 /// Most presses of Tab to an element of a view.
 const MOST_TABS: usize = 40;
 
-/// How long the focus may take to move.
+/// Time limit for the focus to move.
 const MOVE: Duration = Duration::from_secs(2);
 
-/// A person at a window, who sees nothing and has no pointer.
+/// The user of a window, with a keyboard and a screen reader only.
 struct Person {
     reader: ScreenReader,
     keyboard: Keyboard,

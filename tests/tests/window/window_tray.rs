@@ -1,6 +1,6 @@
 //! The icon in the tray of a desktop: what runs, a way back to the window that was closed, an end.
 //!
-//! The panel is the test's own, on a bus of its own. The worker is scripted (`scripted.rs`).
+//! The test provides the panel, on a separate bus. The worker is scripted (`scripted.rs`).
 
 use hearth_tests::close::{close_window, shows_window};
 use hearth_tests::panel::Panel;

@@ -29,7 +29,7 @@ pub struct Device {
     rows: Vec<(&'static str, String)>,
 }
 
-/// What `hearth devices --json` prints.
+/// The output of `hearth devices --json`.
 #[derive(Deserialize)]
 struct Devices {
     devices: Vec<ListedDevice>,

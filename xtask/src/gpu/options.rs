@@ -13,15 +13,15 @@ pub struct Options {
     pub device: Option<String>,
     /// Rated memory bandwidth of the GPU in GB/s.
     pub bandwidth: Option<f64>,
-    /// Use a tiny model and few tokens.
+    /// Whether to use a tiny model and few tokens.
     pub quick: bool,
-    /// Backends to build and test beside the portable build.
+    /// Backends to build and test in addition to the portable build.
     pub builds: Vec<String>,
     /// An existing build of `hearth`.
     pub hearth: Option<PathBuf>,
     /// Its test executables.
     pub tests: Vec<PathBuf>,
-    /// Models to benchmark beside the default one.
+    /// Models to benchmark in addition to the default one.
     pub models: Vec<PathBuf>,
 }
 

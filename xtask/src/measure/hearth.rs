@@ -15,7 +15,7 @@ pub struct Hearth {
     program: PathBuf,
 }
 
-/// What `hearth bench` measures.
+/// The settings of a `hearth bench` run.
 #[derive(Debug, Clone, Default)]
 pub struct Bench<'a> {
     /// Tokens of the prompt.

@@ -1,6 +1,6 @@
-//! Executables of earlier commits, kept in the cache folder for `cargo xtask pairs`: in `landed`
-//! those of the last commits that passed CI on this machine, in `built` those that `--base` named.
-//! The work tree in which those are built is `base`.
+//! Executables of earlier commits, saved in the cache folder for `cargo xtask pairs`: in `landed`
+//! for the last commits that passed CI on this machine, in `built` for the commits that `--base`
+//! named. The latter are built in the work tree `base`.
 
 use crate::cargo::{PROGRAMS, cargo_in};
 use crate::process::{Outcome, read, run};
@@ -77,7 +77,7 @@ pub fn last() -> Outcome<PathBuf> {
     })
 }
 
-/// The executable of a commit: kept, or built in a work tree of its own.
+/// The executable of a commit: a saved one, or built in a separate work tree.
 ///
 /// # Errors
 /// If there is no such commit, or it cannot be built.

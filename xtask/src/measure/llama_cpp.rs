@@ -19,7 +19,7 @@ pub struct LlamaBench {
     options: Vec<String>,
 }
 
-/// What it measured.
+/// The measurements of `llama-bench`.
 #[derive(Debug)]
 pub struct LlamaCpp {
     /// Mean speed of prefill in tokens per second.
@@ -99,7 +99,7 @@ impl LlamaBench {
         command
     }
 
-    /// A process that prefills so many tokens on the CPU and generates one.
+    /// A process that prefills `tokens` tokens on the CPU and generates one.
     pub fn start(&self, model: &Path, tokens: usize, threads: usize) -> Command {
         let mut command = self.cpu(model, &[threads]);
         command.args(["-p", "0", "-n", "0", "-r", "1", "--no-warmup", "-pg"]);

@@ -1,4 +1,4 @@
-//! `cargo xtask pairs`: the speed of two builds of `hearth` on the CPU, measured in turns.
+//! `cargo xtask pairs`: the speed of two builds of `hearth` on the CPU, in interleaved runs.
 
 use super::hearth::{Bench, Hearth, measure};
 use super::landed;
@@ -77,7 +77,7 @@ struct Options {
 enum Programs {
     /// The old one and the new one.
     Named([PathBuf; 2]),
-    /// The build of a commit, or the one that was kept last, and that of this checkout.
+    /// The build of a commit, or the one that was saved last, and the build of this checkout.
     Base(Option<String>),
 }
 

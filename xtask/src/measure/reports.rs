@@ -1,4 +1,4 @@
-//! What programs print with `--json`, or write to a log.
+//! Reports that programs print with `--json`, or write to a log.
 
 use crate::process::Outcome;
 use serde::de::DeserializeOwned;
@@ -37,7 +37,7 @@ pub struct TrainReport {
 pub struct PlanReport {
     /// Layers of the model, the output layer included.
     pub layers_total: u64,
-    /// What each device holds.
+    /// The devices, and the weights on each.
     pub devices: Vec<PlannedDevice>,
 }
 

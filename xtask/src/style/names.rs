@@ -62,24 +62,35 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
 /// A line without its comment and its string literals.
 fn code(line: &str, is_python: bool) -> String {
     let trimmed = line.trim_start();
-    if ["//", "*", "/*", "<!--"].iter().any(|mark| trimmed.starts_with(mark)) || (is_python && trimmed.starts_with('#'))
-    {
+    let is_comment = ["//", "*", "/*", "<!--"].iter().any(|mark| trimmed.starts_with(mark));
+    if is_comment || (is_python && trimmed.starts_with('#')) {
         return String::new();
     }
     let mut code = String::new();
-    let mut quote = None;
+    let mut rest = line;
+    while let Some(start) = rest.find(|c| c == '"' || (c == '`' && !is_python)) {
+        code.push_str(&rest[..start]);
+        rest = after_string(&rest[start..], rest[..start].ends_with("r#"));
+    }
+    code + rest
+}
+
+/// The text after the string literal at the beginning.
+fn after_string(text: &str, is_raw: bool) -> &str {
+    let quote = &text[..1];
+    if is_raw {
+        return text[1..].split_once("\"#").map_or("", |(_, rest)| rest);
+    }
     let mut escaped = false;
-    for c in line.chars() {
-        match quote {
-            None if c == '"' || (c == '`' && !is_python) => quote = Some(c),
-            None => code.push(c),
-            Some(_) if escaped => escaped = false,
-            Some(_) if c == '\\' => escaped = true,
-            Some(open) if c == open => quote = None,
-            Some(_) => {}
+    for (index, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            _ if quote.starts_with(c) => return &text[index + 1..],
+            _ => {}
         }
     }
-    code
+    ""
 }
 
 #[cfg(test)]
@@ -91,6 +102,7 @@ mod tests {
         let rules = |path: &str, text: &str| check(path, text).iter().map(|one| one.rule).collect::<Vec<_>>();
         assert_eq!(rules("a.rs", "fn dequantised() {}"), ["spelling"]);
         assert_eq!(rules("a.rs", "let x = \"quantised\"; // quantised"), ["spelling"]);
+        assert_eq!(rules("a.rs", "let x = r#\"a \"licence\" b\"#;"), Vec::<&str>::new());
         assert_eq!(rules("a.rs", "        true => 1,"), ["bool"]);
         assert_eq!(rules("a.rs", "match x { true => 1, false => 2 }"), ["bool"]);
         assert_eq!(rules("a.rs", "pub fn of(x: u8) -> Self {"), ["of"]);

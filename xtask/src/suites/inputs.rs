@@ -108,7 +108,7 @@ impl Inputs {
         let Some((folder, all)) = self.packages.get(name) else {
             return false;
         };
-        // The end-to-end tests' fixtures have an entry of their own.
+        // The end-to-end tests' fixtures have a separate entry.
         if path.starts_with("tests/fixtures/") {
             return false;
         }

@@ -23,7 +23,7 @@ pub struct Ledger {
     file: PathBuf,
 }
 
-/// What is known of one part.
+/// The record of one part.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The last time it passed, in any checkout.

@@ -6,10 +6,10 @@ use super::table::{SUITES, Suite};
 use super::tree::Tree;
 use crate::process::Outcome;
 
-/// What a run was asked for.
+/// The requested parts of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// What changed, what failed, and a part of each split suite.
+    /// Changed parts, failed parts, and one part of each split suite.
     Due,
     /// Every part.
     Complete,

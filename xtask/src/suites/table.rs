@@ -21,14 +21,14 @@ pub enum Stage {
 /// Tests that are selected together.
 #[derive(Debug)]
 pub struct Suite {
-    /// Its name; for a split one also that of its environment variable (`HEARTH_PART_GPU`).
+    /// Its name. The environment variable of a split suite is named after it (`HEARTH_PART_GPU`).
     pub name: &'static str,
     /// [`PARTS`], or 1.
     pub parts: usize,
     pub stage: Stage,
-    /// Its tests among those of nextest.
+    /// Its tests that nextest runs.
     pub tests: &'static [Tests],
-    /// What it depends on.
+    /// The files that it depends on.
     pub paths: &'static [Paths],
 }
 
@@ -98,7 +98,7 @@ impl Tests {
     }
 }
 
-/// A suite of all tests of a package but those of some executables.
+/// A suite of all tests of a package, except for some executables.
 const fn package(name: &'static str, tests: &'static [Tests], paths: &'static [Paths]) -> Suite {
     Suite {
         name,

@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 /// Commits that are taken for the change if there is no record of an earlier run.
 const RECENT: usize = 20;
 
-/// What is tested: tracked files as they are now, and new ones that git does not ignore.
+/// The tested files: tracked files with their present contents, and new ones that git does not
+/// ignore.
 #[derive(Debug, Default)]
 pub struct Tree {
     /// Path and content hash of each file, sorted by path.
@@ -54,8 +55,8 @@ impl Tree {
             .trim()
             .parse()
             .unwrap_or(0);
-        // A copy of the index takes the changes, and a folder their objects, so that the
-        // repository stays as it is.
+        // The changes are added to a copy of the index, and their objects to a temporary folder, so
+        // that the repository does not change.
         let index = output(&mut git(&[
             "rev-parse",
             "--path-format=absolute",

@@ -62,7 +62,7 @@ fn quarter() -> Vec<(String, String)> {
         .collect()
 }
 
-/// What to run.
+/// The tests to run.
 struct Plan {
     /// Filter expression of the Rust tests.
     filter: Option<String>,

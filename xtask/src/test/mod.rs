@@ -203,8 +203,8 @@ impl Run {
         self.record(Stage::Fuzz, |_| passed)
     }
 
-    /// Records which parts of a stage's suites passed: their tests did, and the cases of a suite
-    /// with parts were those of the chosen parts.
+    /// Records which parts of a stage's suites passed: their tests passed and, in a suite with
+    /// parts, exactly the cases of the chosen parts ran.
     fn record(&mut self, stage: Stage, passed: impl Fn(&Choice) -> bool) -> Outcome {
         let Self {
             report,
@@ -231,7 +231,7 @@ impl Run {
     }
 }
 
-/// What else tests depend on: the compiler, the machine, the browser, and variables.
+/// Other dependencies of tests: the compiler, the machine, the browser, and variables.
 fn environment() -> String {
     let program = |name: &str| read(Command::new(name).arg("--version")).unwrap_or_default();
     let browser = system::browser()

@@ -3,7 +3,7 @@
 use crate::process::Outcome;
 use crate::suites::{Mode, PARTS};
 
-/// What to run.
+/// The requested run.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Options {
     /// The run that decides whether a commit is accepted.

@@ -78,7 +78,7 @@ pub fn build() -> Outcome {
 /// Environment variables for test processes.
 type Variables = [(String, String)];
 
-/// The web UI's tests: all, or those of `files`.
+/// Runs the web UI's tests: all, or the tests in `files`.
 pub fn ui(files: &[String], variables: &Variables) -> Outcome<TestResults> {
     let report = report::junit("ui");
     let mut command = ui::npm()?;

@@ -1,4 +1,4 @@
-//! `hearth bench`: measure prefill and decode speed.
+//! `hearth bench`: measures prefill and decode speed.
 
 use super::{peak_rss_mb, print_json};
 use crate::args::{Adapters, Bench};
@@ -27,7 +27,7 @@ struct Report {
     draft: Option<DraftReport>,
 }
 
-/// Measure, after one warm-up run.
+/// Runs the benchmark after one warm-up run.
 pub fn run(args: &Bench) -> Result<(), Failure> {
     let needed = args.prompt.max(args.depth.saturating_add(args.tokens)).max(1);
     if args.context.ctx.is_some_and(|context| context < needed) {
@@ -51,13 +51,12 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     let before = tokens.fresh(args.depth.max(1), &mut engine);
     for run in 0..=args.runs {
         let read = read(&mut engine, args.prompt, &mut tokens).map_err(Failure::new)?;
-        let written = match is_plain {
-            true => write(&mut engine, &before, args.depth > 0, args.tokens).map_err(Failure::new)?,
-            false => {
-                let summary = write_with_draft(&mut engine, &before, args.tokens, &args.adapters)?;
-                stats = summary.draft;
-                summary.tokens_per_second
-            }
+        let written = if is_plain {
+            write(&mut engine, &before, args.depth > 0, args.tokens).map_err(Failure::new)?
+        } else {
+            let summary = write_with_draft(&mut engine, &before, args.tokens, &args.adapters)?;
+            stats = summary.draft;
+            summary.tokens_per_second
         };
         if run > 0 {
             prompt.push(read);
@@ -98,7 +97,7 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prefill `n` random tokens into an empty context. Returns tokens per second.
+/// Prefills an empty context with `n` random tokens. Returns tokens/s.
 fn read(engine: &mut Engine, n: u32, tokens: &mut RandomTokens) -> Result<f64, SessionError> {
     let ids = tokens.fresh(n, engine);
     let began = Instant::now();
@@ -110,8 +109,8 @@ fn read(engine: &mut Engine, n: u32, tokens: &mut RandomTokens) -> Result<f64, S
     Ok(f64::from(n) / began.elapsed().as_secs_f64())
 }
 
-/// Decode `n` tokens after those of `before`. Returns tokens per second. Without `depth`, the
-/// prefill of `before` counts as the first step, since it resets the context.
+/// Decodes `n` tokens after the tokens in `before`. Returns tokens/s. Without `depth`, the prefill
+/// of `before` counts as the first step, since it resets the context.
 fn write(engine: &mut Engine, before: &[u32], depth: bool, n: u32) -> Result<f64, SessionError> {
     let session = engine.session_mut();
     let mut began = Instant::now();
@@ -126,7 +125,7 @@ fn write(engine: &mut Engine, before: &[u32], depth: bool, n: u32) -> Result<f64
     Ok(f64::from(n) / began.elapsed().as_secs_f64())
 }
 
-/// Decode `n` tokens after those of `before` as an answer is generated, with its draft.
+/// Decodes `n` tokens after the tokens in `before` with the draft, as for an answer.
 fn write_with_draft(engine: &mut Engine, before: &[u32], n: u32, adapters: &Adapters) -> Result<Summary, Failure> {
     let request = GenerateRequest {
         sampling: SamplingParams {

@@ -1,4 +1,4 @@
-//! `hearth chat`: chat in the terminal.
+//! `hearth chat`: runs a chat in the terminal.
 
 use super::run::sampling;
 use crate::args::Chat;
@@ -31,7 +31,7 @@ const HELP: &str = "\
 /exit          quit (or Ctrl-D)
 Ctrl-C stops an answer; press it again to quit.";
 
-/// Chat until the input ends.
+/// Runs the chat until the input ends.
 pub fn run(args: &Chat) -> Result<(), Failure> {
     let chosen = Chosen::find(&args.load.model)?;
     let mut engine = load(
@@ -150,7 +150,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Execute a line. Returns `false` to quit.
+    /// Executes a line. Returns `false` to quit.
     fn answer_line(&mut self, line: &str) -> Result<bool, Failure> {
         let mut out = stdout();
         match Line::read(line) {
@@ -177,7 +177,7 @@ impl Talk {
         Ok(true)
     }
 
-    /// Send a message and stream the answer; if it fails, the message is removed.
+    /// Sends a message and streams the answer. If that fails, the message is removed.
     fn send(&mut self, text: &str, out: &mut Output<impl Write>) -> Result<(), Failure> {
         self.messages.push(Message::of_text(Role::User, text));
         let system = self.system.iter().filter(|text| !text.is_empty());

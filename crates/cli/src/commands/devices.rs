@@ -1,4 +1,4 @@
-//! `hearth devices`: list devices.
+//! `hearth devices`: lists devices.
 
 use super::print_protocol;
 use crate::args::Devices;
@@ -18,7 +18,7 @@ struct Report {
     prefetch: Vec<FormatPrefetch>,
 }
 
-/// Print the devices, after an optional check.
+/// Prints the devices, after an optional check.
 pub fn run(args: &Devices) -> Result<(), Failure> {
     if let Some(device) = &args.check {
         check(device)?;
@@ -64,7 +64,7 @@ pub fn run(args: &Devices) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Check one device, or every GPU that is not software.
+/// Checks one device, or every GPU that is not a software one.
 fn check(device: &str) -> Result<(), Failure> {
     let devices = match device {
         "" => {

@@ -1,5 +1,5 @@
-//! `hearth doctor`: check the installation, and compare the two precisions of a product with a
-//! quantised weight.
+//! `hearth doctor`: checks the installation, and compares the two precisions of a product with a
+//! quantized weight.
 
 use super::print_json;
 use crate::args::{Doctor, LoadOptions};
@@ -61,7 +61,7 @@ struct Distance {
     same_first: f64,
 }
 
-/// Run all checks and print the results.
+/// Runs all checks and prints the results.
 pub fn run(args: &Doctor) -> Result<(), Failure> {
     if args.gradients {
         return super::gradients::run(args);
@@ -124,7 +124,7 @@ impl Report {
     }
 }
 
-/// Check the store and the files of the library. Returns the model to check, if one is usable.
+/// Checks the store and the files of the library. Returns the model to check, if one is usable.
 fn files(report: &mut Report, requested: Option<&str>) -> Option<Chosen> {
     let folder = library::data_folder().map_or_else(|| "no data folder".to_owned(), |path| path.display().to_string());
     let (library, added) = match library::open() {
@@ -154,7 +154,7 @@ fn files(report: &mut Report, requested: Option<&str>) -> Option<Chosen> {
     }
 }
 
-/// Check that a model's file can be read and matches the catalog.
+/// Checks that a model's file can be read and matches the catalog.
 fn check_model(model: &Model) -> Result<String, Failure> {
     let metadata = model.metadata.as_ref().map_err(Failure::new)?;
     let gguf = Gguf::open(&model.path).map_err(Failure::new)?;
@@ -181,7 +181,7 @@ fn check_model(model: &Model) -> Result<String, Failure> {
     )))
 }
 
-/// Run the model with one thread and with all, and in both precisions.
+/// Runs the model with one thread and with all threads, and in both precisions.
 fn measure(report: &mut Report, chosen: &Chosen, options: &LoadOptions) -> Result<(), Failure> {
     let engine = load(chosen, options, Some(256), ChosenDraft::NONE)?;
     let vocab = engine.model().config().vocab;

@@ -1,4 +1,4 @@
-//! `hearth export`: export an adapter for other programs.
+//! `hearth export`: exports an adapter for other programs.
 
 use super::print_json;
 use crate::args::{Export, ExportAs};
@@ -28,7 +28,7 @@ struct Report {
     prompts: Option<u32>,
 }
 
-/// Export the adapter; fails if the requested verification fails.
+/// Exports the adapter. Fails if the requested verification fails.
 pub fn run(args: &Export) -> Result<(), Failure> {
     let request = ExportRequest {
         model: base(args)?,

@@ -1,4 +1,4 @@
-//! `hearth doctor --gradients`: check every backward kernel on this machine against finite
+//! `hearth doctor --gradients`: checks every backward kernel on this machine against finite
 //! differences.
 
 use super::print_json;
@@ -42,7 +42,7 @@ impl From<GradientCheck> for Row {
     }
 }
 
-/// Check all gradients and print a table: kernels and ops on the CPU, ops on a GPU.
+/// Checks all gradients and prints a table: kernels and ops on the CPU, ops on a GPU.
 pub fn run(args: &Doctor) -> Result<(), Failure> {
     let json = args.output.json;
     let device = args.options.device.as_deref().unwrap_or(hardware::CPU);

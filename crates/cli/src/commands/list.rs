@@ -1,4 +1,4 @@
-//! `hearth list`: list models.
+//! `hearth list`: lists models.
 
 use crate::failure::Failure;
 use crate::terminal::stdout;
@@ -7,7 +7,7 @@ use hearth_engine::plan::estimate_fit;
 use hearth_formats::byte_size;
 use std::io::Write;
 
-/// Print the models on this machine, then those in the catalog.
+/// Prints the models on this machine, then the models in the catalog.
 pub fn run() -> Result<(), Failure> {
     let (library, added) = library::open().map_err(Failure::new)?;
     let models = library.list(&added);
@@ -36,9 +36,12 @@ pub fn run() -> Result<(), Failure> {
             byte_size(entry.size)
         )?;
         let (estimate, why) = estimate_fit(entry.size);
-        let speed = estimate.tokens_per_second.map(|speed| match estimate.is_measured {
-            true => format!(" About {speed:.0} tokens/s."),
-            false => format!(" About {speed:.0} tokens/s, assumed: `hearth devices --check cpu` measures."),
+        let speed = estimate.tokens_per_second.map(|speed| {
+            if estimate.is_measured {
+                format!(" About {speed:.0} tokens/s.")
+            } else {
+                format!(" About {speed:.0} tokens/s, assumed: `hearth devices --check cpu` measures.")
+            }
         });
         writeln!(out, "{:<28}  {why}{}", "", speed.unwrap_or_default())?;
     }

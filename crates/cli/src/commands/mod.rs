@@ -21,20 +21,21 @@ use serde::Serialize;
 use serde_json::Value;
 use std::io::Write;
 
-/// Print one object as the last line.
+/// Prints one object as the last line.
 fn print_json(object: &impl Serialize) -> Result<(), Failure> {
     let line = serde_json::to_string(object).map_err(Failure::new)?;
     Ok(writeln!(std::io::stdout(), "{line}")?)
 }
 
-/// Print a type of the protocol as the last line, with the command line's `snake_case` keys.
+/// Prints a protocol type as the last line, with the command line's `snake_case` keys.
 fn print_protocol(object: &impl Serialize) -> Result<(), Failure> {
     print_json(&with_snake_case_keys(
         serde_json::to_value(object).map_err(Failure::new)?,
     ))
 }
 
-/// The protocol's keys are `camelCase`, as those of the window. Values stay.
+/// Renames the protocol's keys to `snake_case`. They are `camelCase`, as in the window. Values are
+/// unchanged.
 fn with_snake_case_keys(json: Value) -> Value {
     match json {
         Value::Array(list) => list.into_iter().map(with_snake_case_keys).collect(),

@@ -22,7 +22,7 @@ struct Report {
     tok_s: f64,
 }
 
-/// Score the file, chunk by chunk.
+/// Scores the file, chunk by chunk.
 pub fn run(args: &Perplexity) -> Result<(), Failure> {
     let text = read_text(&args.file)?;
     let mut engine = load(

@@ -10,7 +10,7 @@ use hearth_formats::byte_size;
 use hearth_protocol::{DraftChoice, PlanRequest};
 use std::io::Write;
 
-/// Compute and print the plan.
+/// Computes and prints the plan.
 pub fn run(args: &Plan) -> Result<(), Failure> {
     let chosen = Chosen::find(&args.load.model)?;
     let request = PlanRequest {

@@ -1,4 +1,4 @@
-//! `hearth probe`: query the graphics drivers, or read files, for another process.
+//! `hearth probe`: queries the graphics drivers, or reads files, for another process.
 
 use crate::args::Probe;
 use crate::failure::Failure;
@@ -7,7 +7,7 @@ use hearth_app::library::probe::{self, ProbeRequest};
 use hearth_engine::hardware;
 use std::io::Write;
 
-/// Print the GPUs, the result of a device check, or the metadata of files.
+/// Prints the GPUs, the result of a device check, or the metadata of files.
 pub fn run(args: &Probe) -> Result<(), Failure> {
     let mut output = own_output::take()?;
     if args.files {

@@ -1,4 +1,4 @@
-//! `hearth pull`: download a model from the catalog, the Hugging Face hub, Ollama's registry or an
+//! `hearth pull`: downloads a model from the catalog, the Hugging Face hub, Ollama's registry or an
 //! address.
 
 use crate::args::Pull;
@@ -13,7 +13,7 @@ use hearth_protocol::Verdict;
 use std::io::Write;
 use std::ops::ControlFlow;
 
-/// Say whether a model of this size fits, if that is not certain.
+/// Prints whether a model of this size fits, if that is not certain.
 fn judge(size: u64) {
     let (estimate, why) = estimate_fit(size);
     if estimate.verdict != Verdict::Fits {
@@ -21,7 +21,7 @@ fn judge(size: u64) {
     }
 }
 
-/// Download it and print its path.
+/// Downloads the model and prints its path.
 pub fn run(args: &Pull) -> Result<(), Failure> {
     let (library, _) = library::open().map_err(Failure::new)?;
     let hub = library::hub_of_settings().map_err(Failure::new)?;

@@ -1,4 +1,4 @@
-//! `hearth run`: answer one prompt.
+//! `hearth run`: answers one prompt.
 
 use super::print_json;
 use crate::args::{Run, SamplingArgs};

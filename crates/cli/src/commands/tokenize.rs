@@ -35,7 +35,7 @@ enum Ids {
     Lines(Vec<Vec<u32>>),
 }
 
-/// Tokenise the text, the file, its lines or the conversation.
+/// Tokenizes the text, the file, its lines or the conversation.
 pub fn run(args: &Tokenize) -> Result<(), Failure> {
     let gguf = Gguf::open(Chosen::find(&args.model)?.path).map_err(Failure::new)?;
     let tokenizer = Tokenizer::from_gguf(&gguf).map_err(Failure::new)?;
@@ -89,12 +89,12 @@ pub fn run(args: &Tokenize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Read a text file.
+/// Reads a text file.
 pub fn read_text(path: &Path) -> Result<String, Failure> {
     read_bounded(path, u64::MAX)
 }
 
-/// Read a conversation from a file of messages and one of tools.
+/// Reads a conversation from a file of messages and a file of tools.
 fn read_chat(messages: &Path, tools: Option<&Path>) -> Result<Chat, Failure> {
     let read = |path| read_bounded(path, MAX_CHAT);
     let texts = (read(messages)?, tools.map(read).transpose()?);
@@ -105,7 +105,7 @@ fn read_chat(messages: &Path, tools: Option<&Path>) -> Result<Chat, Failure> {
     })
 }
 
-/// Read a text file of at most `limit` bytes.
+/// Reads a text file of at most `limit` bytes.
 fn read_bounded(path: &Path, limit: u64) -> Result<String, Failure> {
     let name = path.display();
     let mut bytes = Vec::new();
@@ -121,7 +121,7 @@ fn read_bounded(path: &Path, limit: u64) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| Failure::new(format!("{name} is not UTF-8 text. Convert it first.")))
 }
 
-/// Parse one JSON string per line; empty lines are skipped.
+/// Parses one JSON string per line. Empty lines are skipped.
 fn json_lines(text: &str, path: &Path) -> Result<Vec<String>, Failure> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let parse = |(number, line): (usize, &str)| {

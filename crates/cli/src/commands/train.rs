@@ -1,4 +1,4 @@
-//! `hearth train`: fine-tune an adapter on examples.
+//! `hearth train`: fine-tunes an adapter on examples.
 
 use super::print_json;
 use crate::args::Train;
@@ -36,7 +36,7 @@ struct Report {
     adapter: PathBuf,
 }
 
-/// Train, and report progress and the result.
+/// Trains, and reports progress and the result.
 pub fn run(args: &Train) -> Result<(), Failure> {
     let chosen = Chosen::find(&args.load.model)?;
     let device = switch_build::choose(&chosen.path, args.seq, &DraftChoice::None, &args.load.options)?;

@@ -1,9 +1,9 @@
-//! `hearth worker`: run the engine for another process.
+//! `hearth worker`: runs the engine for another process.
 
 use crate::failure::Failure;
 use crate::own_output;
 
-/// Serve until standard input ends.
+/// Serves requests until standard input ends.
 pub fn run() -> Result<(), Failure> {
     // The worker exits when its input ends. Signals to the whole session are left to the host,
     // which may still request a checkpoint.

@@ -21,9 +21,12 @@ impl Machine {
     /// Its devices with the engine's reasons. The check of a GPU checks the CPU, too.
     fn recorded(self) -> Vec<Recorded> {
         let cpu = self.devices[0].clone();
-        let reasoned = |device: DeviceInfo, cpu: &DeviceInfo| match device.id == CPU {
-            true => device,
-            false => with_reasons(device, cpu),
+        let reasoned = |device: DeviceInfo, cpu: &DeviceInfo| {
+            if device.id == CPU {
+                device
+            } else {
+                with_reasons(device, cpu)
+            }
         };
         let recorded = |device: Device| Recorded {
             initially_checked: device.initially,

@@ -12,7 +12,7 @@ mod tuning;
 
 use std::{fs, path::Path};
 
-/// Compare a recording with its file, or write it.
+/// Compares a recording with its file, or writes it.
 fn compare(name: &str, expected: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ui/src/lib/host/fake/recordings");
     let path = folder.join(name);

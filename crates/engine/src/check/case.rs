@@ -55,7 +55,7 @@ pub struct Case {
 /// The ops of [`hearth_llm::ops::Ops`].
 #[derive(Debug, Clone)]
 pub enum Op {
-    /// Linears with a common, normalised input.
+    /// Linears with a common, normalized input.
     NormLinears(Vec<LinearShape>),
     /// A linear with an optional norm, added to the residual.
     LinearAdd {
@@ -81,7 +81,7 @@ pub enum Op {
         heads: Heads,
         /// Pairing of RoPE.
         pairing: Pairing,
-        /// Whether each head of Q and K is normalised.
+        /// Whether each head of Q and K is normalized.
         norms: bool,
         /// Source of keys and values.
         source: Source,
@@ -166,7 +166,7 @@ impl LinearShape {
         Ok(bytes.iter().copied().cycle().take(row * self.rows).collect())
     }
 
-    /// The dequantised weight, row-major.
+    /// The dequantized weight, row-major.
     pub fn values(&self, seed: u64) -> Result<Vec<f32>, Box<dyn Error>> {
         let mut values = vec![0.0; self.rows * self.cols];
         self.quant.dequantize_row(&self.blocks(seed)?, &mut values)?;
@@ -246,7 +246,7 @@ impl Op {
         }
     }
 
-    /// Change each linear, for faults.
+    /// Changes each linear, for faults.
     #[cfg(test)]
     pub fn map_linears(&mut self, change: impl Fn(&mut LinearShape)) {
         match self {

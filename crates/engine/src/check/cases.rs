@@ -1,5 +1,5 @@
 //! The cases of the device check: shapes of real models (SmolLM2's widths, heads of 64 and 128, a
-//! vocabulary that no tile divides), every quantisation, KV caches longer than a tile of keys,
+//! vocabulary that no tile divides), every quantization, KV caches longer than a tile of keys,
 //! adapters, shared residuals, and backward.
 
 use super::case::{Case, LinearShape, Op, RANKS, Source};
@@ -24,7 +24,7 @@ struct Layer {
     width: usize,
     heads: Heads,
     pairing: Pairing,
-    /// Quantisation of Q, K, V, output, gate, up and down.
+    /// Quantization of Q, K, V, output, gate, up and down.
     formats: [Quant; 7],
     ffn_width: usize,
     activation: Activation,
@@ -408,9 +408,10 @@ mod tests {
                 let (cols, right) = (outputs[0].cols, outputs[0].values.clone());
                 let apart = (cols + 1).next_multiple_of(64);
                 for (at, value) in outputs[0].values.iter_mut().enumerate() {
-                    *value = match at % apart < cols {
-                        true => right[(at / apart * cols + at % apart).min(right.len() - 1)],
-                        false => 0.0,
+                    *value = if at % apart < cols {
+                        right[(at / apart * cols + at % apart).min(right.len() - 1)]
+                    } else {
+                        0.0
                     };
                 }
             },
@@ -490,22 +491,22 @@ mod tests {
         }
     }
 
-    /// Outputs of a linear on normalised rows in f64, with both factors rounded to f16 if
+    /// Outputs of a linear on normalized rows in f64, with both factors rounded to f16 if
     /// `rounded`, from these input columns only.
     fn product(case: &Case, rounded: bool, columns: Range<usize>) -> Vec<f64> {
         let linear = case.op.linears()[0];
-        let to_f16 = |values: Vec<f32>| match rounded {
-            true => through(Quant::F16, &values),
-            false => values,
-        };
+        let to_f16 = |values: Vec<f32>| if rounded { through(Quant::F16, &values) } else { values };
         let weight = to_f16(linear.values(weight_seed(0)).expect("whole blocks"));
         let x = wide(&case.leaves()[0].values);
         let x = rms_norm(&x, &wide(&norm_weights(linear.cols, NormKind::Before)), f64::from(EPS));
         let x = to_f16(x.into_iter().map(|x| x as f32).collect());
         let masked = |values: &[f32]| -> Vec<f64> {
-            let value = |(at, value): (usize, &f32)| match columns.contains(&(at % linear.cols)) {
-                true => f64::from(*value),
-                false => 0.0,
+            let value = |(at, value): (usize, &f32)| {
+                if columns.contains(&(at % linear.cols)) {
+                    f64::from(*value)
+                } else {
+                    0.0
+                }
             };
             values.iter().enumerate().map(value).collect()
         };
@@ -513,7 +514,7 @@ mod tests {
         matmul(&masked(&x), &weight, case.tokens, linear.cols, linear.rows)
     }
 
-    /// Values after quantisation and dequantisation.
+    /// Values after quantization and dequantization.
     fn through(quant: Quant, values: &[f32]) -> Vec<f32> {
         let mut bytes = vec![0; quant.row_bytes(values.len()).expect("whole blocks")];
         quant.quantize_row(values, &mut bytes).expect("numbers can be stored");

@@ -17,10 +17,10 @@ const EXACT: f64 = 5e-4;
 /// q8_0 one step is 1/127 of the maximum, which affects scores and softmax.
 const F16_CACHE: f64 = 1e-3;
 const Q8_0_CACHE: f64 = 1e-2;
-/// Error of a dot product whose factors are rounded to f16, as in kernels for matrix units: a
-/// factor's error is 2e-4 (root mean square over its 11 bits), a product's 1.4 times that, and so
-/// is that of a sum of products of either sign. The maximum of millions of such errors is five and
-/// a half standard deviations.
+/// Error of a dot product whose factors are rounded to f16, as in kernels for matrix units. The
+/// error of a factor is 2e-4 (root mean square over its 11 bits). The error of a product, and of a
+/// sum of products of either sign, is 1.4 times as large. The maximum of millions of such errors is
+/// five and a half standard deviations.
 const ROUNDED: f64 = 6.0 * 2.8e-4;
 
 /// A mismatch of two executors.
@@ -73,7 +73,7 @@ pub struct Comparison {
     pub mismatch: Option<Mismatch>,
 }
 
-/// Run a case on both, `cpu` in f32.
+/// Runs a case on both executors, on `cpu` in f32.
 ///
 /// # Errors
 /// An executor failed.

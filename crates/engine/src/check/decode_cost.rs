@@ -1,7 +1,7 @@
-//! Decode speed of the CPU, per format of the weights and per layer, measured on synthetic models.
+//! CPU decode speed per weight format and per layer, measured on synthetic models.
 //!
 //! A step of a model takes `step_overhead + layers · layer_overhead + Σ bytes · seconds_per_byte`:
-//! a constant, a constant per layer (norms, attention over a short context, synchronisation of
+//! a constant, a constant per layer (norms, attention over a short context, synchronization of
 //! threads as far as a narrow model shows it), and the time to read and multiply the weights, which
 //! depends on their format.
 
@@ -22,7 +22,7 @@ const WIDTH: usize = 2048;
 pub struct DecodeCost {
     /// Seconds of a step, whatever the model.
     step_overhead: f64,
-    /// Seconds of a layer, in addition to those of its weights.
+    /// Seconds per layer, in addition to the time of its weights.
     layer_overhead: f64,
     /// Names of formats, and the seconds per byte of their weights.
     formats: Vec<(String, f64)>,

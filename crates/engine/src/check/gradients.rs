@@ -24,7 +24,7 @@ const ROUNDED: f64 = 5e-2;
 /// Rank of the adapters: small, since finite differences evaluate each element twice.
 const RANK: usize = 5;
 
-/// Check every gradient of the ops on a device, and report each.
+/// Checks every gradient of the ops on a device, and reports each.
 ///
 /// # Errors
 /// The device cannot be opened, or failed.

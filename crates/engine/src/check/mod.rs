@@ -38,8 +38,8 @@ const MAX_PROMPT: usize = 512;
 /// Whether to compare the case of this name.
 pub type Select<'a> = &'a mut dyn FnMut(&str) -> bool;
 
-/// Compare the device with the CPU, and benchmark it. `small` uses a model that is small enough for
-/// a software driver.
+/// Compares the device with the CPU, and benchmarks it. `small` uses a model that is small enough
+/// for a software driver.
 ///
 /// # Errors
 /// The device failed; a sentence without its full stop. A driver may also crash the process.
@@ -83,16 +83,17 @@ fn find_mismatch(place: Place, select: Select) -> Result<Option<String>, Box<dyn
     }
 }
 
-/// Compare only the GEMMs on matrix units, which round their factors. Reports the name, error and
+/// Compares only the GEMMs on matrix units, which round their factors. Reports the name, error and
 /// tolerance of each case, and returns the first mismatch in one sentence. Does nothing on a device
 /// without matrix units.
 ///
 /// # Errors
 /// The device failed.
 pub fn matrix_units(place: Place, report: &mut dyn FnMut(&str, f64, f64)) -> Result<Option<String>, Box<dyn Error>> {
-    match device::has_matrix_units(place)? {
-        true => first_mismatch(place, cases::rounded(), report),
-        false => Ok(None),
+    if device::has_matrix_units(place)? {
+        first_mismatch(place, cases::rounded(), report)
+    } else {
+        Ok(None)
     }
 }
 

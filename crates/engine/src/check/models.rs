@@ -107,7 +107,7 @@ pub fn compare(place: Place, matrix_units: bool, select: Select) -> Result<Optio
     Ok(None)
 }
 
-/// Load a sample, all of it on one device.
+/// Loads a sample, all of it on one device.
 ///
 /// # Errors
 /// The device failed.

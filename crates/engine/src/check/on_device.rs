@@ -27,9 +27,10 @@ pub struct OnDevice(pub Device);
 
 impl Executor for OnDevice {
     fn run(&self, case: &Case) -> Result<Vec<Output>, Box<dyn Error>> {
-        let device = match case.backward {
-            true => self.0.clone().autodiff(),
-            false => self.0.clone(),
+        let device = if case.backward {
+            self.0.clone().autodiff()
+        } else {
+            self.0.clone()
         };
         let leaves = case.leaves();
         let tensors: Vec<Tensor<2>> = leaves.iter().map(|leaf| on(&device, leaf)).collect();
@@ -39,13 +40,12 @@ impl Executor for OnDevice {
             tensors: RefCell::new(tensors.iter().cloned().map(Some).collect()),
         };
         let shared = case.shared.then(|| tensors[0].clone());
-        let leaf_tensors = match case.backward {
-            true => tensors,
-            false => {
-                // Without another owner, the op may overwrite it.
-                drop(tensors);
-                Vec::new()
-            }
+        let leaf_tensors = if case.backward {
+            tensors
+        } else {
+            // Without another owner, the op may overwrite it.
+            drop(tensors);
+            Vec::new()
         };
         let mut outputs = match &case.op {
             Op::Argmax { .. } => return Ok(vec![stage.argmax()?]),
@@ -68,9 +68,10 @@ impl Executor for OnDevice {
 
 fn on(device: &Device, leaf: &Leaf) -> Tensor<2> {
     let tensor = Tensor::from_data(TensorData::new(leaf.values.clone(), [leaf.rows, leaf.cols]), device);
-    match device.is_autodiff() {
-        true => tensor.require_grad(),
-        false => tensor,
+    if device.is_autodiff() {
+        tensor.require_grad()
+    } else {
+        tensor
     }
 }
 
@@ -148,7 +149,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Take the input with this index.
+    /// Takes the input with this index.
     fn take(&self, number: usize) -> Result<Tensor<2>, &'static str> {
         let taken = self.tensors.borrow_mut().get_mut(number).and_then(Option::take);
         taken.ok_or("an input was used twice")
@@ -222,9 +223,10 @@ impl Stage<'_> {
     }
 
     fn optional_norm(&self, present: bool, width: usize, which: NormKind) -> OptionalNorm<Dispatch> {
-        match present {
-            true => OptionalNorm::Norm(self.norm(width, which).weight, EPS),
-            false => OptionalNorm::None,
+        if present {
+            OptionalNorm::Norm(self.norm(width, which).weight, EPS)
+        } else {
+            OptionalNorm::None
         }
     }
 

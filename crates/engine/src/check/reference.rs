@@ -119,10 +119,7 @@ fn normed(x: &[f64], width: usize, which: NormKind) -> Vec<f64> {
 }
 
 fn optionally_normed(y: Vec<f64>, norm: bool, width: usize) -> Vec<f64> {
-    match norm {
-        true => normed(&y, width, NormKind::After),
-        false => y,
-    }
+    if norm { normed(&y, width, NormKind::After) } else { y }
 }
 
 fn sum(a: &[f64], b: &[f64]) -> Vec<f64> {

@@ -19,7 +19,7 @@ pub struct Sample {
     pub heads: usize,
     pub kv_heads: usize,
     pub vocab: usize,
-    /// Quantisation of the matrices, in rotation.
+    /// Quantization of the matrices, in rotation.
     pub formats: &'static [Quant],
 }
 

@@ -25,7 +25,7 @@ const MIN_WEIGHTS_SHARE: f64 = 0.25;
 pub(super) struct Overheads {
     /// Per step: embedding, output layer, and reading the token.
     pub step: f64,
-    /// Per layer: norms, attention over a short context, synchronisation of threads, and launches
+    /// Per layer: norms, attention over a short context, synchronization of threads, and launches
     /// of kernels on a GPU.
     pub layer: f64,
 }

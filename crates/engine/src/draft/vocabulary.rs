@@ -46,9 +46,10 @@ pub(super) fn map(target: &Tokenizer, draft: &Tokenizer) -> Result<Option<TokenM
 type Key<'a> = (bool, &'a [u8]);
 
 fn key(tokenizer: &Tokenizer, id: u32) -> Option<Key<'_>> {
-    match tokenizer.is_special(id) {
-        true => tokenizer.token_text(id).map(|text| (true, text.as_bytes())),
-        false => tokenizer.token_bytes(id).map(|bytes| (false, bytes)),
+    if tokenizer.is_special(id) {
+        tokenizer.token_text(id).map(|text| (true, text.as_bytes()))
+    } else {
+        tokenizer.token_bytes(id).map(|bytes| (false, bytes))
     }
 }
 
@@ -67,9 +68,10 @@ fn is_same(target: &Tokenizer, draft: &Tokenizer) -> bool {
 /// The draft's tokens for the text of a token that it does not have; none if it is no text, or too
 /// long.
 fn spell(target: &Tokenizer, id: u32, draft: &Tokenizer) -> Box<[u32]> {
-    let bytes = match target.is_special(id) {
-        true => None,
-        false => target.token_bytes(id),
+    let bytes = if target.is_special(id) {
+        None
+    } else {
+        target.token_bytes(id)
     };
     let text = bytes.filter(|bytes| bytes.len() <= LONGEST_SPELLED);
     let text = text.and_then(|bytes| std::str::from_utf8(bytes).ok());

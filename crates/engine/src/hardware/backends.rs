@@ -10,7 +10,7 @@ use hearth_llm::Place;
 use hearth_protocol::{BackendOption, DeviceCheck, DeviceInfo, Problem, ProblemCode, device_names};
 use std::path::PathBuf;
 
-/// Add the recorded checks to each GPU, and sort its builds.
+/// Adds the recorded checks to each GPU, and sorts its builds.
 pub fn rank(gpus: &mut [Gpu]) {
     for gpu in gpus {
         for at in 0..gpu.backends.len() {
@@ -43,8 +43,8 @@ pub(super) fn cpu_subject() -> Subject {
     }
 }
 
-/// Check a device in every build that can use it, and the CPU, regardless of recorded checks. Each
-/// check is a process of its own; with a GPU that hangs it takes minutes.
+/// Checks a device in every build that can use it, and the CPU, regardless of recorded checks. Each
+/// check runs in a separate process. With a GPU that hangs it takes minutes.
 ///
 /// # Errors
 /// The device does not exist.
@@ -86,7 +86,7 @@ pub(crate) fn no_such<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> P
     problem(ProblemCode::NoDevice, message)
 }
 
-/// Check a GPU in the builds that have not been checked, or, with `again`, in all.
+/// Checks a GPU in the builds that have not been checked, or, with `again`, in all builds.
 ///
 /// # Errors
 /// A build could not be checked, for example because the device's memory is in use.
@@ -127,8 +127,8 @@ fn check_cpu(again: bool) {
     }
 }
 
-/// Check the GPUs that `device` may mean (`None` means the automatic choice) in the builds in which
-/// they were never checked, and then the CPU, to compare them with. Reports which.
+/// Checks the GPUs that `device` may mean (`None` means the automatic choice) in the builds in
+/// which they were never checked, and in that case also the CPU, for comparison. Reports each GPU.
 pub fn check_new(device: Option<&str>, report: &mut dyn FnMut(&str)) {
     if !needs_drivers(device) {
         return;
@@ -148,21 +148,20 @@ pub fn check_new(device: Option<&str>, report: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Refuse a build that does not exist at all.
+/// Refuses a build that does not exist at all.
 ///
 /// # Errors
 /// It is unknown.
 pub fn check_build(build: &str) -> Result<(), Problem> {
-    match builds::is_known(build) {
-        true => Ok(()),
-        false => {
-            let message = format!("Unknown build '{build}' of Hearth. Choose portable, vulkan, cuda or rocm.");
-            Err(problem(ProblemCode::BadRequest, message))
-        }
+    if builds::is_known(build) {
+        Ok(())
+    } else {
+        let message = format!("Unknown build '{build}' of Hearth. Choose portable, vulkan, cuda or rocm.");
+        Err(problem(ProblemCode::BadRequest, message))
     }
 }
 
-/// Refuse a build that is not installed beside this one.
+/// Refuses a build that is not installed next to this one.
 ///
 /// # Errors
 /// It is not.

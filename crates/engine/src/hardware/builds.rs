@@ -41,9 +41,10 @@ pub fn all() -> Vec<Build> {
     let own = own();
     let there = BUILDS.iter().map(|(name, file)| Build {
         name,
-        program: match *name == own {
-            true => program.clone(),
-            false => folder.join(format!("{file}{EXE_SUFFIX}")),
+        program: if *name == own {
+            program.clone()
+        } else {
+            folder.join(format!("{file}{EXE_SUFFIX}"))
         },
     });
     there

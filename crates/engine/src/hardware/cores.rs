@@ -63,7 +63,7 @@ mod linux {
         Some(cores.len())
     }
 
-    /// CPUs above three quarters of the best value: favoured cores of one kind differ by less, two
+    /// CPUs above three quarters of the best value: favored cores of one kind differ by less, two
     /// kinds by more.
     fn fastest(cpus: &Path, present: &[u32], file: &str) -> Option<Vec<u32>> {
         let speeds: Vec<(u32, u64)> = present
@@ -78,7 +78,7 @@ mod linux {
         Some(fast.map(|(cpu, _)| cpu).collect())
     }
 
-    /// Parse `0-3,8`.
+    /// Parses `0-3,8`.
     fn list(text: &str) -> Option<Vec<u32>> {
         let mut all = Vec::new();
         for range in text.trim().split(',') {
@@ -116,8 +116,8 @@ mod linux {
             let check = |machine: &tempfile::TempDir, cores| assert_eq!(performance(machine.path()), cores);
             check(&machine(1, "cpu_capacity", &[300, 300, 300, 900, 1024]), Some(2));
             check(&machine(2, "cpu_capacity", &[1024; 8]), Some(4));
-            let favoured = [5_100, 5_100, 5_400, 5_400, 3_300, 3_300];
-            check(&machine(2, "cpufreq/cpuinfo_max_freq", &favoured), Some(2));
+            let favored = [5_100, 5_100, 5_400, 5_400, 3_300, 3_300];
+            check(&machine(2, "cpufreq/cpuinfo_max_freq", &favored), Some(2));
             check(&machine(1, "no_such_file", &[1]), None);
 
             let intel = machine(2, "cpufreq/cpuinfo_max_freq", &[5_000; 6]);

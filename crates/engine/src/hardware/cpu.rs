@@ -1,4 +1,4 @@
-//! The CPU: name, cores, instruction set and utilisation.
+//! The CPU: name, cores, instruction set and utilization.
 
 use super::cores;
 use hearth_kernels::Isa;
@@ -36,7 +36,7 @@ pub fn instructions() -> &'static str {
     Isa::best().label()
 }
 
-/// Utilisation of all cores between the last two calls, from 0 to 1. `None` in the first call.
+/// Utilization of all cores between the last two calls, from 0 to 1. `None` in the first call.
 pub fn load() -> Option<f32> {
     /// Counters of the last reading, its time, and its result.
     struct Last(System, Instant, Option<f32>);

@@ -13,9 +13,9 @@ use std::error::Error;
 /// packed weights.
 const MIN_FREE: u64 = 2 << 30;
 
-/// Decode cost of the CPU with weights in these formats and `count` threads: on record, or else
-/// measured if `may_measure`, which takes about a second per format. `None` means that it is not on
-/// record, or cannot be measured.
+/// The CPU's decode cost with weights in these formats and `count` threads. If it is not on record,
+/// it is measured if `may_measure`, which takes about a second per format. `None` means that it is
+/// not on record and was not, or cannot be, measured.
 pub(crate) fn decode_cost(formats: &[Quant], count: usize, may_measure: bool) -> Option<DecodeCost> {
     let subject = cpu_subject();
     let known = store().decode_cost(&subject, count);

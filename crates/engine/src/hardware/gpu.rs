@@ -47,7 +47,7 @@ pub struct Pci {
 impl FromStr for Pci {
     type Err = ();
 
-    /// Parse `0000:01:00.0`.
+    /// Parses `0000:01:00.0`.
     fn from_str(text: &str) -> Result<Self, ()> {
         let hex = |text| u32::from_str_radix(text, 16).map_err(drop);
         let (rest, function) = text.rsplit_once('.').ok_or(())?;
@@ -74,7 +74,7 @@ impl fmt::Display for Pci {
     }
 }
 
-/// Source of a GPU's current memory and utilisation, other than the graphics driver.
+/// Source of a GPU's current memory and utilization, other than the graphics driver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Live {
@@ -144,7 +144,7 @@ pub struct Gpu {
     pub driver: Option<String>,
     /// API of the driver, with its version.
     pub api: Option<String>,
-    /// Utilisation from 0 to 1.
+    /// Utilization from 0 to 1.
     pub load: Option<f32>,
     /// Whether a model can run on it if requested.
     pub usable: bool,
@@ -155,13 +155,13 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Set its memory.
+    /// Sets the GPU's memory.
     pub(super) fn set_memory(&mut self, memory: Option<Memory>) {
         self.memory_total = memory.map(|memory| memory.total);
         self.memory_free = memory.map(|memory| memory.free);
     }
 
-    /// Mark it as lost: removed, or not responding.
+    /// Marks the GPU as lost: removed, or not responding.
     pub(super) fn mark_lost(&mut self) {
         self.usable = false;
         self.why = "It was available when Hearth started and is gone now; restart the machine, or use another device."

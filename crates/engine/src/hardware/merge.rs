@@ -31,7 +31,7 @@ pub struct Seen {
     pub driver: Option<String>,
     /// API of the driver, with its version.
     pub api: Option<String>,
-    /// Utilisation from 0 to 1.
+    /// Utilization from 0 to 1.
     pub load: Option<f32>,
     /// Source of current values.
     pub live: Live,
@@ -53,7 +53,7 @@ impl Seen {
         }
     }
 
-    /// Fill missing values from another source of the same GPU. Later sources measure memory
+    /// Fills missing values from another source of the same GPU. Later sources measure memory
     /// better.
     fn absorb(&mut self, other: Self) {
         self.pci = self.pci.or(other.pci);
@@ -77,7 +77,7 @@ impl Seen {
     }
 }
 
-/// Merge the sources, best source first; `main` is main memory.
+/// Merges the sources, best source first; `main` is main memory.
 pub fn merge(sources: Vec<Vec<Seen>>, main: Option<Memory>) -> Vec<Gpu> {
     let mut all: Vec<Seen> = Vec::new();
     for source in sources {
@@ -107,7 +107,7 @@ pub fn merge(sources: Vec<Vec<Seen>>, main: Option<Memory>) -> Vec<Gpu> {
     gpus
 }
 
-/// Assign ids, and identities that are numbered if they would be equal.
+/// Assigns ids and identities. Equal identities are numbered.
 fn number(gpus: &mut [Gpu]) {
     let mut names: Vec<String> = Vec::new();
     for (index, gpu) in gpus.iter_mut().enumerate() {
@@ -122,7 +122,7 @@ fn number(gpus: &mut [Gpu]) {
     }
 }
 
-/// Join the lists of all builds, in the same order in every build. `own` is this build: GPUs that
+/// Joins the lists of all builds, in the same order in every build. `own` is this build. GPUs that
 /// only others can open have no adapter index.
 pub fn join(own: &str, seen: Vec<(&str, Vec<Gpu>)>) -> Vec<Gpu> {
     let mut all: Vec<Gpu> = Vec::new();
@@ -160,7 +160,7 @@ pub fn join(own: &str, seen: Vec<(&str, Vec<Gpu>)>) -> Vec<Gpu> {
     all
 }
 
-/// Sort a GPU's builds by their checks, and set whether it is usable.
+/// Sorts a GPU's builds by their checks, and sets whether the GPU is usable.
 pub fn rank(gpu: &mut Gpu, own: &str) {
     gpu.backends.sort_by(|a, b| {
         let seconds = |option: &GpuBackend| option.check.as_ref().map_or(f64::INFINITY, DeviceCheck::turn_seconds);

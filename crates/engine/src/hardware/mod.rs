@@ -1,7 +1,7 @@
 //! Hardware: CPU, memory, and the devices that models can run on.
 //!
-//! Graphics drivers are queried once, in a process of its own ([`probe`]). Memory and utilisation
-//! are read again in each call of [`devices`], without a graphics driver.
+//! Graphics drivers are queried once, in a separate process ([`probe`]). Memory and utilization are
+//! read again in each call of [`devices`], without a graphics driver.
 
 #[cfg(feature = "wgpu")]
 mod adapters;
@@ -54,13 +54,14 @@ pub fn devices() -> Vec<DeviceInfo> {
 /// The devices to choose from for a requested `device` (`None` means automatic): [`devices`], but
 /// without querying the graphics drivers if the result cannot matter.
 pub fn devices_for(device: Option<&str>) -> Vec<DeviceInfo> {
-    match needs_drivers(device) {
-        true => devices(),
-        false => vec![cpu_info(None)],
+    if needs_drivers(device) {
+        devices()
+    } else {
+        vec![cpu_info(None)]
     }
 }
 
-/// Query the graphics drivers in the background, if [`devices_for`] will need them.
+/// Queries the graphics drivers in the background, if [`devices_for`] will need them.
 pub fn probe_ahead(device: Option<&str>) {
     if needs_drivers(device) {
         // If no thread can be started, they are queried later.
@@ -104,7 +105,7 @@ pub fn adapter_index(id: &str) -> Option<usize> {
     }
 }
 
-/// Update memory and utilisation, without a graphics driver.
+/// Updates memory and utilization, without a graphics driver.
 pub fn refresh(gpus: &mut [Gpu]) {
     let main = memory();
     for gpu in gpus {

@@ -52,7 +52,7 @@ fn describe(card: &Device, driver: Option<String>) -> Option<Seen> {
     })
 }
 
-/// Update memory and utilisation of a card.
+/// Updates memory and utilization of a card.
 pub fn refresh(gpu: &mut Gpu) {
     let (Some(nvml), Some(pci)) = (library(), gpu.pci) else {
         return;
@@ -89,7 +89,7 @@ fn load(card: &Device) -> Option<f32> {
     Some((rates.gpu as f32 / 100.0).clamp(0.0, 1.0))
 }
 
-/// Parse `GPU-01234567-89ab-cdef-0123-456789abcdef`.
+/// Parses `GPU-01234567-89ab-cdef-0123-456789abcdef`.
 fn read_uuid(text: &str) -> Option<[u8; 16]> {
     let digits = text.strip_prefix("GPU-")?.replace('-', "");
     Some(u128::from_str_radix(&digits, 16).ok()?.to_be_bytes())

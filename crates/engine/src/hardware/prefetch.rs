@@ -1,4 +1,4 @@
-//! How the CPU prefetches weights of each format, as measured at a load and recorded.
+//! The CPU's prefetching of weights in each format, as measured at a load and recorded.
 
 use super::backends::cpu_subject;
 use super::records::{PrefetchRecord, store};
@@ -18,8 +18,8 @@ pub struct FormatPrefetch {
     pub bytes_per_second: f64,
 }
 
-/// Use the choices that are recorded for the current number of threads from now on, and the default
-/// of the CPU for other formats.
+/// Applies the choices that are recorded for the current number of threads, and the CPU's default
+/// to other formats.
 pub(crate) fn use_recorded_prefetches() {
     let (recorded, threads) = (prefetches(), team::threads());
     for quant in Quant::ALL {
@@ -34,7 +34,7 @@ pub(crate) fn can_record_prefetches() -> bool {
     store().has_file()
 }
 
-/// Record what a load measured.
+/// Records the choices that a load measured.
 pub(crate) fn record_prefetches(calibrated: &[Calibrated]) {
     if calibrated.is_empty() {
         return;

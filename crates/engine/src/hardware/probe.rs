@@ -1,4 +1,4 @@
-//! Querying the graphics drivers in a process of its own, with a time limit, since drivers crash.
+//! Queries of the graphics drivers in a separate process, with a time limit, since drivers crash.
 
 #[cfg(feature = "wgpu")]
 use super::adapters;
@@ -31,7 +31,7 @@ const SOFTWARE_LIMIT: Duration = Duration::from_secs(900);
 /// Environment variable that names the program to query with, instead of this one.
 const PROGRAM: &str = "HEARTH_PROBE";
 
-/// Set in the querying process, which must not start another one.
+/// Environment variable of the querying process, which must not start another one.
 const PROBING: &str = "HEARTH_PROBING";
 
 /// Maximum bytes of an answer.
@@ -46,7 +46,8 @@ pub struct Probe {
     pub problem: Option<String>,
 }
 
-/// Query the graphics drivers in this process, which they may crash: the output of `hearth probe`.
+/// Queries the graphics drivers in this process, which they may crash: the output of
+/// `hearth probe`.
 pub fn query() -> Probe {
     let sources = vec![
         #[cfg(feature = "wgpu")]
@@ -63,7 +64,7 @@ pub fn query() -> Probe {
     }
 }
 
-/// Check a device in this process, which its driver may crash: the output of
+/// Checks a device in this process, which its driver may crash: the output of
 /// `hearth probe --check`.
 pub fn check_here(adapter: Option<usize>, small: bool) -> Result<DeviceCheck, String> {
     let place = adapter.map_or(Place::Cpu, Place::Gpu);
@@ -95,8 +96,8 @@ pub(super) fn is_named() -> bool {
     named().is_some()
 }
 
-/// Query the graphics drivers by `program probe`, which is killed at the time limit. If it crashes,
-/// hangs or its output is malformed, the result is no GPU and a sentence.
+/// Queries the graphics drivers by `program probe`, which is killed at the time limit. If it
+/// crashes, hangs or prints malformed output, the result has no GPU, but a sentence.
 pub fn probe(program: &Path, limit: Duration) -> Probe {
     let mut command = Command::new(program);
     // A test's executable refuses the option; otherwise it would run its tests with the command's
@@ -108,7 +109,7 @@ pub fn probe(program: &Path, limit: Duration) -> Probe {
     })
 }
 
-/// Check a device by `program probe --check`: the GPU with this index in that program's list, or
+/// Checks a device by `program probe --check`: the GPU with this index in that program's list, or
 /// the CPU (`None`). A crash of the process is a failed check.
 ///
 /// # Errors
@@ -151,9 +152,9 @@ pub(super) fn is_probing() -> bool {
     std::env::var_os(PROBING).is_some()
 }
 
-/// Run the command until it answers or the time limit is over. Returns the answer, or a sentence
-/// without its full stop on the process that `does` this. Its end does not tell whether the driver
-/// or Hearth is at fault.
+/// Runs the command until it answers or the time limit expires. Returns the answer, or a sentence
+/// without its full stop on the process that `does` this. The exit status does not tell whether the
+/// driver or Hearth is at fault.
 fn listen<T: DeserializeOwned + Send + 'static>(
     command: &mut Command,
     limit: Duration,
@@ -205,7 +206,7 @@ fn answer<T: DeserializeOwned>(output: impl BufRead) -> Option<T> {
     lines.find_map(|line| serde_json::from_slice(&line).ok())
 }
 
-/// How the process that `does` this ended without an answer.
+/// The reason why the process that `does` this ended without an answer.
 fn reason(status: ExitStatus, does: &str) -> String {
     let crashed = |how| format!("The process that {does} crashed ({how})");
     #[cfg(unix)]

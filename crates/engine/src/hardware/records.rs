@@ -64,7 +64,7 @@ struct Checked {
     check: DeviceCheck,
 }
 
-/// Decode cost of a CPU with this many threads.
+/// The decode cost of a CPU with this many threads.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct DecodeCostRecord {
     subject: Subject,
@@ -120,7 +120,7 @@ pub fn store() -> MutexGuard<'static, Store> {
     STORE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Set the file of the records. `None`, the default, keeps them in memory only.
+/// Sets the file of the records. `None`, the default, keeps them in memory only.
 pub fn set_records_file(file: Option<PathBuf>) {
     *store() = Store { file, last: None };
 }
@@ -153,7 +153,7 @@ impl Store {
             .filter(DeviceCheck::is_sound)
     }
 
-    /// Record a check, replacing earlier ones of that device in that build.
+    /// Records a check, replacing earlier checks of the same device in the same build.
     pub fn checked(&mut self, subject: Subject, check: DeviceCheck) {
         self.change(|records| {
             let about = |subject: &Subject| (subject.identity.clone(), subject.build.clone());
@@ -172,8 +172,8 @@ impl Store {
             .map(|record| record.cost)
     }
 
-    /// Record the decode cost of a CPU with this many threads. Formats that another process has
-    /// recorded meanwhile stay.
+    /// Records the decode cost of a CPU with this many threads. Formats that another process has
+    /// recorded meanwhile remain.
     pub fn add_decode_cost(&mut self, subject: Subject, threads: usize, cost: DecodeCost) {
         self.change(|records| {
             let costs = &mut records.decode_costs;
@@ -190,7 +190,7 @@ impl Store {
         });
     }
 
-    /// Forget the decode costs of a CPU, to measure them again.
+    /// Removes the decode costs of a CPU, to measure them again.
     pub fn forget_decode_costs(&mut self, subject: &Subject) {
         self.change(|records| records.decode_costs.retain(|record| record.subject != *subject));
     }
@@ -207,7 +207,7 @@ impl Store {
         prefetches
     }
 
-    /// Record measured prefetch choices, replacing earlier records of the same formats.
+    /// Records measured prefetch choices, replacing earlier records of the same formats.
     pub fn add_prefetches(&mut self, added: Vec<PrefetchRecord>) {
         self.change(|records| {
             let all = &mut records.prefetches;
@@ -221,7 +221,7 @@ impl Store {
         });
     }
 
-    /// Forget the prefetch choices of a CPU, to measure them again.
+    /// Removes the prefetch choices of a CPU, to measure them again.
     pub fn forget_prefetches(&mut self, subject: &Subject) {
         self.change(|records| records.prefetches.retain(|record| record.subject != *subject));
     }
@@ -235,7 +235,7 @@ impl Store {
             .map(|limit| limit.refused)
     }
 
-    /// Record that `bytes` of `free` were refused.
+    /// Records that `bytes` were refused when `free` bytes were free.
     pub fn note_refused(&mut self, identity: &str, bytes: u64, free: u64) {
         let share = share(bytes, free).min(1.0);
         let refused = self.refused(identity).map_or(share, |known| known.min(share));
@@ -246,8 +246,8 @@ impl Store {
         });
     }
 
-    /// Record that `bytes` of `free` were allocated: if as much was refused before, another program
-    /// was the cause.
+    /// Records that `bytes` were allocated when `free` bytes were free. If as large a fraction was
+    /// refused before, another program was the cause, and that record is removed.
     pub fn note_had(&mut self, identity: &str, bytes: u64, free: u64) {
         if self
             .refused(identity)
@@ -262,7 +262,7 @@ fn share(bytes: u64, of: u64) -> f64 {
     bytes as f64 / of.max(1) as f64
 }
 
-/// Replace the file atomically. Other workers may write it at the same time.
+/// Replaces the file atomically. Other workers may write it at the same time.
 fn write(file: &Path, records: &Records) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;

@@ -33,7 +33,7 @@ pub fn seen() -> Vec<Seen> {
     seen_in(Path::new(DEVICES))
 }
 
-/// Update memory and utilisation of a card.
+/// Updates memory and utilization of a card.
 pub fn refresh(gpu: &mut Gpu) {
     let Some(pci) = gpu.pci else { return };
     let folder = Path::new(DEVICES).join(pci.to_string());
@@ -126,7 +126,7 @@ fn number<T: FromStr>(folder: &Path, file: &str) -> Option<T> {
     read_to_string(folder.join(file)).ok()?.trim().parse().ok()
 }
 
-/// Parse `0x1002`.
+/// Parses `0x1002`.
 fn hex(folder: &Path, file: &str) -> Option<u32> {
     let text = read_to_string(folder.join(file)).ok()?;
     u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()

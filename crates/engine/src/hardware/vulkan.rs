@@ -12,8 +12,8 @@ pub fn seen() -> Vec<Seen> {
     if cfg!(target_vendor = "apple") {
         return Vec::new();
     }
-    // SAFETY: the system's Vulkan loader is loaded, and outlives the instance; a broken one is why
-    // this runs in a process of its own.
+    // SAFETY: the system's Vulkan loader is loaded, and outlives the instance. A broken loader is
+    // the reason for running this in a separate process.
     let Ok(entry) = (unsafe { ash::Entry::load() }) else {
         return Vec::new();
     };

@@ -48,7 +48,7 @@ pub struct ModelBytes {
     pub layers: Vec<Layer>,
     /// The layers with a KV cache.
     groups: Vec<LayerGroup>,
-    /// What the KV cache is for.
+    /// The purpose of the KV cache.
     role: Role,
     /// Elements of activations per token.
     widths: Widths,
@@ -66,7 +66,7 @@ struct Widths {
     angles: u64,
 }
 
-/// What a model's KV cache is for.
+/// The purpose of a model's KV cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// A chat.
@@ -213,9 +213,10 @@ impl ModelBytes {
         let weights = self.layers.iter().map(|layer| side(*layer));
         let caches = self.caches(context, format);
         let cells = caches.iter().map(|cache| side(cache.bytes));
-        let others = match gpu {
-            true => [self.gpu_compute(context, true, true), 0],
-            false => [self.compute(context, true), self.embedding],
+        let others = if gpu {
+            [self.gpu_compute(context, true, true), 0]
+        } else {
+            [self.compute(context, true), self.embedding]
         };
         weights.chain(cells).chain(others).fold(0, u64::saturating_add)
     }
@@ -329,9 +330,10 @@ pub(super) fn is_vector(tensor: &TensorInfo) -> bool {
 /// Bytes of one tensor: matrices in the file's format, since packed weights have the same size;
 /// vectors in f32.
 fn layer(tensor: &TensorInfo) -> Layer {
-    let bytes = match is_vector(tensor) {
-        true => tensor.shape.iter().product::<u64>() * F32,
-        false => tensor.byte_len as u64,
+    let bytes = if is_vector(tensor) {
+        tensor.shape.iter().product::<u64>() * F32
+    } else {
+        tensor.byte_len as u64
     };
     Layer {
         cpu: bytes,

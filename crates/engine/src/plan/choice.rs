@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 /// Most GPUs of which every combination is tried; of more, the fastest, the two fastest and so on.
 const MAX_COMBINED: usize = 4;
 
-/// Plan a load of a file without loading it, in the build and on the devices that are predicted to
+/// Plans a load of a file without loading it, in the build and on the devices that are predicted to
 /// answer a typical turn soonest. `report` receives the device checks that this needs, if the
 /// request allows them.
 ///
@@ -217,15 +217,17 @@ fn combinations<'a>(mut gpus: Vec<&'a DeviceInfo>, build: &str) -> Vec<Vec<&'a D
 
 /// The measured speed of a device in a build, or an assumed one.
 fn speed(build: &str, device: &DeviceInfo) -> DeviceCheck {
-    let option = match device.id == CPU {
-        true => device.backends.first(),
-        false => option(build, device),
+    let option = if device.id == CPU {
+        device.backends.first()
+    } else {
+        option(build, device)
     };
     option
         .and_then(|option| option.check.clone())
-        .unwrap_or(match device.id == CPU {
-            true => DeviceCheck::ASSUMED_CPU,
-            false => DeviceCheck::ASSUMED_GPU,
+        .unwrap_or(if device.id == CPU {
+            DeviceCheck::ASSUMED_CPU
+        } else {
+            DeviceCheck::ASSUMED_GPU
         })
 }
 

@@ -1,4 +1,4 @@
-//! Decode speed predicted from the tensor table of a GGUF file.
+//! Prediction of the decode speed from the tensor table of a GGUF file.
 
 use super::bytes::{is_embedding, is_vector, layer_of};
 use crate::check::decode_cost::DecodeCost;
@@ -23,9 +23,10 @@ impl DecodeWeights {
         let output = layers.len() - 1;
         let is_tied = gguf.info("output.weight").is_none();
         for tensor in gguf.tensors().filter(|tensor| !is_vector(tensor)) {
-            let layer = match is_embedding(tensor) {
-                true => is_tied.then_some(output),
-                false => layer_of(tensor, config),
+            let layer = if is_embedding(tensor) {
+                is_tied.then_some(output)
+            } else {
+                layer_of(tensor, config)
             };
             if let (Some(at), Some(format)) = (layer, Quant::from_name(tensor.kind.name())) {
                 layers[at].push((format, tensor.byte_len as u64));
@@ -67,13 +68,14 @@ impl DecodeWeights {
             seconds += match placement.of(at) {
                 Place::Cpu => {
                     is_on_cpu = true;
-                    match at == output {
-                        true => cost?.weights_seconds(weights)?,
-                        false => cost?.layer_seconds(weights)?,
+                    if at == output {
+                        cost?.weights_seconds(weights)?
+                    } else {
+                        cost?.layer_seconds(weights)?
                     }
                 }
                 place => {
-                    // The overhead of the output layer is in that of the step.
+                    // The step's overhead includes the overhead of the output layer.
                     let layers = if at == output { 0.0 } else { 1.0 };
                     check(place)?.decode_seconds(bytes(weights) as f64, layers)
                 }

@@ -1,10 +1,10 @@
-//! Estimate whether a model fits before it is downloaded, as a sentence.
+//! Estimates whether a model fits before it is downloaded, as a sentence.
 
 use crate::hardware;
 use hearth_formats::byte_size;
 use hearth_protocol::{Estimate, Verdict, estimate};
 
-/// Estimate a model file of this many bytes on this machine, with the verdict's reason in one
+/// Estimates a model file of this many bytes on this machine, with the verdict's reason in one
 /// sentence.
 pub fn estimate_fit(size: u64) -> (Estimate, String) {
     let estimate = estimate(size, &hardware::devices_for(None));

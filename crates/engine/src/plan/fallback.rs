@@ -7,9 +7,9 @@ use hearth_llm::device;
 use hearth_protocol::{Problem, ProblemCode};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Run `attempt` with a plan. If a GPU fails (out of memory, or a driver crash), retry with three
-/// quarters of its layers, and then on the CPU alone; each fallback adds a notice. `replan` plans
-/// for a number of layers on GPUs.
+/// Runs `attempt` with a plan. If a GPU fails (out of memory, or a driver crash), `attempt` is
+/// retried with three quarters of its layers, and then on the CPU alone. Each fallback adds a
+/// notice. `replan` plans for a number of layers on GPUs.
 ///
 /// # Errors
 /// An error of `attempt` that is not a GPU failure, or any error on the CPU alone.
@@ -46,7 +46,7 @@ pub fn load_with_fallback<T>(
     }
 }
 
-/// Record for each GPU with layers the bytes requested, and the bytes that were free.
+/// Records the requested bytes and the free bytes of each GPU with layers.
 fn note(planned: &Planned, how: fn(&mut records::Store, &str, u64, u64)) {
     let devices = planned.plan.devices.iter().skip(1);
     for device in devices.filter(|device| !device.layers.is_empty()) {
@@ -56,7 +56,7 @@ fn note(planned: &Planned, how: fn(&mut records::Store, &str, u64, u64)) {
     }
 }
 
-/// Run something; with a GPU involved, a panic counts as the GPU's failure.
+/// Calls `run`. With a GPU involved, a panic counts as the GPU's failure.
 fn guarded<T>(on_gpu: bool, run: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
     if !on_gpu {
         return run();

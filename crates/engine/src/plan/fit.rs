@@ -38,9 +38,10 @@ pub struct Load<'a> {
 /// The device of a draft model: the GPU of the output layer if all of its target is on GPUs, else
 /// the CPU.
 pub fn draft_place(placement: &Placement) -> Place {
-    match placement.gpu_layers() == placement.layers() {
-        true => placement.output(),
-        false => Place::Cpu,
+    if placement.gpu_layers() == placement.layers() {
+        placement.output()
+    } else {
+        Place::Cpu
     }
 }
 
@@ -190,9 +191,12 @@ impl Budgets {
         let mut devices = self.sizes(load, &load.caches(), placement);
         let last = placement.layers() - 1;
         let names = |place: Place| {
-            placement.on(place).map(move |layer| match layer == last {
-                true => "output".to_owned(),
-                false => format!("blk.{layer}"),
+            placement.on(place).map(move |layer| {
+                if layer == last {
+                    "output".to_owned()
+                } else {
+                    format!("blk.{layer}")
+                }
             })
         };
         devices[0].layers = iter::once("token_embd".to_owned()).chain(names(Place::Cpu)).collect();
@@ -223,7 +227,7 @@ impl Budgets {
         devices
     }
 
-    /// What these devices, the CPU first, take in main memory.
+    /// The main memory used by these devices, of which the first is the CPU.
     pub fn main_memory(&self, devices: &[PlannedDevice]) -> PlannedDevice {
         let gpus = devices[1..].iter().zip(&self.gpus);
         let sharing = gpus.filter(|(_, (_, budget))| budget.shared).map(|(device, _)| device);
@@ -264,9 +268,10 @@ impl Budgets {
             let devices = self.sizes(load, &caches, &self.place(layers, *wanted));
             devices.iter().skip(1).all(|device| device.fits)
         };
-        match self.gpus.is_empty() {
-            true => 0,
-            false => (1..=layers).rev().find(fits).unwrap_or(0),
+        if self.gpus.is_empty() {
+            0
+        } else {
+            (1..=layers).rev().find(fits).unwrap_or(0)
         }
     }
 
@@ -297,9 +302,10 @@ fn longest(max: u32, fits: impl Fn(u32) -> bool) -> u32 {
     let (mut fitting, mut failing) = (0, max.div_ceil(CONTEXT_STEP));
     while failing - fitting > 1 {
         let middle = fitting + (failing - fitting) / 2;
-        match fits(middle * CONTEXT_STEP) {
-            true => fitting = middle,
-            false => failing = middle,
+        if fits(middle * CONTEXT_STEP) {
+            fitting = middle
+        } else {
+            failing = middle
         }
     }
     fitting * CONTEXT_STEP
@@ -328,10 +334,7 @@ impl Budget {
             device.weights = device.weights.saturating_add(side(load.bytes.layers[layer]));
             device.kv = device.kv.saturating_add(side(caches[layer].bytes));
             device.snapshots = device.snapshots.saturating_add(side(caches[layer].snapshots));
-            match layer == last {
-                true => output = true,
-                false => layers += 1,
-            }
+            if layer == last { output = true } else { layers += 1 }
         }
         device.compute = load.compute(gpu, layers, output);
         device
@@ -342,9 +345,10 @@ impl Budget {
         let free = self.free?;
         let margin = free.saturating_sub(self.margin);
         // A refused size would be refused again, whatever the driver reports as free.
-        match self.allocatable_share < 1.0 {
-            true => Some(margin.min(((free as f64 * self.allocatable_share) as u64).saturating_sub(1))),
-            false => Some(margin),
+        if self.allocatable_share < 1.0 {
+            Some(margin.min(((free as f64 * self.allocatable_share) as u64).saturating_sub(1)))
+        } else {
+            Some(margin)
         }
     }
 

@@ -3,8 +3,8 @@
 use crate::memory;
 use hearth_protocol::{DeviceInfo, PlanRequest, PlannedDevice, Reservation};
 
-/// Add the memory that models use which will be replaced to the free memory of the devices, and
-/// subtract what other processes have reserved and do not use yet.
+/// Adds the memory that is in use by models that will be replaced to the free memory of the
+/// devices, and subtracts the memory that other processes have reserved and do not use yet.
 pub fn count(devices: &mut [DeviceInfo], request: &PlanRequest) {
     let cards = cards(devices);
     let main = |device: &&PlannedDevice| !cards.contains(&device.id);
@@ -39,7 +39,7 @@ pub fn count(devices: &mut [DeviceInfo], request: &PlanRequest) {
     }
 }
 
-/// Ids of the GPUs with memory of their own.
+/// Ids of the GPUs with dedicated memory.
 fn cards(devices: &[DeviceInfo]) -> Vec<String> {
     let cards = devices.iter().filter(|device| device.kind == "discrete");
     cards.map(|device| device.id.clone()).collect()

@@ -5,7 +5,7 @@ use crate::problem::problem;
 use hearth_formats::byte_size;
 use hearth_protocol::{PlannedDevice, Problem, ProblemCode};
 
-/// What the CPU and all GPUs that share its memory take there.
+/// The main memory used by the CPU and all GPUs that share it.
 pub(super) fn sum<'a>(cpu: &PlannedDevice, sharing: impl Iterator<Item = &'a PlannedDevice>) -> PlannedDevice {
     sharing.fold(cpu.clone(), |sum, device| PlannedDevice {
         weights: sum.weights.saturating_add(device.weights),
@@ -30,7 +30,7 @@ impl Planned {
         if memory.needed() > total {
             let without_context = memory.needed().saturating_sub(memory.kv);
             let advice = if memory.weights > total / 2 || without_context > total {
-                "Choose a smaller model, or the same one at a lower quantisation."
+                "Choose a smaller model, or the same one at a lower quantization."
             } else {
                 "Choose a shorter context."
             };
@@ -92,9 +92,9 @@ mod tests {
             planned.check_main_memory(notices)
         };
         for (weights, kv, advice) in [
-            (TOTAL + 1, 0, "lower quantisation."),
+            (TOTAL + 1, 0, "lower quantization."),
             (1, TOTAL, "shorter context."),
-            (u64::MAX, u64::MAX, "lower quantisation."),
+            (u64::MAX, u64::MAX, "lower quantization."),
         ] {
             let refused = check(weights, kv, &mut Vec::new()).unwrap_err();
             assert!(

@@ -59,7 +59,7 @@ pub struct Training {
     pub operations: u64,
     /// Layers whose operations' activations are saved at the same time.
     pub layers_at_once: usize,
-    /// Bytes that every layer takes: its input, its adapters, their gradients and the optimiser's
+    /// Bytes that every layer takes: its input, its adapters, their gradients and the optimizer's
     /// moments.
     pub fixed_per_layer: u64,
     /// Bytes of saved activations of a layer's operations on the CPU, which may save them in bf16.
@@ -96,12 +96,12 @@ pub struct Planned {
     pub too_large: Option<TooLarge>,
     /// Why layers that fit in memory are not on GPUs, in one sentence.
     pub notice: Option<String>,
-    /// What the CPU and the GPUs that share its memory take there.
+    /// The main memory used by the CPU and the GPUs that share it.
     pub main_memory: PlannedDevice,
 }
 
 impl Planned {
-    /// Refuse a plan with too large a buffer.
+    /// Refuses a plan with a buffer that is too large.
     ///
     /// # Errors
     /// A buffer is above a GPU's limit.
@@ -138,7 +138,7 @@ fn left_out(budgets: &Budgets, load: &Load, placement: &Placement, most: u32) ->
     Some(sentence.trim_end().to_owned())
 }
 
-/// Shorten an automatic context to the longest whose buffers are within the GPUs' limits, instead
+/// Shortens an automatic context to the longest whose buffers are within the GPUs' limits, instead
 /// of refusing the load. Returns a notice.
 ///
 /// If the number of layers is also automatic, the context is not shortened below
@@ -179,7 +179,7 @@ impl Training {
     }
 }
 
-/// Compute a plan for these devices.
+/// Computes a plan for these devices.
 ///
 /// # Errors
 /// A device does not exist.
@@ -224,9 +224,10 @@ pub fn compute_plan(
         GpuLayers::All | GpuLayers::Count(_) => None,
     };
     let notice = shortened.or(left_out);
-    let (verdict, mut why) = match fits {
-        true => fitting(left),
-        false => too_much(&placed, context, context_fits, too_large.as_ref()),
+    let (verdict, mut why) = if fits {
+        fitting(left)
+    } else {
+        too_much(&placed, context, context_fits, too_large.as_ref())
     };
     if let Some(notice) = &notice {
         why = format!("{why} {notice}");
@@ -347,9 +348,10 @@ pub fn plan_training(
 /// The GPUs of a plan as a value for `--device`, or `cpu`.
 fn device_option(placed: &[PlannedDevice]) -> String {
     let gpus: Vec<&str> = placed.iter().skip(1).map(|device| device.id.as_str()).collect();
-    match gpus.is_empty() {
-        true => hardware::CPU.to_owned(),
-        false => gpus.join(","),
+    if gpus.is_empty() {
+        hardware::CPU.to_owned()
+    } else {
+        gpus.join(",")
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const ANSWER: usize = 128;
 
 impl Scheduler {
-    /// Begin waiting answers, in order, until there is no room for one.
+    /// Begins waiting answers, in order, until there is no room for one.
     pub(super) fn admit(&mut self, empty: &Session, mut cache: Option<&mut PromptCache>, listener: &mut dyn Listener) {
         while self.running.len() < MAX_RUNNING
             && !self.is_full
@@ -46,9 +46,10 @@ impl Scheduler {
             None => Taken::New(empty.sharing_cache(Arc::clone(&adapted.model))?),
         };
         let needed = answer.ids.len() + ANSWER + self.promised();
-        let needed = match self.running.is_empty() {
-            true => needed.min(empty.context()),
-            false => needed,
+        let needed = if self.running.is_empty() {
+            needed.min(empty.context())
+        } else {
+            needed
         };
         while !taken.session().has_room(needed) && (self.idle.drop_oldest() || self.drop_snapshots()) {}
         if !taken.session().has_room(needed) && !self.running.is_empty() {

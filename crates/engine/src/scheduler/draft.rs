@@ -45,16 +45,16 @@ impl Drafting {
     }
 }
 
-/// What a draft did for an answer.
+/// State and statistics of the draft of an answer.
 #[derive(Debug)]
 pub(crate) struct AnswerDraft {
     kind: DraftKind,
     acceptance: Acceptance,
     drafted: usize,
     accepted: usize,
-    /// Decode steps.
+    /// Number of decode steps.
     steps: usize,
-    /// Decode steps that verified a draft.
+    /// Number of decode steps that verified a draft.
     drafted_steps: usize,
     /// Measured time of decode steps and their drafts, in seconds.
     took: f64,
@@ -81,10 +81,7 @@ impl AnswerDraft {
 
     /// The figures of an answer that has ended.
     pub fn stats(&self) -> DraftStats {
-        let gain = match self.took > 0.0 {
-            true => self.plain / self.took,
-            false => 1.0,
-        };
+        let gain = if self.took > 0.0 { self.plain / self.took } else { 1.0 };
         DraftStats {
             kind: self.kind,
             drafted: count(self.drafted),
@@ -147,9 +144,12 @@ impl Scheduler {
             return Ok(Duration::ZERO);
         }
         // A cancelled answer ends at the beginning of the next step.
-        let mut on_layer = |_| match running.iter().any(|running| listener.is_cancelled(running.id)) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        let mut on_layer = |_| {
+            if running.iter().any(|running| listener.is_cancelled(running.id)) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         };
         let time = drafter.propose(&mut requests, &mut on_layer).map_err(from_session)?;
         let proposed = requests
@@ -208,9 +208,10 @@ impl Scheduler {
 /// must fit its limit and the context.
 fn most_drafted(answer: &Answer, part: &Part) -> usize {
     let is_decoding = part.tokens.len() == 1 && part.tokens.end == answer.ids.len();
-    match is_decoding && answer.ids.len() > answer.prompt() {
-        true => MAX_DRAFTED.min(answer.most_further().saturating_sub(1)),
-        false => 0,
+    if is_decoding && answer.ids.len() > answer.prompt() {
+        MAX_DRAFTED.min(answer.most_further().saturating_sub(1))
+    } else {
+        0
     }
 }
 
@@ -276,7 +277,7 @@ pub(super) fn verify(
     Ok(end)
 }
 
-/// What a row of an answer gave.
+/// The output of a row of an answer.
 fn output_of<'a>(output: &'a Output, row: usize, session: &Session) -> Result<Next<'a>, Problem> {
     let vocab = session.model().config().vocab;
     match output {

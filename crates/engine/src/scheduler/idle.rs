@@ -46,7 +46,7 @@ impl Taken {
 }
 
 impl IdleSessions {
-    /// Keep a session.
+    /// Adds a session. Above `MAX`, the least recently used one is dropped.
     pub fn add(&mut self, session: Session, adapters: ActiveAdapters, conversation: Option<ConversationId>) {
         if self.0.len() >= MAX {
             self.0.remove(0);
@@ -58,8 +58,8 @@ impl IdleSessions {
         });
     }
 
-    /// Take the session with these adapters that has the longest part of `ids`, or a fork of it if
-    /// it has much more than that.
+    /// Takes the session with these adapters that has the longest prefix of `ids`, or a fork of it
+    /// if it is much longer than that prefix.
     pub fn take(&mut self, adapters: &ActiveAdapters, ids: &[u32]) -> Option<Taken> {
         let of = |(at, idle): (usize, &Idle)| {
             let shared = idle.session.reusable(ids);
@@ -74,14 +74,14 @@ impl IdleSessions {
         Some(Taken::Whole(self.0.remove(at)))
     }
 
-    /// Give back what was taken and not used.
+    /// Puts back a session that was taken and not used.
     pub fn give_back(&mut self, taken: Taken) {
         if let Taken::Whole(idle) = taken {
             self.0.push(idle);
         }
     }
 
-    /// Drop the least recently used session. Returns `false` if there is none.
+    /// Drops the least recently used session. Returns `false` if there is none.
     pub fn drop_oldest(&mut self) -> bool {
         let any = !self.0.is_empty();
         if any {
@@ -90,14 +90,14 @@ impl IdleSessions {
         any
     }
 
-    /// Forget to which conversation sessions belong.
+    /// Detaches sessions from a conversation, so that they are not saved.
     pub fn forget(&mut self, conversation: ConversationId) {
         for idle in &mut self.0 {
             idle.unsaved.take_if(|of| *of == conversation);
         }
     }
 
-    /// Save the sessions that are not saved yet.
+    /// Saves the sessions that are not saved yet.
     pub fn save(&mut self, cache: &mut PromptCache, give_up: &dyn Fn() -> bool) {
         for idle in &mut self.0 {
             let Some(conversation) = idle.unsaved else { continue };

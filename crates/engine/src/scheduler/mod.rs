@@ -118,7 +118,7 @@ impl Scheduler {
         self.waiting.is_empty() && self.running.is_empty()
     }
 
-    /// Drop all answers and sessions.
+    /// Drops all answers and sessions.
     pub fn clear(&mut self) {
         let mut drafting = self.drafting.take();
         drafting.iter_mut().for_each(Drafting::clear);
@@ -129,12 +129,12 @@ impl Scheduler {
         };
     }
 
-    /// Drop the sessions of ended answers.
+    /// Drops the sessions of ended answers.
     pub fn drop_idle(&mut self) {
         self.idle = IdleSessions::default();
     }
 
-    /// Forget to which conversation an answer or session belongs, so that it is not saved.
+    /// Detaches answers and sessions from a conversation, so that they are not saved.
     pub fn forget(&mut self, conversation: ConversationId) {
         let waiting = self.waiting.iter_mut().map(|waiting| &mut waiting.answer);
         let running = self.running.iter_mut().map(|running| &mut running.answer);
@@ -144,27 +144,27 @@ impl Scheduler {
         self.idle.forget(conversation);
     }
 
-    /// Save the sessions of ended answers to the prompt cache, until `give_up` returns `true`.
+    /// Saves the sessions of ended answers to the prompt cache, until `give_up` returns `true`.
     pub fn save(&mut self, cache: &mut PromptCache, give_up: &dyn Fn() -> bool) {
         self.idle.save(cache, give_up);
     }
 
-    /// End the answers that are cancelled.
+    /// Ends the answers that are cancelled.
     fn end_cancelled(&mut self, listener: &mut dyn Listener) {
         let waiting = std::mem::take(&mut self.waiting);
         for waiting in waiting {
-            match listener.is_cancelled(waiting.id) {
-                true => {
-                    self.end_draft(waiting.number);
-                    finish(waiting.id, waiting.answer, FinishReason::Cancelled, listener);
-                }
-                false => self.waiting.push_back(waiting),
+            if listener.is_cancelled(waiting.id) {
+                self.end_draft(waiting.number);
+                finish(waiting.id, waiting.answer, FinishReason::Cancelled, listener);
+            } else {
+                self.waiting.push_back(waiting)
             }
         }
         for running in std::mem::take(&mut self.running) {
-            match listener.is_cancelled(running.id) {
-                true => self.end(running, Ok(FinishReason::Cancelled), listener),
-                false => self.running.push(running),
+            if listener.is_cancelled(running.id) {
+                self.end(running, Ok(FinishReason::Cancelled), listener)
+            } else {
+                self.running.push(running)
             }
         }
     }
@@ -175,7 +175,7 @@ impl Scheduler {
         }
     }
 
-    /// End an answer, and keep its session for the next one.
+    /// Ends an answer, and keeps its session for the next one.
     fn end(&mut self, running: Running, ended: Result<FinishReason, Problem>, listener: &mut dyn Listener) {
         self.is_full = false;
         self.end_draft(running.number);

@@ -189,9 +189,10 @@ impl Scheduler {
         let [first, ..] = &*self.running else { return };
         let shared = self.running.len() > 1;
         let target = Chunk::step_time(first.session.model(), shared);
-        let chunk = match shared {
-            true => &mut self.chunks.shared,
-            false => &mut self.chunks.alone,
+        let chunk = if shared {
+            &mut self.chunks.shared
+        } else {
+            &mut self.chunks.alone
         };
         chunk.adapt(read, took, target);
     }

@@ -1,4 +1,4 @@
-//! The markers around a model's thoughts: which they are, and how they are recognised.
+//! The markers around a model's thoughts: which they are, and how they are recognized.
 
 use hearth_formats::tokenizer::Tokenizer;
 
@@ -13,7 +13,7 @@ pub(super) const PAIRS: [[&str; 2]; 4] = [
 /// Most tokens of a marker in letters.
 const MARKER_TOKENS: usize = 16;
 
-/// What a marker does.
+/// The effect of a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Edge {
     /// It begins a thought.
@@ -22,7 +22,7 @@ pub(crate) enum Edge {
     Close,
 }
 
-/// What a prompt ends with, apart from white space.
+/// The end of a prompt, apart from white space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PromptEnd {
     /// The beginning of a thought: templates may begin it for the model.
@@ -106,7 +106,7 @@ impl Markers {
             .find(|edge| self.marker(*edge).tokens.contains(&token))
     }
 
-    /// What a prompt ends with.
+    /// The end of a prompt.
     pub fn end_of(&self, tokenizer: &Tokenizer, prompt: &[u32]) -> PromptEnd {
         let is_blank = |token: &u32| {
             let bytes = tokenizer.token_bytes(*token).unwrap_or_default();
@@ -151,7 +151,7 @@ mod tests {
             let found = Markers::of_model(&format!("{{{{ content.split('{close}')[-1] }}}}"), &tokenizer);
             let found = found.expect("markers");
             assert_eq!((found.open.text, found.close.text), (open, close));
-            // Those of this vocabulary are letters, but for one.
+            // All markers but one are letters in this vocabulary.
             assert_eq!(found.close.letters(), Some(close));
             assert_eq!(found.open.letters().is_none(), open == "<think>");
         }

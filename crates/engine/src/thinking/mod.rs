@@ -1,4 +1,4 @@
-//! What a model thinks and what it says: told apart by the markers around its thoughts.
+//! Separation of a model's thoughts from its answer by the markers around them.
 
 mod markers;
 mod passage;

@@ -101,7 +101,8 @@ mod tests {
     use super::super::markers::PAIRS;
     use super::*;
 
-    /// What passes, joined, and whether it was stopped. `T` and `/` are the markers' tokens.
+    /// The text that passes, joined, and whether it was stopped. `T` and `/` are the markers'
+    /// tokens.
     fn passed(stops: &[&str], pieces: &[&str]) -> (String, bool) {
         let markers = Arc::new(Markers::with_tokens(PAIRS[0], [Some(1), Some(2)]));
         let stop = StopTexts::new(stops.iter().map(|stop| (*stop).to_owned()));

@@ -1,6 +1,6 @@
-//! What thoughts are, written down a second time in the simplest way: from the whole answer at
-//! once. The splitter is compared with it, for every pair of markers, as tokens and as letters, and
-//! for every cut of the stream.
+//! A second definition of thoughts, in the simplest form: computed from the whole answer at once.
+//! The splitter is compared with it, for every pair of markers, as tokens and as letters, and for
+//! every cut of the stream.
 
 use super::markers::{Edge, PAIRS};
 use super::{Input, Markers, Piece, PromptEnd, Splitter};

@@ -151,9 +151,10 @@ impl Splitter {
             (State::Beginning | State::Closed, Edge::Open) => self.state = State::Opened,
             (State::Saying, Edge::Open) => {
                 self.emit(TextKind::Text, &held, pieces);
-                match self.ends_line {
-                    true => self.state = State::Opened,
-                    false => self.quote(edge, pieces),
+                if self.ends_line {
+                    self.state = State::Opened
+                } else {
+                    self.quote(edge, pieces)
                 }
             }
             (State::Opened, Edge::Close) => self.close(),
@@ -166,9 +167,10 @@ impl Splitter {
             (State::Beginning, Edge::Close) if !self.is_closed => self.close(),
             (State::Beginning | State::Saying, Edge::Close) => {
                 self.emit(TextKind::Text, &held, pieces);
-                match self.is_closed || self.quoted > 0 {
-                    true => self.quote(edge, pieces),
-                    false => self.fold(pieces),
+                if self.is_closed || self.quoted > 0 {
+                    self.quote(edge, pieces)
+                } else {
+                    self.fold(pieces)
                 }
             }
         }
@@ -185,7 +187,7 @@ impl Splitter {
         self.emit(TextKind::Text, letters, pieces);
     }
 
-    /// What was said so far was a thought.
+    /// Turns the text so far into a thought.
     fn fold(&mut self, pieces: &mut Vec<Piece>) {
         pieces.push(Piece::Folded);
         self.follows_thought = true;
@@ -290,12 +292,13 @@ impl Splitter {
 
     /// Passes on what is said, up to the end of a thought that never began.
     fn say(&mut self, pieces: &mut Vec<Piece>) -> bool {
-        let searched: Vec<(Edge, &str)> = match self.letters_fold {
-            true => [Edge::Open, Edge::Close]
+        let searched: Vec<(Edge, &str)> = if self.letters_fold {
+            [Edge::Open, Edge::Close]
                 .into_iter()
                 .filter_map(|edge| Some((edge, self.letters(edge)?)))
-                .collect(),
-            false => Vec::new(),
+                .collect()
+        } else {
+            Vec::new()
         };
         let found = searched.iter().filter_map(|(edge, letters)| {
             let at = self.held.find(letters)?;
@@ -332,7 +335,7 @@ impl Splitter {
     }
 }
 
-/// How many bytes at a text's end may be the beginning of these letters.
+/// The number of bytes at a text's end that may be the beginning of these letters.
 fn begun_at_the_end(text: &str, letters: &str) -> usize {
     let lengths = (1..letters.len()).rev();
     lengths
@@ -400,12 +403,13 @@ mod tests {
                 letters(&mut thought, "a</think>b"),
                 thought.push(Input::Marker(Edge::Close)),
             ];
-            let expected = match tokens {
-                true => [vec![piece(Thinking, "a</think>b")], vec![]],
-                false => [
+            let expected = if tokens {
+                [vec![piece(Thinking, "a</think>b")], vec![]]
+            } else {
+                [
                     vec![piece(Thinking, "a"), piece(Text, "b")],
                     vec![piece(Text, "</think>")],
-                ],
+                ]
             };
             assert_eq!([pieces, ended], expected);
         }

@@ -11,7 +11,7 @@ pub struct RunControl {
 }
 
 impl RunControl {
-    /// Set the command. A run that is ending can only be ended sooner.
+    /// Sets the command. A run that is ending can only be ended sooner.
     pub fn set(&self, wish: RunCommand) {
         let mut held = self.lock();
         if *held < RunCommand::Stop || wish > *held {
@@ -25,7 +25,7 @@ impl RunControl {
         *self.lock()
     }
 
-    /// Block while the command is [`RunCommand::Pause`].
+    /// Blocks while the command is [`RunCommand::Pause`].
     pub fn wait(&self) -> RunCommand {
         let held = self.changed.wait_while(self.lock(), |wish| *wish == RunCommand::Pause);
         *held.unwrap_or_else(PoisonError::into_inner)

@@ -14,7 +14,7 @@ use hearth_protocol::{
 };
 use hearth_train::Example;
 
-/// Convert between the two types of column mappings.
+/// Converts between the two types of column mappings.
 macro_rules! columns {
     ($to:ident, $from:expr) => {{
         let from = $from;
@@ -59,7 +59,7 @@ struct ReadDataset {
 /// Most bytes of the system prompts that are added to a dataset.
 const MAX_SYSTEM_PROMPTS: usize = 512 << 20;
 
-/// How the examples are tokenised.
+/// Options of reading and tokenizing the examples.
 struct HowToRead<'a> {
     /// Maximum sequence length in tokens. `None`: chosen from the data.
     sequence: Option<u32>,
@@ -121,7 +121,7 @@ fn check_system_prompt(prompt: &str, examples: usize) -> Result<(), Problem> {
     Err(problem(ProblemCode::BadRequest, message))
 }
 
-/// Inspect a dataset, read as in a run. `keep_going` is polled several times a second and returns
+/// Inspects a dataset, read as in a run. `keep_going` is polled several times a second and returns
 /// `false` to cancel.
 ///
 /// # Errors
@@ -177,8 +177,8 @@ pub(super) struct TrainingData {
     pub notices: Vec<String>,
 }
 
-/// Read, truncate and split a dataset. `progress` receives the fraction done and returns `false` to
-/// cancel.
+/// Reads, truncates and splits a dataset. `progress` receives the fraction done and returns `false`
+/// to cancel.
 pub(super) fn training_data(
     reader: &Reader,
     source: &DataSource,

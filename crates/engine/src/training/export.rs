@@ -15,7 +15,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// Export an adapter, with a Modelfile beside a GGUF, and verify it if requested. `progress`
+/// Exports an adapter, with a Modelfile next to a GGUF, and verifies it if requested. `progress`
 /// receives the fraction done and the stage; it returns `Break` to cancel, and then nothing is
 /// written.
 ///
@@ -64,9 +64,10 @@ pub fn export(
     }
     write_modelfile(request, &reader)?;
     // A cancel from here on skips the verification only: the export is already written.
-    let verification = match request.verify && step(0.85, "verifying").is_ok() {
-        true => Some(verify(request, &reader, &adapter)?),
-        false => None,
+    let verification = if request.verify && step(0.85, "verifying").is_ok() {
+        Some(verify(request, &reader, &adapter)?)
+    } else {
+        None
     };
     Ok(Exported {
         path: request.out.clone(),
@@ -76,7 +77,7 @@ pub fn export(
     })
 }
 
-/// Refuse an output path that is one of the inputs, by whatever name (also through links), or the
+/// Refuses an output path that is one of the inputs, by whatever name (also through links), or the
 /// Modelfile.
 fn check_out(request: &ExportRequest, adapter: &AdapterFile) -> Result<(), Problem> {
     let refused = |path: &Path, why: &str| {
@@ -107,8 +108,8 @@ fn check_out(request: &ExportRequest, adapter: &AdapterFile) -> Result<(), Probl
     Ok(())
 }
 
-/// Write a PEFT folder. A folder with nothing but an adapter is replaced atomically; in a folder
-/// with other files an adapter is added but not replaced, since that would not be atomic.
+/// Writes a PEFT folder. A folder with nothing but an adapter is replaced atomically. In a folder
+/// with other files, an adapter is added but not replaced, since that would not be atomic.
 fn to_folder(adapter: &AdapterFile, out: &Path, base: &BaseShape) -> Result<(), Problem> {
     let names = names(out).map_err(|error| disk(out, &error))?;
     match names.iter().filter(|name| is_adapter_file(name)).count() {
@@ -125,7 +126,7 @@ fn to_folder(adapter: &AdapterFile, out: &Path, base: &BaseShape) -> Result<(), 
     }
 }
 
-/// The names of the quantisations that a merged export may have.
+/// The names of the quantizations that a merged export may have.
 pub fn export_types() -> Vec<&'static str> {
     QuantRecipe::names()
 }
@@ -134,7 +135,7 @@ fn quant_recipe(kind: Option<&str>) -> Result<QuantRecipe, Problem> {
     let Some(name) = kind else { return Ok(QuantRecipe::Same) };
     QuantRecipe::from_name(name).ok_or_else(|| {
         let known = export_types().join(", ");
-        let message = format!("Unknown quantisation '{name}'. Choose one of {known}.");
+        let message = format!("Unknown quantization '{name}'. Choose one of {known}.");
         problem(ProblemCode::BadRequest, message)
     })
 }
@@ -153,7 +154,7 @@ fn title(adapter: &Path) -> String {
 /// File extension of a Modelfile.
 const MODELFILE: &str = "Modelfile";
 
-/// Write a Modelfile for Ollama beside a GGUF.
+/// Writes a Modelfile for Ollama next to a GGUF.
 fn write_modelfile(request: &ExportRequest, reader: &Reader) -> Result<(), Problem> {
     let name = |path: &Path| path.file_name().map(PathBuf::from).unwrap_or_default();
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

@@ -87,7 +87,7 @@ fn is_system_file(name: &OsStr) -> bool {
     names.iter().any(|own| *own == name) || name.to_string_lossy().starts_with(".nfs")
 }
 
-/// The names in a folder, without those of file managers; empty if the folder does not exist.
+/// The names in a folder, without the files of file managers; empty if the folder does not exist.
 pub(super) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     let names = |entries: fs::ReadDir| entries.map(|entry| entry.map(|entry| entry.file_name()));
     match fs::read_dir(folder) {
@@ -109,7 +109,7 @@ impl RunFolder {
         durable::intact_folder(&self.0.join("adapter"))
     }
 
-    /// Read `run.json`, if this is a run's folder.
+    /// Reads `run.json`, if this is a run's folder.
     pub fn read(&self) -> Option<RunFile> {
         let text = read_regular(&self.0.join(RUN), MAX_RUN_BYTES).ok()?;
         serde_json::from_slice(&text).ok()
@@ -181,7 +181,7 @@ impl RunFolder {
         by_step.into_values().collect()
     }
 
-    /// Refuse a folder that already holds a run, or files with the names of a run's files.
+    /// Refuses a folder that already has a run, or files with the names of a run's files.
     pub(super) fn check_unused(&self) -> Result<(), Problem> {
         let checkpoint = hearth_train::latest_checkpoint(&self.0);
         let files = [RUN, LOG].map(|name| self.0.join(name)).into_iter();
@@ -203,8 +203,8 @@ impl RunFolder {
         }
     }
 
-    /// Refuse a folder whose `adapter` has files other than an adapter's, since it is replaced as a
-    /// whole.
+    /// Refuses a folder whose `adapter` has files other than an adapter's, since it is replaced as
+    /// a whole.
     pub(super) fn check_adapter(&self) -> Result<(), Problem> {
         let folder = self.adapter();
         let names = names(&folder).map_err(|error| disk(&folder, &error))?;
@@ -222,7 +222,7 @@ impl RunFolder {
         }
     }
 
-    /// Lock this run against other processes, as long as the file is open.
+    /// Locks this run against other processes, as long as the file is open.
     pub(super) fn lock(&self) -> Result<File, Problem> {
         let failed = |error: io::Error| disk(&self.0, &error);
         durable::create_folder(&self.0).map_err(failed)?;
@@ -252,8 +252,8 @@ impl RunFolder {
         }
     }
 
-    /// Create a run here and remove the remains of an earlier one, except its adapter, which stays
-    /// until it is replaced.
+    /// Creates a run here and removes the remains of an earlier one, except its adapter, which
+    /// stays until it is replaced.
     pub(super) fn create(&self, run: &RunFile) -> Result<(), Problem> {
         let failed = |error| disk(&self.0, &error);
         durable::create_folder(&self.0).map_err(failed)?;
@@ -265,7 +265,7 @@ impl RunFolder {
         durable::write_file(&self.0.join(LOG), |_| Ok(())).map_err(failed)
     }
 
-    /// Complete or undo writes that a kill interrupted, before a resume.
+    /// Completes or undoes writes that a kill interrupted, before a resume.
     pub(super) fn recover(&self) -> Result<(), Problem> {
         ["adapter", RUN, LOG]
             .into_iter()
@@ -273,7 +273,7 @@ impl RunFolder {
             .map_err(|error| disk(&self.0, &error))
     }
 
-    /// Replace `run.json` atomically.
+    /// Replaces `run.json` atomically.
     pub(super) fn write(&self, run: &RunFile) -> Result<(), Problem> {
         let failed = |error| disk(&self.0, &error);
         let text = serde_json::to_vec_pretty(run).map_err(|error| failed(error.into()))?;
@@ -281,14 +281,14 @@ impl RunFolder {
         durable::write_file(&path, |file| file.write_all(&text)).map_err(failed)
     }
 
-    /// Append a line to the log.
+    /// Appends a line to the log.
     pub(super) fn log(&self, step: &StepReport) -> Result<(), Problem> {
         let failed = |error| disk(&self.0, &error);
         let line = serde_json::to_vec(step).map_err(|error| failed(error.into()))?;
         durable::append_line(&self.0.join(LOG), &line).map_err(failed)
     }
 
-    /// Replace the adapter atomically.
+    /// Replaces the adapter atomically.
     pub(super) fn save_adapter(
         &self,
         parts: &[LoraPart],
@@ -326,7 +326,7 @@ impl RunFolder {
     }
 }
 
-/// Replace a folder atomically by an adapter's.
+/// Replaces a folder atomically with an adapter's folder.
 pub(super) fn write_peft(adapter: &AdapterFile, folder: &Path, base: &BaseShape) -> Result<(), Problem> {
     let written = durable::replace_folder(folder, |staged| Ok::<_, WriteError>(adapter.write_peft(staged, base)?));
     written.map_err(|error| error.at(folder))
@@ -373,7 +373,7 @@ pub(crate) fn adapter_path(path: &Path) -> PathBuf {
     }
 }
 
-/// Open an adapter for a model. Also returns notices for the user.
+/// Opens an adapter for a model. Also returns notices for the user.
 pub(crate) fn open_adapter(
     path: &Path,
     gguf: &hearth_formats::gguf::Gguf,

@@ -96,7 +96,7 @@ pub fn settings(
     settings
 }
 
-/// Choose automatic settings that depend on the placement: the tape as planned, and bf16 if every
+/// Chooses automatic settings that depend on the placement: the tape as planned, and bf16 if every
 /// device with layers is `fast` at it.
 pub fn settle(settings: &mut Settings, requested: &TrainSettings, planned: &Planned, fast: impl Fn(Place) -> bool) {
     if let (Checkpointing::Auto, Some(training)) = (requested.checkpointing, planned.training) {

@@ -1,6 +1,6 @@
 //! Lowering the priority of this process.
 
-/// Set the lowest ordinary priority. Errors are logged.
+/// Sets the lowest ordinary priority. Errors are logged.
 #[cfg(unix)]
 pub fn lower() {
     /// The highest nice value of every Unix.
@@ -12,7 +12,7 @@ pub fn lower() {
     }
 }
 
-/// Set a priority below normal. Errors are logged.
+/// Sets a priority below normal. Errors are logged.
 #[cfg(windows)]
 pub fn lower() {
     use windows_sys::Win32::System::Threading::{BELOW_NORMAL_PRIORITY_CLASS, GetCurrentProcess, SetPriorityClass};

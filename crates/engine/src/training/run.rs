@@ -36,7 +36,7 @@ const MIN_SECONDS: f64 = 1e-9;
 /// Fraction of the preparation that is reading the data.
 const READ: f32 = 0.5;
 
-/// Train an adapter. `emit` receives every event but the last, whose outcome is returned; `None`
+/// Trains an adapter. `emit` receives every event but the last, whose outcome is returned; `None`
 /// means that the run was suspended. A paused run waits after the current batch; a stopped or
 /// suspended one ends after the current step.
 ///
@@ -152,7 +152,7 @@ fn run_training(
     }))
 }
 
-/// Report progress before the first step.
+/// Reports progress before the first step.
 ///
 /// # Errors
 /// [`interrupted`], if the run was stopped or suspended.
@@ -202,7 +202,7 @@ struct Loaded {
 }
 
 impl<'a> Prepared<'a> {
-    /// Read the data and choose the settings. Also returns notices for the user.
+    /// Reads the data and chooses the settings. Also returns notices for the user.
     fn new(
         request: &'a TrainRequest,
         control: &RunControl,
@@ -213,12 +213,11 @@ impl<'a> Prepared<'a> {
         let folder = RunFolder(request.out.clone());
         let base = BaseId::of(&reader.gguf).map_err(from_adapter)?;
         folder.check_adapter()?;
-        let resumed = match request.resume {
-            true => folder.resumed(&base)?,
-            false => {
-                folder.check_unused()?;
-                None
-            }
+        let resumed = if request.resume {
+            folder.resumed(&base)?
+        } else {
+            folder.check_unused()?;
+            None
         };
         let checkpoint = request
             .resume
@@ -275,7 +274,7 @@ impl<'a> Prepared<'a> {
         Ok((prepared, notices))
     }
 
-    /// Load the model by its plan and do a dry run; each retries with fewer layers on GPUs.
+    /// Loads the model by its plan and does a dry run. Each retries with fewer layers on GPUs.
     fn load(
         &self,
         control: &RunControl,
@@ -368,7 +367,7 @@ impl<'a> Prepared<'a> {
         Ok(run)
     }
 
-    /// Create the run's folder, or bring the run and its folder to the state of the checkpoint.
+    /// Creates the run's folder, or resets the run and its folder to the state of the checkpoint.
     /// Also returns the best adapter of the steps before a resume. The folder is locked.
     fn create_or_resume(
         &self,
@@ -470,9 +469,10 @@ fn best_adapter(
     reader: &Reader,
     notices: &mut Vec<String>,
 ) -> Option<Best> {
-    let has_one = match training_data.held_out.is_empty() {
-        true => !run.losses().is_empty(),
-        false => run.best().is_some(),
+    let has_one = if training_data.held_out.is_empty() {
+        !run.losses().is_empty()
+    } else {
+        run.best().is_some()
     };
     if !has_one {
         return None;
@@ -508,8 +508,8 @@ fn is_fast_at_bf16(place: Place) -> bool {
     }
 }
 
-/// Run something with GPUs involved, and turn a GPU's panic into an error; the run can be resumed
-/// from its checkpoint.
+/// Calls `run`. With GPUs involved, a panic becomes an error; the run can be resumed from its
+/// checkpoint.
 fn catch_gpu_panic<T>(any: bool, run: impl FnOnce() -> T) -> Result<T, Problem> {
     if !any {
         return Ok(run());
@@ -700,9 +700,10 @@ fn targets(requested: &[String]) -> Result<Vec<String>, Problem> {
 
 /// Prompts of examples, up to their first trained token.
 fn prompts(training_data: &TrainingData) -> Vec<Vec<u32>> {
-    let examples = match training_data.held_out.is_empty() {
-        true => &training_data.examples,
-        false => &training_data.held_out,
+    let examples = if training_data.held_out.is_empty() {
+        &training_data.examples
+    } else {
+        &training_data.held_out
     };
     let beginning = |example: &hearth_train::Example| {
         let first = example.trained.iter().position(|trained| *trained).unwrap_or(1).max(1);

@@ -21,8 +21,8 @@ use std::sync::Arc;
 const ANSWER: usize = 24;
 /// Maximum divergence of an exported adapter, in nats per token.
 const MAX_DIVERGENCE: f64 = 1e-5;
-/// Minimum fraction of the training to be retained by requantised weights. Weights of few bits are
-/// on their grid already, so requantisation removes changes of less than half a step.
+/// Minimum fraction of the training to be retained by requantized weights. Weights of few bits are
+/// on their grid already, so requantization removes changes of less than half a step.
 const MIN_RETAINED: f64 = 0.9;
 /// Divergence of a merged model that is unnoticeable, in nats per token.
 const UNNOTICEABLE: f64 = 0.005;
@@ -35,7 +35,7 @@ const GENERAL: [&str; 4] = [
     "In winter many birds",
 ];
 
-/// Reload an export and compare it with the trained model on prompts and their greedy answers.
+/// Reloads an export and compares it with the trained model on prompts and their greedy answers.
 ///
 /// # Errors
 /// The export cannot be loaded.
@@ -118,9 +118,10 @@ impl Comparison {
     }
 
     fn passed(&self) -> bool {
-        match self.merged {
-            true => self.distance <= UNNOTICEABLE || self.retained() >= MIN_RETAINED,
-            false => self.distance <= MAX_DIVERGENCE && self.same == self.prompts,
+        if self.merged {
+            self.distance <= UNNOTICEABLE || self.retained() >= MIN_RETAINED
+        } else {
+            self.distance <= MAX_DIVERGENCE && self.same == self.prompts
         }
     }
 
@@ -128,7 +129,7 @@ impl Comparison {
     fn learned(&self) -> bool {
         let least = match self.retained() >= MIN_RETAINED {
             true => MAX_DIVERGENCE,
-            // A smaller one is lost in rounding that nobody notices.
+            // A smaller divergence is lost in unnoticeable rounding.
             false => UNNOTICEABLE,
         };
         // The divergence may be NaN.
@@ -142,18 +143,20 @@ impl Comparison {
             return "The adapter changes next to nothing: nothing was learned, so there is nothing to compare."
                 .to_owned();
         }
-        let result = match passed {
-            true => "The export matches the adapter:",
-            false => "The export does NOT match the adapter:",
+        let result = if passed {
+            "The export matches the adapter:"
+        } else {
+            "The export does NOT match the adapter:"
         };
-        let retained = match self.learned() {
-            true => format!("{:.1} % of the training is retained", 100.0 * self.retained()),
-            false => "nothing was learned, but the export differs from the model".to_owned(),
+        let retained = if self.learned() {
+            format!("{:.1} % of the training is retained", 100.0 * self.retained())
+        } else {
+            "nothing was learned, but the export differs from the model".to_owned()
         };
         let advice = match (passed, self.merged) {
             (true, _) => "",
             (false, true) => {
-                " The quantisation is too coarse: choose a finer one such as Q8_0, or export the adapter alone."
+                " The quantization is too coarse: choose a finer one such as Q8_0, or export the adapter alone."
             }
             (false, false) => " Do not use it.",
         };
@@ -164,9 +167,10 @@ impl Comparison {
 
 /// Fraction of the training that is retained.
 fn retained(distance: f64, taught: f64) -> f64 {
-    match distance <= MAX_DIVERGENCE {
-        true => 1.0,
-        false => (1.0 - distance / taught).max(0.0),
+    if distance <= MAX_DIVERGENCE {
+        1.0
+    } else {
+        (1.0 - distance / taught).max(0.0)
     }
 }
 
@@ -207,12 +211,13 @@ fn prompts(adapter: &Path, tokenizer: &Tokenizer) -> Vec<Vec<u32>> {
         .map(|mut prompt| prompt.split_off(prompt.len().saturating_sub(PROMPT_TOKENS)))
         .take(PROMPTS)
         .collect();
-    match held_out.is_empty() {
-        false => held_out,
-        true => GENERAL
+    if held_out.is_empty() {
+        GENERAL
             .iter()
             .map(|text| tokenizer.encode(text, Special::Text))
-            .collect(),
+            .collect()
+    } else {
+        held_out
     }
 }
 

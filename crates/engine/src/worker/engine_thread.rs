@@ -32,9 +32,10 @@ impl Listener for Answers<'_> {
     }
 
     fn emit(&mut self, id: RequestId, event: Event) {
-        match event.is_last() {
-            true => self.0.end(id, event),
-            false => self.0.emit(id, event),
+        if event.is_last() {
+            self.0.end(id, event)
+        } else {
+            self.0.emit(id, event)
         }
     }
 }
@@ -217,9 +218,10 @@ impl<'a> EngineThread<'a> {
             engine.measure(&mut |fraction| {
                 let stage = "measuring".to_owned();
                 shared.emit(id, Event::Progress { fraction, stage });
-                match shared.is_cancelled(id) {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
+                if shared.is_cancelled(id) {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
                 }
             })
         });

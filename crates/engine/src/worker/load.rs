@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 /// Minimum step of progress that is reported.
 const PROGRESS_STEP: f32 = 0.01;
 
-/// Load a model as requested. If its draft cannot be used, fall back to n-gram lookup; if its GPU
-/// is gone, to the CPU; each adds a notice.
+/// Loads a model as requested. If its draft cannot be used, it falls back to n-gram lookup; if its
+/// GPU is gone, to the CPU. Each fallback adds a notice.
 ///
 /// # Errors
 /// It cannot be loaded, or the load was cancelled.

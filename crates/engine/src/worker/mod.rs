@@ -29,7 +29,7 @@ use std::time::Duration;
 /// Time limit for the engine thread at shutdown; after it, the process exits anyway.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 
-/// Serve requests, one JSON object per line, until `input` ends or
+/// Serves requests, one JSON object per line, until `input` ends or
 /// [`Request::Shutdown`](hearth_protocol::Request::Shutdown) arrives.
 ///
 /// Returns promptly even during a generation; the caller must exit the process.
@@ -67,7 +67,7 @@ pub fn serve(input: impl BufRead, output: impl Write + Send + 'static) -> io::Re
     read
 }
 
-/// Run a job; a panic becomes a [`Problem`], and the worker continues.
+/// Runs a job. A panic becomes a [`Problem`], and the worker continues.
 fn guarded<T>(job: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
     catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|payload| Err(internal(panic_text(&*payload))))
 }

@@ -12,7 +12,7 @@ impl Output {
         Self(Mutex::new(pipe))
     }
 
-    /// Write an event.
+    /// Writes an event.
     ///
     /// # Errors
     /// The client closed the pipe.

@@ -10,8 +10,8 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
-/// Number of threads for requests without a JSON schema: so many slow templates or long texts hold
-/// up the next one.
+/// Number of threads for requests without a JSON schema. The next request waits only if all of them
+/// are busy with slow templates or long texts.
 const THREADS: usize = 4;
 
 /// Work for a thread. The job tells the engine thread that it is done.
@@ -71,10 +71,7 @@ impl Preparer {
 
     fn add(&mut self, has_schema: bool, work: impl FnOnce() -> Job + Send + 'static) {
         self.unfinished += 1;
-        let threads = match has_schema {
-            true => &self.with_schema,
-            false => &self.work,
-        };
+        let threads = if has_schema { &self.with_schema } else { &self.work };
         // The threads end only with this.
         let _ = threads.send(Box::new(work));
     }

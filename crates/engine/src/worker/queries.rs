@@ -12,7 +12,7 @@ pub(super) enum Query {
     Plan(RequestId, PlanRequest),
 }
 
-/// Answer queries, in order.
+/// Answers queries, in order.
 pub(super) fn run(queries: &mpsc::Receiver<Query>, shared: &Shared) {
     for query in queries {
         match query {
@@ -31,7 +31,7 @@ fn plan(id: RequestId, request: &PlanRequest, shared: &Shared) {
     shared.emit(id, planned.map_or_else(Event::Failed, Event::Planned));
 }
 
-/// Make a plan that may check devices, which may take minutes, in its own thread.
+/// Makes a plan in a separate thread, since its device checks may take minutes.
 pub(super) fn plan_with_checks(id: RequestId, request: PlanRequest, shared: &Arc<Shared>) {
     let planning = Arc::clone(shared);
     spawn("plan", id, shared, move || plan(id, &request, &planning));
@@ -44,7 +44,7 @@ fn devices() -> Vec<DeviceInfo> {
     })
 }
 
-/// Run a device check, which may take minutes, in its own thread.
+/// Runs a device check in a separate thread, since it may take minutes.
 pub(super) fn check(id: RequestId, device: String, shared: &Arc<Shared>) {
     let checking = Arc::clone(shared);
     spawn("check", id, shared, move || {

@@ -10,7 +10,7 @@ use std::io::{self, BufRead};
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
-/// Read requests until the input ends, [`Request::Shutdown`] arrives, or the worker closes.
+/// Reads requests until the input ends, [`Request::Shutdown`] arrives, or the worker closes.
 pub(super) fn read(
     mut input: impl BufRead,
     jobs: &mpsc::Sender<Job>,
@@ -46,7 +46,7 @@ pub(super) fn read(
     }
 }
 
-/// Execute what must be heard at once; the rest is a job.
+/// Executes requests that cannot wait. Any other request becomes a job.
 fn handle(id: RequestId, request: Request, queries: &mpsc::Sender<Query>, shared: &Arc<Shared>) -> Option<Task> {
     let query = |query| {
         // The receiver may have been dropped.
@@ -104,8 +104,8 @@ fn handle(id: RequestId, request: Request, queries: &mpsc::Sender<Query>, shared
     }
 }
 
-/// Register a request, unless its id is in use: an event would be taken for one of the request in
-/// progress.
+/// Registers a request, unless its id is in use: an event would be taken for an event of the
+/// request in progress.
 fn admit(id: RequestId, kind: Kind, shared: &Shared) -> bool {
     let is_new = shared.admit(id, kind);
     if !is_new {
@@ -114,7 +114,7 @@ fn admit(id: RequestId, kind: Kind, shared: &Shared) -> bool {
     is_new
 }
 
-/// Answer a malformed request, if its id is recognisable.
+/// Answers a malformed request, if its id is recognizable.
 fn refuse(line: &[u8], error: &serde_json::Error, shared: &Shared) {
     tracing::warn!("a request is invalid: {error}");
     let value: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();

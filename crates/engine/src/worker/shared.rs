@@ -40,7 +40,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Send an event of a request.
+    /// Sends an event of a request.
     pub fn emit(&self, id: RequestId, message: Event) {
         if let Err(error) = self.output.write(&Envelope { id, message }) {
             tracing::warn!("the client closed the pipe: {error}");
@@ -48,14 +48,14 @@ impl Shared {
         }
     }
 
-    /// Send the last event of a request. Before it, the request is forgotten: the client may make
+    /// Sends the last event of a request. The request is removed before, since the client may make
     /// the next one as soon as the event arrives.
     pub fn end(&self, id: RequestId, event: Event) {
         self.state().live.remove(&id);
         self.emit(id, event);
     }
 
-    /// Register a request that can be cancelled. Returns `false` if its id is in use.
+    /// Registers a request that can be cancelled. Returns `false` if its id is in use.
     pub fn admit(&self, id: RequestId, kind: Kind) -> bool {
         let live = Live {
             kind,
@@ -70,13 +70,13 @@ impl Shared {
         is_new
     }
 
-    /// Begin a request. Returns `false` if it was cancelled, and its last event sent, before.
+    /// Begins a request. Returns `false` if it was cancelled, and its last event sent, before.
     pub fn begin(&self, id: RequestId) -> bool {
         let mut state = self.state();
         state.live.get_mut(&id).map(|live| live.is_begun = true).is_some()
     }
 
-    /// Cancel a request. One that has not begun ends here, and is forgotten under the same lock, so
+    /// Cancels a request. One that has not begun ends here, and is removed under the same lock, so
     /// that it cannot begin meanwhile and end twice.
     pub fn cancel(&self, id: RequestId) {
         let mut state = self.state();
@@ -107,7 +107,7 @@ impl Shared {
         begun.map(|(id, _)| *id).collect()
     }
 
-    /// Cancel all loads, generations and other requests that can be cancelled.
+    /// Cancels all loads, generations and other requests that can be cancelled.
     pub fn cancel_all(&self) {
         let ids: Vec<RequestId> = self.state().live.keys().copied().collect();
         ids.into_iter().for_each(|id| self.cancel(id));

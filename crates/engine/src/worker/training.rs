@@ -40,9 +40,10 @@ pub(super) fn export(id: RequestId, request: &ExportRequest, shared: &Shared) {
         training::export(request, &mut |fraction, stage| {
             let stage = stage.to_owned();
             shared.emit(id, Event::Progress { fraction, stage });
-            match shared.is_cancelled(id) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if shared.is_cancelled(id) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         })
     });

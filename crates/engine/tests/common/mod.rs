@@ -31,7 +31,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Start a worker and wait until it is ready.
+    /// Starts a worker and waits until it is ready.
     pub fn start() -> Self {
         let (requests, input) = pipe().unwrap();
         let (output, events) = pipe().unwrap();
@@ -66,7 +66,7 @@ impl Worker {
         worker
     }
 
-    /// Send a request.
+    /// Sends a request.
     pub fn ask(&mut self, message: Request) -> RequestId {
         self.last_id += 1;
         let id = self.last_id;
@@ -106,7 +106,7 @@ impl Worker {
         self.rest(id).pop().unwrap()
     }
 
-    /// Send a request. Returns the last event of its answer.
+    /// Sends a request. Returns the last event of its answer.
     pub fn call(&mut self, request: Request) -> Event {
         let id = self.ask(request);
         self.last(id)
@@ -127,12 +127,12 @@ impl Worker {
         events
     }
 
-    /// Wait until a prompt is being read.
+    /// Waits until a prompt is being prefilled.
     pub fn wait_for_prefill(&mut self, id: RequestId) {
         while !matches!(self.event(id), Event::Prefill { .. }) {}
     }
 
-    /// Close its input, and wait for its end.
+    /// Closes the worker's input, and waits until the worker ends.
     pub fn close(mut self) {
         drop(self.input.take());
         self.serving.take().unwrap().join().unwrap();

@@ -3,8 +3,8 @@
 use super::Kind;
 use hearth_test_parts::Parts;
 
-/// Those of the operations `at` at which this run has the fault of a test: renames and syncs
-/// always, the others by turn, in the parts of the product `faults`.
+/// Returns the operations of `at` at which this run injects the fault of a test: all renames and
+/// syncs, and the other operations in rotation among the parts of the product `faults`.
 pub fn due(test: &str, operations: &[Kind], at: &[usize]) -> Vec<usize> {
     let parts = Parts::of("faults");
     let mut by_turn = 0;

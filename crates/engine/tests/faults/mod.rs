@@ -151,7 +151,7 @@ pub fn arm(folder: &Path, fault: Fault) {
     IS_ARMED.store(true, Ordering::SeqCst);
 }
 
-/// Disarm, and return the operations.
+/// Disarms, and returns the operations.
 pub fn disarm() -> Vec<Kind> {
     IS_ARMED.store(false, Ordering::SeqCst);
     assert!(CALLS.load(Ordering::SeqCst) > 0, "the calls are interposed");
@@ -166,7 +166,7 @@ enum Verdict {
     Die,
 }
 
-/// Count an operation.
+/// Counts an operation, and returns its outcome.
 fn judge(kind: Kind) -> Verdict {
     let mut armed = ARMED.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(armed) = armed.as_mut() else {
@@ -182,7 +182,7 @@ fn judge(kind: Kind) -> Verdict {
     }
 }
 
-/// End the process like a power failure: unsynced data is removed. The log is an exception, since
+/// Ends the process like a power failure: unsynced data is removed. The log is an exception, since
 /// it is not synced and nothing depends on it.
 fn die() -> ! {
     IS_ARMED.store(false, Ordering::SeqCst);
@@ -220,7 +220,7 @@ fn fail(errno: c_int) -> c_int {
     -1
 }
 
-/// Execute an operation, with its fault if it is in the folder.
+/// Executes an operation, with its fault if it is in the folder.
 fn operate(kind: Kind, counts: bool, call: impl FnOnce() -> c_int) -> c_int {
     CALLS.fetch_add(1, Ordering::Relaxed);
     if !(counts && IS_ARMED.load(Ordering::SeqCst)) {
@@ -269,9 +269,10 @@ fn set_dirty(descriptor: c_int, dirty: bool) {
     }
     if let Some(armed) = ARMED.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
         let file = (about.st_dev, about.st_ino);
-        match dirty {
-            true => drop(armed.dirty.insert(file)),
-            false => drop(armed.dirty.remove(&file)),
+        if dirty {
+            drop(armed.dirty.insert(file))
+        } else {
+            drop(armed.dirty.remove(&file))
         }
     }
 }

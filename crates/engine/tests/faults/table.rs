@@ -24,16 +24,16 @@ pub struct Row {
     /// Each run makes the same disk operations in the same order, so cases can be named by them. A
     /// connection's bytes arrive in a varying number of pieces; each run then has all cases.
     pub ordered: bool,
-    /// Prepare a new folder.
+    /// Prepares a new folder.
     pub prepare: fn(&Path),
-    /// Do the work; its changes in the subfolder `work` have faults.
+    /// Does the work. Its changes in the subfolder `work` have faults.
     pub work: fn(&Path) -> Result<(), String>,
-    /// Read everything back: earlier files are intact or replaced as a whole, and no incomplete
+    /// Reads everything back: earlier files are intact or replaced as a whole, and no incomplete
     /// file is used. Results reported as done exist.
     pub check: fn(&Path, bool),
 }
 
-/// Do the work and exit, if this test's executable was started for that.
+/// Does the work and exits, if this test's executable was started for that.
 pub fn work_if_asked(rows: &[Row]) {
     let (Ok(row), Ok(fault), Some(folder)) = (std::env::var(ROW), std::env::var(FAULT), std::env::var_os(FOLDER))
     else {
@@ -110,12 +110,11 @@ fn try_each(test: &str, row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -
     (row.check)(folder.path(), true);
     let operations = faults::read_kinds(&folder.path().join("operations"));
     let at: Vec<usize> = (0..operations.len()).filter(|at| counts(operations[*at])).collect();
-    let at = match row.ordered {
-        true => faults::due(test, &operations, &at),
-        false => {
-            Parts::of("faults").always(&format!("{test}: every operation"));
-            at
-        }
+    let at = if row.ordered {
+        faults::due(test, &operations, &at)
+    } else {
+        Parts::of("faults").always(&format!("{test}: every operation"));
+        at
     };
     let mut met = 0;
     for group in at.chunks(CHILDREN) {

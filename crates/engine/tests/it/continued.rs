@@ -132,7 +132,7 @@ fn an_open_thought_is_continued_as_a_thought() {
         };
         events.iter().filter_map(kind).collect()
     };
-    // Without tokens, as a person may have edited it.
+    // Without tokens, as after an edit by the user.
     let thought = [Part::Thinking {
         text: "Let me see".into(),
     }];

@@ -1,5 +1,5 @@
 //! Speculative decoding: an answer with a draft is the one without, whatever the draft, its length,
-//! its cache and its neighbours.
+//! its cache and its neighbors.
 
 use crate::common::*;
 use hearth_protocol::{
@@ -220,7 +220,7 @@ fn answers_with_an_adapter_and_a_draft_are_those_with_the_adapter() {
     }
 }
 
-/// Each answer has a draft of its own, also if the cache has no room for all of them.
+/// Each answer has a separate draft, also if the cache has no room for all of them.
 #[test]
 fn several_answers_with_a_draft_each_are_those_given_alone() {
     for (model, context) in [("llama", 2048), ("llama", 256), ("gemma3", 1024)] {
@@ -300,7 +300,7 @@ fn a_stop_string_inside_a_draft_ends_the_answer_there() {
 }
 
 #[test]
-fn cancelled_answers_leave_their_neighbours_drafts_alone() {
+fn cancelled_answers_leave_their_neighbors_drafts_alone() {
     let expected: Vec<_> = {
         let (mut plain, _) = loaded(request("llama", 1024, DraftChoice::None, None));
         (0..12).map(|number| said(&plain.answer(prompt(number)))).collect()

@@ -98,9 +98,12 @@ impl Target {
         let gguf = Gguf::open(model()).expect("a fixture");
         let tokenizer = Tokenizer::from_gguf(&gguf).expect("its tokenizer");
         // Special tokens have no text in an answer.
-        let text = |id| match tokenizer.is_special(id) {
-            true => Vec::new(),
-            false => tokenizer.token_bytes(id).unwrap_or_default().to_vec(),
+        let text = |id| {
+            if tokenizer.is_special(id) {
+                Vec::new()
+            } else {
+                tokenizer.token_bytes(id).unwrap_or_default().to_vec()
+            }
         };
         let texts = Texts((0..tokenizer.vocab_size() as u32).map(text).collect());
         let model = Model::load(&gguf, &LoadOptions::default(), &mut |_, _| ControlFlow::Continue(()));
@@ -229,9 +232,10 @@ fn is_drawn_from(counts: &BTreeMap<Pair, u64>, probabilities: &BTreeMap<Pair, f6
             probability * total as f64,
             counts.get(pair).copied().unwrap_or(0) as f64,
         );
-        match expected >= 5.0 {
-            true => cells.push((expected, found)),
-            false => rare = (rare.0 + expected, rare.1 + found),
+        if expected >= 5.0 {
+            cells.push((expected, found))
+        } else {
+            rare = (rare.0 + expected, rare.1 + found)
         }
     }
     if rare.0 >= 5.0 {

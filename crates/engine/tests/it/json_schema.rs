@@ -178,7 +178,7 @@ fn a_continued_answer_goes_on_with_its_schema() {
         let rest = worker.answer(asked(continued(&text(&begun), &finished(&begun).ids), 400));
         assert_eq!(finished(&rest).ids, finished(&whole).ids, "after {cut}");
     }
-    // A beginning that a person wrote, and one that is not JSON.
+    // A beginning that the user wrote, and one that is not JSON.
     let mut rest = text(&worker.answer(asked(continued(r#"{"age": 12"#, &[]), 400)));
     rest.insert_str(0, r#"{"age": 12"#);
     let value: Value = serde_json::from_str(&rest).unwrap_or_else(|error| panic!("{rest:?}: {error}"));
@@ -200,8 +200,8 @@ fn a_thought_is_free_and_the_answer_after_it_follows() {
     let (schema, follows) = CASES[2];
     let mut request = following(schema, 400);
     request.prompt = Prompt::Chat(vec![message(Role::User, "Once upon a time")]);
-    // Each used character is penalised, so they come in this order: the model ends its thought. The
-    // line breaks of the template keep those of its opening marker out of the window.
+    // Each used character is penalized, so they come in this order: the model ends its thought. The
+    // line breaks of the template push the characters of its opening marker out of the window.
     request.sampling.repetition_penalty = 1.5;
     request.sampling.repeat_last_n = 8;
     for (at, character) in ["<", "/", "t", "h", "i", "n", "k", ">"].iter().enumerate() {

@@ -19,7 +19,7 @@ fn fixture(name: &str) -> PathBuf {
         .with_extension("gguf")
 }
 
-/// Rewrite the fixture `llama`, with one byte of the `changed` tensor changed, if any.
+/// Rewrites the fixture `llama`, with one byte of the `changed` tensor changed, if any.
 fn write_model(path: &Path, changed: Option<&str>) {
     let gguf = Gguf::open(fixture("llama")).expect("the fixture opens");
     let header = |info: &hearth_formats::gguf::TensorInfo| TensorHeader {
@@ -90,7 +90,7 @@ impl Stopped {
         stopped
     }
 
-    /// Train, and return the steps.
+    /// Trains, and returns the steps.
     fn run(&self, model: &str, resume: bool, stop_after: Option<u32>) -> Result<Vec<StepReport>, Problem> {
         let (mut steps, control) = (Vec::new(), RunControl::default());
         train(&self.request(model, resume), &control, &mut |event| {
@@ -104,7 +104,7 @@ impl Stopped {
         Ok(steps)
     }
 
-    /// Resume to the end. Returns the plan's notices and the outcome.
+    /// Resumes to the end. Returns the plan's notices and the outcome.
     fn ends(&self) -> Result<(Vec<String>, Outcome), Problem> {
         let mut notices = Vec::new();
         let outcome = train(
@@ -160,16 +160,17 @@ impl Stopped {
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).expect("a folder") {
                 let path = entry.expect("an entry").path();
-                match path.is_dir() {
-                    true => folders.push(path),
-                    false => drop(files.insert(path.clone(), fs::read(&path).expect("a file"))),
+                if path.is_dir() {
+                    folders.push(path)
+                } else {
+                    drop(files.insert(path.clone(), fs::read(&path).expect("a file")))
                 }
             }
         }
         files
     }
 
-    /// Assert that a resume is refused with these words, and that no file of the run changes.
+    /// Asserts that a resume is refused with these words, and that no file of the run changes.
     #[track_caller]
     fn is_refused(&self, model: &str, says: &[&str]) {
         let before = self.files();
@@ -181,7 +182,7 @@ impl Stopped {
         assert!(self.files() == before, "something was changed: {}", problem.message);
     }
 
-    /// Edit `run.json`.
+    /// Edits `run.json`.
     fn edit(&self, change: impl FnOnce(&mut serde_json::Map<String, serde_json::Value>)) {
         let text = fs::read_to_string(self.run_file()).expect("a run");
         let mut json: serde_json::Value = serde_json::from_str(&text).expect("JSON");

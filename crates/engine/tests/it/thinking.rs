@@ -77,7 +77,7 @@ fn tokens(line: &str) -> Vec<String> {
 }
 
 /// A request whose answer is these tokens, each of which it has once: a token that it has is
-/// penalised, so they come in the order of their biases.
+/// penalized, so they come in the order of their biases.
 fn forced(prompt: Prompt, tokens: &[String], max_tokens: usize) -> GenerateRequest {
     let mut request = generate(prompt, max_tokens as u32);
     request.sampling.repetition_penalty = 2.0;
@@ -233,7 +233,7 @@ fn an_answer_of_json_has_the_letters_of_markers_in_its_strings() {
     }
 }
 
-/// What an answer said comes to the next prompt as a whole, though the template splits it at the
+/// The text of an answer is complete in the next prompt, though the template splits it at the
 /// letters of a marker.
 #[test]
 fn an_answer_that_quotes_a_marker_is_whole_in_the_next_prompt() {

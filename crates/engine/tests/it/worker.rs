@@ -328,7 +328,7 @@ fn keeping(folder: &Path, how: LoadRequest) -> Worker {
     worker
 }
 
-/// Ask in a conversation, and wait until it is saved. Returns the number of cached prompt tokens,
+/// Asks in a conversation, and waits until it is saved. Returns the number of cached prompt tokens,
 /// and the answer's tokens.
 fn ask(worker: &mut Worker, conversation: ConversationId, text: &str) -> (u32, Vec<u32>) {
     let events = worker.answer(GenerateRequest {
@@ -343,7 +343,7 @@ fn ask(worker: &mut Worker, conversation: ConversationId, text: &str) -> (u32, V
     (cached_tokens, ids)
 }
 
-/// Wait until all earlier requests are done.
+/// Waits until all earlier requests are done.
 fn settled(worker: &mut Worker) {
     let messages = vec![message(Role::User, "Hello")];
     assert!(matches!(

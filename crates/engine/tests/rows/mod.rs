@@ -41,7 +41,7 @@ enum Cache {
     Nothing,
 }
 
-/// Load the model with the folder's cache, and return the answer's text.
+/// Loads the model with the folder's cache, and returns the answer's text.
 fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
     let work = folder.join("work");
     fs::create_dir_all(&work).map_err(|error| format!("The folder cannot be made: {error}."))?;
@@ -76,8 +76,8 @@ fn answer(folder: &Path, cache: Cache, turns: usize) -> Result<String, String> {
     Ok(format!("{:?}", summary.ids))
 }
 
-/// The answers are those of an engine without caches, whatever is left; afterwards no incomplete
-/// file is left.
+/// Checks that the answers equal the answers of an engine without caches, whatever the fault left,
+/// and that no incomplete file is left afterwards.
 fn check(folder: &Path, cache: Cache) {
     static EXPECTED: OnceLock<[String; 2]> = OnceLock::new();
     let nowhere = |turns| answer(folder, Cache::Nothing, turns).expect("an answer");

@@ -53,7 +53,7 @@ pub enum AdapterProblem {
         /// The reason.
         why: String,
     },
-    /// A setting of the adapter cannot be used as it is; why.
+    /// A setting of the adapter that cannot be used, and the reason.
     #[error("its settings cannot be used: {0}. Change them in its adapter_config.json, or use another adapter.")]
     Settings(String),
     /// A file of the folder lacks bytes at its end.
@@ -61,7 +61,7 @@ pub enum AdapterProblem {
     Incomplete {
         /// The file within the folder.
         file: &'static str,
-        /// What is missing.
+        /// The missing part.
         why: String,
     },
     /// The adapter uses a feature that Hearth does not support.
@@ -121,9 +121,10 @@ impl From<GgufError> for AdapterProblem {
 }
 
 fn at(path: &Path) -> String {
-    match path.as_os_str().is_empty() {
-        true => String::new(),
-        false => format!("{}: ", path.display()),
+    if path.as_os_str().is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", path.display())
     }
 }
 

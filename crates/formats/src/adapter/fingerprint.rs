@@ -1,4 +1,4 @@
-//! Fingerprint of a model: fast even for large files, different for each model and quantisation.
+//! Fingerprint of a model: fast even for large files, different for each model and quantization.
 
 use crate::gguf::{GgufError, GgufProblem, TensorData, TensorInfo, Value};
 use crate::hex;
@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 /// as samples of each tensor show; file names, titles and chat templates do not count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
-    /// Hash of what all quantisations of a model share: the architecture, tensor names and shapes,
-    /// and its vectors (norms, biases), which are never quantised. Full fine-tuning changes the
+    /// Hash of what all quantizations of a model share: the architecture, tensor names and shapes,
+    /// and its vectors (norms, biases), which are never quantized. Full fine-tuning changes the
     /// norms, so it gives another model; merging a LoRA does not.
     pub model: String,
     /// Hash of this file: also its hyperparameters, its tensor types, and [`SAMPLE`] bytes at the
@@ -57,7 +57,7 @@ impl Fingerprint {
             file.shape(info);
             file.number(info.kind.id().into());
             file.samples(gguf, info)?;
-            // Scale tensors beside a weight are specific to one quantisation.
+            // Scale tensors beside a weight are specific to one quantization.
             if !info.name.ends_with("scale") {
                 model.shape(info);
                 if info.shape.len() == 1 && info.byte_len <= VECTOR {

@@ -289,7 +289,7 @@ fn lora(
     mode.checked(target, lora)
 }
 
-/// The float type of a tensor type; `None` for quantised and integer types.
+/// The float type of a tensor type; `None` for quantized and integer types.
 fn float(kind: TensorType) -> Option<Float> {
     Some(match kind {
         TensorType::F32 => Float::F32,

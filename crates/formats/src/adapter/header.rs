@@ -1,4 +1,4 @@
-//! What an adapter's headers say: its targets and its base model. No matrix is read.
+//! The headers of an adapter: its targets and its base model. No matrix is read.
 
 use super::{
     AdapterError, AdapterProblem, BaseId, BaseShape, LinearName, TargetName, UnmatchedEntries, gguf_lora, peft,

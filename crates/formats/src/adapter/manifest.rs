@@ -74,7 +74,7 @@ impl BaseId {
             Some(sizes) => return Some(sizes),
             None if own == others => return None,
             None if own.model == others.model => {
-                "the same sizes and norms but different weights: it is another quantisation of it, or a fine-tune of \
+                "the same sizes and norms but different weights: it is another quantization of it, or a fine-tune of \
                  the same model"
             }
             None => "different weights of the same sizes",

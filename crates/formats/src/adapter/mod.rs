@@ -77,7 +77,7 @@ pub struct LoraTensors {
 pub enum Fit {
     /// Trained on this file.
     Exact,
-    /// Trained on another quantisation of this model, or on a model fine-tuned from it; holds a
+    /// Trained on another quantization of this model, or on a model fine-tuned from it; holds a
     /// sentence to show.
     OtherQuantization(String),
     /// No manifest: only the sizes were compared, and they match.
@@ -197,7 +197,7 @@ impl AdapterFile {
             return Ok(Fit::OtherQuantization(format!(
                 "This adapter was trained on '{}'. This model has the same sizes and norms but different weights: it \
                  is another \
-                 quantisation of it, or a fine-tune of the same model. The adapter may perform slightly worse on it.",
+                 quantization of it, or a fine-tune of the same model. The adapter may perform slightly worse on it.",
                 trained_on.file
             )));
         }
@@ -220,9 +220,10 @@ impl AdapterFile {
 
     /// Refuses an adapter without targets.
     fn check_not_empty(&self) -> Result<(), AdapterProblem> {
-        match self.tensors.is_empty() {
-            true => Err(AdapterProblem::NotAnAdapter("it targets no weight".to_owned())),
-            false => Ok(()),
+        if self.tensors.is_empty() {
+            Err(AdapterProblem::NotAnAdapter("it targets no weight".to_owned()))
+        } else {
+            Ok(())
         }
     }
 }

@@ -175,13 +175,10 @@ fn files(folder: &Path) -> Result<Files, AdapterProblem> {
     let no = |name: &str| AdapterProblem::NotAnAdapter(format!("the folder has no {name}"));
     let config = read(CONFIG, MAX_CONFIG_BYTES)?.ok_or_else(|| no(CONFIG))?;
     let tensors = optional(TENSORS, FileBytes::open(&folder.join(TENSORS)))?;
-    let tensors = tensors.ok_or_else(|| match folder.join(PICKLED).exists() {
-        true => AdapterProblem::Unsupported(format!(
+    let tensors = tensors.ok_or_else(|| if folder.join(PICKLED).exists() { AdapterProblem::Unsupported(format!(
             "This adapter is stored as {PICKLED}, a pickle file that can run code, so Hearth does not open it; load it \
              in PEFT and save it again with safe_serialization=True."
-        )),
-        false => no(TENSORS),
-    })?;
+        )) } else { no(TENSORS) })?;
     Ok(Files {
         config,
         tensors,

@@ -136,12 +136,13 @@ impl Config {
     /// Refuses patterns that are too many to compare with this number of modules.
     pub fn check_comparisons(&self, modules: usize) -> Result<(), AdapterProblem> {
         let patterns = self.ranks.len() + self.alphas.len();
-        match patterns.saturating_mul(modules) > MAX_COMPARISONS {
-            true => Err(AdapterProblem::Settings(format!(
+        if patterns.saturating_mul(modules) > MAX_COMPARISONS {
+            Err(AdapterProblem::Settings(format!(
                 "it has {patterns} patterns in rank_pattern and alpha_pattern for {modules} target modules, which are \
                  too many to compare"
-            ))),
-            false => Ok(()),
+            )))
+        } else {
+            Ok(())
         }
     }
 
@@ -180,12 +181,11 @@ impl Config {
     /// `modules_to_save` names a module of the model: its weights would have to be replaced.
     pub fn unmatched(&self, targets: &[&str], layers: LayerCount) -> Result<Vec<UnmatchedEntries>, AdapterProblem> {
         let is_any_set = [&self.target_modules, &self.exclude_modules, &self.modules_to_save].map(is_set);
-        let known = match is_any_set.contains(&true) {
-            true => {
-                let linears: Vec<&str> = LinearName::ALL.iter().map(|linear| linear.peft()).collect();
-                modules(targets.first().copied().unwrap_or_default(), &linears, layers.known())
-            }
-            false => Vec::new(),
+        let known = if is_any_set.contains(&true) {
+            let linears: Vec<&str> = LinearName::ALL.iter().map(|linear| linear.peft()).collect();
+            modules(targets.first().copied().unwrap_or_default(), &linears, layers.known())
+        } else {
+            Vec::new()
         };
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let found = [

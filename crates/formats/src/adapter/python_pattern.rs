@@ -1,6 +1,5 @@
-//! Regular expressions of Python, in which PEFT's settings name modules, as those of the `regex`
-//! crate. What both write differently is translated; what needs backtracking is refused by its
-//! name.
+//! Translates regular expressions of Python, in which PEFT's settings name modules, to the syntax
+//! of the `regex` crate. Features that need backtracking are refused by name.
 
 use super::error::quotable;
 use regex::{Regex, RegexBuilder};
@@ -83,11 +82,11 @@ struct Translation<'p> {
     is_at_start: bool,
 }
 
-/// What comes before the rest, for a repetition: Python repeats neither an assertion nor a
+/// The element before the rest, to check a repetition: Python repeats neither an assertion nor a
 /// repetition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
-    /// The begin of a group or an alternative, or an assertion.
+    /// The beginning of a group or an alternative, or an assertion.
     Nothing,
     Item,
     Repetition,
@@ -139,9 +138,10 @@ impl<'p> Translation<'p> {
 
     /// Adds what follows a backslash outside a set.
     fn add_escape(&mut self) -> Result<(), PatternProblem> {
-        self.last = match self.rest.starts_with(['A', 'Z', 'b', 'B']) {
-            true => Last::Nothing,
-            false => Last::Item,
+        self.last = if self.rest.starts_with(['A', 'Z', 'b', 'B']) {
+            Last::Nothing
+        } else {
+            Last::Item
         };
         self.add_escaped(false)
     }
@@ -223,9 +223,10 @@ impl<'p> Translation<'p> {
             return Ok(());
         }
         self.last = Last::Nothing;
-        match self.skip("P<") {
-            true => self.add_name(),
-            false => self.add_flags(is_at_start),
+        if self.skip("P<") {
+            self.add_name()
+        } else {
+            self.add_flags(is_at_start)
         }
     }
 
@@ -239,8 +240,8 @@ impl<'p> Translation<'p> {
         Ok(())
     }
 
-    /// Adds the flags after `(?`, which may be none: those of a group end with a colon, those of
-    /// the whole expression with a parenthesis.
+    /// Adds the flags after `(?`, of which there may be none. Flags of a group end with a colon,
+    /// flags of the whole expression with a parenthesis.
     fn add_flags(&mut self, is_at_start: bool) -> Result<(), PatternProblem> {
         let flags = self.take_while(|flag| flag.is_ascii_alphabetic() || flag == '-');
         let is_group = self.skip(":");
@@ -270,9 +271,10 @@ impl<'p> Translation<'p> {
         let after_brace = self.rest;
         let is_empty = self.rest.starts_with('}');
         let least = self.take_while(|character| character.is_ascii_digit());
-        let most = match self.skip(",") {
-            true => self.take_while(|character| character.is_ascii_digit()),
-            false => least,
+        let most = if self.skip(",") {
+            self.take_while(|character| character.is_ascii_digit())
+        } else {
+            least
         };
         if is_empty || !self.skip("}") {
             self.rest = after_brace;

@@ -7,9 +7,9 @@ use std::borrow::Cow;
 /// Whether values are retained after they are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadMode {
-    /// Retain them.
+    /// Values are retained.
     Load,
-    /// Drop them, so that the values of one target are in memory at a time.
+    /// Values are dropped, so that the values of one target are in memory at a time.
     Check,
 }
 

@@ -62,9 +62,9 @@ impl Chat {
         })
     }
 
-    /// The conversation with letters that are ordinary text wherever people, tools and the model
-    /// say them: neither a template nor a tokenizer takes them for a part of its form. They are the
-    /// markers of thoughts, if the conversation's thoughts are in fields of their own.
+    /// The conversation with letters that are ordinary text in messages of users, tools and the
+    /// model: neither a template nor a tokenizer treats them as markup. They are the markers of
+    /// thoughts, if the conversation's thoughts are in separate fields.
     #[must_use]
     pub fn with_quoted(mut self, letters: &[&str]) -> Self {
         self.letters = letters.iter().map(|letters| (*letters).to_owned()).collect();
@@ -105,9 +105,12 @@ impl Chat {
 
     /// The conversation with an empty text for each content that is null.
     pub(super) fn with_empty_contents(&self) -> Self {
-        let filled = |message: &Value| match is_null(message) {
-            true => with_content(message, ""),
-            false => message.clone(),
+        let filled = |message: &Value| {
+            if is_null(message) {
+                with_content(message, "")
+            } else {
+                message.clone()
+            }
         };
         Self {
             messages: self.messages.iter().map(filled).collect(),
@@ -201,7 +204,7 @@ pub(crate) enum Author {
     Instructions,
     /// The model.
     Model,
-    /// A person, a file or a tool: text that stands for itself.
+    /// The user, a file or a tool: ordinary text.
     Other,
 }
 

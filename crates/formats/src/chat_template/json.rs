@@ -24,7 +24,7 @@ pub(super) struct Layout {
     pub sort_keys: bool,
 }
 
-/// Serialises a value.
+/// Serializes a value.
 pub(super) fn write(value: &Value, layout: Layout) -> Result<String, Error> {
     let (between, after_key) = layout.separators.unwrap_or_else(|| {
         let between = if layout.indent.is_some() { "," } else { ", " };
@@ -85,7 +85,7 @@ impl Writer {
             other => {
                 return Err(Error::new(
                     ErrorKind::BadSerialization,
-                    format!("tojson: {other} cannot be serialised"),
+                    format!("tojson: {other} cannot be serialized"),
                 ));
             }
         }

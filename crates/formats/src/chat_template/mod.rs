@@ -37,7 +37,7 @@ use std::sync::{LazyLock, OnceLock};
 pub enum Role {
     /// Instructions for the whole conversation.
     System,
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
@@ -55,9 +55,9 @@ pub struct Message {
 /// Whether the model's turn is opened after the last message: a template's `add_generation_prompt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GenerationPrompt {
-    /// Open it, so that the model answers.
+    /// The turn is opened, so that the model answers.
     Add,
-    /// End after the last message.
+    /// The text ends after the last message.
     Omit,
 }
 
@@ -102,7 +102,7 @@ const PLAIN: &str = "{{ bos_token }}{% for message in messages %}\
                      {% else %}Assistant: {{ message.content }}{% endif %}{{ '\n\n' }}{% endfor %}\
                      {% if add_generation_prompt %}Assistant:{% endif %}";
 
-/// Stop strings for [`PLAIN`]: a base model continues with the user's next message.
+/// The stop strings for [`PLAIN`]: a base model continues with the user's next message.
 const PLAIN_STOPS: [&str; 2] = ["\nUser:", "\nAssistant:"];
 
 impl ChatTemplate {
@@ -211,7 +211,7 @@ impl ChatTemplate {
         self.notice.as_deref()
     }
 
-    /// Stop strings, in addition to end-of-generation tokens.
+    /// The stop strings, in addition to end-of-generation tokens.
     pub fn stop_strings(&self) -> &[String] {
         &self.stop_strings
     }
@@ -263,7 +263,7 @@ impl ChatTemplate {
         }
     }
 
-    /// Tokenises messages as [`ChatTemplate::encode_chat`] does.
+    /// Tokenizes messages as [`ChatTemplate::encode_chat`] does.
     ///
     /// # Errors
     /// As [`ChatTemplate::render`].
@@ -276,10 +276,10 @@ impl ChatTemplate {
         self.encode_chat(tokenizer, &Chat::from(messages), prompt)
     }
 
-    /// Renders and tokenises a conversation. Text of the conversation never becomes a control
-    /// token, and that of users and tools no token that structures the model's conversations.
-    /// The result starts with exactly one BOS if the model requires one or the template
-    /// writes one.
+    /// Renders and tokenizes a conversation. Text of the conversation never becomes a control
+    /// token, and text of users and tools never becomes a token that structures the model's
+    /// conversations. The result starts with exactly one BOS if the model requires one or the
+    /// template writes one.
     ///
     /// # Errors
     /// As [`ChatTemplate::render`], and if the template forms control tokens from the
@@ -399,13 +399,15 @@ impl ChatTemplate {
     fn run(&self, chat: &Chat, prompt: GenerationPrompt) -> Result<String, TemplateError> {
         // Jinja prints null as `None`, which no template means.
         let is_handled = !chat.has_null_content() || self.ask_for_null.contains(self.template(chat)?.name());
-        let chat = &*match is_handled {
-            true => Cow::Borrowed(chat),
-            false => Cow::Owned(chat.with_empty_contents()),
+        let chat = &*if is_handled {
+            Cow::Borrowed(chat)
+        } else {
+            Cow::Owned(chat.with_empty_contents())
         };
-        let messages = match self.needs_lists() {
-            true => chat.messages_with_lists(),
-            false => chat.messages(),
+        let messages = if self.needs_lists() {
+            chat.messages_with_lists()
+        } else {
+            chat.messages()
         };
         self.run_with(chat, messages, prompt)
     }

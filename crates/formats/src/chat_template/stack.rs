@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::thread;
 
 /// Stack size in bytes. minijinja and the code here recurse over tags, blocks, macros and values,
-/// each to a limit, and take less than 4 MiB in unoptimised builds. Only pages that are touched are
+/// each to a limit, and take less than 4 MiB in unoptimized builds. Only pages that are touched are
 /// backed by memory.
 const STACK_BYTES: usize = 32 << 20;
 

@@ -16,7 +16,7 @@ const EFFORT: &str = "reasoning_effort";
 pub struct Thinking {
     /// Whether the model thinks.
     pub enabled: Option<bool>,
-    /// How long it thinks: `low`, `medium` or `high`.
+    /// The length of its thoughts: `low`, `medium` or `high`.
     pub effort: Option<&'static str>,
 }
 

@@ -12,7 +12,7 @@ pub enum TurnPiece<'a> {
     Text(&'a str),
 }
 
-/// Tokenises an answer's beginning. In its texts, `letters` are ordinary text, also where a token
+/// Tokenizes an answer's beginning. In its texts, `letters` are ordinary text, also where a token
 /// of the vocabulary has them.
 pub fn encode_turn(tokenizer: &Tokenizer, pieces: &[TurnPiece<'_>], letters: &[String]) -> Vec<u32> {
     let contains = |character: char| {

@@ -233,8 +233,8 @@ struct WholeRendering<'a> {
     controls: Vec<(usize, usize)>,
     /// Number of BOS tokens before the text, 0 or 1.
     bos: usize,
-    /// What the template writes after the last message, by its role and whether a generation prompt
-    /// is added.
+    /// Text that the template writes after the last message, by the message's role and whether a
+    /// generation prompt is added.
     tails: RefCell<HashMap<(&'static str, bool), Option<String>>>,
     /// Remaining bytes that may be encoded again.
     work_left: Cell<usize>,
@@ -289,8 +289,8 @@ impl<'a> WholeRendering<'a> {
         })
     }
 
-    /// What the template writes after a last message of this role, from the first prefix of the
-    /// conversation that ends with one.
+    /// The text that the template writes after a last message of this role, from the first prefix
+    /// of the conversation that ends with such a message.
     fn tail(&self, role: Role, turn: GenerationPrompt) -> Option<String> {
         let mut tails = self.tails.borrow_mut();
         let name = match role {

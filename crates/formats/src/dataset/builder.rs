@@ -223,7 +223,7 @@ impl DatasetBuilder {
     fn decide(&mut self) -> ControlFlow<()> {
         let decided = match self.requested.take() {
             Some(mapping) => columns::check(&mapping, &self.columns).map(|()| (mapping, false)),
-            None => columns::recognise(&self.columns, &self.pending),
+            None => columns::recognize(&self.columns, &self.pending),
         };
         match decided {
             Ok((mapping, unsure)) => {

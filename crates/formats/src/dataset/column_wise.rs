@@ -4,7 +4,8 @@ use super::columns::is_known;
 use super::fields::{Fields, Name};
 use serde_json::Value;
 
-/// The rows of an object of columns. An object that is one example is returned as it is.
+/// The rows of an object of columns. An object that is one example is returned unchanged, as an
+/// error.
 pub(super) fn rows(fields: Fields) -> Result<Vec<Fields>, Fields> {
     if !fields.iter().any(|(name, _)| is_known(name)) || !(are_lists(&fields) || are_indexed(&fields)) {
         return Err(fields);

@@ -54,7 +54,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// The format of a mapping accepted by [`check`] or returned by [`recognise`].
+    /// The format of a mapping accepted by [`check`] or returned by [`recognize`].
     pub fn of(mapping: &Mapping) -> Self {
         if mapping.messages.is_some() {
             Self::Messages
@@ -70,11 +70,11 @@ impl Shape {
 pub(super) fn is_known(name: &str) -> bool {
     [MESSAGES, SYSTEM, PROMPT, INPUT, ANSWER, TEXT]
         .iter()
-        .any(|names| names.contains(&normalised(name).as_str()))
+        .any(|names| names.contains(&normalized(name).as_str()))
 }
 
-/// A normalised name: lower case, without quotes, with underscores.
-fn normalised(name: &str) -> String {
+/// A normalized name: lower case, without quotes, with underscores.
+fn normalized(name: &str) -> String {
     name.trim().trim_matches('"').to_lowercase().replace([' ', '-'], "_")
 }
 
@@ -107,7 +107,7 @@ pub(super) fn check(mapping: &Mapping, columns: &[Name]) -> Result<(), DatasetPr
 ///
 /// # Errors
 /// If no column has text to train on.
-pub(super) fn recognise(columns: &[Name], sample: &[(u32, Fields)]) -> Result<(Mapping, bool), DatasetProblem> {
+pub(super) fn recognize(columns: &[Name], sample: &[(u32, Fields)]) -> Result<(Mapping, bool), DatasetProblem> {
     let columns = sampled(columns, sample);
     let messages = find(&columns, MESSAGES, |column| column.lists > 0);
     // A column with a known name but unusable content is still chosen, so that the line is
@@ -192,8 +192,8 @@ pub(super) fn recognise(columns: &[Name], sample: &[(u32, Fields)]) -> Result<(M
 /// Statistics of a column over the sample.
 struct Column<'n> {
     name: &'n str,
-    /// The normalised name.
-    normalised: String,
+    /// The normalized name.
+    normalized: String,
     /// Rows with the column.
     rows: usize,
     /// Number of these with text; with a list; with a conversation; with another scalar or null.
@@ -221,7 +221,7 @@ impl<'n> Column<'n> {
     fn new(name: &'n str) -> Self {
         Self {
             name,
-            normalised: normalised(name),
+            normalized: normalized(name),
             rows: 0,
             texts: 0,
             lists: 0,
@@ -259,7 +259,7 @@ fn find<'c, 'n>(columns: &'c [Column<'n>], names: &[&str], accept: impl Fn(&Colu
     let named = |name: &&str| {
         columns
             .iter()
-            .find(|column| column.normalised == *name && accept(column))
+            .find(|column| column.normalized == *name && accept(column))
     };
     names.iter().find_map(named)
 }

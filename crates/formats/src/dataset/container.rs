@@ -55,7 +55,7 @@ impl Container {
     ///
     /// # Errors
     /// If it is empty, not a dataset, or not UTF-8 at its start.
-    pub fn recognise(source: &Source, path: &Path) -> Result<Self, DatasetProblem> {
+    pub fn recognize(source: &Source, path: &Path) -> Result<Self, DatasetProblem> {
         let sample = source.beginning(SAMPLE)?;
         let whole = sample.len() < SAMPLE;
         if sample.starts_with(b"PAR1") {
@@ -236,7 +236,7 @@ fn document(source: &Source, builder: &mut DatasetBuilder) -> Result<(), Dataset
         ));
     }
     if bytes.contains(&b'\r') {
-        // Normalise CRLF to LF, in place to avoid a copy.
+        // Normalize CRLF to LF, in place to avoid a copy.
         let mut end = 0;
         for at in 0..bytes.len() {
             if !bytes[at..].starts_with(b"\r\n") {

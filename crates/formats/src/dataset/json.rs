@@ -289,7 +289,7 @@ impl Element {
     }
 }
 
-/// Deserialises an [`Element`].
+/// Deserializes an [`Element`].
 struct ElementOf<'b>(&'b Budget);
 
 impl ElementOf<'_> {

@@ -41,11 +41,12 @@ impl Budget {
         left.is_some()
     }
 
-    /// As [`Budget::takes`], for deserialisers.
+    /// As [`Budget::takes`], for deserializers.
     pub fn take<E: Error>(&self, bytes: usize) -> Result<(), E> {
-        match self.takes(bytes) {
-            true => Ok(()),
-            false => Err(E::custom("too many values")),
+        if self.takes(bytes) {
+            Ok(())
+        } else {
+            Err(E::custom("too many values"))
         }
     }
 
@@ -76,7 +77,7 @@ pub(super) fn parse(text: &str, budget: &Budget) -> Option<Value> {
     Some(value)
 }
 
-/// Deserialises a value within a budget.
+/// Deserializes a value within a budget.
 #[derive(Clone, Copy)]
 pub(super) struct Bounded<'b>(pub &'b Budget);
 

@@ -1,6 +1,6 @@
 //! Datasets: reads examples for fine-tuning from common file formats. A file passes through five
 //! independent steps. [`container`] detects the file format and yields rows one at a time.
-//! [`columns`] maps the columns. [`builder`] converts rows to examples. [`render`] tokenises
+//! [`columns`] maps the columns. [`builder`] converts rows to examples. [`render`] tokenizes
 //! examples and computes their loss mask. [`report`] lists statistics and findings to review before
 //! a run. Nothing is dropped silently: unreadable lines are listed, truncated examples are counted.
 
@@ -42,7 +42,7 @@ use std::path::Path;
 pub struct ReadOptions {
     /// Column mapping; `None` detects it.
     pub mapping: Option<Mapping>,
-    /// Skip unreadable lines instead of refusing the file.
+    /// Whether unreadable lines are skipped; otherwise they refuse the file.
     pub skip_broken: bool,
 }
 
@@ -217,7 +217,7 @@ impl Dataset {
 }
 
 fn read(source: &Source, path: &Path, options: &ReadOptions) -> Result<Dataset, DatasetProblem> {
-    let container = Container::recognise(source, path)?;
+    let container = Container::recognize(source, path)?;
     let mut builder = DatasetBuilder::new(options.mapping.clone(), source.len()?);
     let read = container.read(source, options.skip_broken, &mut builder);
     // Parsers between here and the callback may report the cancellation as an error of the file.

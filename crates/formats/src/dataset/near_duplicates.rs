@@ -152,7 +152,7 @@ impl LshIndex {
     }
 }
 
-/// Jaccard similarity: the size of the intersection over that of the union.
+/// Jaccard similarity: the size of the intersection over the size of the union.
 fn jaccard(one: &[u64], other: &[u64]) -> f64 {
     let both = one
         .iter()

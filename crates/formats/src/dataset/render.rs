@@ -1,4 +1,4 @@
-//! Tokenises examples with the chat template and computes their loss mask. The loss covers only
+//! Tokenizes examples with the chat template and computes their loss mask. The loss covers only
 //! what the model generates: each assistant message with its end-of-turn token. Templates do not
 //! mark these, so they are located by rendering the conversation up to an answer with a generation
 //! prompt: what follows in the whole conversation is the answer. Some templates render earlier
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// A tokenised example.
+/// A tokenized example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
     /// Line or row of the example in the file, from 1.
@@ -34,7 +34,7 @@ pub struct Rendered {
     bos: Option<u32>,
 }
 
-/// Why an example could not be tokenised.
+/// Why an example could not be tokenized.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     /// The template refused the conversation.
@@ -67,7 +67,7 @@ const MAX_TOKENS: u64 = 256_000_000;
 /// its size in memory.
 const LARGE_EXAMPLE: usize = 1 << 20;
 
-/// Tokenises an example as in a chat: prompts and answers are turns of the chat template, or of the
+/// Tokenizes an example as in a chat: prompts and answers are turns of the chat template, or of the
 /// fallback template if the model has none. With `train_on_prompts` the loss covers all tokens, not
 /// only answers.
 ///
@@ -105,7 +105,7 @@ fn render_cancellable(
     Ok(rendered)
 }
 
-/// Tokenises all examples in order with `threads` threads. `should_continue` receives the completed
+/// Tokenizes all examples in order with `threads` threads. `should_continue` receives the completed
 /// share, several times a second; returns `false` to cancel, and the result is then `None`.
 /// Examples beyond 256 million tokens are [`RenderError::TooMany`].
 pub fn render_all(
@@ -194,9 +194,10 @@ struct Shared {
 impl Shared {
     /// The error for an example that was not rendered because of cancellation or the token limit.
     fn stop_reason(&self) -> RenderError {
-        match self.stopped.load(Ordering::Relaxed) {
-            true => RenderError::Cancelled,
-            false => RenderError::TooMany,
+        if self.stopped.load(Ordering::Relaxed) {
+            RenderError::Cancelled
+        } else {
+            RenderError::TooMany
         }
     }
 }
@@ -299,7 +300,7 @@ impl Rendered {
     }
 }
 
-/// Tokenises plain text with BOS and EOS.
+/// Tokenizes plain text with BOS and EOS.
 fn document(
     text: &str,
     tokenizer: &Tokenizer,

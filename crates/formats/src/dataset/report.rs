@@ -95,7 +95,7 @@ fn unused_rejected(dataset: &Dataset) -> Option<&str> {
 }
 
 impl Report {
-    /// Creates the report of a dataset and its tokenised examples, one for each example.
+    /// Creates the report of a dataset and its tokenized examples, one for each example.
     pub fn new(dataset: &Dataset, rendered: &[Result<Rendered, RenderError>], options: ReportOptions) -> Self {
         let (mut report, usable) = Self::from_tokens(dataset, rendered, options);
         // Never cancelled.
@@ -214,7 +214,7 @@ impl Report {
         });
     }
 
-    /// Findings from reading and tokenising the file.
+    /// Findings from reading and tokenizing the file.
     fn check_reading(&mut self, dataset: &Dataset, rendered: &[Result<Rendered, RenderError>]) {
         let broken: Vec<u32> = dataset.broken.iter().map(|broken| broken.line).collect();
         if let Some(first) = dataset.broken.first() {

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// Read buffer size: large enough to amortise system calls.
+/// Size of the read buffer: large enough to amortize system calls.
 const BUFFER: usize = 256 * 1024;
 
 /// Bytes read between two calls of the cancel callback.

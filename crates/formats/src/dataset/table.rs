@@ -37,9 +37,12 @@ pub(super) fn read(
         .delimiter(delimiter)
         .flexible(true)
         .from_reader(source.text()?);
-    let corrupt = |error: csv::Error, line: u64| match source.meter.is_overlong() {
-        true => too_long(line),
-        false => DatasetProblem::Corrupt(format!("the table cannot be read: {error}.")),
+    let corrupt = |error: csv::Error, line: u64| {
+        if source.meter.is_overlong() {
+            too_long(line)
+        } else {
+            DatasetProblem::Corrupt(format!("the table cannot be read: {error}."))
+        }
     };
     source.meter.begin_row();
     let header = reader.byte_headers().map_err(|error| corrupt(error, 1))?;

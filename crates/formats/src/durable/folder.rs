@@ -82,12 +82,13 @@ pub fn recovery_candidates(folder: &Path) -> [PathBuf; 2] {
 /// The path of a folder's content: the folder, or one of [`recovery_candidates`] after a kill in
 /// [`replace_folder`].
 pub fn intact_folder(folder: &Path) -> PathBuf {
-    match folder.exists() {
-        true => folder.to_owned(),
-        false => recovery_candidates(folder)
+    if folder.exists() {
+        folder.to_owned()
+    } else {
+        recovery_candidates(folder)
             .into_iter()
             .find(|path| path.is_dir())
-            .unwrap_or_else(|| folder.to_owned()),
+            .unwrap_or_else(|| folder.to_owned())
     }
 }
 

@@ -151,9 +151,10 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
 /// The file that is replaced by a write to `path`.
 fn file_target(path: &Path) -> io::Result<PathBuf> {
     let path = target(path)?;
-    match path.is_dir() {
-        true => Err(io::ErrorKind::IsADirectory.into()),
-        false => Ok(path),
+    if path.is_dir() {
+        Err(io::ErrorKind::IsADirectory.into())
+    } else {
+        Ok(path)
     }
 }
 

@@ -144,9 +144,10 @@ fn remove_if_abandoned(folder: &Path) {
 pub fn sibling(path: &Path, ending: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default();
     let mut sibling = OsString::from(".");
-    match name.len() <= MAX_NAME {
-        true => sibling.push(name),
-        false => sibling.push(hex(&Sha256::digest(name.as_encoded_bytes())[..16])),
+    if name.len() <= MAX_NAME {
+        sibling.push(name)
+    } else {
+        sibling.push(hex(&Sha256::digest(name.as_encoded_bytes())[..16]))
     }
     sibling.push(".");
     sibling.push(ending);

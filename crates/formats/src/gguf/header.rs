@@ -84,7 +84,7 @@ impl GgufHeader {
         assembled.map_err(|problem| GgufError { file: path, problem })
     }
 
-    /// Joins the headers of all parts; the metadata is that of the first.
+    /// Joins the headers of all parts. The metadata comes from the first part.
     pub(super) fn assemble(path: PathBuf, parts: Vec<(PartInfo, Header)>) -> Result<Self, GgufProblem> {
         let mut model = Self {
             path,
@@ -161,7 +161,7 @@ impl GgufHeader {
             .fold(0, u64::saturating_add)
     }
 
-    /// The common name of the quantisation: `Q4_K_M`. From `general.file_type`, or else the type
+    /// The common name of the quantization: `Q4_K_M`. From `general.file_type`, or else the type
     /// with the most bytes.
     pub fn quantization(&self) -> String {
         let named = self

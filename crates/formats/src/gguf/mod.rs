@@ -76,11 +76,12 @@ impl Gguf {
         let (header, files) = open_parts(path.as_ref())?;
         let map = |(file, about): (std::fs::File, &PartInfo)| {
             let file_map = FileMap::map(&file)?;
-            match (file_map.bytes().len() as u64) < about.len {
-                true => Err(GgufProblem::Truncated {
+            if (file_map.bytes().len() as u64) < about.len {
+                Err(GgufProblem::Truncated {
                     what: "its tensor data (it was truncated while it was opened)".to_owned(),
-                }),
-                false => Ok(file_map),
+                })
+            } else {
+                Ok(file_map)
             }
         };
         let parts = files.into_iter().zip(&header.parts).map(map).collect::<Result<_, _>>();

@@ -52,7 +52,7 @@ struct PartName<'a> {
 }
 
 impl<'a> PartName<'a> {
-    /// Parses the name of a file; `None` if it is not that of a part.
+    /// Parses the name of a file; `None` if it is not the name of a part.
     fn parse(path: &'a Path) -> Option<Self> {
         let name = path.file_name()?.as_encoded_bytes();
         let (stem, suffix) = name.split_at_checked(name.len().checked_sub("-00001-of-00003.gguf".len())?)?;
@@ -90,8 +90,8 @@ impl<'a> PartName<'a> {
     }
 }
 
-/// The most parts of a model that [`part_files`] lists; with more, a name counts as that of a
-/// single file.
+/// Maximum parts of a model that [`part_files`] lists. A name that claims more counts as the name
+/// of a single file.
 const MAX_LISTED: u32 = 1000;
 
 /// Whether a file is, by its name, not split or the first part.

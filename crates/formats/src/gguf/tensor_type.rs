@@ -5,7 +5,7 @@ use super::GgufProblem;
 /// Declares [`TensorType`] with its IDs, names and sizes from one table.
 macro_rules! tensor_types {
     ($($(#[$doc:meta])* $variant:ident = $id:literal, $name:literal, $elements:literal, $bytes:literal;)*) => {
-        /// Data type of a tensor: plain values, or blocks of quantised values.
+        /// Data type of a tensor: plain values, or blocks of quantized values.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u32)]
         #[allow(non_camel_case_types)]
@@ -167,7 +167,7 @@ fn removed(id: u32) -> Option<&'static str> {
     })
 }
 
-/// The common name of a file's quantisation, from its `general.file_type`.
+/// The common name of a file's quantization, from its `general.file_type`.
 pub(super) fn file_type_name(file_type: u64) -> Option<&'static str> {
     Some(match file_type {
         0 => "F32",

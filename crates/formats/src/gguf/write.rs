@@ -135,9 +135,12 @@ fn too_large(what: &str, found: usize, most: u64) -> GgufProblem {
 
 /// Refuses metadata that exceeds the reader's limits.
 fn check_metadata(metadata: &Metadata) -> Result<(), GgufProblem> {
-    let check = |what: &str, found: usize, most: u64| match found as u64 > most {
-        true => Err(too_large(what, found, most)),
-        false => Ok(()),
+    let check = |what: &str, found: usize, most: u64| {
+        if found as u64 > most {
+            Err(too_large(what, found, most))
+        } else {
+            Ok(())
+        }
     };
     check("the number of its metadata keys", metadata.len(), MAX_KEYS)?;
     for (key, value) in metadata.iter() {

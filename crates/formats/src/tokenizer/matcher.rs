@@ -30,15 +30,13 @@ impl Markers {
         let mut unused = NONCHARACTERS.filter(|&character| !contains(character));
         let (last, last_but_one) = (*NONCHARACTERS.end(), '\u{fdee}');
         let control = unused.next().unwrap_or(last);
-        let letters = unused.next().unwrap_or(match control == last {
-            true => last_but_one,
-            false => last,
-        });
+        let letters = unused
+            .next()
+            .unwrap_or(if control == last { last_but_one } else { last });
         Self { control, letters }
     }
 
-    /// A text without them. Those of a conversation that contains all noncharacters are in its
-    /// text.
+    /// A text without them. A text can contain them if the conversation contains all noncharacters.
     pub fn removed_from(self, text: &str) -> Cow<'_, str> {
         match without(text, self.control) {
             Cow::Borrowed(text) => without(text, self.letters),
@@ -54,9 +52,10 @@ impl Markers {
 
 /// A text without a marker.
 pub(super) fn without(text: &str, marker: char) -> Cow<'_, str> {
-    match text.contains(marker) {
-        true => text.replace(marker, "").into(),
-        false => text.into(),
+    if text.contains(marker) {
+        text.replace(marker, "").into()
+    } else {
+        text.into()
     }
 }
 
@@ -164,9 +163,10 @@ impl TokenMatcher {
     /// `chosen`.
     pub fn mark_chosen<'t>(&self, text: &'t str, marker: char, mut chosen: impl FnMut(u32) -> bool) -> Cow<'t, str> {
         let marks = self.inner_marks(text, |found| chosen(self.ids[found.pattern().as_usize()]));
-        match marks.is_empty() {
-            true => text.into(),
-            false => insert_markers(text, marks, marker).into(),
+        if marks.is_empty() {
+            text.into()
+        } else {
+            insert_markers(text, marks, marker).into()
         }
     }
 

@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use vocabulary::{TokenType, Vocabulary};
 
-/// How the texts of special tokens are encoded.
+/// Encoding of the texts of special tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
     /// As ordinary text: for user text and the contents of files.

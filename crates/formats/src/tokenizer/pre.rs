@@ -15,7 +15,7 @@ pub(super) struct PreTokenizer {
     /// Patterns, each applied to the words of the previous one. Text between two matches is a word,
     /// too.
     patterns: &'static [&'static Pattern],
-    /// Encode a word that is a token as this token, without applying merges.
+    /// Whether a word that is a token is encoded as this token, without applying merges.
     pub ignore_merges: bool,
     /// Default of `tokenizer.ggml.add_bos_token`.
     pub add_bos: bool,

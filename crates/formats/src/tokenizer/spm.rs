@@ -32,7 +32,7 @@ pub(super) struct Spm {
     ranks: Vec<u32>,
     /// The token of each single byte, or [`NO_TOKEN`].
     byte_tokens: [u32; 256],
-    /// Add a space before a text.
+    /// Whether a space is added before a text.
     pub add_space_prefix: bool,
     /// Pairs of adjacent characters in all tokens. Computed for the first long text.
     adjacent_chars: OnceLock<HashSet<(char, char)>>,
@@ -231,7 +231,7 @@ fn byte_token(text: &str) -> Option<u8> {
 fn rank(score: f32) -> u32 {
     // Maps -0 to +0.
     let bits = (score + 0.0).to_bits();
-    // The bits of floats order as integers, after flipping those of negative ones.
+    // The bits of floats order as integers, after the bits of negative ones are flipped.
     let ascending = if bits >> 31 == 0 { bits | 1 << 31 } else { !bits };
     !ascending
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Maximum bytes that a row may allocate at once.
 const MAX_BYTES: usize = 640 << 20;
 
-/// Timeout of a row, which takes at most a few seconds in unoptimised builds.
+/// Timeout of a row, which takes at most a few seconds in unoptimized builds.
 const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// Environment variable with the name of the row to run.

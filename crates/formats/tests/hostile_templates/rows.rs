@@ -8,7 +8,7 @@ pub struct Row {
     pub expected: &'static str,
 }
 
-/// How a row's source is built.
+/// Construction of a row's source.
 enum Source {
     Plain(&'static str),
     /// This statement in a loop, with values that grow until they exceed the memory limit.

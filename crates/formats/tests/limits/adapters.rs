@@ -81,7 +81,7 @@ fn a_configuration_beyond_its_limits_is_refused() {
     );
 }
 
-/// Patterns that compare for long, by their number times that of the targets.
+/// Comparisons that take long: the number of patterns times the number of targets is limited.
 #[test]
 fn patterns_for_too_many_targets_are_refused() {
     let _alone = memory::alone();

@@ -1,4 +1,4 @@
-//! Tokenising long texts and long conversations, and comparing similar examples.
+//! Tokenizing long texts and long conversations, and comparing similar examples.
 
 use crate::fixtures::{open, vocabulary};
 use crate::{MIB, memory};

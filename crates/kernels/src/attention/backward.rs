@@ -43,8 +43,8 @@ struct Backward<'a> {
 }
 
 on_lanes! {
-    /// Replaces a row's scores by its probabilities, and the gradients of the probabilities by
-    /// those of the scores.
+    /// Replaces a row's scores by its probabilities, and the probability gradients by score
+    /// gradients.
     fn score_grads_of<L>(l; scores: &mut [f32], gradients: &mut [f32], lse: f32, delta: f32) {
         let (lse, delta) = (l.splat(lse), l.splat(delta));
         for (x, d) in scores.as_chunks_mut().0.iter_mut().zip(gradients.as_chunks_mut().0) {
@@ -204,7 +204,7 @@ impl QueryGrads<'_> {
     }
 }
 
-/// The gradient of [`super::attend_batch`] at `qkv` (normalised and rotated), from the results of
+/// The gradient of [`super::attend_batch`] at `qkv` (normalized and rotated), from the results of
 /// [`super::attend_batch_with_lse`], `out` and `lse`, and the output gradient
 /// `d_out [T, heads * head_dim]`. Writes every element of `d_qkv`.
 ///

@@ -1,7 +1,7 @@
 //! Attention microkernels over tiles of int8 keys and values, in integer arithmetic.
 //!
 //! Bytes are widened to 16 bits, half the size of floats, and multiplied in pairs, twice as many at
-//! a time as floats. Queries and weights are therefore quantised to 16 bits too: to multiples of
+//! a time as floats. Queries and weights are therefore quantized to 16 bits too: to multiples of
 //! 1/32767 of their maximum, far finer than the stored values. Scales are applied to sums, not to
 //! the summands.
 
@@ -12,7 +12,7 @@ use super::tiles::{MEMORY_BOUND_ROWS, PREFETCH_TILES, VALUE_VECTORS};
 use crate::isa::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes, prefetch};
 
-/// Maximum quantised query or weight.
+/// Maximum quantized query or weight.
 const I16_MAX: f32 = 32767.0;
 /// Tiles processed at once.
 const TILES: usize = KEYS / WIDTH;
@@ -90,8 +90,8 @@ impl KvElement for i8 {
     }
 }
 
-/// The factor that quantises values of magnitude up to `most` to 16 bits, and the scale that
-/// dequantises them.
+/// The factor that quantizes values of magnitude up to `most` to 16 bits, and the scale that
+/// dequantizes them.
 fn i16_scale(most: f32) -> (f32, f32) {
     let factor = I16_MAX / most;
     // `most` is zero or nearly so.
@@ -99,7 +99,7 @@ fn i16_scale(most: f32) -> (f32, f32) {
 }
 
 on_lanes! {
-    /// Quantises whole vectors to 16 bits and returns their scale.
+    /// Quantizes whole vectors to 16 bits and returns their scale.
     fn row_to_i16<L>(l; row: &[[f32; WIDTH]], out: &mut [[i16; WIDTH]]) -> f32 {
         let most = row.iter().fold(l.splat(0.0), |most, x| {
             let x = l.load(x);
@@ -220,7 +220,7 @@ on_lanes! {
 }
 
 /// Multiplies each weight by the scale of its value, once for all elements of block `of`, and
-/// quantises it to 16 bits.
+/// quantizes it to 16 bits.
 #[inline(always)]
 fn scale_weights<L: Lanes, const R: usize>(
     l: L,
@@ -239,9 +239,12 @@ fn scale_weights<L: Lanes, const R: usize>(
     }
     for r in 0..R {
         let weights = weights[r].as_chunks::<WIDTH>().0;
-        let products: [L::Floats; TILES] = std::array::from_fn(|tile| match tile < tiles {
-            true => l.mul(l.load(&weights[tile]), l.load(&scales[tile])),
-            false => l.splat(0.0),
+        let products: [L::Floats; TILES] = std::array::from_fn(|tile| {
+            if tile < tiles {
+                l.mul(l.load(&weights[tile]), l.load(&scales[tile]))
+            } else {
+                l.splat(0.0)
+            }
         });
         let most = products.into_iter().fold(l.splat(0.0), |most, x| l.max(most, x));
         let (factor, scale) = i16_scale(l.reduce_max(most));

@@ -307,11 +307,11 @@ pub(super) fn run<E: KvElement>(pass: &Pass<E>, out: &mut [f32], lse: Option<&mu
 pub struct CachedRows<'a> {
     /// The number of rows, the last tokens of the sequence.
     pub rows: usize,
-    /// The cells of the sequence, those of the rows included.
+    /// The cells of the sequence, including the cells of the rows.
     pub spans: &'a Spans,
 }
 
-/// Attention over the KV cache: `qkv`, normalised and rotated rows of a batch whose keys and values
+/// Attention over the KV cache: `qkv`, normalized and rotated rows of a batch whose keys and values
 /// are already in the cache, to `out [T, heads * head_dim]`. `sequences` divides the rows among the
 /// sequences that they continue, in order.
 ///
@@ -373,13 +373,14 @@ fn check_sequence(heads: &Heads, layer: &KvLayer, rows: usize, spans: &Spans) ->
     let Some(first) = first.filter(|_| spans.covered >= spans.end()) else {
         return shape::length("a sequence's cells", spans.covered, Some(spans.end().max(rows)));
     };
-    match rows > 0 && heads.sees(0, first).start < spans.first() {
-        true => Err(ShapeError::Index {
+    if rows > 0 && heads.sees(0, first).start < spans.first() {
+        Err(ShapeError::Index {
             what: "the first cell of a sequence",
             index: spans.first(),
             count: heads.sees(0, first).start + 1,
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 
@@ -400,7 +401,7 @@ pub(super) fn check_starts(starts: &[u32], tokens: usize) -> Result<(), ShapeErr
     }
 }
 
-/// Attention of a batch over itself, in f32: `qkv` (normalised and rotated) to
+/// Attention of a batch over itself, in f32: `qkv` (normalized and rotated) to
 /// `out [T, heads * head_dim]`. The batch is a concatenation of sequences; `starts` has for each
 /// token the first token of its sequence. Causal within each sequence.
 ///

@@ -24,7 +24,7 @@ pub(super) const I8_MAX: f32 = 127.0;
 pub(super) trait KvElement: Copy + Default + Send + Sync {
     /// Whether elements are multiples of a scale.
     const SCALED: bool = false;
-    /// Neighbours in a sum that are stored contiguously: elements of a key, and values of the same
+    /// Neighbors in a sum that are stored contiguously: elements of a key, and values of the same
     /// number of cells.
     const INTERLEAVE: usize = 1;
     /// Query rows in the form that scores need.
@@ -70,7 +70,7 @@ pub enum KvFormat {
     /// 16-bit floats.
     #[default]
     F16,
-    /// 8-bit multiples of an f16 scale that up to 32 neighbours of a head share: their maximum
+    /// 8-bit multiples of an f16 scale that up to 32 neighbors of a head share: their maximum
     /// magnitude is 127 times the scale.
     Q8_0,
 }
@@ -209,10 +209,7 @@ fn key_width<E: KvElement>(head_dim: usize) -> usize {
 
 /// Scale blocks of a head; 0 in formats without scales.
 fn blocks<E: KvElement>(head_dim: usize) -> usize {
-    match E::SCALED {
-        true => head_dim.div_ceil(BLOCK),
-        false => 0,
-    }
+    if E::SCALED { head_dim.div_ceil(BLOCK) } else { 0 }
 }
 
 /// Keys and values of one layer, by cell.
@@ -220,10 +217,10 @@ fn blocks<E: KvElement>(head_dim: usize) -> usize {
 /// Sixteen cells form a tile. In a tile, the keys of a head are `[head_dim][16]`, so that a vector
 /// holds one element of sixteen keys, and its values are `[16][head_dim]`, with `head_dim`
 /// zero-padded to whole vectors. Bytes are stored in pairs, keys as `[head_dim / 2][16][2]` and
-/// values as `[8][head_dim][2]`: neighbours in a sum, multiplied and added by one instruction. All
+/// values as `[8][head_dim][2]`: neighbors in a sum, multiplied and added by one instruction. All
 /// tiles of a head are contiguous, and so are the heads, so that attention reads long streams.
-/// Scales of keys and of values are f16, `[blocks][16]`: each vector has those of sixteen cells.
-/// Raise [`KvLayer::LAYOUT`] when any of this changes.
+/// Scales of keys and of values are f16, `[blocks][16]`: one vector has the scales of sixteen
+/// cells. Raise [`KvLayer::LAYOUT`] when any of this changes.
 #[derive(Clone, Debug)]
 pub(super) struct KvStore<E> {
     keys: Vec<E>,
@@ -414,9 +411,10 @@ impl<E: KvElement> KvStore<E> {
                 rows.for_each(|((_, value), cell)| write_value::<E>(isa, value, cell, values, scales));
             }
         };
-        match tokens < MIN_SHARED_TOKENS {
-            true => (0..2 * self.kv_heads).for_each(write_region),
-            false => team::run(2 * self.kv_heads, &write_region),
+        if tokens < MIN_SHARED_TOKENS {
+            (0..2 * self.kv_heads).for_each(write_region)
+        } else {
+            team::run(2 * self.kv_heads, &write_region)
         }
         Ok(())
     }

@@ -48,7 +48,7 @@ pub fn qk_norm_rope_in_place(
     Ok(())
 }
 
-/// The gradient of [`qk_norm_rope_in_place`]: replaces the gradient of its output by that of its
+/// Backward of [`qk_norm_rope_in_place`]: replaces the output gradient by the gradient of its
 /// input, `qkv`.
 ///
 /// # Errors

@@ -285,10 +285,7 @@ on_lanes! {
         let (rows, sums) = (rows.as_chunks::<R>().0, sums.as_chunks_mut::<WIDTH>().0);
         let (mut tile, mut rest) = (0, sums);
         while !rest.is_empty() {
-            let here = match L::REGISTERS >= 32 && rest.len() >= 2 * rows.len() {
-                true => 2,
-                false => 1,
-            };
+            let here = if L::REGISTERS >= 32 && rest.len() >= 2 * rows.len() { 2 } else { 1 };
             let (sums, further) = rest.split_at_mut(here * rows.len());
             match here {
                 2 => scatter_key_tiles::<L, R, 2>(l, weights, tile, rows, sums),

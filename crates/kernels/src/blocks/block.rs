@@ -1,11 +1,11 @@
-//! Common parts of the quantised formats: a block consists of groups of 32 weights.
+//! Common parts of the quantized formats: a block consists of groups of 32 weights.
 
 use bytemuck::Pod;
 use half::f16;
 
 use super::search::symmetric_unit;
 
-/// Weights in a group; activations are quantised in groups of the same size.
+/// Weights in a group; activations are quantized in groups of the same size.
 pub const GROUP: usize = 32;
 /// Weights that share a scale in Q2_K, Q3_K and Q6_K: half a group.
 pub const HALF_GROUP: usize = 16;
@@ -77,10 +77,10 @@ impl Group {
     }
 }
 
-/// A quantised block in the file's layout. Blocks have alignment 1, so any bytes of the right
+/// A quantized block in the file's layout. Blocks have alignment 1, so any bytes of the right
 /// length are blocks.
 ///
-/// `group` is the specification of a format: dequantisation and the scalar dot product derive from
+/// `group` is the specification of a format: dequantization and the scalar dot product derive from
 /// it, and the SIMD variants are tested against them.
 pub trait Block: Pod {
     /// Groups of 32 weights per block: 1, 2 in NVFP4, or 8 in the K formats.
@@ -89,13 +89,13 @@ pub trait Block: Pod {
     /// Unpacks group `g`, with `g < GROUPS`.
     fn group(&self, g: usize) -> Group;
 
-    /// Quantises `x`, which has `GROUPS * 32` weights.
+    /// Quantizes `x`, which has `GROUPS * 32` weights.
     fn quantize(x: &[f32]) -> Self;
 
     /// Whether a scale of the block is NaN or infinite.
     fn has_bad_scale(&self) -> bool;
 
-    /// Dequantises the block to `out`, which has `GROUPS * 32` elements.
+    /// Dequantizes the block to `out`, which has `GROUPS * 32` elements.
     fn dequantize(&self, out: &mut [f32]) {
         for (g, out) in out.chunks_exact_mut(GROUP).enumerate() {
             let group = self.group(g);
@@ -142,7 +142,7 @@ pub(super) fn first_four<B: Block>(block: &B) -> [u8; 4] {
     [bytes[0], bytes[1], bytes[2], bytes[3]]
 }
 
-/// Quantises 32 weights for the symmetric formats: the scale, and codes `0..=2 * limit - 1` with
+/// Quantizes 32 weights for the symmetric formats: the scale, and codes `0..=2 * limit - 1` with
 /// zero point `limit`.
 ///
 /// The weight farthest from zero becomes code 0 exactly, so the scale has the opposite sign.
@@ -157,7 +157,7 @@ pub(super) fn quantize_symmetric(x: &[f32], limit: u8) -> (f32, [u8; GROUP]) {
     )
 }
 
-/// Quantises 32 weights for the formats with a minimum: the scale, the minimum and codes `0..=top`.
+/// Quantizes 32 weights for the formats with a minimum: the scale, the minimum and codes `0..=top`.
 pub(super) fn quantize_affine(x: &[f32], top: u8) -> (f32, f32, [u8; GROUP]) {
     let low = x.iter().copied().fold(f32::INFINITY, f32::min);
     let high = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);

@@ -33,7 +33,7 @@ pub enum BlockError {
         /// Index of the first weight of the invalid block.
         at: usize,
     },
-    /// Activations whose length differs from that of the rows.
+    /// Activations whose length differs from the length of the rows.
     #[error("rows of {cols} weights cannot be multiplied with {found} activations")]
     Activations {
         /// The length of a row.

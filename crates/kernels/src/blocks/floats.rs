@@ -1,11 +1,11 @@
-//! F32, F16 and BF16: unquantised weights.
+//! F32, F16 and BF16: unquantized weights.
 
 use bytemuck::Pod;
 use half::bf16;
 
 use super::block::Half;
 
-/// An unquantised stored weight: little-endian, unaligned.
+/// An unquantized stored weight: little-endian, unaligned.
 pub trait Float: Pod {
     /// The weight as f32, exactly.
     fn to_f32(self) -> f32;

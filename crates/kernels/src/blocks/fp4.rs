@@ -40,8 +40,8 @@ pub(crate) fn canonical_e4m3(bits: u8) -> u8 {
     }
 }
 
-/// Factor of a scale that is shifted by [`E4M3_SHIFT`]: it moves the exponent's bias from that of
-/// f32, 127, to that of E4M3, 7, and halves.
+/// Factor of a scale that is shifted by [`E4M3_SHIFT`]: it changes the exponent bias from 127 (f32)
+/// to 7 (E4M3), and halves.
 pub(crate) const E4M3_UNIT: f32 = f32::from_bits((127 + 119) << 23);
 
 /// The bits of a canonical E4M3 scale at the place of an f32's: times [`E4M3_UNIT`], half the

@@ -7,7 +7,7 @@ use super::search::{importance, inverse, scale};
 /// The codebook.
 pub(super) const VALUES: Codebook = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// Midpoints between neighbouring codebook values.
+/// Midpoints between neighboring codebook values.
 const MIDDLES: [f32; 15] = {
     let mut middles = [0.0; 15];
     let mut i = 0;

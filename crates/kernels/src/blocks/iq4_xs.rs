@@ -39,8 +39,8 @@ impl Iq4Xs {
     /// All unsigned scales, byte `g` for group `g`.
     #[inline(always)]
     fn all_scales(&self) -> u64 {
-        // Spreads nibbles (bit pairs) to bytes: the upper half moves first, then that of each half,
-        // then of each quarter.
+        // Spreads nibbles (bit pairs) to bytes: the upper half moves first, then the upper half of
+        // each half, then of each quarter.
         let mut low = u64::from(u32::from_le_bytes(self.scales_l));
         low = (low | low << 16) & 0x0000_ffff_0000_ffff;
         low = (low | low << 8) & 0x00ff_00ff_00ff_00ff;

@@ -20,8 +20,8 @@ pub struct Mxfp4 {
 const _: () = assert!(size_of::<Mxfp4>() == 17);
 
 /// The largest scale of a weight that every kernel multiplies without an infinite intermediate
-/// result: weights are below 2^96. Kernels on the CPU apply the scale of activations after that of
-/// weights to a biased sum of up to 2^23.6; matrix units of a GPU sum activations scaled up to 2^15
+/// result: weights are below 2^96. Kernels on the CPU apply the weight scale, then the activation
+/// scale, to a biased sum of up to 2^23.6; matrix units of a GPU sum activations scaled up to 2^15
 /// over up to 2^17 columns.
 const LARGEST_SCALE: u8 = 220;
 

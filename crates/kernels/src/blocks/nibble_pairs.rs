@@ -60,7 +60,7 @@ impl SixBits {
     }
 }
 
-/// 256 quantised weights with a scale and a minimum per group.
+/// 256 quantized weights with a scale and a minimum per group.
 pub(super) struct Quantized {
     pub d: Half,
     pub dmin: Half,
@@ -68,7 +68,7 @@ pub(super) struct Quantized {
     pub codes: [u8; CHUNK],
 }
 
-/// Quantises 256 weights to codes `0..=top`.
+/// Quantizes 256 weights to codes `0..=top`.
 pub(super) fn quantize(x: &[f32], top: u8) -> Quantized {
     let parts: [&[f32; GROUP]; 8] = std::array::from_fn(|g| &x.as_chunks().0[g]);
     let fits = parts.map(|part| affine(part, top, &Steps { first: -1.0, count: 21 }));

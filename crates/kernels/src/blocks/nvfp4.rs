@@ -31,9 +31,12 @@ impl Nvfp4 {
     #[inline(always)]
     fn values<T: Copy>(&self, part: usize, table: &[T; 16]) -> [T; HALF_GROUP] {
         let bytes = &self.qs[part];
-        std::array::from_fn(|i| match i < HALF_GROUP / 2 {
-            true => table[usize::from(bytes[i] & 0x0f)],
-            false => table[usize::from(bytes[i - HALF_GROUP / 2] >> 4)],
+        std::array::from_fn(|i| {
+            if i < HALF_GROUP / 2 {
+                table[usize::from(bytes[i] & 0x0f)]
+            } else {
+                table[usize::from(bytes[i - HALF_GROUP / 2] >> 4)]
+            }
         })
     }
 }

@@ -47,7 +47,7 @@ macro_rules! declare {
                 }
             }
 
-            /// Whether weights are unquantised, so that activations are not quantised to int8
+            /// Whether weights are unquantized, so that activations are not quantized to int8
             /// either.
             pub const fn is_float(self) -> bool {
                 match self {
@@ -150,7 +150,7 @@ impl Quant {
         }
     }
 
-    /// Scalar specification of dequantisation; `src` holds `dst.len()` weights.
+    /// Scalar specification of dequantization; `src` holds `dst.len()` weights.
     pub(crate) fn dequantize_scalar(self, src: &[u8], dst: &mut [f32]) {
         with_format!(self,
             float F => {
@@ -167,12 +167,12 @@ impl Quant {
         );
     }
 
-    /// Quantises the weights `src` to `dst`, block by block. K-quants, IQ4_XS and IQ4_NL search for
+    /// Quantizes the weights `src` to `dst`, block by block. K-quants, IQ4_XS and IQ4_NL search for
     /// scales of small error; the others have the scales of ggml's reference, from the largest
     /// weights of a block.
     ///
     /// # Errors
-    /// If `dst` does not hold exactly `src.len()` weights; or, in a quantised format, if a weight
+    /// If `dst` does not hold exactly `src.len()` weights; or, in a quantized format, if a weight
     /// is NaN, infinite or too large for the scales: `dst` is then partly written.
     pub fn quantize_row(self, src: &[f32], dst: &mut [u8]) -> Result<(), BlockError> {
         self.check(dst, src.len())?;
@@ -196,12 +196,12 @@ impl Quant {
         Ok(())
     }
 
-    /// Whether a scale (in an unquantised format: a weight) of the blocks in `bytes` is NaN or
+    /// Whether a scale (in an unquantized format: a weight) of the blocks in `bytes` is NaN or
     /// infinite. Bytes after the last whole block are ignored.
     pub fn has_bad_scale(self, bytes: &[u8]) -> bool {
         let whole = &bytes[..bytes.len() - bytes.len() % self.block_bytes()];
         with_format!(self,
-            // Without an early exit, the loop is vectorised.
+            // Without an early exit, the loop is vectorized.
             float F => bytemuck::cast_slice::<u8, F>(whole)
                 .iter()
                 .fold(false, |bad, weight| bad | !Float::is_finite(*weight)),

@@ -1,7 +1,7 @@
 //! Search for the scales of least error in the K and IQ formats: least squares over a few candidate
 //! grids.
 //!
-//! Everything operates on short arrays of f32, which compilers vectorise.
+//! Everything operates on short arrays of f32, which compilers vectorize.
 
 /// 1.5 * 2^23: added and subtracted, it rounds values below 2^22 to integers, ties to even, because
 /// an f32 of this size has no fraction bits.
@@ -127,7 +127,7 @@ pub(super) fn affine<const N: usize>(x: &[f32; N], top: u8, steps: &Steps) -> (f
 }
 
 /// Codes `0..=top_scale` of a scale and a minimum found by [`affine`], in units of `d` and `dmin`:
-/// of the nearest codes and their neighbours, the pair of least error.
+/// of the nearest codes and their neighbors, the pair of least error.
 pub(super) fn affine_scales<const N: usize>(
     x: &[f32; N],
     fit: (f32, f32),
@@ -139,8 +139,8 @@ pub(super) fn affine_scales<const N: usize>(
     let nearest = (code(fit.0, d, 0.0, top_scale), code(fit.1, dmin, 0.0, top_scale));
     let weight = importance(x);
     let (mut best, mut best_loss) = (nearest, f32::INFINITY);
-    for scale in neighbours(nearest.0, top_scale) {
-        for min in neighbours(nearest.1, top_scale) {
+    for scale in neighbors(nearest.0, top_scale) {
+        for min in neighbors(nearest.1, top_scale) {
             let grid = (d * f32::from(scale), dmin * f32::from(min));
             let loss = affine_loss(x, &weight, grid, grid, f32::from(top));
             if loss < best_loss {
@@ -152,7 +152,7 @@ pub(super) fn affine_scales<const N: usize>(
 }
 
 /// `code` and the codes beside it, none above `top`.
-fn neighbours(code: u8, top: u8) -> std::ops::RangeInclusive<u8> {
+fn neighbors(code: u8, top: u8) -> std::ops::RangeInclusive<u8> {
     code.saturating_sub(1)..=(code + 1).min(top)
 }
 

@@ -1,6 +1,6 @@
 //! The table of formats: to add one, write its file and its row.
 
-/// Passes all formats to the macro `$then`: unquantised ones first, then by bits per weight within
+/// Passes all formats to the macro `$then`: unquantized ones first, then by bits per weight within
 /// a family. A row is
 ///
 /// ```text

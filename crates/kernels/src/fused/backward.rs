@@ -9,7 +9,7 @@ use crate::norm::rms_norm_backward_in_place;
 use crate::scratch::Scratch;
 use crate::shape::{self, ShapeError};
 
-/// The precision of the gradient: the gradient of `Int8Activations` is that of `F32`.
+/// The precision of the gradient: `F32` for `Int8Activations`.
 fn differentiable(precision: MatmulPrecision) -> MatmulPrecision {
     match precision {
         MatmulPrecision::Bf16 => MatmulPrecision::Bf16,
@@ -17,8 +17,8 @@ fn differentiable(precision: MatmulPrecision) -> MatmulPrecision {
     }
 }
 
-/// The gradient of linears over one input: writes that of the input to `dx`, returns those of the
-/// adapters.
+/// Backward of linears over one input: writes the gradient of the input to `dx` and returns the
+/// gradients of the adapters.
 pub(crate) fn linears_backward(
     linears: &[(&Linear, View)],
     x: &[f32],
@@ -33,8 +33,8 @@ pub(crate) fn linears_backward(
     }
 }
 
-/// The gradient of [`norm_linears`](super::norm_linears): writes that of `x` to `dx`, returns that
-/// of each linear's adapter.
+/// Backward of [`norm_linears`](super::norm_linears): writes the gradient of `x` to `dx` and
+/// returns the gradient of each linear's adapter.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -64,8 +64,8 @@ pub fn norm_linears_backward(
     Ok(gradients)
 }
 
-/// The gradient of [`linear_add_in_place`](super::linear_add_in_place): writes that of `h` to `dh`,
-/// returns that of the adapter. The gradient of the residual is `dy`.
+/// Backward of [`linear_add_in_place`](super::linear_add_in_place): writes the gradient of `h` to
+/// `dh` and returns the gradient of the adapter. The gradient of the residual is `dy`.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -99,9 +99,9 @@ pub fn linear_add_backward(
     Ok(gradients.into_iter().next().flatten())
 }
 
-/// The gradient of [`gated`](super::gated) from gate and up saved by
-/// [`gated_with_saved`](super::gated_with_saved): writes that of `x` to `dx`, returns those of both
-/// adapters, the gate's first.
+/// Backward of [`gated`](super::gated) from gate and up saved by
+/// [`gated_with_saved`](super::gated_with_saved): writes the gradient of `x` to `dx` and returns
+/// the gradients of both adapters, the gate's first.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.
@@ -123,7 +123,7 @@ pub fn gated_backward_from_saved<K: SavedElement>(
     gate_and_up_backward(x, norm, &input, [gate, up], [&gates, &ups], precision, dx)
 }
 
-/// Writes the gradient of `x` from those of gate and up.
+/// Writes the gradient of `x`, from the gradients of gate and up.
 fn gate_and_up_backward(
     x: &[f32],
     norm: Option<Norm>,

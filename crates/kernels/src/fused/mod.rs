@@ -71,7 +71,7 @@ fn columns(linears: &[&Linear]) -> Vec<usize> {
     linears.iter().scan(0, next).collect()
 }
 
-/// GEMM of linears whose weights are dequantised tile by tile, each at its column of `y`.
+/// GEMM of linears whose weights are dequantized tile by tile, each at its column of `y`.
 fn in_tiles<E: Factor>(
     input: &Input,
     linears: &[&Linear],
@@ -112,7 +112,7 @@ fn in_strips(
     })
 }
 
-/// Several linears over one input `x [T, in]`, normalised first if there is a norm:
+/// Several linears over one input `x [T, in]`, normalized first if there is a norm:
 /// `y [T, sum of out]`, the outputs of a row side by side.
 ///
 /// # Errors
@@ -129,7 +129,7 @@ pub fn norm_linears(
     forward(&input, &linears, precision, y, Accumulate::Replace)
 }
 
-/// Adds a linear over `h [T, in]`, then normalised if there is a norm, to `residual [T, out]`.
+/// Adds a linear over `h [T, in]`, then normalized if there is a norm, to `residual [T, out]`.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.

@@ -4,7 +4,7 @@ use crate::bf16s::{narrow, widen};
 use crate::lanes::{Lanes, WIDTH};
 use bytemuck::{Pod, Zeroable};
 
-/// Element of a panel: one or two neighbours of the inner dimension.
+/// Element of a panel: one or two neighbors of the inner dimension.
 pub(crate) trait Factor: Pod + Send + Sync {
     /// Elements of the inner dimension in one factor.
     const DEPTH: usize;

@@ -1,9 +1,9 @@
-//! Tiled GEMM: frozen weights dequantised on the fly, adapters, and the gradients of both.
+//! Tiled GEMM: frozen weights dequantized on the fly, adapters, and the gradients of both.
 //!
 //! The microkernel keeps an output tile of [`MR`] x [`NR`], twelve rows by two vectors, in
 //! registers and loops once over the inner dimension. Lhs panels are transposed, `[k][MR]`, and
 //! their elements broadcast; rhs panels are `[k][NR]`. Their elements are
-//! [`factor::Factor`]s: one f32, or two neighbours of the inner dimension rounded to bf16.
+//! [`factor::Factor`]s: one f32, or two neighbors of the inner dimension rounded to bf16.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512_bf16;

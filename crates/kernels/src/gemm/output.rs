@@ -8,9 +8,9 @@ use crate::team;
 /// Whether a product overwrites the target or is added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accumulate {
-    /// Overwrite the target.
+    /// The product overwrites the target.
     Replace,
-    /// Add to the target.
+    /// The product is added to the target.
     Add,
 }
 

@@ -13,9 +13,9 @@ use std::ops::Range;
 /// Bytes of rhs panels that a chunk holds at once: they stay in the core's own cache during the
 /// loop over rows.
 const PANEL_BYTES: usize = 256 * 1024;
-/// A range of the inner dimension ends at a multiple of the largest quantisation block.
+/// A range of the inner dimension ends at a multiple of the largest quantization block.
 const BLOCK: usize = 256;
-/// Minimum rows of a chunk, to amortise loading or dequantising the rhs panels.
+/// Minimum rows of a chunk, to amortise loading or dequantizing the rhs panels.
 const MIN_ROWS: usize = 16 * MR;
 /// Chunks per thread, so that all threads end together.
 const CHUNKS_PER_THREAD: usize = 6;

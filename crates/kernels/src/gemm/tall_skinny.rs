@@ -22,9 +22,9 @@ type Sums = [[f32; COLUMNS]; ROWS];
 /// Layout of the gradient of an adapter's matrix.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Orientation {
-    /// `[rank, cols]`: that of `a`.
+    /// `[rank, cols]`: the layout of `a`'s gradient.
     Rows,
-    /// `[cols, rank]`: that of `b`.
+    /// `[cols, rank]`: the layout of `b`'s gradient.
     Columns,
 }
 

@@ -114,17 +114,23 @@ impl<'a> View<'a> {
     fn fill_lhs<E: Factor>(&self, first: usize, out: &mut [E]) {
         let count = MR.min(self.rows - first);
         if self.col_stride == 1 {
-            let row = |r: usize| match r < count {
-                true => &self.data[(first + r) * self.row_stride..][..self.cols],
-                false => &[],
+            let row = |r: usize| {
+                if r < count {
+                    &self.data[(first + r) * self.row_stride..][..self.cols]
+                } else {
+                    &[]
+                }
             };
             transpose(&std::array::from_fn(row), out);
             return;
         }
         for (step, out) in out.as_chunks_mut::<MR>().0.iter_mut().enumerate() {
-            let element = |r: usize, k: usize| match r < count && k < self.cols {
-                true => self.at(first + r, k),
-                false => 0.0,
+            let element = |r: usize, k: usize| {
+                if r < count && k < self.cols {
+                    self.at(first + r, k)
+                } else {
+                    0.0
+                }
             };
             *out = std::array::from_fn(|r| E::of(element(r, E::DEPTH * step), element(r, E::DEPTH * step + 1)));
         }

@@ -1,10 +1,10 @@
-//! Quantised activations: int8, with a scale per 32.
+//! Quantized activations: int8, with a scale per 32.
 //!
-//! One format for all quantised weights, so a layer's input is quantised once for all its matrices.
+//! One format for all quantized weights, so a layer's input is quantized once for all its matrices.
 
 use crate::blocks::{BlockError, CHUNK, GROUP, HALF_GROUP};
 
-/// A group whose largest activation is below this is quantised to zeros: the inverse of its scale
+/// A group whose largest activation is below this is quantized to zeros: the inverse of its scale
 /// would overflow.
 const SMALLEST: f32 = 1e-30;
 /// Greatest code. The smallest is its negative: -128 is never used, so that a product of two codes
@@ -12,7 +12,7 @@ const SMALLEST: f32 = 1e-30;
 pub(crate) const GREATEST_CODE: i8 = i8::MAX;
 const TOP: f32 = GREATEST_CODE as f32;
 
-/// 256 quantised activations: activation `i` is approximately `scales[i / 32] * values[i]`.
+/// 256 quantized activations: activation `i` is approximately `scales[i / 32] * values[i]`.
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(32))]
 pub struct ActivationChunk {
@@ -20,9 +20,9 @@ pub struct ActivationChunk {
     pub values: [i8; CHUNK],
     /// Scale of each group of 32.
     pub scales: [f32; CHUNK / GROUP],
-    /// Sum of each group of 32, as quantised.
+    /// Sum of each group of 32, as quantized.
     pub sums: [f32; CHUNK / GROUP],
-    /// Sum of each half group of 16, as quantised.
+    /// Sum of each half group of 16, as quantized.
     pub half_sums: [f32; CHUNK / HALF_GROUP],
     /// Negative sum of the codes of each group of 32. Times the zero point of the weights, it
     /// corrects their products.
@@ -53,7 +53,7 @@ impl ActivationChunk {
     }
 }
 
-/// A row of activations, in f32 and quantised.
+/// A row of activations, in f32 and quantized.
 #[derive(Clone, Copy, Debug)]
 pub struct Activations<'a> {
     floats: &'a [f32],
@@ -90,13 +90,13 @@ impl<'a> Activations<'a> {
         self.floats
     }
 
-    /// The quantised activations, padded with zeros.
+    /// The quantized activations, padded with zeros.
     pub fn chunks(&self) -> &'a [ActivationChunk] {
         self.chunks
     }
 }
 
-/// Scalar specification of quantising activations.
+/// Scalar specification of quantizing activations.
 pub(super) fn quantize_scalar(floats: &[f32], chunks: &mut [ActivationChunk]) {
     for (x, chunk) in floats.chunks(CHUNK).zip(chunks) {
         *chunk = ActivationChunk::ZERO;

@@ -1,4 +1,4 @@
-//! SIMD loading of unquantised weights.
+//! SIMD loading of unquantized weights.
 
 use crate::blocks::{Bf16, F32, Fp16};
 use crate::lanes::{Lanes, WIDTH};

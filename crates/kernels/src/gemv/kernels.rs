@@ -76,7 +76,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Dot product of one row of blocks with quantised activations.
+/// Dot product of one row of blocks with quantized activations.
 #[inline(always)]
 fn dot_blocks<S: Simd, B: SimdBlock>(s: S, row: &[u8], x: &Row) -> f32 {
     let mut sums = Sums::<S> {
@@ -164,10 +164,10 @@ fn dot_pair<S: Simd, B: SimdBlock>(
     s.mul_add(products, s.spread(scale, pair), sum)
 }
 
-/// Prefetch distance in bytes for unquantised weights: a page, so that the TLB miss is hidden too.
+/// Prefetch distance in bytes for unquantized weights: a page, so that the TLB miss is hidden too.
 const PREFETCH_BYTES: usize = 4096;
 
-/// Dot product of one row of unquantised weights with activations in f32.
+/// Dot product of one row of unquantized weights with activations in f32.
 #[inline(always)]
 fn dot_floats<S: Lanes, F: Element + Float>(s: S, row: &[F], x: &[f32]) -> f32 {
     // Four dependency chains hide the latency.
@@ -191,7 +191,7 @@ fn dot_floats<S: Lanes, F: Element + Float>(s: S, row: &[F], x: &[f32]) -> f32 {
     s.sum(s.add(s.add(sums[0], sums[1]), s.add(sums[2], sums[3]))) + rest
 }
 
-/// Dequantises `out.len()` stored weights.
+/// Dequantizes `out.len()` stored weights.
 pub(super) struct Dequantize<'a> {
     pub quant: Quant,
     pub row: &'a [u8],
@@ -214,7 +214,7 @@ impl Kernel for Dequantize<'_> {
     }
 }
 
-/// Widens a row of unquantised weights.
+/// Widens a row of unquantized weights.
 #[inline(always)]
 fn expand_floats<S: Lanes, F: Element + Float>(s: S, row: &[F], out: &mut [f32]) {
     let (row, row_rest) = row.as_chunks::<16>();
@@ -227,7 +227,7 @@ fn expand_floats<S: Lanes, F: Element + Float>(s: S, row: &[F], out: &mut [f32])
     }
 }
 
-/// Dequantises a row of blocks. Rounds like the specification: after each operation, never fused.
+/// Dequantizes a row of blocks. Rounds like the specification: after each operation, never fused.
 #[inline(always)]
 fn expand_blocks<S: Simd, B: SimdBlock>(s: S, row: &[u8], out: &mut [f32]) {
     let (row, row_rest) = row.split_at(row.len() - row.len() % size_of::<B::Chunk>());
@@ -244,7 +244,7 @@ fn expand_blocks<S: Simd, B: SimdBlock>(s: S, row: &[u8], out: &mut [f32]) {
     }
 }
 
-/// Dequantises 256 weights.
+/// Dequantizes 256 weights.
 #[inline(always)]
 fn expand_chunk<S: Simd, B: SimdBlock>(s: S, chunk: &B::Chunk, out: &mut [f32; CHUNK]) {
     let (scale, offset) = B::scales(s, chunk);
@@ -260,7 +260,7 @@ fn expand_chunk<S: Simd, B: SimdBlock>(s: S, chunk: &B::Chunk, out: &mut [f32; C
     expand_pair::<S, B>(s, chunk, 3, &scales, &offsets, &mut out[3]);
 }
 
-/// Dequantises one pair of groups.
+/// Dequantizes one pair of groups.
 #[inline(always)]
 fn expand_pair<S: Simd, B: SimdBlock>(
     s: S,
@@ -286,7 +286,7 @@ fn expand_pair<S: Simd, B: SimdBlock>(
     }
 }
 
-/// Quantises a row of activations.
+/// Quantizes a row of activations.
 pub(super) struct Quantize<'a> {
     pub floats: &'a [f32],
     pub chunks: &'a mut [ActivationChunk],
@@ -314,7 +314,7 @@ impl Kernel for Quantize<'_> {
     }
 }
 
-/// Quantises 256 activations.
+/// Quantizes 256 activations.
 #[inline(always)]
 fn quantize_chunk<S: Simd>(s: S, x: &[f32; CHUNK], chunk: &mut ActivationChunk) {
     let x: &[[[f32; HALF_GROUP]; 2]; 8] = bytemuck::cast_ref(x);

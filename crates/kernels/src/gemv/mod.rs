@@ -20,7 +20,7 @@ use crate::blocks::{BlockError, Quant};
 use crate::isa::Isa;
 
 impl Quant {
-    /// Dot product of one stored row with activations: in f32 for unquantised formats, in int8 for
+    /// Dot product of one stored row with activations: in f32 for unquantized formats, in int8 for
     /// others.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Quant {
         Ok(())
     }
 
-    /// Dequantises `src` to `dst.len()` weights.
+    /// Dequantizes `src` to `dst.len()` weights.
     ///
     /// # Errors
     /// If `src` does not hold exactly `dst.len()` weights.
@@ -103,7 +103,7 @@ impl Quant {
 }
 
 impl<'a> Activations<'a> {
-    /// Quantises `floats` to `chunks` and borrows both. If an activation is NaN or infinite, the
+    /// Quantizes `floats` to `chunks` and borrows both. If an activation is NaN or infinite, the
     /// scale of its group of 32 is NaN, and so is every product with the group.
     ///
     /// # Errors

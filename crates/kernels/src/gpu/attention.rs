@@ -419,7 +419,7 @@ pub struct CachedRows<'a> {
 
 /// Attention over the KV cache: `[T, heads * head_dim]`, one launch per sequence.
 ///
-/// `qkv` has the normalised and rotated rows of the batch, whose keys and values are already in
+/// `qkv` has the normalized and rotated rows of the batch, whose keys and values are already in
 /// their cells (see [`kv_write`](super::kv_write)); `sequences` divides the rows among the
 /// sequences that they continue, in order. Page `p` has the cells `p * PAGE..(p + 1) * PAGE` (see
 /// [`PAGE`]); an out-of-range cell is clamped to the last.
@@ -616,9 +616,10 @@ fn run(
         splits,
     );
     let all_heads = tokens * heads.heads;
-    let sums = match splits > 1 {
-        true => Floats::empty(client, splits * all_heads, head_dim),
-        false => out.clone(),
+    let sums = if splits > 1 {
+        Floats::empty(client, splits * all_heads, head_dim)
+    } else {
+        out.clone()
     };
     let parts = Floats::empty(client, if splits > 1 { splits * all_heads } else { 1 }, 2);
     let input = matrix(qkv, "Q, K and V")?;

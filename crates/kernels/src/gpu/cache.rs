@@ -42,7 +42,7 @@ fn write_cells(
     }
 }
 
-/// Word `word` of a head in 8 bits, quantised from `x` from `head` on.
+/// Word `word` of a head in 8 bits, quantized from `x` from `head` on.
 #[cube]
 fn word_in_8_bits(x: &[f32], head: usize, word: usize, #[comptime] dim: usize) -> u32 {
     let bytes = comptime!(dim.div_ceil(4));
@@ -122,7 +122,7 @@ pub(super) fn words(heads: &Heads, n_cells: usize, format: KvFormat) -> Result<u
     Ok(words.min(usize::MAX / 4))
 }
 
-/// Writes the keys and values of normalised and rotated rows of Q, K and V to cells: `cells` has
+/// Writes the keys and values of normalized and rotated rows of Q, K and V to cells: `cells` has
 /// one word per token, and `keys` and `values` have [`KvFormat::gpu_words`]. A token whose cell is
 /// `n_cells` or more is skipped.
 ///

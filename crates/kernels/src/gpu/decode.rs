@@ -1,5 +1,5 @@
 //! Decoding weights of a file's blocks, for every format: one weight, or a segment of eight by
-//! whole words if the layout allows it, so that neighbouring units read neighbouring words and a
+//! whole words if the layout allows it, so that neighboring units read neighboring words and a
 //! scale is unpacked once for all its weights. The functions of a format are in its file in
 //! [`blocks`](crate::blocks).
 
@@ -53,7 +53,7 @@ pub(super) fn place(segment: usize, i: usize, #[comptime] quant: Quant) -> usize
 /// Defines `segment` by `weight`, in a format whose layout has no other.
 macro_rules! segment_by_weight {
     () => {
-        /// See [`place`](crate::gpu::decode::place): the weights of a segment are neighbours.
+        /// See [`place`](crate::gpu::decode::place): the weights of a segment are neighbors.
         pub(crate) const DISTANCE: usize = 4;
 
         #[cube]

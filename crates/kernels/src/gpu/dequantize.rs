@@ -1,9 +1,9 @@
-//! Dequantisation to f32 on the device.
+//! Dequantization to f32 on the device.
 //!
 //! Each unit writes one weight, so writes are coalesced; the scales of a block are read by each of
 //! its units and come from the cache. The grid is spread over three dimensions so that none exceeds
 //! the device's limit. The caller splits a weight into ranges of rows if the weight or its
-//! dequantised copy exceeds the limit of one binding (2 GiB with wgpu on Vulkan and DX12, less on
+//! dequantized copy exceeds the limit of one binding (2 GiB with wgpu on Vulkan and DX12, less on
 //! some devices).
 
 use super::decode::weight;
@@ -59,7 +59,7 @@ fn some_rows(
     out[ABSOLUTE_POS] = scale * weight(words, at, column % elements, quant);
 }
 
-/// Dequantises a weight `[rows, cols]` in the file's block order to f32: returns a buffer of
+/// Dequantizes a weight `[rows, cols]` in the file's block order to f32: returns a buffer of
 /// `rows * cols` elements.
 ///
 /// # Errors
@@ -70,8 +70,8 @@ pub fn dequantize(client: &Client, words: Handle, quant: Quant, rows: usize, col
     let out = client.empty(weights * size_of::<f32>());
     if weights > 0 {
         let dim = CubeDim::new(client, weights);
-        // SAFETY: the lengths are those of the buffers: `words` was checked, `out` was allocated
-        // for this.
+        // SAFETY: the lengths match the buffers: `words` was checked, `out` was allocated with this
+        // length.
         let (words, result) = unsafe {
             (
                 BufferArg::from_raw_parts(words, bytes.div_ceil(4)),
@@ -116,8 +116,8 @@ pub fn embed(client: &Client, table: &Weight, ids: Handle, count: usize, scale: 
     let out = client.empty(weights * size_of::<f32>());
     if weights > 0 {
         let dim = CubeDim::new(client, weights);
-        // SAFETY: the lengths are those of the buffers: `words` and `ids` were checked, `out` was
-        // allocated for this.
+        // SAFETY: the lengths match the buffers: `words` and `ids` were checked, `out` was
+        // allocated with this length.
         let (words, ids, result) = unsafe {
             (
                 BufferArg::from_raw_parts(words, bytes.div_ceil(4)),

@@ -5,7 +5,7 @@ use cubecl::prelude::*;
 /// `exp(x)`, flushed to 0 below -80: `exp(-80)` is 2e-35, negligible beside the 1 of a softmax's
 /// maximum.
 ///
-/// Kernels initialise a maximum with the lowest f32, so that arguments of -3e38 and of minus
+/// Kernels initialize a maximum with the lowest f32, so that arguments of -3e38 and of minus
 /// infinity occur, whose exponential differs between devices. NaN stays NaN.
 #[cube]
 pub(super) fn bounded_exp(x: f32) -> f32 {

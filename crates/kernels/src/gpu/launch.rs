@@ -42,9 +42,10 @@ pub(super) fn measured(buffer: &Handle, what: &'static str, needed: u64) -> Resu
 
 /// Checks that a size is the expected one.
 pub(super) fn same(what: &'static str, found: usize, expected: usize) -> Result<(), GpuError> {
-    match found == expected {
-        true => Ok(()),
-        false => Err(GpuError::Size { what, found, expected }),
+    if found == expected {
+        Ok(())
+    } else {
+        Err(GpuError::Size { what, found, expected })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Linear layer over a quantised weight.
+//! Linear layer over a quantized weight.
 //!
 //! With few tokens (GEMV) a cube computes a few rows of the weight, a line of units per pair of
 //! rows: every weight is decoded once in registers and used for all tokens. With more (GEMM), tiles

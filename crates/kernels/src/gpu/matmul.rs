@@ -120,12 +120,13 @@ pub fn matmul(
 
 /// Checks that `out` has columns `at..at + n`.
 pub(super) fn check_columns(out: &Floats, at: usize, n: usize) -> Result<(), GpuError> {
-    match at.checked_add(n).is_some_and(|end| end <= out.cols) {
-        true => Ok(()),
-        false => Err(GpuError::Size {
+    if at.checked_add(n).is_some_and(|end| end <= out.cols) {
+        Ok(())
+    } else {
+        Err(GpuError::Size {
             what: "number of columns of a matmul's output",
             found: out.cols,
             expected: at.saturating_add(n),
-        }),
+        })
     }
 }

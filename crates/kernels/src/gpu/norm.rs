@@ -58,8 +58,8 @@ fn launch(client: &Client, residual: Option<&Floats>, x: &Floats, norm: &Norm) -
     if x.rows > 0 && x.cols > 0 {
         let count = cubes(client, x.rows)?;
         let dim = CubeDim::new_1d(UNITS as u32);
-        // SAFETY: the kernel stays in rows and columns below those of `x`, which all buffers were
-        // checked to hold.
+        // SAFETY: the kernel accesses only rows and columns of `x`, and all buffers were checked
+        // against the size of `x`.
         unsafe {
             norm_rows::launch_unchecked(
                 client,

@@ -18,7 +18,7 @@ pub struct Floats {
 }
 
 impl Floats {
-    /// Allocates an uninitialised matrix.
+    /// Allocates an uninitialized matrix.
     pub fn empty(client: &Client, rows: usize, cols: usize) -> Self {
         let handle = client.empty(rows * cols * size_of::<f32>());
         Self { handle, rows, cols }
@@ -43,13 +43,14 @@ impl Floats {
     /// Returns an error if the buffer is too short.
     pub fn new(handle: Handle, rows: usize, cols: usize) -> Result<Self, GpuError> {
         let (needed, found) = (rows as u64 * cols as u64 * 4, handle.size_in_used());
-        match found < needed {
-            true => Err(GpuError::Short {
+        if found < needed {
+            Err(GpuError::Short {
                 what: "matrix",
                 needed,
                 found,
-            }),
-            false => Ok(Self { handle, rows, cols }),
+            })
+        } else {
+            Ok(Self { handle, rows, cols })
         }
     }
 }

@@ -28,7 +28,7 @@ struct Plan {
 }
 
 #[cube(launch_unchecked)]
-fn normalise_and_rotate(
+fn normalize_and_rotate(
     qkv: &[f32],
     q_weight: &[f32],
     k_weight: &[f32],
@@ -203,7 +203,7 @@ pub fn qk_norm_rope(
         // SAFETY: the kernel stays in the heads of `qkv`, in norms as wide as a head, and in the
         // table's positions and pairs.
         unsafe {
-            normalise_and_rotate::launch_unchecked(
+            normalize_and_rotate::launch_unchecked(
                 client,
                 count,
                 dim,

@@ -93,7 +93,7 @@ pub(super) fn decode(
     } else {
         #[unroll]
         for part in 0..comptime!(shape.each()) {
-            // Float weights: coalesced reads. Others: neighbours in a row, which share scales.
+            // Float weights: coalesced reads. Others: neighbors in a row, which share scales.
             let i = if comptime!(quant.is_float()) {
                 part * UNITS + unit
             } else {

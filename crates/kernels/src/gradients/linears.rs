@@ -1,4 +1,4 @@
-//! Fused linears with all epilogues: over a normalised input, before a norm, and as gated units.
+//! Fused linears with all epilogues: over a normalized input, before a norm, and as gated units.
 
 use super::{BF16, F32, Report, many_rows};
 use crate::bf16s::SavedElement;
@@ -34,9 +34,10 @@ impl Parts {
         for (x, to) in noise(seed, rows * cols).chunks(cols).zip(bytes.chunks_mut(row.max(1))) {
             quant.quantize_row(x, to)?;
         }
-        let (layout, bytes) = match packed {
-            true => matrix::pack(quant, rows, cols, &bytes)?,
-            false => (Layout::Plain, bytes),
+        let (layout, bytes) = if packed {
+            matrix::pack(quant, rows, cols, &bytes)?
+        } else {
+            (Layout::Plain, bytes)
         };
         Ok(Self {
             quant,

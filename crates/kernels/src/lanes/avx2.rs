@@ -178,7 +178,7 @@ impl Lanes for Avx2 {
         fn sums(x: &[Floats; WIDTH]) -> [f32; WIDTH] {
             let mut sums = [0.0; WIDTH];
             for (x, sums) in x.as_chunks::<8>().0.iter().zip(sums.as_chunks_mut::<8>().0) {
-                // Adds neighbouring lanes three times; each addition halves the number of vectors.
+                // Adds neighboring lanes three times; each addition halves the number of vectors.
                 let both = |i: usize| _mm256_add_ps(x[i][0], x[i][1]);
                 let four = |i: usize| _mm256_hadd_ps(both(i), both(i + 1));
                 let eight = |i: usize| _mm256_hadd_ps(four(i), four(i + 2));

@@ -31,8 +31,8 @@ pub(crate) use avx512_bf16;
 
 impl Avx512Bf16 {
     /// Whether products are faster in bf16 than in f32. Intel's CPUs start one `vdpbf16ps` every
-    /// two cycles, and two FMAs every cycle, which are twice as many products in f32; AMD's do
-    /// twice as many in bf16 (measured on Emerald Rapids and Zen 4: `docs/tried.md`).
+    /// two cycles, and two FMAs every cycle, so f32 has twice as many products; on AMD's CPUs bf16
+    /// has twice as many (measured on Emerald Rapids and Zen 4: `docs/tried/decode.md`).
     pub(crate) fn is_faster(self) -> bool {
         !crate::isa::is_intel()
     }

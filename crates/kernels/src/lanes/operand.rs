@@ -7,7 +7,7 @@ use super::Lanes;
 /// memory. On other CPUs, returns `address` unchanged.
 ///
 /// With an indexed address (base plus index), Intel's CPUs split a load from the instruction that
-/// uses it (un-lamination; see `docs/tried.md`).
+/// uses it (un-lamination; see `docs/tried/gemm.md`).
 #[inline(always)]
 #[cfg_attr(
     target_arch = "x86_64",

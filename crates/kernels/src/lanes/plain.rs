@@ -191,9 +191,10 @@ impl Lanes for Plain {
     #[inline(always)]
     fn mul_add_one(self, a: f32, b: f32, c: f32) -> f32 {
         // Fused only on targets where it is one instruction; on others it would be a library call.
-        match cfg!(target_arch = "aarch64") {
-            true => a.mul_add(b, c),
-            false => a * b + c,
+        if cfg!(target_arch = "aarch64") {
+            a.mul_add(b, c)
+        } else {
+            a * b + c
         }
     }
 

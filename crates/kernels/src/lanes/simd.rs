@@ -4,9 +4,9 @@ use super::Lanes;
 
 /// Vectors of 64 bytes, for any register width.
 ///
-/// 64 bytes hold the codes of two groups. A quarter, 16 bytes, holds half a group, for which the
-/// finest formats have a scale. A product of codes with activations gives 16 sums of four; those of
-/// quarter `q` are lanes `4 q` to `4 q + 3`.
+/// 64 bytes contain the codes of two groups. A quarter, 16 bytes, contains half a group, for which
+/// the finest formats have a scale. A product of codes with activations gives 16 sums of four;
+/// lanes `4 q` to `4 q + 3` have the sums of quarter `q`.
 pub(crate) trait Simd: Lanes {
     /// 64 bytes.
     type Bytes: Copy;
@@ -26,7 +26,7 @@ pub(crate) trait Simd: Lanes {
     fn bits(self, bits: u64, value: u8) -> Self::Bytes;
     /// `value` in each byte that has the bit of its quarter, else zero.
     fn flags(self, bytes: Self::Bytes, bits: [u8; 4], value: u8) -> Self::Bytes;
-    /// Shifts each quarter right by less than 8. Bits of neighbouring bytes are shifted in: mask
+    /// Shifts each quarter right by less than 8. Bits of neighboring bytes are shifted in: mask
     /// the result.
     fn shift_right(self, bytes: Self::Bytes, by: [u8; 4]) -> Self::Bytes;
     /// Shifts left by 4. Bits are shifted into the next byte: mask the input.

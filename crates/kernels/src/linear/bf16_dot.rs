@@ -33,7 +33,7 @@ pub(crate) fn takes_bf16(quant: Quant) -> bool {
 
 /// Rows rounded to bf16, padded to whole vectors.
 pub(crate) struct Bf16Rows {
-    /// Pairs of neighbours, the first in the lower half.
+    /// Pairs of neighbors, the first in the lower half.
     pairs: Scratch<u32>,
     /// Pairs in a row.
     length: usize,
@@ -48,7 +48,7 @@ impl Bf16Rows {
         cols.div_ceil(STEP) * WIDTH
     }
 
-    /// `count` uninitialised rows of `cols` elements.
+    /// `count` uninitialized rows of `cols` elements.
     fn new(count: usize, cols: usize) -> Self {
         let length = Self::length(cols);
         let stride = length + WIDTH;

@@ -147,18 +147,17 @@ impl RowsEpilogue<'_> {
         let mut added = [0.0; ROWS];
         if let Some(LowRank { low, b, rank }) = &self.epilogue.adapter {
             let low = &low[token * rank..][..*rank];
-            match self.b.is_empty() {
-                true => {
-                    // Prefetch the rows of the next strip while its weights are multiplied.
-                    prefetch_slice(&b[self.end.min(row + ROWS) * rank..self.end.min(row + 2 * ROWS) * rank]);
-                    by_row(isa, low, &b[row * rank..self.end.min(row + ROWS) * rank], &mut added);
-                }
-                false => by_column(
+            if self.b.is_empty() {
+                // Prefetch the rows of the next strip while its weights are multiplied.
+                prefetch_slice(&b[self.end.min(row + ROWS) * rank..self.end.min(row + 2 * ROWS) * rank]);
+                by_row(isa, low, &b[row * rank..self.end.min(row + ROWS) * rank], &mut added);
+            } else {
+                by_column(
                     isa,
                     low,
                     &self.b[(row - self.first) / ROWS * rank..][..*rank],
                     &mut added,
-                ),
+                )
             }
         }
         scale_and_add(isa, self.epilogue.scale, &added, results);

@@ -1,4 +1,4 @@
-//! Products of packed unquantised rows with tokens, in f32.
+//! Products of packed unquantized rows with tokens, in f32.
 //!
 //! A row's columns are split into spans of [`SPAN`], the last perhaps shorter. Each half of a span
 //! is summed in order of columns, from zero; the sums of halves are added in order. Results depend
@@ -13,7 +13,7 @@ use crate::scratch::Scratch;
 use crate::team;
 use std::ops::Range;
 
-/// Columns in a span. Those of two groups in f32 fit into L1.
+/// Columns in a span. In f32, the spans of two groups fit into L1.
 const SPAN: usize = 256;
 /// Halves of a span, each with its own sums. One or two tokens take both at once: consecutive
 /// additions to one sum wait for each other, which is slower than reading the weights from memory.
@@ -53,9 +53,10 @@ impl TokenPanels {
         let (tile_tokens, mut packed) = (tokens_a_tile(isa), Scratch::new(x.len()));
         team::run_over(&mut packed, (tile_tokens * cols).max(1), &|which, out| {
             let x = &x[which * tile_tokens * cols..][..out.len()];
-            match out.len() == cols {
-                true => out.copy_from_slice(x),
-                false => pack(isa, x, cols, out),
+            if out.len() == cols {
+                out.copy_from_slice(x)
+            } else {
+                pack(isa, x, cols, out)
             }
         });
         Self {
@@ -139,9 +140,10 @@ pub(super) fn product<E: Element + Float>(
         let columns = &columns[..at_once.len()];
         for start in (0..x.cols).step_by(SPAN) {
             let span = start..x.cols.min(start + SPAN);
-            match many {
-                true => add_widened(isa, columns, x, span, tiles.clone(), widened, sums),
-                false => add_stored(isa, columns, x, span, tiles.clone(), sums),
+            if many {
+                add_widened(isa, columns, x, span, tiles.clone(), widened, sums)
+            } else {
+                add_stored(isa, columns, x, span, tiles.clone(), sums)
             }
         }
         for (group, sums) in at_once.zip(sums.chunks_exact(of_tiles.len())) {
@@ -347,7 +349,7 @@ mod tests {
     #[test]
     fn sums_are_in_the_documented_order() -> Result<(), ShapeError> {
         // Integers that are exact in f16, whose sums are not exact in f32: every order has a
-        // result of its own, and fused operations make no difference.
+        // different result, and fused operations make no difference.
         let (cols, mut order) = (800, 1u32);
         let mut integer = || {
             order = order.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

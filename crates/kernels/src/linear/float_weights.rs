@@ -1,4 +1,4 @@
-//! Products of unquantised weights (F16, BF16, F32) with activations in f32.
+//! Products of unquantized weights (F16, BF16, F32) with activations in f32.
 //!
 //! Packed rows are multiplied by [`super::float_groups`], rows as stored by [`super::f32_dot`].
 
@@ -20,7 +20,7 @@ pub(super) struct Input<'a> {
     pub tiles: Option<&'a TokenPanels>,
 }
 
-/// Products of rows of an unquantised weight with tokens:
+/// Products of rows of an unquantized weight with tokens:
 /// `sink(token, row, up to sixteen results)`. `rows` begin with a group, and end with one or with
 /// the last row.
 pub(super) fn product(

@@ -14,10 +14,10 @@ use crate::team;
 use std::ops::Deref;
 use std::sync::OnceLock;
 
-/// Rows of activations: the caller's, or normalised.
+/// Rows of activations: the caller's, or normalized.
 pub(crate) enum Floats<'a> {
     Borrowed(&'a [f32]),
-    Normalised(Scratch<f32>),
+    Normalized(Scratch<f32>),
 }
 
 impl Deref for Floats<'_> {
@@ -26,12 +26,12 @@ impl Deref for Floats<'_> {
     fn deref(&self) -> &[f32] {
         match self {
             Floats::Borrowed(x) => x,
-            Floats::Normalised(x) => x,
+            Floats::Normalized(x) => x,
         }
     }
 }
 
-/// Prepared input of linear layers: rows of activations, normalised if requested, quantised to int8
+/// Prepared input of linear layers: rows of activations, normalized if requested, quantized to int8
 /// if the precision is.
 pub(crate) struct Input<'a> {
     pub floats: Floats<'a>,
@@ -75,7 +75,7 @@ impl<'a> Input<'a> {
                 };
                 for chunk in 0..per_token {
                     let row = &row[chunk * CHUNK..cols.min((chunk + 1) * CHUNK)];
-                    // SAFETY: each chunk has an index of its own.
+                    // SAFETY: each chunk has a different index.
                     let chunk = unsafe { chunks.slice(TokenTiles::index(tokens, per_token, token, chunk), 1) };
                     outcome.note(
                         Activations::quantize_on(isa, row, chunk)
@@ -91,7 +91,7 @@ impl<'a> Input<'a> {
         }
         outcome.into_result()?;
         let floats = if norm.is_some() {
-            Floats::Normalised(normed)
+            Floats::Normalized(normed)
         } else {
             Floats::Borrowed(x)
         };
@@ -116,7 +116,7 @@ impl<'a> Input<'a> {
             .get_or_init(|| TokenPanels::of(Isa::best(), &self.floats, self.cols))
     }
 
-    /// All rows quantised.
+    /// All rows quantized.
     pub(super) fn quantized(&self) -> Result<TokenTiles<'_>, ShapeError> {
         TokenTiles::new(&self.chunks, self.tokens, self.cols)
     }

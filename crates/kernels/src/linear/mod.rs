@@ -1,8 +1,8 @@
 //! Linear layers over a frozen weight: product, then the weight's own scale, then LoRA, then bias.
 //!
-//! [`MatmulPrecision`] selects the product: `F32` dequantises the weight in tiles and sums in f32;
-//! `Bf16` does the same with both factors rounded to bf16; `Int8Activations` quantises the
-//! activations to int8. Gradients are those of `F32` or `Bf16`.
+//! [`MatmulPrecision`] selects the product: `F32` dequantizes the weight in tiles and sums in f32;
+//! `Bf16` does the same with both factors rounded to bf16; `Int8Activations` quantizes the
+//! activations to int8. Gradients use `F32` or `Bf16`.
 
 mod backward;
 mod bf16_dot;
@@ -32,13 +32,13 @@ const FEW: usize = 4;
 /// Arithmetic of a product with a frozen weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatmulPrecision {
-    /// Chat: activations quantised to int8 in groups of 32. For 16-bit weights, activations are
+    /// Chat: activations quantized to int8 in groups of 32. For 16-bit weights, activations are
     /// bf16 if [`bf16_is_fast`](crate::bf16_is_fast), else f32; for 32-bit weights, f32. On one
     /// machine, the bits of a token's results do not depend on the number of tokens.
     Int8Activations,
-    /// The weight dequantised in tiles, everything in f32: training, references, gradients.
+    /// The weight dequantized in tiles, everything in f32: training, references, gradients.
     F32,
-    /// The weight dequantised in tiles, both factors rounded to bf16 (nearest, ties to even), sums
+    /// The weight dequantized in tiles, both factors rounded to bf16 (nearest, ties to even), sums
     /// in f32: training if [`bf16_is_fast`](crate::bf16_is_fast).
     Bf16,
 }

@@ -31,7 +31,7 @@ const CHUNKS_PER_THREAD: usize = 16;
 /// Representation of the activations for a weight's format on this machine, the same for any number
 /// of tokens.
 enum Activation<'a> {
-    /// Quantised to int8. Holds the packed rows of the weight, none in the plain layout.
+    /// Quantized to int8. Holds the packed rows of the weight, none in the plain layout.
     Int8(Packed<'a>),
     /// Rounded to bf16.
     Bf16(&'a bf16_dot::Bf16Rows),
@@ -171,11 +171,11 @@ fn chunks_of_rows() -> usize {
     MIN_ROW_CHUNKS.max(ROW_CHUNKS_PER_THREAD * team::threads())
 }
 
-/// Split of products of weights with tokens into chunks of work.
+/// The split of products of weights with tokens into chunks of work.
 pub(crate) struct WorkSplit {
     /// Bytes of weights in a chunk.
     bytes: usize,
-    /// A chunk has a multiple of this many strips: those that the f32 kernel multiplies together.
+    /// A chunk has a multiple of this many strips, which the f32 kernel multiplies together.
     strips: usize,
     /// Tokens in a chunk.
     pub tokens: usize,

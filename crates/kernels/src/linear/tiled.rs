@@ -1,4 +1,4 @@
-//! Linear layers with the weight dequantised in tiles. The adapter's second product extends the
+//! Linear layers with the weight dequantized in tiles. The adapter's second product extends the
 //! GEMM's inner dimension; the bias is part of the epilogue.
 
 use super::{Linear, Lora};

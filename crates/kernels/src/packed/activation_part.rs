@@ -10,7 +10,7 @@ use std::mem::offset_of;
 
 /// One part (32 columns) of the activations of `K` tokens, read through raw addresses.
 ///
-/// All reads are at constant offsets from three addresses in registers of their own. With an
+/// All reads are at constant offsets from three addresses, each in its own register. With an
 /// indexed address (base plus index), Intel's CPUs split the load from the instruction that uses it
 /// (un-lamination), and the kernel is bound by the number of micro-operations.
 pub(super) struct ActivationPart<'a, const K: usize> {
@@ -55,11 +55,11 @@ impl<'a, const K: usize> ActivationPart<'a, K> {
         }
     }
 
-    /// The 32 bits of token `token` at `from + offset`, which are those of the first token.
+    /// The 32 bits of token `token` that correspond to the first token's at `from + offset`.
     ///
     /// # Safety
-    /// `from` is an address of this `ActivationPart` in the chunks, and `from + offset` that of a
-    /// 4-byte aligned value in the first token's chunk.
+    /// `from` is an address of this `ActivationPart` in the chunks, and `from + offset` is the
+    /// address of a 4-byte aligned value in the first token's chunk.
     #[inline(always)]
     unsafe fn word(&self, from: *const u8, token: usize, offset: usize) -> i32 {
         assert!(token < K);
@@ -108,9 +108,10 @@ impl<'a, const K: usize> ActivationPart<'a, K> {
         assert!(half < 2);
         // SAFETY: `sums` has an element per part, and `half_sums` two.
         unsafe {
-            match B::LAYOUT.halves() {
-                false => self.word(self.by_part, token, offset_of!(ActivationChunk, sums)),
-                true => self.word(self.by_half, token, offset_of!(ActivationChunk, half_sums) + 4 * half),
+            if B::LAYOUT.halves() {
+                self.word(self.by_half, token, offset_of!(ActivationChunk, half_sums) + 4 * half)
+            } else {
+                self.word(self.by_part, token, offset_of!(ActivationChunk, sums))
             }
         }
     }

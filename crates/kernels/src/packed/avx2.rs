@@ -38,10 +38,7 @@ avx2! {
         }
         let low = _mm256_set1_epi8(0x0f);
         let both = vector(lower, v % 4);
-        let nibbles = match v < 4 {
-            true => _mm256_and_si256(both, low),
-            false => _mm256_and_si256(_mm256_srli_epi16::<4>(both), low),
-        };
+        let nibbles = if v < 4 { _mm256_and_si256(both, low) } else { _mm256_and_si256(_mm256_srli_epi16::<4>(both), low) };
         if B::LAYOUT.codebook.is_some() {
             let values = _mm256_broadcastsi128_si256(load(&B::UNSIGNED_VALUES));
             return _mm256_shuffle_epi8(values, nibbles);
@@ -78,9 +75,10 @@ avx2! {
 /// Vectors of codes of a format whose products, two added by `vpmaddubsw`, fit 16 bits when they
 /// are added: a power of two, at most `most`.
 const fn fitting<B: Packable>(most: usize) -> usize {
-    let mut greatest: i32 = match restores_sign::<Avx2, B>() {
-        true => 128,
-        false => (1 << B::LAYOUT.bits) - 1,
+    let mut greatest: i32 = if restores_sign::<Avx2, B>() {
+        128
+    } else {
+        (1 << B::LAYOUT.bits) - 1
     };
     if B::LAYOUT.codebook.is_some() && !restores_sign::<Avx2, B>() {
         let mut at = 0;
@@ -108,10 +106,7 @@ avx2! {
         for (v, all) in all.iter_mut().enumerate() {
             for (half, all) in all.iter_mut().enumerate() {
                 let codes = codes::<B>(tile, v, half);
-                *all = match restores_sign::<Avx2, B>() {
-                    true => _mm256_xor_si256(codes, _mm256_set1_epi8(-128)),
-                    false => codes,
-                };
+                *all = if restores_sign::<Avx2, B>() { _mm256_xor_si256(codes, _mm256_set1_epi8(-128)) } else { codes };
             }
         }
         all
@@ -122,10 +117,7 @@ avx2! {
     /// Products of four columns of eight rows with four activations, in pairs, in 16 bits.
     #[inline]
     fn pairs<B: Packable>(codes: __m256i, values: __m256i) -> __m256i {
-        match restores_sign::<Avx2, B>() {
-            true => _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(values, codes)),
-            false => _mm256_maddubs_epi16(codes, values),
-        }
+        if restores_sign::<Avx2, B>() { _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(values, codes)) } else { _mm256_maddubs_epi16(codes, values) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! AVX-512 with VNNI: `vpdpbusd` multiplies four columns of sixteen rows with four activations of a
-//! token, a memory operand with embedded broadcast. A broadcast of its own would be one more
+//! token, a memory operand with embedded broadcast. A separate broadcast would be one more
 //! micro-operation per product, and their number bounds this kernel on Intel's CPUs
-//! (`docs/tried.md`).
+//! (`docs/tried/gemm.md`).
 //!
 //! Code that runs for each tile uses loops: closures with intrinsics, passed to functions of the
 //! standard library, are not always inlined. Larger functions have an instance for each call.
@@ -53,10 +53,7 @@ avx512! {
         }
         let low = _mm512_set1_epi8(0x0f);
         let both = vector(lower, v % 4);
-        let nibbles = match v < 4 {
-            true => _mm512_and_si512(both, low),
-            false => _mm512_and_si512(_mm512_srli_epi16::<4>(both), low),
-        };
+        let nibbles = if v < 4 { _mm512_and_si512(both, low) } else { _mm512_and_si512(_mm512_srli_epi16::<4>(both), low) };
         if B::LAYOUT.codebook.is_some() {
             let values = _mm512_broadcast_i32x4(load(&B::UNSIGNED_VALUES));
             return _mm512_shuffle_epi8(values, nibbles);
@@ -215,10 +212,7 @@ impl Avx512 {
             for chunk in 0..chunks {
                 for token in 0..activations.tokens {
                     let [chunk] = activations.chunks(token, chunk);
-                    let minus = match layout.halves() {
-                        true => chunk.minus_half_sums,
-                        false => std::array::from_fn(|half| chunk.minus_sums[half / 2]),
-                    };
+                    let minus = if layout.halves() { chunk.minus_half_sums } else { std::array::from_fn(|half| chunk.minus_sums[half / 2]) };
                     to.push(minus.map(|minus| bias + zero_point * minus));
                 }
             }

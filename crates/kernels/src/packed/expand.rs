@@ -1,4 +1,4 @@
-//! Dequantisation of whole tiles: a vector holds sixteen rows of a column, or half the columns of a
+//! Dequantization of whole tiles: a vector holds sixteen rows of a column, or half the columns of a
 //! row.
 //!
 //! Rounds like [`super::scalar`]: after each operation, never fused.
@@ -172,7 +172,7 @@ on_lanes! {
     }
 }
 
-/// Dequantises a tile by columns, times `scale`.
+/// Dequantizes a tile by columns, times `scale`.
 pub(super) fn columns(isa: Isa, tile: Tile, scale: f32, out: &mut [[f32; ROWS]; GROUP]) {
     match tile.layout.bits {
         2 => columns_of::<2>(isa, tile, scale, out),
@@ -184,7 +184,7 @@ pub(super) fn columns(isa: Isa, tile: Tile, scale: f32, out: &mut [[f32; ROWS]; 
     }
 }
 
-/// Dequantises a tile by rows, times `scale`.
+/// Dequantizes a tile by rows, times `scale`.
 pub(super) fn rows(isa: Isa, tile: Tile, scale: f32, out: &mut [[f32; GROUP]; ROWS]) {
     match tile.layout.bits {
         2 => rows_of::<2>(isa, tile, scale, out),

@@ -1,4 +1,4 @@
-//! Unquantised weights packed for the CPU: `[group][column][row]`, with sixteen rows to a group.
+//! Unquantized weights packed for the CPU: `[group][column][row]`, with sixteen rows to a group.
 //!
 //! A lane is a row, as with packed blocks. So results need no horizontal sum, and one token and
 //! many take their sums in the same order without a transposition of weights.
@@ -26,7 +26,7 @@ pub(super) fn pack<E: Pod>(rows: &[u8], packed: &mut [u8]) {
     }
 }
 
-/// Whole groups of sixteen packed rows of unquantised weights.
+/// Whole groups of sixteen packed rows of unquantized weights.
 #[derive(Clone, Copy)]
 pub(crate) struct PackedFloats<'a, E> {
     elements: &'a [[E; ROWS]],

@@ -3,7 +3,7 @@
 use super::ROWS;
 use crate::blocks::{Block, Codebook, GROUP, Group, Quant, canonical_e4m3, inverse, unsigned, with_format};
 
-/// Half tiles of a block of 256 weights: the most parts with a scale of their own.
+/// Half tiles of a block of 256 weights: the most parts with separate scales.
 const MAX_PARTS: usize = 16;
 
 /// Scale of a block. Each variant but the last holds its byte offset in the block.
@@ -28,7 +28,7 @@ pub(crate) enum Minimum {
     Subtracted(usize),
 }
 
-/// How the scale of a part is stored.
+/// Encoding of a part's scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartCode {
     /// An unsigned integer.
@@ -105,7 +105,7 @@ impl Parts {
     /// Bits of minima of a format that has none.
     pub const NO_MINIMA: [Bits; MAX_PARTS] = [Bits::of(0, 0, 0); MAX_PARTS];
 
-    /// A byte of its own for each half tile.
+    /// One byte per half tile.
     pub const fn bytes_of_halves(at: usize, bytes: usize, code: PartCode) -> Self {
         Self {
             halves: true,

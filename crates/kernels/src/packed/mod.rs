@@ -2,8 +2,8 @@
 //! NEON) holds the same columns of all of them.
 //!
 //! Results then need no horizontal sum, and one layout serves a single token (decode, bound by
-//! memory) and many (prefill, bound by arithmetic). The packed size is exactly that of the file's
-//! rows.
+//! memory) and many (prefill, bound by arithmetic). The packed size is exactly the size of the
+//! file's rows.
 //!
 //! Sixteen rows by 32 columns are a *tile*. One block of each of sixteen rows becomes a *header*
 //! with their scales (see [`layout::ScaleLayout`]), followed by their tiles: one, two in NVFP4, or
@@ -11,15 +11,15 @@
 //!
 //! * the top bit of 3-bit and 5-bit codes: a u64 per four columns, bit `4 row + column`;
 //! * two bits (all of 2-bit codes, the lower ones of 3-bit codes, the upper ones of 6-bit codes):
-//!   two vectors of 64 bytes; byte `4 row + i` of vector `h` has those of columns `16 h + i`, `+
-//!   4`, `+ 8` and `+ 12`, lowest first;
+//!   two vectors of 64 bytes; byte `4 row + i` of vector `h` has the bits of columns `16 h + i`,
+//!   `+ 4`, `+ 8` and `+ 12`, lowest first;
 //! * the (remaining) four bits of 4-bit to 6-bit codes: four vectors; byte `4 row + i` of vector
 //!   `v` has column `4 v + i` in its low nibble and column `16 + 4 v + i` in its high one. 8-bit
 //!   codes: eight vectors; byte `4 row + i` of vector `v` is column `4 v + i`.
 //!
 //! Packed codes are unsigned: signed codes have the zero point added.
 //!
-//! Unquantised weights have neither headers nor tiles: a group is `[column][row]`; see
+//! Unquantized weights have neither headers nor tiles: a group is `[column][row]`; see
 //! [`PackedFloats`].
 //!
 //! Within a group of sixteen rows, blocks are stored from left to right; groups are stored from top
@@ -112,7 +112,7 @@ thread_local! {
     static STARTS: Cell<Vec<Starts>> = const { Cell::new(Vec::new()) };
 }
 
-/// Products of packed rows on an instruction set; without one of its own, in scalar code.
+/// Products of packed rows on an instruction set. The default is scalar code.
 pub(crate) trait PackedProduct: Token {
     /// Whether they are faster than GEMV over the file's blocks.
     const FASTER: bool = false;
@@ -194,15 +194,15 @@ pub fn pack_group(quant: Quant, cols: usize, rows: &[u8], packed: &mut [u8]) -> 
     Ok(())
 }
 
-/// Dequantisation of packed rows, which are counted over all groups.
+/// Dequantization of packed rows, which are counted over all groups.
 pub(crate) trait PackedRows {
-    /// Dequantises a row.
+    /// Dequantizes a row.
     ///
     /// # Errors
     /// If there is no such row, or `to` has a different length.
     fn dequantize_row(&self, row: usize, to: &mut [f32]) -> Result<(), ShapeError>;
 
-    /// Dequantises sixteen rows by 32 columns, tile `at[1]` of group `at[0]`, by columns, times
+    /// Dequantizes sixteen rows by 32 columns, tile `at[1]` of group `at[0]`, by columns, times
     /// `scale`. Panics if either is out of range.
     fn tile_columns(&self, isa: Isa, at: [usize; 2], scale: f32, to: &mut [[f32; ROWS]; GROUP]);
 
@@ -277,7 +277,7 @@ impl<'a> Packed<'a> {
         sink: impl FnMut(usize, usize, &[f32; ROWS]),
     ) -> Result<(), ShapeError> {
         let chunks = Activations::chunks_for(self.cols);
-        crate::shape::length("a row of quantised activations", activations.per_token(), Some(chunks))?;
+        crate::shape::length("a row of quantized activations", activations.per_token(), Some(chunks))?;
         if tokens.end > activations.tokens() {
             return Err(ShapeError::Index {
                 what: "a token",
@@ -346,9 +346,10 @@ impl<'a> Packed<'a> {
 
 fn check_row(index: usize, count: usize) -> Result<(), ShapeError> {
     let what = "a packed row";
-    match index < count {
-        true => Ok(()),
-        false => Err(ShapeError::Index { what, index, count }),
+    if index < count {
+        Ok(())
+    } else {
+        Err(ShapeError::Index { what, index, count })
     }
 }
 

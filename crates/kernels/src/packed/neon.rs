@@ -54,10 +54,7 @@ neon_dot! {
             });
         }
         let both = vector(lower, v % 4);
-        let nibbles = match v < 4 {
-            true => vandq_u8(both, vdupq_n_u8(0x0f)),
-            false => vshrq_n_u8::<4>(both),
-        };
+        let nibbles = if v < 4 { vandq_u8(both, vdupq_n_u8(0x0f)) } else { vshrq_n_u8::<4>(both) };
         if B::LAYOUT.codebook.is_some() {
             return vreinterpretq_s8_u8(vqtbl1q_u8(load(values::<B>()), nibbles));
         }

@@ -16,7 +16,7 @@ const TURNS: usize = TOKEN_TILE / 4;
 /// Columns of a factor of `smmla`.
 const OCTET: usize = 8;
 
-/// The codes of a tile: for each eight columns, those of each four rows in two vectors of two rows.
+/// The codes of a tile: for each eight columns and each four rows, two vectors of two rows.
 type Codes = [[[int8x16_t; 2]; VECTORS]; GROUP / OCTET];
 
 neon_i8mm! {
@@ -188,7 +188,7 @@ impl NeonI8mm {
 
 impl PackedProduct for NeonI8mm {
     const FASTER: bool = true;
-    /// The codes are those of `Neon<true>`.
+    /// The codes are the same as in `Neon<true>`.
     const SIGNS: bool = Neon::<true>::SIGNS;
 
     fn group(self, group: &Group, out: &mut [[f32; ROWS]]) {

@@ -24,7 +24,7 @@ fn code(layout: &PackedLayout, tile: &[u8], row: usize, column: usize) -> i32 {
     layout.centred(code)
 }
 
-/// Dequantises one row of sixteen packed blocks.
+/// Dequantizes one row of sixteen packed blocks.
 pub(super) fn dequantize(layout: &PackedLayout, blocks: &[u8], row: usize, to: &mut [f32]) {
     let (header, tiles) = blocks.split_at(layout.scales.bytes());
     let tiles = tiles.chunks_exact(layout.tile_bytes());
@@ -61,12 +61,11 @@ pub(super) fn group(group: &Group, out: &mut [[f32; ROWS]]) {
                         columns.map(|c| code(layout, tile, row, c) * i32::from(values[c])).sum()
                     };
                     let products = scales.scale[0] * dot(0) as f32 + scales.scale[1] * dot(1) as f32;
-                    let offsets = match layout.halves() {
-                        false => scales.offset[0] * chunk.sums[part],
-                        true => {
-                            let sum = |half: usize| scales.offset[half] * chunk.half_sums[2 * part + half];
-                            sum(0) + sum(1)
-                        }
+                    let offsets = if layout.halves() {
+                        let sum = |half: usize| scales.offset[half] * chunk.half_sums[2 * part + half];
+                        sum(0) + sum(1)
+                    } else {
+                        scales.offset[0] * chunk.sums[part]
                     };
                     *sum += products * chunk.scales[part] + offsets;
                 }

@@ -28,9 +28,10 @@ pub(super) const fn restores_sign<P: PackedProduct, B: Packable>() -> bool {
 /// Zero point of the codes as they are multiplied. Accumulators start with it times
 /// [`minus_codes`], which subtracts it in integers.
 pub(super) const fn zero_point<P: PackedProduct, B: Packable>() -> i32 {
-    match restores_sign::<P, B>() {
-        true => 0,
-        false => B::LAYOUT.zero_point as i32,
+    if restores_sign::<P, B>() {
+        0
+    } else {
+        B::LAYOUT.zero_point as i32
     }
 }
 
@@ -38,9 +39,10 @@ pub(super) const fn zero_point<P: PackedProduct, B: Packable>() -> i32 {
 /// scales, of half `half` of that part.
 #[inline(always)]
 pub(super) fn minus_codes<B: Packable>(chunk: &ActivationChunk, part: usize, half: usize) -> i32 {
-    match B::LAYOUT.halves() {
-        false => chunk.minus_sums[part],
-        true => chunk.minus_half_sums[2 * part + half],
+    if B::LAYOUT.halves() {
+        chunk.minus_half_sums[2 * part + half]
+    } else {
+        chunk.minus_sums[part]
     }
 }
 
@@ -48,9 +50,10 @@ pub(super) fn minus_codes<B: Packable>(chunk: &ActivationChunk, part: usize, hal
 /// of that part: what minima are multiplied with.
 #[inline(always)]
 pub(super) fn activation_sum<B: Packable>(chunk: &ActivationChunk, part: usize, half: usize) -> f32 {
-    match B::LAYOUT.halves() {
-        false => chunk.sums[part],
-        true => chunk.half_sums[2 * part + half],
+    if B::LAYOUT.halves() {
+        chunk.half_sums[2 * part + half]
+    } else {
+        chunk.sums[part]
     }
 }
 

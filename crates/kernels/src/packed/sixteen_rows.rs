@@ -27,9 +27,9 @@ avx2! {
     }
 }
 
-/// Adds products with a tile's rows to sums, scaled: those of the tile or, if its halves have
-/// scales, of half `which` of its columns. A function in its place, though inlined, made the
-/// compiler store each sum before the next products, and AVX2 slower by up to a quarter.
+/// Scales products with a tile's rows and adds them to sums: the products of the whole tile or, if
+/// its halves have scales, of half `which` of its columns. A function in its place, though inlined,
+/// made the compiler store each sum before the next products, and AVX2 slower by up to a quarter.
 macro_rules! add_scaled {
     ($B:ident; $dots:ident, $scales:ident, $chunks:ident, [$part:ident, $which:ident], $sums:ident) => {
         for ((sums, dots), chunk) in $sums.iter_mut().zip($dots).zip($chunks) {
@@ -56,10 +56,10 @@ pub(super) use add_scaled;
 /// * `all_codes::<B>(tile)`: eight vectors of codes of each half of a tile's rows;
 /// * `add::<B, K>(codes, scales, chunks, part, sums)`: accumulates their products with part `part`
 ///   of the activations of `K` tokens. It is called in one place for each `K`, so that the compiler
-///   always inlines it (`docs/tried.md`).
+///   always inlines it (`docs/tried/gemm.md`).
 ///
-/// These have loops in place of closures with intrinsics, which the compiler does not always
-/// inline: at half the speed.
+/// They contain loops instead of closures with intrinsics, which the compiler does not always
+/// inline and which then run at half the speed.
 macro_rules! sixteen_rows {
     ($enabled:ident: $($left:pat => $at_once:literal x $turns:literal),+) => {
         $enabled! {

@@ -47,7 +47,7 @@ fn pack(quant: Quant, cols: usize, plain: &[u8]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn packed_rows_dequantise_to_the_same_weights(
+    fn packed_rows_dequantize_to_the_same_weights(
         seed in any::<u32>(),
         blocks in 1usize..20,
         quant in select(quants()),
@@ -103,7 +103,7 @@ fn unit(column: usize, chunks: usize) -> Vec<ActivationChunk> {
 proptest! {
     /// Any finite scale, including subnormal ones; a product has as many roundings as a weight.
     #[test]
-    fn products_with_one_are_the_dequantised_weights(
+    fn products_with_one_are_the_dequantized_weights(
         quant in select(quants()),
         blocks in prop::collection::vec(any::<u8>(), 16 * 256),
         first in 0usize..256,
@@ -130,7 +130,7 @@ proptest! {
     }
 }
 
-/// The chunks of quantised rows in the order of [`TokenTiles`].
+/// The chunks of quantized rows in the order of [`TokenTiles`].
 fn in_tiles(rows: &[ActivationChunk], tokens: usize) -> Vec<ActivationChunk> {
     let (per_token, mut tiles) = (rows.len() / tokens, rows.to_vec());
     for (at, chunk) in rows.iter().enumerate() {
@@ -139,7 +139,7 @@ fn in_tiles(rows: &[ActivationChunk], tokens: usize) -> Vec<ActivationChunk> {
     tiles
 }
 
-/// The products of all groups with quantised rows.
+/// The products of all groups with quantized rows.
 fn products(matrix: &Packed, isa: Isa, rows: &[ActivationChunk], tokens: usize) -> Vec<f32> {
     let chunks = in_tiles(rows, tokens);
     let tiles = TokenTiles::new(&chunks, tokens, matrix.cols).expect("it fits");

@@ -14,7 +14,7 @@ pub(super) struct TileScales {
 }
 
 impl TileScales {
-    /// Those of row `row` of tile `tile`.
+    /// The scales and offsets of row `row` of tile `tile`.
     pub fn of(layout: &ScaleLayout, header: &[u8], tile: usize, row: usize) -> Self {
         let unit = unit(layout, header, row);
         Self {
@@ -49,9 +49,10 @@ pub(super) fn unit(layout: &ScaleLayout, header: &[u8], row: usize) -> f32 {
 
 /// The parts of a tile: its two halves, or itself twice.
 pub(super) const fn parts_of(parts: &Parts, tile: usize) -> [usize; 2] {
-    match parts.halves {
-        true => [2 * tile, 2 * tile + 1],
-        false => [tile, tile],
+    if parts.halves {
+        [2 * tile, 2 * tile + 1]
+    } else {
+        [tile, tile]
     }
 }
 

@@ -1,4 +1,4 @@
-//! Order of quantised activations for products with packed weights.
+//! Order of quantized activations for products with packed weights.
 
 use super::TOKEN_TILE;
 use crate::gemv::{ActivationChunk, Activations};
@@ -6,7 +6,7 @@ use crate::shape::{self, ShapeError};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Quantised rows of activations in tiles of [`TOKEN_TILE`] tokens; the last may have fewer. A tile
+/// Quantized rows of activations in tiles of [`TOKEN_TILE`] tokens; the last may have fewer. A tile
 /// contains the first chunks of its tokens, then their second ones, and so on: the activations
 /// that a kernel needs at once are adjacent.
 #[derive(Clone, Copy, Debug)]
@@ -17,14 +17,14 @@ pub struct TokenTiles<'a> {
 }
 
 impl<'a> TokenTiles<'a> {
-    /// `chunks` as the quantised rows of `tokens` tokens of `cols` activations, each chunk at its
+    /// `chunks` as the quantized rows of `tokens` tokens of `cols` activations, each chunk at its
     /// [`TokenTiles::index`].
     ///
     /// # Errors
     /// If there are more or fewer chunks.
     pub fn new(chunks: &'a [ActivationChunk], tokens: usize, cols: usize) -> Result<Self, ShapeError> {
         let per_token = Activations::chunks_for(cols);
-        shape::length("quantised activations", chunks.len(), per_token.checked_mul(tokens))?;
+        shape::length("quantized activations", chunks.len(), per_token.checked_mul(tokens))?;
         Ok(Self {
             chunks,
             tokens,

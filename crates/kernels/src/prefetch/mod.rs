@@ -1,8 +1,9 @@
 //! Software prefetching of weights: whether, how far ahead, and into which cache.
 //!
-//! Which choice is fastest differs between CPUs, even in its sign (`docs/tried.md`). So each format
-//! has its own: what `HEARTH_PREFETCH` names, else what [`calibrate`] found or an earlier process
-//! recorded ([`Prefetch::choose`]), else a default for the CPU. Results do not depend on it.
+//! The fastest choice differs between CPUs, and prefetching can even be slower than none
+//! (`docs/tried/decode.md`). So each format has its own: the value of `HEARTH_PREFETCH`, else the
+//! result of [`calibrate`] or of an earlier process ([`Prefetch::choose`]), else a default for the
+//! CPU. Results do not depend on it.
 
 mod calibrate;
 
@@ -89,8 +90,8 @@ impl Prefetch {
         }
     }
 
-    /// The default of this CPU: Intel's was measured on Sapphire and Emerald Rapids only, that of
-    /// others on a Zen 4 only (`docs/tried.md`).
+    /// The default of this CPU. The default for Intel was measured on Sapphire and Emerald Rapids
+    /// only, the other one on a Zen 4 only (`docs/tried/decode.md`).
     fn of_cpu() -> Self {
         #[cfg(target_arch = "x86_64")]
         if crate::isa::is_intel() {
@@ -110,7 +111,7 @@ impl Prefetch {
         (code != 0).then_some(Self::new(target, code as u16))
     }
 
-    /// Prefetches the lines this distance after those of `bytes`.
+    /// Prefetches the cache lines at this distance after `bytes`.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(crate) fn after(self, bytes: &[u8]) {
@@ -126,7 +127,7 @@ impl Prefetch {
     }
 }
 
-/// Prefetches the lines `distance` bytes after those of `bytes`.
+/// Prefetches as many cache lines as `bytes` has, `distance` bytes after them.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn lines<const HINT: i32>(bytes: &[u8], distance: u16) {

@@ -21,7 +21,7 @@ pub struct QkNormRope {
     pub base: f64,
 }
 
-/// Rows of Q, K and V with Q and K normalised and rotated, each token at its position.
+/// Rows of Q, K and V with Q and K normalized and rotated, each token at its position.
 pub fn qk_norm_rope(qkv: &[f64], heads: &Heads, positions: &[u32], args: &QkNormRope) -> Vec<f64> {
     let mut out = qkv.to_vec();
     for (row, position) in out.chunks_mut(heads.qkv_width()).zip(positions) {

@@ -53,7 +53,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Dequantises a stored linear, with its adapter's dropout mask for `tokens` rows.
+    /// Dequantizes a stored linear, with its adapter's dropout mask for `tokens` rows.
     ///
     /// # Errors
     /// Returns an error if the sizes do not match.

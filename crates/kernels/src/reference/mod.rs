@@ -1,6 +1,6 @@
 //! Reference implementation of every operation in f64, written as its formula.
 //!
-//! Nothing here is in place, threaded or vectorised. The lengths of slices are not checked: the
+//! Nothing here is in place, threaded or vectorized. The lengths of slices are not checked: the
 //! callers are tests and [`gradients`](crate::gradients), which choose the sizes.
 
 mod attention;

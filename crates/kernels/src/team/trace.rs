@@ -123,8 +123,8 @@ impl TracedRun {
         self.chunks.iter().sum()
     }
 
-    /// Simulated seconds with `threads` threads, which take chunks as those of a team do: each from
-    /// the start of its range, then from the end of another's.
+    /// Simulated seconds with `threads` threads, which take chunks as a team's threads do: each
+    /// from the start of its range, then from the end of another thread's.
     fn simulated(&self, threads: usize, costs: Costs) -> f64 {
         let chunks = self.chunks.len();
         if chunks < 2 || threads < 2 {

@@ -121,7 +121,7 @@ impl Cached<'_> {
     }
 }
 
-/// A layer of `pages` pages whose cells and scales are NaN, as those of a page's last owner may be.
+/// A layer of `pages` pages whose cells and scales are NaN, as a page's last owner may leave them.
 fn unwritten(format: KvFormat, shape: Heads, pages: u32) -> KvLayer {
     let mut layer = KvLayer::new(format, pages as usize * PAGE, shape.kv_heads, shape.head_dim);
     for part in layer.tiles_mut(0..pages as usize * PAGE / KvLayer::TILE).unwrap() {
@@ -172,7 +172,7 @@ fn a_cache_matches_the_batch_with_pages_in_any_order() {
     }
 }
 
-/// Decode rows and chunks of prompts in one call, some of them over pages that another sequence
+/// One call has decode rows and chunks of prompts, some of them over pages that another sequence
 /// also reads.
 #[test]
 fn sequences_of_a_batch_have_the_bits_they_have_alone() {
@@ -238,9 +238,10 @@ fn a_nan_in_the_cache_reaches_only_rows_that_see_it() {
                     let sees = (BAD..BAD + shape.window.unwrap_or(TOKENS)).contains(&token);
                     // The NaN is in the first KV head.
                     assert!(found[group..] == expected[group..], "{what}");
-                    match sees {
-                        true => assert!(found[..group].iter().all(|x| x.is_nan()), "{what}"),
-                        false => assert!(found[..group] == expected[..group], "{what}"),
+                    if sees {
+                        assert!(found[..group].iter().all(|x| x.is_nan()), "{what}")
+                    } else {
+                        assert!(found[..group] == expected[..group], "{what}")
                     }
                 }
             }

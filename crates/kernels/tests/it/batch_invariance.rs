@@ -18,8 +18,8 @@ const THREADS: [usize; 4] = [1, 2, 3, 8];
 /// Threads and batch sizes of the formats that a run's parts do not include.
 const FEW: [(usize, usize); 3] = [(2, 129), (2, 5), (3, 22)];
 
-/// Sets the number of threads, also above that of the machine. For a process of its own; first
-/// called before any kernel runs.
+/// Sets the number of threads, which may exceed the machine's. Only for a test with its own
+/// process; first called before any kernel runs.
 fn set_threads(threads: usize) {
     team::oversubscribe(8);
     team::set_threads(threads);
@@ -34,12 +34,13 @@ fn is_included(parts: &Parts, index: usize, case: &str) -> bool {
 
 /// Threads and batch sizes: all pairs, or [`FEW`].
 fn pairs(all: bool) -> Vec<(usize, usize)> {
-    match all {
-        true => THREADS
+    if all {
+        THREADS
             .into_iter()
             .flat_map(|threads| BATCHES.map(|at_once| (threads, at_once)))
-            .collect(),
-        false => FEW.to_vec(),
+            .collect()
+    } else {
+        FEW.to_vec()
     }
 }
 

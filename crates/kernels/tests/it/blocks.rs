@@ -1,18 +1,18 @@
-//! Quantisation formats against ggml's values, and the quantisation error.
+//! Quantization formats against ggml's values, and the quantization error.
 
 use crate::common::{floats, read_floats, relative_error};
 use hearth_kernels::blocks::{BlockError, Quant};
 use hearth_kernels::isa::Isa;
 use proptest::prelude::*;
 
-/// A format's fixture: stored bytes and the weights that ggml dequantises from them.
+/// A format's fixture: stored bytes and the weights that ggml dequantizes from them.
 fn fixture(quant: Quant) -> (Vec<u8>, Vec<f32>) {
     let path = |end: &str| format!("tests/fixtures/blocks/{quant}.{end}");
     (std::fs::read(path("bytes")).unwrap(), read_floats(&path("f32")))
 }
 
 #[test]
-fn every_format_dequantises_as_the_reference() {
+fn every_format_dequantizes_as_the_reference() {
     for (quant, isa) in Quant::ALL
         .into_iter()
         .flat_map(|quant| Isa::available().into_iter().map(move |isa| (quant, isa)))
@@ -25,7 +25,7 @@ fn every_format_dequantises_as_the_reference() {
 }
 
 #[test]
-fn formats_without_a_search_quantise_to_the_reference_bytes() {
+fn formats_without_a_search_quantize_to_the_reference_bytes() {
     let input = read_floats("tests/fixtures/blocks/input.f32");
     let searches = |quant: Quant| quant == Quant::IQ4_NL || quant.block_elements() == 256;
     for quant in Quant::ALL.into_iter().filter(|quant| !searches(*quant)) {
@@ -36,7 +36,7 @@ fn formats_without_a_search_quantise_to_the_reference_bytes() {
     }
 }
 
-/// Error of llama.cpp's reference quantisers (ggml 0.25.3) on `input.f32`: RMS of the error
+/// Error of llama.cpp's reference quantizers (ggml 0.25.3) on `input.f32`: RMS of the error
 /// relative to the RMS of the weights.
 const LOSS: &[(Quant, f64)] = &[
     (Quant::Q4_0, 0.117137),
@@ -56,7 +56,7 @@ const LOSS: &[(Quant, f64)] = &[
 ];
 
 #[test]
-fn the_quantisation_error_is_at_most_the_references() {
+fn the_quantization_error_is_at_most_the_references() {
     let input = read_floats("tests/fixtures/blocks/input.f32");
     for quant in Quant::ALL.into_iter().filter(|quant| !quant.is_float()) {
         let row = LOSS.iter().find(|(of, _)| *of == quant);
@@ -67,7 +67,7 @@ fn the_quantisation_error_is_at_most_the_references() {
     }
 }
 
-/// The weights quantised and dequantised.
+/// The weights quantized and dequantized.
 fn stored_and_read(quant: Quant, weights: &[f32]) -> Vec<f32> {
     let mut bytes = vec![0; quant.row_bytes(weights.len()).unwrap()];
     quant.quantize_row(weights, &mut bytes).unwrap();

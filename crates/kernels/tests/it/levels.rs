@@ -32,9 +32,10 @@ fn lower_instruction_sets_pass_too() {
     let (parts, modules) = (Parts::of("levels"), modules());
     assert!(modules.len() > 5, "{modules:?}");
     // A run without assertions and one with them take different pairs.
-    let (first, suffix) = match cfg!(debug_assertions) {
-        true => (2, " with assertions"),
-        false => (0, ""),
+    let (first, suffix) = if cfg!(debug_assertions) {
+        (2, " with assertions")
+    } else {
+        (0, "")
     };
     let lower = Isa::available().into_iter().filter(|isa| *isa != Isa::best());
     for (number, level) in lower.map(Isa::name).enumerate() {

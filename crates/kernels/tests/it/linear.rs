@@ -10,7 +10,7 @@ use hearth_kernels::{
     Dropout, Isa, Linear, Lora, MatmulPrecision, Matrix, Norm, Quant, ShapeError, bf16, bf16s, matrix,
 };
 
-/// A stored weight and its dequantised values.
+/// A stored weight and its dequantized values.
 struct Weight {
     quant: Quant,
     layout: hearth_kernels::Layout,
@@ -223,7 +223,7 @@ fn layers() -> [Layer; 3] {
 }
 
 #[test]
-fn linears_share_a_normalised_input_and_keep_the_order_of_what_follows() {
+fn linears_share_a_normalized_input_and_keep_the_order_of_what_follows() {
     for layer in layers() {
         let (rows, cols) = (layer.weights[0].rows, layer.weights[0].cols);
         for tokens in [1, 3, 17] {

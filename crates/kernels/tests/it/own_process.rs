@@ -1,6 +1,6 @@
-//! Tests that set something of the whole process, such as the number of threads.
+//! Tests that change state of the whole process, such as the number of threads.
 //!
-//! nextest starts each test in a process of its own; under `cargo test` such a test starts itself
+//! nextest starts each test in a separate process; under `cargo test` such a test starts itself
 //! again.
 
 use std::any::type_name;
@@ -8,7 +8,7 @@ use std::env;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-/// Set by nextest, which names its mode, and here.
+/// Environment variable that nextest sets to its mode; [`is_own`] sets it too.
 const MODE: &str = "NEXTEST_EXECUTION_MODE";
 const ALONE: &str = "process-per-test";
 
@@ -40,7 +40,7 @@ pub fn this_executable(arguments: &[&str]) -> Command {
     command
 }
 
-/// Panics unless so many tests passed, and none failed.
+/// Panics unless `count` tests passed and none failed.
 #[track_caller]
 pub fn assert_passed(what: &str, run: &Output, count: usize) {
     let said = String::from_utf8_lossy(&run.stdout);

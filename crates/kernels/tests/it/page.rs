@@ -7,17 +7,12 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/QUANTS.md");
 
 fn page() -> String {
     let mut page = String::from(
-        "# Quantisation types\n\n\
-         Types of weights that Hearth runs, trains on, and merges into, on the CPU and on GPUs. A row that is not\n\
-         whole blocks is stored in the type named last. This page is written from the table in\n\
-         `crates/kernels/src/blocks/table.rs` by\n\
+        "# Quantization types\n\n\
+         Weight types that Hearth runs, trains adapters on and merges into, on the CPU and on GPUs. A row whose\n\
+         length is not a multiple of the block is stored in the fallback type. This page is generated from the\n\
+         table in `crates/kernels/src/blocks/table.rs` by\n\
          `HEARTH_UPDATE_DOCS=1 cargo test -p hearth-kernels --test kernels page`.\n\n\
-         The scale of a whole NVFP4 tensor (`NAME.scale`) is applied where a file has it. Merging into NVFP4 writes\n\
-         it for attention, and for feed-forward layers without biases in the architectures in which llama.cpp\n\
-         applies it: `llama` and `qwen3`. Other weights with a standard deviation below 0.01 lose precision, and\n\
-         below 0.003 most of it: choose MXFP4 or another type for such models. Merging into another type multiplies\n\
-         it in.\n\n\
-         | type | bits per weight | weights per block | bytes per block | GGUF type | file type | otherwise |\n\
+         | type | bits per weight | weights per block | bytes per block | GGUF type | file type | fallback |\n\
          |---|---|---|---|---|---|---|\n",
     );
     for quant in Quant::ALL {
@@ -35,6 +30,17 @@ fn page() -> String {
         )
         .expect("a string grows");
     }
+    page.push_str(
+        "\n## Tensor scales of NVFP4\n\n\
+         An NVFP4 tensor may have a scale for the whole tensor (`NAME.scale`). Hearth applies it to every linear\n\
+         layer that has one.\n\n\
+         - Merging into NVFP4 writes a scale for weights that have one in the base, for attention, and for\n  \
+         feed-forward layers without biases in the architectures in which llama.cpp applies it: `llama` and\n  \
+         `qwen3`.\n\
+         - Weights without a scale lose precision if their standard deviation is below 0.01, and most of it below\n  \
+         0.003. Choose MXFP4 or another type for such models.\n\
+         - Merging into another type multiplies the scale into the weights.\n",
+    );
     page
 }
 

@@ -1,4 +1,4 @@
-//! How weights are prefetched: it changes no bit, and is measured.
+//! Prefetching of weights: it changes no bit, and calibration measures it.
 
 use hearth_kernels::fused::norm_linears;
 use hearth_kernels::{Linear, MatmulPrecision, Matrix, Prefetch, Quant, calibrate, matrix};
@@ -57,9 +57,10 @@ fn formats_of_large_weights_are_measured_once() {
     assert_eq!(measured(&matrices[1..]), [], "it may stay in the caches");
     let began = Instant::now();
     let is_packed = matrices[0].layout() == matrix::Layout::Rows16;
-    let expected = match cfg!(target_arch = "x86_64") && is_packed {
-        true => vec![Quant::Q8_0, Quant::Q4_K],
-        false => vec![],
+    let expected = if cfg!(target_arch = "x86_64") && is_packed {
+        vec![Quant::Q8_0, Quant::Q4_K]
+    } else {
+        vec![]
     };
     assert_eq!(measured(&matrices), expected, "the third is too small to matter");
     // Ten times what a load may take for it.

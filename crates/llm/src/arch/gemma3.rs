@@ -58,10 +58,7 @@ pub(super) fn describe(gguf: &GgufHeader, config: &Config) -> Result<DecoderSpec
             ..full.clone()
         },
     };
-    let layer = |is_local| match is_local {
-        true => local.clone(),
-        false => full.clone(),
-    };
+    let layer = |is_local| if is_local { local.clone() } else { full.clone() };
     let is_local = match window {
         None => vec![false; config.n_layers],
         Some(_) => local_layers(gguf, config.n_layers)?,

@@ -1,7 +1,7 @@
 //! The metadata keys of an architecture: which of them Hearth reads, which change nothing, and
 //! which are refused, since a model that needs them would silently compute something else.
 //!
-//! The names are those of llama.cpp's `llama-arch.cpp`; `keys.txt` lists them.
+//! The names come from llama.cpp's `llama-arch.cpp`; `keys.txt` lists them.
 
 use super::neutral::{self, Neutral};
 use crate::config::Config;
@@ -11,7 +11,7 @@ use Rule::{Harmless, Only, Read};
 use hearth_formats::gguf::{GgufHeader, Value};
 use hearth_formats::{Architecture, listed, shortened};
 
-/// What a key means for an architecture.
+/// The effect of a key on an architecture.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Rule {
     /// Hearth reads it.
@@ -69,7 +69,7 @@ const RULES: &[(&str, Rule)] = &[
     ("attention.key_length", Read),
     ("attention.key_length_mla", ZERO),
     ("attention.key_length_mla_swa", ZERO),
-    // No layer has a window; Gemma 3 has a rule of its own.
+    // No layer has a window; Gemma 3 has its own rule.
     ("attention.key_length_swa", Harmless),
     ("attention.kv_lora_rank", ZERO),
     ("attention.kv_lora_rank_swa", ZERO),
@@ -243,7 +243,7 @@ const GEMMA3: &[(&str, Rule)] = &[
 
 /// Keys of other programs, which llama.cpp does not know.
 const FOREIGN: &[(&str, Rule)] = &[
-    // Ollama's converters. The bases are those of Gemma 3, in place of `rope.freq_base`.
+    // Ollama's converters. Gemma 3 has these bases in place of `rope.freq_base`.
     ("attention.head_dim", Only(&[HeadDim])),
     ("rope.global.freq_base", EMPTY),
     ("rope.local.freq_base", EMPTY),

@@ -1,6 +1,6 @@
 //! Llama: pre-norm layers of rotary attention and SwiGLU. <https://arxiv.org/abs/2302.13971>
 //!
-//! In the file the rows of Q and K are permuted so that RoPE pairs neighbours.
+//! In the file the rows of Q and K are permuted so that RoPE pairs neighbors.
 
 use super::spec::{DecoderSpec, LayerSpec, RopeSpec};
 use crate::config::Config;

@@ -33,7 +33,7 @@ impl Neutral {
             Self::Width => found == config.width as f64,
             Self::WholeContext => found >= config.context_trained as f64,
             Self::ScoreScale => {
-                // The second is that of Gemma 3 27B.
+                // Gemma 3 27B uses the second.
                 let widths = [config.head_dim, config.width / config.heads].map(|width| width as f64);
                 widths.iter().any(|width| (found * width.sqrt() - 1.0).abs() < 1e-6)
             }
@@ -75,8 +75,9 @@ pub(super) fn shown(value: &Value) -> String {
 }
 
 fn shown_number(number: f64) -> String {
-    match number.abs() < 1e9 {
-        true => number.to_string(),
-        false => format!("{number:e}"),
+    if number.abs() < 1e9 {
+        number.to_string()
+    } else {
+        format!("{number:e}")
     }
 }

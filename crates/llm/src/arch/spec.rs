@@ -6,7 +6,7 @@ use hearth_kernels::attention::Heads;
 use hearth_kernels::glu::Activation;
 use hearth_kernels::rope::Pairing;
 
-/// What a model computes.
+/// The computation of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecoderSpec {
     /// Factor of the embeddings.
@@ -15,8 +15,8 @@ pub struct DecoderSpec {
     pub layers: Vec<LayerSpec>,
 }
 
-/// What a layer computes: attention, then a gated feed-forward, each with a norm before it and
-/// added to the residual stream. Biases and scales of weights are applied if the file has them.
+/// The computation of a layer: attention, then a gated feed-forward. Each has a norm before it and
+/// is added to the residual stream. Biases and scales of weights are applied if the file has them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerSpec {
     /// Heads, their width, the scale of scores and the window.
@@ -118,7 +118,7 @@ impl NormName {
         Self::AfterFfn,
     ];
 
-    /// Those of Llama's layer.
+    /// The norms of Llama's layer.
     pub const PLAIN: &[Self] = &[Self::Attention, Self::Ffn];
 
     /// The name in a GGUF: `attn_norm`.

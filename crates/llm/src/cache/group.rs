@@ -49,14 +49,14 @@ impl LayerGroup {
     }
 
     /// Pages in a cache of this size. A sequence with a window needs the pages of its window and of
-    /// a step, and one more because they begin anywhere in a page; a snapshot needs those of its
-    /// window, and without one a copy of its last page.
+    /// a step, and one more because they begin anywhere in a page. A snapshot needs the pages of
+    /// its window or, without a window, a copy of its last page.
     pub fn pages(&self, size: &CacheSize) -> usize {
         let full = Self::full_pages(size);
         self.windowed_pages(size).map_or(full, |windowed| windowed.min(full))
     }
 
-    /// What a sequence retains; `None` means all positions.
+    /// The positions that a sequence retains; `None` means all.
     pub(super) fn retained(&self, size: &CacheSize) -> Option<Retained> {
         self.windowed_pages(size)
             .filter(|pages| *pages < Self::full_pages(size))?;
@@ -100,7 +100,7 @@ fn pages_of(positions: usize) -> usize {
     positions.div_ceil(PAGE).saturating_add(1)
 }
 
-/// What a sequence retains in a windowed group.
+/// The positions and pages that a sequence retains in a windowed group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Retained {
     /// Positions before the first of a step, one less.

@@ -45,7 +45,7 @@ pub struct Cache {
 struct Group {
     shape: LayerGroup,
     pages: Arc<PageAllocator>,
-    /// What a sequence retains; `None` means all positions.
+    /// The positions that a sequence retains; `None` means all.
     retained: Option<Retained>,
 }
 

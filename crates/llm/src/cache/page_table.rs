@@ -116,9 +116,10 @@ impl PageTable {
     pub fn check_room(&self, length: usize, end: usize, position: usize) -> Result<(), CacheError> {
         let released = &self.pages[..self.pages_before(position)];
         let own = released.iter().filter(|page| !self.allocator.is_shared(**page));
-        match self.missing(length, end) <= self.free() + own.count() {
-            true => Ok(()),
-            false => Err(self.no_pages(end)),
+        if self.missing(length, end) <= self.free() + own.count() {
+            Ok(())
+        } else {
+            Err(self.no_pages(end))
         }
     }
 

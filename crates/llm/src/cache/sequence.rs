@@ -147,7 +147,7 @@ impl Sequence {
     }
 
     /// A fork in a cache that borrows layers of this sequence's cache: it reads the same pages, and
-    /// continues in pages of its own.
+    /// continues in its own.
     ///
     /// # Errors
     /// If that cache borrows from another one.
@@ -206,12 +206,13 @@ impl Sequence {
                 context: size.context,
             });
         }
-        match more > size.step && self.cache.is_windowed() {
-            true => Err(CacheError::LongStep {
+        if more > size.step && self.cache.is_windowed() {
+            Err(CacheError::LongStep {
                 tokens: more,
                 step: size.step,
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 }

@@ -32,7 +32,7 @@ fn cache(sequences: usize) -> Arc<Cache> {
     Cache::new(&groups(), KvFormat::F16, size)
 }
 
-/// What a layer writes for a token: exact in f16.
+/// The values that a layer writes for a token: exact in f16.
 fn value(layer: usize, id: u32, position: usize) -> [f32; 2] {
     [id as f32, (position + 1000 * (layer % 2)) as f32]
 }
@@ -154,15 +154,14 @@ fn append((sequence, ids): &mut Modelled, count: usize, id: u32) {
 
 fn truncate((sequence, ids): &mut Modelled, length: usize) {
     let before = sequence.clone();
-    match sequence.truncate(length) {
-        true => ids.truncate(length),
-        false => {
-            // Only a window prevents it.
-            let first = |(table, window): (&page_table::PageTable, Option<usize>)| {
-                window.is_some_and(|window| table.first() * PAGE > (length + 1).saturating_sub(window))
-            };
-            assert!(before.tables.iter().zip(WINDOWS).any(first));
-        }
+    if sequence.truncate(length) {
+        ids.truncate(length)
+    } else {
+        // Only a window prevents it.
+        let first = |(table, window): (&page_table::PageTable, Option<usize>)| {
+            window.is_some_and(|window| table.first() * PAGE > (length + 1).saturating_sub(window))
+        };
+        assert!(before.tables.iter().zip(WINDOWS).any(first));
     }
 }
 

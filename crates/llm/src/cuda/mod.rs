@@ -44,9 +44,10 @@ pub fn cards() -> Vec<Card> {
 /// If there is no such card; the text is a sentence without its full stop. If the driver fails
 /// later, Burn panics.
 pub fn open(number: usize) -> Result<Device, String> {
-    match number < cards().len() {
-        true => Ok(Device::cuda(number)),
-        false => Err("CUDA finds no such GPU on this machine, or its driver does not respond".to_owned()),
+    if number < cards().len() {
+        Ok(Device::cuda(number))
+    } else {
+        Err("CUDA finds no such GPU on this machine, or its driver does not respond".to_owned())
     }
 }
 
@@ -88,9 +89,10 @@ unsafe fn query() -> Option<Vec<Card>> {
             };
             let mut memory = 0;
             cards.push(Card {
-                name: match named {
-                    true => CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned(),
-                    false => "NVIDIA graphics card".to_owned(),
+                name: if named {
+                    CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
+                } else {
+                    "NVIDIA graphics card".to_owned()
                 },
                 slot: place(PCI_DOMAIN)
                     .zip(place(PCI_BUS))

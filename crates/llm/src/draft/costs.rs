@@ -7,7 +7,7 @@ const PRIOR_SLOPE: f64 = 0.1;
 /// Times after which a new one has the least weight in the average.
 const STEADY: f64 = 5.0;
 /// A time counts as at most this many times a steady average, and at least its inverse: another
-/// program may have had the processor.
+/// program may have used the CPU.
 const OUTLIER: f64 = 1.5;
 /// Weight of measured times after a step whose drafts were all declined.
 const DECLINED_DECAY: f64 = 0.95;
@@ -93,9 +93,10 @@ impl StepCosts {
             (Some((at, seconds)), None) => {
                 let first = known().next().unwrap_or((at, seconds));
                 // Rows that were measured tell what further ones take.
-                let slope = match at > first.0 {
-                    true => ((seconds - first.1) / (at - first.0) as f64).max(0.0),
-                    false => PRIOR_SLOPE * seconds / shape(at),
+                let slope = if at > first.0 {
+                    ((seconds - first.1) / (at - first.0) as f64).max(0.0)
+                } else {
+                    PRIOR_SLOPE * seconds / shape(at)
                 };
                 seconds + slope * (rows - at) as f64
             }
@@ -144,9 +145,10 @@ impl Average {
             // The context may have another length now.
             self.weight = self.weight.min(1.0);
         }
-        let seconds = match self.weight == STEADY {
-            true => seconds.clamp(self.seconds / OUTLIER, self.seconds * OUTLIER),
-            false => seconds,
+        let seconds = if self.weight == STEADY {
+            seconds.clamp(self.seconds / OUTLIER, self.seconds * OUTLIER)
+        } else {
+            seconds
         };
         self.weight = (self.weight + 1.0).min(STEADY);
         self.seconds += (seconds - self.seconds) / self.weight;

@@ -77,7 +77,7 @@ pub struct DraftRequest<'a> {
     pub target: &'a Session,
     /// The answer's sampler, a fork of which draws for a draft. `None` means greedy.
     pub sampler: Option<&'a Sampler>,
-    /// How many tokens pay.
+    /// The number of drafted tokens that is worth its time.
     pub budget: Budget<'a>,
     /// The proposed tokens.
     pub drafted: Vec<Drafted>,
@@ -106,6 +106,6 @@ impl DraftRequest<'_> {
 pub struct Drafted {
     /// The token, in the target's vocabulary.
     pub token: u32,
-    /// How sure the draft is: an index below [`BUCKETS`].
+    /// The draft's confidence: an index below [`BUCKETS`].
     pub bucket: usize,
 }

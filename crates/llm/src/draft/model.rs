@@ -1,4 +1,4 @@
-//! A smaller model as a draft, with a KV cache of its own.
+//! A smaller model as a draft, with a separate KV cache.
 
 use super::rounds::{self, DraftTime, Line};
 use super::{BUCKETS, DraftRequest, Drafter, OnLayer, TokenMap};
@@ -89,8 +89,8 @@ impl ModelDrafter {
         self.sequences.push(held);
     }
 
-    /// Makes room for the last sequence by dropping those of ended answers; returns whether there
-    /// is any.
+    /// Makes room for the last sequence by dropping sequences of ended answers. Returns whether
+    /// there is room.
     fn make_room(&mut self) -> bool {
         loop {
             let Some(held) = self.sequences.last() else {

@@ -1,12 +1,12 @@
 //! Tokens of one vocabulary in another.
 
-/// Maps the tokens of a target to those of a draft with another vocabulary, and back where their
-/// texts agree.
+/// Maps the tokens of a target to the tokens of a draft with another vocabulary, and back where
+/// their texts agree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenMap {
-    /// For each of the target's tokens those of the draft that spell it; none if it cannot.
+    /// For each token of the target, the draft's tokens that spell it; none if there are none.
     to_draft: Vec<Box<[u32]>>,
-    /// For each of the draft's tokens the target's one with the same text.
+    /// For each token of the draft, the target's token with the same text.
     to_target: Vec<Option<u32>>,
 }
 

@@ -23,7 +23,7 @@ type Tracked<B, C> = FloatTensor<Autodiff<B, C>>;
 
 type Replayed<B, const N: usize> = dyn Fn(FloatTensor<B>) -> [Option<FloatTensor<B>>; N] + Send + Sync;
 
-/// From the gradient of an output to those of its `N` parents; `None` for a constant.
+/// Computes the gradients of `N` parents from the gradient of the output; `None` for a constant.
 struct Rule<B: BurnBackend, const N: usize>(Arc<Replayed<B, N>>);
 
 impl<B: BurnBackend, const N: usize> Clone for Rule<B, N> {

@@ -33,18 +33,17 @@ fn contiguous(tensor: FlexTensor) -> FlexTensor {
     }
 }
 
-/// The tensor with storage of its own, for writing in place: a slice of another tensor is copied,
+/// The tensor with unshared storage, for writing in place: a slice of another tensor is copied,
 /// since Flex returns the whole storage.
 fn unshared(tensor: FlexTensor) -> FlexTensor {
     let tensor = contiguous(tensor);
     let elements: usize = tensor.shape().iter().product();
-    match tensor.bytes().len() == elements * size_of::<f32>() {
-        true => tensor,
-        false => {
-            let mut copy = Scratch::new(elements);
-            copy.copy_from_slice(floats(&tensor));
-            self::tensor(copy, size(&tensor))
-        }
+    if tensor.bytes().len() == elements * size_of::<f32>() {
+        tensor
+    } else {
+        let mut copy = Scratch::new(elements);
+        copy.copy_from_slice(floats(&tensor));
+        self::tensor(copy, size(&tensor))
     }
 }
 
@@ -370,9 +369,10 @@ impl OpsBackward for Flex {
     ) -> FloatTensor<Self> {
         let (qkv, gradient) = (contiguous(saved.qkv.clone()), contiguous(gradient));
         let positions = batch.positions();
-        let ready = match is_normed(&q_norm, &k_norm) {
-            true => prepared(qkv.clone(), &spec, positions, &q_norm, &k_norm),
-            false => qkv.clone(),
+        let ready = if is_normed(&q_norm, &k_norm) {
+            prepared(qkv.clone(), &spec, positions, &q_norm, &k_norm)
+        } else {
+            qkv.clone()
         };
         let mut d_qkv = Scratch::new(floats(&qkv).len());
         let (heads, starts) = (&spec.heads, batch.starts());

@@ -8,10 +8,10 @@ pub use hearth_kernels::Dropout;
 pub use hearth_kernels::MatmulPrecision;
 pub use hearth_kernels::glu::Activation;
 
-/// Format of the bytes of a weight `[rows, cols]`.
+/// Shape and storage format of a weight `[rows, cols]`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MatrixSpec {
-    /// The quantisation format.
+    /// The quantization format.
     pub quant: Quant,
     /// The layout of the blocks: plain, or packed for this CPU.
     pub layout: Layout,

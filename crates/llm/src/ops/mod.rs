@@ -56,7 +56,7 @@ pub struct MemoryUse {
     pub reserved: AtomicU64,
 }
 
-/// Fused operations over quantised weights.
+/// Fused operations over quantized weights.
 ///
 /// Float tensors are f32. A frozen weight is an integer tensor of the file's bytes (see
 /// [`MatrixSpec`]); it is not differentiated. The order of every linear is product, the weight's
@@ -66,7 +66,7 @@ pub trait Ops: burn::backend::Backend {
     /// Rows `ids` of a table `[vocab, D]`, times `scale`: `[T, D]`.
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self>;
 
-    /// Several linears over one normalised input: `x [T, D]` to `[T, sum of out]`, the outputs
+    /// Several linears over one normalized input: `x [T, D]` to `[T, sum of out]`, the outputs
     /// concatenated per row.
     fn norm_linears(
         x: FloatTensor<Self>,
@@ -183,8 +183,8 @@ pub trait OpsBackward: Ops {
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self>;
 
-    /// Backward of [`Ops::linear_add`]: the gradients of `h` and of the adapter (that of `residual`
-    /// is `gradient` itself).
+    /// Backward of [`Ops::linear_add`]: the gradients of `h` and of the adapter. The gradient of
+    /// `residual` is `gradient` itself.
     fn linear_add_backward(
         h: FloatTensor<Self>,
         linear: Linear<Self>,

@@ -36,7 +36,7 @@ impl AllocationController for PooledBuffer {
 /// A tensor backed by scratch.
 pub(super) fn tensor<const D: usize>(values: Scratch<f32>, shape: [usize; D]) -> FlexTensor {
     let length = size_of_val(&values[..]);
-    // SAFETY: all `length` bytes of scratch are initialised.
+    // SAFETY: all `length` bytes of scratch are initialized.
     let bytes = unsafe { Bytes::from_controller(Box::new(PooledBuffer(values)), length) };
     FlexTensor::from_data(TensorData::from_bytes(bytes, shape, DType::F32))
 }

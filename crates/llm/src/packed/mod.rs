@@ -118,8 +118,8 @@ impl PackedWeights {
     }
 }
 
-/// Packs into page-aligned memory, like that of a mapped file: kernels are faster if tiles are
-/// aligned to cache lines.
+/// Packs into page-aligned memory, as a mapped file has: kernels are faster if tiles are aligned to
+/// cache lines.
 fn pack_in_memory(matrix: &Unpacked) -> Result<Bytes, ShapeError> {
     let Unpacked {
         quant,

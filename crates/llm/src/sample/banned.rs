@@ -19,14 +19,15 @@ pub(super) struct Banned {
     banned: Vec<u32>,
 }
 
-/// What depends on the strings and the vocabulary alone.
+/// The parts of the filter that depend only on the strings and the vocabulary.
 #[derive(Debug)]
 struct Rules {
     search: TextSearch,
     vocabulary: Arc<dyn TokenTexts>,
     /// Tokens that contain a whole banned string.
     always: Vec<u32>,
-    /// Tokens with text by their first byte: those of byte `b` from `starts[b]` to `starts[b + 1]`.
+    /// Tokens with text, by their first byte: byte `b` has the tokens from `starts[b]` to
+    /// `starts[b + 1]`.
     by_first: Vec<u32>,
     starts: [usize; 257],
 }

@@ -1,4 +1,4 @@
-//! What filters leave: tokens and their probabilities.
+//! The distribution after the filters: tokens and their probabilities.
 
 use super::candidates::Candidates;
 use super::greedy::greedy;
@@ -43,9 +43,10 @@ impl Distribution {
         self.tokens.clear();
         let temperature = f64::from(candidates.temperature);
         if temperature == 0.0 {
-            let first = match candidates.is_listed() {
-                true => candidates.list(logits).iter().min_by(|a, b| a.order(b)).map(|c| c.id),
-                false => greedy(candidates.logits(logits)),
+            let first = if candidates.is_listed() {
+                candidates.list(logits).iter().min_by(|a, b| a.order(b)).map(|c| c.id)
+            } else {
+                greedy(candidates.logits(logits))
             };
             self.tokens.extend(first.map(|id| (id, 1.0)));
         } else {

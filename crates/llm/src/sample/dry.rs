@@ -172,10 +172,7 @@ fn shared_lengths(tokens: &[u32], lengths: &mut Vec<usize>) {
     // The range that was compared furthest, which equals the beginning.
     let (mut start, mut end) = (0, 0);
     for at in 1..tokens.len() {
-        let mut shared = match at < end {
-            true => lengths[at - start].min(end - at),
-            false => 0,
-        };
+        let mut shared = if at < end { lengths[at - start].min(end - at) } else { 0 };
         while tokens.get(at + shared).is_some_and(|token| *token == tokens[shared]) {
             shared += 1;
         }
@@ -211,7 +208,7 @@ mod tests {
         }
     }
 
-    /// What is subtracted from the logits of four tokens after these.
+    /// The penalties on the logits of four tokens, after these tokens.
     fn subtracted(params: &SamplingParams, texts: Option<&TextParams>, tokens: &[u32]) -> Vec<f32> {
         let mut filter = Dry::new(params, texts).unwrap();
         tokens.iter().for_each(|token| filter.accept(*token));
@@ -318,7 +315,7 @@ mod tests {
                     *most = (shared as i32).max(*most);
                 }
             }
-            // Nothing is penalised if too little follows the last breaker.
+            // Nothing is penalized if too little follows the last breaker.
             let unbroken = tokens.iter().rev().take_while(|token| Some(**token) != breaker).count();
             if unbroken < allowed_length {
                 longest.clear();

@@ -46,7 +46,8 @@ impl Filter for DynamicTemperature {
     }
 }
 
-/// The entropy as a share of that of equally likely candidates; `None` if there are not several.
+/// The entropy as a share of the maximum, which equally likely candidates have; `None` if there are
+/// fewer than two candidates.
 fn entropy_share(candidates: &[Candidate]) -> Option<f64> {
     let peak = candidates.iter().map(|c| c.logit).reduce(f32::max)?;
     if candidates.len() < 2 {

@@ -21,7 +21,7 @@ use super::xtc::Xtc;
 
 /// A step from the logits to the distribution that is drawn from.
 pub(super) trait Filter: std::fmt::Debug + Send {
-    /// Changes logits, or removes candidates; `logits` are those of the model.
+    /// Changes logits, or removes candidates; `logits` are the model's logits.
     fn apply(&mut self, logits: &[f32], candidates: &mut Candidates, draws: &mut Draws);
 
     /// Records a token of the prompt or the answer.

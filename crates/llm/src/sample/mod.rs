@@ -105,7 +105,7 @@ impl Sampler {
             .is_some_and(|constraint| constraint.is_complete())
     }
 
-    /// A sampler that will draw the same numbers and penalise the same tokens.
+    /// A sampler that will draw the same numbers and penalize the same tokens.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self {

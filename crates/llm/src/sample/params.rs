@@ -40,7 +40,7 @@ pub struct SamplingParams {
     pub dry_multiplier: f32,
     /// DRY: growth of the penalty with each further repeated token.
     pub dry_base: f32,
-    /// DRY: the length in tokens from which a repetition is penalised.
+    /// DRY: the length in tokens from which a repetition is penalized.
     pub dry_allowed_length: usize,
     /// DRY: the number of recent tokens that are searched; 0 disables it.
     pub dry_last_n: usize,
@@ -52,7 +52,7 @@ pub struct SamplingParams {
     pub mirostat_eta: f32,
     /// Dynamic temperature: how far the temperature varies up and down; 0 disables it.
     pub dynatemp_range: f32,
-    /// Dynamic temperature: the exponent of the normalised entropy.
+    /// Dynamic temperature: the exponent of the normalized entropy.
     pub dynatemp_exponent: f32,
     /// Logit bias: tokens and what is added to their logits; minus infinity bans a token.
     pub logit_bias: Vec<(u32, f32)>,
@@ -92,7 +92,7 @@ pub enum SamplingError {
     /// A banned string with U+FFFD, which also stands for invalid UTF-8.
     #[error("a text of banned_strings has the replacement character U+FFFD, which cannot be searched for")]
     ReplacementCharacter,
-    /// No token is left: all are banned, or penalised to minus infinity.
+    /// No token is left: all are banned, or penalized to minus infinity.
     #[error("no token is left to draw; remove a banned string or a logit bias, or lower a penalty")]
     NothingLeft,
     /// The constraint cannot decide which tokens may follow; its reason.
@@ -136,16 +136,16 @@ impl SamplingParams {
     /// Returns whether sampling is greedy and no parameter changes a logit, so that the argmax
     /// suffices.
     pub fn is_greedy(&self) -> bool {
-        self.temperature == 0.0 && !self.penalises() && !self.has_dry() && self.logit_bias.is_empty()
+        self.temperature == 0.0 && !self.penalizes() && !self.has_dry() && self.logit_bias.is_empty()
     }
 
-    /// Whether DRY penalises repetitions.
+    /// Whether DRY penalizes repetitions.
     pub(super) fn has_dry(&self) -> bool {
         self.dry_multiplier > 0.0 && self.dry_last_n > 0
     }
 
     /// Whether penalties change any logit.
-    pub(super) fn penalises(&self) -> bool {
+    pub(super) fn penalizes(&self) -> bool {
         self.repeat_last_n > 0
             && (self.repetition_penalty != 1.0 || self.frequency_penalty != 0.0 || self.presence_penalty != 0.0)
     }

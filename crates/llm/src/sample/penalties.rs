@@ -23,7 +23,7 @@ pub(super) struct Penalties {
 impl Penalties {
     pub fn of(params: &SamplingParams) -> Option<Box<dyn Filter>> {
         params
-            .penalises()
+            .penalizes()
             .then(|| Box::new(Self::new(params)) as Box<dyn Filter>)
     }
 

@@ -1,4 +1,4 @@
-//! Tests of the sampler, and helpers for those of its filters.
+//! Tests of the sampler, and helpers for the tests of its filters.
 
 use super::candidates::Candidate;
 use super::*;
@@ -282,7 +282,7 @@ fn greedy_sampling_heeds_only_filters_of_logits() {
 }
 
 proptest! {
-    /// A fork draws the same, and the distribution is that of the next draw.
+    /// A fork draws the same, and the next draw is from the reported distribution.
     #[test]
     fn every_combination_draws_from_its_distribution(params in everything(), logits in logits()) {
         let mut sampler = Sampler::new(params).unwrap();

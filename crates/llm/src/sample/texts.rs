@@ -21,7 +21,7 @@ pub trait TokenTexts: Debug + Send + Sync {
     /// The text of a token, control tokens included.
     fn text(&self, token: u32) -> &[u8];
 
-    /// What a token adds to the text of an answer: nothing for control tokens.
+    /// The text that a token adds to an answer: empty for control tokens.
     fn shown(&self, token: u32) -> &[u8];
 }
 
@@ -82,7 +82,7 @@ impl TextSearch {
         })
     }
 
-    /// Whether a text ends in these bytes, which follow those of the state.
+    /// Whether a text ends in these bytes, which follow the bytes of the state.
     pub fn ends_in(&self, mut state: StateID, bytes: &[u8]) -> bool {
         bytes.iter().any(|&byte| {
             state = self.step(state, byte);

@@ -22,7 +22,7 @@ const ROUNDS: u32 = 2;
 const STEPS_OF_TRIAL: u32 = 3;
 /// No fewer threads are tried after a number that takes this many times as long as more threads.
 const MAX_SLOWDOWN: f64 = 1.25;
-/// How much longer a step may take if that needs fewer threads: measurement noise.
+/// Factor by which a step may be slower if it needs fewer threads: measurement noise.
 const TOLERANCE: f64 = 1.02;
 /// The same on battery.
 const BATTERY_TOLERANCE: f64 = 1.15;
@@ -30,7 +30,7 @@ const BATTERY_TOLERANCE: f64 = 1.15;
 const MIN_THREADS: usize = 4;
 /// Steps with the chosen number before all are tried again.
 const STEPS_UNTIL_RETRY: u32 = 4096;
-/// Steps of which the fastest is compared with that of the trials.
+/// Steps of which the fastest is compared with the fastest step of the trials.
 const WINDOW: u32 = 64;
 
 /// The number of a step of this process.
@@ -182,9 +182,10 @@ impl Tuning {
     /// Records a step with this number of threads.
     fn record(&mut self, threads: usize, seconds: f64) {
         self.steps += 1;
-        match self.is_done() {
-            true => self.record_chosen(threads, seconds),
-            false => self.record_trial(seconds),
+        if self.is_done() {
+            self.record_chosen(threads, seconds)
+        } else {
+            self.record_trial(seconds)
         }
     }
 
@@ -208,7 +209,7 @@ impl Tuning {
         }
     }
 
-    /// Begins again if the steps take longer than those of the trial, or after many of them.
+    /// Restarts the trials if steps take longer than in the trial, or after many steps.
     fn record_chosen(&mut self, threads: usize, seconds: f64) {
         self.recent = self.recent.min(seconds);
         if !self.steps.is_multiple_of(WINDOW) {

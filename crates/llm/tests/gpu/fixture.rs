@@ -113,9 +113,12 @@ impl Layer {
             weight: fixture.tensor::<1>(&format!("{name}.weight"), device).into_dispatch(),
             eps,
         };
-        let optional = |name: &str| match fixture.has(&format!("{name}.weight")) {
-            true => OptionalNorm::Norm(norm(name).weight, eps),
-            false => OptionalNorm::None,
+        let optional = |name: &str| {
+            if fixture.has(&format!("{name}.weight")) {
+                OptionalNorm::Norm(norm(name).weight, eps)
+            } else {
+                OptionalNorm::None
+            }
         };
         let linear = |name: &'static str| {
             let weight = format!("{name}.weight");
@@ -127,11 +130,12 @@ impl Layer {
                 cols: shape[1],
                 scale: fixture.about["scales"][name].as_f64().unwrap_or(1.0) as f32,
             };
-            let bias = match fixture.has(&format!("{name}.bias")) {
-                true => Bias::Add(fixture.tensor::<1>(&format!("{name}.bias"), device).into_dispatch()),
-                false => Bias::None,
+            let bias = if fixture.has(&format!("{name}.bias")) {
+                Bias::Add(fixture.tensor::<1>(&format!("{name}.bias"), device).into_dispatch())
+            } else {
+                Bias::None
             };
-            let weight = blocks(&quantised(quant, fixture.values(&weight)), device).into_dispatch();
+            let weight = blocks(&quantized(quant, fixture.values(&weight)), device).into_dispatch();
             (
                 name,
                 Linear {
@@ -233,8 +237,8 @@ impl Layer {
     }
 }
 
-/// Quantised values.
-pub fn quantised(quant: Quant, values: &[f32]) -> Vec<u8> {
+/// Quantized values.
+pub fn quantized(quant: Quant, values: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; quant.row_bytes(values.len()).expect("whole blocks")];
     quant.quantize_row(values, &mut bytes).expect("whole blocks");
     bytes

@@ -15,7 +15,7 @@ mod table;
 use burn::backend::Cube;
 use burn::tensor::{Device, Tensor};
 use burn_std::{Metadata, strides};
-use fixture::{Fixture, Layer, blocks, quantised, relative_error};
+use fixture::{Fixture, Layer, blocks, quantized, relative_error};
 use hearth_kernels::attention::{Heads, KvFormat};
 use hearth_kernels::rope::{Pairing, Rope};
 use hearth_kernels::{Layout, Quant};
@@ -116,7 +116,7 @@ fn plain(quant: Quant, rows: usize, cols: usize) -> MatrixSpec {
 /// maximum (a GPU may fuse multiply and add, and flush a subnormal scale, of which codes are up to
 /// 12 times), and both are non-finite at the same places.
 #[test]
-fn every_format_dequantises_as_on_the_cpu() {
+fn every_format_dequantizes_as_on_the_cpu() {
     let Some(device) = gpu() else { return };
     let (rows, cols) = (7, 768);
     for quant in Quant::ALL {
@@ -131,9 +131,10 @@ fn every_format_dequantises_as_on_the_cpu() {
                 .filter(|x| x.is_finite())
                 .fold(0.0_f32, |most, x| most.max(x.abs()));
             for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
-                let same = match expected.is_finite() {
-                    true => (found - expected).abs() <= f32::EPSILON * greatest + 12.0 * f32::MIN_POSITIVE,
-                    false => !found.is_finite(),
+                let same = if expected.is_finite() {
+                    (found - expected).abs() <= f32::EPSILON * greatest + 12.0 * f32::MIN_POSITIVE
+                } else {
+                    !found.is_finite()
                 };
                 assert!(
                     same,
@@ -204,7 +205,7 @@ fn a_batch_of_another_length_than_the_views_is_refused_on_every_device() {
 }
 
 #[test]
-fn embedding_rows_equal_the_dequantised_table() {
+fn embedding_rows_equal_the_dequantized_table() {
     let Some(device) = gpu() else { return };
     let (rows, cols) = (11, 512);
     let values: Vec<f32> = noise(rows * cols, 1)
@@ -212,7 +213,7 @@ fn embedding_rows_equal_the_dequantised_table() {
         .map(|byte| f32::from(byte) / 100.0 - 1.28)
         .collect();
     for quant in Quant::ALL {
-        let bytes = quantised(quant, &values);
+        let bytes = quantized(quant, &values);
         let mut whole = vec![0.0; rows * cols];
         quant.dequantize_row(&bytes, &mut whole).expect("whole blocks");
         let weight = blocks(&bytes, &device).into_dispatch();

@@ -21,8 +21,8 @@ const PRECISION: MatmulPrecision = MatmulPrecision::Int8Activations;
 /// Rows of a sequence in a step, in rotation; with 0 it pauses.
 const SIZES: [usize; 7] = [1, 33, 0, 2, 7, 64, 1];
 
-/// Sets the number of threads, also above that of the machine. For a process of its own; first
-/// called before any kernel runs.
+/// Sets the number of threads, which may exceed the machine's. Only for a test with its own
+/// process; first called before any kernel runs.
 fn set_threads(threads: usize) {
     team::oversubscribe(8);
     team::set_threads(threads);
@@ -61,7 +61,7 @@ struct Part {
     ids: Vec<u32>,
 }
 
-/// Sequences of different lengths; neighbours have no adapter, one, the same, or another.
+/// Sequences of different lengths; neighbors have no adapter, one, the same, or another.
 fn parts(base: &Arc<Model>, count: usize) -> Vec<Part> {
     let models = [base.clone(), adapted(base, 8), adapted(base, 5)];
     let part = |number: usize| Part {

@@ -30,8 +30,8 @@ const CUTS: [(&[usize], usize); 8] = [
 /// Names the instruction set of a process, which is chosen once.
 const LEVEL: &str = "HEARTH_ISA";
 
-/// Sets the number of threads, also above that of the machine. For a process of its own; first
-/// called before any kernel runs.
+/// Sets the number of threads, which may exceed the machine's. Only for a test with its own
+/// process; first called before any kernel runs.
 fn set_threads(threads: usize) {
     team::oversubscribe(8);
     team::set_threads(threads);

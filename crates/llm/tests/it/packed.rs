@@ -85,15 +85,14 @@ fn quantize(path: &Path) {
     let mut writer = GgufWriter::begin(file, gguf.metadata(), &headers.collect::<Vec<_>>()).expect("a header");
     for info in gguf.tensors() {
         let bytes = gguf.tensor(&info.name).expect("it is there").bytes();
-        let bytes = match is_matrix(&info.name) {
-            false => bytes.to_vec(),
-            true => {
-                let (numbers, _) = bytes.as_chunks();
-                let numbers: Vec<f32> = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
-                let mut blocks = vec![0; Quant::Q4_0.row_bytes(numbers.len()).expect("whole blocks")];
-                Quant::Q4_0.quantize_row(&numbers, &mut blocks).expect("it fits");
-                blocks
-            }
+        let bytes = if is_matrix(&info.name) {
+            let (numbers, _) = bytes.as_chunks();
+            let numbers: Vec<f32> = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
+            let mut blocks = vec![0; Quant::Q4_0.row_bytes(numbers.len()).expect("whole blocks")];
+            Quant::Q4_0.quantize_row(&numbers, &mut blocks).expect("it fits");
+            blocks
+        } else {
+            bytes.to_vec()
         };
         writer.tensor(&bytes).expect("it is written");
     }

@@ -1,5 +1,5 @@
-//! The tokens that the sampler draws, held to those of its first version: a change of a filter, of
-//! their order or of the draws shows here.
+//! The tokens that the sampler draws, compared with the first version's: these tests find changes
+//! of a filter, of the order of filters or of the draws.
 
 use hearth_llm::{Sampler, SamplingError, SamplingParams};
 
@@ -90,7 +90,7 @@ fn drawn(params: &SamplingParams, logits: &[f32]) -> u64 {
 
 /// The hash of each set of parameters, for each of the logits. The first twelve were made by the
 /// sampler of commit 90e1749, one file without filters, the others when their filters were added;
-/// `HEARTH_UPDATE_SAMPLER=1` prints those of today.
+/// `HEARTH_UPDATE_SAMPLER=1` prints the current ones.
 #[rustfmt::skip]
 const EXPECTED: [[u64; 4]; 22] = [
     [0x201d_e281_d536_4148, 0x4ee0_6c41_f4eb_3115, 0xe203_71b3_744b_4e71, 0x9add_87f2_c07c_0ac5],

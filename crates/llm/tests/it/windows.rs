@@ -87,7 +87,7 @@ fn dropped_snapshots_free_their_pages_and_change_no_bit() {
     let [mut with, mut without] = [(); 2].map(|()| session(&model));
     for session in [&mut with, &mut without] {
         prefill(session, &first);
-        // Past the window, so that the snapshot has pages of its own.
+        // Past the window, so that the snapshot has unshared pages.
         (0..200).for_each(|token| session.push(token).expect("room"));
     }
     let before = without.cache().free_pages()[0][0];

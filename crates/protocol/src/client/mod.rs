@@ -44,7 +44,7 @@ struct Inner {
     cancel_limits: CancelLimits,
 }
 
-/// How long a worker may take to end a cancelled request.
+/// Time limits for a worker to end a cancelled request.
 #[derive(Debug, Clone, Copy)]
 struct CancelLimits {
     /// [`WorkerCommand::cancelled_within`].
@@ -54,7 +54,7 @@ struct CancelLimits {
 }
 
 impl Worker {
-    /// Start a worker and wait until it is ready. Needs a tokio runtime with time and IO.
+    /// Starts a worker and waits until it is ready. Needs a tokio runtime with time and IO.
     ///
     /// # Errors
     /// It cannot be started, is not ready in time, or is not a worker of this version.
@@ -102,7 +102,7 @@ impl Worker {
         })))
     }
 
-    /// Send a request. Its events arrive at the returned stream, of which the last is a result or
+    /// Sends a request. Its events arrive at the returned stream. The last one is a result or
     /// [`Event::Failed`], also if the worker dies.
     pub fn request(&self, request: Request) -> Responses {
         let is_cancellable = request.is_cancellable();
@@ -111,7 +111,7 @@ impl Worker {
         Responses::new(id, stream, Arc::downgrade(&self.0), is_cancellable)
     }
 
-    /// Send a request and wait for the last event of its answer.
+    /// Sends a request and waits for the last event of its answer.
     ///
     /// # Errors
     /// The request failed, or the worker died.
@@ -119,7 +119,7 @@ impl Worker {
         self.request(request).last().await
     }
 
-    /// Send a request that is not answered ([`Request::is_answered`]).
+    /// Sends a request that is not answered ([`Request::is_answered`]).
     pub fn tell(&self, request: Request) {
         debug_assert!(!request.is_answered(), "{request:?} has an answer");
         self.0.send(self.0.open.next_id(), request);
@@ -135,7 +135,7 @@ impl Worker {
         self.0.death.borrow().is_none() && !self.0.open.have_failed()
     }
 
-    /// Wait until the worker exits, and return the reason.
+    /// Waits until the worker exits, and returns the reason.
     pub async fn died(&self) -> Problem {
         let mut death = self.0.death.clone();
         match death.wait_for(Option::is_some).await.map(|problem| problem.clone()) {
@@ -149,24 +149,24 @@ impl Worker {
         *self.0.open.gpu_failed.borrow()
     }
 
-    /// Wait until [`Worker::has_failed_gpu`].
+    /// Waits until [`Worker::has_failed_gpu`].
     pub async fn gpu_failed(&self) {
         let mut failed = self.0.open.gpu_failed.subscribe();
         // This worker owns the sender.
         let _ = failed.wait_for(|failed| *failed).await;
     }
 
-    /// Forget a failed GPU: the model is loaded elsewhere.
+    /// Clears the failure of a GPU: the model is loaded elsewhere.
     pub fn forget_failed_gpu(&self) {
         self.0.open.gpu_failed.send_replace(false);
     }
 
-    /// Kill the process. Requests in progress fail.
+    /// Kills the process. Requests in progress fail.
     pub fn kill(&self) {
         self.0.kill();
     }
 
-    /// Shut the worker down; kill it if it has not exited after `within`.
+    /// Shuts the worker down; kills it if it has not exited after `within`.
     pub async fn shut_down(&self, within: Duration) {
         self.tell(Request::Shutdown);
         if timeout(within, self.died()).await.is_err() {
@@ -183,7 +183,7 @@ impl Inner {
         let _ = self.requests.send(Envelope { id, message });
     }
 
-    /// Cancel a request. If the worker does not end it soon, it fails.
+    /// Cancels a request. If the worker does not end it soon, it fails.
     fn cancel(self: &Arc<Self>, request: RequestId) {
         self.send(self.open.next_id(), Request::Cancel { request });
         // Without a runtime the process is being shut down.
@@ -252,7 +252,7 @@ fn ended() -> Problem {
     }
 }
 
-/// Write requests until the channel or the pipe closes. The monitor reports a closed pipe.
+/// Writes requests until the channel or the pipe closes. The monitor reports a closed pipe.
 async fn write(mut stdin: ChildStdin, mut requested: mpsc::UnboundedReceiver<Envelope<Request>>) {
     while let Some(request) = requested.recv().await {
         let mut line = match serde_json::to_vec(&request) {

@@ -25,7 +25,8 @@ pub(super) enum MonitorError {
     Unreadable(io::Error),
     /// A line is not an event; holds its beginning.
     Malformed(String),
-    /// An event does not belong to a request, or nobody could read all of them; holds its id.
+    /// An event does not belong to a request, or too many events of a request are unread; with the
+    /// request's id.
     Unasked(RequestId),
     /// It did not end a cancelled request, and sent nothing at all within this time.
     Unresponsive(Duration),
@@ -137,7 +138,7 @@ impl Monitor {
         }
     }
 
-    /// Kill the process if it still runs, and describe what happened in one sentence.
+    /// Kills the process if it still runs, and describes what happened in one sentence.
     pub async fn explain(&mut self, error: MonitorError) -> Problem {
         if let (MonitorError::Ended, None) = (&error, &self.ended) {
             self.ended = timeout(EXIT_LIMIT, self.child.wait()).await.ok();

@@ -27,7 +27,7 @@ struct State {
     death: Option<Problem>,
 }
 
-/// An event that does not belong to an open request, or too many that nobody has read.
+/// An event that does not belong to an open request, or too many unread events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unexpected;
 
@@ -65,7 +65,7 @@ impl OpenRequests {
         self.state().heard
     }
 
-    /// Fail one request. It stays open for the worker, whose further events of it are dropped.
+    /// Fails one request. It stays open for the worker, whose further events of it are dropped.
     pub fn give_up(&self, id: RequestId, problem: Problem) {
         let stream = self.state().streams.get(&id).cloned();
         if let Some(stream) = stream {
@@ -73,10 +73,10 @@ impl OpenRequests {
         }
     }
 
-    /// Pass an event on to its request.
+    /// Delivers an event to its request.
     ///
     /// # Errors
-    /// The request was not made, has had its last event, or has too many events that nobody read.
+    /// The request was not made, has had its last event, or has too many unread events.
     pub fn deliver(&self, envelope: Envelope<Event>) -> Result<(), Unexpected> {
         let Envelope { id, message } = envelope;
         let mut state = self.state();
@@ -100,7 +100,7 @@ impl OpenRequests {
         self.state().death.is_some()
     }
 
-    /// Fail all requests, now and from now on.
+    /// Fails all requests, now and from now on.
     pub fn fail_all(&self, problem: &Problem) {
         let mut state = self.state();
         let death = state.death.get_or_insert_with(|| problem.clone()).clone();

@@ -26,7 +26,7 @@ pub(super) struct Stream {
 struct Events {
     unread: VecDeque<Event>,
     has_ended: bool,
-    /// Nobody reads: events are dropped.
+    /// The stream has no reader: events are dropped.
     is_abandoned: bool,
 }
 
@@ -35,8 +35,8 @@ impl Stream {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Add an event that is not the last. Of progress only the newest stays, and text is joined if
-    /// nobody reads it for a while.
+    /// Adds an event that is not the last. Only the newest progress event remains, and text is
+    /// joined once many events are unread.
     ///
     /// # Errors
     /// Too many are unread.
@@ -71,7 +71,7 @@ impl Stream {
         if is_full { Err(Unexpected) } else { Ok(()) }
     }
 
-    /// Add the last event.
+    /// Adds the last event.
     pub fn end(&self, event: Event) {
         let mut events = self.events();
         if !events.has_ended && !events.is_abandoned {
@@ -150,7 +150,7 @@ impl Responses {
         }
     }
 
-    /// Cancel the request, if that is possible. Its last event still arrives; if the worker does
+    /// Cancels the request, if that is possible. Its last event still arrives; if the worker does
     /// not send it soon, it is [`Event::Failed`] with [`ProblemCode::Cancelled`].
     ///
     /// [`ProblemCode::Cancelled`]: crate::ProblemCode::Cancelled

@@ -19,7 +19,7 @@ struct Entries {
     reservations: BTreeMap<LifeId, (Kind, Reservation)>,
 }
 
-/// What a reservation is for.
+/// The purpose of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A model of the pool.
@@ -42,7 +42,7 @@ impl Ledger {
         id
     }
 
-    /// Reserve what a plan says.
+    /// Reserves the memory of a plan.
     pub fn reserve(&self, id: LifeId, devices: Vec<PlannedDevice>) {
         self.change(id, |reservation| reservation.devices = devices);
     }
@@ -62,7 +62,7 @@ impl Ledger {
         self.entries().reservations.remove(&id);
     }
 
-    /// What a worker has reserved.
+    /// The reservation of a worker.
     pub fn reservation(&self, id: LifeId) -> Reservation {
         let entries = self.entries();
         let reservation = entries.reservations.get(&id);

@@ -20,12 +20,12 @@ const CPU: &str = "cpu";
 pub(super) struct Life {
     pub id: LifeId,
     phase: watch::Sender<Phase>,
-    /// Somebody has asked for its end.
+    /// Whether its end was requested.
     end: watch::Sender<bool>,
     worker: Mutex<Option<Worker>>,
 }
 
-/// How far a life is.
+/// The phase of a life.
 #[derive(Debug, Clone)]
 enum Phase {
     Loading,
@@ -33,7 +33,7 @@ enum Phase {
     Over(Over),
 }
 
-/// How a life has ended.
+/// The outcome of a life.
 #[derive(Debug, Clone)]
 enum Over {
     Unloaded,
@@ -42,7 +42,7 @@ enum Over {
 }
 
 impl Life {
-    /// Begins a life, in a task of its own.
+    /// Begins a life, in a separate task.
     pub fn begin(entry: &Arc<Entry>) -> Arc<Self> {
         let host = entry.host.upgrade();
         let id = host.as_ref().map_or(0, |host| host.ledger.open(Kind::Model));
@@ -73,12 +73,12 @@ impl Life {
         self.worker.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ask for its end; it ends soon.
+    /// Requests its end. It ends soon after.
     pub fn ask_to_end(&self) {
         self.end.send_replace(true);
     }
 
-    /// Wait until the model is loaded.
+    /// Waits until the model is loaded.
     pub async fn ready(&self) -> Result<(Worker, Arc<ModelInfo>), LoadError> {
         let mut phase = self.phase.subscribe();
         loop {
@@ -100,7 +100,7 @@ impl Life {
         }
     }
 
-    /// Wait until its worker has exited.
+    /// Waits until its worker has exited.
     pub async fn over(&self) {
         let mut phase = self.phase.subscribe();
         // An error means that it is gone altogether.
@@ -232,9 +232,10 @@ impl Life {
                 Some(Event::Progress { fraction, stage }) => entry.show_progress(fraction, &stage),
                 Some(Event::Loaded(info)) => return Ok(info),
                 Some(Event::Failed(problem)) => {
-                    return Err(match worker.is_alive() {
-                        true => Over::Failed(problem),
-                        false => Over::Died(problem),
+                    return Err(if worker.is_alive() {
+                        Over::Failed(problem)
+                    } else {
+                        Over::Died(problem)
                     });
                 }
                 Some(_) => {}

@@ -30,15 +30,15 @@ use std::{
 };
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
-/// How long a worker may take to shut down.
+/// Time limit for the shutdown of a worker.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
 
-/// How the host starts and ends workers.
+/// Options for starting and ending workers.
 #[derive(Debug, Clone)]
 pub struct HostOptions {
     /// The command that starts a worker of the default build.
     pub worker: WorkerCommand,
-    /// How long an unused model stays loaded. `None` means until its memory is needed.
+    /// Time for which an unused model stays loaded. `None` means until its memory is needed.
     pub idle_unload: Option<Duration>,
 }
 
@@ -121,7 +121,7 @@ impl ModelHost {
     }
 
     /// A model of the pool. It is loaded by [`Model::load`] and [`Model::ready`]. A loaded model of
-    /// the same file with other settings is unloaded as soon as it is unused.
+    /// the same file with other settings is unloaded once it is unused.
     pub fn model(&self, request: LoadRequest) -> Model {
         let mut pool = self.inner().pool();
         let known = pool.iter().find(|entry| entry.is_for(&request)).map(Arc::clone);
@@ -153,7 +153,7 @@ impl ModelHost {
         }
     }
 
-    /// Unloads every model that nobody uses, and waits until their workers have exited.
+    /// Unloads every unused model, and waits until their workers have exited.
     pub async fn unload_idle(&self) {
         for entry in self.inner().live() {
             if let Some(life) = entry.end_if_idle() {
@@ -171,12 +171,12 @@ impl ModelHost {
         }
     }
 
-    /// Starts a run of fine-tuning in a worker of its own.
+    /// Starts a fine-tuning run in a separate worker.
     pub fn train(&self, request: crate::TrainRequest) -> Run {
         Run::start(Arc::clone(self.inner()), request)
     }
 
-    /// Reads a dataset as a run would, in a worker of its own. A newer inspection cancels it.
+    /// Reads a dataset as a run would, in a separate worker. A newer inspection cancels it.
     ///
     /// # Errors
     /// The dataset or the model cannot be read, or a newer inspection was asked for.
@@ -192,7 +192,8 @@ impl ModelHost {
         self.inner().one_shots.new_inspection()
     }
 
-    /// Exports an adapter in a worker of its own. One at a time; dropping the future kills it.
+    /// Exports an adapter in a separate worker. One export runs at a time. Dropping the future
+    /// kills it.
     ///
     /// # Errors
     /// The adapter or its model cannot be read, or the file cannot be written.
@@ -201,7 +202,7 @@ impl ModelHost {
         one_shots.export(&options.worker, request).await
     }
 
-    /// Unloads all models and ends all workers but those of runs. The host remains usable.
+    /// Unloads all models and ends all workers except the workers of runs. The host remains usable.
     pub async fn shut_down(&self) {
         let ends: Vec<_> = self
             .inner()

@@ -13,7 +13,7 @@ use tokio::{
     time::Instant,
 };
 
-/// What a model is doing.
+/// The status of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelStatus {
     /// It is not loaded.
@@ -55,7 +55,7 @@ pub enum LoadError {
 pub struct Model(pub(super) Arc<Entry>);
 
 impl Model {
-    /// What it is doing, now and from now on.
+    /// A receiver of the model's status.
     pub fn status(&self) -> watch::Receiver<ModelStatus> {
         self.0.status.subscribe()
     }
@@ -73,7 +73,7 @@ impl Model {
 
     /// Begins to load it, unless it is loaded or being loaded.
     pub fn load(&self) {
-        // One that is ending is loaded again once somebody waits for it.
+        // A model that is ending is loaded again once a caller waits for it.
         drop(self.0.join(0));
     }
 
@@ -125,12 +125,12 @@ impl Lease {
         &self.info
     }
 
-    /// Send a request to its worker ([`Worker::request`]).
+    /// Sends a request to its worker ([`Worker::request`]).
     pub fn request(&self, request: Request) -> Responses {
         self.worker.request(request)
     }
 
-    /// Send a request to its worker and wait for the last event of its answer.
+    /// Sends a request to its worker and waits for the last event of its answer.
     ///
     /// # Errors
     /// The request failed, or the worker died.
@@ -168,7 +168,7 @@ struct State {
     users: usize,
     /// When it was used last.
     used: Instant,
-    /// The settings have changed: it ends as soon as it is idle.
+    /// The settings have changed: it ends once it is idle.
     is_stale: bool,
     /// The file when it was loaded.
     stamp: Option<Stamp>,
@@ -245,9 +245,10 @@ impl Entry {
             if life.is_ready() && state.users == own && has_changed() {
                 life.ask_to_end();
             }
-            return match life.can_be_joined() {
-                true => Ok(Arc::clone(life)),
-                false => Err(Arc::clone(life)),
+            return if life.can_be_joined() {
+                Ok(Arc::clone(life))
+            } else {
+                Err(Arc::clone(life))
             };
         }
         let life = Life::begin(self);
@@ -273,15 +274,15 @@ impl Entry {
         Some((life, state.used))
     }
 
-    /// The present life, once it is loaded, and whether nobody uses it.
+    /// The present life, once it is loaded, and whether it is unused.
     pub fn loaded(&self) -> Option<(Arc<Life>, bool)> {
         let state = self.state();
         let life = state.life.clone().filter(|life| life.is_ready())?;
         Some((life, state.users == 0))
     }
 
-    /// Ends the present life unless somebody uses it; a new user waits for its end and loads it
-    /// again. `None` if it does not end.
+    /// Ends the present life unless it is in use. A new caller waits for its end and loads the
+    /// model again. `None` if it does not end.
     pub fn end_if_idle(&self) -> Option<Arc<Life>> {
         let state = self.state();
         let life = state.life.clone().filter(|_| state.users == 0)?;
@@ -294,7 +295,7 @@ impl Entry {
         self.state().used
     }
 
-    /// Whether it should be unloaded as soon as it is idle.
+    /// Whether it should be unloaded once it is idle.
     pub fn is_stale(&self) -> bool {
         self.state().is_stale
     }

@@ -1,5 +1,5 @@
-//! The planner: a worker without a model, which says what the machine is and what would fit. It
-//! waits for no load, ends with no model, and ends itself when nobody has asked for a while.
+//! The planner: a worker without a model, which reports the devices and computes plans. It waits
+//! for no load, ends with no model, and exits after a period without queries.
 
 use super::{SHUTDOWN_LIMIT, unexpected};
 use crate::{DeviceInfo, Event, Plan, PlanRequest, Problem, ProblemCode, Request, Responses, Worker, WorkerCommand};
@@ -15,14 +15,15 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How long the worker is kept after the last query: its first one asks the graphics drivers, which
-/// is slow.
+/// Time for which the worker stays alive after the last query: a new worker's first query asks the
+/// graphics drivers, which is slow.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long the worker may be silent; its calls into drivers have shorter limits.
+/// Time limit for a silent worker. Its calls into drivers have shorter limits.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a device may be checked before a load, in every build: the check has shorter limits.
+/// Time limit for checking a device before a load, in every build. The check itself has shorter
+/// limits.
 const CHECK_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// The answer to a device check, which all that asked for it get.

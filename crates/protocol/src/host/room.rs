@@ -5,7 +5,7 @@ use crate::{LoadRequest, Plan, PlanRequest, Problem, ProblemCode, Reservation};
 use std::{path::PathBuf, sync::Arc};
 use tokio::{sync::MutexGuard, time::Instant};
 
-/// How much slower than alone a model may be beside unused ones, as a factor.
+/// Maximum duration of a turn next to unused models, as a multiple of its duration alone.
 const SLOWER_BESIDE: f64 = 1.05;
 
 /// Another model that is loaded.

@@ -1,4 +1,4 @@
-//! A run of fine-tuning, in a worker of its own.
+//! A fine-tuning run, in a separate worker.
 
 use super::{
     Inner, SHUTDOWN_LIMIT,
@@ -14,7 +14,7 @@ use std::sync::{
 };
 use tokio::sync::mpsc;
 
-/// What happens in a run.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunEvent {
     /// The worker's event. [`TrainingEvent::Finished`] and [`TrainingEvent::Suspended`] are the

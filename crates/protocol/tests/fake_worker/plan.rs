@@ -69,7 +69,7 @@ pub fn plan(request: &PlanRequest) -> Plan {
     }
 }
 
-/// Answer with a plan, or a failure if the model is gone or its name contains `invalid`.
+/// Answers with a plan, or a failure if the model is gone or its name contains `invalid`.
 pub fn answer_plan(id: RequestId, request: &PlanRequest) {
     if !request.path.exists() {
         return fail(id, ProblemCode::FileUnreadable, "The model's file is gone.");

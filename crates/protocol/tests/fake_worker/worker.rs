@@ -58,7 +58,7 @@ fn ready(protocol: u32, version: &str) {
     say(0, Event::Ready { protocol, version });
 }
 
-/// What reaches a request in progress.
+/// A message to a request in progress.
 enum Control {
     Cancel,
     Run(RunCommand),
@@ -68,7 +68,7 @@ enum Control {
 struct Worker {
     /// Whether measurements run until they are cancelled.
     endless: bool,
-    /// Requests in progress, each in a thread of its own.
+    /// Requests in progress, each in a separate thread.
     controls: HashMap<RequestId, Sender<Control>>,
 }
 
@@ -216,7 +216,7 @@ fn load(id: RequestId, load: &LoadRequest) {
 /// The notice of a model or run in another build.
 const OTHER_BUILD: &str = "Another build of Hearth.";
 
-/// Answer with a measurement; a model with a q8_0 cache measures until it is cancelled.
+/// Answers with a measurement. A model with a q8_0 cache measures until it is cancelled.
 fn measure(id: RequestId, endless: bool, controls: &Receiver<Control>) {
     let stage = "measuring".to_owned();
     say(id, Event::Progress { fraction: 0.5, stage });

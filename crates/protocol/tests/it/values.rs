@@ -1,4 +1,4 @@
-//! What values of the protocol mean, each of which more than one crate relies on.
+//! The meaning of protocol values on which more than one crate relies.
 
 use hearth_protocol::{
     BackendOption, DeviceCheck, DeviceInfo, DraftChoice, Effort, GenerateRequest, LoadRequest, Prompt, Request, Role,

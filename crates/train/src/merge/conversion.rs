@@ -1,4 +1,4 @@
-//! Weights that a merge computes anew.
+//! Weights that a merge recomputes.
 
 use super::{MergeError, quant_of, type_of};
 use hearth_formats::Architecture;
@@ -173,9 +173,9 @@ impl<'a> Conversion<'a> {
 /// The work on a row's weights and its part of the output.
 type EachRow<T> = dyn Fn(&mut [f32], &mut [T]) -> Result<(), BlockError> + Sync;
 
-/// Whether all readers apply a scale of the whole tensor to this weight in NVFP4. Hearth does to
-/// any linear, llama.cpp to those of attention, and to a feed-forward's in some architectures and
-/// without biases.
+/// Whether all readers apply a scale of the whole tensor to this weight in NVFP4. Hearth applies it
+/// to any linear layer. llama.cpp applies it to attention weights, and to feed-forward weights in
+/// some architectures and without biases.
 fn takes_scale(base: &Gguf, weight: &str) -> Result<bool, MergeError> {
     let Some(target) = TargetName::from_weight(weight) else {
         return Ok(false);

@@ -38,7 +38,7 @@ pub enum MergeError {
     /// A weight has an unsupported type.
     #[error(
         "The tensor '{tensor}' is of the type {kind}, which Hearth cannot convert yet. Merge into a file of another \
-         quantisation of this model."
+         quantization of this model."
     )]
     Type {
         /// The tensor.
@@ -191,7 +191,7 @@ pub fn merge(
     })
 }
 
-/// What becomes of a tensor of the base.
+/// A tensor of the base: copied or converted.
 enum Part<'a> {
     Copied(Tensor<'a>),
     Converted(Conversion<'a>),

@@ -234,7 +234,7 @@ fn a_merge_of_nvfp4_into_nvfp4_has_scales_of_its_own() {
     }
 }
 
-/// Root mean square of the differences, relative to that of `expected`.
+/// Root mean square of the differences, relative to the root mean square of `expected`.
 fn error(found: &[f32], expected: &[f32]) -> f32 {
     let squares = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>();
     let differences = squares(&mut found.iter().zip(expected).map(|(a, b)| a - b));
@@ -366,11 +366,14 @@ fn types_follow_the_recipe_and_fall_back_for_short_rows() {
 
 #[test]
 fn every_type_can_be_merged_into() {
-    // The smallest is that of weights with a standard deviation of 0.002.
+    // 0.003 is the amplitude of weights with a standard deviation of 0.002.
     for amplitude in [1.0, 0.003, 0.0] {
-        let number = |name: &str, place: usize| match name.ends_with("norm.weight") {
-            true => 1.0,
-            false => (place as f32 * 0.7).sin() * amplitude,
+        let number = |name: &str, place: usize| {
+            if name.ends_with("norm.weight") {
+                1.0
+            } else {
+                (place as f32 * 0.7).sin() * amplitude
+            }
         };
         let base = sketch(
             1,
@@ -458,7 +461,7 @@ fn a_split_base_becomes_one_file() {
     assert!(merged.metadata().iter().all(|(key, _)| !key.starts_with("split.")));
 }
 
-/// Types and their names are in two tables: that of the kernels, and that of all GGUF types.
+/// Types and their names are in two tables: one of the kernels, and one of all GGUF types.
 #[test]
 fn the_tables_of_types_agree() {
     for quant in Quant::ALL {

@@ -446,7 +446,7 @@ fn an_exploding_loss_ends_the_run() {
     assert!(matches!(error, TrainError::Diverged { .. }), "{error}");
 }
 
-/// The weight's own scale is in the gradient of the input, and not in those of the adapter.
+/// The weight's own scale is in the gradient of the input, and not in the gradients of the adapter.
 #[test]
 fn a_run_on_nvfp4_with_scales_is_that_on_the_weights_they_are_folded_into() {
     let mut fixture = Fixture::read("llama");

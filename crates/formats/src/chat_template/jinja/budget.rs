@@ -6,8 +6,8 @@
 //! budget stays exceeded: infallible code stops producing text, and the next fallible call returns
 //! the error.
 //!
-//! Bytes are not refunded, except those of large concatenated strings: real templates append the
-//! whole conversation to one string, message by message.
+//! Bytes are not refunded, except for large concatenated strings: real templates append the whole
+//! conversation to one string, message by message.
 
 use crate::interrupt;
 use minijinja::value::ValueKind;
@@ -241,7 +241,7 @@ pub(crate) fn charge_scan(value: &Value) -> Result<u64, Error> {
     Ok(length)
 }
 
-/// Charges a container: checks its depth and charges `nodes` values of its own.
+/// Charges a container: checks its depth and charges its `nodes` direct values.
 pub(crate) fn charge_value(size: Size, nodes: usize) -> Result<(), Error> {
     if size.depth > MAX_DEPTH {
         exceed(Limit::Depth);

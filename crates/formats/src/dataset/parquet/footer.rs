@@ -37,11 +37,12 @@ pub(super) fn read(file: &RandomAccess) -> Result<ParquetMetaData, DatasetProble
         .ok_or_else(too_short)?;
     let end = file.read(body, END as usize)?;
     let Some((length, b"PAR1")) = end.split_first_chunk::<4>() else {
-        return Err(match end.ends_with(b"PARE") {
-            true => DatasetProblem::Corrupt(
+        return Err(if end.ends_with(b"PARE") {
+            DatasetProblem::Corrupt(
                 "this Parquet file is encrypted, which Hearth does not read. Write it without encryption.".to_owned(),
-            ),
-            false => too_short(),
+            )
+        } else {
+            too_short()
         });
     };
     let length = u64::from(u32::from_le_bytes(*length));

@@ -19,7 +19,7 @@ fn refused(adapter: &AdapterFile, base: &Gguf, why: &str) {
 }
 
 #[test]
-fn the_same_file_is_exact_and_another_quantisation_gives_a_warning() {
+fn the_same_file_is_exact_and_another_quantization_gives_a_warning() {
     let base = model("llama");
     let adapter = with_manifest("llama", &base);
     assert_eq!(adapter.check_base(&base).unwrap(), Fit::Exact);

@@ -122,13 +122,14 @@ fn entries_that_match_no_module_are_named() {
             .iter()
             .map(|found| (&*found.setting, &found.entries))
             .collect();
-        match entries.is_empty() {
-            true => assert_eq!(found, [], "{settings}"),
-            false => assert_eq!(
+        if entries.is_empty() {
+            assert_eq!(found, [], "{settings}")
+        } else {
+            assert_eq!(
                 found,
                 [(setting, &entries.iter().map(ToString::to_string).collect())],
                 "{settings}"
-            ),
+            )
         }
     }
 }

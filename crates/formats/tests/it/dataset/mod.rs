@@ -1,4 +1,4 @@
-//! Tests of datasets through the public API: reading files, tokenising with a loss mask, and
+//! Tests of datasets through the public API: reading files, tokenizing with a loss mask, and
 //! reports.
 
 mod answer_spans;

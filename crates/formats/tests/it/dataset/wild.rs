@@ -8,7 +8,7 @@ use hearth_formats::dataset::{Content, Dataset, ReadOptions, Report, ReportOptio
 use parquet::basic::Compression;
 use proptest::prelude::*;
 
-/// Runs everything that precedes a training run. Returns the number of tokenised examples.
+/// Runs everything that precedes a training run. Returns the number of tokenized examples.
 fn through(bytes: &[u8], name: &str) -> usize {
     let mut seen = 0;
     for skip_broken in [false, true] {

@@ -1,4 +1,4 @@
-//! Chat templates: those of known models, the functions that they call, and their errors.
+//! Chat templates: templates of known models, the functions that they call, and their errors.
 
 use crate::fixtures::{default_model, open, vocabulary, with_tokens};
 use hearth_formats::chat_template::{Chat, ChatTemplate, GenerationPrompt, Message, Role, TemplateError};

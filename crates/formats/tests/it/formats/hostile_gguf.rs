@@ -326,7 +326,7 @@ fn exercise(bytes: Vec<u8>) -> Accepted {
     Accepted::WithTokenizer
 }
 
-/// How far a file was accepted.
+/// The last step that accepted a file.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Accepted {
     No,

@@ -19,7 +19,7 @@ enum Expected {
 }
 
 /// Cases in which Jinja 2 fails and Hearth does not: a template iterates over missing tools; it
-/// refuses a system prompt; it serialises a generator to JSON.
+/// refuses a system prompt; it serializes a generator to JSON.
 const MORE_LENIENT: [(&str, &[&str]); 5] = [
     (
         "CohereForAI-c4ai-command-r-plus-tool_use",

@@ -30,7 +30,7 @@ fn quoted_letters_are_neither_split_at_nor_a_token() {
             for role in [Role::User, Role::Assistant] {
                 let quoted = encoded(&cut, role, text, &["", MARKER]);
                 assert_eq!(quoted, (0, text.to_owned()), "{name}: {text:?}");
-                // Those of the template's own form are tokens.
+                // The markers that the template itself writes are tokens.
                 let quoted = encoded(&form, role, text, &[MARKER]);
                 assert_eq!(quoted, (2, format!("<think>{text}<think>")), "{name}: {text:?}");
             }

@@ -39,7 +39,7 @@ proptest! {
         }
     }
 
-    /// For any messages, the control tokens are those of the same conversation with harmless text.
+    /// Any messages give the same control tokens as the same conversation with harmless text.
     #[test]
     fn no_message_injects_control_tokens(one in text(), two in text()) {
         for (name, (_, tokenizer)) in VOCABULARIES.iter().zip(TOKENIZERS.iter()) {

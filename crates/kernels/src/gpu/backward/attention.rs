@@ -558,7 +558,7 @@ fn key_value_gradients(
     write(&d_values, d_qkv, values, width, shape.tokens - key, 1.0f32, dim);
 }
 
-/// The gradient of attention over a batch at `qkv [T, (heads + 2 kv_heads) * head_dim]` (normalised
+/// The gradient of attention over a batch at `qkv [T, (heads + 2 kv_heads) * head_dim]` (normalized
 /// and rotated), from the output gradient `d_out [T, heads * head_dim]`.
 ///
 /// `starts` has the first key that each token sees, one word per token, clamped to the token. The

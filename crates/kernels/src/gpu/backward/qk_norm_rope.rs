@@ -168,12 +168,12 @@ fn head_gradients(
     }
 }
 
-/// The gradient of [`qk_norm_rope`](crate::gpu::qk_norm_rope()) at its input `qkv`, from the
-/// gradient `d_ready` of its output, both `[T, (heads + 2 kv_heads) * head_dim]`. V's gradient is
-/// copied.
+/// Backward of [`qk_norm_rope`](crate::gpu::qk_norm_rope()): the gradient of its input `qkv`, from
+/// the gradient `d_ready` of its output, both `[T, (heads + 2 kv_heads) * head_dim]`. V's gradient
+/// is copied.
 ///
-/// `table`, `dims` and `positions` are those of the forward; positions are clamped to the table as
-/// there.
+/// `table`, `dims` and `positions` are the same as in the forward, which also clamps positions to
+/// the table.
 ///
 /// # Errors
 /// Returns an error if the sizes do not match.

@@ -1,4 +1,4 @@
-//! Helpers for tests of quantisation formats.
+//! Helpers for tests of quantization formats.
 
 use hearth_kernels::blocks::Quant;
 

@@ -20,7 +20,7 @@ fn adapter(like: &Tensor, gradient: Option<(Floats, Floats)>) -> AdapterGradient
     gradient.map(|(a, b)| (tensor(like, a), tensor(like, b)))
 }
 
-/// Gradients of the input that linears share, and of their adapters, from that of their
+/// Gradients of the input that linears share, and of their adapters, from the gradient of their
 /// concatenated outputs.
 fn linears_backward(
     like: &Tensor,

@@ -110,9 +110,12 @@ mod tests {
             driver::select();
             device::open(Place::Gpu(0)).expect("a GPU, or HEARTH_NO_GPU_TESTS=1")
         });
-        let at = |i: usize| match i % pitch < cols {
-            true => (i / pitch * cols + i % pitch) as f32,
-            false => f32::NAN,
+        let at = |i: usize| {
+            if i % pitch < cols {
+                (i / pitch * cols + i % pitch) as f32
+            } else {
+                f32::NAN
+            }
         };
         let values: Vec<f32> = (0..rows * pitch).map(at).collect();
         // 1-D: CUDA and ROCm pad the rows of 2-D tensors.

@@ -43,9 +43,10 @@ impl Batch {
     pub(super) fn lists(&self, like: &Tensor) -> BatchLists {
         let make = || {
             let positions = list(like, self.positions());
-            let starts = match self.is_cached() {
-                true => positions.clone(),
-                false => list(like, &[self.starts(), self.ends().unwrap_or_default()].concat()),
+            let starts = if self.is_cached() {
+                positions.clone()
+            } else {
+                list(like, &[self.starts(), self.ends().unwrap_or_default()].concat())
             };
             BatchLists { positions, starts }
         };

@@ -82,7 +82,7 @@ fn kernel_optional_norm(norm: OptionalNorm<Cube>) -> Option<gpu::Norm> {
     }
 }
 
-/// Concatenated outputs of linears over a normalised input.
+/// Concatenated outputs of linears over a normalized input.
 fn concat_linears(like: &Tensor, x: &Floats, linears: &[gpu::Linear], precision: MatmulPrecision) -> Floats {
     let width = linears.iter().map(|linear| linear.weight.rows).sum();
     let out = Floats::empty(&like.client, x.rows, width);
@@ -116,7 +116,7 @@ fn prepared(
     ))
 }
 
-/// Losses of normalised hidden states, a few rows of logits at a time: `[rows]`; and the gradient
+/// Losses of normalized hidden states, a few rows of logits at a time: `[rows]`; and the gradient
 /// of their sum for `x`, times `scale`, if requested.
 fn losses(
     like: &Tensor,
@@ -179,7 +179,7 @@ fn scalar(like: &Tensor, value: f64) -> Tensor {
     )
 }
 
-/// Writes the keys and values of `ready`, normalised and rotated rows of Q, K and V, to their
+/// Writes the keys and values of `ready`, normalized and rotated rows of Q, K and V, to their
 /// cells, and attends to the cells of their sequences.
 fn attend_cached(like: &Tensor, ready: &Floats, heads: &Heads, cells: &LayerCells, rows: &GroupRows) -> Floats {
     let (client, count, format) = (&like.client, cells.cells(), cells.format());

@@ -135,7 +135,7 @@ axis!(GROUP, group, usize, [1, 3, 7, 8]);
 axis!(HEAD_DIM, head_dim, usize, [64, 80, 96, 128, 256]);
 axis!(FORMAT, format, KvFormat, [KvFormat::F16, KvFormat::Q8_0]);
 
-// Draws all that has no axis of its own.
+// Seed of everything that has no separate axis.
 axis!(SEED, seed, u64, [1, 2, 3, 4]);
 
 /// A hash of a number.

@@ -3,7 +3,7 @@
 use super::axes::Case;
 use super::layout::Input;
 use super::{Direction, Output, Outputs};
-use crate::fixture::{blocks, quantised};
+use crate::fixture::{blocks, quantized};
 use burn::backend::Dispatch;
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::Layout as Order;
@@ -84,9 +84,10 @@ impl<'a> Run<'a> {
     }
 
     pub fn optional_norm(&mut self, width: usize, enabled: bool) -> OptionalNorm<Dispatch> {
-        match enabled {
-            true => OptionalNorm::Norm(self.norm(width).weight, 1e-5),
-            false => OptionalNorm::None,
+        if enabled {
+            OptionalNorm::Norm(self.norm(width).weight, 1e-5)
+        } else {
+            OptionalNorm::None
         }
     }
 
@@ -96,7 +97,7 @@ impl<'a> Run<'a> {
         // than one token.
         let size = (cols as f32).sqrt().recip();
         let few: Vec<f32> = self.noise(rows.min(PERIOD) * cols).iter().map(|x| x * size).collect();
-        let few = quantised(quant, &few);
+        let few = quantized(quant, &few);
         let length = quant.row_bytes(cols).expect("whole blocks") * rows;
         let bytes: Vec<u8> = few.iter().copied().cycle().take(length).collect();
         Linear {

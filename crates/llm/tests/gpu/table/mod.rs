@@ -287,9 +287,10 @@ impl Row {
             .zip(&expected)
             .try_fold(0.0, |most: f32, (found, expected)| {
                 let off = found.off(expected);
-                match off > allowed {
-                    true => Err(format!("{} is off by {off:.1e}, {allowed:.0e} allowed", found.name)),
-                    false => Ok(most.max(off)),
+                if off > allowed {
+                    Err(format!("{} is off by {off:.1e}, {allowed:.0e} allowed", found.name))
+                } else {
+                    Ok(most.max(off))
                 }
             })
     }

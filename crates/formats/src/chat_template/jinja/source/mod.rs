@@ -1,7 +1,7 @@
 //! Rewrites a template's source where minijinja parses it differently from Jinja 2, or would let a
 //! template take unbounded time or memory.
 //!
-//! Tags are tokenised and rewritten; everything else is copied. `{% generation %}` becomes a scope,
+//! Tags are tokenized and rewritten; everything else is copied. `{% generation %}` becomes a scope,
 //! strings with escapes are decoded as in Python, and operators and literals become filters and
 //! methods of Hearth's ([`expression`]). Each body of a loop or a macro starts with a call of
 //! [`names::STEP`], which charges for the body's literal text. Line numbers are preserved, except
@@ -139,7 +139,7 @@ fn rewrite_tags(source: &str, tags: &mut Tags) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Start of the tag that ends a raw block.
+/// The offset of the tag that ends a raw block.
 fn end_of_raw(text: &str) -> Option<usize> {
     text.match_indices("{%").map(|(start, _)| start).find(|start| {
         let tag = text[start + 2..].trim_start_matches(['-', '+']).trim_start();
