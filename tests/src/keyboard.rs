@@ -46,7 +46,7 @@ impl Keyboard {
     ///
     /// # Errors
     /// The display has none.
-    pub fn of(display: &str) -> Outcome<Self> {
+    pub fn new(display: &str) -> Outcome<Self> {
         let (connection, screen) = RustConnection::connect(Some(display))?;
         let setup = connection.setup();
         let (root, first) = (setup.roots[screen].root, setup.min_keycode);

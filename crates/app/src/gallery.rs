@@ -140,7 +140,7 @@ impl App {
             Ok((header, metadata, model.name))
         });
         let (header, metadata, name) = fetched.await?;
-        let settings = LoadSettings::of(&self.shared.settings(), "");
+        let settings = LoadSettings::from_settings(&self.shared.settings(), "");
         let request = PlanRequest {
             // A measurement would slow an answer or a run down, and they it.
             measure_speed: !*self.shared.answering().borrow() && !self.is_training(),

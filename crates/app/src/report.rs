@@ -28,7 +28,7 @@ impl App {
         };
         let plan = match model {
             Some(model) => {
-                let load_settings = LoadSettings::of(&settings, &model);
+                let load_settings = LoadSettings::from_settings(&settings, &model);
                 Some(self.plan(model, load_settings).await)
             }
             None => None,

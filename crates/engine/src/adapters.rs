@@ -83,7 +83,7 @@ impl AdaptedModels {
             }
             let (adapter, of_adapter) = open_adapter(&choice.path, &gguf)?;
             notices.extend(of_adapter);
-            parts.extend(LoraPart::of(&adapter, choice.scale));
+            parts.extend(LoraPart::from_file(&adapter, choice.scale));
         }
         Ok(ChosenAdapters::Read {
             adapters,

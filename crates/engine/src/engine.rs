@@ -82,7 +82,10 @@ impl Engine {
         let mut notices: Vec<String> = template.notice().map(str::to_owned).into_iter().collect();
         notices.extend(tokenizer.notice());
         notices.extend(arch::unknown_keys(&gguf, config.architecture));
-        let bytes = draft::target_bytes(ModelBytes::of(&gguf, &config).map_err(from_load)?, &request.draft);
+        let bytes = draft::target_bytes(
+            ModelBytes::from_header(&gguf, &config).map_err(from_load)?,
+            &request.draft,
+        );
         let draft_file = DraftFile::open(&request.draft, &tokenizer)?;
         let mut options = PlanOptions::from(request);
         options.draft = draft_file.as_ref().map(|file| file.bytes.clone());

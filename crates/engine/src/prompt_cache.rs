@@ -109,7 +109,7 @@ impl PromptCache {
             return;
         }
         let Some(key) = self.key(active_adapters) else { return };
-        let path = self.of(conversation).join(name(&key));
+        let path = self.conversation_folder(conversation).join(name(&key));
         let mut saved = SavedCells::default();
         if let Err(error) = self.write(&path, &key, session, &mut saved, give_up) {
             tracing::warn!(path = %path.display(), %error, "a conversation could not be saved completely");
@@ -125,7 +125,7 @@ impl PromptCache {
 
     /// Removes a conversation.
     pub fn remove(&mut self, conversation: ConversationId) {
-        let folder = self.of(conversation);
+        let folder = self.conversation_folder(conversation);
         self.saved.retain(|path, _| !path.starts_with(&folder));
         if is_conversation(&folder) {
             cache_files(&folder).for_each(|(path, _)| remove_file(&path));
@@ -134,7 +134,7 @@ impl PromptCache {
         }
     }
 
-    fn of(&self, conversation: ConversationId) -> PathBuf {
+    fn conversation_folder(&self, conversation: ConversationId) -> PathBuf {
         self.folder.join(conversation.to_string())
     }
 

@@ -140,7 +140,7 @@ fn drafts_change_an_answer_only_where_logits_are_close() {
         let summary = engine.generate(&request, std::time::Instant::now(), &|| false, &mut |_| {});
         summary.expect("an answer")
     };
-    let parts = Parts::of("gpu");
+    let parts = Parts::from_variable("gpu");
     for (number, prompt) in [&[5, 6, 7, 5, 6, 7, 5][..], &[9, 8, 100, 20]].into_iter().enumerate() {
         let mut expected = None;
         for (index, (kind, draft)) in drafts.iter().enumerate() {
@@ -170,7 +170,7 @@ fn drafts_change_an_answer_only_where_logits_are_close() {
 /// As in `hearth devices --check`: the results of the test driver match the CPU's. On a software
 /// driver this takes minutes, so a run may take a part of the cases; the first of each op always.
 fn a_gpu_passes_its_check() {
-    let (parts, mut ops) = (Parts::of("gpu"), BTreeSet::new());
+    let (parts, mut ops) = (Parts::from_variable("gpu"), BTreeSet::new());
     let (mut number, mut left) = (0, 0);
     let mut select = |name: &str| {
         let op = name.split_once(" (").map(|(op, _)| op.to_owned());
@@ -248,7 +248,7 @@ fn logits_of_many_tokens_are_computed_in_row_groups() {
 /// Planned and allocated bytes of the default model's output layer and last layers, in short and
 /// long contexts.
 fn a_gpu_holds_what_was_planned() {
-    let (parts, mut held) = (Parts::of("gpu"), 0);
+    let (parts, mut held) = (Parts::from_variable("gpu"), 0);
     let cases = [
         (512, 1, KvType::F16),
         (512, 3, KvType::F16),
@@ -363,7 +363,7 @@ fn a_run_on_the_gpu_matches_one_on_the_cpu() {
         losses_of(&data, &out, device, layers)
     };
     let expected = losses("cpu", GpuLayers::Auto);
-    let parts = Parts::of("gpu");
+    let parts = Parts::from_variable("gpu");
     // The model has three layers, the output layer included.
     let cases = [
         GpuLayers::All,

@@ -66,7 +66,7 @@ impl Dropout {
     }
 
     /// A copy of `x`, rows of `cols`, after dropout.
-    pub(crate) fn of(self, x: &[f32], cols: usize) -> Vec<f32> {
+    pub(crate) fn apply(self, x: &[f32], cols: usize) -> Vec<f32> {
         let mut dropped = x.to_vec();
         self.drop_in_place(&mut dropped, cols);
         dropped
@@ -81,7 +81,7 @@ mod tests {
     fn the_rate_is_met_and_the_mean_unchanged() {
         for rate in [0.0, 0.05, 0.5, 0.9] {
             let dropout = Dropout { seed: 7, rate };
-            let x = dropout.of(&vec![1.0; 400 * 250], 250);
+            let x = dropout.apply(&vec![1.0; 400 * 250], 250);
             let zeros = x.iter().filter(|x| **x == 0.0).count() as f32 / x.len() as f32;
             assert!((zeros - rate).abs() < 0.005, "{zeros} of {rate}");
             let mean = x.iter().sum::<f32>() / x.len() as f32;
@@ -91,7 +91,7 @@ mod tests {
                 assert!(x[..250] != x[250..500]);
                 let column = |c: usize| (0..400).map(|row| x[250 * row + c]).collect::<Vec<_>>();
                 assert!(column(0) != column(1));
-                assert!(Dropout { seed: 8, rate }.of(&vec![1.0; 400 * 250], 250) != x);
+                assert!(Dropout { seed: 8, rate }.apply(&vec![1.0; 400 * 250], 250) != x);
             }
         }
     }

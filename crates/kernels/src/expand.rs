@@ -24,7 +24,7 @@ on_lanes! {
     /// Packs one row, or a pair of rows, as a step of a panel.
     fn interleave_rows<L>[E: Factor][E](_l; first: &[f32], second: &[f32], out: &mut [E]) {
         for ((first, second), out) in first.iter().zip(second).zip(out) {
-            *out = E::of(*first, *second);
+            *out = E::from_pair(*first, *second);
         }
     }
 }
@@ -37,7 +37,7 @@ on_lanes! {
             for r in 0..count {
                 let row = &rows[r * STRIDE..][..length];
                 let second = if E::DEPTH == 2 && k + 1 < length { row[k + 1] } else { 0.0 };
-                out[column + r] = E::of(row[k], second);
+                out[column + r] = E::from_pair(row[k], second);
             }
         }
     }
@@ -51,7 +51,7 @@ pub(crate) struct Expand<'a> {
 
 impl<'a> Expand<'a> {
     /// A linear's weight and scale.
-    pub fn of(linear: &Linear<'a>) -> Self {
+    pub fn new(linear: &Linear<'a>) -> Self {
         Self {
             matrix: linear.weight,
             scale: linear.scale,

@@ -24,7 +24,7 @@ pub struct LoraPart {
 
 impl LoraPart {
     /// The linears of an adapter file, with its trained scale times `scale`.
-    pub fn of(adapter: &AdapterFile, scale: f32) -> Vec<Self> {
+    pub fn from_file(adapter: &AdapterFile, scale: f32) -> Vec<Self> {
         let part = |(target, lora): (&TargetName, &LoraTensors)| Self {
             layer: target.layer,
             linear: target.linear,

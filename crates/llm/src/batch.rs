@@ -109,7 +109,7 @@ impl Batch {
             let first = found.checked_sub(rows).ok_or(CacheError::Tokens { found, expected })?;
             positions.extend(first as u32..sequence.len() as u32);
         }
-        let groups = (0..cache.groups().len()).map(|group| GroupRows::of(sequences, group));
+        let groups = (0..cache.groups().len()).map(|group| GroupRows::new(sequences, group));
         Ok(Self {
             positions,
             keys: Keys::Cache {
@@ -191,7 +191,7 @@ impl Batch {
 }
 
 impl GroupRows {
-    fn of(sequences: &[(&Sequence, usize)], group: usize) -> Self {
+    fn new(sequences: &[(&Sequence, usize)], group: usize) -> Self {
         let mut cells = Vec::new();
         let rows_of = |&(sequence, rows): &(&Sequence, usize)| {
             cells.extend(sequence.cells(group, sequence.len() - rows..sequence.len()));

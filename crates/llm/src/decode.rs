@@ -248,7 +248,7 @@ impl Head<'_> {
             // cancelled.
             hidden.device().sync().map_err(failed)?;
         }
-        let (mut logits, mut chosen) = (Parts::of(logits), Parts::of(chosen));
+        let (mut logits, mut chosen) = (Parts::new(logits), Parts::new(chosen));
         let output = |(part, hidden): (&Rows, Tensor<2>)| match part.want {
             Want::Nothing => Output::Nothing,
             Want::Argmax => Output::Argmax(chosen.next(part.wanted.len())),
@@ -321,7 +321,7 @@ struct Parts<T> {
 }
 
 impl<T: Copy> Parts<T> {
-    fn of(all: Vec<T>) -> Self {
+    fn new(all: Vec<T>) -> Self {
         Self { all, done: 0 }
     }
 

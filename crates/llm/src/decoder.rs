@@ -54,7 +54,7 @@ impl Decoder {
         weights: &mut Weights,
     ) -> Result<Self, LoadError> {
         let embedding = weights.embedding(config)?;
-        let of_layers = (0..config.n_layers).map(|layer| device::open(placement.of(layer)));
+        let of_layers = (0..config.n_layers).map(|layer| device::open(placement.place(layer)));
         let output_device = std::iter::once(device::open(placement.output()));
         let devices = of_layers.chain(output_device).collect::<Result<Arc<[Device]>, _>>()?;
         let mut layers = Vec::with_capacity(config.n_layers);

@@ -21,7 +21,7 @@ pub enum AdapterKind {
 
 impl AdapterKind {
     /// The kind of this adapter.
-    pub fn of(info: &AdapterInfo) -> Self {
+    pub fn from_info(info: &AdapterInfo) -> Self {
         const RENDERERS: [&str; 3] = ["llvmpipe", "SwiftShader", "Microsoft Basic Render"];
         match info.device_type {
             DeviceType::Cpu => Self::Software,
@@ -210,7 +210,7 @@ fn groups(infos: &[AdapterInfo]) -> Vec<Vec<usize>> {
     }
     groups.sort_by_key(|group| {
         let info = &infos[group[0]];
-        (AdapterKind::of(info), info.device_pci_bus_id.clone(), group[0])
+        (AdapterKind::from_info(info), info.device_pci_bus_id.clone(), group[0])
     });
     groups
 }
@@ -264,8 +264,8 @@ mod tests {
     #[test]
     fn a_renderer_behind_a_virtual_machine_is_software() {
         let mut adapter = info(Backend::Vulkan, DeviceType::VirtualGpu, 1, "");
-        assert_eq!(AdapterKind::of(&adapter), AdapterKind::Discrete);
+        assert_eq!(AdapterKind::from_info(&adapter), AdapterKind::Discrete);
         adapter.name = "Virtio-GPU Venus (llvmpipe)".to_owned();
-        assert_eq!(AdapterKind::of(&adapter), AdapterKind::Software);
+        assert_eq!(AdapterKind::from_info(&adapter), AdapterKind::Software);
     }
 }

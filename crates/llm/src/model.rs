@@ -55,7 +55,7 @@ impl Model {
                 return Err(LoadError::unsupported(gguf, &what));
             }
         };
-        let packed = PackedWeights::of(gguf, options.packed_in.as_deref());
+        let packed = PackedWeights::new(gguf, options.packed_in.as_deref());
         let mut weights = Weights::new(gguf, packed, Device::flex(), progress);
         let spec = arch::describe(gguf, &config)?;
         let decoder = Decoder::load(&config, &spec, &placement, &mut weights)?;
@@ -67,7 +67,7 @@ impl Model {
         };
         Ok(Self {
             config,
-            groups: LayerGroup::of(&spec),
+            groups: LayerGroup::from_spec(&spec),
             placement,
             decoder,
             calibrated,

@@ -80,7 +80,7 @@ impl Placement {
     }
 
     /// The device of a layer; the output layer has the index after the last transformer layer.
-    pub fn of(&self, layer: usize) -> Place {
+    pub fn place(&self, layer: usize) -> Place {
         let found = self.ranges().find(|(_, layers)| layers.contains(&layer));
         found.map_or(Place::Cpu, |(place, _)| place)
     }
@@ -104,7 +104,7 @@ impl Placement {
 
     /// The device of the output layer.
     pub fn output(&self) -> Place {
-        self.of(self.layers.saturating_sub(1))
+        self.place(self.layers.saturating_sub(1))
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     fn places(placement: &Placement) -> Vec<Place> {
-        (0..placement.layers()).map(|layer| placement.of(layer)).collect()
+        (0..placement.layers()).map(|layer| placement.place(layer)).collect()
     }
 
     /// <https://github.com/ggml-org/llama.cpp/pull/24208>: with `n` layers the first on the GPU is
@@ -138,7 +138,7 @@ mod tests {
         for offloaded in 0..8 {
             let placement = Placement::offload(6, offloaded, &[(2, 30), (0, 10), (7, 1)]);
             for place in [Place::Cpu, Place::Gpu(0), Place::Gpu(1), Place::Gpu(2), Place::Gpu(7)] {
-                let expected: Vec<_> = (0..6).filter(|layer| placement.of(*layer) == place).collect();
+                let expected: Vec<_> = (0..6).filter(|layer| placement.place(*layer) == place).collect();
                 assert_eq!(
                     placement.on(place).collect::<Vec<_>>(),
                     expected,

@@ -44,7 +44,7 @@ pub(crate) enum Death {
 impl Death {
     /// The cause, from the exit status, the last lines of the log, and the kill counts at its start
     /// (`started`) and after its death (`now`).
-    pub fn of<'a>(
+    pub fn new<'a>(
         status: ExitStatus,
         started: KillCount,
         now: KillCount,
@@ -122,7 +122,7 @@ mod tests {
         ] {
             let [started, now] = counts.map(KillCount);
             assert_eq!(
-                Death::of(status, started, now, log.iter().copied()),
+                Death::new(status, started, now, log.iter().copied()),
                 expected,
                 "{status:?}, {counts:?}, {log:?}"
             );

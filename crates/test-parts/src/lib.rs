@@ -49,7 +49,7 @@ impl Parts {
     /// If a variable is malformed or the list cannot be written: a test must not pass by running
     /// nothing.
     #[must_use]
-    pub fn of(product: &'static str) -> Self {
+    pub fn from_variable(product: &'static str) -> Self {
         let name = variable(product);
         let value = match env::var(&name) {
             Ok(value) => Some(value),

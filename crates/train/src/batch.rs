@@ -44,7 +44,7 @@ pub struct Batch {
 
 impl Batch {
     /// The batch of these examples.
-    pub fn of<'a>(examples: impl IntoIterator<Item = &'a Example>) -> Self {
+    pub fn new<'a>(examples: impl IntoIterator<Item = &'a Example>) -> Self {
         let (mut ids, mut targets, mut lengths, mut tokens) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for example in examples {
             tokens += example.ids.len();
@@ -68,13 +68,13 @@ impl Batch {
         let (mut batches, mut first, mut held) = (Vec::new(), 0, 0);
         for (at, example) in examples.iter().enumerate() {
             if at > first && held + example.ids.len() > tokens {
-                batches.push(Self::of(&examples[first..at]));
+                batches.push(Self::new(&examples[first..at]));
                 (first, held) = (at, 0);
             }
             held += example.ids.len();
         }
         if first < examples.len() {
-            batches.push(Self::of(&examples[first..]));
+            batches.push(Self::new(&examples[first..]));
         }
         batches
     }
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn each_token_predicts_the_next_of_its_own_example() {
-        let batch = Batch::of(&[example(&[1, 2, 3], 2), example(&[4, 5], 0), example(&[6], 0)]);
+        let batch = Batch::new(&[example(&[1, 2, 3], 2), example(&[4, 5], 0), example(&[6], 0)]);
         assert_eq!(*batch.ids, [1, 2, 4]);
         assert_eq!(*batch.targets, [NOT_TRAINED, 3, 5]);
         assert_eq!(batch.rows.starts(), [0, 0, 2]);

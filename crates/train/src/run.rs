@@ -234,7 +234,7 @@ impl Run {
     pub fn dry_run(&self) -> f64 {
         let mut longest: Vec<&Example> = self.examples.iter().collect();
         longest.sort_by_key(|example| std::cmp::Reverse(example.ids.len()));
-        let batch = Batch::of(longest.into_iter().take(self.settings.batch));
+        let batch = Batch::new(longest.into_iter().take(self.settings.batch));
         let began = Instant::now();
         self.gradient(&batch, 1.0, 0);
         began.elapsed().as_secs_f64()
@@ -344,7 +344,7 @@ impl Run {
         let chosen = &order[within * size..((within + 1) * size).min(order.len())];
         let batches: Vec<Batch> = chosen
             .chunks(settings.batch)
-            .map(|chunk| Batch::of(chunk.iter().map(|at| &self.examples[*at])))
+            .map(|chunk| Batch::new(chunk.iter().map(|at| &self.examples[*at])))
             .collect();
         let trained: usize = batches.iter().map(|batch| batch.trained).sum();
         let (mut loss, mut sum) = (0.0, None::<Vec<[Tensor<2>; 2]>>);

@@ -47,7 +47,7 @@ fn a_batch_attends_as_the_reference() {
         (heads(6, 2, 64, Some(66)), [vec![0; 50], vec![50; 85]].concat()),
         (heads(2, 1, 256, None), [vec![0; 3], vec![3; 67]].concat()),
     ];
-    let parts = Parts::of("gpu");
+    let parts = Parts::from_variable("gpu");
     for (number, (heads, starts)) in cases.into_iter().enumerate() {
         let case = format!("attention::a_batch_attends_as_the_reference {} tokens", starts.len());
         if !parts.includes_or(number == 0, number, &case) {
@@ -74,7 +74,7 @@ fn a_batch_without_a_causal_mask_attends_both_ways() {
         // Several cubes split the keys.
         (heads(1, 1, 16, None), vec![600]),
     ];
-    let parts = Parts::of("gpu");
+    let parts = Parts::from_variable("gpu");
     for (number, (heads, lengths)) in cases.into_iter().enumerate() {
         let case = format!("attention::a_batch_without_a_causal_mask_attends_both_ways {lengths:?} tokens");
         if !parts.includes_or(number == 0, number, &case) {
@@ -201,7 +201,7 @@ fn attention_over_pages_matches_the_sequence() {
         (heads(8, 2, 64, None), 1, 700),
         (heads(3, 3, 10, Some(600)), 3, 900),
     ];
-    let parts = Parts::of("gpu");
+    let parts = Parts::from_variable("gpu");
     for (number, (heads, tokens, length)) in cases.into_iter().enumerate() {
         for (turn, format) in [(0, KvFormat::F16), (2, KvFormat::Q8_0)] {
             let case = format!(

@@ -203,7 +203,7 @@ fn the_gradient_of_attention_matches_the_cpu() {
         ([70, 1, 1, 256], Some(33), &[3]),
         ([64, 2, 2, 32], Some(1), &[32]),
     ];
-    let parts = Parts::of("gpu");
+    let parts = Parts::from_variable("gpu");
     for (number, ([tokens, heads, kv_heads, head_dim], window, lengths)) in cases.into_iter().enumerate() {
         let case = format!(
             "backward::the_gradient_of_attention_matches_the_cpu {tokens} tokens, {heads} heads of {head_dim} over \
@@ -370,7 +370,7 @@ fn the_gradient_through_a_weight_matches_the_product() {
         (Quant::Q8_0, [70, 130, 96], true),
         (Quant::Q4_K, [70, 70, 256], true),
     ];
-    let parts = Parts::of("gpu");
+    let parts = Parts::from_variable("gpu");
     for (number, (quant, [tokens, rows, cols], add)) in each.into_iter().chain(more).enumerate() {
         let case = format!(
             "backward::the_gradient_through_a_weight_matches_the_product {quant}, {tokens} tokens, {rows} by {cols}"
@@ -458,7 +458,7 @@ fn the_gradient_of_a_linear_covers_weight_and_adapter() {
         // Enough tokens that several cubes split them.
         ([300, 19, 64, 5], None, false),
     ];
-    let parts = Parts::of("gpu");
+    let parts = Parts::from_variable("gpu");
     for (number, ([tokens, rows, cols, rank], rate, add)) in cases.into_iter().enumerate() {
         let case = format!(
             "backward::the_gradient_of_a_linear_covers_weight_and_adapter {tokens} tokens, {rows} by {cols}, rank {rank}"

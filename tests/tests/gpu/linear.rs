@@ -106,7 +106,7 @@ impl Case {
 #[test]
 fn every_format_runs_with_few_and_many_tokens() {
     let Some(client) = gpu() else { return };
-    let parts = Parts::of("gpu");
+    let parts = Parts::from_variable("gpu");
     for (number, quant) in Quant::ALL.into_iter().enumerate() {
         let cols = if quant.is_float() {
             77
@@ -179,7 +179,7 @@ fn a_weight_beyond_a_binding_is_processed_in_ranges() {
 #[test]
 fn plain_kernels_round_no_operand() {
     let Some(client) = gpu() else { return };
-    let parts = Parts::of("gpu");
+    let parts = Parts::from_variable("gpu");
     for (index, case) in matrix_units::cases().into_iter().enumerate() {
         let name = format!("linear::plain_kernels_round_no_operand {case}");
         if parts.includes_or(index % Quant::ALL.len() == 0, index, &name) {

@@ -48,7 +48,7 @@ impl Person {
             .expect("the window opens");
         let window = ChildGuard(window);
         reader.until("the field for a message", |node| is(node, "entry", "Message"));
-        let keyboard = Keyboard::of(&screen.display).expect("a keyboard");
+        let keyboard = Keyboard::new(&screen.display).expect("a keyboard");
         keyboard.focus().expect("a window");
         Self {
             reader,

@@ -169,7 +169,7 @@ fn frames_and_keys_beside_ten_thousand_messages() {
     let scripted = Scripted::new();
     let desk = Desktop::with(&scripted.variables());
     let window = open(&desk);
-    let keyboard = Keyboard::of(&desk.screen.display).expect("a keyboard");
+    let keyboard = Keyboard::new(&desk.screen.display).expect("a keyboard");
     keyboard.focus().expect("a window");
 
     window.session.script(RECORD_KEYS).expect("a script");

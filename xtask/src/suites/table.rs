@@ -45,7 +45,7 @@ pub struct Tests {
 }
 
 impl Tests {
-    const fn of(package: &'static str) -> Self {
+    const fn new(package: &'static str) -> Self {
         Self {
             package,
             only: &[],
@@ -115,19 +115,19 @@ pub const SUITES: &[Suite] = &[
     package(
         "pages",
         &[
-            Tests::of("hearth-kernels").named("page::"),
-            Tests::of("hearth-formats").named("readme"),
+            Tests::new("hearth-kernels").named("page::"),
+            Tests::new("hearth-formats").named("readme"),
         ],
         &[Paths::Pages],
     ),
     package(
         "kernels",
-        &[Tests::of("hearth-kernels")],
+        &[Tests::new("hearth-kernels")],
         &[Paths::Package("hearth-kernels")],
     ),
     package(
         "formats",
-        &[Tests::of("hearth-formats")],
+        &[Tests::new("hearth-formats")],
         &[
             Paths::Package("hearth-formats"),
             Paths::Fixtures,
@@ -136,7 +136,7 @@ pub const SUITES: &[Suite] = &[
     ),
     package(
         "llm",
-        &[Tests::of("hearth-llm").except(&["gpu"])],
+        &[Tests::new("hearth-llm").except(&["gpu"])],
         &[
             Paths::Package("hearth-llm"),
             Paths::Fixtures,
@@ -145,7 +145,7 @@ pub const SUITES: &[Suite] = &[
     ),
     package(
         "train",
-        &[Tests::of("hearth-train")],
+        &[Tests::new("hearth-train")],
         &[
             Paths::Package("hearth-train"),
             Paths::Fixtures,
@@ -154,7 +154,7 @@ pub const SUITES: &[Suite] = &[
     ),
     package(
         "engine",
-        &[Tests::of("hearth-engine").except(&["gpu", "kills", "cache_kills"])],
+        &[Tests::new("hearth-engine").except(&["gpu", "kills", "cache_kills"])],
         &[
             Paths::Package("hearth-engine"),
             Paths::Fixtures,
@@ -163,12 +163,12 @@ pub const SUITES: &[Suite] = &[
     ),
     package(
         "protocol",
-        &[Tests::of("hearth-protocol")],
+        &[Tests::new("hearth-protocol")],
         &[Paths::Package("hearth-protocol")],
     ),
     package(
         "app",
-        &[Tests::of("hearth-app").except(&["kills"])],
+        &[Tests::new("hearth-app").except(&["kills"])],
         &[
             Paths::Package("hearth-app"),
             Paths::Fixtures,
@@ -182,7 +182,7 @@ pub const SUITES: &[Suite] = &[
     ),
     package(
         "cli",
-        &[Tests::of("hearth-cli")],
+        &[Tests::new("hearth-cli")],
         &[
             Paths::Under("models/catalog.toml"),
             Paths::Package("hearth-cli"),
@@ -193,13 +193,17 @@ pub const SUITES: &[Suite] = &[
     ),
     package(
         "replay",
-        &[Tests::of("hearth-fuzz")],
+        &[Tests::new("hearth-fuzz")],
         &[Paths::Package("hearth-fuzz"), Paths::Fixtures, Paths::Under("assets/")],
     ),
-    package("bench", &[Tests::of("hearth-bench")], &[Paths::Package("hearth-bench")]),
+    package(
+        "bench",
+        &[Tests::new("hearth-bench")],
+        &[Paths::Package("hearth-bench")],
+    ),
     package(
         "desktop",
-        &[Tests::of("hearth-desktop"), Tests::of("hearth-test-parts")],
+        &[Tests::new("hearth-desktop"), Tests::new("hearth-test-parts")],
         &[
             Paths::Package("hearth-desktop"),
             Paths::Package("hearth-test-parts"),
@@ -208,7 +212,7 @@ pub const SUITES: &[Suite] = &[
     ),
     package(
         "programs",
-        &[Tests::of("hearth-tests").except(&["gpu", "window"])],
+        &[Tests::new("hearth-tests").except(&["gpu", "window"])],
         &[
             Paths::Package("hearth-tests"),
             Paths::Package("hearth-cli"),
@@ -220,7 +224,7 @@ pub const SUITES: &[Suite] = &[
     ),
     package(
         "window",
-        &[Tests::of("hearth-tests").only(&["window"])],
+        &[Tests::new("hearth-tests").only(&["window"])],
         &[
             Paths::Package("hearth-tests"),
             Paths::Package("hearth-cli"),
@@ -238,9 +242,9 @@ pub const SUITES: &[Suite] = &[
         parts: PARTS,
         stage: Stage::Rust,
         tests: &[
-            Tests::of("hearth-tests").only(&["gpu"]),
-            Tests::of("hearth-llm").only(&["gpu"]),
-            Tests::of("hearth-engine").only(&["gpu"]),
+            Tests::new("hearth-tests").only(&["gpu"]),
+            Tests::new("hearth-llm").only(&["gpu"]),
+            Tests::new("hearth-engine").only(&["gpu"]),
         ],
         paths: &[
             Paths::Under("crates/kernels/src/"),
@@ -263,8 +267,8 @@ pub const SUITES: &[Suite] = &[
         parts: PARTS,
         stage: Stage::Rust,
         tests: &[
-            Tests::of("hearth-engine").only(&["kills", "cache_kills"]),
-            Tests::of("hearth-app").only(&["kills"]),
+            Tests::new("hearth-engine").only(&["kills", "cache_kills"]),
+            Tests::new("hearth-app").only(&["kills"]),
         ],
         paths: &[
             Paths::Under("crates/formats/src/durable"),
@@ -283,9 +287,9 @@ pub const SUITES: &[Suite] = &[
         parts: PARTS,
         stage: Stage::Rust,
         tests: &[
-            Tests::of("hearth-kernels").named("levels::"),
-            Tests::of("hearth-kernels").named("batch_invariance::"),
-            Tests::of("hearth-llm").named("batch_invariance::"),
+            Tests::new("hearth-kernels").named("levels::"),
+            Tests::new("hearth-kernels").named("batch_invariance::"),
+            Tests::new("hearth-llm").named("batch_invariance::"),
         ],
         paths: &[
             Paths::Under("crates/kernels/"),
@@ -344,12 +348,12 @@ mod tests {
 
     #[test]
     fn filters_and_names_select_the_same_tests() {
-        let tests = Tests::of("p").only(&["a", "b"]).named("x::");
+        let tests = Tests::new("p").only(&["a", "b"]).named("x::");
         assert_eq!(tests.filter(), "(package(=p) & (binary(=a) | binary(=b)) & test(x::))");
         assert!(tests.contains("p::a", "x::one") && tests.contains("p::bin/b", "y::x::two"));
         assert!(!tests.contains("p::c", "x::one") && !tests.contains("p", "x::one"));
         assert!(!tests.contains("p::a", "one") && !tests.contains("q::a", "x::one"));
-        let others = Tests::of("p").except(&["a"]);
+        let others = Tests::new("p").except(&["a"]);
         assert_eq!(others.filter(), "(package(=p) - binary(=a))");
         assert!(others.contains("p", "one") && !others.contains("p::a", "one"));
     }

@@ -105,10 +105,10 @@ impl Run {
     }
 
     fn runs(&self, stage: Stage) -> bool {
-        self.of(stage).any(Choice::runs)
+        self.in_stage(stage).any(Choice::runs)
     }
 
-    fn of(&self, stage: Stage) -> impl Iterator<Item = &Choice> {
+    fn in_stage(&self, stage: Stage) -> impl Iterator<Item = &Choice> {
         self.choices.iter().filter(move |choice| choice.suite.stage == stage)
     }
 
@@ -158,7 +158,7 @@ impl Run {
     }
 
     fn rust(&mut self) -> Outcome {
-        let suites = self.of(Stage::Rust).filter(|choice| choice.runs());
+        let suites = self.in_stage(Stage::Rust).filter(|choice| choice.runs());
         let filters: Vec<String> = suites
             .flat_map(|choice| choice.suite.tests)
             .map(Tests::filter)

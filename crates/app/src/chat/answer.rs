@@ -162,7 +162,7 @@ impl Answer {
         let (message, target) = (self.message.clone(), selected.target);
         let request = self
             .shared
-            .blocking(move |shared| request::of(shared, &target, &message));
+            .blocking(move |shared| request::build(shared, &target, &message));
         let (request, settings) = request.await.map_err(failed)?;
         self.message.settings = Some(settings);
         let events = lease.request(Request::Generate(request));
@@ -348,7 +348,12 @@ impl Answer {
 
     async fn finish(mut self, summary: Summary) {
         let thinking = self.thought.seconds();
-        self.message.stats = Some(stats::of(&summary, self.cached, thinking, self.message.stats.take()));
+        self.message.stats = Some(stats::from_summary(
+            &summary,
+            self.cached,
+            thinking,
+            self.message.stats.take(),
+        ));
         self.shared.emit(Event::ContextUsed {
             conversation: self.message.conversation,
             used: summary.context_used,

@@ -62,7 +62,7 @@ pub(super) struct Turns(Arc<Mutex<HashMap<Option<String>, Turn>>>);
 type Turn = Arc<tokio::sync::Mutex<()>>;
 
 impl Turns {
-    fn of(&self, model: Option<String>) -> Turn {
+    fn turn(&self, model: Option<String>) -> Turn {
         lock(&self.0).entry(model).or_default().clone()
     }
 }
@@ -120,7 +120,7 @@ impl Wanted {
         if id.is_none() && has_selected {
             return Ok(Found::Nothing);
         }
-        let turn = turns.of(id.clone()).lock_owned().await;
+        let turn = turns.turn(id.clone()).lock_owned().await;
         shared
             .blocking(move |shared| {
                 // Held until the lookup ends, even if its receiver is gone.

@@ -192,7 +192,7 @@ impl Chat {
                 let order = self.next_order();
                 self.select(*target, order).load();
                 // They may have changed while the model was looked up.
-                if settings != LoadSettings::of(&self.shared.settings(), &id) {
+                if settings != LoadSettings::from_settings(&self.shared.settings(), &id) {
                     self.apply_settings();
                 }
             }

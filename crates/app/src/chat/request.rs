@@ -18,7 +18,7 @@ use std::hash::{BuildHasher, RandomState};
 
 /// The request of an answer by this model, and the settings that make it. A message with text is
 /// continued.
-pub(super) fn of(
+pub(super) fn build(
     shared: &Shared,
     target: &Target,
     message: &Message,
@@ -26,7 +26,7 @@ pub(super) fn of(
     let adapters = adapters::for_worker(shared, &target.id, &message.adapters)?;
     let (row, folder, trained, mut branch, ids) = shared.store.read(|t| {
         let row = conversation::get(t, message.conversation)?;
-        let trained = training_prompt::of(t, &message.adapters)?;
+        let trained = training_prompt::find(t, &message.adapters)?;
         let branch = message.parent.map(|parent| rows::branch(t, parent)).transpose()?;
         Ok((
             row,

@@ -42,7 +42,7 @@ impl ThoughtClock {
 }
 
 /// The stats of an answer. `before` are those that it had when it was continued.
-pub(super) fn of(summary: &Summary, cached: u32, thinking_seconds: f64, before: Option<Stats>) -> Stats {
+pub(super) fn from_summary(summary: &Summary, cached: u32, thinking_seconds: f64, before: Option<Stats>) -> Stats {
     let now = Stats {
         prompt_tokens: summary.prompt_tokens,
         cached_tokens: cached,

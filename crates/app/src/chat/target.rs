@@ -32,7 +32,7 @@ impl Target {
     /// The model's file cannot be read.
     pub(crate) fn new(model: &Model, shared: &Shared) -> Result<Self, Problem> {
         model_lookup::check(model)?;
-        let settings = LoadSettings::of(&shared.settings(), &model.id);
+        let settings = LoadSettings::from_settings(&shared.settings(), &model.id);
         let (draft, draft_problem) = model_lookup::draft(shared, &settings.draft, model)?;
         Ok(Self {
             id: model.id.clone(),

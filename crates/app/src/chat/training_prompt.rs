@@ -19,7 +19,7 @@ pub(super) enum TrainingPrompt {
 }
 
 /// The training prompt of the first adapter that has a known one.
-pub(super) fn of(connection: &Connection, adapters: &[UsedAdapter]) -> rusqlite::Result<TrainingPrompt> {
+pub(super) fn find(connection: &Connection, adapters: &[UsedAdapter]) -> rusqlite::Result<TrainingPrompt> {
     for used in adapters {
         let id = adapter::get(connection, used.adapter)?.and_then(|adapter| adapter.run);
         let Some(run) = id.map(|id| run::get(connection, id)).transpose()?.flatten() else {

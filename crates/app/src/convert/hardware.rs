@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 impl LoadSettings {
     /// The load settings of the app's settings for a model of this id.
-    pub(crate) fn of(settings: &wire::Settings, model: &str) -> Self {
+    pub(crate) fn from_settings(settings: &wire::Settings, model: &str) -> Self {
         Self {
             threads: settings.threads,
             context: settings.context,

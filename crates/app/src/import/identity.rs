@@ -62,7 +62,7 @@ impl KnownMessages {
     }
 
     /// The messages of a conversation.
-    pub fn of(&mut self, t: &Connection, conversation: i64) -> rusqlite::Result<&mut Existing> {
+    pub fn existing(&mut self, t: &Connection, conversation: i64) -> rusqlite::Result<&mut Existing> {
         Ok(match self.by_conversation.entry(conversation) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
@@ -80,7 +80,7 @@ impl KnownMessages {
 
     /// Whether a conversation has one of these first messages, or none at all.
     fn begins_with(&mut self, t: &Connection, conversation: i64, firsts: &[Key]) -> rusqlite::Result<bool> {
-        let existing = self.of(t, conversation)?;
+        let existing = self.existing(t, conversation)?;
         Ok(existing.is_empty() || firsts.iter().any(|key| existing.contains_key(&(None, *key))))
     }
 }

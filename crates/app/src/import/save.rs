@@ -64,7 +64,7 @@ fn save_or_extend(
     };
     let mut ids: Vec<i64> = Vec::with_capacity(tree.nodes.len());
     let mut added = Vec::new();
-    let existing = messages.of(t, id)?;
+    let existing = messages.existing(t, id)?;
     // Of messages with one parent and digest, those that are nodes of this tree.
     let mut taken: HashMap<(Option<i64>, Key), usize> = HashMap::new();
     for (node, key) in tree.nodes.iter_mut().zip(keys) {

@@ -83,7 +83,7 @@ impl AdapterHeaders {
         request: impl Fn(&Path) -> ProbeRequest,
         unwrap: impl Fn(ProbeResponse) -> Option<T>,
     ) -> Vec<Result<T, String>> {
-        let stamp = |path: &PathBuf| files(path).iter().map(|file| Stamp::of(file).ok()).collect();
+        let stamp = |path: &PathBuf| files(path).iter().map(|file| Stamp::from_path(file).ok()).collect();
         let stamps: Vec<Stamps> = paths.iter().map(stamp).collect();
         let known = |at: usize| {
             let entries = lock(entries);

@@ -109,7 +109,7 @@ impl Place {
     }
 
     fn files(&self) -> Vec<Found> {
-        let mut walk = Walk::of(is_model);
+        let mut walk = Walk::new(is_model);
         walk.folder(&self.folder, MAX_DEPTH);
         let mut seen = HashSet::new();
         walk.files
@@ -134,7 +134,7 @@ impl Place {
     /// hashes.
     fn ollama(&self) -> Vec<Found> {
         let manifests = self.folder.join("manifests");
-        let mut walk = Walk::of(|_| true);
+        let mut walk = Walk::new(|_| true);
         walk.folder(&manifests, MAX_DEPTH);
         let of = |manifest: PathBuf| {
             let is_small = fs::metadata(&manifest).is_ok_and(|about| about.len() <= MAX_MANIFEST_BYTES);
@@ -188,7 +188,7 @@ fn is_skipped(name: &str) -> bool {
 }
 
 impl Walk {
-    fn of(is_wanted: fn(&Path) -> bool) -> Self {
+    fn new(is_wanted: fn(&Path) -> bool) -> Self {
         Self {
             is_wanted,
             files: Vec::new(),

@@ -61,7 +61,7 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    pub(super) fn of(path: &Path) -> io::Result<Self> {
+    pub(super) fn from_path(path: &Path) -> io::Result<Self> {
         let about = fs::metadata(path)?;
         let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
         let nanos = |time: SystemTime| since(time).and_then(|since| u64::try_from(since.as_nanos()).ok());
@@ -262,7 +262,7 @@ fn not_read(path: &Path) -> MetadataError {
 
 /// The stamps of a model's files, or why its first file cannot be read.
 fn stamps(path: &Path) -> Result<Stamps, MetadataError> {
-    let own = Stamp::of(path).map_err(|error| {
+    let own = Stamp::from_path(path).map_err(|error| {
         MetadataError::Unreadable(format!(
             "{} cannot be read: {error}. It may have been moved or deleted.",
             path.display()
@@ -270,7 +270,7 @@ fn stamps(path: &Path) -> Result<Stamps, MetadataError> {
     })?;
     let others = part_files(path).into_iter().filter(|other| other != path);
     Ok(std::iter::once(Some(own))
-        .chain(others.map(|other| Stamp::of(&other).ok()))
+        .chain(others.map(|other| Stamp::from_path(&other).ok()))
         .collect())
 }
 

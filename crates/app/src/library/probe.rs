@@ -158,7 +158,7 @@ impl ProbeRequest {
                 Ok(header) => ProbeResponse::AdapterHeader(header),
                 Err(error) => ProbeResponse::Problem(error.to_string()),
             },
-            Self::Fingerprint { path } => match GgufFile::open(path).and_then(|model| Fingerprint::of(&model)) {
+            Self::Fingerprint { path } => match GgufFile::open(path).and_then(|model| Fingerprint::from_gguf(&model)) {
                 Ok(fingerprint) => ProbeResponse::Fingerprint(fingerprint),
                 Err(error) => ProbeResponse::Problem(error.to_string()),
             },

@@ -76,7 +76,7 @@ impl Copied {
     /// The list for a move by an early version, which wrote none: the files that are in both
     /// folders.
     pub(super) fn of_both(former: &Path, data: &Path) -> io::Result<Self> {
-        let contents = Contents::of(former)?;
+        let contents = Contents::from_folder(former)?;
         let mut copied = contents.copied();
         copied
             .files

@@ -33,7 +33,7 @@ impl Contents {
     ///
     /// # Errors
     /// A folder cannot be read.
-    pub(super) fn of(data: &Path) -> io::Result<Self> {
+    pub(super) fn from_folder(data: &Path) -> io::Result<Self> {
         let mut contents = Self::default();
         for entry in fs::read_dir(data)? {
             let entry = entry?;

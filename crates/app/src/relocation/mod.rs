@@ -145,7 +145,7 @@ fn former_folder(shared: &Shared) -> Option<PathBuf> {
 /// Bytes of Hearth's files in a data folder.
 pub(crate) fn bytes_of(data: &Path) -> u64 {
     let store = fs::metadata(data.join(store::FILE)).map_or(0, |about| about.len());
-    Contents::of(data).map_or(0, |contents| contents.bytes) + store
+    Contents::from_folder(data).map_or(0, |contents| contents.bytes) + store
 }
 
 fn target(shared: &Shared, folder: &Path) -> Result<PathBuf, Problem> {
@@ -268,7 +268,7 @@ fn copy_files(
 ) -> Result<io::Result<Contents>, Problem> {
     remove_path(staging);
     permissions::create_private_folder(staging).map_err(|error| failed(staging, &error))?;
-    let contents = match Contents::of(&shared.data) {
+    let contents = match Contents::from_folder(&shared.data) {
         Ok(contents) => contents,
         Err(error) => return Ok(Err(error)),
     };
@@ -329,7 +329,7 @@ fn delete_former(shared: &Shared) -> Result<DeletedFormer, Problem> {
         ));
     }
     store::while_closed(&former, || delete_copied(shared, &former))?;
-    let (files, example) = match Contents::of(&former) {
+    let (files, example) = match Contents::from_folder(&former) {
         Ok(left) => {
             let (files, example) = left.count();
             (files, example.map(|path| former.join(path).display().to_string()))

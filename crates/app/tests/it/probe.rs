@@ -25,14 +25,14 @@ fn library(folder: &Path, probe: ProbeCommand) -> Library {
 }
 
 /// The listed model of a file.
-fn of<'a>(models: &'a [Model], file: &str) -> &'a Model {
+fn named<'a>(models: &'a [Model], file: &str) -> &'a Model {
     let found = models.iter().find(|model| model.path.ends_with(file));
     found.unwrap_or_else(|| panic!("{file} is not listed"))
 }
 
 /// Why a file cannot be used.
 fn why(models: &[Model], file: &str) -> String {
-    match &of(models, file).metadata {
+    match &named(models, file).metadata {
         Ok(metadata) => panic!("{file} was read: {metadata:?}"),
         Err(why) => why.clone(),
     }
@@ -40,7 +40,7 @@ fn why(models: &[Model], file: &str) -> String {
 
 fn read(models: &[Model], files: &[&str]) {
     for file in files {
-        let metadata = of(models, file)
+        let metadata = named(models, file)
             .metadata
             .as_ref()
             .unwrap_or_else(|why| panic!("{file}: {why}"));
@@ -269,7 +269,7 @@ fn a_metadata_cache_of_an_earlier_version_is_made_anew() {
     support::model_with_vocabulary(&folder.path().join("models"), "a.gguf", 8, &["a"]);
     let vocabulary = |probe| {
         let listed = library(folder.path(), probe).list(&[]);
-        of(&listed, "a.gguf")
+        named(&listed, "a.gguf")
             .metadata
             .clone()
             .map(|metadata| metadata.vocabulary)

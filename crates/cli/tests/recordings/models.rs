@@ -108,7 +108,7 @@ impl Model {
         let _ = GgufWriter::begin(&mut header, &self.metadata(), &self.tensors()).expect("a valid header");
         let header = GgufHeader::from_reader(header.as_slice(), u64::MAX >> 1).expect("it is read");
         let config = Config::from_gguf(&header).expect("a model");
-        (ModelBytes::of(&header, &config).expect("its sizes"), config)
+        (ModelBytes::from_header(&header, &config).expect("its sizes"), config)
     }
 
     fn metadata(&self) -> Metadata {

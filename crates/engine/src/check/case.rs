@@ -325,7 +325,7 @@ impl Case {
 
 impl Case {
     /// Description beside the op's name: sizes, formats and so on.
-    pub fn of(&self) -> String {
+    pub fn arrangement(&self) -> String {
         let mut parts: Vec<String> = Vec::new();
         for linear in self.op.linears() {
             let with = linear.rank.map(|rank| format!(" with an adapter of rank {rank}"));
@@ -393,6 +393,6 @@ fn times(factor: f32, values: Vec<f32>) -> Vec<f32> {
 /// The name for people and the log.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.op.name(), self.of())
+        write!(f, "{} ({})", self.op.name(), self.arrangement())
     }
 }

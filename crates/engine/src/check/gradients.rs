@@ -122,7 +122,7 @@ fn against_differences(
     device: &dyn Executor,
     report: &mut dyn FnMut(GradientCheck),
 ) -> Result<(), Box<dyn Error>> {
-    let (leaves, formula) = (case.leaves(), Formula::of(case)?);
+    let (leaves, formula) = (case.leaves(), Formula::from_case(case)?);
     let values: Vec<Vec<f64>> = leaves.iter().map(|leaf| wide(&leaf.values)).collect();
     let probe = wide(&probe(case, formula.output(&values).len()));
     let outputs = device.run(case)?;
@@ -136,7 +136,7 @@ fn against_differences(
         let found = outputs.iter().find(|output| output.name == name);
         report(GradientCheck {
             op: case.op.name(),
-            arrangement: format!("{}, {} against differences", leaf.name, case.of()),
+            arrangement: format!("{}, {} against differences", leaf.name, case.arrangement()),
             error: found.map_or(f64::INFINITY, |found| relative_error(&found.values, &expected)),
             tolerance: if case.precision == MatmulPrecision::F32 {
                 F32
@@ -159,7 +159,7 @@ fn against_cpu(
         let found = found.iter().find(|output| output.name == expected.name);
         report(GradientCheck {
             op: case.op.name(),
-            arrangement: format!("{}, {} against the CPU", expected.name, case.of()),
+            arrangement: format!("{}, {} against the CPU", expected.name, case.arrangement()),
             error: found.map_or(f64::INFINITY, |found| error(found, &expected)),
             tolerance: tolerance(case),
         });

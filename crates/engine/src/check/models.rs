@@ -227,22 +227,22 @@ mod tests {
     use hearth_llm::arch::{LayerSpec, describe};
     use std::collections::BTreeSet;
 
-    fn of(sample: &Sample) -> Output {
+    fn on_cpu(sample: &Sample) -> Output {
         logits(sample, Place::Cpu, KvFormat::F16, MatmulPrecision::F32).expect("it runs")
     }
 
     /// Another model has other logits, so the comparison can fail.
     #[test]
     fn every_weight_counts() {
-        let expected = of(&MODELS[0].0);
+        let expected = on_cpu(&MODELS[0].0);
         assert_eq!(mismatch("itself", &expected, &expected, LOGITS_OFF), None);
         let other = Sample {
             formats: &FORMATS[1..],
             ..synthetic(Architecture::Llama, 2, 576, 768, 9, 3)
         };
-        let found = of(&other);
+        let found = on_cpu(&other);
         assert!(mismatch("another", &found, &expected, ROUNDED_LOGITS_OFF).is_some());
-        assert!(of(&MODELS[2].0).values.iter().all(|logit| logit.is_finite()));
+        assert!(on_cpu(&MODELS[2].0).values.iter().all(|logit| logit.is_finite()));
     }
 
     /// Every norm, activation, pairing and window that an architecture has is in a sample.

@@ -19,7 +19,7 @@ impl<'a> Formula<'a> {
     ///
     /// # Errors
     /// A weight's rows are not whole blocks.
-    pub fn of(case: &'a Case) -> Result<Self, Box<dyn Error>> {
+    pub fn from_case(case: &'a Case) -> Result<Self, Box<dyn Error>> {
         let linear = |(number, shape): (usize, super::case::LinearShape)| -> Result<Linear, Box<dyn Error>> {
             Ok(Linear {
                 weight: wide(&shape.values(weight_seed(number))?),

@@ -37,11 +37,11 @@ impl Overheads {
     /// A model could not be run.
     pub fn measure(place: Place) -> Result<Self, Box<dyn Error>> {
         let seconds = |layers| step_seconds(load(&Sample::llama(layers, WIDTH, &[Quant::F32]), place)?);
-        Ok(Self::of(seconds(LAYERS[0])?, seconds(LAYERS[1])?))
+        Ok(Self::from_times(seconds(LAYERS[0])?, seconds(LAYERS[1])?))
     }
 
     /// From the steps of the models with few and with many layers.
-    fn of(few: f64, many: f64) -> Self {
+    fn from_times(few: f64, many: f64) -> Self {
         let layer = ((many - few) / (LAYERS[1] - LAYERS[0]) as f64).max(0.0);
         Self {
             step: (few - LAYERS[0] as f64 * layer).max(0.0),
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn overheads_and_weights_are_separated() {
         let step = |layers: usize, bytes: f64| 6e-4 + 1e-4 * layers as f64 + bytes * 1e-11;
-        let overheads = Overheads::of(step(LAYERS[0], 0.0), step(LAYERS[1], 0.0));
+        let overheads = Overheads::from_times(step(LAYERS[0], 0.0), step(LAYERS[1], 0.0));
         let close = |found: f64, expected: f64| (found - expected).abs() < 1e-9;
         assert!(
             close(overheads.step, 6e-4) && close(overheads.layer, 1e-4),
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn noise_makes_no_time_negative() {
-        let overheads = Overheads::of(2e-3, 1e-3);
+        let overheads = Overheads::from_times(2e-3, 1e-3);
         assert_eq!(overheads, Overheads { step: 2e-3, layer: 0.0 });
         assert!(overheads.weights_seconds(1e-3, 4) > 0.0);
     }

@@ -44,7 +44,7 @@ pub(crate) fn model_bytes(choice: &DraftChoice) -> Result<Option<ModelBytes>, Pr
     let Some(path) = choice.path() else { return Ok(None) };
     let gguf = Gguf::open(path).map_err(from_gguf)?;
     let config = Config::from_gguf(&gguf).map_err(from_load)?;
-    let bytes = ModelBytes::of(&gguf, &config).map_err(from_load)?;
+    let bytes = ModelBytes::from_header(&gguf, &config).map_err(from_load)?;
     Ok(Some(bytes.as_draft()))
 }
 
@@ -73,7 +73,7 @@ impl DraftFile {
             refused(path, &format!("{why}. Choose a smaller model of the same family."))
         })?;
         Ok(Some(Self {
-            bytes: ModelBytes::of(&gguf, &config)
+            bytes: ModelBytes::from_header(&gguf, &config)
                 .map_err(from_load)
                 .map_err(named)?
                 .as_draft(),

@@ -21,7 +21,7 @@ pub fn seen() -> Vec<Seen> {
         let driver = [&info.driver, &info.driver_info].map(|text| text.trim().trim_matches('?'));
         seen.push(Seen {
             name: info.name.clone(),
-            kind: match AdapterKind::of(info) {
+            kind: match AdapterKind::from_info(info) {
                 AdapterKind::Discrete => Kind::Discrete,
                 AdapterKind::Integrated => Kind::Integrated,
                 AdapterKind::Software => Kind::Software,

@@ -101,7 +101,7 @@ impl ModelBytes {
     ///
     /// # Errors
     /// If a key of its architecture is invalid.
-    pub fn of(gguf: &GgufHeader, config: &Config) -> Result<Self, LoadError> {
+    pub fn from_header(gguf: &GgufHeader, config: &Config) -> Result<Self, LoadError> {
         let mut layers = vec![Layer::default(); config.layers()];
         let mut embedding = 0;
         let last = layers.len() - 1;
@@ -126,7 +126,7 @@ impl ModelBytes {
         Ok(Self {
             embedding,
             layers,
-            groups: LayerGroup::of(&spec),
+            groups: LayerGroup::from_spec(&spec),
             role: Role::Chat,
             widths: Widths {
                 layer: (2 * config.width + 2 * qkv.max(context) + 3 * config.ffn_width) as u64,

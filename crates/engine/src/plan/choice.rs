@@ -27,7 +27,10 @@ const MAX_COMBINED: usize = 4;
 pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(&str)) -> Result<Plan, Problem> {
     let gguf = Gguf::open(&request.path).map_err(from_gguf)?;
     let config = Config::from_gguf(&gguf).map_err(from_load)?;
-    let bytes = draft::target_bytes(ModelBytes::of(&gguf, &config).map_err(from_load)?, &request.draft);
+    let bytes = draft::target_bytes(
+        ModelBytes::from_header(&gguf, &config).map_err(from_load)?,
+        &request.draft,
+    );
     // An unreadable draft is reported by the load; the plan omits it.
     let draft = draft::model_bytes(&request.draft).ok().flatten();
     request.build.as_deref().map_or(Ok(()), hardware::check_build)?;
@@ -44,7 +47,7 @@ pub fn plan(request: &PlanRequest, report: &mut dyn FnMut(&str)) -> Result<Plan,
         (None, false) => hardware::devices_for(Some(CPU)),
     };
     free::count(&mut devices, request);
-    let weights = DecodeWeights::of(&gguf, &config);
+    let weights = DecodeWeights::from_header(&gguf, &config);
     let threads = team_size(request.threads)? as usize;
     let model = Model {
         bytes: &bytes,
@@ -285,7 +288,7 @@ impl Candidate<'_> {
         });
         let seconds = parts.chain(gpus).map(|(place, device)| {
             let placement = &planned.placement;
-            let layers = (0..placement.layers()).filter(|layer| placement.of(*layer) == place);
+            let layers = (0..placement.layers()).filter(|layer| placement.place(*layer) == place);
             let layers = layers
                 .map(|layer| model.bytes.layers[layer].cpu)
                 .filter(|bytes| *bytes > 0);

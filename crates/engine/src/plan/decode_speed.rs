@@ -18,7 +18,7 @@ pub(super) struct DecodeWeights {
 impl DecodeWeights {
     /// Of a file's tensor table. A tensor in a format that Hearth does not support is not counted:
     /// such a file is not loaded.
-    pub(super) fn of(gguf: &GgufHeader, config: &Config) -> Self {
+    pub(super) fn from_header(gguf: &GgufHeader, config: &Config) -> Self {
         let mut layers = vec![Vec::new(); config.layers()];
         let output = layers.len() - 1;
         let is_tied = gguf.info("output.weight").is_none();
@@ -65,7 +65,7 @@ impl DecodeWeights {
         let mut is_on_cpu = false;
         let layers = self.layers.iter().enumerate();
         for (at, weights) in layers.filter(|(_, weights)| !weights.is_empty()) {
-            seconds += match placement.of(at) {
+            seconds += match placement.place(at) {
                 Place::Cpu => {
                     is_on_cpu = true;
                     if at == output {
@@ -110,7 +110,7 @@ mod tests {
     fn a_token_is_multiplied_by_every_matrix_but_the_embedding() {
         let gguf = Gguf::open(fixture()).expect("the fixture opens");
         let config = Config::from_gguf(&gguf).expect("a model");
-        let weights = DecodeWeights::of(&gguf, &config);
+        let weights = DecodeWeights::from_header(&gguf, &config);
         let counted: u64 = weights.layers.iter().map(|layer| bytes(layer)).sum();
         let matrices = gguf.tensors().filter(|tensor| !is_vector(tensor));
         let all: u64 = matrices.map(|tensor| tensor.byte_len as u64).sum();

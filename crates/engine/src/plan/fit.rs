@@ -147,7 +147,7 @@ pub struct Budgets {
 
 impl Budgets {
     /// The budgets of these devices.
-    pub fn of(cpu: Option<&DeviceInfo>, gpus: &[&DeviceInfo]) -> Self {
+    pub fn new(cpu: Option<&DeviceInfo>, gpus: &[&DeviceInfo]) -> Self {
         let budget = |device: &DeviceInfo, margin: u64| Budget {
             id: device.id.clone(),
             identity: device.identity.clone(),

@@ -309,7 +309,7 @@ pub fn plan_training(
         return Ok(least);
     };
     let budgets = budgets(options, devices)?;
-    let on_cpu = (0..config.n_layers).filter(|layer| least.placement.of(*layer) == Place::Cpu);
+    let on_cpu = (0..config.n_layers).filter(|layer| least.placement.place(*layer) == Place::Cpu);
     let on_cpu = on_cpu.count();
     let share = least.plan.devices.first().and_then(|cpu| cpu.free);
     let share = share.map_or(u64::MAX, |free| (free as f64 * SHARE) as u64);
@@ -389,7 +389,7 @@ pub(crate) fn largest_buffer(options: &PlanOptions, devices: &[DeviceInfo]) -> R
 /// The memory budgets of the CPU and the requested or automatically selected GPUs.
 fn budgets(options: &PlanOptions, devices: &[DeviceInfo]) -> Result<Budgets, Problem> {
     let cpu = devices.first().filter(|cpu| cpu.usable);
-    Ok(Budgets::of(cpu, &choice::gpus(options.device.as_deref(), devices)?))
+    Ok(Budgets::new(cpu, &choice::gpus(options.device.as_deref(), devices)?))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pub(super) fn fixture(name: &str) -> (ModelBytes, Config) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models");
     let gguf = Gguf::open(folder.join(name)).expect("the fixture opens");
     let config = Config::from_gguf(&gguf).expect("a model");
-    (ModelBytes::of(&gguf, &config).expect("its sizes"), config)
+    (ModelBytes::from_header(&gguf, &config).expect("its sizes"), config)
 }
 
 pub(super) fn device(id: &str, kind: &str, free: u64) -> DeviceInfo {
@@ -254,7 +254,7 @@ fn of_many_heads() -> (ModelBytes, Config) {
         context_trained: 1 << 20,
         ..Config::from_gguf(&gguf).expect("a model")
     };
-    (ModelBytes::of(&gguf, &config).expect("its sizes"), config)
+    (ModelBytes::from_header(&gguf, &config).expect("its sizes"), config)
 }
 
 /// An automatic context is never refused: the longest within the buffer limit is taken, with a

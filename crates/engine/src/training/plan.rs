@@ -104,7 +104,7 @@ pub fn settle(settings: &mut Settings, requested: &TrainSettings, planned: &Plan
     }
     if requested.precision == Precision::Auto {
         let placement = &planned.placement;
-        settings.bf16 = (0..placement.layers()).all(|layer| fast(placement.of(layer)));
+        settings.bf16 = (0..placement.layers()).all(|layer| fast(placement.place(layer)));
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/models/llama.gguf");
         let gguf = Gguf::open(file).expect("the fixture opens");
         let config = Config::from_gguf(&gguf).expect("a model");
-        (ModelBytes::of(&gguf, &config).expect("its sizes"), config)
+        (ModelBytes::from_header(&gguf, &config).expect("its sizes"), config)
     }
 
     /// A CPU, and a GPU with ample memory.

@@ -22,6 +22,6 @@ pub fn perplexity(model: &Model, tokenizer: &Tokenizer, precision: MatmulPrecisi
             Example { ids, trained }
         })
         .collect();
-    let batch = Batch::of(&examples);
+    let batch = Batch::new(&examples);
     (loss(model.decoder(), &batch, precision) / batch.trained.max(1) as f64).exp()
 }

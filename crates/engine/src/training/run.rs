@@ -211,7 +211,7 @@ impl<'a> Prepared<'a> {
         preparing(control, emit, 0.0, "opening the model")?;
         let reader = Reader::open(&request.model)?;
         let folder = RunFolder(request.out.clone());
-        let base = BaseId::of(&reader.gguf).map_err(from_adapter)?;
+        let base = BaseId::from_gguf(&reader.gguf).map_err(from_adapter)?;
         folder.check_adapter()?;
         let resumed = if request.resume {
             folder.resumed(&base)?
@@ -251,7 +251,7 @@ impl<'a> Prepared<'a> {
         let (init, mut notices) = match init_path {
             Some(path) => {
                 let (adapter, notices) = open_adapter(path, &reader.gguf)?;
-                (LoraPart::of(&adapter, 1.0), notices)
+                (LoraPart::from_file(&adapter, 1.0), notices)
             }
             _ => (Vec::new(), Vec::new()),
         };
@@ -281,7 +281,7 @@ impl<'a> Prepared<'a> {
         emit: &mut dyn FnMut(TrainingEvent),
         notices: &mut Vec<String>,
     ) -> Result<Loaded, Problem> {
-        let bytes = ModelBytes::of(&self.reader.gguf, &self.reader.config).map_err(from_load)?;
+        let bytes = ModelBytes::from_header(&self.reader.gguf, &self.reader.config).map_err(from_load)?;
         let plan = |layers: GpuLayers| self.plan(&bytes, layers);
         let first = plan(self.request.gpu_layers)?;
         first.check()?;
@@ -486,7 +486,7 @@ fn best_adapter(
                 best_step: run.best().map_or(run.losses().len(), |(step, _)| step),
                 eval_loss: run.best().map(|(_, loss)| loss),
             });
-            let parts = LoraPart::of(&adapter, 1.0);
+            let parts = LoraPart::from_file(&adapter, 1.0);
             Some(Best { parts, score })
         }
         Err(problem) => {

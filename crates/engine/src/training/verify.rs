@@ -45,7 +45,7 @@ pub fn verify(request: &ExportRequest, reader: &Reader, adapter: &AdapterFile) -
         Model::load(gguf, &LoadOptions::default(), progress).map_err(from_load)
     };
     let adapted = |model: &Model, adapter: &AdapterFile| {
-        let adapted = model.adapted(&LoraPart::of(adapter, 1.0));
+        let adapted = model.adapted(&LoraPart::from_file(adapter, 1.0));
         adapted.map_err(|error| problem(ProblemCode::AdapterInvalid, error.to_string()))
     };
     let base = load(&reader.gguf)?;

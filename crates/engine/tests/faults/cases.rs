@@ -6,7 +6,7 @@ use hearth_test_parts::Parts;
 /// Returns the operations of `at` at which this run injects the fault of a test: all renames and
 /// syncs, and the other operations in rotation among the parts of the product `faults`.
 pub fn due(test: &str, operations: &[Kind], at: &[usize]) -> Vec<usize> {
-    let parts = Parts::of("faults");
+    let parts = Parts::from_variable("faults");
     let mut by_turn = 0;
     let mut is_due = |at: &usize| {
         let kind = operations[*at];

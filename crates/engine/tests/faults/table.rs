@@ -113,7 +113,7 @@ fn try_each(test: &str, row: &Row, fault: fn(usize) -> Fault, counts: fn(Kind) -
     let at = if row.ordered {
         faults::due(test, &operations, &at)
     } else {
-        Parts::of("faults").always(&format!("{test}: every operation"));
+        Parts::from_variable("faults").always(&format!("{test}: every operation"));
         at
     };
     let mut met = 0;

@@ -29,7 +29,7 @@ impl Fingerprint {
     ///
     /// # Errors
     /// If a tensor cannot be read.
-    pub fn of(gguf: &impl TensorData) -> Result<Self, GgufError> {
+    pub fn from_gguf(gguf: &impl TensorData) -> Result<Self, GgufError> {
         Self::read(gguf).map_err(|problem| gguf.error(problem))
     }
 

@@ -152,7 +152,7 @@ pub(super) fn read_header(gguf: &GgufHeader) -> Result<AdapterHeader, AdapterPro
         None => name.to_owned(),
     });
     let names = base("repo_url").map(str::to_owned).into_iter().chain(named);
-    AdapterHeader::of(
+    AdapterHeader::new(
         Some(gguf.architecture()?.to_owned()),
         names.collect(),
         manifest(gguf)?.map(|manifest| manifest.base),

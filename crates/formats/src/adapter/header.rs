@@ -110,7 +110,7 @@ impl AdapterHeader {
     }
 
     /// Collects targets. `names` are the base model's names, of which the first repository wins.
-    pub(super) fn of(
+    pub(super) fn new(
         architecture: Option<String>,
         names: Vec<String>,
         base: Option<BaseId>,
@@ -274,7 +274,7 @@ mod tests {
             inputs,
             outputs: 4,
         };
-        let of = |targets: &[(TargetName, TargetShape)]| AdapterHeader::of(None, Vec::new(), None, targets);
+        let of = |targets: &[(TargetName, TargetShape)]| AdapterHeader::new(None, Vec::new(), None, targets);
         assert!(of(&[]).is_err());
         assert!(of(&[(target(0), shape(4)), (target(1), shape(8))]).is_err());
         let same = of(&[(target(0), shape(4)), (target(1), shape(4))]).expect("a header");

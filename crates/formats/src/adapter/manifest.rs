@@ -56,12 +56,12 @@ impl BaseId {
     /// Identifies a model.
     ///
     /// # Errors
-    /// As for [`BaseShape::from_gguf`] and [`Fingerprint::of`].
-    pub fn of(gguf: &impl TensorData) -> Result<Self, AdapterError> {
+    /// As for [`BaseShape::from_gguf`] and [`Fingerprint::from_gguf`].
+    pub fn from_gguf(gguf: &impl TensorData) -> Result<Self, AdapterError> {
         let file = gguf.path().file_name().unwrap_or(gguf.path().as_os_str());
         Ok(Self {
             file: file.to_string_lossy().into_owned(),
-            fingerprint: Fingerprint::of(gguf).map_err(|error| AdapterError::new(gguf.path(), error))?,
+            fingerprint: Fingerprint::from_gguf(gguf).map_err(|error| AdapterError::new(gguf.path(), error))?,
             shape: BaseShape::from_gguf(gguf)?,
         })
     }

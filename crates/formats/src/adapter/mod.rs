@@ -188,7 +188,7 @@ impl AdapterFile {
         let Some(manifest) = &self.manifest else {
             return Ok(Fit::SizesOnly);
         };
-        let found = Fingerprint::of(gguf).map_err(|error| AdapterError::new(gguf.path(), error))?;
+        let found = Fingerprint::from_gguf(gguf).map_err(|error| AdapterError::new(gguf.path(), error))?;
         let trained_on = &manifest.base;
         if trained_on.fingerprint == found {
             return Ok(Fit::Exact);

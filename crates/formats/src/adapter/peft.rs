@@ -294,7 +294,7 @@ fn header(config: &[u8], tensors: &impl ReadAt, manifest: Option<&[u8]>) -> Resu
     let architecture = manifest
         .as_ref()
         .map(|manifest| manifest.base.shape.architecture.clone());
-    let header = AdapterHeader::of(
+    let header = AdapterHeader::new(
         architecture,
         Vec::from_iter(config.base_model_name_or_path.clone()),
         manifest.map(|manifest| manifest.base),

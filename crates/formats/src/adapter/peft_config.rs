@@ -189,8 +189,8 @@ impl Config {
         };
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let found = [
-            UnmatchedEntries::of("rank_pattern", unused(&self.ranks, targets)),
-            UnmatchedEntries::of("alpha_pattern", unused(&self.alphas, targets)),
+            UnmatchedEntries::from_entries("rank_pattern", unused(&self.ranks, targets)),
+            UnmatchedEntries::from_entries("alpha_pattern", unused(&self.alphas, targets)),
             self.unmatched_targets(targets, &known, layers),
             self.unmatched_exclusions(targets, &known, layers),
             self.unsaved(targets, &known)?,
@@ -214,7 +214,7 @@ impl Config {
             unmatched.retain(|entry| nowhere.contains(entry));
         }
         layers.retain_certain(&mut unmatched);
-        UnmatchedEntries::of("target_modules", unmatched)
+        UnmatchedEntries::from_entries("target_modules", unmatched)
     }
 
     fn unmatched_exclusions(&self, targets: &[&str], known: &[&str], layers: LayerCount) -> Option<UnmatchedEntries> {
@@ -224,7 +224,7 @@ impl Config {
         }
         let mut unmatched = no_names(&self.exclude_modules, known);
         layers.retain_certain(&mut unmatched);
-        UnmatchedEntries::of("exclude_modules", unmatched)
+        UnmatchedEntries::from_entries("exclude_modules", unmatched)
     }
 
     /// The entries of `modules_to_save` that match no module, by the end of its path.
@@ -237,7 +237,7 @@ impl Config {
         match names.iter().take(MAX_PATTERNS).find(is_module) {
             Some(name) => Err(replaces(Some(name))),
             None if names.is_empty() || names.len() > MAX_PATTERNS => Err(replaces(None)),
-            None => Ok(UnmatchedEntries::of("modules_to_save", names)),
+            None => Ok(UnmatchedEntries::from_entries("modules_to_save", names)),
         }
     }
 
@@ -395,7 +395,7 @@ fn names(value: &Value) -> Vec<&str> {
 fn no_names<'a>(setting: &'a Value, modules: &[&str]) -> Vec<&'a str> {
     match setting {
         Value::Array(_) => {
-            let ends = PathEnds::of(modules.iter().copied());
+            let ends = PathEnds::new(modules.iter().copied());
             names(setting).into_iter().filter(|name| !ends.contains(name)).collect()
         }
         Value::String(pattern) if is_set(setting) => {

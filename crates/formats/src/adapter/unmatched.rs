@@ -26,7 +26,7 @@ pub struct UnmatchedEntries {
 
 impl UnmatchedEntries {
     /// Collects entries. `None` if there are none.
-    pub(super) fn of<'a>(setting: &str, entries: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+    pub(super) fn from_entries<'a>(setting: &str, entries: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let mut entries = entries.into_iter();
         let named: Vec<String> = entries.by_ref().take(MAX_NAMED).map(quoted).collect();
         let more = entries.count();
@@ -72,7 +72,7 @@ pub(super) struct PathEnds<'a>(HashSet<&'a str>);
 
 impl<'a> PathEnds<'a> {
     /// The ends of these module paths.
-    pub fn of(paths: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn new(paths: impl IntoIterator<Item = &'a str>) -> Self {
         let ends = |path: &'a str| {
             let dots = path.match_indices('.').map(|(at, _)| &path[at + 1..]);
             std::iter::once(path).chain(dots)

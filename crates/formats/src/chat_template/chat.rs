@@ -186,7 +186,7 @@ impl Chat {
     /// `reads` returns `true`.
     pub(super) fn map_strings(&self, reads: &impl Fn(&str) -> bool, change: &impl Fn(&str, Author) -> String) -> Self {
         let map = |value: &Value, author| map_value(value, reads, &|text: &str| change(text, author));
-        let message = |message: &Value| map(message, Author::of(role(message).as_deref()));
+        let message = |message: &Value| map(message, Author::from_role(role(message).as_deref()));
         let tools = self.tools.as_deref();
         Self {
             messages: self.messages.iter().map(message).collect(),
@@ -210,7 +210,7 @@ pub(crate) enum Author {
 
 impl Author {
     /// The author of a message with this role.
-    fn of(role: Option<&str>) -> Self {
+    fn from_role(role: Option<&str>) -> Self {
         match role {
             Some("system" | "developer") => Self::Instructions,
             Some("assistant" | "model") => Self::Model,

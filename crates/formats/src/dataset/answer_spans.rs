@@ -203,13 +203,13 @@ impl Prefixes for AnswerFinder<'_> {
 impl AnswerFinder<'_> {
     fn prefix(&self, messages: &[Message], turn: GenerationPrompt) -> Option<Prefix> {
         let ids = self.template.encode(self.tokenizer, messages, turn).ok()?;
-        Some(Prefix::of(0, &ids, self.ids))
+        Some(Prefix::new(0, &ids, self.ids))
     }
 }
 
 impl Prefix {
     /// Compares tokens that follow `before` equal ones.
-    fn of(before: usize, ids: &[u32], whole: &[u32]) -> Self {
+    fn new(before: usize, ids: &[u32], whole: &[u32]) -> Self {
         let common = common(ids, &whole[before..]);
         Self {
             common: before + common,
@@ -333,7 +333,7 @@ impl<'a> WholeRendering<'a> {
         let text = format!("{}{tail}", &self.text[from..end]);
         self.work_left.set(self.work_left.get().checked_sub(text.len())?);
         let ids = self.finder.tokenizer.encode_marked(&text, self.markers);
-        Some(Prefix::of(tokens + self.bos, &ids, self.finder.ids))
+        Some(Prefix::new(tokens + self.bos, &ids, self.finder.ids))
     }
 }
 

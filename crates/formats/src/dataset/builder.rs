@@ -227,7 +227,7 @@ impl DatasetBuilder {
         };
         match decided {
             Ok((mapping, unsure)) => {
-                let shape = Shape::of(&mapping);
+                let shape = Shape::from_mapping(&mapping);
                 let name = self.shape_name(&mapping, shape);
                 self.decision = Some(Decision {
                     mapping,

@@ -55,7 +55,7 @@ pub(super) enum Shape {
 
 impl Shape {
     /// The format of a mapping accepted by [`check`] or returned by [`recognize`].
-    pub fn of(mapping: &Mapping) -> Self {
+    pub fn from_mapping(mapping: &Mapping) -> Self {
         if mapping.messages.is_some() {
             Self::Messages
         } else if mapping.prompt.is_some() && mapping.answer.is_some() {

@@ -21,7 +21,7 @@ pub struct Identity([u8; 32]);
 
 impl Identity {
     /// The identity of a file with these parts; `None` if they have no modification time.
-    pub(super) fn of(about: &[PartInfo], parts: &[FileMap]) -> Option<Self> {
+    pub(super) fn from_parts(about: &[PartInfo], parts: &[FileMap]) -> Option<Self> {
         let mut hash = Sha256::new();
         for (about, part) in about.iter().zip(parts) {
             let written = about.modified?.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -117,7 +117,7 @@ impl Gguf {
 
     /// The identity of this file; `None` for a file in memory.
     pub fn identity(&self) -> Option<Identity> {
-        Identity::of(&self.header.parts, &self.parts)
+        Identity::from_parts(&self.header.parts, &self.parts)
     }
 
     /// Releases the mapped pages of a tensor after its bytes were copied elsewhere; the next access

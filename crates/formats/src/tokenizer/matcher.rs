@@ -79,7 +79,7 @@ pub(super) struct TokenMatcher {
 impl TokenMatcher {
     /// Builds the matcher for a token type. Control tokens of a single character are left out: a
     /// marker could not break them up.
-    pub fn of(token_type: TokenType, vocabulary: &Vocabulary) -> Result<Self, TokenizerError> {
+    pub fn new(token_type: TokenType, vocabulary: &Vocabulary) -> Result<Self, TokenizerError> {
         let min_chars = if token_type == TokenType::Control { 2 } else { 1 };
         let mut ids = Vec::new();
         let mut patterns = Vec::new();

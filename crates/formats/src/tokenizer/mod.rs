@@ -88,8 +88,8 @@ impl Tokenizer {
         };
         let add_bos = gguf.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(default_add_bos) && vocabulary.bos.is_some();
         let add_eos = gguf.bool("tokenizer.ggml.add_eos_token")?.unwrap_or(false) && vocabulary.eos.is_some();
-        let controls = TokenMatcher::of(TokenType::Control, &vocabulary)?;
-        let user_defined = TokenMatcher::of(TokenType::UserDefined, &vocabulary)?;
+        let controls = TokenMatcher::new(TokenType::Control, &vocabulary)?;
+        let user_defined = TokenMatcher::new(TokenType::UserDefined, &vocabulary)?;
         Ok(Self {
             vocabulary,
             model,

@@ -129,7 +129,7 @@ impl Backward<'_> {
                 let part = part.get_or_insert_with(|| {
                     // SAFETY: each group has its own partial for each block, and its heads have
                     // different blocks.
-                    let part = unsafe { parts.of(number) };
+                    let part = unsafe { parts.part(number) };
                     part.fill(0.0);
                     part
                 });
@@ -170,7 +170,7 @@ impl Backward<'_> {
             seen.next().is_some()
         });
         // SAFETY: all partials have been written, and each block reads its own.
-        let parts: Vec<&[f32]> = of_block.map(|(_, parts)| &*unsafe { parts.of(number) }).collect();
+        let parts: Vec<&[f32]> = of_block.map(|(_, parts)| &*unsafe { parts.part(number) }).collect();
         for (r, row) in block.rows.clone().enumerate() {
             let (token, head) = self.pass.of_row(block.kv_head, row);
             // SAFETY: each query's row belongs to one block.
@@ -198,7 +198,7 @@ impl QueryGrads<'_> {
     /// # Safety
     /// No other reference to this block's partial exists.
     #[allow(clippy::mut_from_ref)] // As for `Scattered`.
-    unsafe fn of(&self, block: usize) -> &mut [f32] {
+    unsafe fn part(&self, block: usize) -> &mut [f32] {
         // SAFETY: guaranteed by the caller.
         unsafe { self.all.slice(self.first + block * self.stride, self.stride) }
     }

@@ -131,8 +131,8 @@ impl KvLayer {
     /// Size in bytes of a layer of this shape.
     pub fn bytes_for(format: KvFormat, cells: usize, kv_heads: usize, head_dim: usize) -> usize {
         match format {
-            KvFormat::F16 => Lengths::of::<u16>(cells, kv_heads, head_dim).bytes::<u16>(),
-            KvFormat::Q8_0 => Lengths::of::<i8>(cells, kv_heads, head_dim).bytes::<i8>(),
+            KvFormat::F16 => Lengths::new::<u16>(cells, kv_heads, head_dim).bytes::<u16>(),
+            KvFormat::Q8_0 => Lengths::new::<i8>(cells, kv_heads, head_dim).bytes::<i8>(),
         }
     }
 
@@ -186,7 +186,7 @@ struct Lengths {
 }
 
 impl Lengths {
-    fn of<E: KvElement>(cells: usize, kv_heads: usize, head_dim: usize) -> Self {
+    fn new<E: KvElement>(cells: usize, kv_heads: usize, head_dim: usize) -> Self {
         // Sizes from a file are estimated before they are allocated.
         let heads = cells.div_ceil(WIDTH).saturating_mul(WIDTH).saturating_mul(kv_heads);
         Self {
@@ -234,7 +234,7 @@ pub(super) struct KvStore<E> {
 
 impl<E: KvElement> KvStore<E> {
     pub fn new(cells: usize, kv_heads: usize, head_dim: usize) -> Self {
-        let lengths = Lengths::of::<E>(cells, kv_heads, head_dim);
+        let lengths = Lengths::new::<E>(cells, kv_heads, head_dim);
         Self {
             keys: vec![E::default(); lengths.keys],
             values: vec![E::default(); lengths.values],
@@ -255,7 +255,9 @@ impl<E: KvElement> KvStore<E> {
                 index: tiles.end,
                 count,
             }),
-            count => Ok([count, tiles.start, tiles.end].map(|tiles| Lengths::of::<E>(tiles * WIDTH, 1, self.head_dim))),
+            count => {
+                Ok([count, tiles.start, tiles.end].map(|tiles| Lengths::new::<E>(tiles * WIDTH, 1, self.head_dim)))
+            }
         }
     }
 
@@ -377,7 +379,7 @@ impl<E: KvElement> KvStore<E> {
             });
         }
         let (isa, dim, width, tiles) = (Isa::best(), self.head_dim, heads.qkv_width(), self.tile_count());
-        let lengths = Lengths::of::<E>(tiles * WIDTH, 1, dim);
+        let lengths = Lengths::new::<E>(tiles * WIDTH, 1, dim);
         let (keys, values) = (
             team::Scattered::new(&mut self.keys),
             team::Scattered::new(&mut self.values),

@@ -115,7 +115,7 @@ impl Packable for Iq4Xs {
                 at: 2,
                 bytes: 6,
                 code: PartCode::Minus32,
-                scale: bits_by_part!(g => Bits::of(2 + g % 8 / 2, 4 * (g % 2), 15).and_top(g % 8 / 4, 2 * (g % 4))),
+                scale: bits_by_part!(g => Bits::new(2 + g % 8 / 2, 4 * (g % 2), 15).and_top(g % 8 / 4, 2 * (g % 4))),
                 minimum: Parts::NO_MINIMA,
             }),
             tiles: 8,

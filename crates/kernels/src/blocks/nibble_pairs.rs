@@ -118,12 +118,12 @@ pub(super) const SCALES: ScaleLayout = ScaleLayout {
         bytes: 12,
         code: PartCode::Unsigned,
         scale: bits_by_part!(g => match g {
-            0..4 => Bits::of(g, 0, 63),
-            _ => Bits::of(8 + g % 4, 0, 15).and_top(g % 4, 6),
+            0..4 => Bits::new(g, 0, 63),
+            _ => Bits::new(8 + g % 4, 0, 15).and_top(g % 4, 6),
         }),
         minimum: bits_by_part!(g => match g {
-            0..4 => Bits::of(4 + g, 0, 63),
-            _ => Bits::of(8 + g % 4, 4, 15).and_top(4 + g % 4, 6),
+            0..4 => Bits::new(4 + g, 0, 63),
+            _ => Bits::new(8 + g % 4, 4, 15).and_top(4 + g % 4, 6),
         }),
     }),
     tiles: 8,

@@ -123,7 +123,7 @@ impl Packable for Q3K {
                 at: 96,
                 bytes: 12,
                 code: PartCode::Minus32,
-                scale: bits_by_part!(j => Bits::of(j % 8, 4 * (j / 8), 15).and_top(8 + j % 4, 2 * (j / 4))),
+                scale: bits_by_part!(j => Bits::new(j % 8, 4 * (j / 8), 15).and_top(8 + j % 4, 2 * (j / 4))),
                 minimum: Parts::NO_MINIMA,
             }),
             tiles: 8,

@@ -35,7 +35,7 @@ pub fn gated(
         return glu::glu_in_place(activation, &gates, h);
     }
     let weights = Strips::all(&[gate, up], &input)?;
-    let cut = WorkSplit::of(&weights, tokens);
+    let cut = WorkSplit::new(&weights, tokens);
     let (gate, up) = (&weights[0], &weights[1]);
     let step = cut.strips(gate.row_bytes() + up.row_bytes());
     let across = gate.count().div_ceil(step);

@@ -16,7 +16,7 @@ pub(crate) trait Factor: Pod + Send + Sync {
     type Vector<L: Lanes>: Copy;
 
     /// The factor of one element (`second` is ignored) or two.
-    fn of(first: f32, second: f32) -> Self;
+    fn from_pair(first: f32, second: f32) -> Self;
     /// Loads sixteen factors.
     fn load<L: Lanes>(l: L, x: &[Self; WIDTH]) -> Self::Vector<L>;
     /// Broadcasts one factor.
@@ -31,7 +31,7 @@ impl Factor for f32 {
     type Vector<L: Lanes> = L::Floats;
 
     #[inline(always)]
-    fn of(first: f32, _: f32) -> Self {
+    fn from_pair(first: f32, _: f32) -> Self {
         first
     }
 
@@ -75,7 +75,7 @@ impl Factor for Bf16Pair {
     type Vector<L: Lanes> = [L::Floats; 2];
 
     #[inline(always)]
-    fn of(first: f32, second: f32) -> Self {
+    fn from_pair(first: f32, second: f32) -> Self {
         Self(u32::from(narrow(first)) | u32::from(narrow(second)) << 16)
     }
 

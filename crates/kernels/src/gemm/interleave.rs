@@ -19,7 +19,7 @@ on_lanes! {
         for (rows, out) in rows.chunks_exact(E::DEPTH).zip(out.as_chunks_mut::<NR>().0) {
             let (first, second) = (&rows[0], &rows[E::DEPTH - 1]);
             for (c, out) in out[column..column + N].iter_mut().enumerate() {
-                *out = E::of(first[c], second[c]);
+                *out = E::from_pair(first[c], second[c]);
             }
         }
     }

@@ -132,7 +132,7 @@ impl<'a> View<'a> {
                     0.0
                 }
             };
-            *out = std::array::from_fn(|r| E::of(element(r, E::DEPTH * step), element(r, E::DEPTH * step + 1)));
+            *out = std::array::from_fn(|r| E::from_pair(element(r, E::DEPTH * step), element(r, E::DEPTH * step + 1)));
         }
     }
 
@@ -150,7 +150,7 @@ impl<'a> View<'a> {
                         k if E::DEPTH == 2 && k < self.rows => self.at(k, first + c),
                         _ => 0.0,
                     };
-                    *out = E::of(self.at(k, first + c), second);
+                    *out = E::from_pair(self.at(k, first + c), second);
                 }
             }
         }
@@ -180,10 +180,10 @@ on_lanes! {
                 let row = &row[..row.len().min(STEPS * E::DEPTH)];
                 let whole = row.chunks_exact(E::DEPTH);
                 if let [last] = whole.remainder() {
-                    transposed[row.len() / E::DEPTH] = E::of(*last, 0.0);
+                    transposed[row.len() / E::DEPTH] = E::from_pair(*last, 0.0);
                 }
                 for (factors, transposed) in whole.zip(transposed) {
-                    *transposed = E::of(factors[0], factors[E::DEPTH - 1]);
+                    *transposed = E::from_pair(factors[0], factors[E::DEPTH - 1]);
                 }
             }
             // Four rows at a time compile to shuffles; twelve compile to scalar moves.

@@ -96,7 +96,7 @@ pub(super) fn compare(
     let cols = linears.first().map_or(1, |linear| linear.weight.cols());
     let by_formula: Result<Vec<_>, _> = linears
         .iter()
-        .map(|linear| reference::Linear::of(linear, x.len() / cols))
+        .map(|linear| reference::Linear::from_linear(linear, x.len() / cols))
         .collect();
     let (found, by_formula) = match (found, by_formula) {
         (Ok(found), Ok(by_formula)) => (found, by_formula),

@@ -134,7 +134,7 @@ pub(crate) fn backward<E: Factor>(
             };
             // One side of all intermediates is the rank, so they are small.
             let d_low_view = View::all(&d_low, tokens, lora.rank)?;
-            let dropped_x = lora.dropout.map(|dropout| dropout.of(x, cols));
+            let dropped_x = lora.dropout.map(|dropout| dropout.apply(x, cols));
             let low = match (&dropped_x, &mut lhs) {
                 (Some(seen), _) => times_a(lora, &LhsPanels::<E>::new(seen, tokens, cols)?)?,
                 (None, Some(lhs)) => times_a(lora, lhs)?,
@@ -215,7 +215,7 @@ fn weight<'a, E: Factor>(
         sum.push(PendingProduct {
             lhs,
             depth: count,
-            with: RhsSource::Weight(Expand::of(linear), first),
+            with: RhsSource::Weight(Expand::new(linear), first),
         })?;
     }
     Ok(d_low)

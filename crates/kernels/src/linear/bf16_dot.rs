@@ -60,7 +60,7 @@ impl Bf16Rows {
     }
 
     /// Rounds the rows of `x`.
-    pub fn of(x: &[f32], cols: usize) -> Self {
+    pub fn from_f32(x: &[f32], cols: usize) -> Self {
         let mut rows = Self::new(x.len() / cols.max(1), cols);
         let a_chunk = crate::norm::rows_a_chunk(cols);
         let stride = rows.stride;
@@ -206,7 +206,7 @@ mod tests {
             let mut bytes = vec![0; rows * cols * 2];
             quant.quantize_row(&noise(1, rows * cols), &mut bytes).unwrap();
             let matrix = Matrix::new(quant, Layout::Plain, rows, cols, &bytes).unwrap();
-            let x = Bf16Rows::of(&noise(2, tokens * cols), cols);
+            let x = Bf16Rows::from_f32(&noise(2, tokens * cols), cols);
             for isa in Isa::available() {
                 let results = |tokens: Range<usize>| {
                     let mut y = vec![f32::NAN; tokens.len() * rows];
@@ -241,7 +241,7 @@ mod tests {
             let mut bytes = vec![0; rows * cols * 2];
             quant.quantize_row(&noise(1, rows * cols), &mut bytes).unwrap();
             let matrix = Matrix::new(quant, Layout::Plain, rows, cols, &bytes).unwrap();
-            let x = Bf16Rows::of(&noise(2, tokens * cols), cols);
+            let x = Bf16Rows::from_f32(&noise(2, tokens * cols), cols);
             let results = |isa| {
                 let mut y = vec![f32::NAN; tokens * rows];
                 product(isa, &matrix, 0..rows, &x, 0..tokens, |token, row, results| {

@@ -89,7 +89,7 @@ fn low_rank(adapters: &[&Lora], input: &Input) -> Vec<Vec<f32>> {
     let mut lows: Vec<Vec<f32>> = adapters.iter().map(|lora| vec![0.0; tokens * lora.rank]).collect();
     let dropped: Vec<_> = adapters
         .iter()
-        .map(|lora| lora.dropout.map(|dropout| dropout.of(&input.floats, cols)))
+        .map(|lora| lora.dropout.map(|dropout| dropout.apply(&input.floats, cols)))
         .collect();
     let mut units = Vec::new();
     for (index, lora) in adapters.iter().enumerate() {

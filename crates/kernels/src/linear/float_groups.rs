@@ -49,7 +49,7 @@ pub(crate) struct TokenPanels {
 
 impl TokenPanels {
     /// Packs `x [tokens, cols]`; packed weights have a multiple of 32 columns.
-    pub fn of(isa: Isa, x: &[f32], cols: usize) -> Self {
+    pub fn new(isa: Isa, x: &[f32], cols: usize) -> Self {
         let (tile_tokens, mut packed) = (tokens_a_tile(isa), Scratch::new(x.len()));
         team::run_over(&mut packed, (tile_tokens * cols).max(1), &|which, out| {
             let x = &x[which * tile_tokens * cols..][..out.len()];
@@ -363,7 +363,7 @@ mod tests {
         let expected: Vec<f32> = (0..ROWS).map(|row| in_order(&weight, row, &x)).collect();
         for isa in Isa::available() {
             assert_eq!(
-                all(isa, &weight, 1, &TokenPanels::of(isa, &x, cols), 0..1),
+                all(isa, &weight, 1, &TokenPanels::new(isa, &x, cols), 0..1),
                 expected,
                 "{isa:?}"
             );
@@ -377,7 +377,7 @@ mod tests {
             let (weight, x) = (PackedFloats::<E>::new(cols, &packed), noise(2, count * cols));
             let mut row = vec![0.0; cols];
             for isa in Isa::available() {
-                let tokens = TokenPanels::of(isa, &x, cols);
+                let tokens = TokenPanels::new(isa, &x, cols);
                 let together = all(isa, &weight, groups, &tokens, 0..count);
                 for (i, found) in together.iter().enumerate() {
                     weight.dequantize_row(i % (groups * ROWS), &mut row)?;
@@ -391,7 +391,7 @@ mod tests {
                 for at_once in 1..=count {
                     let of_part = |first: usize| {
                         let part = first..count.min(first + at_once);
-                        let alone = TokenPanels::of(isa, &x[part.start * cols..part.end * cols], cols);
+                        let alone = TokenPanels::new(isa, &x[part.start * cols..part.end * cols], cols);
                         let found = all(isa, &weight, groups, &alone, 0..part.len());
                         // The same tokens of a larger batch.
                         assert_eq!(found, all(isa, &weight, groups, &tokens, part));

@@ -107,13 +107,14 @@ impl<'a> Input<'a> {
 
     /// All rows rounded to bf16.
     pub(super) fn bf16_rows(&self) -> &Bf16Rows {
-        self.bf16_rows.get_or_init(|| Bf16Rows::of(&self.floats, self.cols))
+        self.bf16_rows
+            .get_or_init(|| Bf16Rows::from_f32(&self.floats, self.cols))
     }
 
     /// All rows packed for [`super::float_groups`].
     pub(super) fn tiles(&self) -> &TokenPanels {
         self.tiles
-            .get_or_init(|| TokenPanels::of(Isa::best(), &self.floats, self.cols))
+            .get_or_init(|| TokenPanels::new(Isa::best(), &self.floats, self.cols))
     }
 
     /// All rows quantized.

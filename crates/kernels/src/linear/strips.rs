@@ -40,7 +40,7 @@ enum Activation<'a> {
 }
 
 impl<'a> Activation<'a> {
-    fn of(matrix: &Matrix<'a>, input: &'a Input) -> Result<Self, ShapeError> {
+    fn new(matrix: &Matrix<'a>, input: &'a Input) -> Result<Self, ShapeError> {
         Ok(match matrix.quant() {
             quant if bf16_dot::takes_bf16(quant) && matrix.packed_rows() == 0 => Self::Bf16(input.bf16_rows()),
             Quant::F32 | Quant::F16 | Quant::BF16 => Self::F32(float_weights::Input {
@@ -69,7 +69,7 @@ impl<'a> Strips<'a> {
         let strips = |(linear, epilogue): (&&Linear<'a>, Epilogue<'a>)| {
             Ok(Self {
                 matrix: linear.weight,
-                activation: Activation::of(&linear.weight, input)?,
+                activation: Activation::new(&linear.weight, input)?,
                 epilogue,
                 isa: Isa::best(),
             })
@@ -185,7 +185,7 @@ pub(crate) struct WorkSplit {
 
 impl WorkSplit {
     /// Splits the products of these weights with `tokens` tokens.
-    pub fn of(weights: &[Strips], tokens: usize) -> Self {
+    pub fn new(weights: &[Strips], tokens: usize) -> Self {
         let total: usize = weights.iter().map(Strips::bytes).sum();
         let any = |which: fn(&Activation) -> bool| weights.iter().any(|strips| which(&strips.activation));
         let (in_f32, in_bf16) = (
@@ -249,7 +249,7 @@ pub(crate) fn multiply_strips(
     input: &Input,
     write: impl Fn(usize, usize, usize, &[f32]) + Sync,
 ) -> Result<(), ShapeError> {
-    let split = WorkSplit::of(weights, input.tokens);
+    let split = WorkSplit::new(weights, input.tokens);
     let mut chunks = Vec::new();
     for (which, strips) in weights.iter().enumerate() {
         let step = split.strips(strips.row_bytes());

@@ -39,7 +39,10 @@ impl<'a, E: Factor> LhsPanels<'a, E> {
 pub(crate) fn low_rank<E: Factor>(lora: &Lora, x: &LhsPanels<E>) -> Result<Vec<f32>, ShapeError> {
     match lora.dropout {
         None => times_a(lora, x),
-        Some(dropout) => times_a(lora, &LhsPanels::<E>::new(&dropout.of(x.x, x.cols), x.tokens, x.cols)?),
+        Some(dropout) => times_a(
+            lora,
+            &LhsPanels::<E>::new(&dropout.apply(x.x, x.cols), x.tokens, x.cols)?,
+        ),
     }
 }
 
@@ -70,7 +73,7 @@ pub(crate) fn forward<E: Factor>(
         target.cols(),
         Some(linear.weight.rows()),
     )?;
-    let (outcome, expand) = (Outcome::default(), Expand::of(linear));
+    let (outcome, expand) = (Outcome::default(), Expand::new(linear));
     let fill = |depth, first, out: &mut [E]| expand.outputs(depth, first, out, &outcome);
     let mut segments = vec![x.with(Rhs::Expand(&fill))];
     let (low, b);

@@ -54,7 +54,7 @@ pub(crate) struct Bits {
 
 impl Bits {
     /// `mask` of a byte shifted right.
-    pub const fn of(byte: u8, shift: u8, mask: u8) -> Self {
+    pub const fn new(byte: u8, shift: u8, mask: u8) -> Self {
         Self {
             byte,
             shift,
@@ -76,7 +76,7 @@ impl Bits {
 macro_rules! bits_by_part {
     ($part:ident => $bits:expr) => {{
         use $crate::packed::layout::Bits;
-        let mut all = [Bits::of(0, 0, 0); 16];
+        let mut all = [Bits::new(0, 0, 0); 16];
         let mut $part: u8 = 0;
         while ($part as usize) < all.len() {
             all[$part as usize] = $bits;
@@ -103,7 +103,7 @@ pub(crate) struct Parts {
 
 impl Parts {
     /// Bits of minima of a format that has none.
-    pub const NO_MINIMA: [Bits; MAX_PARTS] = [Bits::of(0, 0, 0); MAX_PARTS];
+    pub const NO_MINIMA: [Bits; MAX_PARTS] = [Bits::new(0, 0, 0); MAX_PARTS];
 
     /// One byte per half tile.
     pub const fn bytes_of_halves(at: usize, bytes: usize, code: PartCode) -> Self {
@@ -112,7 +112,7 @@ impl Parts {
             at,
             bytes,
             code,
-            scale: bits_by_part!(part => Bits::of(part, 0, 255)),
+            scale: bits_by_part!(part => Bits::new(part, 0, 255)),
             minimum: Self::NO_MINIMA,
         }
     }
@@ -211,7 +211,7 @@ pub(crate) struct PackedLayout {
 
 impl PackedLayout {
     /// The layout of a format. `None` means that weights are not in blocks.
-    pub const fn of(quant: Quant) -> Option<&'static Self> {
+    pub const fn for_quant(quant: Quant) -> Option<&'static Self> {
         with_format!(quant, float _F => None, block B => Some(const { &B::LAYOUT }))
     }
 

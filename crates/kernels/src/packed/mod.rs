@@ -227,7 +227,7 @@ impl<'a> Packed<'a> {
     /// # Errors
     /// If the format cannot be packed, or `bytes` are not whole groups.
     pub fn new(quant: Quant, cols: usize, bytes: &'a [u8]) -> Result<Self, ShapeError> {
-        let layout = PackedLayout::of(quant).ok_or(ShapeError::Layout { quant })?;
+        let layout = PackedLayout::for_quant(quant).ok_or(ShapeError::Layout { quant })?;
         let row_bytes = quant.row_bytes(cols).ok_or(ShapeError::Layout { quant })?;
         let group_bytes = row_bytes.checked_mul(ROWS).ok_or(ShapeError::TooLarge {
             what: "a row of weights",

@@ -29,7 +29,7 @@ pub(super) fn dequantize(layout: &PackedLayout, blocks: &[u8], row: usize, to: &
     let (header, tiles) = blocks.split_at(layout.scales.bytes());
     let tiles = tiles.chunks_exact(layout.tile_bytes());
     for (at, (tile, to)) in tiles.zip(to.chunks_exact_mut(GROUP)).enumerate() {
-        let scales = TileScales::of(&layout.scales, header, at, row);
+        let scales = TileScales::new(&layout.scales, header, at, row);
         for (column, to) in to.iter_mut().enumerate() {
             let half = column / HALF_GROUP;
             *to = scales.scale[half] * code(layout, tile, row, column) as f32 + scales.offset[half];
@@ -55,7 +55,7 @@ pub(super) fn group(group: &Group, out: &mut [[f32; ROWS]]) {
                 let part = group % (CHUNK / GROUP);
                 let values = &chunk.values[GROUP * part..][..GROUP];
                 for (row, sum) in sums.iter_mut().enumerate() {
-                    let scales = TileScales::of(&layout.scales, header, at, row);
+                    let scales = TileScales::new(&layout.scales, header, at, row);
                     let dot = |half: usize| -> i32 {
                         let columns = half * HALF_GROUP..(half + 1) * HALF_GROUP;
                         columns.map(|c| code(layout, tile, row, c) * i32::from(values[c])).sum()

@@ -8,7 +8,7 @@ use proptest::sample::select;
 fn quants() -> Vec<Quant> {
     Quant::ALL
         .into_iter()
-        .filter(|quant| PackedLayout::of(*quant).is_some())
+        .filter(|quant| PackedLayout::for_quant(*quant).is_some())
         .collect()
 }
 
@@ -176,7 +176,7 @@ fn check_products(matrix: &Packed, rows: &[ActivationChunk], tokens: usize) {
 #[test]
 fn extreme_codes_overflow_no_sum() {
     for quant in quants() {
-        let (cols, layout) = (CHUNK, PackedLayout::of(quant).expect("it can be packed"));
+        let (cols, layout) = (CHUNK, PackedLayout::for_quant(quant).expect("it can be packed"));
         let plain = quantized(quant, cols, 1);
         let mut packed = pack(quant, cols, &plain);
         for codes in [0x00, 0x7f, 0x80, 0xff] {

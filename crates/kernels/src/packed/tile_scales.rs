@@ -15,7 +15,7 @@ pub(super) struct TileScales {
 
 impl TileScales {
     /// The scales and offsets of row `row` of tile `tile`.
-    pub fn of(layout: &ScaleLayout, header: &[u8], tile: usize, row: usize) -> Self {
+    pub fn new(layout: &ScaleLayout, header: &[u8], tile: usize, row: usize) -> Self {
         let unit = unit(layout, header, row);
         Self {
             scale: part_scales(layout, header, tile, row).map(|scale| unit * scale),

@@ -57,7 +57,7 @@ impl Linear {
     ///
     /// # Errors
     /// Returns an error if the sizes do not match.
-    pub fn of(linear: &crate::Linear, tokens: usize) -> Result<Self, ShapeError> {
+    pub fn from_linear(linear: &crate::Linear, tokens: usize) -> Result<Self, ShapeError> {
         linear.check()?;
         let (rows, cols) = (linear.weight.rows(), linear.weight.cols());
         let mut weight = vec![0.0; rows * cols];
@@ -68,7 +68,7 @@ impl Linear {
             scale: f64::from(lora.scale),
             mask: lora
                 .dropout
-                .map(|dropout| wide(&dropout.of(&vec![1.0; tokens * cols], cols))),
+                .map(|dropout| wide(&dropout.apply(&vec![1.0; tokens * cols], cols))),
         });
         Ok(Self {
             weight: wide(&weight),

@@ -146,7 +146,7 @@ fn a_token_has_the_same_outputs_in_any_batch() {
         return;
     }
     set_threads(1);
-    let parts = Parts::of("levels");
+    let parts = Parts::from_variable("levels");
     for (index, quant) in formats() {
         let case = format!("a_token_has_the_same_outputs_in_any_batch {quant}");
         let pairs = pairs(is_included(&parts, index, &case));
@@ -195,7 +195,7 @@ fn a_token_has_the_same_feed_forward_in_any_batch() {
         return;
     }
     set_threads(1);
-    let parts = Parts::of("levels");
+    let parts = Parts::from_variable("levels");
     for (index, quant) in formats() {
         let case = format!("a_token_has_the_same_feed_forward_in_any_batch {quant}");
         let pairs = pairs(is_included(&parts, index + 2, &case));
@@ -322,7 +322,7 @@ fn a_token_attends_to_the_same_bits_in_any_batch() {
         shape(7, 1, 80, Some(300)),
         shape(8, 1, 33, Some(17)),
     ];
-    let parts = Parts::of("levels");
+    let parts = Parts::from_variable("levels");
     let all = [
         (2, 1),
         (1, 7),

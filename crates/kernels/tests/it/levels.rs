@@ -29,7 +29,7 @@ fn lower_instruction_sets_pass_too() {
     if env::var_os(LEVEL).is_some() {
         return;
     }
-    let (parts, modules) = (Parts::of("levels"), modules());
+    let (parts, modules) = (Parts::from_variable("levels"), modules());
     assert!(modules.len() > 5, "{modules:?}");
     // A run without assertions and one with them take different pairs.
     let (first, suffix) = if cfg!(debug_assertions) {

@@ -23,7 +23,7 @@ pub struct LayerGroup {
 
 impl LayerGroup {
     /// The groups of a model, in the order of their first layers.
-    pub fn of(spec: &DecoderSpec) -> Vec<Self> {
+    pub fn from_spec(spec: &DecoderSpec) -> Vec<Self> {
         let mut groups: Vec<Self> = Vec::new();
         for (layer, spec) in spec.layers.iter().enumerate() {
             let heads = &spec.heads;

@@ -47,7 +47,7 @@ pub(crate) enum PackedWeights {
 impl PackedWeights {
     /// The packed weights of this model, cached in `folder`; not cached without a folder, or if the
     /// model is not a file.
-    pub fn of(gguf: &Gguf, folder: Option<&Path>) -> Self {
+    pub fn new(gguf: &Gguf, folder: Option<&Path>) -> Self {
         let matrices = gguf.tensors().filter(|tensor| tensor.shape.len() == 2);
         let size = matrices.map(|tensor| tensor.byte_len as u64).sum();
         let Some((folder, identity)) = folder.zip(gguf.identity()) else {

@@ -35,7 +35,7 @@ struct Rules {
 impl Banned {
     /// # Errors
     /// If there are too many strings, or one is too long or not searchable.
-    pub fn of(texts: &TextParams) -> Result<Option<Box<dyn Filter>>, SamplingError> {
+    pub fn from_params(texts: &TextParams) -> Result<Option<Box<dyn Filter>>, SamplingError> {
         Ok(Self::new(texts)?.map(|filter| Box::new(filter) as Box<dyn Filter>))
     }
 
@@ -48,7 +48,7 @@ impl Banned {
         {
             return Err(SamplingError::ReplacementCharacter);
         }
-        let search = TextSearch::of("banned_strings", &texts.banned)?;
+        let search = TextSearch::new("banned_strings", &texts.banned)?;
         Ok(search.map(|search| Self {
             state: search.start(),
             banned: Vec::new(),

@@ -58,7 +58,10 @@ impl Clone for Scratch {
 impl Dry {
     /// # Errors
     /// If there are too many breakers, or one is too long.
-    pub fn of(params: &SamplingParams, texts: Option<&TextParams>) -> Result<Option<Box<dyn Filter>>, SamplingError> {
+    pub fn from_params(
+        params: &SamplingParams,
+        texts: Option<&TextParams>,
+    ) -> Result<Option<Box<dyn Filter>>, SamplingError> {
         if !params.has_dry() {
             return Ok(None);
         }
@@ -68,7 +71,7 @@ impl Dry {
     fn new(params: &SamplingParams, texts: Option<&TextParams>) -> Result<Self, SamplingError> {
         let mut breakers = None;
         if let Some(texts) = texts
-            && let Some(search) = TextSearch::of("dry_breakers", &texts.dry_breakers)?
+            && let Some(search) = TextSearch::new("dry_breakers", &texts.dry_breakers)?
         {
             breakers = Some(Breakers {
                 state: search.start(),
@@ -246,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_window_and_the_multiplier_enable_it() {
-        let of = |params: &SamplingParams| Dry::of(params, None).unwrap().is_some();
+        let of = |params: &SamplingParams| Dry::from_params(params, None).unwrap().is_some();
         assert!(of(&params(2, 64)));
         assert!(!of(&params(2, 0)));
         assert!(!of(&SamplingParams {

@@ -15,7 +15,7 @@ pub(super) struct DynamicTemperature {
 }
 
 impl DynamicTemperature {
-    pub fn of(params: &SamplingParams) -> Option<Box<dyn Filter>> {
+    pub fn from_params(params: &SamplingParams) -> Option<Box<dyn Filter>> {
         let is_enabled = params.dynatemp_range > 0.0 && params.temperature > 0.0 && !params.mirostat;
         is_enabled.then(|| {
             Box::new(Self {

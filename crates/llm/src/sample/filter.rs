@@ -45,22 +45,22 @@ pub(super) trait Filter: std::fmt::Debug + Send {
 pub(super) fn all(params: &SamplingParams, texts: Option<&TextParams>) -> Result<Vec<Box<dyn Filter>>, SamplingError> {
     let mut filters: Vec<Box<dyn Filter>> = Vec::new();
     let mut add = |filter: Option<Box<dyn Filter>>| filters.extend(filter);
-    add(LogitBias::of(params));
+    add(LogitBias::from_params(params));
     if let Some(texts) = texts {
-        add(Banned::of(texts)?);
+        add(Banned::from_params(texts)?);
     }
-    add(Penalties::of(params));
-    add(Dry::of(params, texts)?);
+    add(Penalties::from_params(params));
+    add(Dry::from_params(params, texts)?);
     // Greedy: nothing but the most likely token matters. Mirostat: it replaces the others.
     if params.temperature > 0.0 && !params.mirostat {
-        add(TopNSigma::of(params));
-        add(TopK::of(params));
-        add(TypicalP::of(params));
-        add(TopP::of(params));
-        add(MinP::of(params));
-        add(Xtc::of(params));
+        add(TopNSigma::from_params(params));
+        add(TopK::from_params(params));
+        add(TypicalP::from_params(params));
+        add(TopP::from_params(params));
+        add(MinP::from_params(params));
+        add(Xtc::from_params(params));
     }
-    add(DynamicTemperature::of(params).or_else(|| Temperature::of(params)));
-    add(Mirostat::of(params));
+    add(DynamicTemperature::from_params(params).or_else(|| Temperature::from_params(params)));
+    add(Mirostat::from_params(params));
     Ok(filters)
 }

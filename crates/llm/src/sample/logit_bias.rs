@@ -10,7 +10,7 @@ use super::params::SamplingParams;
 pub(super) struct LogitBias(Vec<(u32, f32)>);
 
 impl LogitBias {
-    pub fn of(params: &SamplingParams) -> Option<Box<dyn Filter>> {
+    pub fn from_params(params: &SamplingParams) -> Option<Box<dyn Filter>> {
         (!params.logit_bias.is_empty()).then(|| Box::new(Self(params.logit_bias.clone())) as Box<dyn Filter>)
     }
 }

@@ -10,7 +10,7 @@ use super::params::SamplingParams;
 pub(super) struct MinP(f32);
 
 impl MinP {
-    pub fn of(params: &SamplingParams) -> Option<Box<dyn Filter>> {
+    pub fn from_params(params: &SamplingParams) -> Option<Box<dyn Filter>> {
         (params.min_p > 0.0).then(|| Box::new(Self(params.min_p)) as Box<dyn Filter>)
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Mirostat {
 }
 
 impl Mirostat {
-    pub fn of(params: &SamplingParams) -> Option<Box<dyn Filter>> {
+    pub fn from_params(params: &SamplingParams) -> Option<Box<dyn Filter>> {
         let is_enabled = params.mirostat && params.temperature > 0.0;
         is_enabled.then(|| Box::new(Self::new(params.mirostat_tau, params.mirostat_eta)) as Box<dyn Filter>)
     }

@@ -21,7 +21,7 @@ pub(super) struct Penalties {
 }
 
 impl Penalties {
-    pub fn of(params: &SamplingParams) -> Option<Box<dyn Filter>> {
+    pub fn from_params(params: &SamplingParams) -> Option<Box<dyn Filter>> {
         params
             .penalizes()
             .then(|| Box::new(Self::new(params)) as Box<dyn Filter>)

@@ -11,7 +11,7 @@ use super::params::SamplingParams;
 pub(super) struct Temperature(f32);
 
 impl Temperature {
-    pub fn of(params: &SamplingParams) -> Option<Box<dyn Filter>> {
+    pub fn from_params(params: &SamplingParams) -> Option<Box<dyn Filter>> {
         Some(Box::new(Self(params.temperature)))
     }
 }

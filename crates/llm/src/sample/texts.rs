@@ -45,7 +45,7 @@ impl TextSearch {
     ///
     /// # Errors
     /// If there are too many, or one is too long; `name` is the parameter's.
-    pub fn of(name: &'static str, texts: &[String]) -> Result<Option<Self>, SamplingError> {
+    pub fn new(name: &'static str, texts: &[String]) -> Result<Option<Self>, SamplingError> {
         if texts.len() > MAX_TEXTS {
             let count = texts.len();
             return Err(SamplingError::TooManyTexts { name, count });
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn too_many_and_too_long_texts_are_refused_and_empty_ones_ignored() {
-        let of = |texts: Vec<String>| TextSearch::of("banned_strings", &texts).map(|search| search.is_some());
+        let of = |texts: Vec<String>| TextSearch::new("banned_strings", &texts).map(|search| search.is_some());
         assert_eq!(of(vec![]), Ok(false));
         assert_eq!(of(vec![String::new(); 2]), Ok(false));
         assert_eq!(of(vec!["a".repeat(256)]), Ok(true));
@@ -121,7 +121,7 @@ mod tests {
             texts in prop::collection::vec("[abé]{0,4}", 0..5),
             stream in prop::collection::vec("[abé]{0,3}", 0..12),
         ) {
-            let Some(search) = TextSearch::of("banned_strings", &texts).unwrap() else {
+            let Some(search) = TextSearch::new("banned_strings", &texts).unwrap() else {
                 prop_assert!(texts.iter().all(String::is_empty));
                 return Ok(());
             };

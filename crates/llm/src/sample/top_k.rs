@@ -11,7 +11,7 @@ use super::params::SamplingParams;
 pub(super) struct TopK(usize);
 
 impl TopK {
-    pub fn of(params: &SamplingParams) -> Option<Box<dyn Filter>> {
+    pub fn from_params(params: &SamplingParams) -> Option<Box<dyn Filter>> {
         (params.top_k > 0).then(|| Box::new(Self(params.top_k)) as Box<dyn Filter>)
     }
 }

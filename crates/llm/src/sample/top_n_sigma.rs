@@ -11,7 +11,7 @@ use super::params::SamplingParams;
 pub(super) struct TopNSigma(f32);
 
 impl TopNSigma {
-    pub fn of(params: &SamplingParams) -> Option<Box<dyn Filter>> {
+    pub fn from_params(params: &SamplingParams) -> Option<Box<dyn Filter>> {
         (params.top_n_sigma > 0.0).then(|| Box::new(Self(params.top_n_sigma)) as Box<dyn Filter>)
     }
 }

@@ -10,7 +10,7 @@ use super::params::SamplingParams;
 pub(super) struct TopP(f32);
 
 impl TopP {
-    pub fn of(params: &SamplingParams) -> Option<Box<dyn Filter>> {
+    pub fn from_params(params: &SamplingParams) -> Option<Box<dyn Filter>> {
         (params.top_p < 1.0).then(|| Box::new(Self(params.top_p)) as Box<dyn Filter>)
     }
 }

@@ -11,7 +11,7 @@ use super::params::SamplingParams;
 pub(super) struct TypicalP(f32);
 
 impl TypicalP {
-    pub fn of(params: &SamplingParams) -> Option<Box<dyn Filter>> {
+    pub fn from_params(params: &SamplingParams) -> Option<Box<dyn Filter>> {
         (params.typical_p < 1.0).then(|| Box::new(Self(params.typical_p)) as Box<dyn Filter>)
     }
 }

@@ -15,7 +15,7 @@ pub(super) struct Xtc {
 }
 
 impl Xtc {
-    pub fn of(params: &SamplingParams) -> Option<Box<dyn Filter>> {
+    pub fn from_params(params: &SamplingParams) -> Option<Box<dyn Filter>> {
         // At most one candidate is more likely than a half.
         let is_enabled = params.xtc_probability > 0.0 && params.xtc_threshold <= 0.5;
         is_enabled.then(|| {

@@ -288,7 +288,7 @@ fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
 #[test]
 fn a_layer_matches_the_cpu() {
     let Some(device) = gpu() else { return };
-    let parts = Parts::of("gpu");
+    let parts = Parts::from_variable("gpu");
     for (turn, name) in [0, 2].into_iter().zip(LAYERS) {
         let fixture = Fixture::read(name);
         let quants = Quant::ALL.into_iter().filter(|quant| quant.block_elements() <= 32);

@@ -59,7 +59,7 @@ fn logits(model: &Arc<Model>) -> Vec<f32> {
 fn check(name: &str, gguf: &Gguf, placement: &Placement, expected: &[f32]) {
     let model = load(gguf, Some(placement.clone()));
     for layer in 0..model.config().n_layers {
-        let on_gpu = placement.of(layer) != Place::Cpu;
+        let on_gpu = placement.place(layer) != Place::Cpu;
         assert_eq!(
             *model.decoder().device(layer) != burn::tensor::Device::flex(),
             on_gpu,
@@ -86,7 +86,7 @@ fn any_number_of_layers_gives_the_same_logits() {
     if gpu().is_none() {
         return;
     }
-    let (parts, mut count) = (Parts::of("gpu"), 0);
+    let (parts, mut count) = (Parts::from_variable("gpu"), 0);
     for (number, name) in models().into_iter().enumerate() {
         let gguf = Gguf::open(path(&name)).expect("the fixture opens");
         check_all(&name, &gguf, &mut |requested| {
@@ -142,7 +142,10 @@ fn a_prediction_layer_is_counted() {
         (before.n_layers - 1, before.layers())
     );
     let all_but_one = Placement::offload(config.layers(), config.layers() - 1, &[(0, 1)]);
-    assert_eq!((all_but_one.of(0), all_but_one.of(1)), (Place::Cpu, Place::Gpu(0)));
+    assert_eq!(
+        (all_but_one.place(0), all_but_one.place(1)),
+        (Place::Cpu, Place::Gpu(0))
+    );
     check_all("llama with a prediction block", &gguf, &mut |_| true);
 }
 

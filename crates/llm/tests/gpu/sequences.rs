@@ -115,7 +115,7 @@ fn sequences_of_a_batch_have_the_logits_they_have_alone() {
         ("qwen3", KvFormat::F16, 16),
         ("gemma3", KvFormat::Q8_0, 16),
     ];
-    let parts = Parts::of("gpu");
+    let parts = Parts::from_variable("gpu");
     for (number, (name, format, count)) in cases.into_iter().enumerate() {
         let case =
             format!("sequences::sequences_of_a_batch_have_the_logits_they_have_alone {count} of {name} in {format:?}");

@@ -124,7 +124,7 @@ fn any_split_of_a_prompt_gives_the_same_bits() {
         return;
     }
     set_threads(1);
-    let (isa, parts) = (Isa::best(), Parts::of("levels"));
+    let (isa, parts) = (Isa::best(), Parts::from_variable("levels"));
     let step = if isa == Isa::available()[0] { 5 } else { 1 };
     let level = std::env::var(LEVEL).map_or_else(|_| String::new(), |level| format!(" on {level}"));
     // Instruction sets take different formats in one run.

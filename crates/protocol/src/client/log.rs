@@ -36,7 +36,7 @@ impl Log {
     /// Kind of the death of the process that wrote this log.
     pub fn death(&self, status: ExitStatus, started: KillCount) -> Death {
         let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Death::of(status, started, KillCount::now(), tail.iter().map(String::as_str))
+        Death::new(status, started, KillCount::now(), tail.iter().map(String::as_str))
     }
 
     /// The last non-empty line, as the end of an error message; all retained lines go to `tracing`.

@@ -50,7 +50,7 @@ impl<'a> Conversion<'a> {
             from,
             to,
             scale: own_scale(base, &scale_name)?,
-            delta: Delta::of(adapter, &info.name),
+            delta: Delta::find(adapter, &info.name),
             scale_name: has_scale.then_some(scale_name),
         })
     }
@@ -219,7 +219,7 @@ pub(super) struct Delta<'a> {
 
 impl<'a> Delta<'a> {
     /// The adapter's update of a tensor, or `None`.
-    pub fn of(adapter: &'a AdapterFile, tensor: &str) -> Option<Self> {
+    pub fn find(adapter: &'a AdapterFile, tensor: &str) -> Option<Self> {
         let target = TargetName::from_weight(tensor)?;
         Some(Self {
             lora: adapter.tensors.get(&target)?,

@@ -226,7 +226,7 @@ fn parts<'a>(base: &'a Gguf, adapter: &'a AdapterFile, mix: QuantRecipe) -> Resu
     // The new type of a weight that changes.
     let converted = |info: &TensorInfo| {
         let kind = mix.kind_of(info, base, layers);
-        (kind != info.kind || Delta::of(adapter, &info.name).is_some()).then_some(kind)
+        (kind != info.kind || Delta::find(adapter, &info.name).is_some()).then_some(kind)
     };
     let is_dropped = |name: &str| {
         let weight_with = |end| converted(base.info(&format!("{}.weight", name.strip_suffix(end)?))?);

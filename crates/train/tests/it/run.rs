@@ -93,7 +93,7 @@ impl Fixture {
 
     fn adapter(&self, which: &str) -> Vec<LoraPart> {
         let path = fixtures().join("training").join(self.name).join(which);
-        LoraPart::of(&AdapterFile::open(&path, &self.base).expect("the adapter opens"), 1.0)
+        LoraPart::from_file(&AdapterFile::open(&path, &self.base).expect("the adapter opens"), 1.0)
     }
 
     fn run(&self, settings: Settings, folder: Option<&Path>) -> Run {

@@ -104,8 +104,8 @@ impl Drop for End {
 fn receive(hub: &Hub, url: &str, wanted: &Wanted, send: impl Fn(Event) -> bool) -> Result<(), Failure> {
     let response = hub.get(url, wanted.range, wanted.version.as_deref())?;
     let head = Head {
-        sent: Requested::of(&response)?,
-        said: Said::of(&response, wanted.range.is_some() && wanted.version.is_none()),
+        sent: Requested::from_response(&response)?,
+        said: Said::from_response(&response, wanted.range.is_some() && wanted.version.is_none()),
     };
     let is_start = head.sent.start == 0;
     let mut body = response.into_body().into_reader();

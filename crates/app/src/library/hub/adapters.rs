@@ -44,7 +44,7 @@ pub struct Tagged {
 }
 
 impl Tagged {
-    pub(super) fn of(tags: &[String]) -> Self {
+    pub(super) fn from_tags(tags: &[String]) -> Self {
         let base = tags.iter().find_map(|tag| tag.strip_prefix(BASE_TAG));
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
         let is_id = |base: &str| base.len() <= MAX_BASE_BYTES && base.split('/').count() == 2;
@@ -134,7 +134,7 @@ pub(super) fn hash_config(hub: &Hub, file: &mut RemoteFile) -> Result<(), Librar
         return Err(failed(Failure::Final(why)));
     }
     let response = hub.get_until(&file.url, None, Deadline::new(hub)).map_err(failed)?;
-    Requested::of(&response).map_err(failed)?;
+    Requested::from_response(&response).map_err(failed)?;
     let mut bytes = Vec::new();
     let read = response
         .into_body()
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn tags_name_the_base() {
-        let of = |tags: &[&str]| Tagged::of(&tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>());
+        let of = |tags: &[&str]| Tagged::from_tags(&tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>());
         let tagged = of(&["gguf", "base_model:o/n", "base_model:adapter:o/n"]);
         assert_eq!((tagged.is_adapter, tagged.base.as_deref()), (true, Some("o/n")));
         assert!(of(&["lora"]).is_adapter);

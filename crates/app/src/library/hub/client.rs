@@ -248,7 +248,7 @@ impl Hub {
         if let Some(accept) = wanted.accept {
             request = request.header(header::ACCEPT, accept);
         }
-        request.call().map_err(Failure::of)
+        request.call().map_err(Failure::from_error)
     }
 
     /// Why a response with another status than success is of no use.
@@ -313,7 +313,7 @@ impl Hub {
         };
         let response = self.send(url, &wanted)?;
         let body = response.into_body().into_with_config().limit(MAX_JSON_BYTES);
-        let text = body.lossy_utf8(true).read_to_string().map_err(Failure::of)?;
+        let text = body.lossy_utf8(true).read_to_string().map_err(Failure::from_error)?;
         serde_json::from_str(&text).map_err(|error| {
             if text.trim_start().starts_with('<') {
                 return Failure::web_page();
@@ -362,7 +362,7 @@ impl Failure {
         )
     }
 
-    fn of(error: ureq::Error) -> Self {
+    fn from_error(error: ureq::Error) -> Self {
         match error {
             ureq::Error::Other(why) if why.is::<PrivateAddress>() => Self::Final(
                 "the address redirects from the internet into a private network, which Hearth does not follow"
@@ -398,7 +398,7 @@ impl Requested {
     ///
     /// # Errors
     /// The response is a web page, or its range is malformed.
-    pub fn of(response: &Response<Body>) -> Result<Self, Failure> {
+    pub fn from_response(response: &Response<Body>) -> Result<Self, Failure> {
         if response.body().mime_type() == Some("text/html") {
             return Err(Failure::web_page());
         }

@@ -177,7 +177,7 @@ fn append(hub: &Hub, file: &RemotePart, bytes: &mut Vec<u8>, end: u64, deadline:
 fn request(hub: &Hub, file: &RemotePart, bytes: &mut Vec<u8>, end: u64, deadline: Deadline) -> Result<(), Failure> {
     let start = bytes.len() as u64;
     let response = hub.get_until(&file.url, Some((start, Some(end - 1))), deadline)?;
-    let sent = Requested::of(&response)?;
+    let sent = Requested::from_response(&response)?;
     if sent.total.is_some_and(|total| total != file.size) {
         return Err(Failure::Final("the server has a file of another size".to_owned()));
     }

@@ -55,7 +55,7 @@ pub enum KeychainError {
 
 impl KeychainError {
     /// The errors of the library may hold the secret: only some of their texts are shown.
-    fn of(error: Error) -> Self {
+    fn from_error(error: Error) -> Self {
         match error {
             Error::NoDefaultStore | Error::NotSupportedByStore(_) => Self::Missing,
             Error::NoStorageAccess(_) => Self::Locked,
@@ -142,7 +142,7 @@ fn with_entry<T: Send + 'static>(
     match done.recv_timeout(TIMEOUT) {
         Ok(Ok(value)) => Ok(Some(value)),
         Ok(Err(Error::NoEntry)) => Ok(None),
-        Ok(Err(error)) => Err(KeychainError::of(error)),
+        Ok(Err(error)) => Err(KeychainError::from_error(error)),
         Err(mpsc::RecvTimeoutError::Timeout) => Err(KeychainError::Locked),
         Err(mpsc::RecvTimeoutError::Disconnected) => Err(KeychainError::Failed("it ended unexpectedly".to_owned())),
     }
@@ -164,7 +164,7 @@ mod tests {
             Error::TooLong("password".into(), 9),
             Error::Ambiguous(Vec::new()),
         ] {
-            let text = KeychainError::of(error).to_string();
+            let text = KeychainError::from_error(error).to_string();
             assert!(
                 text.ends_with('.') && !text.contains("secret") && !text.contains("115"),
                 "{text}"

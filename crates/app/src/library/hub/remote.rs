@@ -114,7 +114,7 @@ impl RemoteFile {
             Err(Failure::Range) => return Err(empty()),
             response => response.map_err(failed)?,
         };
-        let sent = Requested::of(&response).map_err(failed)?;
+        let sent = Requested::from_response(&response).map_err(failed)?;
         let size = match sent.total {
             Some(0) => return Err(empty()),
             Some(size) => size,
@@ -124,7 +124,7 @@ impl RemoteFile {
                 )));
             }
         };
-        let said = Said::of(&response, true);
+        let said = Said::from_response(&response, true);
         Ok(Remote {
             files: vec![Self {
                 name: name.clone(),

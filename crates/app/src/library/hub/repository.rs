@@ -80,10 +80,10 @@ impl Repository {
             encode(revision).replace('/', "%2F")
         );
         let response: Response = hub.json(&url, id, None)?;
-        Ok(Self::of(id, revision, response))
+        Ok(Self::from_response(id, revision, response))
     }
 
-    fn of(id: &str, revision: &str, response: Response) -> Self {
+    fn from_response(id: &str, revision: &str, response: Response) -> Self {
         let license = license(&response);
         let files: Vec<Listed> = response
             .siblings
@@ -104,7 +104,7 @@ impl Repository {
             revision: commit.unwrap_or_else(|| revision.to_owned()),
             license,
             is_gated: !matches!(response.gated, Value::Null | Value::Bool(false)),
-            tagged: Tagged::of(&response.tags),
+            tagged: Tagged::from_tags(&response.tags),
             variants: variants::variants(&files),
         }
     }
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn a_repository_is_read() {
         let response = serde_json::from_str(RESPONSE).expect("a response");
-        let repository = Repository::of("o/Model-GGUF", "main", response);
+        let repository = Repository::from_response("o/Model-GGUF", "main", response);
         assert_eq!(repository.license.as_deref(), Some("model-terms"));
         assert!(repository.is_gated);
         let hub = Hub::at("https://hub.example");
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn an_open_repository_with_little_metadata_is_read() {
         for text in ["{}", r#"{"gated": false, "cardData": null, "siblings": []}"#] {
-            let repository = Repository::of("o/n", "main", serde_json::from_str(text).expect("a response"));
+            let repository = Repository::from_response("o/n", "main", serde_json::from_str(text).expect("a response"));
             assert!(!repository.is_gated && repository.variants.is_empty() && repository.revision == "main");
         }
     }

@@ -30,7 +30,7 @@ pub struct Said {
 
 impl Said {
     /// Reads the headers of a response. `asked` means that a part was requested.
-    pub(in super::super) fn of(response: &Response<Body>, asked: bool) -> Self {
+    pub(in super::super) fn from_response(response: &Response<Body>, asked: bool) -> Self {
         let headers = response.headers();
         let accepts = text(headers, header::ACCEPT_RANGES);
         Self {

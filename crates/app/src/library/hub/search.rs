@@ -168,7 +168,7 @@ impl From<Row> for Found {
             context_trained: gguf.and_then(|gguf| gguf.context_length),
             is_gated: !matches!(row.gated, Value::Null | Value::Bool(false)),
             architecture,
-            tagged: Tagged::of(&row.tags),
+            tagged: Tagged::from_tags(&row.tags),
             id: row.id,
         }
     }

@@ -98,7 +98,7 @@ pub(super) struct GroupTuple {
 
 impl GroupTuple {
     /// Converts minijinja's group, whose list is traversed again on each access to an item.
-    pub fn of(group: &Value) -> Result<Value, Error> {
+    pub fn convert(group: &Value) -> Result<Value, Error> {
         let grouper = group.get_item(&Value::from(0))?;
         let list = into_owned(group.get_item(&Value::from(1))?)?;
         budget::charge(2 * budget::VALUE_BYTES)?;

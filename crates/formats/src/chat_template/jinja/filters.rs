@@ -138,7 +138,7 @@ fn add_charged(environment: &mut Environment<'_>) {
                 "groupby" => build::list(
                     result
                         .try_iter()?
-                        .map(|group| build::GroupTuple::of(&group))
+                        .map(|group| build::GroupTuple::convert(&group))
                         .collect::<Result<_, _>>()?,
                 ),
                 _ => build::into_owned(result),

@@ -74,14 +74,19 @@ fn without_a_manifest_only_the_sizes_are_checked() {
 #[test]
 fn fingerprints_depend_on_every_tensor_but_not_on_titles() {
     let base = model("qwen2");
-    let print = Fingerprint::of(&base).unwrap();
+    let print = Fingerprint::from_gguf(&base).unwrap();
     for info in base.tensors() {
         let flipped = changed(&base, &info.name, |bytes| {
             let mut bytes = bytes.to_vec();
             *bytes.last_mut().unwrap() ^= 1;
             (info.kind, bytes)
         });
-        assert_ne!(Fingerprint::of(&flipped).unwrap().file, print.file, "{}", info.name);
+        assert_ne!(
+            Fingerprint::from_gguf(&flipped).unwrap().file,
+            print.file,
+            "{}",
+            info.name
+        );
     }
     let mut writer_metadata = base.metadata().clone();
     writer_metadata.insert("general.name", "another title");
@@ -98,5 +103,5 @@ fn fingerprints_depend_on_every_tensor_but_not_on_titles() {
         writer.tensor(base.tensor(&info.name).unwrap().bytes()).unwrap();
     }
     let renamed = Gguf::from_bytes(writer.finish().unwrap()).unwrap();
-    assert_eq!(Fingerprint::of(&renamed).unwrap(), print);
+    assert_eq!(Fingerprint::from_gguf(&renamed).unwrap(), print);
 }

@@ -42,7 +42,7 @@ pub fn with_manifest(name: &str, base: &Gguf) -> AdapterFile {
     let mut adapter = adapter(name);
     adapter.manifest = Some(AdapterManifest {
         hearth: "0.1.0".to_owned(),
-        base: BaseId::of(base).unwrap(),
+        base: BaseId::from_gguf(base).unwrap(),
         template_sha256: None,
         system_prompt: None,
         data: DataId {

@@ -95,7 +95,7 @@ impl F16Activations {
     ///
     /// # Errors
     /// Returns an error if `x` is too large for a kernel to address.
-    pub fn of(
+    pub fn new(
         client: &Client,
         x: &Floats,
         at: usize,

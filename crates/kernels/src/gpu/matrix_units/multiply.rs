@@ -241,7 +241,7 @@ pub(in crate::gpu) fn multiply(
         Over::Columns => (weight.cols, range.rows),
         Over::Rows => (range.rows, weight.cols),
     };
-    let f16s = F16Activations::of(client, x, from, depth, tiles.tokens, tiles.depth)?;
+    let f16s = F16Activations::new(client, x, from, depth, tiles.tokens, tiles.depth)?;
     let words = words_of(weight, range)?;
     let result = matrix(out, "output of a linear")?;
     let cubes = cubes(client, count.div_ceil(tiles.across) * tokens.div_ceil(tiles.tokens))?;

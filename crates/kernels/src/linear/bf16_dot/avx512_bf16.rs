@@ -35,7 +35,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn of(rows: &'a Bf16Rows) -> Self {
+    fn new(rows: &'a Bf16Rows) -> Self {
         Self {
             bytes: bytemuck::cast_slice(&rows.pairs),
             row_bytes: rows.length * size_of::<u32>(),
@@ -60,7 +60,7 @@ impl Avx512Bf16 {
         pub(super) fn strip(
             weights: &Bf16Rows, count: usize, x: &Bf16Rows, tokens: Range<usize>, sink: &mut dyn FnMut(usize, &[f32])
         ) {
-            let (weights, x) = (Rows::of(weights), Rows::of(x));
+            let (weights, x) = (Rows::new(weights), Rows::new(x));
             let mut first = tokens.start;
             while first < tokens.end {
                 first += match tokens.end - first {
@@ -130,7 +130,7 @@ avx512_bf16! {
         let row_bytes = bytes.len() / count.max(1);
         let quant = if SOURCE == STORED_F16 { Quant::F16 } else { Quant::BF16 };
         let prefetch = Prefetch::for_format(quant);
-        let (weights, x) = (Rows { bytes, row_bytes, stride: row_bytes, prefetch }, Rows::of(x));
+        let (weights, x) = (Rows { bytes, row_bytes, stride: row_bytes, prefetch }, Rows::new(x));
         let mut first = tokens.start;
         while first < tokens.end {
             first += match tokens.end - first {

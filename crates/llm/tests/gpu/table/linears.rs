@@ -140,7 +140,7 @@ impl<'a> Run<'a> {
     /// The compared outputs: the output, or the gradients of its product with a probe.
     pub fn outputs(mut self, out: Tensor<2>) -> Outputs {
         let outputs = match self.direction {
-            Direction::Forward => vec![Output::of("out", out)],
+            Direction::Forward => vec![Output::new("out", out)],
             Direction::Gradients => {
                 let [rows, cols] = out.dims();
                 let probe = self.noise(rows * cols);
@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
                 let gradients = (out * probe).sum().backward();
                 let gradient = |(name, tensor): &(&'static str, Tensor<2>)| {
                     let gradient = tensor.grad(&gradients);
-                    Output::of(name, gradient.unwrap_or_else(|| panic!("{name} has no gradient")))
+                    Output::new(name, gradient.unwrap_or_else(|| panic!("{name} has no gradient")))
                 };
                 self.trained.iter().map(gradient).collect()
             }

@@ -41,7 +41,7 @@ pub struct Output {
 type Outputs = Vec<Output>;
 
 impl Output {
-    fn of(name: &'static str, tensor: Tensor<2>) -> Self {
+    fn new(name: &'static str, tensor: Tensor<2>) -> Self {
         let [_, width] = tensor.dims();
         let values = tensor.into_data().try_into_vec().expect("floats");
         Self { name, values, width }
@@ -309,7 +309,7 @@ impl Row {
 fn residuals_of_widths_576_and_960_are_added_to_in_every_layout() {
     let Some(device) = gpu() else { return };
     const TEST: &str = "table::residuals_of_widths_576_and_960_are_added_to_in_every_layout";
-    let parts = Parts::of("gpu");
+    let parts = Parts::from_variable("gpu");
     let rows = ROWS
         .iter()
         .filter(|row| ["linear_add", "feed_forward"].contains(&row.name));
@@ -336,7 +336,7 @@ fn residuals_of_widths_576_and_960_are_added_to_in_every_layout() {
 fn every_operation_matches_the_cpu_in_every_layout() {
     let Some(device) = gpu() else { return };
     const TEST: &str = "table::every_operation_matches_the_cpu_in_every_layout";
-    let (extent, parts) = (Extent::from_env(), Parts::of("gpu"));
+    let (extent, parts) = (Extent::from_env(), Parts::from_variable("gpu"));
     let count = run(extent, &device, &mut |row, number, case| {
         let Row { name, direction, .. } = &ROWS[row];
         // The first case of each row always. Complete tables are for GPUs, and are not listed.
