@@ -86,18 +86,18 @@ def render(size):
         for sample in range(SAMPLES):
             y = (row + (sample + 0.5) / SAMPLES) / size
             tile, outer, inner = tile_span(y), crossings(flame, y), crossings(core, y)
-            colours = (
+            colors = (
                 (inner, blend(CORE_TOP, CORE_BOTTOM, (y - 0.52) / 0.30)),
                 (outer, blend(FLAME_TOP, FLAME_BOTTOM, (y - 0.15) / 0.70)),
                 (tile, blend(TILE_TOP, TILE_BOTTOM, y)),
             )
             for index in range(size * SAMPLES):
                 x = (index + 0.5) / (size * SAMPLES)
-                colour = next((colour for spans, colour in colours if inside(spans, x)), None)
-                if colour:
+                color = next((color for spans, color in colors if inside(spans, x)), None)
+                if color:
                     pixel = sums[index // SAMPLES]
                     for channel in range(3):
-                        pixel[channel] += colour[channel]
+                        pixel[channel] += color[channel]
                     pixel[3] += 1
         line = bytearray()
         for red, green, blue, count in sums:
@@ -141,8 +141,8 @@ def svg():
         return text + "".join("C" + " ".join(f"{x:g},{y:g}" for x, y in curve) for curve in curves) + "Z"
 
     def gradient(name, top, bottom):
-        stops = "".join(f'<stop offset="{at}" stop-color="#{bytes(colour).hex()}"/>'
-                        for at, colour in ((0, top), (1, bottom)))
+        stops = "".join(f'<stop offset="{at}" stop-color="#{bytes(color).hex()}"/>'
+                        for at, color in ((0, top), (1, bottom)))
         return f'<linearGradient id="{name}" x2="0" y2="1">{stops}</linearGradient>'
 
     side = 1 - 2 * TILE_MARGIN
