@@ -11,7 +11,10 @@ const woff2Only: Plugin = {
   transform: (code, id) => (/katex[^/]*\.css/.test(id) ? code.replace(/,\s*url\([^)]*\.(?:woff|ttf)\)\s*format\("\w+"\)/g, "") : null),
 };
 
-/** Runs the longest files first, so that both workers are busy to the end: those of axe, whose source is short. */
+/**
+ * Runs the longest files first, so that both workers are busy to the end. The files of axe take
+ * longest, although their source is short.
+ */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);

@@ -1,11 +1,13 @@
-// Which tests a change of the page can affect: `node scripts/affected.mjs FILE...` prints filters for `npx vitest run`, a line
-// each, or `all`. Unit tests are always among them. For quick runs while working; before a change lands, everything runs.
+// Selects the tests that a change of the page can affect, for quick runs during development.
+// `node scripts/affected.mjs FILE...` prints filters for `npx vitest run`, one per line, or `all`.
+// Unit tests are always included. Before a change is merged, all tests run.
 //
-// A component affects the test files in which it was rendered (`tests/browser/rendered.json`), a module those of the
-// components that import it. What is neither of these affects all. To record what is rendered:
-//   HEARTH_RENDERED=FOLDER npm test    writes it to a folder, a file for each test file
-//   node scripts/affected.mjs --record FOLDER   takes it over
-//   node scripts/affected.mjs --check FOLDER    fails if something was rendered that is not recorded
+// A component affects the test files in which it was rendered (`tests/browser/rendered.json`). A
+// module affects the test files of the components that import it. Any other file affects all tests.
+// To record the rendered components:
+//   HEARTH_RENDERED=FOLDER npm test    writes them to a folder, one file per test file
+//   node scripts/affected.mjs --record FOLDER   updates rendered.json from the folder
+//   node scripts/affected.mjs --check FOLDER    fails if a rendered component is not recorded
 
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { isAbsolute, join, posix, relative } from "node:path";
@@ -14,7 +16,7 @@ import { fileURLToPath } from "node:url";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const TABLE = join(ROOT, "tests/browser/rendered.json");
 
-/** What no browser test depends on. */
+/** Files that no browser test depends on. */
 const NO_BROWSER = [/^tests\/unit\//, /^tests\/browser\/rendered\.json$/, /^scripts\/(?:affected|frames|shots|untranslated)\.mjs$/, /^README\.md$/];
 
 /** @param {string} path */
@@ -44,7 +46,7 @@ export const components = () => files("src", ".svelte");
 export const rendered = () => JSON.parse(readFileSync(TABLE, "utf8"));
 
 /**
- * The files that a file imports, without those of types only.
+ * The files that a file imports, without type-only imports.
  * @param {string} path
  */
 function imports(path) {
@@ -82,13 +84,13 @@ export function affected(changed, table = rendered()) {
     const tests = table[path];
     if (isComponent && tests) {
       for (const name of tests) names.add(name);
-      // Others may use what such a component exports beside itself, and such a style is for the whole page.
+      // A global style applies to the whole page. Other files may import from a module script.
       const text = existsSync(join(ROOT, path)) ? read(path) : "";
       if (/^\s*:global/m.test(text)) return everything();
       if (!text.includes("<script module")) return;
     }
     const users = by.get(path) ?? [];
-    // Nothing is known of what the page begins with, and of what nothing imports.
+    // A file without importers, such as the entry point, can affect every test.
     if (users.length === 0) return everything();
     users.forEach(add);
   };
@@ -102,7 +104,7 @@ export function affected(changed, table = rendered()) {
 }
 
 /**
- * What a run rendered: components by test file.
+ * The components that a run rendered, by test file.
  * @param {string} folder
  */
 function recorded(folder) {

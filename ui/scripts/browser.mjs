@@ -37,8 +37,9 @@ function findChromium() {
 }
 
 /**
- * Features of Chromium that are off. The first two start a process for each context, for suggestions in an address bar that
- * nobody sees (0.45 of 1.5 s per page). Chromium reads one list only, so the others are those of Playwright 1.65.1.
+ * Features of Chromium that are off. The first two start a process for each context, for
+ * suggestions in an address bar that is not shown (0.45 of 1.5 s per page). Chromium reads only one
+ * list, so the other entries are copied from Playwright 1.65.1.
  */
 const FEATURES_OFF = [
   "WebUIOmniboxPopup",
@@ -74,17 +75,20 @@ export function startBrowser() {
 }
 
 /**
- * How a window looks, and what it shows.
+ * Appearance and content of a window.
  * @typedef {{ scene?: string, scheme?: "light" | "dark", width?: number, height?: number, motion?: "reduce" | "no-preference", language?: string }} WindowOptions
  */
 
-/** What every page may do. */
+/** Permissions of every page. */
 export const PERMISSIONS = ["clipboard-read", "clipboard-write"];
 
 /** Milliseconds for a step. A page opens within a second, but not on a busy machine. */
 export const STEP_LIMIT = 60_000;
 
-/** What a component of the tests' page says when it is rendered, before its path. */
+/**
+ * Prefix of the console message that a component of the tested page writes when it is rendered. Its
+ * path follows.
+ */
 export const RENDERED = "rendered: ";
 
 /** The components that pages of this process rendered. @type {Set<string>} */

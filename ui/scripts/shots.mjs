@@ -371,7 +371,8 @@ const pictures = [
   { name: "run-closing", height: 900, act: async (page) => { await train(page, "replies.jsonl"); await page.evaluate("fakeHost.runs().then((runs) => fakeHost.close(runs[0].id))"); await page.getByTestId("closing").waitFor(); } },
   { name: "store-held", act: async (page) => { await open(page, "Borrow checker"); await page.evaluate("fakeHost.lockStore(true)"); await page.getByTestId("toast").waitFor(); } },
   { name: "run-finished", height: 1180, act: (page) => pastRun(page, "21") },
-  // The README's picture, docs/images/tune-*.png; those of the chat are the window tests' screenshots.
+  // The picture docs/images/tune-*.png of the README. Its pictures of the chat are screenshots of
+  // the window tests.
   { name: "readme-tune", width: 1120, act: (page) => pastRun(page, "21") },
   { name: "run-table", height: 1180, act: async (page) => { await pastRun(page, "21"); await page.getByTestId("as-table").click(); } },
   { name: "run-forgetful", height: 1180, act: (page) => pastRun(page, "22") },

@@ -1,6 +1,8 @@
-// Finds text in the sources of the page that is not a message: `node scripts/untranslated.mjs [FOLDER]` prints it.
-// Text is: letters in markup, visible attributes, and strings that look like words for people (a capital and small
-// letters, or two words). A line that has one which nobody reads says so with `not text` in a comment on it or above.
+// Finds text in the sources of the page that is not a message:
+// `node scripts/untranslated.mjs [FOLDER]` prints it. Text is: letters in markup, visible
+// attributes, and strings that look like words (a capital and small letters, or two words). A
+// string that is not shown to users is marked with `not text` in a comment on its line or on the
+// line above.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
@@ -12,7 +14,7 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
 /** Not shown: the fake host, the generated interface. */
 const LEFT_OUT = [/src\/lib\/host\//, /\.d\.ts$/];
-/** Attributes that nobody reads. */
+/** Attributes that are neither shown nor read aloud. */
 const HIDDEN = /^(class|style|id|type|role|href|src|for|form|name|value|lang|rel|target|d|viewBox|points|transform|fill|stroke.*|data-.*|testid|icon|slot|autocomplete|inputmode|spellcheck|enterkeyhint|aria-(?!label$|description$|roledescription$|valuetext$|placeholder$).*|bind:.*|on.*|preserveAspectRatio|width|height|popover.*|tabindex|dir|direction|kind|tone|draggable|xmlns|gradientUnits|offset|translate)$/;
 /** On components, `name` is text. */
 const HIDDEN_OF_COMPONENTS = /^(class|id|type|role|testid|icon|kind|tone|data-.*|on.*|href|place|side|align|size|variant|value)$/;

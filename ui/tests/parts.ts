@@ -1,6 +1,7 @@
-// Selects the parts of large test products that a run executes, as crates/test-parts does for Rust: a case belongs to one
-// part, that of its index. `HEARTH_PART_AXE=2,4/4` selects parts 2 and 4 of four of the product axe; unset, all cases run.
-// `HEARTH_CASES` names a folder in which each process lists the cases that it ran and left out.
+// Selects the parts of large test products that a run executes, like crates/test-parts for Rust.
+// The index of a case determines its part. `HEARTH_PART_AXE=2,4/4` selects parts 2 and 4 of four of
+// the product axe; unset, all cases run. `HEARTH_CASES` names a folder in which each process lists
+// the cases that it ran and left out.
 
 import { appendFileSync, mkdirSync } from "node:fs";
 import { join } from "node:path";

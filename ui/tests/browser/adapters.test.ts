@@ -107,7 +107,7 @@ test("an adapter that is dropped on the window is imported as one, beside models
   await page.locator("[data-testid=model-card]").filter({ hasText: "tiny-poet-30M" }).waitFor();
   await page.locator(smol).getByTestId("card-adapters").click();
   await row(page, "rhymes-lora-f16").waitFor();
-  // What is neither is refused as before.
+  // A file that is neither a model nor an adapter is refused as before.
   await page.evaluate(`fakeHost.addModel = (path) => Promise.reject({ code: "fileInvalid", message: path + ": this is not a GGUF file." })`);
   await page.evaluate(() => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: ["/x/broken.gguf"] }));
   await page.getByText("/x/broken.gguf: this is not a GGUF file.").waitFor();

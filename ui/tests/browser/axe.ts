@@ -1,5 +1,5 @@
-// Running axe-core on places: all rules in English and light in every run; those of colours in dark, and those of words in
-// every other language, in parts (../parts.ts).
+// Runs axe-core on places. All rules run in English and light in every run. The color rules run in
+// dark, and the rules that depend on text in every other language, in parts (../parts.ts).
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -13,17 +13,17 @@ import { drawn, open, pace, reopen, still, useBrowser } from "./window";
 
 const source = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** The rules that depend on colours. */
-const COLOUR_RULES = ["color-contrast", "link-in-text-block"];
+/** The rules that depend on colors. */
+const COLOR_RULES = ["color-contrast", "link-in-text-block"];
 
 /** All rules. */
 const ALL: RunOptions = { resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] };
 
 /** The rules that depend on the theme. */
-const OF_COLOURS: RunOptions = { resultTypes: ["violations"], runOnly: { type: "rule", values: COLOUR_RULES } };
+const OF_COLORS: RunOptions = { resultTypes: ["violations"], runOnly: { type: "rule", values: COLOR_RULES } };
 
-/** The rules that depend on the language: names, roles and sizes, but not colours. */
-const OF_WORDS: RunOptions = without(ALL, ...COLOUR_RULES);
+/** The rules that depend on the language: names, roles and sizes, but not colors. */
+const OF_WORDS: RunOptions = without(ALL, ...COLOR_RULES);
 
 /** Rules that do not apply to a place. */
 const EXCEPTIONS: Record<string, string> = {
@@ -63,7 +63,7 @@ export function testPlaces(places: Place[]): void {
       // First of all, so that it is the page above.
       if (variant === "dark") {
         await page.emulateMedia({ colorScheme: "dark" });
-        found.dark = await violations(page, OF_COLOURS);
+        found.dark = await violations(page, OF_COLORS);
         continue;
       }
       const { page: translated } = await reopen({ scene, language: variant });

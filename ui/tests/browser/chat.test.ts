@@ -181,7 +181,7 @@ test("after an update in place, a button restarts Hearth", async () => {
   expect(await note.textContent()).toContain("Restart Hearth");
   await note.getByTestId("restart").click();
   expect(await page.evaluate("fakeHost.restarts")).toBe(1);
-  // What is being edited is not dropped without a question.
+  // A restart asks before it drops an edit.
   await openConversation(page, "Rye bread");
   const edit = page.getByTestId("edit").last();
   await edit.focus();
@@ -309,7 +309,7 @@ test("text files go with a message, from the dialog, the clipboard and the deskt
   const mine = page.locator("[data-testid=message][data-role=user]");
   await expect.poll(() => mine.getByTestId("part").count()).toBe(3);
   expect(await page.getByTestId("attached").count()).toBe(0);
-  // What is no text is refused, and one that could be read before it stays.
+  // A file that is not text is refused. A text file that was read before it stays.
   await page.evaluate(() => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: ["/x/a.txt", "/x/photo.png"] }));
   await expect.poll(() => page.getByTestId("toast").first().innerText()).toContain("not a text file");
   expect(await page.getByTestId("attached").count()).toBe(1);

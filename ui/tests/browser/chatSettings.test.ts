@@ -346,7 +346,7 @@ test("a conversation with a model of its own shows that model, its adapters and 
   const value = await model.locator("option").filter({ hasText: "Qwen3" }).first().getAttribute("value");
   await model.selectOption(value);
   await expect.poll(() => composer.getAttribute("placeholder")).toContain("Qwen3");
-  // The adapters are those of the other model.
+  // The offered adapters belong to the other model, which has none.
   expect(await page.getByTestId("adapter-pill").count()).toBe(0);
   await openConversation(page, "SQL");
   await expect.poll(() => composer.getAttribute("placeholder")).toContain("SmolLM2");

@@ -223,7 +223,7 @@ test("rated and corrected answers become a dataset", async () => {
   await openConversation(page, "SQL");
   await page.getByTestId("correct").last().click();
   expect(await page.getByTestId("correction-save").isDisabled()).toBe(true);
-  await page.getByTestId("correction-text").fill("Runs of neighbours, found by a difference that stays the same.");
+  await page.getByTestId("correction-text").fill("Runs of neighbors, found by a difference that stays the same.");
   await page.getByTestId("correction-save").click();
   await expect.poll(() => page.getByTestId("thumb-down").last().getAttribute("aria-pressed")).toBe("true");
   await page.getByTestId("view-tune").click();

@@ -7,7 +7,7 @@ import { drawn, open, openConversation, openSettings, pace, settings, useBrowser
 
 useBrowser();
 
-/** How far the page is wider than the window, in pixels. */
+/** The number of pixels by which the page is wider than the window. */
 const overflow = (page: Page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
 
 const views: [name: string, show: (page: Page) => Promise<unknown>][] = [

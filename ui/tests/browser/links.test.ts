@@ -34,7 +34,7 @@ const place = (page: Page) => page.locator("[data-testid=link-place] > div").eva
 
 test.each([
   [REPOSITORY, "Qwen3-0.6B-GGUF", ["From: huggingface.co", "Owner: unsloth", "Repository: Qwen3-0.6B-GGUF"]],
-  [VARIANT, "Qwen3-0.6B-GGUF", ["From: huggingface.co", "Owner: unsloth", "Repository: Qwen3-0.6B-GGUF", "Quantisation: Q8_0"]],
+  [VARIANT, "Qwen3-0.6B-GGUF", ["From: huggingface.co", "Owner: unsloth", "Repository: Qwen3-0.6B-GGUF", "Quantization: Q8_0"]],
   [OLLAMA, "qwen3", ["From: registry.ollama.ai", "Model: qwen3", "Tag: 0.6b"]],
   [WEB, "poet.gguf", ["From: example.org:8443", "File: poet.gguf"]],
 ])("a link to a model says where it comes from, and does nothing before one agrees (%#)", async (link, name, facts) => {
@@ -130,7 +130,8 @@ test("a double click agrees to one link, not to the next one unread", async () =
   await page.getByTestId("link-agree").dblclick();
   await page.getByTestId("repository").waitFor();
   expect(await dialog(page).getByRole("heading").textContent()).toContain("poet.gguf");
-  // Nor does it dismiss the next one if that is smaller, so that the second click is beside it.
+  // Nor does it dismiss the next dialog if that is smaller, so that the second click is outside of
+  // it.
   const beside = (detail: number) => dialog(page).evaluate((element, detail) => element.dispatchEvent(new MouseEvent("click", { detail, bubbles: true })), detail);
   await beside(2);
   await drawn(page);

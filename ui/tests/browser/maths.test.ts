@@ -32,7 +32,7 @@ describe("a stored conversation with formulas that have no end", () => {
     expect(await page.locator(".tex").allTextContents()).toEqual(attacks.map((source) => `$$${source}$$`));
     await openConversation(page, "Other");
     await openConversation(page, "Formulas");
-    // What was typeset is kept, so that the text does not move.
+    // Typeset formulas are cached, so that the text does not move.
     expect(await shown.count()).toBe(SHOWN);
     expect(await longest()).toBeLessThan(STALL_LIMIT);
     expect(errors).toEqual([]);

@@ -94,7 +94,7 @@ test("a new conversation begins in a folder, under its instructions and settings
   await terse.getByTestId("folder-new-conversation").click();
   expect(await page.getByTestId("welcome-folder").textContent()).toContain("Terse");
   expect(await page.getByTestId("folder-pill").getAttribute("aria-label")).toContain("whose instructions apply here");
-  // The panel shows them as what the conversation has without settings of its own.
+  // The panel shows the folder's settings as the conversation's defaults.
   await page.getByTestId("chat-settings-toggle").click();
   const panel = page.getByTestId("chat-settings");
   expect(await panel.getByTestId("chat-settings-prompt").getAttribute("placeholder")).toBe("Answer in one word.");
@@ -104,7 +104,7 @@ test("a new conversation begins in a folder, under its instructions and settings
   await lastAnswer(page, "complete");
   await expect.poll(() => titles(terse)).toHaveLength(1);
   expect(await answers(page).count()).toBe(1);
-  // Instructions of its own count more.
+  // The conversation's own instructions take precedence.
   await panel.getByTestId("chat-settings-prompt").fill("Be verbose.");
   await page.keyboard.press("Tab");
   await expect.poll(() => page.getByTestId("folder-pill").getAttribute("aria-label")).not.toContain("instructions");

@@ -17,7 +17,7 @@ const names = (page: Page) => page.getByTestId("prompt-option").locator("b").all
 
 test("a slash lists the prompts by name, and keys choose one", async () => {
   const { page, errors } = await open();
-  await save(page, ["shorten", "Make this shorter."], ["summary", "Summarise this in three sentences."], ["resume", "Write a resume."]);
+  await save(page, ["shorten", "Make this shorter."], ["summary", "Summarize this in three sentences."], ["resume", "Write a resume."]);
   await composer(page).pressSequentially("/");
   await expect.poll(() => names(page)).toEqual(["/resume", "/shorten", "/summary"]);
   const menu = page.getByRole("listbox", { name: "Saved prompts" });
@@ -32,7 +32,7 @@ test("a slash lists the prompts by name, and keys choose one", async () => {
   expect(await page.locator(`[id="${await active()}"]`).textContent()).toContain("/resume");
   await page.keyboard.press("ArrowUp");
   await page.keyboard.press("Enter");
-  expect(await composer(page).inputValue()).toBe("Summarise this in three sentences.");
+  expect(await composer(page).inputValue()).toBe("Summarize this in three sentences.");
   expect(await page.getByTestId("message").count()).toBe(0);
   expect(await page.getByTestId("prompt-menu").count()).toBe(0);
   // Tab inserts, too.

@@ -89,7 +89,7 @@ test("the filter row limits by folder, author and date, alone and together", asy
   await page.getByTestId("filter-clear").click();
   expect(await page.getByTestId("filter-chips").count()).toBe(0);
   await page.getByTestId("search").fill("");
-  // Dates of one's own.
+  // A custom period.
   await page.getByTestId("filter-time").selectOption("custom");
   await page.getByTestId("filter-until").fill("2001-01-01");
   await expect.poll(() => page.getByTestId("conversations").getByRole("status").textContent()).toContain("No conversation");

@@ -4,7 +4,7 @@
 import type { Browser, BrowserContext, CDPSession, Page } from "playwright-core";
 import { EMPTY, openWindow, PERMISSIONS, screen, STEP_LIMIT, type WindowOptions } from "../../scripts/browser.mjs";
 
-/** What lasts as long as the context, so that it is not used again. */
+/** Methods whose effect lasts as long as the context, which is then not reused. */
 const LASTING = {
   page: ["addInitScript", "addLocatorHandler", "exposeBinding", "exposeFunction", "routeFromHAR", "routeWebSocket"],
   context: ["addInitScript", "exposeBinding", "exposeFunction", "newCDPSession", "routeFromHAR", "routeWebSocket", "setHTTPCredentials"],

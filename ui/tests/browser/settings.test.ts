@@ -25,7 +25,7 @@ test("moving the slider redraws the bars and loads nothing", async () => {
   await expect.poll(() => page.getByTestId("plan-device").count()).toBe(1);
   await openSettings(page, "hardware");
   expect(await page.getByTestId("choice-device").textContent()).toContain("31 of 31 layers");
-  // What was not applied is marked in the list of pages.
+  // Settings that are not applied are marked in the list of pages.
   await page.getByTestId("settings-page-models").getByLabel("not applied").waitFor();
   await openSettings(page, "models");
   await page.getByTestId("layers-auto").check();
@@ -239,7 +239,7 @@ test("the pages open by click and by arrow keys, and the last one opens again", 
   await page.getByTestId("view-settings").click();
   const on = () => page.getByTestId("settings-panel").getAttribute("data-page");
   expect(await on()).toBe("general");
-  // What costs nothing to know: no device is detected for this page.
+  // The General page does not detect devices.
   expect(await page.getByTestId("devices").count()).toBe(0);
   await page.getByRole("tab", { name: "General" }).focus();
   const seen = [];

@@ -7,11 +7,14 @@ import type { SettingsPage } from "../../src/lib/stores/view";
 import { recordRendered } from "./rendered";
 import { ReusedPage } from "./reuse";
 
-/** Milliseconds per token and step that a person sees (`src/lib/host/fake/base.ts`): a long story then takes 18 seconds, so that a test can act meanwhile. */
+/**
+ * The default of the page in milliseconds per token and step (`src/lib/host/fake/base.ts`). A long
+ * story then takes 18 seconds, so that a test can act meanwhile.
+ */
 export const USUAL_PACE = 24;
 
 let browser: Browser;
-/** Whether each page has a context of its own. */
+/** Whether each page has a separate context. */
 let isolated = false;
 let reused: ReusedPage | undefined;
 /** Whether the running test has the reused page. */

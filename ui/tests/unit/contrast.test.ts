@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 
-/** The colours of a style sheet: light, dark by choice, dark by the system. */
+/** The colors of a style sheet: light, dark by choice, dark by the system. */
 function themes(file: string): Map<string, string>[] {
   const css = readFileSync(new URL(`../../src/styles/${file}`, import.meta.url), "utf8");
   return [...css.matchAll(/\{([^{}]*--paper[^{}]*)\}/g)].map((match) => new Map([...(match[1] ?? "").matchAll(/--([\w-]+):\s*(#[\da-f]{6})\b/g)].map((m) => [m[1] ?? "", m[2] ?? ""])));
@@ -11,9 +11,9 @@ const sets = themes("tokens.css");
 const high = themes("contrast.css");
 
 /** Relative luminance as WCAG 2 defines it. */
-function luminance(colour: string): number {
+function luminance(color: string): number {
   const [r = 0, g = 0, b = 0] = [1, 3, 5].map((i) => {
-    const c = Number.parseInt(colour.slice(i, i + 2), 16) / 255;
+    const c = Number.parseInt(color.slice(i, i + 2), 16) / 255;
     return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
   });
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
@@ -47,7 +47,7 @@ test.each([["normal", sets], ["high contrast", high]] as const)("%s: the dark th
   expect([...(all[1] ?? [])].length).toBe([...(all[0] ?? [])].length);
 });
 
-test("high contrast replaces every colour", () => {
+test("high contrast replaces every color", () => {
   for (const set of [0, 1]) expect([...(high[set]?.keys() ?? [])]).toEqual([...(sets[set]?.keys() ?? [])]);
 });
 
@@ -55,14 +55,14 @@ test("high contrast replaces every colour", () => {
 const cases = (least: (normal: number) => number) => pairs.flatMap(([front, grounds, normal]) => grounds.flatMap((ground) => [0, 1].map((set) => [["light", "dark"][set], front, ground, least(normal), set] as const)));
 
 test.each(cases((normal) => normal))("%s: %s on %s has a contrast of at least %s to 1", (_, front, ground, least, set) => {
-  const colours = sets[set];
-  expect(contrast(colours?.get(front) ?? "", colours?.get(ground) ?? "")).toBeGreaterThanOrEqual(least);
+  const colors = sets[set];
+  expect(contrast(colors?.get(front) ?? "", colors?.get(ground) ?? "")).toBeGreaterThanOrEqual(least);
 });
 
 // WCAG AAA for text; edges of controls as AA asks of text.
 test.each(cases((normal) => (normal >= 4.5 ? 7 : 4.5)))("high contrast, %s: %s on %s has a contrast of at least %s to 1", (_, front, ground, least, set) => {
-  const colours = high[set];
-  expect(contrast(colours?.get(front) ?? "", colours?.get(ground) ?? "")).toBeGreaterThanOrEqual(least);
+  const colors = high[set];
+  expect(contrast(colors?.get(front) ?? "", colors?.get(ground) ?? "")).toBeGreaterThanOrEqual(least);
 });
 
 test.each([0, 1])("high contrast: borders are visible", (set) => {

@@ -126,7 +126,7 @@ describe("a drawing", () => {
       [LIMITS.actors, (n) => `sequenceDiagram\n${lines(n, (i) => `participant p${i}`)}`],
       [LIMITS.steps, (n) => `sequenceDiagram\n${lines(n, (i) => `p${random(9)}->>p${random(9)}: ${i}`)}`],
     ];
-    // A layout takes no more than that of the most nodes and so on: what has more is refused before it is laid out.
+    // The limits bound the time of a layout: larger diagrams are refused before the layout.
     for (const [most, source] of sources) {
       const measured = vi.fn(measure);
       expect(draw(source(most), measured).marks.length).toBeGreaterThan(0);

@@ -2,12 +2,12 @@
 
 import { render } from "svelte/server";
 import { describe, expect, test } from "vitest";
-import { BlockReader, normalised, type Token } from "../../src/lib/markdown/blocks";
+import { BlockReader, normalized, type Token } from "../../src/lib/markdown/blocks";
 import Markdown from "../../src/lib/markdown/Markdown.svelte";
 import { codeOf, foundText, plainText, spokenText } from "../../src/lib/text/plain";
 import { randomSource } from "./random";
 
-/** What markdown is made of, and what somebody would write to get out of it. */
+/** Pieces of Markdown, and of attempts to break out of it. */
 const PIECES = [
   "a", "word ", " ", "  ", "    ", "\t", "\n", "\n\n", "\r\n", "\\", "\u0000", "\u00a0", "\u2028", "é", "😀", "\ud800", "日本",
   "*", "**", "_", "__", "~~", "`", "``", "```", "```rust\n", "```\n", "~~~\n", "# ", "###### ", "===\n", "---\n", "> ", ">", "- ", "* ", "1. ", "999999999. ",
@@ -31,7 +31,9 @@ const names = (list: string) => `(?:${list.split(" ").join("|")})`;
 const ATTRIBUTE = `(?: ${names(ATTRIBUTES)}(?:="[^"<>]*")?| href="(?:https?|mailto):[^"<>]*")`;
 const TAG = new RegExp(`<!--[^<>]*-->|</${names(ELEMENTS)}>|<${names(ELEMENTS)}${ATTRIBUTE}*\\s*/?>`, "g");
 
-/** What is left of a page when the tags that are ours are gone: no `<`, since that of a text is written `&lt;`. */
+/**
+ * The rest of a page without our own tags. It has no `<`, since `<` in a text is written as `&lt;`.
+ */
 function beside(html: string): string {
   return html.replace(TAG, "");
 }
@@ -51,7 +53,7 @@ describe("a random answer", () => {
 
   test("has a block for each of its characters, also while it grows", () => {
     for (let seed = 1; seed <= 1000; seed++) {
-      const text = normalised(drawn(seed, 30));
+      const text = normalized(drawn(seed, 30));
       const random = randomSource(seed);
       const reader = new BlockReader();
       for (let at = 0; at < text.length; ) {
@@ -65,7 +67,7 @@ describe("a random answer", () => {
 
   test("has the same formulas and footnotes however it was streamed", () => {
     for (let seed = 1; seed <= 1000; seed++) {
-      const text = normalised(drawn(seed, 30));
+      const text = normalized(drawn(seed, 30));
       const random = randomSource(seed);
       const reader = new BlockReader();
       let blocks = reader.read("");

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { BlockReader, normalised } from "../../src/lib/markdown/blocks";
+import { BlockReader, normalized } from "../../src/lib/markdown/blocks";
 import { entities } from "../../src/lib/markdown/entities";
 import { highlight } from "../../src/lib/markdown/highlight";
 import { destination, safeAddress } from "../../src/lib/markdown/link";
@@ -31,7 +31,7 @@ const texts: Record<string, string> = {
 
 describe("blocks of a growing text", () => {
   test.each(Object.entries(texts))("equal those of the whole text: %s", (_, raw) => {
-    const text = normalised(raw);
+    const text = normalized(raw);
     const whole = new BlockReader().read(text);
     for (let seed = 1; seed <= 12; seed++) {
       const random = randomSource(seed);
@@ -112,7 +112,7 @@ test.each([
   ["html", "<script>alert('x')</script>"],
   ["nonsense", "<b>x</b>"],
   ["", "x"],
-])("coloured %s is the same code", (language, code) => {
+])("colored %s is the same code", (language, code) => {
   const spans = highlight(code, language);
   expect(spans.map((span) => span.text).join("")).toBe(code);
   for (const { kind } of spans) expect(kind ?? "").toMatch(/^[a-z_-]*$/);

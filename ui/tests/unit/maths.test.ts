@@ -278,7 +278,7 @@ describe("the formulas of a page", () => {
     const all = Array.from({ length: 200 }, () => ({}));
     const given = () => all.filter((formula) => room.take(formula, 1_000)).length;
     expect(given()).toBe(50);
-    // What is drawn again takes no more room.
+    // Formulas that are drawn again need no more room.
     expect(given()).toBe(50);
     room.release(all[0] as object);
     expect(room.take(all[150] as object, 1_000)).toBe(true);

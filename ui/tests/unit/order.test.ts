@@ -1,4 +1,4 @@
-// What the page shows when events, replies and failures come in an unusual order.
+// The state of the page when events, replies and failures arrive in an unusual order.
 
 import { describe, expect, test } from "vitest";
 import { FakeHost } from "../../src/lib/host/fake";

@@ -4,7 +4,7 @@ import type { HostEvent } from "../../src/lib/host";
 import { FakeHost } from "../../src/lib/host/fake";
 import { App } from "../../src/lib/stores/app.svelte";
 
-/** `stored`: what its storage keeps. */
+/** Starts an app on a fake host. `stored` is the content of its storage. */
 export async function started(scene: string | null = null, stored?: Map<string, string>): Promise<{ app: App; host: FakeHost }> {
   const host = new FakeHost(scene);
   host.pace = 0;

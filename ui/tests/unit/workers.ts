@@ -45,7 +45,7 @@ export class FakeWorkers<Job> {
     return last;
   }
 
-  /** What all of them were asked for. */
+  /** The jobs of all workers. */
   get jobs(): Job[] {
     return this.all.flatMap(({ requests }) => requests.map(({ job }) => job));
   }

@@ -63,7 +63,10 @@ export function actionOf(row: Row): Action {
   };
 }
 
-/** Messages in the language of the window and in English: a person may have learned the words of either. */
+/**
+ * Messages in the language of the window and in English: users may know the words of either
+ * language.
+ */
 export function searchWords(...messages: Message[]): string {
   return [...new Set(messages.flatMap((message) => [message(), message({}, { locale: "en" })]))].join(" ");
 }

@@ -12,7 +12,7 @@ const views: { view: View; title: Message; icon: IconName; key: string }[] = [
   { view: "settings", title: m.action_view_settings, icon: "settings", key: "Mod+," },
 ];
 
-/** What is on a page of Settings. */
+/** Search words for the contents of each page of Settings. */
 const words: Record<SettingsPage, Message> = {
   general: m.action_page_general_words,
   chat: m.action_page_chat_words,

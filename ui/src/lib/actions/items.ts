@@ -1,4 +1,4 @@
-// What the command palette offers: the actions that can be done now, new conversations in folders,
+// Items of the command palette: the actions that can be done now, new conversations in folders,
 // saved prompts, the presets, the models that can be loaded, and the conversations.
 
 import { m } from "$messages";

@@ -14,7 +14,7 @@ export interface Row {
   rate: number | null;
 }
 
-/** About this many steps besides the evaluations. */
+/** Approximate number of steps in addition to the evaluations. */
 const ROWS = 40;
 
 export function tableRows(train: readonly Point[], validation: readonly Point[], rates: readonly Rate[]): Row[] {

@@ -1,4 +1,4 @@
-// Who gives one of several answers, in words.
+// Names of the contenders of a comparison.
 
 import { m } from "$messages";
 import type { Message } from "../host";
@@ -36,7 +36,7 @@ function modelName(app: App, model: string | null): string | null {
   return app.models.all.find(({ id }) => id === model)?.name ?? m.chat_contender_gone();
 }
 
-/** Who gave these answers. */
+/** Names of the contenders that gave these answers. */
 export function answerNames(app: App, compared: readonly Message[]): string[] {
   return names(
     compared.map(({ model, own, adapters }) => ({
@@ -47,7 +47,7 @@ export function answerNames(app: App, compared: readonly Message[]): string[] {
   ).map((parts) => parts.join(BETWEEN));
 }
 
-/** Who gives the next answers. */
+/** Names of the contenders for the next answers. */
 export function choiceNames(app: App, choices: readonly Choice[]): string[] {
   return choiceParts(app, choices).map((parts) => parts.join(BETWEEN));
 }

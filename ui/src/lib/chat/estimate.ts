@@ -12,10 +12,12 @@ const LINE = 24.3;
 /** Height of a folded thought and of a folded card, with the gap below, in pixels. */
 const THOUGHT = 38;
 const CARD = 50;
-/** Height of what says that there is more. */
+/** Height of the line that says that there is more. */
 const MORE = 47;
 
-/** `most`: how many characters of each part are shown. */
+/**
+ * Estimated height of a message in pixels. `most` is the number of shown characters of each part.
+ */
 export function estimateHeight(message: Message, most: number): number {
   const width = message.role === "user" ? BUBBLE_LINE : ANSWER_LINE;
   let lines = 0;

@@ -2,7 +2,9 @@
 
 import { fold, occurrences } from "../text/fold";
 
-/** What is not the message's own text: labels, buttons, destinations of links, formulas. */
+/**
+ * Elements whose text is not part of the message: labels, buttons, destinations of links, formulas.
+ */
 const BESIDE = "button, .head, .place, .number, .maths, .tex, [role=menu]";
 const TEXTS = ".bubble, .answer .markdown";
 /** Elements within which a match may continue. */

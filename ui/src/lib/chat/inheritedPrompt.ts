@@ -1,4 +1,4 @@
-// The system prompt of a conversation without one of its own.
+// The system prompt that a conversation inherits if it does not set one.
 
 import type { App } from "../stores/app.svelte";
 

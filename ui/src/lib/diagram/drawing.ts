@@ -1,4 +1,4 @@
-// A diagram as it is drawn: boxes, paths and texts, with a role each, which gives the colour.
+// A laid-out diagram: boxes, paths and texts. The role of each gives its color.
 
 export type Role = "node" | "group" | "edge" | "head" | "note" | "dot" | "label" | "backdrop" | "title" | "lifeline" | "frame";
 

@@ -93,7 +93,7 @@ function around(boxes: readonly Box[]): Box {
   };
 }
 
-// Names of nodes and groups may be those of properties that every object has (not text).
+// A node or group may have the name of a property that every object has (not text).
 const nodeKey = (id: string) => `node ${id}`;
 const groupKey = (id: string) => `group ${id}`; // not text
 
@@ -200,7 +200,7 @@ function within(flow: Flow, id: string, group: string | null | undefined): boole
   return false;
 }
 
-/** An edge's points from the border of one node or group to that of the other. */
+/** The points of an edge, from the border of one node or group to the border of the other. */
 function trimmed(flow: Flow, edge: FlowEdge | undefined, points: readonly Point[], placed: ReadonlyMap<string, Placed>, groups: ReadonlyMap<string, Box>): Point[] {
   if (!edge || points.length < 2) return [];
   const [from, to] = ends(flow, edge).map((id) => placed.get(id));
@@ -215,7 +215,7 @@ function cut(points: readonly Point[], node: Placed, group: Box | undefined, oth
   return group && !inside(group, other) ? leaving(points, group) : [border(node, points[1] ?? other), ...points.slice(1)];
 }
 
-/** From a node to itself, beside it or below it. */
+/** The points of an edge from a node to itself, on its right side or below it. */
 function loop({ x, y, width, height }: Placed, below: boolean): Point[] {
   const away = 26;
   const side = x + width / 2;

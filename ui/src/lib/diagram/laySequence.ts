@@ -62,7 +62,7 @@ class SequenceLayout {
     const bottom = this.y + 14;
     const lines = this.columns.map(({ x }): Mark => ({ kind: "path", role: "lifeline", d: line([{ x, y: boxes }, { x, y: bottom }]) }));
     const ends = [boxes / 2, bottom + boxes / 2].flatMap((y) => this.columns.flatMap((column) => actorMarks(column, y, boxes)));
-    // Frames stand out beside the actors.
+    // Frames extend beyond the actors.
     const pad = MARGIN + (this.sequence.steps.some(({ type }) => type === "begin") ? 16 : 0);
     return { type: "sequence", left: this.left - pad, top: -MARGIN, width: this.right - this.left + 2 * pad, height: bottom + boxes + 2 * MARGIN, marks: [...this.back, ...lines, ...this.marks, ...ends] };
   }

@@ -62,7 +62,7 @@ class SequenceParser {
   }
 
   private beginFrame(kind: string, text: string): void {
-    // Boxes and coloured areas only decorate.
+    // Boxes and colored areas only decorate.
     const drawn = kind !== "rect" && kind !== "box";
     this.open.push(drawn);
     if (drawn) this.step({ type: "begin", kind, text: label(text) });

@@ -1,4 +1,4 @@
-// Draws diagrams beside the page, which ends it if a diagram takes too long.
+// Draws diagrams in a worker, which the page terminates if a diagram takes too long.
 
 import { serve } from "../workers/serve";
 import { draw } from "./draw";

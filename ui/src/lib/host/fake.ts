@@ -39,11 +39,11 @@ interface Generation {
 export class FakeHost extends FakeGetting implements Host {
   /** Notifications, newest last. */
   notified: [string, string][] = [];
-  /** What the menu of the tray's icon showed, newest last. */
+  /** Contents of the tray icon's menu, newest last. */
   trays: (TrayContent | null)[] = [];
   /** Whether the desktop has a tray. */
   hasTray = true;
-  /** Load settings of the requested plans, newest last. */
+  /** The load settings of the requested plans, newest last. */
   planned: LoadSettings[] = [];
   /** Exports of conversations, newest last. */
   exports: { conversation: number | null; format: ChatFormat; path: string }[] = [];
@@ -55,7 +55,7 @@ export class FakeHost extends FakeGetting implements Host {
   private polls = 0;
   private measuring = false;
   private importCancelled = false;
-  /** Ids of the models that answers have of their own. */
+  /** Ids of loaded models that an answer uses instead of the conversation's model. */
   private readonly loaded = new Set<string>();
   private readonly generating = new Map<number, Generation>();
   private readonly notSent = new Map<number | null, Unsent>();

@@ -68,10 +68,10 @@ export const defaultChatSettings: ConversationSettings = {
   jsonSchema: null,
 };
 
-/** What a conversation begins with if nothing is set. */
+/** The beginning of a conversation if nothing is set. */
 export const defaultBeginning: NewConversation = { settings: defaultChatSettings, systemPrompt: null, folder: null, adapters: [] };
 
-/** What is not sent where nothing was written. */
+/** The unsent state of a conversation in which nothing was written. */
 export const nothingUnsent: Unsent = { text: "", files: [], queue: [] };
 
 /** Whether an answer is still being generated. */

@@ -1,10 +1,13 @@
-// Sends commands about what a person sees to the app one after the other: each runs in a task of its own there, and the
-// last of two changes must be the last.
+// Sends commands that change the user's data to the app one at a time. The app runs each command in
+// a separate task, and the later of two changes must be applied last.
 
 import { Turns } from "../stores/turns";
 import type { Host } from "./host";
 
-/** Commands that only read and write the store. Those that wait for a worker, a drive, the network or a person are in no order. */
+/**
+ * Commands that only read and write the store. Commands that wait for a worker, a drive, the
+ * network or the user are not ordered.
+ */
 const ORDERED: readonly (readonly (keyof Host)[])[] = [
   [
     "openConversation", "selectLeaf", "renameConversation", "restoreConversation", "purgeConversations", "pinConversation",

@@ -409,9 +409,9 @@ size: number,
  */
 downloadedFrom: string | null,
 /**
- * Licence, if the hub says so.
+ * License, if the hub says so.
  */
-licence: string | null,
+license: string | null,
 /**
  * Whether deleting it deletes its files: those of runs and downloads.
  */
@@ -601,15 +601,15 @@ name: string,
  */
 description: string,
 /**
- * Licence of the weights.
+ * License of the weights.
  */
-licence: string,
+license: string,
 /**
  * `owner/name` on the hub.
  */
 repository: string,
 /**
- * Name of the quantisation: `Q4_K_M`.
+ * Name of the quantization: `Q4_K_M`.
  */
 quantization: string,
 /**
@@ -1267,7 +1267,7 @@ isMeasured: boolean, };
 
 export type ExportFormat = { "type": "ggufLora" } | { "type": "peft" } | { "type": "gguf",
 /**
- * Quantisation of its weights (`Q4_K`, `Q8_0`, `F16`). `None`: as in the base model.
+ * Quantization of its weights (`Q4_K`, `Q8_0`, `F16`). `None`: as in the base model.
  */
 kind: string | null, };
 
@@ -1433,9 +1433,9 @@ id: string,
  */
 page: string,
 /**
- * Licence, if the hub says so.
+ * License, if the hub says so.
  */
-licence: string | null,
+license: string | null,
 /**
  * Whether its terms must be accepted on the hub before a download.
  */
@@ -1468,7 +1468,7 @@ keychain: KeychainState, };
 
 export type HubVariant = {
 /**
- * Name of the quantisation, or else of the file.
+ * Name of the quantization, or else of the file.
  */
 name: string,
 /**
@@ -1666,7 +1666,7 @@ name: string,
  */
 revision: string | null,
 /**
- * The quantisation, if one is named.
+ * The quantization, if one is named.
  */
 quantization: string | null,
 /**
@@ -1948,9 +1948,9 @@ samplingSource: SamplingSource,
  */
 source: Source,
 /**
- * Licence of the weights, if known.
+ * License of the weights, if known.
  */
-licence: string | null,
+license: string | null,
 /**
  * Where it was downloaded from, if Hearth downloaded it.
  */
@@ -1982,7 +1982,7 @@ name: string,
  */
 architecture: string,
 /**
- * The file's quantisation: `Q4_1`.
+ * The file's quantization: `Q4_1`.
  */
 quantization: string,
 /**
@@ -2131,7 +2131,7 @@ model: string,
  */
 dataset: number,
 /**
- * Column mapping. `None` means recognised.
+ * Column mapping. `None` means recognized.
  */
 mapping: ColumnMapping | null,
 /**
@@ -2945,7 +2945,7 @@ dryMultiplier: number,
  */
 dryBase: number,
 /**
- * DRY: length in tokens from which a repetition is penalised.
+ * DRY: length in tokens from which a repetition is penalized.
  */
 dryAllowedLength: number,
 /**
@@ -2975,7 +2975,7 @@ mirostatEta: number,
  */
 dynatempRange: number,
 /**
- * Dynamic temperature: exponent of the normalised entropy.
+ * Dynamic temperature: exponent of the normalized entropy.
  */
 dynatempExponent: number,
 /**
@@ -3074,7 +3074,7 @@ export type Settings = {
  */
 language: Language,
 /**
- * Colour theme.
+ * Color theme.
  */
 theme: Theme,
 /**
@@ -3349,7 +3349,7 @@ alpha: number,
  */
 dropout: number,
 /**
- * Rank-stabilised scaling. <https://arxiv.org/abs/2312.03732>
+ * Rank-stabilized scaling. <https://arxiv.org/abs/2312.03732>
  */
 rslora: boolean,
 /**

@@ -61,7 +61,7 @@ class AnswerTokenizer extends Tokenizer {
   }
 }
 
-/** {@link BlockReader} relies on the `raw` of all blocks being as long as the text, so line endings must be normalised before. */
+/** {@link BlockReader} relies on the `raw` of all blocks being as long as the text, so line endings must be normalized before. */
 function lex(text: string): Token[] {
   try {
     return new AnswerLexer(new AnswerTokenizer()).lex(text);
@@ -71,7 +71,7 @@ function lex(text: string): Token[] {
   }
 }
 
-/** The text with line endings normalised for {@link BlockReader}. */
-export function normalised(text: string): string {
+/** The text with line endings normalized for {@link BlockReader}. */
+export function normalized(text: string): string {
   return text.includes("\r") ? text.replace(/\r\n?/g, "\n") : text;
 }

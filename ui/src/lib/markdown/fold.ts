@@ -20,7 +20,7 @@ export function firstLines(code: string, lines: number): string {
   return code.slice(0, end);
 }
 
-/** Code that the person unfolded, which stays so when it scrolls out of view and back. */
+/** Code that the user unfolded. It stays unfolded when it scrolls out of view and back. */
 class Opened {
   private readonly codes = new Set<string>();
 

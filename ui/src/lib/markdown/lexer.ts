@@ -1,4 +1,4 @@
-// marked's lexer with what answers have besides: maths and footnotes.
+// The lexer of marked, extended by maths and footnotes.
 
 import { Hooks, Lexer, type MarkedOptions, type Token, type Tokenizer, type TokensList } from "marked";
 import { displayAt, displayIn, formulaAt, masked, type Span } from "./maths/delimiters";
@@ -79,7 +79,7 @@ const extensions: Extensions = {
 export class AnswerLexer extends Lexer {
   /** The line being lexed, whose copies with masks have the same length. */
   line = "";
-  /** Nesting of blocks; 1: those of the answer itself. */
+  /** Nesting depth of blocks; 1 is the top level of the answer. */
   depth = 0;
 
   constructor(tokenizer: Tokenizer) {

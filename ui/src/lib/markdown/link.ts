@@ -1,4 +1,4 @@
-// Allowed link addresses, and the destination shown beside a link.
+// Allowed link addresses, and the destination shown next to a link.
 
 const ALLOWED = new Set(["http:", "https:", "mailto:"]);
 

@@ -1,5 +1,5 @@
-// What the pages on devices and load settings do while they are open: poll the devices, and plan again when the model,
-// what is loaded, or the memory that other programs use has changed.
+// Updates the pages on devices and load settings while they are open: polls the devices, and plans
+// again when the model, its state, or the memory in use by other programs has changed.
 
 import { untrack } from "svelte";
 import type { App } from "../stores/app.svelte";
@@ -7,7 +7,7 @@ import type { App } from "../stores/app.svelte";
 /** Time between plans in milliseconds. */
 const PLAN_MS = 10_000;
 
-/** Call while a component is created; it ends with the component. */
+/** Polls and plans until the component ends. Must be called while the component is created. */
 export function watchMachine(app: App): void {
   $effect(() => app.machine.watch());
   $effect(() => {

@@ -1,4 +1,4 @@
-// What is running, a line each, as the rail's badges and the tray's menu say it.
+// Lines on running work, for the badges of the rail and the menu of the tray.
 
 import { m } from "$messages";
 import type { App } from "../stores/app.svelte";

@@ -2,12 +2,12 @@
 
 export class Announcements {
   text = $state("");
-  /** What was said in this task, before anything is drawn. */
+  /** Texts of this task, before anything is drawn. */
   private said: readonly string[] = [];
 
   /**
-   * Says a text. Those of one task are said together, since only what is drawn is announced. A text that is said again gets
-   * a space, since only a change is announced.
+   * Announces a text. The texts of one task are announced together, since only drawn text is
+   * announced. A repeated text gets a space, since only a change is announced.
    */
   say(text: string): void {
     if (this.said.length === 0) setTimeout(() => (this.said = []));

@@ -71,7 +71,7 @@ export class App {
   /** Whether that shows all of them. */
   chatAdvanced = $state(false);
 
-  /** Whether a person is asked whether to restart, which drops what they are editing. */
+  /** Whether the user is asked to confirm a restart, which drops unfinished edits. */
   confirmsRestart = $state(false);
 
   /** The open dialog of folders, tags or saved prompts. */
@@ -100,7 +100,7 @@ export class App {
   readonly attachments: Attachments;
   readonly queue: Queue;
   private readonly notifications: Notifications;
-  /** What the snapshot fills. */
+  /** The stores that the snapshot fills. */
   private readonly reading = new Reading((event) => {
     for (const store of [this.folders, this.conversations, this.models, this.thread]) store.handle(event);
   });
@@ -234,7 +234,7 @@ export class App {
   /** Address of the hub, unless the settings name another one. */
   private defaultHub = $state("https://huggingface.co");
 
-  /** The host of the hub, as it is shown. */
+  /** The displayed host name of the hub. */
   readonly hubName: string = $derived.by(() => (this.settings.value.hubEndpoint ?? this.defaultHub).replace(/^https?:\/\//, "").replace(/\/$/, ""));
 
   /** The model that answers in the open conversation: its own, its folder's, or the selected one. */
@@ -243,7 +243,7 @@ export class App {
     return (own === null ? null : this.models.all.find(({ id }) => id === own)) ?? this.models.current;
   });
 
-  /** Default sampling parameters of a model, under a person's for it. */
+  /** Default sampling parameters of a model, overridden by the user's defaults for it. */
   defaultsOf(model: Model | null): SamplingParams | null {
     return model && withOverrides(model.sampling, this.settings.value.sampling[model.id]);
   }
@@ -251,7 +251,9 @@ export class App {
   /** Default sampling parameters of the model of the open conversation. */
   readonly modelDefaults: SamplingParams | null = $derived(this.defaultsOf(this.chatModel));
 
-  /** Default sampling parameters in the open conversation: the model's, under those of the folder. */
+  /**
+   * Default sampling parameters in the open conversation: the model's, overridden by the folder's.
+   */
   readonly chatDefaults: SamplingParams | null = $derived(this.modelDefaults && withOverrides(this.modelDefaults, this.folder?.settings.sampling));
 
   /** Shows all settings of a conversation, or the simple ones; remembered. */
@@ -370,7 +372,7 @@ export class App {
     await this.thread.open(id, message);
   }
 
-  /** Sends a message with the added files; if that fails, both are those of the draft again. */
+  /** Sends a message with the added files. If that fails, both are put back into the draft. */
   async send(text: string): Promise<void> {
     const from = this.thread.id;
     const files = this.attachments.get(from);
@@ -387,7 +389,10 @@ export class App {
     }
   }
 
-  /** What was typed while the first message of a conversation was sent belongs to that conversation. */
+  /**
+   * Moves text and files that were added while the first message of a conversation was sent into
+   * that conversation.
+   */
   private moveDraft(conversation: number): void {
     const [text, files] = [this.drafts.get(null), this.attachments.get(null)];
     if (text === "" && files.length === 0) return;
@@ -536,7 +541,7 @@ export class App {
   private showError(thrown: unknown): void {
     const problem = asProblem(thrown);
     const text = problemText(problem);
-    // What a person cancelled did not go wrong.
+    // A cancellation by the user is not an error.
     if (problem.code === "cancelled") this.toasts.show({ kind: "note", text });
     else if (problem.code === "updated") {
       this.toasts.withdraw(text);

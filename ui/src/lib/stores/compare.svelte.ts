@@ -1,10 +1,14 @@
-// Owns comparison: who answers the next message, blind mode, and which comparisons are revealed.
+// Owns comparison: the contenders for the next message, blind mode, and which comparisons are
+// revealed.
 
 import { SvelteSet } from "svelte/reactivity";
 import type { Adapter, AdapterChoice, Contender, Message, Model, Preset } from "../host";
 import { same } from "../text/same";
 
-/** Who gives one of the answers. `null` and `"chat"`: the model, settings and adapters of the conversation. */
+/**
+ * The contender for one of the answers. `null` and `"chat"` mean the model, settings and adapters
+ * of the conversation.
+ */
 export interface Choice {
   readonly model: string | null;
   /** Id of a preset. */
@@ -71,7 +75,7 @@ export class Compare {
     return chosen.filter(({ adapter }) => fitting.some(({ id }) => id === adapter));
   }
 
-  /** How many contenders differ from each other. */
+  /** Number of contenders that differ from each other. */
   private readonly kinds: number = $derived.by(() => {
     const all = this.choices.map((choice) => ({ model: this.modelOf(choice), preset: this.presetOf(choice)?.id ?? null, adapters: this.adaptersOf(choice) }));
     return all.filter((one, at) => all.findIndex((other) => same(one, other)) === at).length;

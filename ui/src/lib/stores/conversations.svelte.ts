@@ -45,7 +45,8 @@ export class Conversations {
     return [...all.filter((c) => c.pinned), ...all.filter((c) => !c.pinned)];
   }
 
-  // What is changed comes as an event, which may be newer than the reply: its title is the one that the app made of a name.
+  // Changes arrive as events, which may be newer than the reply. The event has the title that the
+  // app derived from the name.
 
   /** Moves a conversation into a folder, or out of its folder. */
   async move(id: number, folder: number | null): Promise<void> {
@@ -106,7 +107,7 @@ function newestFirst(a: ConversationSummary, b: ConversationSummary): number {
   return b.updatedAt - a.updatedAt || b.id - a.id;
 }
 
-/** Groups the pinned ones, then neighbours of the same day, without those that are filed in a folder; preserves the order. */
+/** Groups the pinned ones, then neighbors of the same day, without those that are filed in a folder; preserves the order. */
 export function grouped(conversations: readonly ConversationSummary[], now: number, isFiled: (conversation: ConversationSummary) => boolean = () => false): Group[] {
   const pinned = conversations.filter((c) => c.pinned);
   const groups: Group[] = pinned.length > 0 ? [{ name: m.store_pinned(), conversations: pinned }] : [];

@@ -10,9 +10,9 @@ export class Downloads {
   /** Sources whose start was requested and not answered yet. */
   private starting: readonly string[] = $state.raw([]);
 
-  /** Those that wait, run or are checked. */
+  /** Downloads that wait, run or are checked. */
   readonly active: readonly Download[] = $derived(this.all.filter(isUnderWay));
-  /** How much of the active ones is done, from 0 to 1; `null` if no total is known. */
+  /** Progress of the active downloads, from 0 to 1; `null` if no total is known. */
   readonly fraction: number | null = $derived.by(() => {
     const known = this.active.filter(({ total }) => total !== null && total > 0);
     const total = known.reduce((sum, download) => sum + (download.total ?? 0), 0);

@@ -3,14 +3,17 @@
 
 import { SvelteMap } from "svelte/reactivity";
 
-/** What is edited, such as `answer:7`. */
+/** An edited text, such as `answer:7`. */
 export type Edited = `${"message" | "answer" | "conversation" | "folder" | "run"}:${number}` | "folder:new";
 
 export class Edits {
   private readonly texts = new SvelteMap<Edited, string>();
   /** The texts before they were edited. */
   private readonly originals = new Map<Edited, string>();
-  /** What was begun last, until its field has the focus. One that is shown again does not take it. */
+  /**
+   * The edit that began last, until its field has the focus. A field that is shown again does not
+   * take the focus.
+   */
   private begun: Edited | null = $state(null);
 
   /** Whether there is a text that was changed. */

@@ -33,7 +33,7 @@ interface Texts {
   most: number;
   /** The source, folded. */
   source: string;
-  /** As it is shown, folded; `null` until needed. */
+  /** The shown text, folded; `null` until needed. */
   shown: string | null;
 }
 

@@ -36,7 +36,7 @@ const NOT_NOW = "hearth.no-first-models";
 
 export class Gallery {
   tab: GalleryTab = $state("machine");
-  /** An address dropped on the window, until the person decides. */
+  /** An address dropped on the window, until the user decides. */
   dropped: string | null = $state(null);
   /** Whether the offer of first models was declined. */
   declined = $state(false);
@@ -188,7 +188,7 @@ export class Gallery {
     this.states = new Map(downloads.map(({ id, state }) => [id, state.type]));
   }
 
-  /** Shows and announces the end of a download. Toasts are a live region of their own. */
+  /** Shows and announces the end of a download. Toasts have their own live region. */
   private notify({ name, state }: Download): void {
     const { toasts } = this.app;
     if (state.type === "done") {

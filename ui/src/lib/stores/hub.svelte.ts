@@ -1,5 +1,6 @@
-// Owns the search of the hub, the open repository, and the headers that were read of files there. Nothing is requested
-// before a person searches; a newer request replaces an older one, whose answer is ignored.
+// Owns the search of the hub, the open repository, and the headers that were read of files there.
+// Nothing is requested before the user searches. A newer request replaces an older one, whose
+// answer is ignored.
 
 import { SvelteMap } from "svelte/reactivity";
 import { asProblem, type Host, type HubKind, type HubModel, type HubRepository, type HubSort, type Problem, type RemoteModel } from "../host";
@@ -25,7 +26,10 @@ export class HubStore {
   /** Id of the open repository. */
   open: string | null = $state(null);
   repository: Asked<HubRepository> | null = $state.raw(null);
-  /** Repositories with GGUF files that were made from those of the open one, if that has none. */
+  /**
+   * Repositories with GGUF files that were converted from the files of the open repository, if it
+   * has no GGUF files.
+   */
   conversions: Asked<readonly HubModel[]> | null = $state.raw(null);
   /** Checked variants, by source. */
   private readonly checks = new SvelteMap<string, Asked<RemoteModel>>();
@@ -86,7 +90,10 @@ export class HubStore {
     if (repository.type === "answered" && repository.answer.variants.length === 0) await this.convert(id);
   }
 
-  /** Asks for the repositories with GGUF files that were made from those of the open one. */
+  /**
+   * Requests the repositories with GGUF files that were converted from the files of the open
+   * repository.
+   */
   async convert(id: string): Promise<void> {
     const opened = this.opens;
     this.conversions = { type: "asking" };

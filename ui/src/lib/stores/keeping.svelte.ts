@@ -5,16 +5,16 @@ import type { ChatFormat, DataPlace, DeletedFormer, ExportedChats, Host, HostEve
 type Work = "import" | "export" | "backup" | "restore" | "move";
 
 export class Keeping {
-  /** What is in progress. */
+  /** The work in progress. */
   busy: Work | null = $state(null);
-  /** Of the import, restoration or move, from 0 to 1. */
+  /** Progress of the import, restoration or move, from 0 to 1. */
   fraction = $state(0);
   report: ImportReport | null = $state.raw(null);
   exported: ExportedChats | null = $state.raw(null);
 
   written: WrittenBackup | null = $state.raw(null);
   place: DataPlace | null = $state.raw(null);
-  /** What the last deletion of a former data folder left there. */
+  /** Files that the last deletion of a former data folder left there. */
   deleted: DeletedFormer | null = $state.raw(null);
 
   constructor(private readonly host: Host) {}
@@ -68,7 +68,10 @@ export class Keeping {
     return this.while("import", async () => (this.report = await this.host.importConversations(path)));
   }
 
-  /** What was imported stays; importing again continues there. */
+  /**
+   * Cancels the import. Imported conversations stay, and a second import of the same file continues
+   * after them.
+   */
   async cancelImport(): Promise<void> {
     await this.host.cancelImport();
   }

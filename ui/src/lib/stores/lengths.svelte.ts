@@ -4,10 +4,10 @@
 export const STEP = 120_000;
 
 export class Lengths {
-  /** Of the messages of which more than the first step is shown. */
+  /** By message, if more than the first step is shown. */
   all: ReadonlyMap<number, number> = $state.raw(new Map());
 
-  /** How many characters of each part of a message are shown. */
+  /** Number of shown characters of each part of a message. */
   of(message: number): number {
     return this.all.get(message) ?? STEP;
   }

@@ -20,7 +20,7 @@ interface Parts {
   try(action: () => Promise<unknown>): Promise<boolean>;
 }
 
-/** A link that a person can agree to. */
+/** A link that the user can agree to. */
 export type Question = Exclude<Link, { type: "refused" }>;
 
 /** Most links that wait for a decision; a page may open any number of them. */

@@ -56,7 +56,7 @@ export class Live {
     this.touch(message, conversation);
   }
 
-  /** What an answer had said became a thought. The message is the whole one. */
+  /** Replaces the parts of an answer whose text became a thought. The message is complete. */
   fold({ id, conversation, parts }: Message): void {
     this.streams.set(id, { tokens: 0, tokensPerSecond: 0, ...this.streams.get(id), conversation, parts, isTail: false });
     this.touch(id, conversation);
@@ -93,7 +93,8 @@ export class Live {
     const stream = this.streams.get(message.id);
     const known = stream ? lengthOf(stream.parts) : 0;
     const parts = stream?.isTail ? joined(message.parts, stream.parts) : stream && known > 0 && known >= lengthOf(message.parts) ? stream.parts : message.parts;
-    // What follows is added to the longer text. An answer that is continued has a beginning, also while another conversation is open.
+    // Further text is appended to the longer text. A continued answer has a known beginning, also
+    // while another conversation is open.
     if (stream || message.state.type === "streaming") this.streams.set(message.id, { tokens: 0, tokensPerSecond: 0, ...stream, conversation: message.conversation, parts, isTail: false });
     return parts === message.parts ? message : { ...message, parts, state: { type: "streaming" } };
   }

@@ -4,12 +4,12 @@
 import { m } from "$messages";
 import { isActive, type Download, type Host, type HostEvent, type Message, type Run } from "../host";
 
-/** Milliseconds of an answer that a person is not expected to wait for. */
+/** Milliseconds of an answer for which the user is not expected to wait. */
 const LONG_ANSWER = 20_000;
 
 interface Parts {
   readonly host: Host;
-  /** Whether the person wants notifications. */
+  /** Whether the user wants notifications. */
   wanted(): boolean;
   title(conversation: number): string | null;
   run(id: number): Run | null;

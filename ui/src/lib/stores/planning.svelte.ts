@@ -101,7 +101,7 @@ function asLoaded({ threads, context, device, build, gpuLayers, kv, drafts }: Se
   return { threads, context, device, build, gpuLayers, kv, draft: (model === null ? undefined : drafts[model]) ?? { type: "auto" } };
 }
 
-/** The drafts of all models, with that of one changed. Automatic needs no entry. */
+/** The drafts of all models after a change for one model. Automatic needs no entry. */
 function withDraft(drafts: Settings["drafts"], model: string, draft: DraftSetting): Settings["drafts"] {
   const { [model]: _, ...others } = drafts;
   return draft.type === "auto" ? others : { ...others, [model]: draft };

@@ -76,7 +76,7 @@ export class Preparation {
     if (this.settings?.sequence !== before?.sequence || this.settings?.systemPrompt !== before?.systemPrompt) void this.inspect();
   }
 
-  /** Resets all settings but the system prompt, which has a control of its own. */
+  /** Resets all settings except the system prompt, which has a separate control. */
   reset(): void {
     const inspected = "sequence" in this.changes;
     this.changes = "systemPrompt" in this.changes ? { systemPrompt: this.changes.systemPrompt } : {};

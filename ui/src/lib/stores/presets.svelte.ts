@@ -17,7 +17,7 @@ interface Parts {
   try(action: () => Promise<unknown>): Promise<boolean>;
 }
 
-/** What a name is typed for: a new preset, or one that is renamed. */
+/** The purpose of a typed name: a new preset, or a new name for one. */
 export type Naming = { for: "new" } | { for: "rename"; preset: Preset };
 
 export class Presets {
@@ -36,7 +36,7 @@ export class Presets {
   /** Whether the conversation differs from its preset. */
   readonly modified: boolean = $derived.by(() => this.chosen !== null && differs(this.chosen, this.now));
 
-  /** The conversation's settings as those of a preset. */
+  /** The conversation's settings in the form of a preset. */
   get now(): PresetValues {
     const { systemPrompt, settings } = this.app.thread;
     return valuesOf(settings, systemPrompt);
@@ -94,7 +94,7 @@ export class Presets {
     this.naming = null;
   }
 
-  /** Replaces a preset's settings by those of the conversation. */
+  /** Replaces a preset's settings with the conversation's settings. */
   async update({ id, name }: Preset): Promise<void> {
     await this.app.host.updatePreset(id, this.now);
     this.app.toasts.show({ kind: "note", text: m.store_preset_updated({ name }) });
@@ -123,12 +123,15 @@ export class Presets {
   }
 }
 
-/** The settings as those of a preset. */
+/** The settings in the form of a preset. */
 export function valuesOf({ sampling, maxTokens, stop, thinking, jsonSchema }: ConversationSettings, systemPrompt: string | null): PresetValues {
   return { systemPrompt, sampling, maxTokens, stop, thinking, jsonSchema };
 }
 
-/** Whether settings are no longer those of a preset. One without a system prompt leaves that alone. */
+/**
+ * Whether settings differ from a preset's. A preset without a system prompt leaves the system
+ * prompt unchanged.
+ */
 export function differs(preset: Preset, { systemPrompt: own, ...now }: PresetValues): boolean {
   const { systemPrompt, ...values } = preset.values;
   return !same(values, now) || (systemPrompt !== null && systemPrompt !== own);

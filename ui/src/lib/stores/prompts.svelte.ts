@@ -3,7 +3,7 @@
 import type { Host, Announced, SavedPrompt } from "../host";
 import { Reading } from "./reading";
 
-/** What a draft looks like while a prompt is chosen: a slash and the beginning of a name. */
+/** A draft while a prompt is chosen: a slash and the beginning of a name. */
 const COMMAND = /^\/([\p{L}\p{N}_-]*)$/u;
 
 /** Most characters of a name. */
@@ -47,7 +47,7 @@ export function commandIn(draft: string): string | null {
   return COMMAND.exec(draft)?.[1] ?? null;
 }
 
-/** A name as it is saved: no slash before it, no spaces in it. */
+/** The saved form of a name: without a leading slash and without spaces. */
 export function nameOf(typed: string): string {
   return typed.trim().replace(/^\//, "").replace(/\s+/g, "-");
 }

@@ -1,5 +1,6 @@
-// Owns the messages that are sent once the answer before them is complete, by conversation. The app saves them. After a
-// restart, or if an answer did not complete, they are held until a person sends the first.
+// Owns the messages that are sent once the previous answer is complete, by conversation. The app
+// saves them. After a restart, or if an answer did not complete, they wait until the user sends the
+// first.
 
 import type { Message, QueuedMessage, TextFile } from "../host";
 import { SvelteMap, SvelteSet } from "svelte/reactivity";

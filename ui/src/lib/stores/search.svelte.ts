@@ -9,7 +9,7 @@ const DEBOUNCE_MS = 110;
 /** A filter that leaves nothing out. */
 const anything: SearchFilter = { folder: null, tag: null, role: null, since: null, until: null };
 
-/** The time of a filter, as it is chosen. */
+/** The choices for the time of a filter. */
 export type Period = "any" | "today" | "week" | "month" | "year" | "custom";
 
 /** Days of a period, today included. */
@@ -45,7 +45,7 @@ export class Search {
     this.start(0);
   }
 
-  /** Chooses the time; a person's own begins without limits. */
+  /** Chooses the time. A custom period begins without limits. */
   choosePeriod(period: Period): void {
     this.period = period;
     const days = DAYS[period];

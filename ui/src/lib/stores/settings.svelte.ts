@@ -14,7 +14,7 @@ export class SettingsStore {
   version = $state("");
   /** Text size that the window has. */
   private zoomed = 100;
-  /** What the app has saved. */
+  /** The settings that the app has saved. */
   private saved: Settings = defaultSettings;
   /** Changes that are being saved, in their order. */
   private readonly changes = new Set<Partial<Settings>>();

@@ -42,7 +42,9 @@ export class Thread {
 
   private tree = new Tree();
   private nodes = new Map<number, MessageNode>();
-  /** For each command that begins answers: those of which events told before it answered. */
+  /**
+   * For each pending command that starts answers: messages whose events arrived before its reply.
+   */
   private readonly early = new Set<Map<number, Message>>();
   /** The conversation being opened. */
   private requestedId: number | null = null;
@@ -235,7 +237,10 @@ export class Thread {
     return [...ring.values()].sort((a, b) => a.message.id - b.message.id);
   }
 
-  /** The versions of a message, as ids to select, and the index of its own. The answers of a comparison are one version. */
+  /**
+   * The versions of a message, as ids to select, and the index of the version that includes it. The
+   * answers of a comparison are one version.
+   */
   versions(message: number): { ids: readonly number[]; index: number } {
     void this.version;
     const versions = this.tree.versions(message, (id) => {

@@ -26,7 +26,7 @@ export class Toasts {
     this.all = this.all.filter((t) => t.id !== id);
   }
 
-  /** Dismisses those of a text. */
+  /** Dismisses the toasts with a text. */
   withdraw(text: string): void {
     this.all = this.all.filter((t) => t.text !== text);
   }

@@ -12,7 +12,10 @@ export class Tray {
   /** Whether the tray has the icon; `null` if that is not known, or none is wanted. */
   shown: boolean | null = $state(null);
   private wanted: TrayContent | null = null;
-  /** What was sent last, as JSON; `null` before that, as the icon of an earlier page may be there. */
+  /**
+   * The content that was sent last, as JSON; `null` before that, since the icon of an earlier page
+   * may exist.
+   */
   private sent: string | null = null;
   /** Whether the next content waits for the host, or for the end of the pause. */
   private waits = false;

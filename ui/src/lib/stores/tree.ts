@@ -43,7 +43,10 @@ export class Tree {
     return this.children.get(this.parents.get(id) ?? null) ?? [id];
   }
 
-  /** The siblings of a message, itself included, oldest first; those of a group, which are shown together, are one version. */
+  /**
+   * The siblings of a message, itself included, oldest first. The messages of a group are shown
+   * together and are one version.
+   */
   versions(id: number, group: (id: number) => readonly number[]): (readonly [number, ...number[]])[] {
     const versions: (readonly [number, ...number[]])[] = [];
     const seen = new Set<number>();

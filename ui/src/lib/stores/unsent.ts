@@ -7,11 +7,11 @@ type Change = Partial<UnsentChange>;
 
 export class UnsentSaver {
   private readonly turns = new Turns();
-  /** What the next save saves, by conversation, until it begins; `null` is the new conversation. */
+  /** Changes of the next save, by conversation, until it begins; `null` is the new conversation. */
   private next: Map<number | null, Change> | null = null;
   /** Conversations whose unsent text the page has: it is newer than what the app has saved. */
   private readonly known = new Set<number | null>();
-  /** What could not be saved, which is saved with the next change. */
+  /** Changes that could not be saved. They are saved with the next change. */
   private readonly unsaved = new Map<number | null, Change>();
 
   constructor(

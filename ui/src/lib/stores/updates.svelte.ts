@@ -1,4 +1,4 @@
-// Owns what the servers of downloaded models said of them, once a person asked.
+// Owns the update states of downloaded models, which are requested from servers when the user asks.
 
 import type { Host, HostEvent, ModelUpdate } from "../host";
 

@@ -1,10 +1,10 @@
-// How adapters fit models, in words.
+// Texts on the fit of adapters to models.
 
 import { m } from "$messages";
 import type { Adapter, AdapterFit, AdapterMisfit, UnmatchedEntries } from "../host";
 import { count, fileSize } from "./format";
 
-/** How an adapter fits a model; `null` if its files could not be read. */
+/** The fit of an adapter to a model; `null` if the files of the adapter could not be read. */
 export function fitOf(adapter: Adapter, model: string | null): AdapterFit | null {
   return adapter.matches.find((match) => match.model === model)?.fit ?? null;
 }
@@ -39,7 +39,7 @@ export function fitLabel(fit: AdapterFit): string {
   }
 }
 
-/** What a fit means; of a misfit the reason. */
+/** The meaning of a fit; for a misfit, the reason. */
 export function fitHint(fit: AdapterFit): string {
   switch (fit.type) {
     case "exact":
@@ -74,7 +74,7 @@ export function unmatchedText({ setting, entries, more }: UnmatchedEntries): str
   return m.text_adapter_unmatched({ setting, entries: [...entries, ...others].join(", ") });
 }
 
-/** What deleting it does to its files. */
+/** The effect of deleting an adapter on its files. */
 export function deletionText(adapter: Adapter): string {
   return adapter.isDeletable ? m.text_adapter_deletes({ size: fileSize(adapter.size) }) : m.text_adapter_stays();
 }

@@ -1,4 +1,4 @@
-// What made an answer, as names with values.
+// Facts on the origin of an answer, as names with values.
 
 import { m } from "$messages";
 import type { AnswerSettings, LogitBias, Message, SamplingParams } from "../host";

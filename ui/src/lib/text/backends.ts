@@ -34,7 +34,10 @@ export function prefillThroughput(check: DeviceCheck): string {
 export interface BuildOption {
   build: string;
   name: string;
-  /** How its results differ from the CPU's on every GPU that it can use; `null` if they match on one, or were not checked. */
+  /**
+   * The difference between its results and the CPU's, on every GPU that it can use; `null` if the
+   * results match on one GPU, or were not checked.
+   */
   mismatch: string | null;
 }
 

@@ -20,7 +20,7 @@ export function beginning(text: string, most: number): string {
   return text.slice(0, /[\ud800-\udbff]/.test(text[limit - 1] ?? "") ? limit - 1 : limit);
 }
 
-/** The index at which so many lines end; `Infinity`: there are fewer. */
+/** The index of the end of line number `lines`. `Infinity` means that there are fewer lines. */
 function endOfLines(text: string, lines: number): number {
   let at = -1;
   for (let line = 0; line < lines; line++) {

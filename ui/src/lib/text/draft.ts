@@ -6,12 +6,12 @@ import { count, list, percent, sentences, significant } from "./format";
 
 const kinds: Record<DraftKind, () => string> = { ngram: m.text_draft_ngram, own: m.text_draft_own, model: m.text_draft_model };
 
-/** What drafts for a loaded model: `n-gram lookup`. */
+/** The source of drafts for a loaded model, such as `n-gram lookup`. */
 export function draftLabel(info: ModelInfo): string {
   return info.draft === null ? m.text_draft_off() : kinds[info.draft]();
 }
 
-/** A choice in one or two sentences; `name` is that of a draft model. */
+/** A choice in one or two sentences; `name` is the draft model's name. */
 export function draftHint(choice: DraftSetting, name: string | null): string {
   switch (choice.type) {
     case "auto":

@@ -47,8 +47,8 @@ function lower(text: string): string {
 }
 
 /**
- * How well a text fits a query; `null` if it does not. A word may also be in `others`, which counts less. An empty query
- * fits everything.
+ * The match of a query in a text; `null` if there is none. A word may also be in `others`, which
+ * counts less. An empty query matches everything.
  */
 export function fuzzy(query: string, text: string, others = ""): Match | null {
   const low = lower(text);

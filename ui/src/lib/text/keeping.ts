@@ -43,7 +43,7 @@ export const chatFormats: readonly { value: ChatFormat; label: string; readonly 
   { value: "json", label: "JSON", get hint() { return m.text_keeping_json_hint(); } },
 ];
 
-/** What an import did, a sentence each. */
+/** The results of an import, one sentence each. */
 export function importSentences(report: ImportReport): string[] {
   const sentences = [importedSentence(report)];
   if (report.extended > 0) sentences.push(m.text_keeping_extended({ count: report.extended }));
@@ -73,13 +73,13 @@ export function exportSentence({ conversations, bytes, path }: ExportedChats): s
   return m.text_keeping_exported({ count: conversations, path, size: fileSize(bytes) });
 }
 
-/** What is in a backup, and what is not. */
+/** The contents of a backup, and the files that it left out. */
 export function backupSentences({ path, bytes, files, leftOut }: WrittenBackup): string[] {
   const written = m.text_keeping_backed_up({ count: files, path, size: fileSize(bytes) });
   return leftOut.length === 0 ? [written] : [written, m.text_keeping_left_out(leftOutInputs(leftOut))];
 }
 
-/** What the next start does. */
+/** The effect of a pending restoration at the next start. */
 export function restoreSentences({ madeAt, conversations, aside, leftOut }: PendingRestore, now: number): string[] {
   const restored = m.text_keeping_restore({ time: moment(madeAt, now), count: conversations, folder: aside });
   return leftOut.length === 0 ? [restored] : [restored, m.text_keeping_not_restored(leftOutInputs(leftOut))];
@@ -91,7 +91,7 @@ function leftOutInputs(leftOut: readonly LeftOutFiles[]): { count: number; reaso
   return { count, reasons: list(why) };
 }
 
-/** What stays in the former data folder; `null` if it is nothing of Hearth's. */
+/** The files that stay in the former data folder; `null` if none of them is Hearth's. */
 export function formerSentence({ left, example }: DeletedFormer): string | null {
   return left === 0 ? null : m.text_keeping_former_left({ count: left, example: example ?? "" });
 }

@@ -31,7 +31,7 @@ function find(tag: string): Locale | undefined {
   return locales.find((locale) => locale === tag) ?? locales.find((locale) => locale.split("-")[0] === tag.split("-")[0]);
 }
 
-/** The first of a person's languages that has messages. */
+/** The first of the user's languages that has messages. */
 export function bestOf(tags: readonly string[]): Locale {
   for (const tag of tags) {
     const locale = find(tag);

@@ -20,7 +20,10 @@ export function hostOf(place: LinkPlace, hub: string): string {
   return place.type === "hub" ? hub : place.host;
 }
 
-/** What a model is called. Isolated, so that letters of another direction do not reorder the sentence around them. */
+/**
+ * The name of a model. It is isolated, so that letters of another direction do not reorder the
+ * sentence around them.
+ */
 export function nameOf(place: LinkPlace): string {
   return `\u2068${place.type === "web" ? place.file : place.name}\u2069`;
 }
@@ -30,7 +33,7 @@ export function placeFacts(place: LinkPlace, hub: string): [string, string][] {
   const facts: [string, string | null][] = [[m.shell_link_from(), hostOf(place, hub)]];
   if (place.type === "hub") {
     facts.push([m.shell_link_owner(), place.owner], [m.shell_link_repository(), place.name], [m.shell_link_revision(), place.revision]);
-    facts.push([m.models_quantisation(), place.quantization], [m.shell_link_file(), place.file]);
+    facts.push([m.models_quantization(), place.quantization], [m.shell_link_file(), place.file]);
   } else if (place.type === "ollama") {
     facts.push([m.shell_link_owner(), place.owner], [m.shell_link_name(), place.name], [m.shell_link_tag(), place.tag]);
   } else {

@@ -27,7 +27,7 @@ export const sorts: readonly { value: HubSort; readonly label: string }[] = [
   { value: "updated", get label() { return m.text_model_sort_updated(); } },
 ];
 
-/** What removing a model does, for its confirmation. */
+/** The effect of removing a model, for the confirmation. */
 export function removalText({ source, isDeletable, fileSize: bytes }: Model): string {
   if (isDeletable) return m.text_model_removal_deletes({ size: fileSize(bytes) });
   switch (source) {

@@ -5,12 +5,15 @@ import type { Message, Part, TextKind } from "../host";
 import { beginning } from "./beginning";
 import { fileSize } from "./format";
 
-/** What is said: all text parts, a blank line between them. */
+/** All text parts, joined by blank lines. */
 export function textOf(parts: readonly Part[]): string {
   return parts.flatMap((part) => (part.type === "text" ? part.text : [])).join("\n\n");
 }
 
-/** What is shown of that, at most so many characters of each text. A person's message is one. */
+/**
+ * The shown text: at most `most` characters of each text part. All text parts of a user message
+ * count as one.
+ */
 export function shownText({ role, parts }: Pick<Message, "role" | "parts">, most: number): string {
   if (role === "user") return beginning(textOf(parts), most);
   return textOf(parts.map((part) => (part.type === "text" ? { ...part, text: beginning(part.text, most) } : part)));

@@ -2,7 +2,7 @@
 
 import type { Tokens } from "marked";
 import { m } from "$messages";
-import { BlockReader, normalised, type Token } from "../markdown/blocks";
+import { BlockReader, normalized, type Token } from "../markdown/blocks";
 import { entities } from "../markdown/entities";
 import type { MathsToken, NoteToken } from "../markdown/lexer";
 
@@ -13,11 +13,11 @@ interface PlainOptions {
   bullets: boolean;
 }
 
-/** As it is read on the page. */
+/** Options for the visible text of the page. */
 const READ: PlainOptions = { code: (text) => text, maths: ({ raw }) => raw.trim(), bullets: true };
-/** As it is found on the page: formulas are pictures there. */
+/** Options for the text that a search can find. Formulas are drawn, so they have no text. */
 const FOUND: PlainOptions = { code: (text) => text, maths: () => "", bullets: false };
-/** As it is spoken. */
+/** Options for the spoken text. */
 const SPOKEN: PlainOptions = { code: () => "", maths: () => "", bullets: false };
 
 export function plainText(markdown: string): string {
@@ -42,12 +42,12 @@ export function codeOf(markdown: string): string {
       else if (token.type === "blockquote") visit(token.tokens ?? []);
     }
   };
-  visit(new BlockReader().read(normalised(markdown)));
+  visit(new BlockReader().read(normalized(markdown)));
   return found.join("\n\n");
 }
 
 function written(markdown: string, options: PlainOptions): string {
-  return blocks(new BlockReader().read(normalised(markdown)), options, 0).trim();
+  return blocks(new BlockReader().read(normalized(markdown)), options, 0).trim();
 }
 
 /** Deeper nesting is written as raw text, as the page does. */

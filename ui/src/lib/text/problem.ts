@@ -4,7 +4,7 @@ import { m } from "$messages";
 import type { Problem } from "../host";
 import { language } from "./language.svelte";
 
-/** What the codes of `ProblemCode` in `crates/protocol/src/messages.rs` say. */
+/** Headlines of the codes of `ProblemCode` in `crates/protocol/src/messages.rs`. */
 const headlines: Record<string, () => string> = {
   fileUnreadable: m.text_problem_file_unreadable,
   fileInvalid: m.text_problem_file_invalid,

@@ -2,7 +2,7 @@
 
 import type { SamplingOverrides, SamplingParams } from "../host";
 
-/** What is set of some overrides. */
+/** The overrides that are set. */
 export function onlySet(overrides: SamplingOverrides): Partial<SamplingParams> {
   return Object.fromEntries(Object.entries(overrides).filter(([, value]) => value !== null));
 }

@@ -73,7 +73,7 @@ export function keysOf(press: KeyPress, onApple = apple): string[] {
   else if (/^[a-z]$/i.test(key)) add(shifted, key.toUpperCase());
   // A digit or sign is typed with Shift on some keyboards and without on others.
   else if ([...key].length === 1 && (key.codePointAt(0) ?? 0) < 0x250) add(modifiers, key === "+" ? "Plus" : key.toUpperCase()); // not text: a key
-  // What the key types on a Latin keyboard.
+  // The character of the key on a Latin keyboard.
   const place = /^(?:Key([A-Z])|Digit([0-9]))$/.exec(code);
   const latin = place?.[1] ?? place?.[2];
   if (latin !== undefined && !/^[a-z]$/i.test(key)) add(shifted, latin);

@@ -1,4 +1,4 @@
-// Recognises addresses of models that a person types, pastes or drops.
+// Recognizes addresses of models that the user types, pastes or drops.
 
 const HUB = /^(?:https?:\/\/)?(?:www\.)?(?:hf\.co|huggingface\.co)\/(?=\S)/i;
 const OLLAMA = /^ollama:\/\/\S+$/i;

@@ -1,4 +1,4 @@
-// The quantisation types of merged exports.
+// The quantization types of merged exports.
 
 import { m } from "$messages";
 

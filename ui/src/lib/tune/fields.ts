@@ -37,7 +37,7 @@ export const groups: Group[] = [
     ],
   },
   {
-    title: m.tune_group_optimiser,
+    title: m.tune_group_optimizer,
     fields: [
       { kind: "number", key: "learningRate", label: m.tune_learning_rate, hint: m.tune_field_rate_hint, least: 1e-8, most: 1 },
       { kind: "choice", key: "schedule", label: m.tune_field_schedule, hint: m.tune_field_schedule_hint, options: [["cosine", m.tune_schedule_cosine], ["linear", m.tune_schedule_linear], ["constant", m.tune_schedule_constant]] },

@@ -28,11 +28,11 @@ export interface Verdict {
   /** The verdict in a few words. */
   title: string;
   tone: Tone;
-  /** What it learned, by validation loss. */
+  /** The result of learning, by validation loss. */
   learning: string;
-  /** What it forgot, by the perplexity of a general text. */
+  /** The result of forgetting, by the perplexity of a general text. */
   memory: string;
-  /** What to do; `null` if nothing. */
+  /** The advice; `null` if there is none. */
   advice: string | null;
 }
 

@@ -5,7 +5,7 @@ export interface Request<Job> {
   job: Job;
 }
 
-/** What a worker says: that its script is loaded, and the result of a job. */
+/** A message of a worker: its script is loaded, or a job has a result. */
 export type Reply<Result> = { type: "ready" } | { type: "done"; id: number; result: Result | null };
 
 /** Milliseconds that a job may take. */

@@ -1,9 +1,9 @@
-// Jobs that are done once for all who want their result.
+// Jobs that run once for all callers that want the result.
 
 interface Wanted<Job, Result> {
   job: Job;
   result: Promise<Result>;
-  /** How many wait for it. */
+  /** Number of callers that wait for the result. */
   waiting: number;
 }
 

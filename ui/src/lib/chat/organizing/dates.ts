@@ -1,4 +1,4 @@
-// Days of date fields (`2026-11-26`) as times, by the clock of the person.
+// Days of date fields (`2026-11-26`) as times, in the user's time zone.
 
 import { language } from "../../text/language.svelte";
 

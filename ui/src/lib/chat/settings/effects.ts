@@ -1,4 +1,4 @@
-// Which sampling parameters have no effect, and why.
+// Notes on sampling parameters that have no effect, with the reason.
 
 import { m } from "$messages";
 import type { ConversationSettings, SamplingParams } from "../../host";
@@ -10,7 +10,7 @@ export function effective(defaults: SamplingParams, settings: ConversationSettin
   return withOverrides(defaults, settings.sampling);
 }
 
-/** What a group should know of the other parameters. `null` means nothing. */
+/** The note of a group on the effect of other parameters. `null` means none. */
 export function note(group: GroupId, s: SamplingParams): string | null {
   const greedy = s.temperature === 0;
   const draws = greedy ? m.knob_note_greedy() : s.mirostat ? m.knob_note_mirostat() : null;
@@ -37,7 +37,7 @@ export function note(group: GroupId, s: SamplingParams): string | null {
   }
 }
 
-/** What temperature 0 does to the rest. */
+/** The note on the effect of temperature 0 on other parameters; `null` at other temperatures. */
 export function temperatureNote(s: SamplingParams): string | null {
   return s.temperature === 0 ? m.knob_note_temperature() : null;
 }

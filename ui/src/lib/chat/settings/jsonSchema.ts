@@ -5,7 +5,7 @@ import { m } from "$messages";
 /** Most bytes of a schema. */
 export const MAX_SCHEMA_BYTES = 65_536;
 
-/** What is wrong with a schema; `null` means nothing that shows before it is used. */
+/** The error in a schema. `null` means that none can be found before the schema is used. */
 export function schemaProblem(text: string): string | null {
   if (new TextEncoder().encode(text).length > MAX_SCHEMA_BYTES) return m.chatset_schema_size();
   let schema: unknown;

@@ -170,7 +170,10 @@ export function withValue(settings: ConversationSettings, { key }: Knob, value: 
   return { ...settings, sampling: { ...settings.sampling, [key]: value } };
 }
 
-/** The default: that of the folder, or else of the model, as `defaults` has them. `null` means that there is none. */
+/**
+ * The default: the folder's value, or else the model's. `defaults` includes both. `null` means that
+ * there is none.
+ */
 export function defaultOf(defaults: SamplingParams | null, { key }: Knob, folder: ConversationSettings | null = null): Value {
   if (isOfAnswer(key)) return folder?.[key] ?? (key === "stop" ? [] : null);
   return defaults ? defaults[key] : null;
@@ -182,7 +185,7 @@ export function differs(settings: ConversationSettings, defaults: SamplingParams
   return value !== null && !same(value, defaultOf(defaults, knob, folder));
 }
 
-/** A number as it is typed. */
+/** The text of a number in its field. */
 export function shown(value: number | null): string {
   return value === null ? "" : String(Number.isInteger(value) ? value : Number(value.toPrecision(7)));
 }

@@ -1,4 +1,4 @@
-// Whose settings the fields show and change: the open conversation's, or a folder's in its dialog.
+// The target of the settings fields: the open conversation, or a folder in its dialog.
 
 import { getContext, setContext } from "svelte";
 import type { ConversationSettings, Model, SamplingParams } from "../../host";
@@ -7,7 +7,7 @@ import { useApp } from "../../stores/app.svelte";
 export interface Target {
   readonly settings: ConversationSettings;
   readonly systemPrompt: string | null;
-  /** Default sampling parameters, those of the folder included. */
+  /** Default sampling parameters, including the folder's. */
   readonly defaults: SamplingParams | null;
   /** Settings of the conversation's folder, which are its defaults. */
   readonly folder: ConversationSettings | null;

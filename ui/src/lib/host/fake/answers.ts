@@ -3,15 +3,15 @@
 import type { DraftStats, LeftOut, MessageState } from "../wire";
 
 export interface Script {
-  /** What is thought first, in pieces. */
+  /** Pieces of the thought, which comes first. */
   thought: string[];
-  /** What is said first, and is known to be a thought once it has ended. */
+  /** Pieces that are sent as text first. They become a thought when the thought ends. */
   folded: string[];
   pieces: string[];
   end: MessageState;
   promptTokens: number;
   leftOut: LeftOut | null;
-  /** What a draft did, if the model has one. */
+  /** Draft statistics, if the model has a draft. */
   draft: Omit<DraftStats, "kind">;
 }
 
@@ -163,7 +163,7 @@ const warm: Record<string, string> = {
   late: "Sorry about the wait. I have looked it up: it left Lyon this morning and should reach you on Tuesday. If it does not, write to me and I will send another the same day.",
 };
 
-/** What follows the text that an answer has: the rest of its script, or a further sentence. */
+/** The continuation of an answer's text: the rest of its script, or another sentence. */
 export function continuation(script: Script, text: string): Script {
   const whole = script.pieces.join("");
   const rest = whole.startsWith(text) && whole.length > text.length ? whole.slice(text.length) : text.endsWith("That is all.") ? "" : " That is all.";

@@ -35,7 +35,7 @@ export class FakeDataFolder extends FakeBase {
     return `${folder}/Hearth`;
   }
 
-  /** How often the page asked for a restart, for tests. */
+  /** Number of restarts that the page requested, for tests. */
   restarts = 0;
 
   async restart(): Promise<void> {

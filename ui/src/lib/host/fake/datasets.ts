@@ -1,5 +1,6 @@
-// Datasets of the fake host and their inspections. Those of the sample datasets are recorded from the engine, for the
-// default model and automatic settings (recordings/tuning.json); for other, made-up files the name decides.
+// Datasets of the fake host and their inspections. The inspections of the sample datasets are
+// recorded from the engine, for the default model and automatic settings (recordings/tuning.json).
+// Other datasets are made up: their names decide the contents.
 
 import type { BrokenLine, ColumnMapping, Dataset, Finding, Inspection, Piece, Preview, SampleDataset, TrainSettings } from "../wire";
 import recording from "./recordings/tuning.json?raw";
@@ -58,7 +59,7 @@ const long = "Thank you for the photographs. The lamp left us whole, so it was b
 
 const replies: Preview[] = [
   chat(1, ["My order is late, what now?", "Sorry about the wait. I have looked it up: it left Lyon this morning and should reach you on Tuesday."]),
-  chat(2, ["Can I still change the colour?", "Yes, gladly: it is not packed yet. Which colour would you like?", "The green one, please.", "Green it is. You will get a new confirmation in a minute."]),
+  chat(2, ["Can I still change the color?", "Yes, gladly: it is not packed yet. Which color would you like?", "The green one, please.", "Green it is. You will get a new confirmation in a minute."]),
   chat(118, ["The lamp came broken. I attach photographs.", long], 240),
 ];
 

@@ -1,5 +1,5 @@
-// What a model that is not loaded would be like on a fake machine: from its size, the free memory, and a made-up
-// bandwidth of 24 GB/s on a CPU and 300 GB/s on a GPU.
+// The expected fit and speed of a model that is not loaded, on a fake machine: from its size, the
+// free memory, and a made-up bandwidth of 24 GB/s on a CPU and 300 GB/s on a GPU.
 
 import type { Device, Expectation } from "../wire";
 

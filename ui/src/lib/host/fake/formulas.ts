@@ -21,5 +21,5 @@ export const formulas = [
   ...usual.map((source, i) => `Line ${i}: $${source}$`),
 ].join("\n\n");
 
-/** How many formulas of the answer are shown as such. */
+/** Number of formulas of the answer that are rendered as formulas. */
 export const SHOWN = 1 + attacks.length + usual.length;

@@ -29,7 +29,7 @@ export abstract class FakeGetting extends FakeTuning {
   requests: string[] = [];
   /** For tests: whether the hub cannot be reached. */
   unreachable = false;
-  /** For tests: where there is a token of the hub besides the keychain, and the keychain itself. */
+  /** For tests: the source of a hub token outside the keychain, and the state of the keychain. */
   tokenElsewhere: "environment" | "file" | null = null;
   keychain: KeychainState = "empty";
   /** For tests: what servers say of downloaded models, by their source; of the others, that they have a new version. */
@@ -253,7 +253,7 @@ function downloaded({ name, source, total }: Download, devices: readonly Device[
     contextTrained: found?.repository.context ?? 32_768,
     description: entry?.description ?? "",
     source: "catalog",
-    licence: entry?.licence ?? found?.repository.licence ?? null,
+    license: entry?.license ?? found?.repository.license ?? null,
     downloadedFrom: source,
     isDeletable: true,
   };

@@ -21,7 +21,7 @@ export const smol: Model = {
   sampling,
   samplingSource: "catalog",
   source: "bundled",
-  licence: "Apache-2.0",
+  license: "Apache-2.0",
   downloadedFrom: null,
   isDeletable: false,
   problem: null,
@@ -140,14 +140,14 @@ function readyState(model: Model, { threads, kv, draft }: LoadSettings, plan: Pl
 
 /** Models of other programs, as a machine with a history has them. */
 export const others: Model[] = [
-  { ...qwen, id: "file-lm", name: "Llama 3.2 3B Instruct", path: "/home/you/.lmstudio/models/bartowski/Llama-3.2-3B-Instruct-GGUF/Llama-3.2-3B-Instruct-Q4_K_M.gguf", fileSize: 2_019_377_696, architecture: "llama", quantization: "Q4_K_M", parameters: 3_212_749_888, contextTrained: 131_072, source: "lmStudio", licence: "Llama-3.2" },
-  { ...qwen, id: "file-ollama", name: "gemma3:4b", path: "/home/you/.ollama/models/blobs/sha256-aeda25e63ebd698fab8638ffb778e68bed908b960d39d0becc650fa981609d25", fileSize: 3_338_792_448, architecture: "gemma3", quantization: "Q4_K_M", parameters: 4_299_915_632, contextTrained: 131_072, source: "ollama", licence: "Gemma" },
-  { ...qwen, id: "file-hf", name: "Qwen3 4B Instruct 2507", path: "/home/you/.cache/huggingface/hub/models--unsloth--Qwen3-4B-Instruct-2507-GGUF/snapshots/a06e946bb6b655725eafa393f4a9745d460374c9/Qwen3-4B-Instruct-2507-Q4_K_M.gguf", fileSize: 2_497_281_120, quantization: "Q4_K_M", parameters: 4_022_468_096, contextTrained: 262_144, source: "huggingFace", licence: "Apache-2.0", downloadedFrom: "hf.co/unsloth/Qwen3-4B-Instruct-2507-GGUF:Q4_K_M" },
-  { ...qwen, id: "file-jan", name: "Jan Nano", path: "/home/you/.local/share/Jan/data/llamacpp/models/jan-nano-4b-Q4_K_M/model.gguf", fileSize: 2_497_280_960, quantization: "Q4_K_M", parameters: 4_022_468_096, contextTrained: 40_960, source: "jan", licence: null },
-  { ...qwen, id: "own-download", name: "SmolLM2 360M Instruct", path: "/home/you/.local/share/hearth/models/SmolLM2-360M-Instruct-Q8_0.gguf", fileSize: 386_404_992, architecture: "llama", quantization: "Q8_0", parameters: 361_821_120, contextTrained: 8192, description: "Small and quick, with more to say than the smallest.", source: "catalog", licence: "Apache-2.0", downloadedFrom: "hf.co/bartowski/SmolLM2-360M-Instruct-GGUF:Q8_0", isDeletable: true },
+  { ...qwen, id: "file-lm", name: "Llama 3.2 3B Instruct", path: "/home/you/.lmstudio/models/bartowski/Llama-3.2-3B-Instruct-GGUF/Llama-3.2-3B-Instruct-Q4_K_M.gguf", fileSize: 2_019_377_696, architecture: "llama", quantization: "Q4_K_M", parameters: 3_212_749_888, contextTrained: 131_072, source: "lmStudio", license: "Llama-3.2" },
+  { ...qwen, id: "file-ollama", name: "gemma3:4b", path: "/home/you/.ollama/models/blobs/sha256-aeda25e63ebd698fab8638ffb778e68bed908b960d39d0becc650fa981609d25", fileSize: 3_338_792_448, architecture: "gemma3", quantization: "Q4_K_M", parameters: 4_299_915_632, contextTrained: 131_072, source: "ollama", license: "Gemma" },
+  { ...qwen, id: "file-hf", name: "Qwen3 4B Instruct 2507", path: "/home/you/.cache/huggingface/hub/models--unsloth--Qwen3-4B-Instruct-2507-GGUF/snapshots/a06e946bb6b655725eafa393f4a9745d460374c9/Qwen3-4B-Instruct-2507-Q4_K_M.gguf", fileSize: 2_497_281_120, quantization: "Q4_K_M", parameters: 4_022_468_096, contextTrained: 262_144, source: "huggingFace", license: "Apache-2.0", downloadedFrom: "hf.co/unsloth/Qwen3-4B-Instruct-2507-GGUF:Q4_K_M" },
+  { ...qwen, id: "file-jan", name: "Jan Nano", path: "/home/you/.local/share/Jan/data/llamacpp/models/jan-nano-4b-Q4_K_M/model.gguf", fileSize: 2_497_280_960, quantization: "Q4_K_M", parameters: 4_022_468_096, contextTrained: 40_960, source: "jan", license: null },
+  { ...qwen, id: "own-download", name: "SmolLM2 360M Instruct", path: "/home/you/.local/share/hearth/models/SmolLM2-360M-Instruct-Q8_0.gguf", fileSize: 386_404_992, architecture: "llama", quantization: "Q8_0", parameters: 361_821_120, contextTrained: 8192, description: "Small and quick, with more to say than the smallest.", source: "catalog", license: "Apache-2.0", downloadedFrom: "hf.co/bartowski/SmolLM2-360M-Instruct-GGUF:Q8_0", isDeletable: true },
 ];
 
-/** The model in a folder that a person added. */
+/** The model in a folder that the user added. */
 export function inFolder(folder: string): Model {
-  return { ...qwen, id: `folder-${folder}`, name: "Phi 3 mini", path: `${folder}/Phi-3-mini-4k-instruct-q4.gguf`, fileSize: 2_393_231_072, architecture: "phi3", quantization: "Q4_K_M", parameters: 3_821_079_552, contextTrained: 4096, source: "folder", licence: "MIT", isDeletable: false };
+  return { ...qwen, id: `folder-${folder}`, name: "Phi 3 mini", path: `${folder}/Phi-3-mini-4k-instruct-q4.gguf`, fileSize: 2_393_231_072, architecture: "phi3", quantization: "Q4_K_M", parameters: 3_821_079_552, contextTrained: 4096, source: "folder", license: "MIT", isDeletable: false };
 }

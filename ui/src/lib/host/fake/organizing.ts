@@ -30,7 +30,7 @@ export abstract class FakeOrganizing extends FakePresets {
     this.prompts = [
       { id: 911, name: "code-review", text: "Review this {{language}} code for mistakes. Be {{tone}}.\n\n" },
       { id: 912, name: "shorten", text: "Make this shorter, without losing a fact:\n\n" },
-      { id: 913, name: "summary", text: "Summarise in three sentences:\n\n" },
+      { id: 913, name: "summary", text: "Summarize in three sentences:\n\n" },
     ];
   }
 

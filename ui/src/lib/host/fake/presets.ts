@@ -84,7 +84,7 @@ export class FakePresets extends FakeDataFolder {
     return `/home/you/${name}.json`;
   }
 
-  /** What a preset makes of a conversation's settings. */
+  /** A conversation's settings after a preset was applied. */
   protected async withPreset(id: string, now: NewConversation): Promise<NewConversation> {
     const { presets } = await this.presets();
     const preset = presets.find((one) => one.id === id);

@@ -1,5 +1,5 @@
-// Runs of the fake host: their curves, and past runs. Curves, plans and outcomes are generated, not recorded: a recorded
-// run would have to be trained anew to be compared.
+// Runs of the fake host: their curves, and past runs. Curves, plans and outcomes are generated, not
+// recorded: checking a recorded run would require training it again.
 
 import type { Adapter, AdapterFit, Outcome, Run, RunCurves, RunEvaluation, RunPlan, RunPoint, RunState, TrainSettings } from "../wire";
 import { trainDefaults } from "./datasets";
@@ -132,8 +132,8 @@ export function pastRuns(): { runs: Run[]; curves: Map<number, RunCurves> } {
   return { runs, curves };
 }
 
-/** What adapters of the fake host have in common: they fit the small model. */
-const smolAdapter = { baseName: null, baseRepository: null, architecture: "llama", matches: [{ model: smol.id, fit: { type: "exact" } }], size: 9_781_248, downloadedFrom: null, licence: null, isDeletable: true, unmatched: [] } satisfies Partial<Adapter>;
+/** Common fields of the adapters of the fake host: they fit the small model. */
+const smolAdapter = { baseName: null, baseRepository: null, architecture: "llama", matches: [{ model: smol.id, fit: { type: "exact" } }], size: 9_781_248, downloadedFrom: null, license: null, isDeletable: true, unmatched: [] } satisfies Partial<Adapter>;
 
 /** An imported adapter for the small model, or for another base that is not here. */
 export function importedAdapter(id: number, name: string, path: string, base: string | null = null): Adapter {
@@ -146,7 +146,7 @@ export function importedAdapter(id: number, name: string, path: string, base: st
 export function downloadedAdapter(id: number, name: string, source: string, base: string): Adapter {
   const fits = /smollm2-135m/i.test(base);
   const adapter = importedAdapter(id, name, `/home/you/.local/share/hearth/adapters/${source.replace("hf.co/", "")}/9b1deb4d3b7d`, base);
-  return { ...adapter, matches: fits ? [{ model: smol.id, fit: { type: "named" } }] : adapter.matches, downloadedFrom: source, licence: "Apache-2.0", isDeletable: true, size: 19_562_496 };
+  return { ...adapter, matches: fits ? [{ model: smol.id, fit: { type: "named" } }] : adapter.matches, downloadedFrom: source, license: "Apache-2.0", isDeletable: true, size: 19_562_496 };
 }
 
 export function runAdapter(id: number, run: Run): Adapter {

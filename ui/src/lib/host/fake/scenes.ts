@@ -45,7 +45,7 @@ const samples: [title: string, hoursAgo: number, question: string, answer: strin
   ["Letter to the landlord", 3, "Draft a short, polite letter: the heating has been off since Monday.", "Dear Ms Abel,\n\nthe heating in flat 4 has been off since Monday, and the rooms are down to 15 °C. Could you send someone to look at it this week? I am at home every day after four.\n\nThank you, and kind regards"],
   ["Rye bread, 80 % hydration", 27, "How much water for 500 g of rye flour at 80 % hydration?", "**400 g** of water: 80 % of 500 g."],
   ["Names for a small grey cat", 75, "Three names for a small grey cat?", "1. Ash\n2. Pebble\n3. Smoke"],
-  ["SQL: gaps and islands", 150, "What is a gaps-and-islands query?", "It groups consecutive rows: subtract a `row_number()` from the value, and every run of neighbours shares the same difference."],
+  ["SQL: gaps and islands", 150, "What is a gaps-and-islands query?", "It groups consecutive rows: subtract a `row_number()` from the value, and every run of neighbors shares the same difference."],
   ["A page that tries things", 300, "Be hostile.", hostile],
   ["Haiku about a kettle", 1300, "A haiku about a kettle.", "Small song in the steam,\nthe kettle remembers rain.\nTwo cups on the sill."],
 ];

@@ -216,7 +216,7 @@ export abstract class FakeTuning extends FakeOrganizing {
       path: options.out,
       bytes,
       verification: rough
-        ? { passed: false, learned: true, prompts: 12, divergence: 0.41, taught: 0.87, sameText: 5, summary: "The export does NOT match the adapter: 52.9 % of the training is retained, and 5 of 12 prompts get an identical answer. The quantisation is too coarse: choose a finer one such as Q8_0, or export the adapter alone." }
+        ? { passed: false, learned: true, prompts: 12, divergence: 0.41, taught: 0.87, sameText: 5, summary: "The export does NOT match the adapter: 52.9 % of the training is retained, and 5 of 12 prompts get an identical answer. The quantization is too coarse: choose a finer one such as Q8_0, or export the adapter alone." }
         : { passed: true, learned: true, prompts: 12, divergence: 0, taught: 0.87, sameText: 12, summary: "The export matches the adapter: 100.0 % of the training is retained, and 12 of 12 prompts get an identical answer." },
       notices: [],
     };

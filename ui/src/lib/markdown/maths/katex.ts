@@ -12,7 +12,7 @@ const MAX_EMS = 10;
 export function formula(source: string, display: boolean): MathsElement | null {
   const limits = { throwOnError: true, trust: false, errorColor: UNSUPPORTED, maxSize: MAX_EMS, maxExpand: MAX_EXPANSIONS };
   try {
-    // Macros are those of this formula alone.
+    // Macros apply to this formula only.
     const bounded = boundExpansions(source);
     return convert(__renderToDomTree(bounded.source, { displayMode: display, output: "htmlAndMathml", strict: false, macros: bounded.macros, ...limits }) as KatexNode);
   } catch {

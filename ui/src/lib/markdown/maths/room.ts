@@ -1,4 +1,4 @@
-// How much the formulas of one answer may draw together, so that a page of them stays quick.
+// Limits how much the formulas of one answer draw together, so that a page of them stays fast.
 
 import { getContext, setContext } from "svelte";
 

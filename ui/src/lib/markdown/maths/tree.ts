@@ -47,14 +47,14 @@ const STYLES = new Set(
     "marginRight marginTop minWidth paddingLeft position textShadow top verticalAlign width"
   ).split(" "),
 );
-/** The colour that KaTeX gives to a command that it does not carry out. */
+/** The color that KaTeX gives to a command that it does not support. */
 export const UNSUPPORTED = "unsupported";
 
-/** Numbers, units, colours and words: nothing that could name an address or call a function. */
+/** Numbers, units, colors and words: nothing that could name an address or call a function. */
 const VALUE = /^[\w.,%#+ -]{1,200}$/;
 const PATH = /^[\sMLHVCSQTAZmlhvcsqtaz\d.,+-]{1,40000}$/;
 
-/** The formula's tree. Throws if it is too large, or has a command that is not carried out. */
+/** The tree of a formula. Throws if the formula is too large or has an unsupported command. */
 export function convert(root: KatexNode): MathsElement {
   let count = 0;
 

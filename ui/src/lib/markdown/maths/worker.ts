@@ -1,4 +1,4 @@
-// Typesets formulas beside the page, which ends it if a formula takes too long.
+// Typesets formulas in a worker, which the page terminates if a formula takes too long.
 
 import { serve } from "../../workers/serve";
 import { formula } from "./katex";
