@@ -40,7 +40,7 @@ fn state_of(selected: &Selection, status: &ModelStatus) -> ModelState {
         },
         ModelStatus::Failed { problem, has_died } => ModelState::Failed {
             model,
-            problem: if has_died {
+            problem: if *has_died {
                 died(problem.clone())
             } else {
                 problem.clone()

@@ -114,8 +114,8 @@ fn check_gpu(gpu: &Gpu, again: bool) -> Result<(), Problem> {
 fn check_cpu(again: bool) {
     let subject = cpu_subject();
     if again {
-        store().forget_decode_costs(&subject);
-        store().forget_prefetches(&subject);
+        store().remove_decode_costs(&subject);
+        store().remove_prefetches(&subject);
     }
     if (again || store().check(&subject).is_none())
         && let Some(program) = this_program()

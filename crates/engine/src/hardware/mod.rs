@@ -31,10 +31,10 @@ pub(crate) use decode_cost::decode_cost;
 pub use gpu::{Gpu, GpuBackend, Kind, Live, Pci};
 pub use memory::{Memory, memory};
 pub use merge::rank;
-pub use prefetch::{FormatPrefetch, prefetches};
+pub use prefetch::prefetches;
 pub(crate) use prefetch::{can_record_prefetches, record_prefetches, use_recorded_prefetches};
 pub use probe::{LIMIT, Probe, check_here, exit_with_parent, probe, query, this_program};
-pub use records::set_records_file;
+pub use records::{FormatPrefetch, set_records_file};
 pub use selection::is_auto_selected;
 
 use hearth_protocol::DeviceInfo;

@@ -1,22 +1,8 @@
 //! The CPU's prefetching of weights in each format, as measured at a load and recorded.
 
 use super::backends::cpu_subject;
-use super::records::{PrefetchRecord, store};
+use super::records::{FormatPrefetch, PrefetchRecord, store};
 use hearth_kernels::{Calibrated, Prefetch, Quant, team};
-use serde::Serialize;
-
-/// A recorded choice, for `hearth devices`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FormatPrefetch {
-    /// The format of the weights.
-    pub format: String,
-    /// Number of threads.
-    pub threads: usize,
-    /// Prefetch target and distance in bytes, such as `t1+1024`, or `none`.
-    pub choice: String,
-    /// Bytes of weights per second that were multiplied with it.
-    pub bytes_per_second: f64,
-}
 
 /// Applies the choices that are recorded for the current number of threads, and the CPU's default
 /// to other formats.
@@ -40,30 +26,56 @@ pub(crate) fn record_prefetches(calibrated: &[Calibrated]) {
         return;
     }
     let subject = cpu_subject();
-    let records = calibrated.iter().map(|found| PrefetchRecord {
+    let records = calibrated.iter().map(|measured| PrefetchRecord {
         subject: subject.clone(),
-        format: found.quant.name().to_owned(),
-        threads: team::threads(),
         measurement: Calibrated::VERSION,
-        choice: found.choice.to_string(),
-        bytes_per_second: found.bytes_per_second,
+        prefetch: FormatPrefetch {
+            format: measured.quant.name().to_owned(),
+            threads: team::threads(),
+            choice: measured.choice.to_string(),
+            bytes_per_second: measured.bytes_per_second,
+        },
     });
     store().add_prefetches(records.collect());
 }
 
-/// The recorded choices that make sense.
+/// The recorded choices that are valid.
 pub fn prefetches() -> Vec<FormatPrefetch> {
-    let records = store().prefetches(&cpu_subject()).into_iter();
-    let is_sound = |record: &PrefetchRecord| {
-        Quant::from_name(&record.format).is_some() && record.choice.parse::<Prefetch>().is_ok()
-    };
-    records
-        .filter(is_sound)
-        .map(|record| FormatPrefetch {
-            format: record.format,
-            threads: record.threads,
-            choice: record.choice,
-            bytes_per_second: record.bytes_per_second,
-        })
-        .collect()
+    valid(store().prefetches(&cpu_subject()))
+}
+
+/// Drops records of formats and choices that this version does not know.
+fn valid(records: Vec<PrefetchRecord>) -> Vec<FormatPrefetch> {
+    let is_valid =
+        |one: &FormatPrefetch| Quant::from_name(&one.format).is_some() && one.choice.parse::<Prefetch>().is_ok();
+    let prefetches = records.into_iter().map(|record| record.prefetch);
+    prefetches.filter(is_valid).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::records::Subject;
+    use super::*;
+
+    #[test]
+    fn records_with_an_unknown_format_or_choice_are_ignored() {
+        let record = |format: &str, choice: &str| PrefetchRecord {
+            subject: Subject::default(),
+            measurement: Calibrated::VERSION,
+            prefetch: FormatPrefetch {
+                format: format.to_owned(),
+                threads: 2,
+                choice: choice.to_owned(),
+                bytes_per_second: 1e9,
+            },
+        };
+        let records = vec![
+            record("Q4_K", "t1+1024"),
+            record("Q9_X", "none"),
+            record("Q8_0", "t7+64"),
+            record("Q8_0", "t1+999999"),
+        ];
+        let expected = records[0].prefetch.clone();
+        assert_eq!(valid(records), [expected]);
+    }
 }

@@ -80,21 +80,29 @@ impl DecodeCostRecord {
     }
 }
 
+/// The choice for a format, as it is recorded and as `hearth devices` prints it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FormatPrefetch {
+    /// The format of the weights.
+    pub format: String,
+    /// Number of threads.
+    pub threads: usize,
+    /// Prefetch target and distance in bytes, such as `t1+1024`, or `none`.
+    pub choice: String,
+    /// Bytes of weights per second that were multiplied with it.
+    pub bytes_per_second: f64,
+}
+
 /// The prefetch choice measured on a CPU for a weight format and a number of threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrefetchRecord {
     /// The CPU, with its instruction set.
     pub subject: Subject,
-    /// Name of the format.
-    pub format: String,
-    /// Number of threads.
-    pub threads: usize,
     /// Version of the measurement: [`Calibrated::VERSION`].
     pub measurement: u32,
-    /// Name of the choice.
-    pub choice: String,
-    /// Bytes of weights per second with it.
-    pub bytes_per_second: f64,
+    /// The choice.
+    #[serde(flatten)]
+    pub prefetch: FormatPrefetch,
 }
 
 /// Limit on the allocatable memory of a device.
@@ -191,7 +199,7 @@ impl Store {
     }
 
     /// Removes the decode costs of a CPU, to measure them again.
-    pub fn forget_decode_costs(&mut self, subject: &Subject) {
+    pub fn remove_decode_costs(&mut self, subject: &Subject) {
         self.change(|records| records.decode_costs.retain(|record| record.subject != *subject));
     }
 
@@ -212,8 +220,12 @@ impl Store {
         self.change(|records| {
             let all = &mut records.prefetches;
             let is_new = |record: &PrefetchRecord| {
-                let of = |record: &PrefetchRecord| (record.subject.clone(), record.format.clone(), record.threads);
-                added.iter().any(|new| of(new) == of(record))
+                let is_same = |new: &PrefetchRecord| {
+                    new.subject == record.subject
+                        && new.prefetch.format == record.prefetch.format
+                        && new.prefetch.threads == record.prefetch.threads
+                };
+                added.iter().any(is_same)
             };
             all.retain(|record| !is_new(record));
             all.extend(added);
@@ -222,7 +234,7 @@ impl Store {
     }
 
     /// Removes the prefetch choices of a CPU, to measure them again.
-    pub fn forget_prefetches(&mut self, subject: &Subject) {
+    pub fn remove_prefetches(&mut self, subject: &Subject) {
         self.change(|records| records.prefetches.retain(|record| record.subject != *subject));
     }
 
@@ -299,7 +311,7 @@ mod tests {
             store.add_decode_cost(subject("2"), threads, DecodeCost::default());
         }
         assert_eq!(store.decode_cost(&subject("1"), 2), None, "the oldest ones go");
-        store.forget_decode_costs(&subject("2"));
+        store.remove_decode_costs(&subject("2"));
         assert_eq!(store.decode_cost(&subject("2"), 39), None);
     }
 
@@ -310,25 +322,25 @@ mod tests {
             name: name.to_owned(),
             ..Subject::default()
         };
-        let record = |cpu: &str, format: &str, choice: &str| PrefetchRecord {
+        let with_threads = |cpu: &str, format: &str, choice: &str, threads| PrefetchRecord {
             subject: subject(cpu),
-            format: format.to_owned(),
-            threads: 2,
             measurement: Calibrated::VERSION,
-            choice: choice.to_owned(),
-            bytes_per_second: 1e9,
+            prefetch: FormatPrefetch {
+                format: format.to_owned(),
+                threads,
+                choice: choice.to_owned(),
+                bytes_per_second: 1e9,
+            },
         };
+        let record = |cpu: &str, format: &str, choice: &str| with_threads(cpu, format, choice, 2);
         let mut store = store_in(folder.path().join("devices.json"));
         store.add_prefetches(vec![record("a", "Q4_K", "none"), record("a", "Q8_0", "t1+1024")]);
         store.add_prefetches(vec![record("b", "Q4_K", "t1+4096"), record("a", "Q4_K", "t0+512")]);
-        let with_one = PrefetchRecord {
-            threads: 1,
-            ..record("a", "Q4_K", "none")
-        };
+        let with_one = with_threads("a", "Q4_K", "none", 1);
         store.add_prefetches(vec![with_one.clone()]);
         let of_a = vec![record("a", "Q8_0", "t1+1024"), record("a", "Q4_K", "t0+512"), with_one];
         assert_eq!(store.prefetches(&subject("a")), of_a);
-        store.forget_prefetches(&subject("a"));
+        store.remove_prefetches(&subject("a"));
         assert_eq!(store.prefetches(&subject("a")), []);
         assert_eq!(store.prefetches(&subject("b")), vec![record("b", "Q4_K", "t1+4096")]);
         store.add_prefetches((0..200).map(|at| record("a", &at.to_string(), "none")).collect());

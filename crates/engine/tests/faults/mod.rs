@@ -270,9 +270,9 @@ fn set_dirty(descriptor: c_int, dirty: bool) {
     if let Some(armed) = ARMED.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
         let file = (about.st_dev, about.st_ino);
         if dirty {
-            drop(armed.dirty.insert(file))
+            armed.dirty.insert(file);
         } else {
-            drop(armed.dirty.remove(&file))
+            armed.dirty.remove(&file);
         }
     }
 }

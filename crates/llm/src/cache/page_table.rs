@@ -54,7 +54,7 @@ impl PageTable {
     }
 
     /// Forgets the positions before `position`.
-    pub fn forget_before(&mut self, position: usize) {
+    pub fn release_before(&mut self, position: usize) {
         self.release_before(position);
         self.unwritten = self.unwritten.max(position);
     }

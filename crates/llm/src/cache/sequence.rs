@@ -110,10 +110,10 @@ impl Sequence {
     }
 
     /// Forgets the cells before `position` in groups that release pages: they were not written.
-    pub(crate) fn forget_before(&mut self, position: usize) {
+    pub(crate) fn release_before(&mut self, position: usize) {
         for (table, group) in self.tables.iter_mut().zip(&self.cache.groups) {
             if group.retained.is_some() {
-                table.forget_before(position);
+                table.release_before(position);
             }
         }
     }

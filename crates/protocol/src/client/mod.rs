@@ -157,7 +157,7 @@ impl Worker {
     }
 
     /// Clears the failure of a GPU: the model is loaded elsewhere.
-    pub fn forget_failed_gpu(&self) {
+    pub fn clear_gpu_failure(&self) {
         self.0.open.gpu_failed.send_replace(false);
     }
 

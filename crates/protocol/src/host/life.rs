@@ -220,7 +220,7 @@ impl Life {
             host.ledger.reserve(self.id, info.placement.clone());
         }
         // All answers that it failed have ended: they arrive before the load does.
-        worker.forget_failed_gpu();
+        worker.clear_gpu_failure();
         self.loaded(entry, info);
         Ok(())
     }
