@@ -35,18 +35,20 @@ fn release(bytes: usize) {
 // SAFETY: forwards to the system allocator, or returns null.
 unsafe impl GlobalAlloc for LimitedAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        match reserve(layout.size()) {
+        if reserve(layout.size()) {
             // SAFETY: the caller upholds the same contract.
-            true => unsafe { System.alloc(layout) },
-            false => std::ptr::null_mut(),
+            unsafe { System.alloc(layout) }
+        } else {
+            std::ptr::null_mut()
         }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        match reserve(layout.size()) {
+        if reserve(layout.size()) {
             // SAFETY: the caller upholds the same contract.
-            true => unsafe { System.alloc_zeroed(layout) },
-            false => std::ptr::null_mut(),
+            unsafe { System.alloc_zeroed(layout) }
+        } else {
+            std::ptr::null_mut()
         }
     }
 

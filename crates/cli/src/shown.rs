@@ -47,10 +47,11 @@ impl<'o, W: Write> Shown<'o, W> {
     /// Adds generated text.
     fn add(&mut self, kind: TextKind, text: &str) {
         let is_folded = mem::take(&mut self.is_folded);
-        let goes_on = match is_folded {
+        let goes_on = if is_folded {
             // A thought after another has its gap.
-            true => text.starts_with("\n\n"),
-            false => kind == self.kind,
+            text.starts_with("\n\n")
+        } else {
+            kind == self.kind
         };
         let gap = if self.parts.is_empty() || goes_on { "" } else { "\n\n" };
         append_text(&mut self.parts, kind, text);
@@ -85,10 +86,12 @@ impl<'o, W: Write> Shown<'o, W> {
 
     /// Changes the kind of text. Returns the control sequence for it.
     fn switch(&mut self, kind: TextKind) -> &'static str {
-        match mem::replace(&mut self.kind, kind) == kind {
-            true => "",
-            false if kind == TextKind::Thinking => DIM,
-            false => NORMAL,
+        if mem::replace(&mut self.kind, kind) == kind {
+            ""
+        } else if kind == TextKind::Thinking {
+            DIM
+        } else {
+            NORMAL
         }
     }
 }

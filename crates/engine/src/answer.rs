@@ -192,10 +192,11 @@ impl Answer {
         if stopped || self.sampler.is_complete() {
             return Ok(Some(FinishReason::Stop));
         }
-        Ok(match self.is_long_enough() {
-            true => Some(FinishReason::Length),
+        Ok(if self.is_long_enough() {
+            Some(FinishReason::Length)
+        } else {
             // The cache has no cell for the token.
-            false => (self.ids.len() > self.context).then_some(FinishReason::ContextFull),
+            (self.ids.len() > self.context).then_some(FinishReason::ContextFull)
         })
     }
 

@@ -94,22 +94,19 @@ impl<'a> Weights<'a> {
             cols,
             bytes,
         };
-        let (layout, bytes, kind) = match self.device == Device::flex() {
-            true => {
-                let layout = matrix::layout(quant, rows, cols);
-                let bytes = self.packed(&matrix)?;
-                self.on_cpu.add(quant, layout, [rows, cols], bytes.clone());
-                let bytes = Bytes::from_shared(bytes, AllocationProperty::File);
-                (layout, bytes, DType::U8)
-            }
+        let (layout, bytes, kind) = if self.device == Device::flex() {
+            let layout = matrix::layout(quant, rows, cols);
+            let bytes = self.packed(&matrix)?;
+            self.on_cpu.add(quant, layout, [rows, cols], bytes.clone());
+            let bytes = Bytes::from_shared(bytes, AllocationProperty::File);
+            (layout, bytes, DType::U8)
+        } else {
             // GPU kernels read 32-bit words.
-            false => {
-                self.check(&matrix)?;
-                let mut words = bytes.to_vec();
-                words.resize(bytes.len().next_multiple_of(size_of::<u32>()), 0);
-                self.release(&tensor_name);
-                (Layout::Plain, Bytes::from_bytes_vec(words), DType::U32)
-            }
+            self.check(&matrix)?;
+            let mut words = bytes.to_vec();
+            words.resize(bytes.len().next_multiple_of(size_of::<u32>()), 0);
+            self.release(&tensor_name);
+            (Layout::Plain, Bytes::from_bytes_vec(words), DType::U32)
         };
         let length = bytes.len() / kind.size();
         let data = TensorData::from_bytes(bytes, [length], kind);

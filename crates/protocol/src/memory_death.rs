@@ -53,10 +53,12 @@ impl Death {
         if !status.success() && (has_no_memory_left(status) || log.any(says_out_of_memory)) {
             return Self::OutOfMemory;
         }
-        match was_killed(status) {
-            true if started.has_risen(now) => Self::OutOfMemory,
-            true => Self::Killed,
-            false => Self::Other,
+        if !was_killed(status) {
+            Self::Other
+        } else if started.has_risen(now) {
+            Self::OutOfMemory
+        } else {
+            Self::Killed
         }
     }
 }

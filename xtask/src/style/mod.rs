@@ -56,13 +56,14 @@ pub fn check() -> Outcome {
     problems.extend(exceptions.stale(&counts));
     problems.extend(exceptions.forbidden());
     problems.extend(commits::problems()?);
-    match problems.is_empty() {
-        true => Ok(()),
-        false => Err(format!(
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(format!(
             "{}\n{} places break a rule of docs/STYLE.md.",
             problems.join("\n"),
             problems.len()
-        )),
+        ))
     }
 }
 

@@ -177,11 +177,12 @@ impl<'a> Collector<'a> {
             bytes: 0,
         });
         pending.bytes += bytes;
-        match is_thread {
-            true => pending.thread = value,
-            // Counted still, so that the conversation is skipped as too large.
-            false if pending.bytes > MAX_PENDING || pending.messages.len() > MAX_MESSAGES => {}
-            false => pending.messages.push(value),
+        // Messages beyond the limits are counted, so that the conversation is skipped as too large.
+        let is_too_large = pending.bytes > MAX_PENDING || pending.messages.len() > MAX_MESSAGES;
+        if is_thread {
+            pending.thread = value;
+        } else if !is_too_large {
+            pending.messages.push(value);
         }
         Ok(true)
     }

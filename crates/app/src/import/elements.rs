@@ -95,10 +95,11 @@ impl<R: BufRead> Elements<R> {
                 _ => return Ok(Some(self.broken())),
             }
         }
-        match self.in_list && !self.ended {
+        if self.in_list && !self.ended {
             // The list has no end.
-            true => Ok(Some(self.broken())),
-            false => Ok(None),
+            Ok(Some(self.broken()))
+        } else {
+            Ok(None)
         }
     }
 

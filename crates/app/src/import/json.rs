@@ -42,14 +42,15 @@ impl Json {
     /// Parses one element. Lone surrogates and invalid UTF-8 become U+FFFD.
     pub fn parse(bytes: &mut [u8]) -> Result<Self, ParseError> {
         replace_lone_surrogates(bytes);
-        let (text, most) = match bytes.starts_with(hearth::BEGIN) {
+        let (text, most) = if bytes.starts_with(hearth::BEGIN) {
             // It may be large, and Hearth writes no invalid UTF-8: a copy could be three times as
             // long.
-            true => (
+            (
                 Cow::Borrowed(str::from_utf8(bytes).map_err(|_| ParseError::Malformed)?),
                 MAX_HEARTH_VALUES,
-            ),
-            false => (String::from_utf8_lossy(bytes), MAX_VALUES),
+            )
+        } else {
+            (String::from_utf8_lossy(bytes), MAX_VALUES)
         };
         let left = Cell::new(most);
         let mut deserializer = serde_json::Deserializer::from_str(&text);

@@ -85,10 +85,12 @@ impl Library {
             let folder = self.folder_of(remote);
             let mut files = remote.files.iter();
             let is_size = |path| fs::metadata(path).map(|about| about.len()).ok();
-            return match files.all(|file| is_size(folder.join(&file.path)) == Some(file.size)) {
-                true if is_hashed(remote) => Update::Unknown(Untold::NoHashes),
-                true => Update::Unknown(Untold::NoRecordedVersion),
-                false => Update::Available,
+            return if !files.all(|file| is_size(folder.join(&file.path)) == Some(file.size)) {
+                Update::Available
+            } else if is_hashed(remote) {
+                Update::Unknown(Untold::NoHashes)
+            } else {
+                Update::Unknown(Untold::NoRecordedVersion)
             };
         }
         if saved.files.len() != remote.files.len() {
@@ -99,10 +101,12 @@ impl Library {
             .iter()
             .map(|file| saved.file(&file.path).map_or(Some(false), |known| known.is_same(file)))
             .collect();
-        match same.iter().all(|same| *same == Some(true)) {
-            true => Update::Current,
-            false if same.contains(&Some(false)) || before.is_some() && now.is_some() => Update::Available,
-            false => Update::Unknown(Untold::NoVersion),
+        if same.iter().all(|same| *same == Some(true)) {
+            Update::Current
+        } else if same.contains(&Some(false)) || before.is_some() && now.is_some() {
+            Update::Available
+        } else {
+            Update::Unknown(Untold::NoVersion)
         }
     }
 }

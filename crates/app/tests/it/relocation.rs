@@ -391,10 +391,10 @@ async fn with_a_damaged_list_of_what_was_copied_nothing_is_deleted() {
     }
     // The user deletes the rest, as the message says.
     for entry in fs::read_dir(bench.path("data")).expect("a folder").flatten() {
-        match entry.file_type().expect("a type").is_dir() {
-            true => fs::remove_dir_all(entry.path()).expect("removed"),
-            false if entry.file_name() == "hearth-moved.json" => {}
-            false => fs::remove_file(entry.path()).expect("removed"),
+        if entry.file_type().expect("a type").is_dir() {
+            fs::remove_dir_all(entry.path()).expect("removed")
+        } else if entry.file_name() != "hearth-moved.json" {
+            fs::remove_file(entry.path()).expect("removed")
         }
     }
     bench.app.delete_former_data().await.expect("it is gone");

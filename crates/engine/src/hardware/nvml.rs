@@ -43,9 +43,10 @@ fn describe(card: &Device, driver: Option<String>) -> Option<Seen> {
         driver,
         load: load(card),
         live: Live::Nvml,
-        why_not: match cfg!(feature = "wgpu") {
-            true => "NVIDIA's driver is installed without Vulkan; install the complete driver.",
-            false => "CUDA does not support this card with the installed driver; install a newer one.",
+        why_not: if cfg!(feature = "wgpu") {
+            "NVIDIA's driver is installed without Vulkan; install the complete driver."
+        } else {
+            "CUDA does not support this card with the installed driver; install a newer one."
         }
         .to_owned(),
         ..Seen::default()

@@ -80,7 +80,7 @@ impl DecodeCostRecord {
     }
 }
 
-/// The choice for a format, as it is recorded and as `hearth devices` prints it.
+/// The choice for a format, recorded and printed by `hearth devices`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FormatPrefetch {
     /// The format of the weights.

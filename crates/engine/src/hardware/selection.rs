@@ -31,11 +31,14 @@ pub fn build_reason(builds: &[BackendOption]) -> Option<BuildReason> {
     let mut right = builds.iter().filter(|option| option.mismatch().is_none());
     let is_measured = right.next()?.check.is_some();
     let others: Vec<&BackendOption> = right.collect();
-    Some(match is_measured {
-        _ if others.is_empty() => BuildReason::Only,
-        false => BuildReason::Unmeasured,
-        true if others.iter().all(|option| option.check.is_none()) => BuildReason::OnlyMeasured,
-        true => BuildReason::Fastest,
+    Some(if others.is_empty() {
+        BuildReason::Only
+    } else if !is_measured {
+        BuildReason::Unmeasured
+    } else if others.iter().all(|option| option.check.is_none()) {
+        BuildReason::OnlyMeasured
+    } else {
+        BuildReason::Fastest
     })
 }
 

@@ -282,10 +282,11 @@ impl ModelBytes {
         if output {
             largest = largest.max(self.gpu_logits());
         }
-        let pages = match largest > SMALL_SLICE {
+        let pages = if largest > SMALL_SLICE {
             // The input and output of a layer, or the logits of several rows, are on two pages.
-            true => 2 * (largest + PAGE_SLACK).next_multiple_of(PAGE_SLACK).max(SMALLEST_PAGE),
-            false => 0,
+            2 * (largest + PAGE_SLACK).next_multiple_of(PAGE_SLACK).max(SMALLEST_PAGE)
+        } else {
+            0
         };
         SMALL_PAGE + pages + tables
     }

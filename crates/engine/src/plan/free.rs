@@ -27,10 +27,11 @@ pub fn count(devices: &mut [DeviceInfo], request: &PlanRequest) {
                     .filter(|planned| planned.id == device.id),
             )
         };
-        let (freed, taken) = match cards.contains(&device.id) {
-            true => (on_card(&request.replaced, true), on_card(&request.reserved, false)),
+        let (freed, taken) = if cards.contains(&device.id) {
+            (on_card(&request.replaced, true), on_card(&request.reserved, false))
+        } else {
             // Main memory is shared by the CPU and integrated GPUs.
-            false => (used, unused),
+            (used, unused)
         };
         let most = device.memory_total.unwrap_or(u64::MAX);
         device.memory_free = device

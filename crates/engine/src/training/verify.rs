@@ -127,10 +127,11 @@ impl Comparison {
 
     /// Whether the training is large enough for its retained part to mean something.
     fn learned(&self) -> bool {
-        let least = match self.retained() >= MIN_RETAINED {
-            true => MAX_DIVERGENCE,
+        let least = if self.retained() >= MIN_RETAINED {
+            MAX_DIVERGENCE
+        } else {
             // A smaller divergence is lost in unnoticeable rounding.
-            false => UNNOTICEABLE,
+            UNNOTICEABLE
         };
         // The divergence may be NaN.
         !matches!(self.taught.partial_cmp(&least), Some(Ordering::Less | Ordering::Equal))

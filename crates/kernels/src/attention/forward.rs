@@ -152,10 +152,11 @@ impl Partial {
     /// Returns the result of merging this into an empty partial, bit for bit.
     fn alone(mut self, rows: usize, value_width: usize) -> Self {
         for (values, sum) in self.values.chunks_exact_mut(value_width).zip(self.sums).take(rows) {
-            match sum == 0.0 {
-                true => values.fill(0.0),
+            if sum == 0.0 {
+                values.fill(0.0)
+            } else {
                 // Adding to zero makes a negative zero positive.
-                false => values.iter_mut().for_each(|x| *x += 0.0),
+                values.iter_mut().for_each(|x| *x += 0.0)
             }
         }
         self

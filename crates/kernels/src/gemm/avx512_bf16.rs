@@ -13,9 +13,10 @@ use std::arch::x86_64::*;
 pub(super) unsafe fn microkernel<E: Factor>(token: Avx512Bf16, panels: &Panels<E>, tile: &OutputTile) {
     // SAFETY: the token proves the instructions; the rest is guaranteed by the caller.
     unsafe {
-        match tile.width() > WIDTH {
-            true => accumulate::<E, 2>(token, panels, tile),
-            false => accumulate::<E, 1>(token, panels, tile),
+        if tile.width() > WIDTH {
+            accumulate::<E, 2>(token, panels, tile)
+        } else {
+            accumulate::<E, 1>(token, panels, tile)
         }
     }
 }

@@ -175,9 +175,10 @@ neon_dot! {
                     dots = initial(1);
                 }
                 dots = add_half::<B, 1, N, V>(dots, tile, FIRST, chunks, part);
-                sums = match B::LAYOUT.halves() {
-                    true => add_scaled::<B, 1, N, V>(sums, dots, &scales, chunks, part),
-                    false => add_scaled::<B, 0, N, V>(sums, dots, &scales, chunks, part),
+                sums = if B::LAYOUT.halves() {
+                    add_scaled::<B, 1, N, V>(sums, dots, &scales, chunks, part)
+                } else {
+                    add_scaled::<B, 0, N, V>(sums, dots, &scales, chunks, part)
                 };
             }
         }

@@ -124,12 +124,11 @@ neon_i8mm! {
             let first = chunks.map(|chunk| zero_point::<B>(chunk, part, which));
             dots(&codes[octets.clone()], first, chunks, part, octets)
         };
-        *sums = match B::LAYOUT.halves() {
-            false => add_scaled::<B, 0, 4, VECTORS>(*sums, of_octets(0, 0..4), scales, chunks, part),
-            true => {
-                let first = add_scaled::<B, 0, 4, VECTORS>(*sums, of_octets(0, 0..2), scales, chunks, part);
-                add_scaled::<B, 1, 4, VECTORS>(first, of_octets(1, 2..4), scales, chunks, part)
-            }
+        *sums = if B::LAYOUT.halves() {
+            let first = add_scaled::<B, 0, 4, VECTORS>(*sums, of_octets(0, 0..2), scales, chunks, part);
+            add_scaled::<B, 1, 4, VECTORS>(first, of_octets(1, 2..4), scales, chunks, part)
+        } else {
+            add_scaled::<B, 0, 4, VECTORS>(*sums, of_octets(0, 0..4), scales, chunks, part)
         };
     }
 }

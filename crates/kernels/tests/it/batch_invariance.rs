@@ -339,10 +339,11 @@ fn a_token_attends_to_the_same_bits_in_any_batch() {
             let (heads, kv_heads) = (shape.heads, shape.kv_heads);
             let case =
                 format!("a_token_attends_to_the_same_bits_in_any_batch {heads} heads over {kv_heads} in {format:?}");
-            let pairs = match is_included(&parts, index + 2 * number, &case) {
-                true => &all[..],
+            let pairs = if is_included(&parts, index + 2 * number, &case) {
+                &all[..]
+            } else {
                 // With fewer tokens at once than a page has, and with more.
-                false => &[(3, 16), (2, 512)],
+                &[(3, 16), (2, 512)]
             };
             set_threads(1);
             let expected = through_cache(format, shape, &qkv, 1);

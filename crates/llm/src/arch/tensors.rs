@@ -84,12 +84,14 @@ fn refusal(gguf: &GgufHeader, config: &Config, name: &str) -> LoadError {
     let is_beyond = layer_and_part(name).is_some_and(|(layer, _)| layer >= layers);
     let is_vision = VISION.iter().any(|start| name.starts_with(start));
     let name = shortened(name, NAME_CHARACTERS);
-    let what = match is_beyond {
-        _ if is_vision => format!(
+    let what = if is_vision {
+        format!(
             "it has a part for images ('{name}') in the same file, as files of Ollama have, and Hearth needs the model alone"
-        ),
-        true => format!("it has the tensor '{name}', but only {layers} layers by its '{architecture}.block_count'"),
-        false => format!("Hearth does not know what its tensor '{name}' does in the architecture '{architecture}'"),
+        )
+    } else if is_beyond {
+        format!("it has the tensor '{name}', but only {layers} layers by its '{architecture}.block_count'")
+    } else {
+        format!("Hearth does not know what its tensor '{name}' does in the architecture '{architecture}'")
     };
     LoadError::unsupported(gguf, &what)
 }

@@ -42,14 +42,15 @@ impl CacheSize {
             step: STEP.min(context),
             drafts: 0,
         };
-        match groups.iter().any(|group| group.retained(&size).is_some()) {
-            true => size,
+        if groups.iter().any(|group| group.retained(&size).is_some()) {
+            size
+        } else {
             // A step of the whole context: no group releases anything, and no snapshot is needed.
-            false => Self {
+            Self {
                 snapshots: 0,
                 step: context,
                 ..size
-            },
+            }
         }
     }
 

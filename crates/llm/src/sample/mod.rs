@@ -147,10 +147,11 @@ impl Sampler {
         // Filters draw before the token.
         let mut draws = self.draws.clone();
         self.filter(logits, &mut draws)?;
-        let unit = match self.is_greedy {
+        let unit = if self.is_greedy {
             // No number is drawn.
-            true => 0.0,
-            false => draws.unit(),
+            0.0
+        } else {
+            draws.unit()
         };
         self.draws = draws;
         let token = self.distribution.draw(unit).ok_or(SamplingError::NoLogits)?;
@@ -179,10 +180,12 @@ impl Sampler {
         for filter in &mut self.filters {
             filter.apply(logits, &mut self.candidates, draws);
         }
-        match self.distribution.set(&mut self.candidates, logits) {
-            true => Ok(()),
-            false if logits.iter().any(|logit| logit.is_finite()) => Err(SamplingError::NothingLeft),
-            false => Err(SamplingError::NoLogits),
+        if self.distribution.set(&mut self.candidates, logits) {
+            Ok(())
+        } else if logits.iter().any(|logit| logit.is_finite()) {
+            Err(SamplingError::NothingLeft)
+        } else {
+            Err(SamplingError::NoLogits)
         }
     }
 }

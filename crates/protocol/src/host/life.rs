@@ -119,10 +119,11 @@ impl Life {
         self.ask_to_end();
         let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(worker) = worker {
-            match was_ready {
-                true => worker.shut_down(SHUTDOWN_LIMIT).await,
+            if was_ready {
+                worker.shut_down(SHUTDOWN_LIMIT).await
+            } else {
                 // An obsolete load is cancelled fastest by killing the process.
-                false => worker.kill(),
+                worker.kill()
             }
         }
         if let Some(host) = entry.host.upgrade() {

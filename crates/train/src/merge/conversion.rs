@@ -106,11 +106,12 @@ impl<'a> Conversion<'a> {
         self.for_rows(&mut out, &move |weights, out| {
             weights.iter_mut().for_each(|weight| *weight /= scale);
             to.quantize_row(weights, out)?;
-            match to.has_bad_scale(out) {
+            if to.has_bad_scale(out) {
                 // Formats with scales check this themselves; a plain one turns values out of range
                 // into infinities.
-                true => Err(BlockError::NotStorable { quant: to, at: 0 }),
-                false => Ok(()),
+                Err(BlockError::NotStorable { quant: to, at: 0 })
+            } else {
+                Ok(())
             }
         })?;
         Ok(out)

@@ -202,10 +202,12 @@ fn total(pieces: &[Piece]) -> u64 {
 
 fn kept(pieces: &[Piece]) -> Kept {
     let begun: Vec<&Piece> = pieces.iter().filter(|piece| !piece.spans.is_empty()).collect();
-    match begun.iter().all(|piece| piece.is_resumable()) {
-        _ if begun.is_empty() => Kept::Nothing,
-        true => Kept::Resumes,
-        false => Kept::Restarts,
+    if begun.is_empty() {
+        Kept::Nothing
+    } else if begun.iter().all(|piece| piece.is_resumable()) {
+        Kept::Resumes
+    } else {
+        Kept::Restarts
     }
 }
 

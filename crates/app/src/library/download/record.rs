@@ -60,16 +60,18 @@ impl SavedFile {
     /// Whether a file on the server has the same bytes; `None` if nothing tells.
     pub fn is_same(&self, file: &RemoteFile) -> Option<bool> {
         let is_equal = |one: &Option<String>, other: &Option<String>| Some(one.as_ref()? == other.as_ref()?);
-        match self.size == file.size {
-            false => Some(false),
-            true if self.parts.is_empty() != file.parts.is_empty() => None,
-            true if self.parts.is_empty() => is_equal(&self.sha256, &file.sha256),
-            true if self.parts.len() != file.parts.len() => Some(false),
-            true => {
-                let pairs = self.parts.iter().zip(&file.parts);
-                let same: Option<Vec<bool>> = pairs.map(|(one, part)| is_equal(one, &part.sha256)).collect();
-                same.map(|same| same.into_iter().all(|it| it))
-            }
+        if self.size != file.size {
+            Some(false)
+        } else if self.parts.is_empty() != file.parts.is_empty() {
+            None
+        } else if self.parts.is_empty() {
+            is_equal(&self.sha256, &file.sha256)
+        } else if self.parts.len() != file.parts.len() {
+            Some(false)
+        } else {
+            let pairs = self.parts.iter().zip(&file.parts);
+            let same: Option<Vec<bool>> = pairs.map(|(one, part)| is_equal(one, &part.sha256)).collect();
+            same.map(|same| same.into_iter().all(|it| it))
         }
     }
 }

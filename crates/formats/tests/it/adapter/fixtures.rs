@@ -61,9 +61,10 @@ pub fn with_manifest(name: &str, base: &Gguf) -> AdapterFile {
 pub fn changed(base: &Gguf, tensor: &str, change: impl Fn(&[u8]) -> (TensorType, Vec<u8>)) -> Gguf {
     let new = |name: &str| {
         let old = base.tensor(name).unwrap();
-        match name == tensor {
-            true => change(old.bytes()),
-            false => (old.info.kind, old.bytes().to_vec()),
+        if name == tensor {
+            change(old.bytes())
+        } else {
+            (old.info.kind, old.bytes().to_vec())
         }
     };
     let table: Vec<_> = base

@@ -243,10 +243,10 @@ impl<'t> Parser<'t> {
 
     /// Copies a comma, if present. Otherwise the list must end here.
     fn comma_or(&mut self, close: &str, out: &mut String) -> Result<()> {
-        match self.is(",") {
-            true => out.push_str(&self.next_token()?),
-            false if self.is(close) => {}
-            false => return Err(UNREADABLE),
+        if self.is(",") {
+            out.push_str(&self.next_token()?);
+        } else if !self.is(close) {
+            return Err(UNREADABLE);
         }
         Ok(())
     }
