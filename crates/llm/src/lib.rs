@@ -11,7 +11,7 @@ mod chunk;
 mod config;
 #[cfg(feature = "cuda")]
 pub mod cuda;
-mod decode;
+mod step;
 mod decoder;
 mod detokenize;
 pub mod device;
@@ -41,7 +41,7 @@ pub use batch::Batch;
 pub use cache::{Cache, CacheSize, LayerCells, LayerGroup, Sequence};
 pub use chunk::Chunk;
 pub use config::Config;
-pub use decode::{Output, Rows, Want, step};
+pub use step::{Output, Rows, Want, step};
 pub use decoder::Decoder;
 pub use detokenize::Detokenizer;
 pub use divergence::divergence;

@@ -2,7 +2,7 @@
 
 use crate::cache::{Cache, CacheSize, Sequence};
 use crate::chunk::Chunk;
-use crate::decode::{Output, Rows, Want, step};
+use crate::step::{Output, Rows, Want, step};
 use crate::error::SessionError;
 use crate::model::Model;
 use crate::ops::MatmulPrecision;

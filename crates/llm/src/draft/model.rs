@@ -4,7 +4,7 @@ use super::rounds::{self, DraftTime, Line};
 use super::{BUCKETS, DraftRequest, Drafter, OnLayer, TokenMap};
 use crate::cache::{Cache, CacheSize, Sequence};
 use crate::chunk::Chunk;
-use crate::decode::{Rows, Want, step};
+use crate::step::{Rows, Want, step};
 use crate::error::SessionError;
 use crate::model::Model;
 use crate::ops::MatmulPrecision;

@@ -4,7 +4,7 @@
 use super::acceptance::{Acceptance, BUCKETS};
 use super::{DraftRequest, Drafted, OnLayer, TokenMap};
 use crate::cache::Sequence;
-use crate::decode::{Output, Rows, Want, step};
+use crate::step::{Output, Rows, Want, step};
 use crate::error::SessionError;
 use crate::model::Model;
 use crate::ops::MatmulPrecision;
