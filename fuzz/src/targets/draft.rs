@@ -5,7 +5,7 @@ use crate::seeds::{self, Seed};
 use hearth_formats::gguf::Gguf;
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::draft::{
-    Acceptance, BUCKETS, Budget, DraftRequest, Drafter, MAX_DRAFTED, ModelDrafter, NgramDrafter, OwnDrafter, StepCosts,
+    Acceptance, BUCKETS, Budget, DraftRequest, Drafter, MAX_DRAFTED, ModelDrafter, NgramDrafter, SelfSpeculativeDrafter, StepCosts,
 };
 use hearth_llm::{
     CacheError, CacheSize, LoadOptions, Model, Output, Session, SessionError, SessionRows, Want, greedy, step_sessions,
@@ -47,7 +47,7 @@ pub fn run(bytes: &[u8]) -> bool {
     );
     let mut drafter: Box<dyn Drafter> = match flags >> 2 & 3 {
         0 => Box::new(NgramDrafter::new()),
-        1 => Box::new(OwnDrafter::new(model, 1, 0.5).expect("it has two layers")),
+        1 => Box::new(SelfSpeculativeDrafter::new(model, 1, 0.5).expect("it has two layers")),
         2 => Box::new(ModelDrafter::new(Arc::clone(model), format, context, None, 1.0)),
         _ => Box::new(ModelDrafter::new(Arc::clone(other), format, context, None, 1.0)),
     };

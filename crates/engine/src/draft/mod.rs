@@ -9,7 +9,7 @@ use crate::scheduler::Drafting;
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
 use hearth_kernels::attention::KvFormat;
-use hearth_llm::draft::{ModelDrafter, NgramDrafter, OwnDrafter, TokenMap};
+use hearth_llm::draft::{ModelDrafter, NgramDrafter, SelfSpeculativeDrafter, TokenMap};
 use hearth_llm::{Config, LoadOptions, Model, Place, Placement};
 use hearth_protocol::{DraftChoice, DraftKind, LoadRequest, Problem, ProblemCode};
 use std::ops::ControlFlow;
@@ -119,7 +119,7 @@ pub(crate) fn prepare(
             let count = target.config().n_layers;
             let layers = layers.map_or((count / OWN_LAYERS_DIVISOR).max(1), |layers| layers as usize);
             let cost = bytes.per_token_of(layers) as f64 / all.max(1) as f64;
-            let drafter = OwnDrafter::new(target, layers, cost).map_err(|_| {
+            let drafter = SelfSpeculativeDrafter::new(target, layers, cost).map_err(|_| {
                 let message = format!(
                     "The first {layers} layers cannot draft for a model of {count} layers. Choose from 1 to {}, or \
                      another draft.",

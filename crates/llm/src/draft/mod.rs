@@ -16,7 +16,7 @@ mod costs;
 mod length;
 mod model;
 mod ngram;
-mod own;
+mod self_speculative;
 mod rounds;
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,7 @@ pub use costs::StepCosts;
 pub use length::Budget;
 pub use model::ModelDrafter;
 pub use ngram::NgramDrafter;
-pub use own::OwnDrafter;
+pub use self_speculative::SelfSpeculativeDrafter;
 pub use rounds::DraftTime;
 pub use token_map::TokenMap;
 

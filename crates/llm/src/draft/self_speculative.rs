@@ -11,7 +11,7 @@ use crate::sample::Sampler;
 use std::sync::Arc;
 
 /// Drafts by the first layers of the target.
-pub struct OwnDrafter {
+pub struct SelfSpeculativeDrafter {
     layers: usize,
     relative_cost: f64,
     /// The cache that borrows the first layers of the target's.
@@ -20,7 +20,7 @@ pub struct OwnDrafter {
     models: Vec<(Arc<Model>, Arc<Model>)>,
 }
 
-impl OwnDrafter {
+impl SelfSpeculativeDrafter {
     /// A draft by the first `layers` layers; at least one, and at most all but one. Drafting a
     /// token is expected to take `relative_cost` of a step of the target.
     ///
@@ -66,7 +66,7 @@ impl OwnDrafter {
     }
 }
 
-impl Drafter for OwnDrafter {
+impl Drafter for SelfSpeculativeDrafter {
     fn propose(&mut self, requests: &mut [DraftRequest], on_layer: &mut OnLayer) -> Result<DraftTime, SessionError> {
         // Adapters that no answer uses any more are dropped.
         let is_used = |of: &Arc<Model>| requests.iter().any(|request| Arc::ptr_eq(of, request.target.model()));
