@@ -5,7 +5,7 @@ use crate::json_schema::Schema;
 use crate::problem::from_sampling;
 use crate::sampling::sampler;
 use crate::scheduler::AnswerDraft;
-use crate::speech::{Said, Speech};
+use crate::text_stream::{TextPieces, TextStream};
 use crate::thinking::Piece;
 use crate::turns::count;
 use hearth_llm::Sampler;
@@ -30,7 +30,7 @@ pub(crate) struct Answer {
     sampler: Sampler,
     /// The JSON schema, until a thought has ended; then the sampler has it.
     schema: Option<Schema>,
-    speech: Speech,
+    speech: TextStream,
     times: Times,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct PromptTokens {
     pub ids: Vec<u32>,
     /// The number of tokens at the end that belong to a continued answer.
     pub begun: usize,
-    pub speech: Speech,
+    pub speech: TextStream,
     /// See [`Event::Started`].
     pub so_far: Option<Vec<Part>>,
 }
@@ -183,7 +183,7 @@ impl Answer {
         }
         self.sampler.accept(token);
         self.ids.push(token);
-        let Said { pieces, stopped } = self.speech.push(texts, token);
+        let TextPieces { pieces, stopped } = self.speech.push(texts, token);
         if let Some(mut schema) = self.schema.take_if(|_| !self.speech.is_thinking()) {
             schema.follow_text(&text_of_pieces(&pieces))?;
             self.sampler.constrain(Box::new(schema));
@@ -219,7 +219,7 @@ impl Answer {
 
     /// Emits the text held back, and returns the summary.
     pub fn finish(mut self, reason: FinishReason, emit: &mut dyn FnMut(Event)) -> Summary {
-        let Said { pieces, stopped } = self.speech.finish();
+        let TextPieces { pieces, stopped } = self.speech.finish();
         self.emit(pieces, emit);
         let reason = if stopped { FinishReason::Stop } else { reason };
         let Times {

@@ -2,7 +2,7 @@
 
 use crate::engine::Texts;
 use crate::problem::problem;
-use crate::speech::{Speech, prompt_end};
+use crate::text_stream::{TextStream, prompt_end};
 use crate::thinking::{Markers, Piece, PromptEnd};
 use hearth_formats::chat_template::{TurnPiece, encode_turn};
 use hearth_protocol::{Message, Part, Problem, ProblemCode, Role, TextKind, append_text, text_of};
@@ -13,7 +13,7 @@ pub(crate) struct Beginning {
     /// Its tokens.
     pub ids: Vec<u32>,
     /// The state of its text after them.
-    pub speech: Speech,
+    pub speech: TextStream,
     /// Its parts without the text that is held back. `None` means that they are the given ones.
     pub so_far: Option<Vec<Part>>,
 }
@@ -38,7 +38,7 @@ pub(crate) fn split(messages: &[Message]) -> Result<(&[Message], &[Part]), Probl
 impl Beginning {
     /// The beginning of an answer to `prompt` with these parts, whose tokens are `known` unless
     /// they do not decode to them. `speech` is the state before its first token.
-    pub fn new(texts: &Texts, prompt: &[u32], parts: &[Part], known: &[u32], speech: &Speech) -> Self {
+    pub fn new(texts: &Texts, prompt: &[u32], parts: &[Part], known: &[u32], speech: &TextStream) -> Self {
         let parts = merged(parts);
         if !known.is_empty()
             && let Some(replayed) = Self::replay(texts, &parts, known.to_vec(), speech)
@@ -69,7 +69,7 @@ impl Beginning {
     }
 
     /// The state after these tokens. `None` if they do not decode to the parts.
-    fn replay(texts: &Texts, parts: &[Part], ids: Vec<u32>, speech: &Speech) -> Option<Self> {
+    fn replay(texts: &Texts, parts: &[Part], ids: Vec<u32>, speech: &TextStream) -> Option<Self> {
         let vocabulary = texts.tokenizer.vocab_size();
         let mut speech = speech.clone();
         let mut so_far = Vec::new();

@@ -6,7 +6,7 @@ use crate::continued::{self, Beginning};
 use crate::engine::Texts;
 use crate::problem::{internal, problem};
 use crate::scheduler::Listener;
-use crate::speech::Speech;
+use crate::text_stream::TextStream;
 use crate::turns::{FitError, Fitted, fit};
 use hearth_formats::tokenizer::Special;
 use hearth_protocol::{Event, GenerateRequest, LeftOut, Message, Problem, ProblemCode, Prompt, RequestId, Summary};
@@ -128,7 +128,7 @@ impl Texts {
             let why = "The message is empty. Write a message first.";
             return Err(problem(ProblemCode::BadRequest, why));
         }
-        let speech = Speech::new(self, request, &ids);
+        let speech = TextStream::new(self, request, &ids);
         let prompt = PromptTokens {
             ids,
             begun: 0,
@@ -150,7 +150,7 @@ impl Texts {
         let (before, parts) = continued::split(messages)?;
         let encode = |messages: &[Message]| self.encode(messages, request.thinking);
         let mut fitted = fit(before, capacity.prompt, encode).map_err(|error| capacity.refuse(error))?;
-        let speech = Speech::new(self, request, &fitted.ids);
+        let speech = TextStream::new(self, request, &fitted.ids);
         let Beginning { ids, speech, so_far } = Beginning::new(self, &fitted.ids, parts, known, &speech);
         let begun = ids.len();
         if fitted.ids.len() + begun < capacity.context {

@@ -23,7 +23,7 @@ mod prompt_cache;
 mod sampling;
 mod scheduler;
 mod schema_pattern;
-mod speech;
+mod text_stream;
 mod thinking;
 pub mod training;
 mod turns;

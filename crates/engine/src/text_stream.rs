@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The state of an answer's text after its tokens so far.
 #[derive(Debug, Clone)]
-pub(crate) struct Speech {
+pub(crate) struct TextStream {
     detokenizer: Detokenizer,
     passage: Passage,
     markers: Option<Arc<Markers>>,
@@ -18,13 +18,13 @@ pub(crate) struct Speech {
 }
 
 /// The pieces of text after a token.
-pub(crate) struct Said {
+pub(crate) struct TextPieces {
     pub pieces: Vec<Piece>,
     /// Whether a stop string was found.
     pub stopped: bool,
 }
 
-impl Speech {
+impl TextStream {
     /// The state before the first token of an answer to a prompt of these tokens.
     pub fn new(texts: &Texts, request: &GenerateRequest, prompt: &[u32]) -> Self {
         let is_chat = matches!(request.prompt, Prompt::Chat(_) | Prompt::Continue { .. });
@@ -69,7 +69,7 @@ impl Speech {
     }
 
     /// Adds a token.
-    pub fn push(&mut self, texts: &Texts, token: u32) -> Said {
+    pub fn push(&mut self, texts: &Texts, token: u32) -> TextPieces {
         let Some(edge) = self.markers.as_ref().and_then(|markers| markers.edge(token)) else {
             let text = self.detokenizer.push(shown(&texts.tokenizer, None, token));
             let passed = self.passage.text(&text);
@@ -87,7 +87,7 @@ impl Speech {
     }
 
     /// Ends the answer, and returns the text that was held back.
-    pub fn finish(&mut self) -> Said {
+    pub fn finish(&mut self) -> TextPieces {
         let text = self.detokenizer.finish();
         let (mut inputs, stopped) = self.passage.text(&text);
         inputs.extend(self.passage.finish());
@@ -96,8 +96,8 @@ impl Speech {
         said
     }
 
-    fn said(&mut self, (inputs, stopped): (Vec<Input>, bool)) -> Said {
-        Said {
+    fn said(&mut self, (inputs, stopped): (Vec<Input>, bool)) -> TextPieces {
+        TextPieces {
             pieces: inputs.into_iter().flat_map(|input| self.splitter.push(input)).collect(),
             stopped,
         }
