@@ -11,7 +11,6 @@ mod chunk;
 mod config;
 #[cfg(feature = "cuda")]
 pub mod cuda;
-mod step;
 mod decoder;
 mod detokenize;
 pub mod device;
@@ -32,6 +31,7 @@ mod per_device;
 mod placement;
 mod sample;
 mod session;
+mod step;
 mod stop;
 pub mod threads;
 mod weights;
@@ -41,7 +41,6 @@ pub use batch::Batch;
 pub use cache::{Cache, CacheSize, LayerCells, LayerGroup, Sequence};
 pub use chunk::Chunk;
 pub use config::Config;
-pub use step::{Output, Rows, Want, step};
 pub use decoder::Decoder;
 pub use detokenize::Detokenizer;
 pub use divergence::divergence;
@@ -55,4 +54,5 @@ pub use sample::{
     TokenTexts, greedy,
 };
 pub use session::{Prefilled, Session, SessionRows, common_prefix, step_sessions};
+pub use step::{Output, Rows, Want, step};
 pub use stop::{Passed, StopTexts};

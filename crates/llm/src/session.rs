@@ -2,12 +2,12 @@
 
 use crate::cache::{Cache, CacheSize, Sequence};
 use crate::chunk::Chunk;
-use crate::step::{Output, Rows, Want, step};
 use crate::error::SessionError;
 use crate::model::Model;
 use crate::ops::MatmulPrecision;
 use crate::placement::Place;
 use crate::sample::greedy;
+use crate::step::{Output, Rows, Want, step};
 use hearth_kernels::attention::KvFormat;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;

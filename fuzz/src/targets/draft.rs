@@ -5,7 +5,8 @@ use crate::seeds::{self, Seed};
 use hearth_formats::gguf::Gguf;
 use hearth_kernels::attention::KvFormat;
 use hearth_llm::draft::{
-    Acceptance, BUCKETS, Budget, DraftRequest, Drafter, MAX_DRAFTED, ModelDrafter, NgramDrafter, SelfSpeculativeDrafter, StepCosts,
+    Acceptance, BUCKETS, Budget, DraftRequest, Drafter, MAX_DRAFTED, ModelDrafter, NgramDrafter,
+    SelfSpeculativeDrafter, StepCosts,
 };
 use hearth_llm::{
     CacheError, CacheSize, LoadOptions, Model, Output, Session, SessionError, SessionRows, Want, greedy, step_sessions,

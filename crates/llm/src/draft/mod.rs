@@ -16,8 +16,8 @@ mod costs;
 mod length;
 mod model;
 mod ngram;
-mod self_speculative;
 mod rounds;
+mod self_speculative;
 #[cfg(test)]
 mod tests;
 mod token_map;
@@ -27,8 +27,8 @@ pub use costs::StepCosts;
 pub use length::Budget;
 pub use model::ModelDrafter;
 pub use ngram::NgramDrafter;
-pub use self_speculative::SelfSpeculativeDrafter;
 pub use rounds::DraftTime;
+pub use self_speculative::SelfSpeculativeDrafter;
 pub use token_map::TokenMap;
 
 use crate::error::SessionError;

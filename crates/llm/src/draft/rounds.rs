@@ -4,12 +4,12 @@
 use super::acceptance::{Acceptance, BUCKETS};
 use super::{DraftRequest, Drafted, OnLayer, TokenMap};
 use crate::cache::Sequence;
-use crate::step::{Output, Rows, Want, step};
 use crate::error::SessionError;
 use crate::model::Model;
 use crate::ops::MatmulPrecision;
 use crate::placement::Place;
 use crate::sample::{Sampler, greedy};
+use crate::step::{Output, Rows, Want, step};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// A worker's number in the ledger.
-pub(super) type LifeId = u64;
+pub(super) type InstanceId = u64;
 
 /// The memory that each worker has planned to use.
 #[derive(Debug, Default)]
@@ -15,8 +15,8 @@ pub(super) struct Ledger(Mutex<Entries>);
 
 #[derive(Debug, Default)]
 struct Entries {
-    last: LifeId,
-    reservations: BTreeMap<LifeId, (Kind, Reservation)>,
+    last: InstanceId,
+    reservations: BTreeMap<InstanceId, (Kind, Reservation)>,
 }
 
 /// The purpose of a reservation.
@@ -34,7 +34,7 @@ impl Ledger {
     }
 
     /// A new reservation, of nothing yet.
-    pub fn open(&self, kind: Kind) -> LifeId {
+    pub fn open(&self, kind: Kind) -> InstanceId {
         let mut entries = self.entries();
         entries.last += 1;
         let id = entries.last;
@@ -43,27 +43,27 @@ impl Ledger {
     }
 
     /// Reserves the memory of a plan.
-    pub fn reserve(&self, id: LifeId, devices: Vec<PlannedDevice>) {
+    pub fn reserve(&self, id: InstanceId, devices: Vec<PlannedDevice>) {
         self.change(id, |reservation| reservation.devices = devices);
     }
 
     /// The worker of a reservation was started.
-    pub fn started(&self, id: LifeId, process: Option<u32>) {
+    pub fn started(&self, id: InstanceId, process: Option<u32>) {
         self.change(id, |reservation| reservation.process = process);
     }
 
     /// The worker has allocated what it has reserved on GPUs.
-    pub fn allocated(&self, id: LifeId) {
+    pub fn allocated(&self, id: InstanceId) {
         self.change(id, |reservation| reservation.is_allocated = true);
     }
 
     /// The worker has ended.
-    pub fn close(&self, id: LifeId) {
+    pub fn close(&self, id: InstanceId) {
         self.entries().reservations.remove(&id);
     }
 
     /// The reservation of a worker.
-    pub fn reservation(&self, id: LifeId) -> Reservation {
+    pub fn reservation(&self, id: InstanceId) -> Reservation {
         let entries = self.entries();
         let reservation = entries.reservations.get(&id);
         reservation
@@ -72,15 +72,15 @@ impl Ledger {
     }
 
     /// The reservations of these models, and of all runs.
-    pub fn reservations(&self, models: impl Iterator<Item = LifeId>) -> Vec<Reservation> {
-        let models: Vec<LifeId> = models.collect();
+    pub fn reservations(&self, models: impl Iterator<Item = InstanceId>) -> Vec<Reservation> {
+        let models: Vec<InstanceId> = models.collect();
         let entries = self.entries();
-        let counts = |(id, (kind, _)): &(&LifeId, &(Kind, Reservation))| *kind == Kind::Run || models.contains(id);
+        let counts = |(id, (kind, _)): &(&InstanceId, &(Kind, Reservation))| *kind == Kind::Run || models.contains(id);
         let counted = entries.reservations.iter().filter(counts);
         counted.map(|(_, (_, reservation))| reservation.clone()).collect()
     }
 
-    fn change(&self, id: LifeId, change: impl FnOnce(&mut Reservation)) {
+    fn change(&self, id: InstanceId, change: impl FnOnce(&mut Reservation)) {
         if let Some((_, reservation)) = self.entries().reservations.get_mut(&id) {
             change(reservation);
         }

@@ -4,12 +4,12 @@
 //! It needs no store and no engine: a worker without a model, the planner, answers what the machine
 //! is and what would fit. `docs/decisions/0013` has the reasons.
 
+mod admission;
+mod instance;
 mod ledger;
-mod life;
 mod model;
 mod one_shot;
 mod planner;
-mod room;
 mod run;
 
 pub use model::{Lease, LoadError, Model, ModelStatus};
@@ -58,10 +58,10 @@ struct Inner {
     /// The models that are loaded, being loaded, or known to a client.
     pool: Mutex<Vec<Arc<Entry>>>,
     ledger: Ledger,
-    /// Held while a model finds room and loads: one at a time.
+    /// Locked while a model waits for memory and loads: one at a time.
     loading: AsyncMutex<()>,
     /// Changes when memory may have become free.
-    room: watch::Sender<()>,
+    memory_freed: watch::Sender<()>,
     one_shots: OneShots,
 }
 
@@ -75,7 +75,7 @@ impl ModelHost {
             pool: Mutex::default(),
             ledger: Ledger::default(),
             loading: AsyncMutex::default(),
-            room: watch::Sender::default(),
+            memory_freed: watch::Sender::default(),
             one_shots: OneShots::default(),
         }))))
     }
@@ -114,7 +114,10 @@ impl ModelHost {
             .partition(|other| other.is_idle || other.path == request.path);
         let request = PlanRequest {
             replaced: replaced.into_iter().map(|other| other.reservation).collect(),
-            reserved: self.inner().ledger.reservations(busy.iter().map(|other| other.life)),
+            reserved: self
+                .inner()
+                .ledger
+                .reservations(busy.iter().map(|other| other.instance)),
             ..request
         };
         self.inner().planner.plan(request).await
@@ -156,8 +159,8 @@ impl ModelHost {
     /// Unloads every unused model, and waits until their workers have exited.
     pub async fn unload_idle(&self) {
         for entry in self.inner().live() {
-            if let Some(life) = entry.end_if_idle() {
-                life.over().await;
+            if let Some(instance) = entry.exit_if_idle() {
+                instance.exited().await;
             }
         }
     }
@@ -236,7 +239,7 @@ impl Inner {
 impl Drop for Handle {
     fn drop(&mut self) {
         for entry in self.0.pool().iter() {
-            entry.ask_to_end();
+            entry.request_exit();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A model of the pool, and leases of it.
 
-use super::{Inner, life::Life};
+use super::{Inner, instance::Instance};
 use crate::{Event, LoadRequest, ModelInfo, Problem, ProblemCode, Request, Responses, Worker};
 use std::{
     fs,
@@ -85,8 +85,8 @@ impl Model {
         let user = User::new(&self.0);
         loop {
             match self.0.join(1) {
-                Ok(life) => {
-                    let (worker, info) = life.ready().await?;
+                Ok(instance) => {
+                    let (worker, info) = instance.ready().await?;
                     return Ok(Lease {
                         worker,
                         info,
@@ -94,7 +94,7 @@ impl Model {
                     });
                 }
                 // Its memory is free after that.
-                Err(ending) => ending.over().await,
+                Err(ending) => ending.exited().await,
             }
         }
     }
@@ -163,7 +163,7 @@ pub(super) struct Entry {
 #[derive(Debug)]
 struct State {
     /// Its worker, from the request to load it until the worker has exited.
-    life: Option<Arc<Life>>,
+    instance: Option<Arc<Instance>>,
     /// Leases, and those who wait for one.
     users: usize,
     /// When it was used last.
@@ -190,7 +190,7 @@ impl Entry {
             status: watch::Sender::new(ModelStatus::Unloaded),
             released: Notify::new(),
             state: Mutex::new(State {
-                life: None,
+                instance: None,
                 users: 0,
                 used: Instant::now(),
                 is_stale: false,
@@ -218,7 +218,7 @@ impl Entry {
 
     /// Whether it is loaded, being loaded or ending.
     pub fn is_live(&self) -> bool {
-        self.state().life.is_some()
+        self.state().instance.is_some()
     }
 
     pub fn set_stale(&self, is_stale: bool) {
@@ -228,66 +228,69 @@ impl Entry {
 
     /// Its worker, once the model is loaded.
     pub fn worker(&self) -> Option<Worker> {
-        let life = self.state().life.clone()?;
-        life.worker()
+        let instance = self.state().instance.clone()?;
+        instance.worker()
     }
 
-    /// The life that a new user takes part in, which begins now if there is none. `Err` with one
+    /// The instance that a new user takes part in, which begins now if there is none. `Err` with one
     /// that is ending. `own` is 1 if the new user is counted already.
-    pub fn join(self: &Arc<Self>, own: usize) -> Result<Arc<Life>, Arc<Life>> {
+    pub fn join(self: &Arc<Self>, own: usize) -> Result<Arc<Instance>, Arc<Instance>> {
         let mut state = self.state();
-        if let Some(life) = &state.life {
+        if let Some(instance) = &state.instance {
             let has_changed = || {
                 let stamp = stamp(&self.request.path);
                 // A model whose file is gone stays loaded.
                 stamp.is_some() && stamp != state.stamp
             };
-            if life.is_ready() && state.users == own && has_changed() {
-                life.ask_to_end();
+            if instance.is_ready() && state.users == own && has_changed() {
+                instance.request_exit();
             }
-            return if life.can_be_joined() {
-                Ok(Arc::clone(life))
+            return if instance.can_be_joined() {
+                Ok(Arc::clone(instance))
             } else {
-                Err(Arc::clone(life))
+                Err(Arc::clone(instance))
             };
         }
-        let life = Life::begin(self);
-        state.life = Some(Arc::clone(&life));
+        let instance = Instance::begin(self);
+        state.instance = Some(Arc::clone(&instance));
         state.stamp = stamp(&self.request.path);
         state.used = Instant::now();
         drop(state);
-        Ok(life)
+        Ok(instance)
     }
 
-    /// The life has ended, with its worker.
+    /// The instance has ended, with its worker.
     pub fn ended(&self, status: ModelStatus) {
         let mut state = self.state();
-        state.life = None;
-        // Under the lock: the next life sets its own status.
+        state.instance = None;
+        // Under the lock: the next instance sets its own status.
         self.status.send_replace(status);
     }
 
-    /// The present life and since when it is idle. `None` if it is not loaded, or in use.
-    pub fn idle(&self) -> Option<(Arc<Life>, Instant)> {
+    /// The current instance and since when it is idle. `None` if it is not loaded, or in use.
+    pub fn idle(&self) -> Option<(Arc<Instance>, Instant)> {
         let state = self.state();
-        let life = state.life.clone().filter(|life| state.users == 0 && life.is_ready())?;
-        Some((life, state.used))
+        let instance = state
+            .instance
+            .clone()
+            .filter(|instance| state.users == 0 && instance.is_ready())?;
+        Some((instance, state.used))
     }
 
-    /// The present life, once it is loaded, and whether it is unused.
-    pub fn loaded(&self) -> Option<(Arc<Life>, bool)> {
+    /// The current instance, once it is loaded, and whether it is unused.
+    pub fn loaded(&self) -> Option<(Arc<Instance>, bool)> {
         let state = self.state();
-        let life = state.life.clone().filter(|life| life.is_ready())?;
-        Some((life, state.users == 0))
+        let instance = state.instance.clone().filter(|instance| instance.is_ready())?;
+        Some((instance, state.users == 0))
     }
 
-    /// Ends the present life unless it is in use. A new caller waits for its end and loads the
+    /// Ends the current instance unless it is in use. A new caller waits for its end and loads the
     /// model again. `None` if it does not end.
-    pub fn end_if_idle(&self) -> Option<Arc<Life>> {
+    pub fn exit_if_idle(&self) -> Option<Arc<Instance>> {
         let state = self.state();
-        let life = state.life.clone().filter(|_| state.users == 0)?;
-        life.ask_to_end();
-        Some(life)
+        let instance = state.instance.clone().filter(|_| state.users == 0)?;
+        instance.request_exit();
+        Some(instance)
     }
 
     /// When it was used last.
@@ -300,19 +303,19 @@ impl Entry {
         self.state().is_stale
     }
 
-    /// Ends the present life at once.
-    pub fn ask_to_end(&self) {
-        if let Some(life) = &self.state().life {
-            life.ask_to_end();
+    /// Ends the current instance at once.
+    pub fn request_exit(&self) {
+        if let Some(instance) = &self.state().instance {
+            instance.request_exit();
         }
     }
 
-    /// Ends the present life at once and waits until its worker has exited.
+    /// Ends the current instance at once and waits until its worker has exited.
     pub async fn end(&self) {
-        let life = self.state().life.clone();
-        if let Some(life) = life {
-            life.ask_to_end();
-            life.over().await;
+        let instance = self.state().instance.clone();
+        if let Some(instance) = instance {
+            instance.request_exit();
+            instance.exited().await;
         }
     }
 }
@@ -336,7 +339,7 @@ impl Drop for User {
         drop(state);
         self.0.released.notify_one();
         if let Some(host) = self.0.host.upgrade() {
-            host.room.send_replace(());
+            host.memory_freed.send_replace(());
         }
     }
 }

@@ -142,7 +142,7 @@ impl Planner {
     }
 
     /// Ends the worker if there was no query since this number.
-    async fn end_if_idle(&self, since: u64) {
+    async fn exit_if_idle(&self, since: u64) {
         let mut worker = self.worker.lock().await;
         if *lock(&self.count) == (since, 0)
             && let Some(worker) = worker.take()
@@ -185,7 +185,7 @@ impl Drop for Query {
             runtime.spawn(async move {
                 sleep(IDLE_TIMEOUT).await;
                 if let Some(planner) = planner.upgrade() {
-                    planner.end_if_idle(since).await;
+                    planner.exit_if_idle(since).await;
                 }
             });
         }

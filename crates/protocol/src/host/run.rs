@@ -2,7 +2,7 @@
 
 use super::{
     Inner, SHUTDOWN_LIMIT,
-    ledger::{Kind, LifeId},
+    ledger::{InstanceId, Kind},
     unexpected,
 };
 use crate::{
@@ -75,13 +75,13 @@ impl Run {
 /// A run's memory in the ledger.
 struct Reserved {
     host: Arc<Inner>,
-    id: LifeId,
+    id: InstanceId,
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
         self.host.ledger.close(self.id);
-        self.host.room.send_replace(());
+        self.host.memory_freed.send_replace(());
     }
 }
 
@@ -127,7 +127,7 @@ impl Running {
     /// Starts the worker of the best build, and completes its request.
     async fn start(&self, request: &TrainRequest) -> Result<(Worker, TrainRequest), Problem> {
         let Reserved { host, id } = &self.reservation;
-        let others: Vec<LifeId> = host.others(None).iter().map(|other| other.life).collect();
+        let others: Vec<InstanceId> = host.others(None).iter().map(|other| other.instance).collect();
         let plan = PlanRequest {
             path: request.model.clone(),
             context: request.settings.sequence,

@@ -1,8 +1,8 @@
-//! One life of a model in the pool: from the request to load it until its worker has exited.
+//! One instance of a model in the pool: from the request to load it until its worker has exited.
 
 use super::{
     Inner, SHUTDOWN_LIMIT,
-    ledger::{Kind, LifeId},
+    ledger::{InstanceId, Kind},
     model::{Entry, LoadError, ModelStatus, unloaded},
 };
 use crate::{Event, LoadRequest, ModelInfo, Plan, Problem, Request, Worker};
@@ -15,46 +15,46 @@ use tokio::{sync::watch, time::sleep_until};
 /// The device of a load after a GPU has failed.
 const CPU: &str = "cpu";
 
-/// One life of a model.
+/// One instance of a model.
 #[derive(Debug)]
-pub(super) struct Life {
-    pub id: LifeId,
+pub(super) struct Instance {
+    pub id: InstanceId,
     phase: watch::Sender<Phase>,
     /// Whether its end was requested.
     end: watch::Sender<bool>,
     worker: Mutex<Option<Worker>>,
 }
 
-/// The phase of a life.
+/// The phase of an instance.
 #[derive(Debug, Clone)]
 enum Phase {
     Loading,
     Ready(Arc<ModelInfo>),
-    Over(Over),
+    Exited(Exit),
 }
 
-/// The outcome of a life.
+/// The outcome of an instance.
 #[derive(Debug, Clone)]
-enum Over {
+enum Exit {
     Unloaded,
     Failed(Problem),
     Died(Problem),
 }
 
-impl Life {
-    /// Begins a life, in a separate task.
+impl Instance {
+    /// Begins an instance, in a separate task.
     pub fn begin(entry: &Arc<Entry>) -> Arc<Self> {
         let host = entry.host.upgrade();
         let id = host.as_ref().map_or(0, |host| host.ledger.open(Kind::Model));
-        let life = Arc::new(Self {
+        let instance = Arc::new(Self {
             id,
             phase: watch::Sender::new(Phase::Loading),
             end: watch::Sender::new(false),
             worker: Mutex::default(),
         });
         entry.show_progress(0.0, "Starting");
-        tokio::spawn(Arc::clone(&life).run(Arc::clone(entry)));
-        life
+        tokio::spawn(Arc::clone(&instance).run(Arc::clone(entry)));
+        instance
     }
 
     /// Whether the model is loaded.
@@ -64,8 +64,8 @@ impl Life {
 
     /// Whether a new user can wait for it: it neither ends nor has its worker died.
     pub fn can_be_joined(&self) -> bool {
-        let is_over = matches!(*self.phase.borrow(), Phase::Over(_));
-        !is_over && !*self.end.borrow() && self.worker().is_none_or(|worker| worker.is_alive())
+        let has_exited = matches!(*self.phase.borrow(), Phase::Exited(_));
+        !has_exited && !*self.end.borrow() && self.worker().is_none_or(|worker| worker.is_alive())
     }
 
     /// The worker, once it is started.
@@ -74,7 +74,7 @@ impl Life {
     }
 
     /// Requests its end. It ends soon after.
-    pub fn ask_to_end(&self) {
+    pub fn request_exit(&self) {
         self.end.send_replace(true);
     }
 
@@ -90,9 +90,9 @@ impl Life {
                         return Ok((worker, info));
                     }
                 }
-                Phase::Over(Over::Unloaded) => return Err(LoadError::Failed(unloaded())),
-                Phase::Over(Over::Failed(problem)) => return Err(LoadError::Failed(problem)),
-                Phase::Over(Over::Died(problem)) => return Err(LoadError::Died(problem)),
+                Phase::Exited(Exit::Unloaded) => return Err(LoadError::Failed(unloaded())),
+                Phase::Exited(Exit::Failed(problem)) => return Err(LoadError::Failed(problem)),
+                Phase::Exited(Exit::Died(problem)) => return Err(LoadError::Died(problem)),
             }
             if phase.changed().await.is_err() {
                 return Err(LoadError::Failed(unloaded()));
@@ -101,22 +101,22 @@ impl Life {
     }
 
     /// Waits until its worker has exited.
-    pub async fn over(&self) {
+    pub async fn exited(&self) {
         let mut phase = self.phase.subscribe();
         // An error means that it is gone altogether.
-        let _ = phase.wait_for(|phase| matches!(phase, Phase::Over(_))).await;
+        let _ = phase.wait_for(|phase| matches!(phase, Phase::Exited(_))).await;
     }
 
     async fn run(self: Arc<Self>, entry: Arc<Entry>) {
         let mut end = self.end.subscribe();
-        let over = tokio::select! {
+        let exit = tokio::select! {
             biased;
-            _ = end.wait_for(|end| *end) => Over::Unloaded,
-            over = self.live(&entry) => over,
+            _ = end.wait_for(|end| *end) => Exit::Unloaded,
+            exit = self.run_worker(&entry) => exit,
         };
         let was_ready = self.is_ready();
         // From here on new users wait for the end.
-        self.ask_to_end();
+        self.request_exit();
         let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(worker) = worker {
             if was_ready {
@@ -133,26 +133,26 @@ impl Life {
             problem: problem.clone(),
             has_died,
         };
-        entry.ended(match &over {
-            Over::Unloaded => ModelStatus::Unloaded,
-            Over::Failed(problem) => failed(problem, false),
-            Over::Died(problem) if was_ready => ModelStatus::Died(problem.clone()),
-            Over::Died(problem) => failed(problem, true),
+        entry.ended(match &exit {
+            Exit::Unloaded => ModelStatus::Unloaded,
+            Exit::Failed(problem) => failed(problem, false),
+            Exit::Died(problem) if was_ready => ModelStatus::Died(problem.clone()),
+            Exit::Died(problem) => failed(problem, true),
         });
-        self.phase.send_replace(Phase::Over(over));
+        self.phase.send_replace(Phase::Exited(exit));
         if let Some(host) = entry.host.upgrade() {
-            host.room.send_replace(());
+            host.memory_freed.send_replace(());
         }
     }
 
     /// Loads the model and keeps it until it should end, or its worker does.
-    async fn live(&self, entry: &Arc<Entry>) -> Over {
+    async fn run_worker(&self, entry: &Arc<Entry>) -> Exit {
         let Some(host) = entry.host.upgrade() else {
-            return Over::Unloaded;
+            return Exit::Unloaded;
         };
-        let (turn, plan) = match host.make_room(entry).await {
-            Ok(room) => room,
-            Err(problem) => return Over::Failed(problem),
+        let (turn, plan) = match host.admit(entry).await {
+            Ok(admitted) => admitted,
+            Err(problem) => return Exit::Failed(problem),
         };
         let devices = plan.as_ref().map(|plan| plan.devices.clone()).unwrap_or_default();
         host.ledger.reserve(self.id, devices);
@@ -162,12 +162,12 @@ impl Life {
             .for_build(plan.as_ref().and_then(|plan| plan.program.clone()));
         let worker = match Worker::start(&command).await {
             Ok(worker) => worker,
-            Err(error) => return Over::Failed(error.into()),
+            Err(error) => return Exit::Failed(error.into()),
         };
         host.ledger.started(self.id, worker.process_id());
         *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker.clone());
-        if let Err(over) = self.load(entry, &worker, planned(&entry.request, plan), &host).await {
-            return over;
+        if let Err(exit) = self.load(entry, &worker, planned(&entry.request, plan), &host).await {
+            return exit;
         }
         drop(turn);
         let idle_unload = host.options.idle_unload;
@@ -182,15 +182,15 @@ impl Life {
                 }
             };
             tokio::select! {
-                problem = worker.died() => return Over::Died(problem),
+                problem = worker.died() => return Exit::Died(problem),
                 () = worker.gpu_failed() => {
-                    if let Err(over) = self.reload_on_cpu(entry, &worker).await {
-                        return over;
+                    if let Err(exit) = self.reload_on_cpu(entry, &worker).await {
+                        return exit;
                     }
                 }
                 () = idle => {
-                    if entry.end_if_idle().is_some() {
-                        return Over::Unloaded;
+                    if entry.exit_if_idle().is_some() {
+                        return Exit::Unloaded;
                     }
                 }
                 () = entry.released.notified() => {}
@@ -198,7 +198,7 @@ impl Life {
         }
     }
 
-    async fn load(&self, entry: &Entry, worker: &Worker, request: LoadRequest, host: &Inner) -> Result<(), Over> {
+    async fn load(&self, entry: &Entry, worker: &Worker, request: LoadRequest, host: &Inner) -> Result<(), Exit> {
         let info = self.request_load(entry, worker, request).await?;
         host.ledger.reserve(self.id, info.placement.clone());
         host.ledger.allocated(self.id);
@@ -207,7 +207,7 @@ impl Life {
     }
 
     /// Reloads the model on the CPU after its GPU has failed.
-    async fn reload_on_cpu(&self, entry: &Entry, worker: &Worker) -> Result<(), Over> {
+    async fn reload_on_cpu(&self, entry: &Entry, worker: &Worker) -> Result<(), Exit> {
         self.phase.send_replace(Phase::Loading);
         entry.show_progress(0.0, "Loading on the CPU");
         let request = LoadRequest {
@@ -226,7 +226,7 @@ impl Life {
         Ok(())
     }
 
-    async fn request_load(&self, entry: &Entry, worker: &Worker, request: LoadRequest) -> Result<ModelInfo, Over> {
+    async fn request_load(&self, entry: &Entry, worker: &Worker, request: LoadRequest) -> Result<ModelInfo, Exit> {
         let mut events = worker.request(Request::Load(request));
         loop {
             match events.next().await {
@@ -234,13 +234,13 @@ impl Life {
                 Some(Event::Loaded(info)) => return Ok(info),
                 Some(Event::Failed(problem)) => {
                     return Err(if worker.is_alive() {
-                        Over::Failed(problem)
+                        Exit::Failed(problem)
                     } else {
-                        Over::Died(problem)
+                        Exit::Died(problem)
                     });
                 }
                 Some(_) => {}
-                None => return Err(Over::Failed(super::unexpected())),
+                None => return Err(Exit::Failed(super::unexpected())),
             }
         }
     }

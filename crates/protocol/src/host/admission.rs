@@ -1,6 +1,6 @@
-//! Finding memory for a model: beside the others, in place of unused ones, or after them.
+//! Admission of a model to memory: next to the others, instead of unused ones, or after them.
 
-use super::{Inner, ledger::LifeId, model::Entry};
+use super::{Inner, ledger::InstanceId, model::Entry};
 use crate::{LoadRequest, Plan, PlanRequest, Problem, ProblemCode, Reservation};
 use std::{path::PathBuf, sync::Arc};
 use tokio::{sync::MutexGuard, time::Instant};
@@ -11,7 +11,7 @@ const SLOWER_BESIDE: f64 = 1.05;
 /// Another model that is loaded.
 pub(super) struct Other {
     entry: Arc<Entry>,
-    pub life: LifeId,
+    pub instance: InstanceId,
     pub path: PathBuf,
     pub is_idle: bool,
     used: Instant,
@@ -26,13 +26,13 @@ impl Inner {
             .into_iter()
             .filter(|entry| except.is_none_or(|this| !Arc::ptr_eq(this, entry)));
         let loaded = others.filter_map(|entry| {
-            let (life, is_idle) = entry.loaded()?;
+            let (instance, is_idle) = entry.loaded()?;
             Some(Other {
-                life: life.id,
+                instance: instance.id,
                 path: entry.request.path.clone(),
                 is_idle,
                 used: entry.used(),
-                reservation: self.ledger.reservation(life.id),
+                reservation: self.ledger.reservation(instance.id),
                 entry,
             })
         });
@@ -47,13 +47,13 @@ impl Inner {
     ///
     /// # Errors
     /// The file or the settings are invalid, or the planner cannot be started, or died.
-    pub async fn make_room(&self, entry: &Arc<Entry>) -> Result<(MutexGuard<'_, ()>, Option<Plan>), Problem> {
-        let mut room = self.room.subscribe();
+    pub async fn admit(&self, entry: &Arc<Entry>) -> Result<(MutexGuard<'_, ()>, Option<Plan>), Problem> {
+        let mut freed = self.memory_freed.subscribe();
         let mut turn = self.loading.lock().await;
         loop {
-            room.borrow_and_update();
+            freed.borrow_and_update();
             let others = self.others(Some(entry));
-            let all: Vec<LifeId> = others.iter().map(|other| other.life).collect();
+            let all: Vec<InstanceId> = others.iter().map(|other| other.instance).collect();
             let beside = match self.choose(entry, &all, Vec::new()).await {
                 Ok(plan) => plan,
                 Err(problem) if problem.code == ProblemCode::NoDevice => return Ok((turn, None)),
@@ -67,25 +67,30 @@ impl Inner {
                 entry.show_progress(0.0, "Waiting for the memory of another model that is in use");
                 drop(turn);
                 // The host lives as long as this.
-                let _ = room.changed().await;
+                let _ = freed.changed().await;
                 turn = self.loading.lock().await;
                 continue;
             };
-            let busy: Vec<LifeId> = busy.iter().map(|other| other.life).collect();
+            let busy: Vec<InstanceId> = busy.iter().map(|other| other.instance).collect();
             let replaced = idle.iter().map(|other| other.reservation.clone()).collect();
             let alone = self.choose(entry, &busy, replaced).await?;
             if beside.fits && !is_slower(&beside, &alone) {
                 return Ok((turn, Some(beside)));
             }
-            if let Some(life) = oldest.entry.end_if_idle() {
+            if let Some(instance) = oldest.entry.exit_if_idle() {
                 tracing::info!(path = %oldest.path.display(), "an unused model is unloaded for another one");
-                life.over().await;
+                instance.exited().await;
             }
         }
     }
 
     /// Plans a model beside `reserved` ones, with the memory of `replaced` ones free.
-    async fn choose(&self, entry: &Entry, reserved: &[LifeId], replaced: Vec<Reservation>) -> Result<Plan, Problem> {
+    async fn choose(
+        &self,
+        entry: &Entry,
+        reserved: &[InstanceId],
+        replaced: Vec<Reservation>,
+    ) -> Result<Plan, Problem> {
         let request = PlanRequest {
             replaced,
             reserved: self.ledger.reservations(reserved.iter().copied()),
