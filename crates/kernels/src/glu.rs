@@ -1,6 +1,6 @@
 //! Gated units: `activation(gate) * up`, and their gradient. <https://arxiv.org/abs/2002.05202>
 
-use crate::bf16s::SavedElement;
+use crate::bf16_slices::SavedElement;
 use crate::isa::Isa;
 use crate::lanes::{Lanes, WIDTH, on_lanes, sigmoid, tanh};
 use crate::shape::{self, ShapeError};

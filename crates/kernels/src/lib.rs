@@ -5,7 +5,7 @@
 
 pub mod adamw;
 pub mod attention;
-pub mod bf16s;
+pub mod bf16_slices;
 pub mod blocks;
 pub mod cross_entropy;
 pub mod dropout;
@@ -31,7 +31,7 @@ mod shape;
 pub mod softmax;
 pub mod team;
 
-pub use bf16s::bf16_is_fast;
+pub use bf16_slices::bf16_is_fast;
 pub use blocks::Quant;
 pub use dropout::Dropout;
 pub use half::bf16;

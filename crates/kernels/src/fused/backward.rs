@@ -1,7 +1,7 @@
 //! Gradients of the fused operations.
 
 use super::{forward, inputs, outputs};
-use crate::bf16s::SavedElement;
+use crate::bf16_slices::SavedElement;
 use crate::gemm::{Accumulate, Bf16Pair, View};
 use crate::glu::{self, Activation};
 use crate::linear::{self, Input, Linear, LoraGradient, MatmulPrecision, Norm};

@@ -1,7 +1,7 @@
 //! Fused gate, up and activation.
 
 use super::{forward, inputs};
-use crate::bf16s::SavedElement;
+use crate::bf16_slices::SavedElement;
 use crate::gemm::Accumulate;
 use crate::glu::{self, Activation};
 use crate::isa::Isa;

@@ -6,7 +6,7 @@
 mod backward;
 mod gated;
 
-pub use crate::bf16s::SavedElement;
+pub use crate::bf16_slices::SavedElement;
 pub(crate) use backward::linears_backward;
 pub use backward::{gated_backward_from_saved, linear_add_backward, norm_linears_backward};
 pub use gated::{gated, gated_with_saved};

@@ -1,6 +1,6 @@
 //! Elements of GEMM panels.
 
-use crate::bf16s::{narrow, widen};
+use crate::bf16_slices::{narrow, widen};
 use crate::lanes::{Lanes, WIDTH};
 use bytemuck::{Pod, Zeroable};
 

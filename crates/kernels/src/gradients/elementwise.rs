@@ -1,7 +1,7 @@
 //! Norms, gated units and RoPE.
 
 use super::{BF16, F32, Report, many_rows, sizes};
-use crate::bf16s::{SavedElement, to_bf16};
+use crate::bf16_slices::{SavedElement, to_bf16};
 use crate::glu::{Activation, glu_backward_from_saved};
 use crate::norm::rms_norm_backward_in_place;
 use crate::reference::{self, central_differences, noise, wide};

@@ -1,7 +1,7 @@
 //! Fused linears with all epilogues: over a normalized input, before a norm, and as gated units.
 
 use super::{BF16, F32, Report, many_rows};
-use crate::bf16s::SavedElement;
+use crate::bf16_slices::SavedElement;
 use crate::blocks::Quant;
 use crate::dropout::Dropout;
 use crate::fused::{gated_backward_from_saved, gated_with_saved, linear_add_backward, norm_linears_backward};

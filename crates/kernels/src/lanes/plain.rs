@@ -81,7 +81,7 @@ impl Lanes for Plain {
 
     #[inline(always)]
     fn load_bf16(self, x: &[u16; WIDTH]) -> Floats {
-        x.map(crate::bf16s::widen)
+        x.map(crate::bf16_slices::widen)
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512_bf16;
 
-use crate::bf16s::{narrow_all, widen};
+use crate::bf16_slices::{narrow_all, widen};
 use crate::blocks::Quant;
 use crate::isa::Isa;
 use crate::lanes::WIDTH;

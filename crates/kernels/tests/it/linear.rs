@@ -7,7 +7,7 @@ use hearth_kernels::fused::*;
 use hearth_kernels::gemm::{Accumulate, View, ViewMut, matmul};
 use hearth_kernels::glu::Activation;
 use hearth_kernels::{
-    Dropout, Isa, Linear, Lora, MatmulPrecision, Matrix, Norm, Quant, ShapeError, bf16, bf16s, matrix,
+    Dropout, Isa, Linear, Lora, MatmulPrecision, Matrix, Norm, Quant, ShapeError, bf16, bf16_slices, matrix,
 };
 
 /// A stored weight and its dequantized values.
@@ -441,8 +441,8 @@ fn an_input_saved_in_bf16_gives_the_gradients_of_a_large_channel() {
         x.chunks_mut(cols)
             .for_each(|row| row[LARGE] = 1000.0 * row[LARGE].signum());
         let (mut half, mut saved) = (vec![bf16::ZERO; x.len()], vec![0.0; x.len()]);
-        bf16s::to_bf16(&x, &mut half).unwrap();
-        bf16s::to_f32(&half, &mut saved).unwrap();
+        bf16_slices::to_bf16(&x, &mut half).unwrap();
+        bf16_slices::to_f32(&half, &mut saved).unwrap();
         let gradients = |x: &[f32]| {
             let (norm, mut dx) = (Some(layer.norm()), vec![f32::NAN; x.len()]);
             let adapters =
@@ -641,9 +641,9 @@ fn bf16_is_rounded_to_the_nearest_and_back() {
     ];
     let x: Vec<f32> = specials.into_iter().chain(noise(30, 40_000)).collect();
     let mut rounded = vec![bf16::ZERO; x.len()];
-    bf16s::to_bf16(&x, &mut rounded).unwrap();
+    bf16_slices::to_bf16(&x, &mut rounded).unwrap();
     let mut back = vec![0.0; x.len()];
-    bf16s::to_f32(&rounded, &mut back).unwrap();
+    bf16_slices::to_f32(&rounded, &mut back).unwrap();
     for ((x, rounded), back) in x.iter().zip(&rounded).zip(back) {
         let expected = bf16::from_f32(*x);
         assert!(
@@ -652,7 +652,7 @@ fn bf16_is_rounded_to_the_nearest_and_back() {
         );
         assert_eq!(rounded.to_f32().to_bits(), back.to_bits());
     }
-    assert!(bf16s::to_bf16(&x, &mut rounded[1..]).is_err());
+    assert!(bf16_slices::to_bf16(&x, &mut rounded[1..]).is_err());
 }
 
 #[test]

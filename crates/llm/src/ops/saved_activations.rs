@@ -6,7 +6,7 @@ use super::{Activation, MatmulPrecision};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use hearth_kernels::scratch::Scratch;
-use hearth_kernels::{bf16, bf16s, glu};
+use hearth_kernels::{bf16, bf16_slices, glu};
 use std::sync::Arc;
 
 /// A saved matrix: in f32, or in bf16 if products round it to bf16 anyway.
@@ -67,7 +67,7 @@ impl Saved {
         match precision {
             MatmulPrecision::Bf16 if x.is_contiguous() => {
                 let mut half = Scratch::new(floats(x).len());
-                sound(bf16s::to_bf16(floats(x), &mut half));
+                sound(bf16_slices::to_bf16(floats(x), &mut half));
                 let shape = x.shape();
                 Self::Half(Arc::new(half), [shape[0], shape[1]])
             }
@@ -80,7 +80,7 @@ impl Saved {
             Self::Whole(x) => x.clone(),
             Self::Half(half, shape) => {
                 let mut x = Scratch::new(half.len());
-                sound(bf16s::to_f32(half, &mut x));
+                sound(bf16_slices::to_f32(half, &mut x));
                 tensor(x, *shape)
             }
         }
