@@ -1,6 +1,6 @@
 //! The page's commands: Tauri's form of the table in `hearth_app`.
 
-use crate::in_window;
+use crate::window_commands;
 use hearth_app::App;
 use hearth_app::wire::*;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ macro_rules! define {
         $(
             #[command]
             async fn $function(window: AppHandle, $($argument: $type),*) -> Result<$result, Problem> {
-                in_window::$function(window, $($argument),*).await
+                window_commands::$function(window, $($argument),*).await
             }
         )*
 

@@ -9,7 +9,6 @@
 
 mod close;
 mod commands;
-mod in_window;
 mod links;
 mod panel;
 mod power;
@@ -17,6 +16,7 @@ mod recovery;
 mod start;
 mod tray;
 mod window;
+mod window_commands;
 
 use tauri::{RunEvent, WindowEvent};
 use tracing_subscriber::EnvFilter;
