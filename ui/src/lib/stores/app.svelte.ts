@@ -20,11 +20,11 @@ import { Folders } from "./folders.svelte";
 import { Gallery } from "./gallery.svelte";
 import { HubStore } from "./hub.svelte";
 import { inTurns } from "../host/inTurns";
-import { importSentences } from "../text/keeping";
+import { importSentences } from "../text/transfer";
 import { problemText } from "../text/problem";
 import { variables } from "../text/promptVariables";
 import { withOverrides } from "../text/sampling";
-import { Keeping } from "./keeping.svelte";
+import { Transfer } from "./transfer.svelte";
 import { Lengths } from "./lengths.svelte";
 import { Links } from "./links.svelte";
 import type { Schedule } from "./live.svelte";
@@ -92,7 +92,7 @@ export class App {
   readonly gallery: Gallery;
   readonly planning: Planning;
   readonly search: Search;
-  readonly keeping: Keeping;
+  readonly transfer: Transfer;
   private readonly unsent: UnsentSaver;
   readonly drafts: Drafts;
   readonly edits = new Edits();
@@ -149,7 +149,7 @@ export class App {
     this.gallery = new Gallery(this, parts.storage ?? null);
     this.planning = new Planning(host, this.settings, this.models);
     this.search = new Search(host);
-    this.keeping = new Keeping(host);
+    this.transfer = new Transfer(host);
     this.unsent = new UnsentSaver(host, (thrown) => this.showError(thrown));
     this.drafts = new Drafts(this.unsent);
     this.attachments = new Attachments(host, this.unsent);
@@ -199,7 +199,7 @@ export class App {
     if (event.type === "messageDelta" || event.type === "messageFolded") this.thread.handle(event);
     else this.reading.handle(event);
     this.search.handle(event);
-    this.keeping.handle(event);
+    this.transfer.handle(event);
     this.presets.handle(event);
     this.prompts.handle(event);
     this.machine.handle(event);
@@ -496,14 +496,14 @@ export class App {
   async importDropped(path: string): Promise<void> {
     await this.try(async () => {
       this.toasts.show({ kind: "note", text: m.store_importing() });
-      const report = await this.keeping.import(path);
+      const report = await this.transfer.import(path);
       if (report) this.toasts.show({ kind: "note", text: importSentences(report).join(" ") });
     });
   }
 
   async exportConversation(id: number, format: ChatFormat): Promise<void> {
     await this.try(async () => {
-      const exported = await this.keeping.export(id, format, this.conversations.title(id) ?? m.store_conversation_file());
+      const exported = await this.transfer.export(id, format, this.conversations.title(id) ?? m.store_conversation_file());
       if (exported) this.toasts.show({ kind: "note", text: m.store_written({ path: exported.path }) });
     });
   }

@@ -2,7 +2,7 @@ import { afterEach, expect, test } from "vitest";
 import type { ImportReport } from "../../src/lib/host";
 import { grouped } from "../../src/lib/stores/conversations.svelte";
 import { isExport } from "../../src/lib/stores/tune.svelte";
-import { backupSentences, formerSentence, importSentences, restoreSentences } from "../../src/lib/text/keeping";
+import { backupSentences, formerSentence, importSentences, restoreSentences } from "../../src/lib/text/transfer";
 import { language } from "../../src/lib/text/language.svelte";
 
 afterEach(() => language.choose("en"));

@@ -4,7 +4,7 @@ import type { ChatFormat, DataPlace, DeletedFormer, ExportedChats, Host, HostEve
 
 type Work = "import" | "export" | "backup" | "restore" | "move";
 
-export class Keeping {
+export class Transfer {
   /** The work in progress. */
   busy: Work | null = $state(null);
   /** Progress of the import, restoration or move, from 0 to 1. */

@@ -13,50 +13,50 @@ const formats: Record<ImportFormat, () => string> = {
   openWebUi: () => "Open WebUI", // not text: a name
   llamaCpp: () => "llama.cpp",
   shareGpt: () => "ShareGPT",
-  openAi: m.text_keeping_openai,
+  openAi: m.text_transfer_openai,
 };
 
 /** `2 are empty` */
 const reasons: Record<SkipReason, (inputs: { count: number; limit: string }) => string> = {
-  empty: m.text_keeping_skip_empty,
-  malformed: m.text_keeping_skip_malformed,
-  tooLarge: m.text_keeping_skip_too_large,
-  tooManyMessages: m.text_keeping_skip_too_many_messages,
-  tooManyValues: m.text_keeping_skip_too_many_values,
-  unknownFormat: m.text_keeping_skip_unknown_format,
-  unreadable: m.text_keeping_skip_unreadable,
+  empty: m.text_transfer_skip_empty,
+  malformed: m.text_transfer_skip_malformed,
+  tooLarge: m.text_transfer_skip_too_large,
+  tooManyMessages: m.text_transfer_skip_too_many_messages,
+  tooManyValues: m.text_transfer_skip_too_many_values,
+  unknownFormat: m.text_transfer_skip_unknown_format,
+  unreadable: m.text_transfer_skip_unreadable,
 };
 
 /** `2 have names that cannot be used` */
 const leftOutReasons: Record<LeftOutReason, (inputs: { count: number }) => string> = {
-  name: m.text_keeping_left_out_name,
-  tooDeep: m.text_keeping_left_out_too_deep,
-  notAFile: m.text_keeping_left_out_not_a_file,
-  notAPreset: m.text_keeping_left_out_not_a_preset,
-  unreadable: m.text_keeping_left_out_unreadable,
+  name: m.text_transfer_left_out_name,
+  tooDeep: m.text_transfer_left_out_too_deep,
+  notAFile: m.text_transfer_left_out_not_a_file,
+  notAPreset: m.text_transfer_left_out_not_a_preset,
+  unreadable: m.text_transfer_left_out_unreadable,
 };
 
 export const chatFormats: readonly { value: ChatFormat; label: string; readonly hint: string }[] = [
   // not text: a name
-  { value: "markdown", label: "Markdown", get hint() { return m.text_keeping_markdown_hint(); } },
-  { value: "html", label: "HTML", get hint() { return m.text_keeping_html_hint(); } },
-  { value: "json", label: "JSON", get hint() { return m.text_keeping_json_hint(); } },
+  { value: "markdown", label: "Markdown", get hint() { return m.text_transfer_markdown_hint(); } },
+  { value: "html", label: "HTML", get hint() { return m.text_transfer_html_hint(); } },
+  { value: "json", label: "JSON", get hint() { return m.text_transfer_json_hint(); } },
 ];
 
 /** The results of an import, one sentence each. */
 export function importSentences(report: ImportReport): string[] {
   const sentences = [importedSentence(report)];
-  if (report.extended > 0) sentences.push(m.text_keeping_extended({ count: report.extended }));
-  if (report.known > 0) sentences.push(m.text_keeping_known({ count: report.known }));
+  if (report.extended > 0) sentences.push(m.text_transfer_extended({ count: report.extended }));
+  if (report.known > 0) sentences.push(m.text_transfer_known({ count: report.known }));
   if (report.skipped.length > 0) sentences.push(skippedSentence(report));
   return sentences;
 }
 
 function importedSentence(report: ImportReport): string {
   const { imported } = report;
-  if (report.formats.length === 0) return imported === 0 ? m.text_keeping_imported_none() : m.text_keeping_imported({ count: imported });
+  if (report.formats.length === 0) return imported === 0 ? m.text_transfer_imported_none() : m.text_transfer_imported({ count: imported });
   const programs = listWithAnd(report.formats.map((format) => formats[format]()));
-  return imported === 0 ? m.text_keeping_imported_none_from({ programs }) : m.text_keeping_imported_from({ count: imported, programs });
+  return imported === 0 ? m.text_transfer_imported_none_from({ programs }) : m.text_transfer_imported_from({ count: imported, programs });
 }
 
 function skippedSentence({ skipped, found }: ImportReport): string {
@@ -64,34 +64,34 @@ function skippedSentence({ skipped, found }: ImportReport): string {
   const why = skipped.map(({ reason, limit, count, example }) => {
     const shown = reason === "tooLarge" ? fileSize(limit ?? 0) : number(limit ?? 0);
     const text = reasons[reason]({ count, limit: shown });
-    return example === null ? text : m.text_keeping_skip_example({ reason: text, example });
+    return example === null ? text : m.text_transfer_skip_example({ reason: text, example });
   });
-  return m.text_keeping_skipped({ skipped: total, found, reasons: list(why) });
+  return m.text_transfer_skipped({ skipped: total, found, reasons: list(why) });
 }
 
 export function exportSentence({ conversations, bytes, path }: ExportedChats): string {
-  return m.text_keeping_exported({ count: conversations, path, size: fileSize(bytes) });
+  return m.text_transfer_exported({ count: conversations, path, size: fileSize(bytes) });
 }
 
 /** The contents of a backup, and the files that it left out. */
 export function backupSentences({ path, bytes, files, leftOut }: WrittenBackup): string[] {
-  const written = m.text_keeping_backed_up({ count: files, path, size: fileSize(bytes) });
-  return leftOut.length === 0 ? [written] : [written, m.text_keeping_left_out(leftOutInputs(leftOut))];
+  const written = m.text_transfer_backed_up({ count: files, path, size: fileSize(bytes) });
+  return leftOut.length === 0 ? [written] : [written, m.text_transfer_left_out(leftOutInputs(leftOut))];
 }
 
 /** The effect of a pending restoration at the next start. */
 export function restoreSentences({ madeAt, conversations, aside, leftOut }: PendingRestore, now: number): string[] {
-  const restored = m.text_keeping_restore({ time: moment(madeAt, now), count: conversations, folder: aside });
-  return leftOut.length === 0 ? [restored] : [restored, m.text_keeping_not_restored(leftOutInputs(leftOut))];
+  const restored = m.text_transfer_restore({ time: moment(madeAt, now), count: conversations, folder: aside });
+  return leftOut.length === 0 ? [restored] : [restored, m.text_transfer_not_restored(leftOutInputs(leftOut))];
 }
 
 function leftOutInputs(leftOut: readonly LeftOutFiles[]): { count: number; reasons: string } {
   const count = leftOut.reduce((sum, one) => sum + one.count, 0);
-  const why = leftOut.map(({ reason, count, example }) => m.text_keeping_skip_example({ reason: leftOutReasons[reason]({ count }), example }));
+  const why = leftOut.map(({ reason, count, example }) => m.text_transfer_skip_example({ reason: leftOutReasons[reason]({ count }), example }));
   return { count, reasons: list(why) };
 }
 
 /** The files that stay in the former data folder; `null` if none of them is Hearth's. */
 export function formerSentence({ left, example }: DeletedFormer): string | null {
-  return left === 0 ? null : m.text_keeping_former_left({ count: left, example: example ?? "" });
+  return left === 0 ? null : m.text_transfer_former_left({ count: left, example: example ?? "" });
 }
