@@ -116,7 +116,7 @@ describe("downloads", () => {
   test("notify of their end once, and not of ends before the start", async () => {
     const { app, host } = await started("downloads");
     expect(app.toasts.all.length).toBe(0);
-    await app.gallery.download("gemma-3-1b-it");
+    await app.modelsPage.download("gemma-3-1b-it");
     await until(() => app.downloads.of("gemma-3-1b-it")?.state.type === "done");
     const ready = () => app.toasts.all.filter(({ text }) => text === "Gemma 3 1B is ready").length;
     expect(ready()).toBe(1);
@@ -160,7 +160,7 @@ describe("updates of models", () => {
   test("are gone once the new version is downloaded", async () => {
     const { app } = await started("discover");
     await app.updates.check();
-    await app.gallery.download(source);
+    await app.modelsPage.download(source);
     expect(app.updates.available).toBe(1);
     await until(() => app.downloads.of(source)?.state.type === "done");
     expect([app.updates.available, app.updates.of("own-download")?.state.type]).toEqual([0, "current"]);
@@ -217,26 +217,26 @@ describe("the offer of first models", () => {
   test("is declined for good", async () => {
     const storage = new Map<string, string>();
     const { app } = await started("first-run", storage);
-    expect(app.gallery.declined).toBe(false);
-    app.gallery.decline();
-    expect((await started("first-run", storage)).app.gallery.declined).toBe(true);
+    expect(app.modelsPage.declined).toBe(false);
+    app.modelsPage.decline();
+    expect((await started("first-run", storage)).app.modelsPage.declined).toBe(true);
   });
 });
 
 describe("dropped files", () => {
   test("go to Models if they are models, to Tune if they are examples", async () => {
     const { app } = await started();
-    expect(app.gallery.accept({ type: "drop", paths: ["/x/data.jsonl"] })).toBe(false);
-    expect(app.gallery.accept({ type: "drop", paths: [] })).toBe(false);
-    expect(app.gallery.accept({ type: "drop", paths: ["/x/model.Q8_0.GGUF"] })).toBe(true);
+    expect(app.modelsPage.accept({ type: "drop", paths: ["/x/data.jsonl"] })).toBe(false);
+    expect(app.modelsPage.accept({ type: "drop", paths: [] })).toBe(false);
+    expect(app.modelsPage.accept({ type: "drop", paths: ["/x/model.Q8_0.GGUF"] })).toBe(true);
     expect(app.view).toBe("models");
     app.view = "tune";
-    expect(app.gallery.accept({ type: "drop", paths: ["/x/folder"] })).toBe(false);
+    expect(app.modelsPage.accept({ type: "drop", paths: ["/x/folder"] })).toBe(false);
   });
 
   test("that are a folder become a folder of models", async () => {
     const { app } = await started();
-    app.gallery.accept({ type: "drop", paths: ["/x/folder"] });
+    app.modelsPage.accept({ type: "drop", paths: ["/x/folder"] });
     await until(() => app.models.all.some(({ source }) => source === "folder"));
     expect(app.settings.value.modelFolders).toEqual(["/x/folder"]);
   });

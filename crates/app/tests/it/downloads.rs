@@ -1,4 +1,4 @@
-//! The queue of downloads, and the gallery, over a local hub.
+//! The queue of downloads, and remote models, over a local hub.
 
 use crate::bench::Bench;
 use crate::support::{

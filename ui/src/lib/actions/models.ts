@@ -11,7 +11,7 @@ export const modelActions: readonly Row[] = [
     icon: "add",
     words: m.action_add_model_words,
     run: async (app) => {
-      const model = await app.gallery.chooseFile();
+      const model = await app.modelsPage.chooseFile();
       if (model && model.problem === null) await app.models.load(model.id);
     },
   },

@@ -17,7 +17,7 @@ import { Downloads } from "./downloads.svelte";
 import { Drafts } from "./drafts.svelte";
 import { Edits } from "./edits.svelte";
 import { Folders } from "./folders.svelte";
-import { Gallery } from "./gallery.svelte";
+import { ModelsPage } from "./modelsPage.svelte";
 import { HubStore } from "./hub.svelte";
 import { inTurns } from "../host/inTurns";
 import { importSentences } from "../text/transfer";
@@ -89,7 +89,7 @@ export class App {
   readonly downloads: Downloads;
   readonly updates: Updates;
   readonly hub: HubStore;
-  readonly gallery: Gallery;
+  readonly modelsPage: ModelsPage;
   readonly planning: Planning;
   readonly search: Search;
   readonly transfer: Transfer;
@@ -146,7 +146,7 @@ export class App {
     this.downloads = new Downloads(host);
     this.updates = new Updates(host);
     this.hub = new HubStore(host, () => this.settings.value.offline);
-    this.gallery = new Gallery(this, parts.storage ?? null);
+    this.modelsPage = new ModelsPage(this, parts.storage ?? null);
     this.planning = new Planning(host, this.settings, this.models);
     this.search = new Search(host);
     this.transfer = new Transfer(host);
@@ -189,7 +189,7 @@ export class App {
     }
     this.ready = true;
     // Loaded last, since chat does not need it.
-    if (!this.problem) await Promise.all([this.try(() => this.links.start()), this.try(() => this.tune.start()), this.try(() => this.gallery.start()), this.try(() => this.presets.load()), this.try(() => this.prompts.load())]);
+    if (!this.problem) await Promise.all([this.try(() => this.links.start()), this.try(() => this.tune.start()), this.try(() => this.modelsPage.start()), this.try(() => this.presets.load()), this.try(() => this.prompts.load())]);
   }
 
   handle(event: Announced): void {
@@ -205,7 +205,7 @@ export class App {
     this.machine.handle(event);
     this.downloads.handle(event);
     this.updates.handle(event);
-    this.gallery.handle(event);
+    this.modelsPage.handle(event);
     this.datasets.handle(event);
     this.runs.handle(event);
     this.adapters.handle(event);

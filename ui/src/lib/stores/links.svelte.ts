@@ -5,7 +5,7 @@ import { m } from "$messages";
 import type { Host, HostEvent, Link } from "../host";
 import { refusalText } from "../text/link";
 import type { Conversations } from "./conversations.svelte";
-import type { Gallery } from "./gallery.svelte";
+import type { ModelsPage } from "./modelsPage.svelte";
 import type { HubStore } from "./hub.svelte";
 import type { Toasts } from "./toasts.svelte";
 
@@ -13,7 +13,7 @@ import type { Toasts } from "./toasts.svelte";
 interface Parts {
   readonly host: Host;
   readonly conversations: Conversations;
-  readonly gallery: Gallery;
+  readonly modelsPage: ModelsPage;
   readonly hub: HubStore;
   readonly toasts: Toasts;
   open(conversation: number): Promise<void>;
@@ -71,8 +71,8 @@ export class Links {
 
   /** Shows a repository of the hub, or what the header of a file says. */
   private lookUp({ source, place }: Extract<Link, { type: "model" }>): void {
-    const { hub, gallery } = this.app;
-    gallery.open("discover");
+    const { hub, modelsPage } = this.app;
+    modelsPage.open("discover");
     if (place.type === "hub" && place.revision === null && place.quantization === null && place.file === null) {
       void hub.show(`${place.owner}/${place.name}`);
       return;

@@ -8,7 +8,7 @@ import type { Adapters } from "./adapters.svelte";
 import type { Attachments } from "./attachments.svelte";
 import type { Compare } from "./compare.svelte";
 import type { Datasets } from "./datasets.svelte";
-import type { Gallery } from "./gallery.svelte";
+import type { ModelsPage } from "./modelsPage.svelte";
 import type { Models } from "./models.svelte";
 import type { Preparation } from "./preparation.svelte";
 import type { Runs } from "./runs.svelte";
@@ -24,7 +24,7 @@ interface Parts {
   readonly attachments: Attachments;
   readonly compare: Compare;
   readonly datasets: Datasets;
-  readonly gallery: Gallery;
+  readonly modelsPage: ModelsPage;
   readonly models: Models;
   readonly preparation: Preparation;
   readonly runs: Runs;
@@ -56,11 +56,11 @@ export class Tune {
     if (event.type === "runEnded") this.notifyEnded(event.run, event.message);
   }
 
-  /** Handles dragged files: models go to the gallery, an export of conversations is imported, a text in the chat is for the message, anything else is added as a dataset. */
+  /** Handles dragged files: models go to the Models page, an export of conversations is imported, a text in the chat is for the message, anything else is added as a dataset. */
   dropped(drop: FileDrop): void {
     this.dragging = drop.type === "over";
     const path = drop.type === "drop" ? drop.paths[0] : undefined;
-    if (drop.type !== "drop" || path === undefined || this.app.gallery.accept(drop)) return;
+    if (drop.type !== "drop" || path === undefined || this.app.modelsPage.accept(drop)) return;
     if (this.app.view === "chat" && !isExport(path) && !isData(path)) {
       void this.app.try(() => this.app.attachments.addPaths(this.app.thread.id, drop.paths));
       return;

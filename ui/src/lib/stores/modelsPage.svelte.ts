@@ -15,7 +15,7 @@ import type { SettingsStore } from "./settings.svelte";
 import type { Toasts } from "./toasts.svelte";
 import type { View } from "./view";
 
-/** The parts of the app that the gallery acts on. */
+/** The parts of the app that the Models page acts on. */
 interface Parts {
   view: View;
   readonly host: Host;
@@ -30,12 +30,12 @@ interface Parts {
   try(action: () => Promise<unknown>): Promise<boolean>;
 }
 
-export type GalleryTab = "machine" | "discover" | "downloads";
+export type ModelsTab = "machine" | "discover" | "downloads";
 
 const NOT_NOW = "hearth.no-first-models";
 
-export class Gallery {
-  tab: GalleryTab = $state("machine");
+export class ModelsPage {
+  tab: ModelsTab = $state("machine");
   /** An address dropped on the window, until the user decides. */
   dropped: string | null = $state(null);
   /** Whether the offer of first models was declined. */
@@ -70,7 +70,7 @@ export class Gallery {
     this.remember(event.downloads);
   }
 
-  open(tab: GalleryTab): void {
+  open(tab: ModelsTab): void {
     this.app.view = "models";
     this.tab = tab;
   }
