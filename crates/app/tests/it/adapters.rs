@@ -1,6 +1,6 @@
 //! Adapters from the hub and from files, and the models that they fit.
 
-use crate::bench::{Bench, failure};
+use crate::harness::{Harness, failure};
 use crate::support::hub::{FakeHub, Reply, tagged_repository};
 use hearth_app::{
     library::{Library, Reader},
@@ -53,29 +53,29 @@ fn peft() -> HashMap<String, Vec<u8>> {
 }
 
 /// An app with the tiny llama and its larger sister.
-fn bench(models: &[&str]) -> Bench {
-    let bench = Bench::tiny();
-    models.iter().for_each(|model| add(&bench, model));
-    bench
+fn harness(models: &[&str]) -> Harness {
+    let harness = Harness::tiny();
+    models.iter().for_each(|model| add(&harness, model));
+    harness
 }
 
-fn add(bench: &Bench, model: &str) {
+fn add(harness: &Harness, model: &str) {
     let file = format!("{model}.gguf");
-    let to = bench.folder.path().join("bundled").join(&file);
+    let to = harness.folder.path().join("bundled").join(&file);
     fs::copy(fixture("models").join(file), to).expect("a copy");
 }
 
-async fn use_hub(bench: &Bench, hub: &FakeHub) {
+async fn use_hub(harness: &Harness, hub: &FakeHub) {
     let settings = Settings {
         hub_endpoint: Some(hub.hub.endpoint.clone()),
         ..Settings::default()
     };
-    bench.set_settings(settings).await.expect("a mirror on this machine");
+    harness.set_settings(settings).await.expect("a mirror on this machine");
 }
 
-async fn ended(bench: &mut Bench) -> Download {
+async fn ended(harness: &mut Harness) -> Download {
     let is_end = |it: &Download| matches!(it.state, DownloadState::Done { .. } | DownloadState::Failed { .. });
-    bench
+    harness
         .next(|event| match event {
             Event::DownloadsChanged { downloads } => downloads.into_iter().find(is_end),
             _ => None,
@@ -89,8 +89,8 @@ fn fit<'a>(adapter: &'a Adapter, model: &str) -> Option<&'a AdapterFit> {
 }
 
 /// A copy of the llama's PEFT folder.
-fn folder(bench: &Bench, base: &str) -> PathBuf {
-    let folder = bench.folder.path().join("theirs");
+fn folder(harness: &Harness, base: &str) -> PathBuf {
+    let folder = harness.folder.path().join("theirs");
     fs::create_dir_all(&folder).expect("a folder");
     fs::write(folder.join(CONFIG), config(base)).expect("a file");
     fs::write(folder.join(TENSORS), read("adapters/llama/adapter_model.safetensors")).expect("a file");
@@ -99,18 +99,18 @@ fn folder(bench: &Bench, base: &str) -> PathBuf {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_peft_adapter_of_the_hub_joins_its_base() {
-    let mut bench = bench(&["llama", "llama3"]);
+    let mut harness = harness(&["llama", "llama3"]);
     let hub = FakeHub::with(peft(), &[Reply::Good]);
-    use_hub(&bench, &hub).await;
-    let page = bench.hub_repository("o/Poet-LoRA".into()).await.unwrap();
+    use_hub(&harness, &hub).await;
+    let page = harness.hub_repository("o/Poet-LoRA".into()).await.unwrap();
     assert_eq!(page.base.as_deref(), Some("owner/Llama"));
     let [variant] = &page.variants[..] else {
         panic!("{page:?}")
     };
     assert!(variant.is_adapter && !variant.is_recommended && variant.adapter.is_none() && variant.files == 2);
-    let started = bench.start_download(variant.source.clone()).await.unwrap();
+    let started = harness.start_download(variant.source.clone()).await.unwrap();
     assert_eq!(started.source, "hf.co/o/Poet-LoRA");
-    let done = ended(&mut bench).await;
+    let done = ended(&mut harness).await;
     let DownloadState::Done {
         model: None,
         adapter: Some(id),
@@ -118,8 +118,8 @@ async fn a_peft_adapter_of_the_hub_joins_its_base() {
     else {
         panic!("{done:?}")
     };
-    let adapter = bench.adapters().await.unwrap().remove(0);
-    let folder = bench.folder.path().join("data/adapters/o/Poet-LoRA").join(COMMIT);
+    let adapter = harness.adapters().await.unwrap().remove(0);
+    let folder = harness.folder.path().join("data/adapters/o/Poet-LoRA").join(COMMIT);
     assert_eq!(
         (adapter.id, adapter.name.as_str(), adapter.problem.as_deref()),
         (id, "Poet-LoRA", None)
@@ -136,10 +136,10 @@ async fn a_peft_adapter_of_the_hub_joins_its_base() {
     assert!(matches!(fit(&adapter, "llama3"), Some(AdapterFit::Misfit { .. })));
     let unsupported = AdapterMisfit::Unsupported;
     assert_eq!(fit(&adapter, "tiny"), Some(&AdapterFit::Misfit { why: unsupported }));
-    let page = bench.hub_repository("o/Poet-LoRA".into()).await.unwrap();
+    let page = harness.hub_repository("o/Poet-LoRA".into()).await.unwrap();
     assert_eq!(page.variants[0].adapter, Some(id));
     assert!(
-        bench
+        harness
             .snapshot()
             .await
             .unwrap()
@@ -150,46 +150,52 @@ async fn a_peft_adapter_of_the_hub_joins_its_base() {
 
     // The user's own file next to it stays.
     fs::write(folder.join("notes.txt"), "mine").unwrap();
-    bench.delete_adapter(id).await.unwrap();
+    harness.delete_adapter(id).await.unwrap();
     assert!(folder.join(TENSORS).exists(), "the deletion can be undone");
-    bench.restore_adapter(id).await.unwrap();
-    bench.delete_adapter(id).await.unwrap();
-    let bench = bench.again().await;
-    assert!(bench.adapters().await.unwrap().is_empty());
+    harness.restore_adapter(id).await.unwrap();
+    harness.delete_adapter(id).await.unwrap();
+    let harness = harness.again().await;
+    assert!(harness.adapters().await.unwrap().is_empty());
     let left: Vec<_> = fs::read_dir(&folder)
         .unwrap()
         .map(|it| it.unwrap().file_name())
         .collect();
     assert_eq!(left, ["notes.txt"]);
-    assert_eq!(bench.restore_adapter(id).await.unwrap_err().code, ProblemCode::NotFound);
+    assert_eq!(
+        harness.restore_adapter(id).await.unwrap_err().code,
+        ProblemCode::NotFound
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_adapter_comes_back_when_it_is_downloaded_again() {
-    let mut bench = bench(&["llama"]);
+    let mut harness = harness(&["llama"]);
     let hub = FakeHub::with(peft(), &[Reply::Good]);
-    use_hub(&bench, &hub).await;
-    bench.start_download("o/Poet-LoRA".into()).await.unwrap();
-    let DownloadState::Done { adapter: Some(id), .. } = ended(&mut bench).await.state else {
+    use_hub(&harness, &hub).await;
+    harness.start_download("o/Poet-LoRA".into()).await.unwrap();
+    let DownloadState::Done { adapter: Some(id), .. } = ended(&mut harness).await.state else {
         panic!("it is downloaded")
     };
-    bench.delete_adapter(id).await.unwrap();
-    bench.rescan_models().await.unwrap();
-    assert!(bench.adapters().await.unwrap().is_empty(), "a search does not undo it");
-    bench.start_download("o/Poet-LoRA".into()).await.unwrap();
+    harness.delete_adapter(id).await.unwrap();
+    harness.rescan_models().await.unwrap();
+    assert!(
+        harness.adapters().await.unwrap().is_empty(),
+        "a search does not undo it"
+    );
+    harness.start_download("o/Poet-LoRA".into()).await.unwrap();
     let is_back = |state: &DownloadState| matches!(state, DownloadState::Done { adapter: Some(_), .. });
-    bench
+    harness
         .next(|event| match event {
             Event::DownloadsChanged { downloads } => downloads.iter().any(|it| is_back(&it.state)).then_some(()),
             _ => None,
         })
         .await;
-    assert_eq!(bench.adapters().await.unwrap()[0].id, id);
+    assert_eq!(harness.adapters().await.unwrap()[0].id, id);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gguf_adapter_is_known_by_its_header() {
-    let mut bench = bench(&["llama", "qwen2"]);
+    let mut harness = harness(&["llama", "qwen2"]);
     let files = [
         ("poet-F16.gguf", read("adapters/llama.gguf")),
         ("merged-Q8_0.gguf", read("models/llama.gguf")),
@@ -198,8 +204,8 @@ async fn a_gguf_adapter_is_known_by_its_header() {
         tagged_repository("o/Poet", &["gguf", "base_model:adapter:owner/Other"], &files),
         &[Reply::Good],
     );
-    use_hub(&bench, &hub).await;
-    let page = bench.hub_repository("o/Poet".into()).await.unwrap();
+    use_hub(&harness, &hub).await;
+    let page = harness.hub_repository("o/Poet".into()).await.unwrap();
     let kinds: Vec<_> = page
         .variants
         .iter()
@@ -209,8 +215,8 @@ async fn a_gguf_adapter_is_known_by_its_header() {
         kinds.contains(&("F16", true)) && kinds.contains(&("Q8_0", false)),
         "{kinds:?}"
     );
-    bench.start_download("hf.co/o/Poet:F16".into()).await.unwrap();
-    let done = ended(&mut bench).await;
+    harness.start_download("hf.co/o/Poet:F16".into()).await.unwrap();
+    let done = ended(&mut harness).await;
     assert!(
         matches!(
             done.state,
@@ -221,8 +227,8 @@ async fn a_gguf_adapter_is_known_by_its_header() {
         ),
         "{done:?}"
     );
-    let adapter = bench.adapters().await.unwrap().remove(0);
-    let file = bench
+    let adapter = harness.adapters().await.unwrap().remove(0);
+    let file = harness
         .folder
         .path()
         .join("data/adapters/o/Poet")
@@ -237,9 +243,9 @@ async fn a_gguf_adapter_is_known_by_its_header() {
         adapter: "llama".to_owned(),
     };
     assert_eq!(fit(&adapter, "qwen2"), Some(&AdapterFit::Misfit { why }));
-    bench.delete_adapter(adapter.id).await.unwrap();
-    let bench = bench.again().await;
-    assert!(!bench.folder.path().join("data/adapters/o").exists());
+    harness.delete_adapter(adapter.id).await.unwrap();
+    let harness = harness.again().await;
+    assert!(!harness.folder.path().join("data/adapters/o").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -258,15 +264,15 @@ async fn a_changed_or_unverifiable_adapter_is_refused() {
             "not the expected file",
         ),
     ] {
-        let mut bench = bench(&[]);
+        let mut harness = harness(&[]);
         let hub = FakeHub::with(peft(), replies);
-        use_hub(&bench, &hub).await;
-        bench.start_download("o/Poet-LoRA".into()).await.unwrap();
-        let DownloadState::Failed { problem } = ended(&mut bench).await.state else {
+        use_hub(&harness, &hub).await;
+        harness.start_download("o/Poet-LoRA".into()).await.unwrap();
+        let DownloadState::Failed { problem } = ended(&mut harness).await.state else {
             panic!("{why}")
         };
         assert!(problem.message.contains(why), "{why}: {problem}");
-        assert!(bench.adapters().await.unwrap().is_empty());
+        assert!(harness.adapters().await.unwrap().is_empty());
     }
     let tensors = (
         "weights/adapter_model.safetensors",
@@ -278,11 +284,11 @@ async fn a_changed_or_unverifiable_adapter_is_refused() {
         let text = String::from_utf8(page.clone()).unwrap();
         assert!(text.contains(edit.0));
         *page = text.replace(edit.0, edit.1).into_bytes();
-        let mut bench = bench(&[]);
+        let mut harness = harness(&[]);
         let hub = FakeHub::with(bodies, &[Reply::Good]);
-        use_hub(&bench, &hub).await;
-        bench.start_download("o/n".into()).await.unwrap();
-        let DownloadState::Failed { problem } = ended(&mut bench).await.state else {
+        use_hub(&harness, &hub).await;
+        harness.start_download("o/n".into()).await.unwrap();
+        let DownloadState::Failed { problem } = ended(&mut harness).await.state else {
             panic!("{why}")
         };
         assert!(problem.message.contains(why), "{why}: {problem}");
@@ -301,14 +307,14 @@ async fn a_changed_or_unverifiable_adapter_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broken_download_of_an_adapter_is_resumed() {
-    let mut bench = bench(&["llama"]);
+    let mut harness = harness(&["llama"]);
     let hub = FakeHub::with(
         peft(),
         &[Reply::Good, Reply::Good, Reply::Good, Reply::Broken(100), Reply::Good],
     );
-    use_hub(&bench, &hub).await;
-    bench.start_download("o/Poet-LoRA".into()).await.unwrap();
-    let done = ended(&mut bench).await;
+    use_hub(&harness, &hub).await;
+    harness.start_download("o/Poet-LoRA".into()).await.unwrap();
+    let done = ended(&mut harness).await;
     assert!(
         matches!(done.state, DownloadState::Done { adapter: Some(_), .. }),
         "{done:?}"
@@ -319,8 +325,8 @@ async fn a_broken_download_of_an_adapter_is_resumed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_adapter_that_was_pulled_is_listed() {
-    let bench = bench(&["llama"]);
-    let data = bench.folder.path().join("data");
+    let harness = harness(&["llama"]);
+    let data = harness.folder.path().join("data");
     let (endpoint, path) = tokio::task::spawn_blocking(move || {
         let fake = FakeHub::with(peft(), &[Reply::Good]);
         let library = Library::new(Vec::new(), &data, Reader::InProcess, None);
@@ -333,21 +339,21 @@ async fn an_adapter_that_was_pulled_is_listed() {
         path.join(CONFIG).is_file() && path.join(TENSORS).is_file(),
         "{endpoint}"
     );
-    assert!(bench.adapters().await.unwrap().is_empty());
-    bench.rescan_models().await.unwrap();
-    let adapter = bench.adapters().await.unwrap().remove(0);
+    assert!(harness.adapters().await.unwrap().is_empty());
+    harness.rescan_models().await.unwrap();
+    let adapter = harness.adapters().await.unwrap().remove(0);
     assert_eq!((Path::new(&adapter.path), adapter.is_deletable), (path.as_path(), true));
     // Once only.
-    bench.rescan_models().await.unwrap();
-    let bench = bench.again().await;
-    assert_eq!(bench.adapters().await.unwrap().len(), 1);
+    harness.rescan_models().await.unwrap();
+    let harness = harness.again().await;
+    assert_eq!(harness.adapters().await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_adapter_is_imported_for_what_it_fits() {
-    let mut bench = bench(&["llama3"]);
-    let path = folder(&bench, "owner/Llama");
-    let imported = bench.import_adapter(path.clone(), None).await.unwrap();
+    let mut harness = harness(&["llama3"]);
+    let path = folder(&harness, "owner/Llama");
+    let imported = harness.import_adapter(path.clone(), None).await.unwrap();
     assert_eq!((imported.model.as_deref(), imported.problem.as_deref()), (None, None));
     assert_eq!(imported.base_repository.as_deref(), Some("owner/Llama"));
     assert!(!imported.is_deletable);
@@ -357,12 +363,12 @@ async fn an_adapter_is_imported_for_what_it_fits() {
             .iter()
             .all(|it| matches!(it.fit, AdapterFit::Misfit { .. }))
     );
-    let again = bench.import_adapter(path.clone(), None).await.unwrap();
+    let again = harness.import_adapter(path.clone(), None).await.unwrap();
     assert_eq!(again.id, imported.id, "it is listed once");
     // Its base comes later.
-    add(&bench, "llama");
-    bench.rescan_models().await.unwrap();
-    let fits = bench
+    add(&harness, "llama");
+    harness.rescan_models().await.unwrap();
+    let fits = harness
         .next(|event| match event {
             Event::AdaptersChanged { adapters } => fit(&adapters[0], "llama").cloned(),
             _ => None,
@@ -370,8 +376,8 @@ async fn an_adapter_is_imported_for_what_it_fits() {
         .await;
     assert_eq!(fits, AdapterFit::Named);
 
-    bench.delete_adapter(imported.id).await.unwrap();
-    let bench = bench.again().await;
+    harness.delete_adapter(imported.id).await.unwrap();
+    let harness = harness.again().await;
     assert!(path.join(TENSORS).exists(), "an imported file is a person's own");
 
     // Values are checked if there is a model to check them with.
@@ -380,40 +386,40 @@ async fn an_adapter_is_imported_for_what_it_fits() {
     let end = file.len();
     file[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
     fs::write(&tensors, &file).unwrap();
-    let nan = bench.import_adapter(path.clone(), None).await.unwrap_err();
+    let nan = harness.import_adapter(path.clone(), None).await.unwrap_err();
     assert!(
         nan.code == ProblemCode::AdapterInvalid && nan.message.contains("NaN"),
         "{nan}"
     );
     fs::write(&tensors, (1u64 << 30).to_le_bytes()).unwrap();
-    for path in [path, bench.folder.path().join("bundled/llama.gguf")] {
-        let error = bench.import_adapter(path, None).await.unwrap_err();
+    for path in [path, harness.folder.path().join("bundled/llama.gguf")] {
+        let error = harness.import_adapter(path, None).await.unwrap_err();
         assert_eq!(error.code, ProblemCode::AdapterInvalid, "{error}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fitting_adapter_answers_and_another_one_says_why_not() {
-    let mut bench = bench(&["llama", "llama3"]);
-    let adapter = bench.import_adapter(folder(&bench, "x"), None).await.unwrap();
+    let mut harness = harness(&["llama", "llama3"]);
+    let adapter = harness.import_adapter(folder(&harness, "x"), None).await.unwrap();
     assert_eq!(fit(&adapter, "llama"), Some(&AdapterFit::Sizes));
     let choice = vec![AdapterChoice {
         adapter: adapter.id,
         scale: 1.0,
     }];
-    bench.load_model("llama".into()).await.unwrap();
-    let first = bench.answer("show").await;
-    bench
+    harness.load_model("llama".into()).await.unwrap();
+    let first = harness.answer("show").await;
+    harness
         .set_conversation_adapters(first.conversation, choice)
         .await
         .unwrap();
-    let sent = bench.say(Some(first.conversation), "show").await;
-    let answer = bench.ended(sent.answer.id).await;
+    let sent = harness.say(Some(first.conversation), "show").await;
+    let answer = harness.ended(sent.answer.id).await;
     let shown: GenerateRequest = serde_json::from_str(&answer.text()).unwrap_or_else(|_| panic!("{answer:?}"));
     assert_eq!(shown.adapters[0].path, Path::new(&adapter.path));
-    bench.load_model("llama3".into()).await.unwrap();
-    let sent = bench.say(Some(first.conversation), "show").await;
-    let answer = bench.ended(sent.answer.id).await;
+    harness.load_model("llama3".into()).await.unwrap();
+    let sent = harness.say(Some(first.conversation), "show").await;
+    let answer = harness.ended(sent.answer.id).await;
     assert_eq!(failure(&answer).code, ProblemCode::AdapterInvalid);
     assert!(failure(&answer).message.contains("does not fit"));
 }
@@ -423,9 +429,9 @@ async fn adapters_are_searched_for_and_marked() {
     let rows =
         br#"[{"id": "o/lora", "tags": ["peft", "base_model:adapter:owner/Base"]}, {"id": "o/m", "tags": ["gguf"]}]"#;
     let bodies = HashMap::from([("/api/models".to_owned(), rows.to_vec())]);
-    let (bench, hub) = (bench(&[]), FakeHub::with(bodies, &[Reply::Good]));
-    use_hub(&bench, &hub).await;
-    let search = |kind| bench.search_hub("poet".into(), HubSort::Trending, kind);
+    let (harness, hub) = (harness(&[]), FakeHub::with(bodies, &[Reply::Good]));
+    use_hub(&harness, &hub).await;
+    let search = |kind| harness.search_hub("poet".into(), HubSort::Trending, kind);
     let found = search(HubKind::Adapters).await.unwrap();
     let marked: Vec<_> = found.iter().map(|it| (it.is_adapter, it.base.as_deref())).collect();
     assert_eq!(marked, [(true, Some("owner/Base")), (false, None)]);
@@ -436,12 +442,12 @@ async fn adapters_are_searched_for_and_marked() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_of_an_imported_adapter_that_match_nothing_are_told() {
-    let bench = bench(&["llama"]);
-    let folder = folder(&bench, "owner/Llama");
+    let harness = harness(&["llama"]);
+    let folder = folder(&harness, "owner/Llama");
     let mut config: serde_json::Value = serde_json::from_slice(&config("owner/Llama")).unwrap();
     config["alpha_pattern"] = serde_json::json!({"^q_proj": 100, "k_proj": 8});
     fs::write(folder.join(CONFIG), config.to_string()).expect("a file");
-    let adapter = bench
+    let adapter = harness
         .import_adapter(folder.clone(), None)
         .await
         .expect("it is imported");
@@ -454,7 +460,7 @@ async fn settings_of_an_imported_adapter_that_match_nothing_are_told() {
     // A pattern that only Python reads is not called damage.
     config["alpha_pattern"] = serde_json::json!({"(?!v)q_proj": 100});
     fs::write(folder.join(CONFIG), config.to_string()).expect("a file");
-    let refused = bench.adapters().await.unwrap().remove(0).problem.expect("a problem");
+    let refused = harness.adapters().await.unwrap().remove(0).problem.expect("a problem");
     assert!(
         refused.contains("not supported") && !refused.contains("corrupt"),
         "{refused}"

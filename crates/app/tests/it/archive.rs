@@ -1,7 +1,7 @@
 //! Backups of everything as one file, and their restoration.
 
 use crate::{
-    data_bench::{Bench, open_acting},
+    data_harness::{Harness, open_acting},
     support,
 };
 use hearth_app::{
@@ -39,20 +39,20 @@ const FILES: [(&str, &[u8]); 5] = [
 ];
 
 /// An app with a conversation and files, and a backup of them.
-async fn backed_up() -> (Bench, PathBuf) {
-    let bench = Bench::new();
-    bench.import_json(&chat("1", "backed up")).await;
+async fn backed_up() -> (Harness, PathBuf) {
+    let harness = Harness::new();
+    harness.import_json(&chat("1", "backed up")).await;
     for (name, bytes) in FILES {
-        put(&bench.path("data").join(name), bytes);
+        put(&harness.path("data").join(name), bytes);
     }
-    put(&bench.path("data/runs/1/.run.json.1-1.part/run.json"), b"half");
-    put(&bench.path("data/models/model.gguf"), b"large");
+    put(&harness.path("data/runs/1/.run.json.1-1.part/run.json"), b"half");
+    put(&harness.path("data/models/model.gguf"), b"large");
     // A backup with it would be refused.
-    put(&bench.path("data/presets/notes.txt"), b"no preset");
+    put(&harness.path("data/presets/notes.txt"), b"no preset");
     #[cfg(unix)]
-    std::os::unix::fs::symlink("run.json", bench.path("data/runs/1/link.json")).expect("a link");
-    let path = bench.path("all.hearthbackup");
-    let written = bench.app.back_up(path.clone()).await.expect("a backup");
+    std::os::unix::fs::symlink("run.json", harness.path("data/runs/1/link.json")).expect("a link");
+    let path = harness.path("all.hearthbackup");
+    let written = harness.app.back_up(path.clone()).await.expect("a backup");
     assert_eq!(written.files as usize, 1 + FILES.len());
     let left_out: Vec<_> = written
         .left_out
@@ -62,7 +62,7 @@ async fn backed_up() -> (Bench, PathBuf) {
     let link = (LeftOutReason::NotAFile, 1, "runs/1/link.json");
     let note = (LeftOutReason::NotAPreset, 1, "presets/notes.txt");
     assert_eq!(left_out, if cfg!(unix) { vec![link, note] } else { vec![note] });
-    (bench, path)
+    (harness, path)
 }
 
 fn put(path: &Path, bytes: &[u8]) {
@@ -71,8 +71,8 @@ fn put(path: &Path, bytes: &[u8]) {
 }
 
 /// Titles of the conversations.
-async fn titles(bench: &Bench) -> Vec<String> {
-    bench
+async fn titles(harness: &Harness) -> Vec<String> {
+    harness
         .all()
         .await
         .into_iter()
@@ -83,7 +83,7 @@ async fn titles(bench: &Bench) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_is_restored_at_the_next_start_and_the_present_data_moves_aside() {
     let (origin, backup) = backed_up().await;
-    let other = Bench::new();
+    let other = Harness::new();
     other.import_json(&chat("2", "of now")).await;
     put(&other.path("data/runs/9/run.json"), b"of now");
     let pending = other.app.restore_backup(backup.clone()).await.expect("a valid backup");
@@ -96,7 +96,7 @@ async fn a_backup_is_restored_at_the_next_start_and_the_present_data_moves_aside
     assert_eq!(other.app.data_place().await.unwrap().pending.as_ref(), Some(&pending));
     other.import_json(&chat("3", "written meanwhile")).await;
 
-    let other = Bench::open(other.close().await);
+    let other = Harness::open(other.close().await);
     assert_eq!(titles(&other).await, ["backed up"]);
     let presets = other.app.presets().await.expect("presets").presets;
     assert_eq!(presets.last().expect("one").name, "Mine");
@@ -112,53 +112,53 @@ async fn a_backup_is_restored_at_the_next_start_and_the_present_data_moves_aside
     let place = other.app.data_place().await.unwrap();
     assert!(place.pending.is_none() && !other.path("data/hearth-restore").exists());
     // Starting again changes nothing.
-    let other = Bench::open(other.close().await);
+    let other = Harness::open(other.close().await);
     assert_eq!(titles(&other).await, ["backed up"]);
     drop(origin);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restoration_can_be_cancelled() {
-    let (bench, backup) = backed_up().await;
-    bench.import_json(&chat("2", "later")).await;
-    bench.app.restore_backup(backup).await.expect("a valid backup");
-    bench.app.cancel_restore().await.expect("cancelled");
-    let bench = Bench::open(bench.close().await);
-    assert_eq!(titles(&bench).await.len(), 2);
-    assert!(!bench.path("data/hearth-restore").exists());
+    let (harness, backup) = backed_up().await;
+    harness.import_json(&chat("2", "later")).await;
+    harness.app.restore_backup(backup).await.expect("a valid backup");
+    harness.app.cancel_restore().await.expect("cancelled");
+    let harness = Harness::open(harness.close().await);
+    assert_eq!(titles(&harness).await.len(), 2);
+    assert!(!harness.path("data/hearth-restore").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_backup_changes_nothing() {
-    let (bench, backup) = backed_up().await;
+    let (harness, backup) = backed_up().await;
     let whole = fs::read(&backup).expect("a file");
-    let damaged = bench.path("damaged.hearthbackup");
+    let damaged = harness.path("damaged.hearthbackup");
     let mut refused = 0;
     for part in 0..80 {
         let mut bytes = whole.clone();
         let at = part * bytes.len() / 80;
         bytes[at] ^= 0x20;
         fs::write(&damaged, &bytes).expect("a file");
-        match bench.app.restore_backup(damaged.clone()).await {
+        match harness.app.restore_backup(damaged.clone()).await {
             Err(problem) => {
                 assert!(problem.code == ProblemCode::DataInvalid, "byte {at}: {problem}");
                 refused += 1;
             }
             // A byte that means nothing, such as one of a time.
-            Ok(_) => bench.app.cancel_restore().await.expect("cancelled"),
+            Ok(_) => harness.app.cancel_restore().await.expect("cancelled"),
         }
         fs::write(&damaged, &whole[..at]).expect("a file");
-        bench
+        harness
             .app
             .restore_backup(damaged.clone())
             .await
             .expect_err("a cut backup");
     }
     assert!(refused > 60, "{refused}");
-    assert!(bench.app.data_place().await.unwrap().pending.is_none());
-    assert!(!bench.path("data/hearth-restore").exists());
-    let bench = Bench::open(bench.close().await);
-    assert_eq!(titles(&bench).await, ["backed up"]);
+    assert!(harness.app.data_place().await.unwrap().pending.is_none());
+    assert!(!harness.path("data/hearth-restore").exists());
+    let harness = Harness::open(harness.close().await);
+    assert_eq!(titles(&harness).await, ["backed up"]);
 }
 
 /// A backup with a changed manifest.
@@ -185,10 +185,10 @@ fn with_manifest(backup: &Path, to: &Path, change: impl FnOnce(&mut Value)) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_and_newer_backups_are_refused() {
-    let (bench, backup) = backed_up().await;
-    let other = bench.path("other.hearthbackup");
+    let (harness, backup) = backed_up().await;
+    let other = harness.path("other.hearthbackup");
     let check = async |words: &str| {
-        let problem = bench.app.restore_backup(other.clone()).await.expect_err(words);
+        let problem = harness.app.restore_backup(other.clone()).await.expect_err(words);
         assert!(problem.message.contains(words), "{problem}");
     };
     with_manifest(&backup, &other, |manifest| manifest["hearthBackup"] = json!(2));
@@ -207,9 +207,9 @@ async fn foreign_and_newer_backups_are_refused() {
     check("is not that of a backup").await;
     fs::write(&other, "hello").expect("a file");
     check("is damaged").await;
-    let inside = bench
+    let inside = harness
         .app
-        .back_up(bench.path("data/x.hearthbackup"))
+        .back_up(harness.path("data/x.hearthbackup"))
         .await
         .expect_err("inside");
     assert!(inside.message.contains("inside Hearth's data folder"), "{inside}");
@@ -217,16 +217,16 @@ async fn foreign_and_newer_backups_are_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paths_in_the_data_folder_follow_it() {
-    let (bench, backup) = backed_up().await;
-    let inside = bench.path("data/runs/1/adapter");
-    let outside = bench.path("elsewhere");
+    let (harness, backup) = backed_up().await;
+    let inside = harness.path("data/runs/1/adapter");
+    let outside = harness.path("elsewhere");
     for path in [&inside, &outside] {
-        bench.add_adapter(path);
+        harness.add_adapter(path);
     }
-    bench.app.back_up(backup.clone()).await.expect("a backup");
-    let other = Bench::new();
+    harness.app.back_up(backup.clone()).await.expect("a backup");
+    let other = Harness::new();
     other.app.restore_backup(backup).await.expect("a valid backup");
-    let other = Bench::open(other.close().await);
+    let other = Harness::open(other.close().await);
     let rows = other.app.store().read(|t| adapter::list(t)).expect("rows");
     let mut paths: Vec<PathBuf> = rows.into_iter().map(|row| row.path).collect();
     paths.sort();
@@ -237,12 +237,14 @@ async fn paths_in_the_data_folder_follow_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn downloads_of_each_state_are_restored_and_none_begins_by_itself() {
-    let (bench, backup) = backed_up().await;
-    bench.add_downloads(&bench.path("data/models/o/m3/model.gguf")).await;
-    bench.app.back_up(backup.clone()).await.expect("a backup");
-    let other = Bench::new();
+    let (harness, backup) = backed_up().await;
+    harness
+        .add_downloads(&harness.path("data/models/o/m3/model.gguf"))
+        .await;
+    harness.app.back_up(backup.clone()).await.expect("a backup");
+    let other = Harness::new();
     other.app.restore_backup(backup).await.expect("a valid backup");
-    let other = Bench::open(other.close().await);
+    let other = Harness::open(other.close().await);
     let failed = State::Failed(r#"{"code":"download","message":"No."}"#.to_owned());
     let done = other.path("data/models/o/m3/model.gguf").display().to_string();
     assert_eq!(
@@ -267,14 +269,14 @@ const EARLY: [&str; 7] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_of_an_earlier_hearth_with_odd_names_and_downloads_is_restored() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let backup = Path::new(env!("CARGO_MANIFEST_DIR")).join(EARLY_BACKUP);
-    let pending = bench.app.restore_backup(backup).await.expect("a backup");
+    let pending = harness.app.restore_backup(backup).await.expect("a backup");
     let left_out: u32 = pending.left_out.iter().map(|left_out| left_out.count).sum();
     assert_eq!(pending.files + left_out, 1 + EARLY.len() as u32);
-    let bench = Bench::open(bench.close().await);
-    assert_eq!(titles(&bench).await, ["backed up"]);
-    let read = |name: &str| fs::read(bench.path("data").join(name)).ok();
+    let harness = Harness::open(harness.close().await);
+    assert_eq!(titles(&harness).await, ["backed up"]);
+    let read = |name: &str| fs::read(harness.path("data").join(name)).ok();
     let restored = EARLY
         .iter()
         .filter(|name| read(name).as_deref() == Some(name.as_bytes()));
@@ -283,11 +285,11 @@ async fn a_backup_of_an_earlier_hearth_with_odd_names_and_downloads_is_restored(
         assert_eq!(left_out, 0, "all of these names are possible");
     }
     let failed = State::Failed(r#"{"code":"download","message":"No."}"#.to_owned());
-    let [paused, queued, failure, done] = &bench.download_states()[..] else {
+    let [paused, queued, failure, done] = &harness.download_states()[..] else {
         panic!("four downloads");
     };
     assert_eq!([paused, queued, failure], [&State::Paused, &State::Paused, &failed]);
-    let model = bench.path("data/models/o/done/model.gguf").display().to_string();
+    let model = harness.path("data/models/o/done/model.gguf").display().to_string();
     assert_eq!(*done, State::Done(model));
 }
 
@@ -386,7 +388,7 @@ fn any_data_folder_is_restored_from_its_backup_or_the_backup_says_what_is_missin
     runner
         .run(&trees, |tree| {
             runtime.block_on(async {
-                let (from, to) = (Bench::new(), Bench::new());
+                let (from, to) = (Harness::new(), Harness::new());
                 for (parts, bytes) in &tree {
                     // A file may be in the way of a folder.
                     let Some(path) = in_data(&from.path("data"), parts) else {
@@ -398,9 +400,9 @@ fn any_data_folder_is_restored_from_its_backup_or_the_backup_says_what_is_missin
                 let backup = from.path("all.hearthbackup");
                 let WrittenBackup { files, left_out, .. } = from.app.back_up(backup.clone()).await.expect("a backup");
                 let pending = to.app.restore_backup(backup).await.expect("what was reported as good");
-                let to = Bench::open(to.close().await);
-                let contents = |bench: &Bench| {
-                    let data = bench.path("data");
+                let to = Harness::open(to.close().await);
+                let contents = |harness: &Harness| {
+                    let data = harness.path("data");
                     let all = ["runs", "datasets", "presets"]
                         .iter()
                         .flat_map(|name| files_in(&data.join(name)));
@@ -445,20 +447,20 @@ fn any_data_folder_is_restored_from_its_backup_or_the_backup_says_what_is_missin
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_larger_than_the_disk_is_refused_before_anything_is_written() {
-    let (bench, backup) = backed_up().await;
-    let other = bench.path("other.hearthbackup");
+    let (harness, backup) = backed_up().await;
+    let other = harness.path("other.hearthbackup");
     with_manifest(&backup, &other, |manifest| {
         manifest["files"][1]["bytes"] = json!(1_u64 << 62);
         manifest["files"][2]["bytes"] = json!(u64::MAX);
     });
-    let problem = bench.app.restore_backup(other).await.expect_err("too large");
+    let problem = harness.app.restore_backup(other).await.expect_err("too large");
     assert_eq!(problem.code, ProblemCode::DiskFull, "{problem}");
-    assert!(!bench.path("data/hearth-restore").exists());
+    assert!(!harness.path("data/hearth-restore").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restoration_reports_progress_and_can_be_cancelled_while_it_is_extracted() {
-    let (bench, backup) = backed_up().await;
+    let (harness, backup) = backed_up().await;
     let folder = tempfile::tempdir().expect("a folder");
     let app: Arc<OnceLock<App>> = Arc::default();
     let (options, itself) = (support::options(&folder.path().join("data")), app.clone());
@@ -477,12 +479,12 @@ async fn a_restoration_reports_progress_and_can_be_cancelled_while_it_is_extract
     assert_eq!(cancelled.code, ProblemCode::Cancelled, "{cancelled}");
     assert!(app.data_place().await.expect("a place").pending.is_none());
     assert!(!folder.path().join("data/hearth-restore").exists());
-    drop(bench);
+    drop(harness);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restoration_refuses_other_work_on_the_data() {
-    let (bench, backup) = backed_up().await;
+    let (harness, backup) = backed_up().await;
     let folder = tempfile::tempdir().expect("a folder");
     let (again, other, to) = (
         backup.clone(),
@@ -511,25 +513,26 @@ async fn a_restoration_refuses_other_work_on_the_data() {
         assert_eq!(problem.code, ProblemCode::Busy);
         assert!(problem.message.contains("being checked"), "{problem}");
     }
-    drop(bench);
+    drop(harness);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restoration_that_is_cancelled_as_it_begins_does_not_take_place() {
-    let (bench, backup) = backed_up().await;
+    let (harness, backup) = backed_up().await;
     for _ in 0..20 {
-        let (restored, cancelled) = tokio::join!(bench.app.restore_backup(backup.clone()), bench.app.cancel_restore());
+        let (restored, cancelled) =
+            tokio::join!(harness.app.restore_backup(backup.clone()), harness.app.cancel_restore());
         cancelled.expect("cancelled");
         assert_eq!(restored.expect_err("cancelled").code, ProblemCode::Cancelled);
-        assert!(bench.app.data_place().await.expect("a place").pending.is_none());
+        assert!(harness.app.data_place().await.expect("a place").pending.is_none());
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_without_bytes_delay_no_cancellation() {
     const FILES: usize = 20_000;
-    let (bench, backup) = backed_up().await;
-    let many = bench.path("many.hearthbackup");
+    let (harness, backup) = backed_up().await;
+    let many = harness.path("many.hearthbackup");
     let names: Vec<String> = (0..FILES).map(|at| format!("runs/1/{at}")).collect();
     let listed = names.clone();
     with_manifest(&backup, &many, move |manifest| {
@@ -547,15 +550,15 @@ async fn files_without_bytes_delay_no_cancellation() {
             .expect("an entry");
     }
     archive.finish().expect("an archive");
-    let app = bench.app.clone();
+    let app = harness.app.clone();
     let restoring = tokio::spawn(async move { app.restore_backup(many).await });
     let begin = Instant::now();
-    while !bench.path("data/hearth-restore/runs/1/0").exists() {
+    while !harness.path("data/hearth-restore/runs/1/0").exists() {
         assert!(begin.elapsed() < Duration::from_secs(60), "nothing is extracted");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let begin = Instant::now();
-    bench.app.cancel_restore().await.expect("cancelled");
+    harness.app.cancel_restore().await.expect("cancelled");
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     let problem = restoring.await.expect("an end").expect_err("cancelled");
     assert_eq!(problem.code, ProblemCode::Cancelled, "{problem}");
@@ -563,46 +566,50 @@ async fn files_without_bytes_delay_no_cancellation() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restoration_that_fails_leaves_the_pending_one() {
-    let (bench, backup) = backed_up().await;
-    bench.import_json(&chat("2", "later")).await;
-    let pending = bench.app.restore_backup(backup.clone()).await.expect("a valid backup");
-    let damaged = bench.path("damaged.hearthbackup");
+    let (harness, backup) = backed_up().await;
+    harness.import_json(&chat("2", "later")).await;
+    let pending = harness
+        .app
+        .restore_backup(backup.clone())
+        .await
+        .expect("a valid backup");
+    let damaged = harness.path("damaged.hearthbackup");
     with_manifest(&backup, &damaged, |manifest| {
         manifest["files"][1]["sha256"] = json!("00")
     });
-    bench.app.restore_backup(damaged).await.expect_err("damaged");
+    harness.app.restore_backup(damaged).await.expect_err("damaged");
     assert_eq!(
-        bench.app.data_place().await.expect("a place").pending.as_ref(),
+        harness.app.data_place().await.expect("a place").pending.as_ref(),
         Some(&pending)
     );
     // A later one replaces it.
-    let second = bench.path("second.hearthbackup");
-    bench.app.back_up(second.clone()).await.expect("a backup");
+    let second = harness.path("second.hearthbackup");
+    harness.app.back_up(second.clone()).await.expect("a backup");
     for (backup, count) in [(second, 2), (backup, 1)] {
-        let pending = bench.app.restore_backup(backup).await.expect("a valid backup");
+        let pending = harness.app.restore_backup(backup).await.expect("a valid backup");
         assert_eq!(pending.conversations, count);
     }
-    let bench = Bench::open(bench.close().await);
-    assert_eq!(titles(&bench).await, ["backed up"]);
+    let harness = Harness::open(harness.close().await);
+    assert_eq!(titles(&harness).await, ["backed up"]);
     for name in ["hearth-restore", "hearth-restore-2", "hearth-restore.json"] {
-        assert!(!bench.path("data").join(name).exists(), "{name}");
+        assert!(!harness.path("data").join(name).exists(), "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restoration_empties_the_prompt_cache() {
-    let (bench, backup) = backed_up().await;
-    let id = bench.only().await.id;
-    let cached = bench
+    let (harness, backup) = backed_up().await;
+    let id = harness.only().await.id;
+    let cached = harness
         .path("data/prompt-cache")
         .join(id.to_string())
         .join("0123456789abcdef0123456789abcdef.kv");
     put(&cached, b"the text of before");
-    let other = bench.path("data/prompt-cache/notes.txt");
+    let other = harness.path("data/prompt-cache/notes.txt");
     put(&other, b"not Hearth's");
-    bench.app.restore_backup(backup).await.expect("a valid backup");
+    harness.app.restore_backup(backup).await.expect("a valid backup");
     assert!(cached.exists(), "nothing changes before the next start");
-    let bench = Bench::open(bench.close().await);
-    assert_eq!(bench.only().await.id, id, "a conversation has the same id");
+    let harness = Harness::open(harness.close().await);
+    assert_eq!(harness.only().await.id, id, "a conversation has the same id");
     assert!(!cached.exists() && other.exists());
 }

@@ -1,7 +1,7 @@
 //! Continued and edited answers, and the settings of conversations: a real store and the fake
 //! worker.
 
-use crate::bench::{Bench, failure};
+use crate::harness::{Harness, failure};
 use hearth_app::wire::{
     ConversationSettings, CutReason, Effort, LogitBias, Message, MessageState, NewConversation, Part, Problem,
     ProblemCode, SamplingOverrides, Sent, Settings, ThinkingChoice, ThinkingEffort, ThinkingSwitch,
@@ -26,50 +26,50 @@ fn shown(answer: &Message) -> GenerateRequest {
     serde_json::from_str(&text[at..]).expect("a request")
 }
 
-async fn ended(bench: &mut Bench, sent: Result<Sent, Problem>) -> Message {
-    bench.ended(sent.expect("it begins").answer.id).await
+async fn ended(harness: &mut Harness, sent: Result<Sent, Problem>) -> Message {
+    harness.ended(sent.expect("it begins").answer.id).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_answer_is_continued_in_the_same_message() {
-    let mut bench = Bench::tiny();
-    let half = bench.answer("cut").await;
+    let mut harness = Harness::tiny();
+    let half = harness.answer("cut").await;
     assert_eq!((half.state.clone(), half.text().as_str()), (cut(), "Half an answer"));
-    let sent = bench.continue_answer(half.id).await.expect("it begins");
+    let sent = harness.continue_answer(half.id).await.expect("it begins");
     assert_eq!(
         (sent.user, sent.answer.id, sent.answer.state),
         (None, half.id, MessageState::Waiting)
     );
     assert_eq!(sent.answer.parts, half.parts, "the text stays in view");
-    let whole = bench.ended(half.id).await;
+    let whole = harness.ended(half.id).await;
     assert_eq!(
         (whole.state.clone(), whole.text().as_str()),
         (MessageState::Complete, "Half an answer, and its end")
     );
     let stats = whole.stats.clone().expect("stats");
     assert_eq!(stats.tokens, 3, "one, the text held back, and its end");
-    let kept = bench.conversation(half.conversation).await;
+    let kept = harness.conversation(half.conversation).await;
     assert_eq!((kept.messages.len(), kept.messages.last()), (2, Some(&whole)));
     // Again, behind a restart.
-    let mut bench = bench.again().await;
-    let again = bench.continue_answer(half.id).await;
-    let longer = ended(&mut bench, again).await;
+    let mut harness = harness.again().await;
+    let again = harness.continue_answer(half.id).await;
+    let longer = ended(&mut harness, again).await;
     assert_eq!(longer.text(), "Half an answer, and its end, and its end");
     assert_eq!(longer.stats.expect("stats").tokens, 5);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_answer_and_one_whose_worker_died_are_continued() {
-    let mut bench = Bench::tiny();
-    let slow = bench.say(None, "slow").await;
-    bench.streaming(slow.answer.id).await;
-    bench.stop(slow.conversation.id).await.expect("it stops");
-    let stopped = bench.ended(slow.answer.id).await;
-    let died = bench.answer("die").await;
+    let mut harness = Harness::tiny();
+    let slow = harness.say(None, "slow").await;
+    harness.streaming(slow.answer.id).await;
+    harness.stop(slow.conversation.id).await.expect("it stops");
+    let stopped = harness.ended(slow.answer.id).await;
+    let died = harness.answer("die").await;
     assert_eq!(died.text(), "Half an answer");
     for half in [stopped, died] {
-        let sent = bench.continue_answer(half.id).await;
-        let whole = ended(&mut bench, sent).await;
+        let sent = harness.continue_answer(half.id).await;
+        let whole = ended(&mut harness, sent).await;
         assert_eq!(whole.state, MessageState::Complete);
         assert_eq!(whole.text(), half.text() + ", and its end");
     }
@@ -78,46 +78,52 @@ async fn a_stopped_answer_and_one_whose_worker_died_are_continued() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_is_stopped_before_it_grows_stays_as_it_was() {
     // A model called slow is never loaded.
-    let mut bench = Bench::new(&["slow.gguf", "tiny.gguf"]);
-    bench.load_model("tiny".into()).await.expect("it loads");
-    let half = bench.answer("cut").await;
-    bench.load_model("slow".into()).await.expect("it is selected");
-    bench.continue_answer(half.id).await.expect("it begins");
-    bench.stop(half.conversation).await.expect("it stops");
-    assert_eq!(bench.ended(half.id).await, half);
-    assert_eq!(bench.conversation(half.conversation).await.messages[1], half);
+    let mut harness = Harness::new(&["slow.gguf", "tiny.gguf"]);
+    harness.load_model("tiny".into()).await.expect("it loads");
+    let half = harness.answer("cut").await;
+    harness.load_model("slow".into()).await.expect("it is selected");
+    harness.continue_answer(half.id).await.expect("it begins");
+    harness.stop(half.conversation).await.expect("it stops");
+    assert_eq!(harness.ended(half.id).await, half);
+    assert_eq!(harness.conversation(half.conversation).await.messages[1], half);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_continued_is_refused() {
-    let mut bench = Bench::tiny();
-    let first = bench.say(None, "say one").await;
-    bench.ended(first.answer.id).await;
+    let mut harness = Harness::tiny();
+    let first = harness.say(None, "say one").await;
+    harness.ended(first.answer.id).await;
     let id = first.conversation.id;
-    let slow = bench.say(Some(id), "slow").await;
-    bench.streaming(slow.answer.id).await;
+    let slow = harness.say(Some(id), "slow").await;
+    harness.streaming(slow.answer.id).await;
     let refused = |sent: Result<Sent, Problem>| code(sent.expect_err("refused"));
-    assert_eq!(refused(bench.continue_answer(slow.answer.id).await), ProblemCode::Busy);
-    assert_eq!(refused(bench.continue_answer(first.answer.id).await), ProblemCode::Busy);
-    bench.stop(id).await.expect("it stops");
-    bench.ended(slow.answer.id).await;
-    let user = slow.user.expect("a message").id;
-    assert_eq!(refused(bench.continue_answer(user).await), ProblemCode::BadRequest);
-    assert_eq!(refused(bench.continue_answer(999).await), ProblemCode::NotFound);
-    let with_replies = bench.continue_answer(first.answer.id).await.expect_err("refused");
-    assert!(with_replies.message.contains("replies"), "{with_replies:?}");
-    bench.delete_conversation(id).await.expect("it is deleted");
     assert_eq!(
-        refused(bench.continue_answer(slow.answer.id).await),
+        refused(harness.continue_answer(slow.answer.id).await),
+        ProblemCode::Busy
+    );
+    assert_eq!(
+        refused(harness.continue_answer(first.answer.id).await),
+        ProblemCode::Busy
+    );
+    harness.stop(id).await.expect("it stops");
+    harness.ended(slow.answer.id).await;
+    let user = slow.user.expect("a message").id;
+    assert_eq!(refused(harness.continue_answer(user).await), ProblemCode::BadRequest);
+    assert_eq!(refused(harness.continue_answer(999).await), ProblemCode::NotFound);
+    let with_replies = harness.continue_answer(first.answer.id).await.expect_err("refused");
+    assert!(with_replies.message.contains("replies"), "{with_replies:?}");
+    harness.delete_conversation(id).await.expect("it is deleted");
+    assert_eq!(
+        refused(harness.continue_answer(slow.answer.id).await),
         ProblemCode::NotFound
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_edited_answer_is_another_version_and_nothing_is_lost() {
-    let mut bench = Bench::tiny();
-    let thought = bench.answer("think Paris.").await;
-    let edited = bench
+    let mut harness = Harness::tiny();
+    let thought = harness.answer("think Paris.").await;
+    let edited = harness
         .edit_answer(thought.id, "Lyon.".into(), false)
         .await
         .expect("it is edited");
@@ -132,37 +138,37 @@ async fn an_edited_answer_is_another_version_and_nothing_is_lost() {
     );
     let parts = [thought.parts[0].clone(), Part::Text { text: "Lyon.".into() }];
     assert_eq!(edited.answer.parts, parts, "its thought stays");
-    let kept = bench.conversation(thought.conversation).await;
+    let kept = harness.conversation(thought.conversation).await;
     assert_eq!(kept.leaf, Some(edited.answer.id));
     assert_eq!(kept.messages[1..], [thought.clone(), edited.answer.clone()]);
     // The conversation goes on from it.
-    let next = bench.say(Some(thought.conversation), "show").await;
-    let Prompt::Chat(turns) = shown(&bench.ended(next.answer.id).await).prompt else {
+    let next = harness.say(Some(thought.conversation), "show").await;
+    let Prompt::Chat(turns) = shown(&harness.ended(next.answer.id).await).prompt else {
         panic!("no chat")
     };
     assert!(turns.iter().any(|turn| turn.parts == parts), "{turns:?}");
-    let refused = bench
+    let refused = harness
         .edit_answer(thought.id, " \n".into(), true)
         .await
         .expect_err("refused");
     assert_eq!(code(refused), ProblemCode::BadRequest);
     let user = thought.parent.expect("a message");
     assert_eq!(
-        code(bench.edit_answer(user, "x".into(), false).await.expect_err("refused")),
+        code(harness.edit_answer(user, "x".into(), false).await.expect_err("refused")),
         ProblemCode::BadRequest
     );
     assert_eq!(
-        code(bench.edit_answer(999, "x".into(), false).await.expect_err("refused")),
+        code(harness.edit_answer(999, "x".into(), false).await.expect_err("refused")),
         ProblemCode::NotFound
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_model_continues_what_a_person_began() {
-    let mut bench = Bench::tiny();
-    let first = bench.answer("show").await;
-    let sent = bench.edit_answer(first.id, "It is ".into(), true).await;
-    let whole = ended(&mut bench, sent).await;
+    let mut harness = Harness::tiny();
+    let first = harness.answer("show").await;
+    let sent = harness.edit_answer(first.id, "It is ".into(), true).await;
+    let whole = ended(&mut harness, sent).await;
     assert!(
         whole.edited && whole.id != first.id && whole.text().starts_with("It is {"),
         "{whole:?}"
@@ -173,8 +179,8 @@ async fn the_model_continues_what_a_person_began() {
     let texts: Vec<String> = messages.iter().map(hearth_protocol::Message::text).collect();
     assert_eq!((texts, ids), (vec!["show".to_owned(), "It is ".to_owned()], Vec::new()));
     // Its tokens are known from then on.
-    let sent = bench.continue_answer(whole.id).await;
-    let longer = ended(&mut bench, sent).await;
+    let sent = harness.continue_answer(whole.id).await;
+    let longer = ended(&mut harness, sent).await;
     let text = longer.text();
     let last: GenerateRequest =
         serde_json::from_str(&text[text.rfind("{\"prompt\"").expect("a request")..]).expect("a request");
@@ -182,7 +188,7 @@ async fn the_model_continues_what_a_person_began() {
         matches!(last.prompt, Prompt::Continue { ids, .. } if ids == [1]),
         "{text}"
     );
-    assert_eq!(bench.conversation(first.conversation).await.messages[1], first);
+    assert_eq!(harness.conversation(first.conversation).await.messages[1], first);
 }
 
 /// An override of every parameter but the ones in [`settings`], none of them a default.
@@ -241,14 +247,14 @@ fn settings() -> ConversationSettings {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_of_a_conversation_make_its_answers() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     let fresh = NewConversation {
         settings: settings(),
         system_prompt: Some("Be brief.".into()),
         ..NewConversation::default()
     };
-    let sent = bench.send(None, None, "show".into(), Vec::new(), fresh).await;
-    let answer = ended(&mut bench, sent).await;
+    let sent = harness.send(None, None, "show".into(), Vec::new(), fresh).await;
+    let answer = ended(&mut harness, sent).await;
     let request = shown(&answer);
     let Prompt::Chat(turns) = &request.prompt else {
         panic!("no chat")
@@ -282,27 +288,27 @@ async fn settings_of_a_conversation_make_its_answers() {
         (Some(99), Some(false), Some(Effort::Low))
     );
 
-    let bench = bench.again().await;
-    let kept = bench.conversation(answer.conversation).await;
+    let harness = harness.again().await;
+    let kept = harness.conversation(answer.conversation).await;
     assert_eq!(kept.settings, settings());
     assert_eq!(kept.messages[1], answer);
     let default = ConversationSettings::default();
-    bench
+    harness
         .set_conversation_settings(answer.conversation, default.clone())
         .await
         .expect("they are set");
-    assert_eq!(bench.conversation(answer.conversation).await.settings, default);
-    let mut bench = bench;
-    let again = bench.regenerate(answer.id).await;
-    let made = ended(&mut bench, again).await.settings.expect("settings");
+    assert_eq!(harness.conversation(answer.conversation).await.settings, default);
+    let mut harness = harness;
+    let again = harness.regenerate(answer.id).await;
+    let made = ended(&mut harness, again).await.settings.expect("settings");
     assert_eq!((made.sampling.temperature, made.max_tokens), (0.8, None));
     assert!(made.sampling.seed.is_some(), "the seed that was drawn is known");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_settings_are_refused_with_a_sentence() {
-    let mut bench = Bench::tiny();
-    let id = bench.answer("say one").await.conversation;
+    let mut harness = Harness::tiny();
+    let id = harness.answer("say one").await.conversation;
     let with = |change: &dyn Fn(&mut ConversationSettings)| {
         let mut settings = settings();
         change(&mut settings);
@@ -345,7 +351,7 @@ async fn hostile_settings_are_refused_with_a_sentence() {
         with(&|s| s.model = Some("x".repeat(1 << 20))),
     ];
     for settings in hostile {
-        let refused = bench
+        let refused = harness
             .set_conversation_settings(id, settings.clone())
             .await
             .expect_err("refused");
@@ -355,14 +361,14 @@ async fn hostile_settings_are_refused_with_a_sentence() {
             settings,
             ..NewConversation::default()
         };
-        let refused = bench
+        let refused = harness
             .send(None, None, "say".into(), Vec::new(), fresh)
             .await
             .expect_err("refused");
         assert_eq!(code(refused), ProblemCode::BadRequest);
     }
-    assert_eq!(bench.conversation(id).await.settings, ConversationSettings::default());
-    let missing = bench
+    assert_eq!(harness.conversation(id).await.settings, ConversationSettings::default());
+    let missing = harness
         .set_conversation_settings(999, settings())
         .await
         .expect_err("refused");
@@ -371,45 +377,45 @@ async fn hostile_settings_are_refused_with_a_sentence() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_has_defaults_for_a_model() {
-    let mut bench = Bench::tiny();
-    let id = bench.answer("say one").await.conversation;
-    let before = bench.snapshot().await.expect("a snapshot").settings;
+    let mut harness = Harness::tiny();
+    let id = harness.answer("say one").await.conversation;
+    let before = harness.snapshot().await.expect("a snapshot").settings;
     let of = |temperature, model: &str| Settings {
         sampling: [(model.to_owned(), temperature_of(temperature))].into(),
         ..before.clone()
     };
-    bench.set_settings(of(0.25, "tiny")).await.expect("set");
-    let mut bench = bench.again().await;
-    let made = async |bench: &mut Bench| {
-        let sent = bench.say(Some(id), "show").await;
-        bench.ended(sent.answer.id).await.settings.expect("settings").sampling
+    harness.set_settings(of(0.25, "tiny")).await.expect("set");
+    let mut harness = harness.again().await;
+    let made = async |harness: &mut Harness| {
+        let sent = harness.say(Some(id), "show").await;
+        harness.ended(sent.answer.id).await.settings.expect("settings").sampling
     };
-    let sampling = made(&mut bench).await;
+    let sampling = made(&mut harness).await;
     assert_eq!((sampling.temperature, sampling.top_p), (0.25, 0.95));
     let own = ConversationSettings {
         sampling: temperature_of(0.75),
         ..ConversationSettings::default()
     };
-    bench.set_conversation_settings(id, own).await.expect("set");
+    harness.set_conversation_settings(id, own).await.expect("set");
     assert_eq!(
-        made(&mut bench).await.temperature,
+        made(&mut harness).await.temperature,
         0.75,
         "a conversation's own counts more"
     );
-    bench
+    harness
         .set_conversation_settings(id, ConversationSettings::default())
         .await
         .expect("set");
-    bench.set_settings(of(0.25, "other")).await.expect("set");
-    assert_eq!(made(&mut bench).await.temperature, 0.8, "of another model");
-    let hot = bench.set_settings(of(101.0, "tiny")).await.expect_err("refused");
+    harness.set_settings(of(0.25, "other")).await.expect("set");
+    assert_eq!(made(&mut harness).await.temperature, 0.8, "of another model");
+    let hot = harness.set_settings(of(101.0, "tiny")).await.expect_err("refused");
     assert!(hot.message.contains("temperature"), "{hot:?}");
     let many = Settings {
         sampling: (0..300).map(|model| (model.to_string(), temperature_of(0.5))).collect(),
         ..before
     };
     assert_eq!(
-        code(bench.set_settings(many).await.expect_err("refused")),
+        code(harness.set_settings(many).await.expect_err("refused")),
         ProblemCode::BadRequest
     );
 }
@@ -430,8 +436,8 @@ fn bias_of(text: &str, bias: f32) -> LogitBias {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_names_the_setting() {
-    let mut bench = Bench::tiny();
-    let id = bench.answer("say one").await.conversation;
+    let mut harness = Harness::tiny();
+    let id = harness.answer("say one").await.conversation;
     let of = |sampling| ConversationSettings {
         sampling,
         ..ConversationSettings::default()
@@ -467,7 +473,7 @@ async fn a_refusal_names_the_setting() {
             "256 DRY sequence breakers, not 300",
         ),
     ] {
-        let refused = bench
+        let refused = harness
             .set_conversation_settings(id, of(sampling))
             .await
             .expect_err("refused");
@@ -484,7 +490,7 @@ async fn a_refusal_names_the_setting() {
             json_schema: Some(schema.to_owned()),
             ..ConversationSettings::default()
         };
-        let refused = bench
+        let refused = harness
             .set_conversation_settings(id, settings)
             .await
             .expect_err("refused");
@@ -497,8 +503,8 @@ async fn a_refusal_names_the_setting() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_has_a_model_of_its_own() {
-    let mut bench = Bench::new(&["one.gguf", "two.gguf"]);
-    let first = bench.answer("say one").await;
+    let mut harness = Harness::new(&["one.gguf", "two.gguf"]);
+    let first = harness.answer("say one").await;
     let own = |model: &str| ConversationSettings {
         model: Some(model.to_owned()),
         ..ConversationSettings::default()
@@ -508,19 +514,19 @@ async fn a_conversation_has_a_model_of_its_own() {
         other => panic!("not ready: {other:?}"),
     };
     for model in ["two", "one", "two"] {
-        bench
+        harness
             .set_conversation_settings(first.conversation, own(model))
             .await
             .expect("it is set");
-        let sent = bench.say(Some(first.conversation), "say more").await;
-        bench.ended(sent.answer.id).await;
-        assert_eq!(loaded(bench.snapshot().await.expect("a snapshot").model_state), model);
+        let sent = harness.say(Some(first.conversation), "say more").await;
+        harness.ended(sent.answer.id).await;
+        assert_eq!(loaded(harness.snapshot().await.expect("a snapshot").model_state), model);
     }
-    bench
+    harness
         .set_conversation_settings(first.conversation, own("gone"))
         .await
         .expect("it is set");
-    let sent = bench.say(Some(first.conversation), "say more").await;
-    let failed = bench.ended(sent.answer.id).await;
+    let sent = harness.say(Some(first.conversation), "say more").await;
+    let failed = harness.ended(sent.answer.id).await;
     assert_eq!(failure(&failed).code, ProblemCode::NotFound);
 }

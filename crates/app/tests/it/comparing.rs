@@ -1,7 +1,7 @@
 //! Several answers side by side, each with its own model and settings: a real store and fake
 //! workers.
 
-use crate::bench::{Bench, failure, ids, under_way};
+use crate::harness::{Harness, failure, ids, under_way};
 use crate::support;
 use hearth_app::wire::{
     ChatFormat, Compared, Contender, Conversation, Event, Folder, Message, MessageState, ModelState, NewConversation,
@@ -10,12 +10,12 @@ use hearth_app::wire::{
 use hearth_protocol::{GenerateRequest, Prompt};
 
 /// With the models `tiny` and `other`, which has another name.
-fn two_models() -> Bench {
+fn two_models() -> Harness {
     let folder = tempfile::tempdir().expect("a folder");
     let bundled = folder.path().join("bundled");
     support::model(&bundled, "tiny.gguf");
     support::named_model(&bundled, "other.gguf", "Another model");
-    Bench::open(folder)
+    Harness::open(folder)
 }
 
 fn by_model(model: &str) -> Contender {
@@ -52,8 +52,8 @@ fn by_preset(temperature: f32, system_prompt: &str) -> Contender {
     }
 }
 
-async fn compare(bench: &Bench, text: &str, contenders: Vec<Contender>) -> Result<Compared, Problem> {
-    bench
+async fn compare(harness: &Harness, text: &str, contenders: Vec<Contender>) -> Result<Compared, Problem> {
+    harness
         .compare(
             None,
             None,
@@ -93,18 +93,18 @@ fn ring(conversation: &Conversation) -> Vec<Option<usize>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_answer_is_given_by_its_own_model_and_settings() {
-    let mut bench = two_models();
-    bench.load_model("tiny".into()).await.unwrap();
+    let mut harness = two_models();
+    harness.load_model("tiny".into()).await.unwrap();
     let contenders = vec![Contender::default(), by_model("other"), by_preset(0.125, "Sing.")];
-    let compared = compare(&bench, "show", contenders).await.unwrap();
-    let [plain, other, sung] = bench.all_ended(ids(&compared)).await;
+    let compared = compare(&harness, "show", contenders).await.unwrap();
+    let [plain, other, sung] = harness.all_ended(ids(&compared)).await;
     let models = [&plain, &other, &sung].map(|answer| answer.model.clone().expect("a model"));
     assert_eq!(models, ["A tiny model", "Another model", "A tiny model"]);
     assert_eq!(first_turn(&sung), "Sing.");
     assert_eq!([&plain, &other].map(first_turn), ["show", "show"]);
     assert_eq!(shown(&sung).sampling.temperature, 0.125);
     assert_ne!(shown(&plain).sampling.temperature, 0.125);
-    let selected = bench.snapshot().await.unwrap().model_state;
+    let selected = harness.snapshot().await.unwrap().model_state;
     assert!(
         matches!(&selected, ModelState::Ready { model, .. } if model == "tiny"),
         "a model to compare with is not selected: {selected:?}"
@@ -113,16 +113,16 @@ async fn each_answer_is_given_by_its_own_model_and_settings() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_shows_how_far_its_own_model_is_loaded() {
-    let mut bench = Bench::new(&["tiny.gguf", "slow.gguf"]);
-    bench.load_model("tiny".into()).await.unwrap();
-    bench
+    let mut harness = Harness::new(&["tiny.gguf", "slow.gguf"]);
+    harness.load_model("tiny".into()).await.unwrap();
+    harness
         .model_state(|state| matches!(state, ModelState::Ready { .. }))
         .await;
     let contenders = vec![Contender::default(), by_model("slow")];
-    let compared = compare(&bench, "say one", contenders).await.unwrap();
+    let compared = compare(&harness, "say one", contenders).await.unwrap();
     let [plain, slow] = ids(&compared);
     let (mut loading, mut has_ended) = (Vec::new(), false);
-    bench
+    harness
         .next(|event| {
             match event {
                 Event::MessageChanged { message } if message.id == plain && !under_way(&message) => has_ended = true,
@@ -140,59 +140,59 @@ async fn an_answer_shows_how_far_its_own_model_is_loaded() {
         .await;
     assert!(loading.iter().all(|(id, _)| *id == slow), "{loading:?}");
     assert!(loading.is_sorted_by(|(_, one), (_, next)| one <= next), "{loading:?}");
-    bench.stop(compared.conversation.id).await.unwrap();
-    assert_eq!(bench.ended(slow).await.state, MessageState::Stopped);
+    harness.stop(compared.conversation.id).await.unwrap();
+    assert_eq!(harness.ended(slow).await.state, MessageState::Stopped);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_vote_is_for_one_of_all() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     let contenders = vec![Contender::default(); 4];
-    let compared = compare(&bench, "say one", contenders).await.unwrap();
+    let compared = compare(&harness, "say one", contenders).await.unwrap();
     let id = compared.conversation.id;
-    let answers: [Message; 4] = bench.all_ended(ids(&compared)).await;
-    let shown = bench.conversation(id).await;
+    let answers: [Message; 4] = harness.all_ended(ids(&compared)).await;
+    let shown = harness.conversation(id).await;
     assert_eq!(ring(&shown), [Some(2), Some(3), Some(4), Some(1)]);
     assert_eq!(shown.leaf, Some(answers[3].id));
 
-    bench.vote_answer(answers[1].id, true).await.unwrap();
-    let shown = bench.conversation(id).await;
+    harness.vote_answer(answers[1].id, true).await.unwrap();
+    let shown = harness.conversation(id).await;
     assert_eq!(
         (shown.leaf, better(&shown)),
         (Some(answers[1].id), vec![false, true, false, false])
     );
-    bench.vote_answer(answers[2].id, true).await.unwrap();
-    let shown = bench.conversation(id).await;
+    harness.vote_answer(answers[2].id, true).await.unwrap();
+    let shown = harness.conversation(id).await;
     assert_eq!(
         (shown.leaf, better(&shown)),
         (Some(answers[2].id), vec![false, false, true, false])
     );
-    bench.vote_answer(answers[2].id, false).await.unwrap();
-    assert_eq!(better(&bench.conversation(id).await), [false; 4]);
+    harness.vote_answer(answers[2].id, false).await.unwrap();
+    assert_eq!(better(&harness.conversation(id).await), [false; 4]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_that_is_gone_fails_its_answer_only() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     let contenders = vec![by_model("gone"), Contender::default()];
-    let compared = compare(&bench, "say one", contenders).await.unwrap();
-    let [gone, given] = bench.all_ended(ids(&compared)).await;
+    let compared = compare(&harness, "say one", contenders).await.unwrap();
+    let [gone, given] = harness.all_ended(ids(&compared)).await;
     assert_eq!(failure(&gone).code, ProblemCode::NotFound);
     assert_eq!((given.text(), given.state), ("one".to_owned(), MessageState::Complete));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_goes_on_from_an_answer_that_says_something() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     // The window names the end of the branch, a queue does not.
     for is_named in [false, true] {
         let contenders = vec![Contender::default(), by_model("gone")];
-        let compared = compare(&bench, "say one", contenders).await.unwrap();
-        let [given, gone] = bench.all_ended(ids(&compared)).await;
+        let compared = compare(&harness, "say one", contenders).await.unwrap();
+        let [given, gone] = harness.all_ended(ids(&compared)).await;
         let id = compared.conversation.id;
-        assert_eq!(bench.conversation(id).await.leaf, Some(gone.id));
+        assert_eq!(harness.conversation(id).await.leaf, Some(gone.id));
         let parent = is_named.then_some(gone.id);
-        let next = bench.send(Some(id), parent, "show".into(), Vec::new(), NewConversation::default());
+        let next = harness.send(Some(id), parent, "show".into(), Vec::new(), NewConversation::default());
         let user = next.await.unwrap().user.expect("a message");
         assert_eq!(user.parent, Some(given.id));
     }
@@ -200,79 +200,79 @@ async fn a_conversation_goes_on_from_an_answer_that_says_something() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unloading_the_selected_model_leaves_the_answer_of_another() {
-    let mut bench = two_models();
-    bench.load_model("tiny".into()).await.unwrap();
-    let compared = compare(&bench, "slow", vec![Contender::default(), by_model("other")])
+    let mut harness = two_models();
+    harness.load_model("tiny".into()).await.unwrap();
+    let compared = compare(&harness, "slow", vec![Contender::default(), by_model("other")])
         .await
         .unwrap();
     let [plain, other] = ids(&compared);
-    bench.streaming(other).await;
-    bench.unload_model().await.unwrap();
-    assert_eq!(bench.ended(plain).await.state, MessageState::Stopped);
-    bench.streaming(other).await;
-    bench.stop(compared.conversation.id).await.unwrap();
-    assert_eq!(bench.ended(other).await.state, MessageState::Stopped);
+    harness.streaming(other).await;
+    harness.unload_model().await.unwrap();
+    assert_eq!(harness.ended(plain).await.state, MessageState::Stopped);
+    harness.streaming(other).await;
+    harness.stop(compared.conversation.id).await.unwrap();
+    assert_eq!(harness.ended(other).await.state, MessageState::Stopped);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rated_contender_is_an_example_with_its_own_system_prompt() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     let contenders = vec![Contender::default(), by_preset(0.125, "Sing.")];
-    let compared = compare(&bench, "say one", contenders).await.unwrap();
-    let [_, sung] = bench.all_ended(ids(&compared)).await;
-    bench.rate_answer(sung.id, Some(Thumb::Up), None).await.unwrap();
-    let dataset = bench.dataset_from_ratings("Songs".into()).await.unwrap();
+    let compared = compare(&harness, "say one", contenders).await.unwrap();
+    let [_, sung] = harness.all_ended(ids(&compared)).await;
+    harness.rate_answer(sung.id, Some(Thumb::Up), None).await.unwrap();
+    let dataset = harness.dataset_from_ratings("Songs".into()).await.unwrap();
     let text = std::fs::read_to_string(dataset.path).expect("a dataset");
     assert!(text.contains("Sing."), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rated_answer_is_an_example_with_the_instructions_of_its_folder() {
-    let mut bench = Bench::tiny();
-    let answer = bench.answer("say one").await;
+    let mut harness = Harness::tiny();
+    let answer = harness.answer("say one").await;
     let folder = Folder {
         system_prompt: Some("Rhyme.".to_owned()),
-        ..bench.create_folder("Poems".into()).await.unwrap()
+        ..harness.create_folder("Poems".into()).await.unwrap()
     };
-    bench.update_folder(folder.clone()).await.unwrap();
-    bench
+    harness.update_folder(folder.clone()).await.unwrap();
+    harness
         .move_conversation(answer.conversation, Some(folder.id))
         .await
         .unwrap();
-    bench.rate_answer(answer.id, Some(Thumb::Up), None).await.unwrap();
-    let dataset = bench.dataset_from_ratings("Poems".into()).await.unwrap();
+    harness.rate_answer(answer.id, Some(Thumb::Up), None).await.unwrap();
+    let dataset = harness.dataset_from_ratings("Poems".into()).await.unwrap();
     let text = std::fs::read_to_string(dataset.path).expect("a dataset");
     assert!(text.contains("Rhyme."), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_with_a_preset_is_as_if_that_had_been_applied() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     let sings = PresetValues {
         system_prompt: Some("Sing.".to_owned()),
         ..PresetValues::default()
     };
-    let sings = bench.save_preset("Sings".into(), sings).await.unwrap().id;
-    let id = bench.answer("say one").await.conversation;
+    let sings = harness.save_preset("Sings".into(), sings).await.unwrap().id;
+    let id = harness.answer("say one").await.conversation;
     let fresh = NewConversation::default;
     for (system_prompt, shown) in [(None, "say one"), (Some("Mine."), "Mine.")] {
-        bench.apply_preset(sings.clone(), Some(id), fresh()).await.unwrap();
+        harness.apply_preset(sings.clone(), Some(id), fresh()).await.unwrap();
         if let Some(own) = system_prompt {
-            bench.set_system_prompt(id, Some(own.into())).await.unwrap();
+            harness.set_system_prompt(id, Some(own.into())).await.unwrap();
         }
         let mut contender = by_preset(0.125, "");
         if let Some(preset) = &mut contender.own.preset {
             preset.values.system_prompt = None;
         }
         let contenders = vec![Contender::default(), contender];
-        let compared = bench
+        let compared = harness
             .compare(Some(id), None, "show".into(), Vec::new(), contenders, fresh())
             .await;
-        let [plain, other] = bench.all_ended(ids(&compared.unwrap())).await;
+        let [plain, other] = harness.all_ended(ids(&compared.unwrap())).await;
         assert_eq!(first_turn(&plain), system_prompt.unwrap_or("Sing."));
         assert_eq!(first_turn(&other), shown);
-        bench.rate_answer(other.id, Some(Thumb::Up), None).await.unwrap();
-        let dataset = bench.dataset_from_ratings("Songs".into()).await.unwrap();
+        harness.rate_answer(other.id, Some(Thumb::Up), None).await.unwrap();
+        let dataset = harness.dataset_from_ratings("Songs".into()).await.unwrap();
         let text = std::fs::read_to_string(dataset.path).expect("a dataset");
         assert!(!text.contains("Sing."), "{text}");
         assert_eq!(text.contains("Mine."), system_prompt.is_some(), "{text}");
@@ -281,17 +281,17 @@ async fn an_answer_with_a_preset_is_as_if_that_had_been_applied() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_continued_answer_keeps_its_model_and_settings() {
-    let mut bench = two_models();
-    bench.load_model("tiny".into()).await.unwrap();
+    let mut harness = two_models();
+    harness.load_model("tiny".into()).await.unwrap();
     let mut contender = by_preset(0.125, "Sing.");
     contender.own.model = Some("other".to_owned());
-    let compared = compare(&bench, "cut", vec![Contender::default(), contender])
+    let compared = compare(&harness, "cut", vec![Contender::default(), contender])
         .await
         .unwrap();
-    let [_, cut] = bench.all_ended(ids(&compared)).await;
-    let mut bench = bench.again().await;
-    let sent = bench.continue_answer(cut.id).await.unwrap();
-    let whole = bench.ended(sent.answer.id).await;
+    let [_, cut] = harness.all_ended(ids(&compared)).await;
+    let mut harness = harness.again().await;
+    let sent = harness.continue_answer(cut.id).await.unwrap();
+    let whole = harness.ended(sent.answer.id).await;
     assert_eq!((whole.id, whole.model.as_deref()), (cut.id, Some("Another model")));
     assert!(whole.text().ends_with("and its end"));
     assert_eq!(whole.settings.expect("settings").sampling.temperature, 0.125);
@@ -299,14 +299,14 @@ async fn a_continued_answer_keeps_its_model_and_settings() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_ends_the_answers_of_every_model() {
-    let mut bench = two_models();
-    let compared = compare(&bench, "slow", vec![Contender::default(), by_model("other")])
+    let mut harness = two_models();
+    let compared = compare(&harness, "slow", vec![Contender::default(), by_model("other")])
         .await
         .unwrap();
     let [plain, other] = ids(&compared);
-    bench.streaming(plain).await;
-    bench.stop(compared.conversation.id).await.unwrap();
-    let ends: [Message; 2] = bench.all_ended([plain, other]).await;
+    harness.streaming(plain).await;
+    harness.stop(compared.conversation.id).await.unwrap();
+    let ends: [Message; 2] = harness.all_ended([plain, other]).await;
     assert!(
         ends.iter().all(|answer| answer.state == MessageState::Stopped),
         "{ends:?}"
@@ -315,35 +315,35 @@ async fn stop_ends_the_answers_of_every_model() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_answer_or_five_are_refused() {
-    let bench = Bench::tiny();
+    let harness = Harness::tiny();
     for count in [0, 1, 5] {
-        let refused = compare(&bench, "say one", vec![Contender::default(); count])
+        let refused = compare(&harness, "say one", vec![Contender::default(); count])
             .await
             .unwrap_err();
         assert_eq!(refused.code, ProblemCode::BadRequest);
     }
     let hot = vec![Contender::default(), by_preset(101.0, "")];
     assert_eq!(
-        compare(&bench, "say one", hot).await.unwrap_err().code,
+        compare(&harness, "say one", hot).await.unwrap_err().code,
         ProblemCode::BadRequest
     );
-    assert!(bench.snapshot().await.unwrap().conversations.is_empty());
+    assert!(harness.snapshot().await.unwrap().conversations.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_comparison_is_exported_and_imported_whole() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     let contenders = vec![Contender::default(), by_preset(0.125, "Sing."), Contender::default()];
-    let compared = compare(&bench, "say one", contenders).await.unwrap();
-    let [_, second, _] = bench.all_ended(ids(&compared)).await;
-    bench.vote_answer(second.id, true).await.unwrap();
-    let path = bench.folder.path().join("all.json");
-    bench
+    let compared = compare(&harness, "say one", contenders).await.unwrap();
+    let [_, second, _] = harness.all_ended(ids(&compared)).await;
+    harness.vote_answer(second.id, true).await.unwrap();
+    let path = harness.folder.path().join("all.json");
+    harness
         .export_conversations(None, ChatFormat::Json, path.clone())
         .await
         .unwrap();
 
-    let other = Bench::tiny();
+    let other = Harness::tiny();
     other.import_conversations(path).await.unwrap();
     let all = other.snapshot().await.unwrap().conversations;
     let copy = other.conversation(all[0].id).await;

@@ -1,6 +1,6 @@
 //! The queue of downloads, and remote models, over a local hub.
 
-use crate::bench::Bench;
+use crate::harness::Harness;
 use crate::support::{
     self,
     hub::{FakeHub, Reply, repository},
@@ -19,18 +19,18 @@ fn hub(replies: &'static [Reply]) -> FakeHub {
     FakeHub::with(repository("o/Tiny-GGUF", &[("Tiny-Q4_K_M.gguf", model())]), replies)
 }
 
-async fn use_hub(bench: &Bench, hub: &FakeHub, offline: bool) {
+async fn use_hub(harness: &Harness, hub: &FakeHub, offline: bool) {
     let settings = Settings {
         hub_endpoint: Some(hub.hub.endpoint.clone()),
         offline,
         ..Settings::default()
     };
-    bench.set_settings(settings).await.expect("a mirror on this machine");
+    harness.set_settings(settings).await.expect("a mirror on this machine");
 }
 
 /// The state of the only download, once it is as wanted.
-async fn until(bench: &mut Bench, wanted: impl Fn(&DownloadState) -> bool) -> Download {
-    bench
+async fn until(harness: &mut Harness, wanted: impl Fn(&DownloadState) -> bool) -> Download {
+    harness
         .next(|event| match event {
             Event::DownloadsChanged { downloads } => downloads.into_iter().find(|it| wanted(&it.state)),
             _ => None,
@@ -40,31 +40,31 @@ async fn until(bench: &mut Bench, wanted: impl Fn(&DownloadState) -> bool) -> Do
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_downloaded_model_joins_the_library() {
-    let (mut bench, hub) = (Bench::tiny(), hub(&[Reply::Good]));
-    use_hub(&bench, &hub, false).await;
-    let started = bench
+    let (mut harness, hub) = (Harness::tiny(), hub(&[Reply::Good]));
+    use_hub(&harness, &hub, false).await;
+    let started = harness
         .start_download("https://huggingface.co/o/Tiny-GGUF".into())
         .await
         .unwrap();
     assert_eq!(started.source, "hf.co/o/Tiny-GGUF");
-    let done = until(&mut bench, |state| matches!(state, DownloadState::Done { .. })).await;
+    let done = until(&mut harness, |state| matches!(state, DownloadState::Done { .. })).await;
     assert_eq!((done.name.as_str(), Some(done.done)), ("Tiny Q4_K_M", done.total));
     let DownloadState::Done { model: Some(id), .. } = done.state else {
         panic!("{:?}", done.state)
     };
-    let models = bench.snapshot().await.unwrap().models;
+    let models = harness.snapshot().await.unwrap().models;
     let model = models.iter().find(|model| model.id == id).expect("it is listed");
     assert_eq!((model.source, model.is_deletable), (Source::Catalog, true));
     assert_eq!(model.license.as_deref(), Some("mit"));
     assert_eq!(model.downloaded_from.as_deref(), Some("hf.co/o/Tiny-GGUF:Q4_K_M"));
 
-    let found = bench.hub_repository("o/Tiny-GGUF".into()).await.unwrap();
+    let found = harness.hub_repository("o/Tiny-GGUF".into()).await.unwrap();
     assert_eq!(found.variants.len(), 1);
     assert_eq!(found.variants[0].model.as_ref(), Some(&id));
 
-    bench.remove_model(id.clone()).await.unwrap();
+    harness.remove_model(id.clone()).await.unwrap();
     assert!(
-        bench
+        harness
             .snapshot()
             .await
             .unwrap()
@@ -72,7 +72,7 @@ async fn a_downloaded_model_joins_the_library() {
             .iter()
             .all(|model| model.id != id)
     );
-    let downloads = bench.downloads().await.unwrap();
+    let downloads = harness.downloads().await.unwrap();
     assert_eq!(
         downloads[0].state,
         DownloadState::Done {
@@ -81,15 +81,15 @@ async fn a_downloaded_model_joins_the_library() {
         }
     );
     // It can be had again.
-    bench.start_download("hf.co/o/Tiny-GGUF".into()).await.unwrap();
-    until(&mut bench, |state| {
+    harness.start_download("hf.co/o/Tiny-GGUF".into()).await.unwrap();
+    until(&mut harness, |state| {
         matches!(state, DownloadState::Done { model: Some(_), .. })
     })
     .await;
-    bench.remove_download(done.id).await.unwrap();
-    assert_eq!(bench.downloads().await.unwrap(), []);
+    harness.remove_download(done.id).await.unwrap();
+    assert_eq!(harness.downloads().await.unwrap(), []);
     assert!(
-        bench
+        harness
             .snapshot()
             .await
             .unwrap()
@@ -101,24 +101,24 @@ async fn a_downloaded_model_joins_the_library() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_download_says_why_and_is_resumed_after_a_restart() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     let broken = hub(&[Reply::Good, Reply::Broken(1000), Reply::Status(404)]);
-    use_hub(&bench, &broken, false).await;
-    let id = bench.start_download("o/Tiny-GGUF".into()).await.unwrap().id;
-    let failed = until(&mut bench, |state| matches!(state, DownloadState::Failed { .. })).await;
+    use_hub(&harness, &broken, false).await;
+    let id = harness.start_download("o/Tiny-GGUF".into()).await.unwrap().id;
+    let failed = until(&mut harness, |state| matches!(state, DownloadState::Failed { .. })).await;
     assert_eq!((failed.id, failed.done), (id, 1000));
     let DownloadState::Failed { problem } = failed.state else {
         unreachable!("it was waited for")
     };
     assert_eq!(problem.code, ProblemCode::Download);
 
-    let mut bench = bench.again().await;
-    let listed = bench.downloads().await.unwrap();
+    let mut harness = harness.again().await;
+    let listed = harness.downloads().await.unwrap();
     assert!(matches!(listed[0].state, DownloadState::Failed { .. }) && listed[0].done == 1000);
     let good = hub(&[Reply::Good]);
-    use_hub(&bench, &good, false).await;
-    bench.resume_download(id).await.unwrap();
-    until(&mut bench, |state| {
+    use_hub(&harness, &good, false).await;
+    harness.resume_download(id).await.unwrap();
+    until(&mut harness, |state| {
         matches!(state, DownloadState::Done { model: Some(_), .. })
     })
     .await;
@@ -133,21 +133,21 @@ async fn a_failed_download_says_why_and_is_resumed_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removed_download_leaves_no_bytes() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     let broken = hub(&[Reply::Good, Reply::Broken(1000), Reply::Status(404)]);
-    use_hub(&bench, &broken, false).await;
-    let id = bench.start_download("o/Tiny-GGUF".into()).await.unwrap().id;
-    until(&mut bench, |state| matches!(state, DownloadState::Failed { .. })).await;
-    let partial = bench
+    use_hub(&harness, &broken, false).await;
+    let id = harness.start_download("o/Tiny-GGUF".into()).await.unwrap().id;
+    until(&mut harness, |state| matches!(state, DownloadState::Failed { .. })).await;
+    let partial = harness
         .folder
         .path()
         .join("data/models/o/Tiny-GGUF/Tiny-Q4_K_M.gguf.partial");
     assert!(partial.exists());
-    bench.remove_download(id).await.unwrap();
+    harness.remove_download(id).await.unwrap();
     assert!(!partial.exists());
-    assert_eq!(bench.downloads().await.unwrap(), []);
+    assert_eq!(harness.downloads().await.unwrap(), []);
     assert!(
-        bench.pause_download(id).await.is_ok() && bench.remove_download(id).await.is_ok(),
+        harness.pause_download(id).await.is_ok() && harness.remove_download(id).await.is_ok(),
         "it is gone"
     );
 }
@@ -156,17 +156,17 @@ async fn a_removed_download_leaves_no_bytes() {
 async fn a_download_that_is_removed_and_added_again_at_once_completes() {
     // The second time also by another name for the same file.
     for again in ["o/Tiny-GGUF", "o/Tiny-GGUF:Q4_K_M"] {
-        let mut bench = Bench::tiny();
+        let mut harness = Harness::tiny();
         let hub = hub(&[Reply::Good, Reply::Stalled(300_000), Reply::Good]);
-        use_hub(&bench, &hub, false).await;
-        let id = bench.start_download("o/Tiny-GGUF".into()).await.unwrap().id;
-        bench
+        use_hub(&harness, &hub, false).await;
+        let id = harness.start_download("o/Tiny-GGUF".into()).await.unwrap().id;
+        harness
             .next(|event| matches!(event, Event::DownloadProgress { done, .. } if done > 0).then_some(()))
             .await;
-        bench.remove_download(id).await.unwrap();
-        let added = bench.start_download(again.into()).await.unwrap();
+        harness.remove_download(id).await.unwrap();
+        let added = harness.start_download(again.into()).await.unwrap();
         assert_ne!(added.id, id);
-        let ended = until(&mut bench, |state| {
+        let ended = until(&mut harness, |state| {
             matches!(state, DownloadState::Done { .. } | DownloadState::Failed { .. })
         })
         .await;
@@ -186,28 +186,28 @@ async fn a_download_that_is_removed_and_added_again_at_once_completes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offline_nothing_is_requested() {
-    let (mut bench, hub) = (Bench::tiny(), hub(&[Reply::Good]));
-    use_hub(&bench, &hub, true).await;
-    let problem = bench.start_download("o/Tiny-GGUF".into()).await.unwrap_err();
+    let (mut harness, hub) = (Harness::tiny(), hub(&[Reply::Good]));
+    use_hub(&harness, &hub, true).await;
+    let problem = harness.start_download("o/Tiny-GGUF".into()).await.unwrap_err();
     assert!(problem.message.contains("Offline"), "{problem}");
     assert!(
-        bench
+        harness
             .search_hub("tiny".into(), HubSort::Trending, HubKind::Models)
             .await
             .is_err()
     );
-    assert!(bench.inspect_remote("o/Tiny-GGUF".into()).await.is_err());
+    assert!(harness.inspect_remote("o/Tiny-GGUF".into()).await.is_err());
     assert_eq!(hub.requests(), [] as [&str; 0]);
-    assert_eq!(bench.downloads().await.unwrap(), []);
+    assert_eq!(harness.downloads().await.unwrap(), []);
     // A queued download waits until the network is switched on.
-    use_hub(&bench, &hub, false).await;
-    bench.start_download("o/Tiny-GGUF".into()).await.unwrap();
-    until(&mut bench, |state| matches!(state, DownloadState::Done { .. })).await;
+    use_hub(&harness, &hub, false).await;
+    harness.start_download("o/Tiny-GGUF".into()).await.unwrap();
+    until(&mut harness, |state| matches!(state, DownloadState::Done { .. })).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_model_is_refused() {
-    let bench = Bench::tiny();
+    let harness = Harness::tiny();
     for text in [
         "",
         "nothing",
@@ -215,7 +215,7 @@ async fn what_is_no_model_is_refused() {
         "http://example.org/a.gguf",
         "../../x",
     ] {
-        let problem = bench.start_download(text.into()).await.unwrap_err();
+        let problem = harness.start_download(text.into()).await.unwrap_err();
         assert!(problem.message.ends_with('.'), "{text}: {problem}");
     }
     let mirror = |text: &str| Settings {
@@ -223,14 +223,14 @@ async fn what_is_no_model_is_refused() {
         ..Settings::default()
     };
     for bad in ["http://example.org", "example.org", "", "https://a b"] {
-        assert!(bench.set_settings(mirror(bad)).await.is_err(), "{bad}");
+        assert!(harness.set_settings(mirror(bad)).await.is_err(), "{bad}");
     }
-    assert_eq!(bench.downloads().await.unwrap(), []);
+    assert_eq!(harness.downloads().await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn models_of_other_programs_are_listed_and_never_deleted() {
-    let bench = Bench::tiny();
+    let harness = Harness::tiny();
     let folder = tempfile::tempdir().expect("a folder");
     let path = support::model(&folder.path().join("owner/repo"), "theirs.gguf");
     support::model(&folder.path().join("owner/repo"), "mmproj-theirs.gguf");
@@ -239,16 +239,16 @@ async fn models_of_other_programs_are_listed_and_never_deleted() {
         model_folders: vec![folder.path().to_string_lossy().into_owned()],
         ..Settings::default()
     };
-    bench.set_settings(with).await.unwrap();
-    let models = bench.snapshot().await.unwrap().models;
+    harness.set_settings(with).await.unwrap();
+    let models = harness.snapshot().await.unwrap().models;
     let theirs: Vec<_> = models.iter().filter(|model| model.source == Source::Folder).collect();
     assert_eq!(theirs.len(), 1, "{theirs:?}");
     assert!(!theirs[0].is_deletable);
-    let problem = bench.remove_model(theirs[0].id.clone()).await.unwrap_err();
+    let problem = harness.remove_model(theirs[0].id.clone()).await.unwrap_err();
     assert!(problem.message.contains("another program"), "{problem}");
     assert!(path.exists());
     fs::remove_file(path).unwrap();
-    let models = bench.rescan_models().await.unwrap();
+    let models = harness.rescan_models().await.unwrap();
     assert!(
         models.iter().all(|model| model.source != Source::Folder),
         "the drive is gone"
@@ -257,8 +257,8 @@ async fn models_of_other_programs_are_listed_and_never_deleted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_catalog_says_what_each_model_would_be_like_here() {
-    let bench = Bench::new(&["SmolLM2-135M-Instruct.Q4_1.gguf"]);
-    let catalog = bench.catalog().await.unwrap();
+    let harness = Harness::new(&["SmolLM2-135M-Instruct.Q4_1.gguf"]);
+    let catalog = harness.catalog().await.unwrap();
     assert!(catalog.len() > 6);
     assert!(
         catalog
@@ -291,15 +291,15 @@ async fn the_catalog_says_what_each_model_would_be_like_here() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_that_is_not_here_is_planned_from_its_header() {
-    let (bench, hub) = (Bench::tiny(), hub(&[Reply::Good]));
-    use_hub(&bench, &hub, false).await;
-    let found = bench.inspect_remote("hf.co/o/Tiny-GGUF".into()).await.unwrap();
+    let (harness, hub) = (Harness::tiny(), hub(&[Reply::Good]));
+    use_hub(&harness, &hub, false).await;
+    let found = harness.inspect_remote("hf.co/o/Tiny-GGUF".into()).await.unwrap();
     assert_eq!(
         (found.name.as_str(), found.architecture.as_str()),
         ("A tiny model", "llama")
     );
     assert_eq!((found.parameters, found.context_trained), (500_000, 2048));
     assert_eq!(found.file_size, model().len() as u64);
-    let left = fs::read_dir(bench.folder.path().join("data/models")).unwrap().count();
+    let left = fs::read_dir(harness.folder.path().join("data/models")).unwrap().count();
     assert_eq!(left, 0, "the header is removed");
 }

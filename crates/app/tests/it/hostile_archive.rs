@@ -2,7 +2,7 @@
 //! nothing.
 
 use crate::{
-    data_bench::Bench,
+    data_harness::Harness,
     support::hub::{FakeHub, Reply},
 };
 use hearth_app::{
@@ -34,12 +34,12 @@ async fn forge(to: &Path, sql: &str, files: &[(&str, &[u8])]) {
 
 /// Writes a backup like [`forge`], of this store instead of the present version's.
 async fn forge_of(to: &Path, store: Option<&Path>, sql: &str, files: &[(&str, &[u8])]) {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let chat =
         json!({"conv": {"id": "1", "name": "of someone"}, "messages": [{"id": "1", "role": "user", "content": "Hi"}]});
-    bench.import_json(&chat).await;
-    let honest = bench.path("honest.hearthbackup");
-    bench.app.back_up(honest.clone()).await.expect("a backup");
+    harness.import_json(&chat).await;
+    let honest = harness.path("honest.hearthbackup");
+    harness.app.back_up(honest.clone()).await.expect("a backup");
     let mut archive = ZipArchive::new(File::open(&honest).expect("a file")).expect("an archive");
     let mut read = |name: &str| {
         let mut bytes = Vec::new();
@@ -48,7 +48,7 @@ async fn forge_of(to: &Path, store: Option<&Path>, sql: &str, files: &[(&str, &[
         bytes
     };
     let mut manifest: Value = serde_json::from_slice(&read("manifest.json")).expect("a manifest");
-    let path = bench.path("forged.db");
+    let path = harness.path("forged.db");
     let honest = store.map_or_else(|| read("hearth.db"), |store| fs::read(store).expect("a store"));
     fs::write(&path, honest).expect("a file");
     let store = Connection::open(&path).expect("a store");
@@ -77,9 +77,9 @@ const RUN: &str = "INSERT INTO run (id, name, model, model_name, dataset_name, d
     created_at) VALUES (5, 'r', 'm', 'm', 'd', '/x', 0, '{}', 'finished', 1);";
 
 /// Restores a backup and starts the app again.
-async fn restored(bench: Bench, backup: PathBuf) -> Bench {
-    bench.app.restore_backup(backup).await.expect("a backup");
-    Bench::open(bench.close().await)
+async fn restored(harness: Harness, backup: PathBuf) -> Harness {
+    harness.app.restore_backup(backup).await.expect("a backup");
+    Harness::open(harness.close().await)
 }
 
 fn put(path: &Path, bytes: &[u8]) {
@@ -88,22 +88,22 @@ fn put(path: &Path, bytes: &[u8]) {
 }
 
 /// The reason why a backup whose store was changed by this SQL is not restored.
-async fn refused(bench: &Bench, backup: &Path, sql: &str) -> Problem {
+async fn refused(harness: &Harness, backup: &Path, sql: &str) -> Problem {
     forge(backup, sql, &[]).await;
-    let problem = bench.app.restore_backup(backup.to_owned()).await.expect_err(sql);
+    let problem = harness.app.restore_backup(backup.to_owned()).await.expect_err(sql);
     assert_eq!(problem.code, ProblemCode::DataInvalid, "{problem}");
     problem
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_adapter_outside_its_run_stays() {
-    let bench = Bench::new();
-    let backup = bench.path("theirs.hearthbackup");
-    let victim = bench.path("victim/precious.txt");
+    let harness = Harness::new();
+    let backup = harness.path("theirs.hearthbackup");
+    let victim = harness.path("victim/precious.txt");
     put(&victim, b"precious");
-    let mine = bench.path("data/models/mine/model.gguf");
+    let mine = harness.path("data/models/mine/model.gguf");
     put(&mine, b"mine");
-    let data = bench.path("data").display().to_string();
+    let data = harness.path("data").display().to_string();
     let row = |id: i64, run: &str, path: String| {
         format!(
             "INSERT INTO adapter (id, name, run, model, model_name, path, created_at, deleted_at)
@@ -126,17 +126,17 @@ async fn a_deleted_adapter_outside_its_run_stays() {
         &[("runs/5/run.json", b"{}"), ("runs/6/run.json", b"{}")],
     )
     .await;
-    let bench = restored(bench, backup).await;
+    let harness = restored(harness, backup).await;
     assert_eq!(fs::read(&victim).expect("the file"), b"precious");
     assert_eq!(fs::read(&mine).expect("the file"), b"mine");
-    assert!(bench.path("data/runs/5/run.json").exists(), "the run is not deleted");
+    assert!(harness.path("data/runs/5/run.json").exists(), "the run is not deleted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_downloaded_adapter_is_not_deleted_by_a_row_from_elsewhere() {
-    let bench = Bench::new();
-    let backup = bench.path("theirs.hearthbackup");
-    let adapter = bench.path("data/adapters/someone/some/main/lora.gguf");
+    let harness = Harness::new();
+    let backup = harness.path("theirs.hearthbackup");
+    let adapter = harness.path("data/adapters/someone/some/main/lora.gguf");
     put(&adapter, b"GGUF");
     let origin = json!({"source": "hf.co/someone/some", "revision": "main", "license": null});
     put(
@@ -149,16 +149,16 @@ async fn a_downloaded_adapter_is_not_deleted_by_a_row_from_elsewhere() {
         adapter.display()
     );
     forge(&backup, &sql, &[]).await;
-    let bench = restored(bench, backup).await;
+    let harness = restored(harness, backup).await;
     assert!(adapter.exists());
-    drop(bench);
+    drop(harness);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_download_from_elsewhere_requests_nothing_and_names_no_file_of_mine() {
-    let bench = Bench::new();
-    let backup = bench.path("theirs.hearthbackup");
-    let precious = bench.path("precious.gguf");
+    let harness = Harness::new();
+    let backup = harness.path("theirs.hearthbackup");
+    let precious = harness.path("precious.gguf");
     put(&precious, b"precious");
     let remote = |path: &str| {
         let file =
@@ -183,7 +183,7 @@ async fn a_download_from_elsewhere_requests_nothing_and_names_no_file_of_mine() 
         );
     }
     // A model of this machine, beside a file that does not exist.
-    let model = bench.path("data/models/a/b.gguf");
+    let model = harness.path("data/models/a/b.gguf");
     put(&model, b"a model");
     let mut safe = remote("a/b.gguf");
     safe["files"][0]["path"] = json!("no/such.gguf");
@@ -197,16 +197,16 @@ async fn a_download_from_elsewhere_requests_nothing_and_names_no_file_of_mine() 
         hub_endpoint: Some(hub.hub.endpoint.clone()),
         ..Settings::default()
     };
-    bench.app.set_settings(settings).await.expect("set");
-    let bench = restored(bench, backup).await;
+    harness.app.set_settings(settings).await.expect("set");
+    let harness = restored(harness, backup).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(hub.requests().is_empty(), "{:?}", hub.requests());
-    let rows = bench.app.store().read(|t| download::list(t)).expect("rows");
+    let rows = harness.app.store().read(|t| download::list(t)).expect("rows");
     assert_eq!(rows.len(), 4);
     for row in &rows {
         assert_eq!(row.state, State::Paused);
         assert_eq!(row.remote, None);
-        bench.app.remove_download(row.id).await.expect("removed");
+        harness.app.remove_download(row.id).await.expect("removed");
     }
     assert_eq!(fs::read(&precious).expect("the file"), b"precious");
     assert_eq!(fs::read(&model).expect("the file"), b"a model");
@@ -214,16 +214,16 @@ async fn a_download_from_elsewhere_requests_nothing_and_names_no_file_of_mine() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_follow_each_other_in_a_circle_are_refused() {
-    let bench = Bench::new();
-    let backup = bench.path("theirs.hearthbackup");
-    let problem = refused(&bench, &backup, "UPDATE message SET parent = id").await;
+    let harness = Harness::new();
+    let backup = harness.path("theirs.hearthbackup");
+    let problem = refused(&harness, &backup, "UPDATE message SET parent = id").await;
     assert!(problem.message.contains("answers a later one"), "{problem}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ids_without_room_for_new_ones_are_refused() {
-    let bench = Bench::new();
-    let backup = bench.path("theirs.hearthbackup");
+    let harness = Harness::new();
+    let backup = harness.path("theirs.hearthbackup");
     for sql in [
         "UPDATE sqlite_sequence SET seq = 9223372036854775807 WHERE name = 'message'",
         "UPDATE sqlite_sequence SET seq = 'x' WHERE name = 'message'",
@@ -231,16 +231,16 @@ async fn ids_without_room_for_new_ones_are_refused() {
         &RUN.replace("(5,", "(9223372036854775807,"),
         &RUN.replace("(5,", "(-1,"),
     ] {
-        let problem = refused(&bench, &backup, sql).await;
+        let problem = refused(&harness, &backup, sql).await;
         assert!(problem.message.contains("too large"), "{problem}");
     }
-    assert!(bench.app.data_place().await.expect("a place").pending.is_none());
+    assert!(harness.app.data_place().await.expect("a place").pending.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schema_that_is_not_of_hearth_is_refused() {
-    let bench = Bench::new();
-    let backup = bench.path("theirs.hearthbackup");
+    let harness = Harness::new();
+    let backup = harness.path("theirs.hearthbackup");
     for sql in [
         "CREATE TRIGGER t AFTER INSERT ON message BEGIN DELETE FROM conversation; END",
         "CREATE VIEW v AS SELECT * FROM message",
@@ -252,38 +252,38 @@ async fn a_schema_that_is_not_of_hearth_is_refused() {
         "PRAGMA user_version = 21",
         "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'tag'",
     ] {
-        let problem = refused(&bench, &backup, sql).await;
+        let problem = refused(&harness, &backup, sql).await;
         assert!(problem.message.contains("not as Hearth writes it"), "{sql}: {problem}");
     }
     // SQLite's own statistics.
     forge(&backup, "ANALYZE", &[]).await;
-    bench.app.restore_backup(backup).await.expect("a backup");
+    harness.app.restore_backup(backup).await.expect("a backup");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_address_that_gets_the_token_stays_that_of_this_machine() {
-    let bench = Bench::new();
-    let backup = bench.path("theirs.hearthbackup");
+    let harness = Harness::new();
+    let backup = harness.path("theirs.hearthbackup");
     let sql = r#"INSERT OR REPLACE INTO setting (key, value) VALUES ('hubEndpoint', '"https://evil.example"')"#;
     forge(&backup, sql, &[]).await;
-    let endpoint = async |bench: &Bench| bench.app.snapshot().await.expect("a snapshot").settings.hub_endpoint;
-    let bench = restored(bench, backup.clone()).await;
-    assert_eq!(endpoint(&bench).await, None);
+    let endpoint = async |harness: &Harness| harness.app.snapshot().await.expect("a snapshot").settings.hub_endpoint;
+    let harness = restored(harness, backup.clone()).await;
+    assert_eq!(endpoint(&harness).await, None);
     let mine = Some("https://mirror.example".to_owned());
     let settings = Settings {
         hub_endpoint: mine.clone(),
         offline: true,
-        ..bench.app.snapshot().await.expect("a snapshot").settings
+        ..harness.app.snapshot().await.expect("a snapshot").settings
     };
-    bench.app.set_settings(settings).await.expect("set");
-    let bench = restored(bench, backup).await;
-    assert_eq!(endpoint(&bench).await, mine);
+    harness.app.set_settings(settings).await.expect("set");
+    let harness = restored(harness, backup).await;
+    assert_eq!(endpoint(&harness).await, mine);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_from_elsewhere_opens_no_connection() {
-    let bench = Bench::new();
-    let backup = bench.path("theirs.hearthbackup");
+    let harness = Harness::new();
+    let backup = harness.path("theirs.hearthbackup");
     let theirs = r"\\evil.example\share\a";
     let local = "/somewhere/a.gguf";
     let mut sql = format!(
@@ -303,19 +303,19 @@ async fn a_backup_from_elsewhere_opens_no_connection() {
     forge(&backup, &sql, &[]).await;
     let mine = Settings {
         offline: true,
-        model_folders: vec![bench.path("mine").display().to_string()],
-        ..bench.app.snapshot().await.expect("a snapshot").settings
+        model_folders: vec![harness.path("mine").display().to_string()],
+        ..harness.app.snapshot().await.expect("a snapshot").settings
     };
-    bench.app.set_settings(mine.clone()).await.expect("set");
-    let bench = restored(bench, backup).await;
-    let settings = bench.app.snapshot().await.expect("a snapshot").settings;
+    harness.app.set_settings(mine.clone()).await.expect("set");
+    let harness = restored(harness, backup).await;
+    let settings = harness.app.snapshot().await.expect("a snapshot").settings;
     assert_eq!((settings.offline, settings.model_folders), (true, mine.model_folders));
     let paths = |sql: &str| -> Vec<String> {
         let read = |t: &rusqlite::Transaction<'_>| {
             let mut rows = t.prepare(sql)?;
             rows.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()
         };
-        bench.app.store().read(read).expect("rows")
+        harness.app.store().read(read).expect("rows")
     };
     for (table, column, count) in [
         ("model", "path", 4),
@@ -333,63 +333,63 @@ async fn a_backup_from_elsewhere_opens_no_connection() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restored_store_is_complete_without_its_log() {
-    let bench = Bench::new();
-    let backup = bench.path("theirs.hearthbackup");
+    let harness = Harness::new();
+    let backup = harness.path("theirs.hearthbackup");
     forge(&backup, "PRAGMA journal_mode = WAL", &[]).await;
-    bench.app.restore_backup(backup).await.expect("a backup");
-    let store = fs::read(bench.path("data/hearth-restore/hearth.db")).expect("a store");
+    harness.app.restore_backup(backup).await.expect("a backup");
+    let store = fs::read(harness.path("data/hearth-restore/hearth.db")).expect("a store");
     // The versions of the file format, which say whether there is a log.
     assert_eq!(store[18..20], [1, 1]);
-    assert!(!bench.path("data/hearth-restore/hearth.db-wal").exists());
+    assert!(!harness.path("data/hearth-restore/hearth.db-wal").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restored_store_has_room_for_rows_of_its_next_backup() {
     const MOST: i64 = 1 << 52;
-    let bench = Bench::new();
-    let backup = bench.path("theirs.hearthbackup");
+    let harness = Harness::new();
+    let backup = harness.path("theirs.hearthbackup");
     for most in [MOST, MOST - (1 << 48)] {
         let sql = format!("UPDATE sqlite_sequence SET seq = {most} WHERE name IN ('message', 'conversation')");
         forge(&backup, &sql, &[]).await;
-        if bench.app.restore_backup(backup.clone()).await.is_ok() {
+        if harness.app.restore_backup(backup.clone()).await.is_ok() {
             break;
         }
     }
-    let bench = Bench::open(bench.close().await);
-    assert_eq!(bench.only().await.title, "of someone");
-    bench
+    let harness = Harness::open(harness.close().await);
+    assert_eq!(harness.only().await.title, "of someone");
+    harness
         .import_json(
             &json!({"conv": {"id": "2", "name": "more"}, "messages": [{"id": "1", "role": "user", "content": "Hi"}]}),
         )
         .await;
-    bench.app.back_up(backup).await.expect("a backup");
+    harness.app.back_up(backup).await.expect("a backup");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_could_not_be_restored_is_not_backed_up() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let view = "CREATE VIEW v AS SELECT * FROM message";
-    bench.app.store().write(|t| t.execute_batch(view)).expect("a view");
-    let path = bench.path("all.hearthbackup");
-    let problem = bench.app.back_up(path.clone()).await.expect_err("a view");
+    harness.app.store().write(|t| t.execute_batch(view)).expect("a view");
+    let path = harness.path("all.hearthbackup");
+    let problem = harness.app.back_up(path.clone()).await.expect_err("a view");
     assert!(problem.message.contains("No backup was written"), "{problem}");
     assert!(!path.exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_odd_clock_from_elsewhere_is_forgotten() {
-    let bench = Bench::new();
-    let backup = bench.path("theirs.hearthbackup");
+    let harness = Harness::new();
+    let backup = harness.path("theirs.hearthbackup");
     let sql = "INSERT OR REPLACE INTO setting (key, value) VALUES ('clock', '[1, 9223372036854775807]')";
     forge(&backup, sql, &[]).await;
-    let bench = restored(bench, backup.clone()).await;
-    let id = bench.only().await.id;
-    bench.app.delete_conversation(id).await.expect("deleted");
-    let days = bench.app.deleted_conversations().await.expect("a list")[0].days_left;
+    let harness = restored(harness, backup.clone()).await;
+    let id = harness.only().await.id;
+    harness.app.delete_conversation(id).await.expect("deleted");
+    let days = harness.app.deleted_conversations().await.expect("a list")[0].days_left;
     // The last day is counted down at once.
     assert!((29..=30).contains(&days), "{days}");
-    bench.app.back_up(backup).await.expect("a backup");
-    assert!(bench.app.store().read(|t| adapter::list(t)).expect("rows").is_empty());
+    harness.app.back_up(backup).await.expect("a backup");
+    assert!(harness.app.store().read(|t| adapter::list(t)).expect("rows").is_empty());
 }
 
 /// The contents of each version's store are described in `tests/fixtures/ba366ad/make.py`.
@@ -397,11 +397,11 @@ async fn an_odd_clock_from_elsewhere_is_forgotten() {
 async fn a_backup_of_each_earlier_version_is_restored() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/ba366ad/store");
     for version in 1..=14 {
-        let bench = Bench::new();
-        let backup = bench.path("early.hearthbackup");
+        let harness = Harness::new();
+        let backup = harness.path("early.hearthbackup");
         let store = fixtures.join(format!("{version}.db"));
         forge_of(&backup, Some(&store), "", &[]).await;
-        let bench = restored(bench, backup).await;
-        assert_eq!(bench.only().await.title, "Of cormorants", "version {version}");
+        let harness = restored(harness, backup).await;
+        assert_eq!(harness.only().await.title, "Of cormorants", "version {version}");
     }
 }

@@ -1,7 +1,7 @@
 //! Servers that answer slowly or never: what is asked of them ends, and takes few threads.
 
 use crate::{
-    data_bench::Bench,
+    data_harness::Harness,
     support::{
         self,
         hub::{FakeHub, Reply, repository, tagged_repository},
@@ -97,19 +97,19 @@ async fn servers_that_do_not_answer_take_few_threads() {
                 .for_each(|open| open.push(connection.try_clone()));
         }
     });
-    let bench = Bench::new();
+    let harness = Harness::new();
     let settings = Settings {
         hub_endpoint: Some(endpoint),
         ..Settings::default()
     };
-    bench
+    harness
         .app
         .set_settings(settings)
         .await
         .expect("a mirror on this machine");
     let asked: Vec<_> = (0..40)
         .map(|at| {
-            let app = bench.app.clone();
+            let app = harness.app.clone();
             tokio::spawn(async move { drop(app.hub_repository(format!("o/n{at}")).await) })
         })
         .collect();

@@ -1,6 +1,6 @@
 //! The token of the hub: in the keychain, and nowhere else.
 
-use crate::bench::{Bench, options};
+use crate::harness::{Harness, options};
 use crate::support::keychain::FakeKeychain;
 use hearth_app::{
     Options,
@@ -11,13 +11,13 @@ use std::{fs, path::Path, sync::Arc};
 
 const TOKEN: &str = "hf_TheSecretOfThisTest";
 
-fn with(keychain: FakeKeychain) -> Bench {
+fn with(keychain: FakeKeychain) -> Harness {
     let folder = tempfile::tempdir().expect("a folder");
     let options = Options {
         keychain: Arc::new(keychain),
         ..options(&folder)
     };
-    Bench::with(folder, options)
+    Harness::with(folder, options)
 }
 
 /// Every file below a folder that has the token in it.
@@ -36,11 +36,11 @@ fn files_with_token(folder: &Path) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_is_saved_and_removed() {
-    let bench = with(FakeKeychain::empty());
-    let before = bench.hub_token().await.unwrap();
+    let harness = with(FakeKeychain::empty());
+    let before = harness.hub_token().await.unwrap();
     assert_eq!(before.keychain, KeychainState::Empty);
-    let saved = bench.set_hub_token(format!(" {TOKEN}\n")).await.unwrap();
-    assert_eq!(saved, bench.hub_token().await.unwrap());
+    let saved = harness.set_hub_token(format!(" {TOKEN}\n")).await.unwrap();
+    assert_eq!(saved, harness.hub_token().await.unwrap());
     let expected = match std::env::var_os("HF_TOKEN") {
         Some(_) => TokenSource::Environment,
         None => TokenSource::Keychain,
@@ -51,8 +51,8 @@ async fn a_token_is_saved_and_removed() {
         hub_endpoint: Some("https://mirror.example".into()),
         ..Settings::default()
     };
-    bench.set_settings(mirror).await.unwrap();
-    let unsent = bench.hub_token().await.unwrap();
+    harness.set_settings(mirror).await.unwrap();
+    let unsent = harness.hub_token().await.unwrap();
     assert_eq!(
         unsent,
         HubToken {
@@ -60,9 +60,9 @@ async fn a_token_is_saved_and_removed() {
             ..saved
         }
     );
-    assert_eq!(bench.remove_hub_token().await.unwrap().keychain, KeychainState::Empty);
+    assert_eq!(harness.remove_hub_token().await.unwrap().keychain, KeychainState::Empty);
     assert_eq!(
-        bench.remove_hub_token().await.unwrap().keychain,
+        harness.remove_hub_token().await.unwrap().keychain,
         KeychainState::Empty,
         "again"
     );
@@ -70,26 +70,26 @@ async fn a_token_is_saved_and_removed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_is_written_nowhere() {
-    let bench = with(FakeKeychain::empty());
-    bench.set_hub_token(TOKEN.into()).await.unwrap();
-    bench.set_settings(Settings::default()).await.unwrap();
-    let report = bench.report().await.unwrap();
+    let harness = with(FakeKeychain::empty());
+    harness.set_hub_token(TOKEN.into()).await.unwrap();
+    harness.set_settings(Settings::default()).await.unwrap();
+    let report = harness.report().await.unwrap();
     assert!(!report.contains(TOKEN));
-    bench.shut_down().await.unwrap();
-    assert_eq!(files_with_token(bench.folder.path()), [] as [&str; 0]);
+    harness.shut_down().await.unwrap();
+    assert_eq!(files_with_token(harness.folder.path()), [] as [&str; 0]);
     // The search finds what is there.
-    fs::write(bench.folder.path().join("data/leak"), format!("a {TOKEN}.")).unwrap();
-    assert_eq!(files_with_token(bench.folder.path()).len(), 1);
+    fs::write(harness.folder.path().join("data/leak"), format!("a {TOKEN}.")).unwrap();
+    assert_eq!(files_with_token(harness.folder.path()).len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_keychain_a_sentence_says_what_to_do() {
     let problem_of = |problem: KeychainError| async {
-        let bench = with(FakeKeychain::failing(problem));
-        let state = bench.hub_token().await.unwrap().keychain;
+        let harness = with(FakeKeychain::failing(problem));
+        let state = harness.hub_token().await.unwrap().keychain;
         let problems: [Problem; 2] = [
-            bench.set_hub_token(TOKEN.into()).await.unwrap_err(),
-            bench.remove_hub_token().await.unwrap_err(),
+            harness.set_hub_token(TOKEN.into()).await.unwrap_err(),
+            harness.remove_hub_token().await.unwrap_err(),
         ];
         for problem in &problems {
             assert_eq!(problem.code, ProblemCode::Keychain);
@@ -111,10 +111,10 @@ async fn without_a_keychain_a_sentence_says_what_to_do() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_token_is_refused() {
-    let bench = with(FakeKeychain::empty());
+    let harness = with(FakeKeychain::empty());
     for text in ["", "  ", "two words", "a\nb", "\u{fc}mlaut", &"a".repeat(5000)] {
-        let problem = bench.set_hub_token(text.into()).await.unwrap_err();
+        let problem = harness.set_hub_token(text.into()).await.unwrap_err();
         assert_eq!(problem.code, ProblemCode::BadRequest, "{text}");
     }
-    assert_eq!(bench.hub_token().await.unwrap().keychain, KeychainState::Empty);
+    assert_eq!(harness.hub_token().await.unwrap().keychain, KeychainState::Empty);
 }

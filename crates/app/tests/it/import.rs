@@ -1,7 +1,7 @@
 //! Imports of conversations: every program's form, repeated and hostile ones, and exports of
 //! Hearth.
 
-use crate::data_bench::Bench;
+use crate::data_harness::Harness;
 use hearth_app::wire::{
     ChatFormat, Conversation, ConversationSettings, Event, ImportFormat, Message, Part, ProblemCode, Role, SkipReason,
     Thumb,
@@ -187,8 +187,8 @@ const CASES: &[Case] = &[
 #[tokio::test]
 async fn conversations_of_every_program_are_imported_once() {
     for case in CASES {
-        let bench = Bench::new();
-        let report = bench.import(fixture(case.path)).await.expect(case.path);
+        let harness = Harness::new();
+        let report = harness.import(fixture(case.path)).await.expect(case.path);
         let imported = case.titles.len() as u32;
         assert_eq!(
             (&report.formats[..], report.imported),
@@ -209,7 +209,7 @@ async fn conversations_of_every_program_are_imported_once() {
                 .into_iter()
                 .collect::<Vec<_>>()
         );
-        let all = bench.all().await;
+        let all = harness.all().await;
         let titles: Vec<_> = all.iter().map(|conversation| conversation.title.as_str()).collect();
         assert_eq!(titles, case.titles, "{}", case.path);
         let first = &all[0];
@@ -224,29 +224,29 @@ async fn conversations_of_every_program_are_imported_once() {
             .iter()
             .flat_map(|all| all.messages.iter().map(|message| message.created_at));
         assert!(dates.into_iter().all(|at| at > 1_700_000_000_000), "{}", case.path);
-        let events = std::mem::take(&mut *bench.events.lock().expect("events"));
+        let events = std::mem::take(&mut *harness.events.lock().expect("events"));
         let lists = events
             .iter()
             .filter(|event| matches!(event, Event::ConversationsChanged { .. }));
         assert_eq!(lists.count(), 1, "{}", case.path);
 
-        let again = bench.import(fixture(case.path)).await.expect(case.path);
+        let again = harness.import(fixture(case.path)).await.expect(case.path);
         assert_eq!(
             (again.imported, again.extended, again.known, again.messages),
             (0, 0, imported, 0)
         );
-        assert_eq!(bench.all().await, all, "{}", case.path);
+        assert_eq!(harness.all().await, all, "{}", case.path);
     }
 }
 
 #[tokio::test]
 async fn times_models_and_ratings_are_imported() {
-    let bench = Bench::new();
-    bench
+    let harness = Harness::new();
+    harness
         .import(fixture("openwebui/chat-export-1735733000000.json"))
         .await
         .unwrap();
-    let chat = bench.only().await;
+    let chat = harness.only().await;
     assert_eq!(
         (chat.created_at, chat.updated_at),
         (1_735_732_800_000, 1_735_732_830_000)
@@ -272,17 +272,19 @@ fn chat(id: &str, messages: &[(&str, Option<&str>, &str, &str)]) -> Value {
 
 #[tokio::test]
 async fn a_later_export_adds_its_new_messages() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let first = [("a", None, "user", "one"), ("b", Some("a"), "assistant", "two")];
-    bench.import_json(&chat("1", &first)).await;
+    harness.import_json(&chat("1", &first)).await;
     let later = [
         &first[..],
         &[("c", Some("b"), "user", "three"), ("d", Some("a"), "assistant", "two")],
     ]
     .concat();
-    let report = bench.import_json(&json!([chat("1", &later), chat("2", &first)])).await;
+    let report = harness
+        .import_json(&json!([chat("1", &later), chat("2", &first)]))
+        .await;
     assert_eq!((report.imported, report.extended, report.messages), (1, 1, 4));
-    let extended = bench
+    let extended = harness
         .all()
         .await
         .into_iter()
@@ -294,16 +296,16 @@ async fn a_later_export_adds_its_new_messages() {
     );
 
     // The older export again, and one of a conversation in the bin.
-    assert_eq!(bench.import_json(&chat("1", &first)).await.known, 1);
-    bench.app.delete_conversation(extended.id).await.unwrap();
-    assert_eq!(bench.import_json(&chat("1", &later)).await.known, 1);
-    bench.app.restore_conversation(extended.id).await.unwrap();
-    assert_eq!(bench.app.open_conversation(extended.id).await.unwrap(), extended);
+    assert_eq!(harness.import_json(&chat("1", &first)).await.known, 1);
+    harness.app.delete_conversation(extended.id).await.unwrap();
+    assert_eq!(harness.import_json(&chat("1", &later)).await.known, 1);
+    harness.app.restore_conversation(extended.id).await.unwrap();
+    assert_eq!(harness.app.open_conversation(extended.id).await.unwrap(), extended);
 }
 
 #[tokio::test]
 async fn broken_trees_are_repaired_without_losing_messages() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let messages = [
         ("a", Some("c"), "user", "in a cycle"),
         ("b", Some("a"), "assistant", "too"),
@@ -312,9 +314,9 @@ async fn broken_trees_are_repaired_without_losing_messages() {
         ("e", Some("e"), "user", "its own parent"),
         ("d", None, "user", "a repeated id"),
     ];
-    let report = bench.import_json(&chat("1", &messages)).await;
+    let report = harness.import_json(&chat("1", &messages)).await;
     assert_eq!((report.imported, report.messages), (1, 6));
-    let found = bench.only().await;
+    let found = harness.only().await;
     assert!(
         found
             .messages
@@ -329,7 +331,7 @@ async fn broken_trees_are_repaired_without_losing_messages() {
 
 #[tokio::test]
 async fn one_broken_conversation_costs_no_other() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let good = chat("1", &[("a", None, "user", "one")]).to_string();
     let deep = format!(
         "{{\"conv\":{{}},\"messages\":{}{}}}",
@@ -339,7 +341,7 @@ async fn one_broken_conversation_costs_no_other() {
     let surrogate = r#"{"conv":{"id":"2"},"messages":[{"id":1,"role":"user","content":"\ud83d x \u0000"}]}"#;
     let empty = chat("3", &[]).to_string();
     let text = format!("[{good},{deep},{surrogate},{empty},{{\"x\":1}},7,{{\"conv\":nonsense}}, {good}");
-    let report = bench.import_text("a.json", text).await.expect("an import");
+    let report = harness.import_text("a.json", text).await.expect("an import");
     assert_eq!((report.imported, report.known, report.found), (2, 1, 9));
     let reasons: Vec<_> = report
         .skipped
@@ -352,22 +354,22 @@ async fn one_broken_conversation_costs_no_other() {
         (SkipReason::UnknownFormat, 2),
     ];
     assert_eq!(reasons, expected);
-    let texts: Vec<_> = bench.all().await.iter().map(|all| all.messages[0].text()).collect();
+    let texts: Vec<_> = harness.all().await.iter().map(|all| all.messages[0].text()).collect();
     assert!(texts.contains(&"\u{fffd} x \u{0}".to_owned()), "{texts:?}");
 }
 
 #[tokio::test]
 async fn a_hundred_thousand_messages_are_imported() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     const MESSAGES: usize = 100_000;
     let messages = (0..MESSAGES).map(|at| {
         let role = if at % 2 == 0 { "user" } else { "assistant" };
         json!({"id": at, "parent": at.checked_sub(1), "role": role, "content": format!("message {at}")})
     });
     let value = json!({"conv": {"id": "long", "currNode": MESSAGES - 1}, "messages": messages.collect::<Vec<_>>()});
-    assert_eq!(bench.import_json(&value).await.messages as usize, MESSAGES);
-    assert_eq!(bench.import_json(&value).await.known, 1);
-    let long = bench.only().await;
+    assert_eq!(harness.import_json(&value).await.messages as usize, MESSAGES);
+    assert_eq!(harness.import_json(&value).await.known, 1);
+    let long = harness.only().await;
     assert_eq!(
         (long.messages.len(), long.leaf),
         (MESSAGES, long.messages.last().map(|message| message.id))
@@ -387,9 +389,9 @@ fn archive(path: &Path, entries: &[(&str, &[u8])]) {
 
 #[tokio::test]
 async fn archives_are_read_without_extracting_them() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let read = |name: &str| fs::read(fixture(name)).expect("a fixture");
-    let chatgpt = bench.path("chatgpt.zip");
+    let chatgpt = harness.path("chatgpt.zip");
     let feedback = br#"[{"id":"x","conversation_id":"y","rating":"thumbs_up"}]"#;
     archive(
         &chatgpt,
@@ -401,11 +403,11 @@ async fn archives_are_read_without_extracting_them() {
             ("file-AbC123-bread.jpg", &[0xff; 100]),
         ],
     );
-    let report = bench.import(&chatgpt).await.expect("an import");
+    let report = harness.import(&chatgpt).await.expect("an import");
     assert_eq!((report.imported, report.found), (1, 2));
-    assert!(!bench.path("outside").exists() && !bench.folder.path().parent().unwrap().join("outside").exists());
+    assert!(!harness.path("outside").exists() && !harness.folder.path().parent().unwrap().join("outside").exists());
 
-    let jan = bench.path("jan.zip");
+    let jan = harness.path("jan.zip");
     archive(
         &jan,
         &[
@@ -419,9 +421,9 @@ async fn archives_are_read_without_extracting_them() {
             ),
         ],
     );
-    bench.import(&jan).await.expect("an import");
+    harness.import(&jan).await.expect("an import");
     assert!(
-        bench
+        harness
             .all()
             .await
             .iter()
@@ -430,14 +432,14 @@ async fn archives_are_read_without_extracting_them() {
 
     let whole = fs::read(&chatgpt).unwrap();
     for bytes in [&whole[..whole.len() / 2], b"PK\x03\x04"] {
-        let problem = bench.import_text("cut.zip", bytes).await.expect_err("a cut archive");
+        let problem = harness.import_text("cut.zip", bytes).await.expect_err("a cut archive");
         assert!(problem.message.contains("is damaged"), "{problem}");
     }
 }
 
 #[tokio::test]
 async fn what_is_no_export_is_refused_with_a_sentence() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     for (name, bytes) in [
         ("a.txt", &b"hello"[..]),
         ("a.json", b""),
@@ -446,15 +448,18 @@ async fn what_is_no_export_is_refused_with_a_sentence() {
         ("a.json", b"\xff\xfe[\0"),
         ("a.jsonl", b"{\"a\":1}\n{\"a\":2}\n"),
     ] {
-        let problem = bench.import_text(name, bytes).await.expect_err(name);
+        let problem = harness.import_text(name, bytes).await.expect_err(name);
         assert!(
             problem.code == ProblemCode::DataInvalid && problem.message.contains("found no conversations"),
             "{problem}"
         );
     }
-    let missing = bench.import(bench.path("missing")).await.expect_err("a missing file");
+    let missing = harness
+        .import(harness.path("missing"))
+        .await
+        .expect_err("a missing file");
     assert!(missing.message.contains("cannot be read"), "{missing}");
-    assert!(bench.all().await.is_empty());
+    assert!(harness.all().await.is_empty());
 }
 
 /// Everything but what belongs to a store: ids.
@@ -476,18 +481,18 @@ fn portable(conversation: &Conversation) -> Value {
 
 #[tokio::test]
 async fn an_export_as_json_is_imported_without_loss() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     for case in CASES {
-        bench.import(fixture(case.path)).await.expect(case.path);
+        harness.import(fixture(case.path)).await.expect(case.path);
     }
-    let rated = &bench.all().await[0];
+    let rated = &harness.all().await[0];
     let answer = rated
         .messages
         .iter()
         .find(|message| message.role == Role::Assistant)
         .expect("an answer")
         .id;
-    bench
+    harness
         .app
         .rate_answer(answer, None, Some("Better.".to_owned()))
         .await
@@ -497,27 +502,27 @@ async fn an_export_as_json_is_imported_without_loss() {
         max_tokens: Some(70),
         ..ConversationSettings::default()
     };
-    bench
+    harness
         .app
         .set_conversation_settings(rated.id, settings.clone())
         .await
         .unwrap();
-    let (path, one) = (bench.path("all.json"), bench.path("one.json"));
-    let all = bench.all().await;
+    let (path, one) = (harness.path("all.json"), harness.path("one.json"));
+    let all = harness.all().await;
     assert_eq!(all[0].settings, settings);
-    let exported = bench
+    let exported = harness
         .app
         .export_conversations(None, ChatFormat::Json, path.clone())
         .await
         .unwrap();
     assert_eq!(exported.conversations as usize, all.len());
-    bench
+    harness
         .app
         .export_conversations(Some(all[0].id), ChatFormat::Json, one.clone())
         .await
         .unwrap();
 
-    let other = Bench::new();
+    let other = Harness::new();
     assert_eq!(other.import(&path).await.unwrap().imported as usize, all.len());
     let portable_all = |all: &[Conversation]| all.iter().map(portable).collect::<Vec<_>>();
     let mut expected = portable_all(&all);
@@ -529,24 +534,24 @@ async fn an_export_as_json_is_imported_without_loss() {
     assert_eq!(found, expected);
     assert_eq!(other.import(&one).await.unwrap().known, 1);
     // An export does not come back into the store that it is of.
-    assert_eq!(bench.import(&path).await.unwrap().known as usize, all.len());
+    assert_eq!(harness.import(&path).await.unwrap().known as usize, all.len());
 }
 
 #[tokio::test]
 async fn an_export_of_another_store_names_no_files_to_read() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let message = json!({"id": 1, "parts": [
         {"type": "image", "name": "x.png", "mediaType": "image/png", "path": "/etc/passwd", "bytes": 1},
         {"type": "text", "text": "What is this?"},
     ], "role": "user", "future": true});
-    bench
+    harness
         .import_json(&json!({"hearthConversation": 1, "id": "hearth:1", "messages": [message]}))
         .await;
     assert_eq!(
-        outline(&bench.only().await),
+        outline(&harness.only().await),
         ["- user*: [Image: x.png] | What is this?"]
     );
-    let newer = bench
+    let newer = harness
         .import_json(&json!({"hearthConversation": 99, "id": "hearth:2", "messages": []}))
         .await;
     assert_eq!(newer.skipped[0].reason, SkipReason::Malformed);
@@ -554,12 +559,12 @@ async fn an_export_of_another_store_names_no_files_to_read() {
 
 #[tokio::test]
 async fn markdown_and_html_hold_the_selected_branch() {
-    let bench = Bench::new();
-    bench.import(fixture("chatgpt/conversations.json")).await.unwrap();
-    let chat = bench.only().await;
-    let (markdown, html) = (bench.path("a.md"), bench.path("a.html"));
+    let harness = Harness::new();
+    harness.import(fixture("chatgpt/conversations.json")).await.unwrap();
+    let chat = harness.only().await;
+    let (markdown, html) = (harness.path("a.md"), harness.path("a.html"));
     for (format, path) in [(ChatFormat::Markdown, &markdown), (ChatFormat::Html, &html)] {
-        bench
+        harness
             .app
             .export_conversations(Some(chat.id), format, path.clone())
             .await
@@ -580,9 +585,9 @@ async fn markdown_and_html_hold_the_selected_branch() {
     let html = fs::read_to_string(html).unwrap();
     assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !html.contains("<script"));
     assert!(html.contains("default-src 'none'") && html.contains("**400 g** of water."));
-    let folder = bench.path("missing/a.md");
-    fs::write(bench.path("missing"), "a file").unwrap();
-    let problem = bench
+    let folder = harness.path("missing/a.md");
+    fs::write(harness.path("missing"), "a file").unwrap();
+    let problem = harness
         .app
         .export_conversations(None, ChatFormat::Markdown, folder)
         .await
@@ -614,11 +619,11 @@ proptest! {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let bench = Bench::new();
-            if let Err(problem) = bench.import_text("a.json", &bytes).await {
+            let harness = Harness::new();
+            if let Err(problem) = harness.import_text("a.json", &bytes).await {
                 prop_assert!(problem.code != ProblemCode::Internal && problem.code != ProblemCode::Store, "{problem}");
             }
-            for conversation in bench.all().await {
+            for conversation in harness.all().await {
                 prop_assert!(!conversation.messages.is_empty());
             }
             Ok(())

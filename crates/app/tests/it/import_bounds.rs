@@ -1,6 +1,6 @@
 //! Bounds of imports: their time and memory, and cancelling them.
 
-use crate::{data_bench::Bench, support};
+use crate::{data_harness::Harness, support};
 use hearth_app::{
     App,
     wire::{Announced, ChatFormat, Event, ProblemCode, SkipReason, Skipped},
@@ -34,14 +34,14 @@ async fn an_import_is_linear_in_system_texts() {
     let said = json!({"message": {"author": author, "content": {"content_type": "text", "parts": ["Hello"]}}});
     let chatgpt = json!({"mapping": nodes.chain([("last".to_owned(), said)]).collect::<serde_json::Map<_, _>>()});
     for export in [openai, chatgpt] {
-        let bench = Bench::new();
+        let harness = Harness::new();
         let text = export.to_string();
         // Quadratic work takes minutes.
         let begin = Instant::now();
-        let report = bench.import_text("export.json", text).await.expect("an import");
+        let report = harness.import_text("export.json", text).await.expect("an import");
         assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
         assert_eq!((report.imported, report.messages), (1, 1));
-        let prompt = bench.only().await.system_prompt.expect("a prompt");
+        let prompt = harness.only().await.system_prompt.expect("a prompt");
         assert!(prompt.len() <= 256 << 10, "{}", prompt.len());
     }
 }
@@ -53,20 +53,20 @@ async fn an_import_is_linear_in_elements_of_one_conversation() {
     let line =
         |at: usize| json!({"id": id, "messages": [{"role": "user", "content": format!("Question {at}")}]}).to_string();
     let export = (0..ELEMENTS).map(line).collect::<Vec<_>>().join("\n");
-    let bench = Bench::new();
+    let harness = Harness::new();
     // Reading the conversation for each element takes minutes.
     let begin = Instant::now();
-    let report = bench.import_text("export.jsonl", &export).await.expect("an import");
+    let report = harness.import_text("export.jsonl", &export).await.expect("an import");
     assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
     let found = (report.imported, report.extended as usize, report.messages as usize);
     assert_eq!(found, (1, ELEMENTS - 1, ELEMENTS));
-    let again = bench.import_text("export.jsonl", &export).await.expect("an import");
+    let again = harness.import_text("export.jsonl", &export).await.expect("an import");
     assert_eq!(again.known as usize, ELEMENTS);
     // Equal messages count by their number: a list of two adds one to a conversation that has one.
     let line = |text: &str| json!({"id": id, "messages": [{"role": "user", "content": text}]}).to_string();
     let equal = json!({"id": id, "messages": [{"role": "user", "content": "A"}, {"role": "user", "content": "A"}]});
     let export = [line("A"), line("A"), equal.to_string(), equal.to_string()].join("\n");
-    let report = bench.import_text("export.jsonl", &export).await.expect("an import");
+    let report = harness.import_text("export.jsonl", &export).await.expect("an import");
     assert_eq!((report.messages, report.extended, report.known), (2, 2, 2));
 }
 
@@ -102,18 +102,18 @@ async fn a_cancelled_import_ends_soon_and_can_go_on() {
 
 #[tokio::test]
 async fn a_conversation_of_more_than_32_mib_is_skipped() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let large = "x".repeat(33 << 20);
     let message = |text: &str| json!({"role": "user", "content": text});
     let whole = json!([{"messages": [message(&large)]}, {"messages": [message("hi")]}]);
-    let report = bench.import_json(&whole).await;
+    let report = harness.import_json(&whole).await;
     let why = |skipped: &Skipped| (skipped.reason, skipped.limit);
     let too_large = (SkipReason::TooLarge, Some(32 << 20));
     assert_eq!((report.imported, why(&report.skipped[0])), (1, too_large));
     // Each message is a separate element.
     let piece = "y".repeat(11 << 20);
     let lines: Vec<String> = (0..3).map(|_| message(&piece).to_string()).collect();
-    let report = bench
+    let report = harness
         .import_text("lines.jsonl", lines.join("\n"))
         .await
         .expect("an import");
@@ -122,19 +122,19 @@ async fn a_conversation_of_more_than_32_mib_is_skipped() {
 
 #[tokio::test]
 async fn an_object_of_more_than_32_mib_is_read_by_its_conversations() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let text = "x".repeat(9 << 20);
     let message = |text: &str| json!({"role": "user", "content": text});
     let conversation = |at: usize| json!({"title": format!("{at}"), "messages": [message(&format!("{at} {text}"))]});
     let list: Vec<_> = (0..5).map(conversation).collect();
-    let report = bench
+    let report = harness
         .import_json(&json!({"version": [1], "conversations": list, "z": [2]}))
         .await;
     assert_eq!((report.imported, report.skipped.len()), (5, 0), "{report:?}");
     // One conversation, whose only list has its messages.
     let messages: Vec<_> = (0..5).map(|at| message(&format!("{at} {text}"))).collect();
     let large = json!({"messages": messages}).to_string();
-    let report = bench
+    let report = harness
         .import_text("large.jsonl", large + "\n" + &conversation(7).to_string())
         .await;
     let report = report.expect("an import");
@@ -148,20 +148,20 @@ async fn an_object_of_more_than_32_mib_is_read_by_its_conversations() {
 
 #[tokio::test]
 async fn a_large_conversation_of_hearth_is_imported_from_its_export() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     // Its messages come one by one.
     for at in 0..4 {
         let text = format!("{at} {}", "word ".repeat(2 << 20));
         let id = "6f9b1a3c-0d5e-4c6f-8a7b-112233445566";
-        let report = bench
+        let report = harness
             .import_json(&json!({"id": id, "messages": [{"role": "user", "content": text}]}))
             .await;
         assert_eq!(report.messages, 1);
     }
-    let export = bench.path("out.json");
-    let written = bench.app.export_conversations(None, ChatFormat::Json, export.clone());
+    let export = harness.path("out.json");
+    let written = harness.app.export_conversations(None, ChatFormat::Json, export.clone());
     assert!(written.await.expect("an export").bytes > 33 << 20);
-    let other = Bench::new();
+    let other = Harness::new();
     let report = other.import(export).await.expect("an import");
     assert_eq!((report.imported, report.messages), (1, 4), "{report:?}");
 }
@@ -174,7 +174,7 @@ const CHILD: &str = "HEARTH_TEST_IMPORT";
 #[tokio::test]
 async fn the_largest_conversation_takes_bounded_memory() {
     if let Some(path) = std::env::var_os(CHILD) {
-        assert_eq!(Bench::new().import(path).await.expect("an import").imported, 1);
+        assert_eq!(Harness::new().import(path).await.expect("an import").imported, 1);
         let status = fs::read_to_string("/proc/self/status").expect("a status");
         println!(
             "{}",

@@ -1,6 +1,6 @@
 //! Which imported conversations count as one.
 
-use crate::data_bench::Bench;
+use crate::data_harness::Harness;
 use hearth_app::wire::Conversation;
 use serde_json::{Value, json};
 
@@ -20,38 +20,41 @@ fn texts(conversation: &Conversation) -> Vec<String> {
 
 #[tokio::test]
 async fn conversations_with_equal_ids_are_not_merged() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let one = numbered(json!("1"), &["one", "two"]);
     let other = numbered(json!("1"), &["three", "four"]);
     let longer = numbered(json!("1"), &["one", "two", "five"]);
-    assert_eq!(bench.import_json(&one).await.imported, 1);
+    assert_eq!(harness.import_json(&one).await.imported, 1);
     assert_eq!(
-        bench.import_json(&other).await.imported,
+        harness.import_json(&other).await.imported,
         1,
         "another one of the same id"
     );
-    assert_eq!(bench.import_json(&one).await.known, 1);
-    assert_eq!(bench.import_json(&other).await.known, 1);
+    assert_eq!(harness.import_json(&one).await.known, 1);
+    assert_eq!(harness.import_json(&other).await.known, 1);
     // A later export of the first.
-    let report = bench.import_json(&longer).await;
+    let report = harness.import_json(&longer).await;
     assert_eq!((report.imported, report.extended, report.messages), (0, 1, 1));
-    let mut all: Vec<_> = bench.all().await.iter().map(texts).collect();
+    let mut all: Vec<_> = harness.all().await.iter().map(texts).collect();
     all.sort();
     assert_eq!(all, [vec!["one", "two", "five"], vec!["three", "four"]]);
     // In one file.
     let both = json!([numbered(json!(2), &["a"]), numbered(json!(2), &["b"])]);
-    assert_eq!(bench.import_json(&both).await.imported, 2);
-    assert_eq!(bench.import_json(&both).await.known, 2);
+    assert_eq!(harness.import_json(&both).await.imported, 2);
+    assert_eq!(harness.import_json(&both).await.known, 2);
 }
 
 #[tokio::test]
 async fn a_uuid_identifies_a_conversation_whatever_its_first_message() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let id = json!("6f9b1a3c-0d5e-4c6f-8a7b-112233445566");
     assert_eq!(
-        bench.import_json(&numbered(id.clone(), &["one", "two"])).await.imported,
+        harness
+            .import_json(&numbered(id.clone(), &["one", "two"]))
+            .await
+            .imported,
         1
     );
-    let report = bench.import_json(&numbered(id, &["edited", "two"])).await;
+    let report = harness.import_json(&numbered(id, &["edited", "two"])).await;
     assert_eq!((report.imported, report.extended), (0, 1));
 }

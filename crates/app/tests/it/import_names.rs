@@ -1,7 +1,7 @@
 //! Names of imported conversations, models and files: short, on one line, in the store and in
 //! lists.
 
-use crate::data_bench::Bench;
+use crate::data_harness::Harness;
 use hearth_app::store::conversation;
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn assert_name(name: &str) {
 
 #[tokio::test]
 async fn imported_names_are_short_and_on_one_line() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let name = odd_name();
     let extra = json!([{"type": "TEXT", "name": name, "content": "a file"}]);
     let of_llama = json!({"conv": {"id": "1", "name": name}, "messages": [
@@ -44,21 +44,21 @@ async fn imported_names_are_short_and_on_one_line() {
     let of_hearth =
         json!({"hearthConversation": 1, "id": "hearth:1", "model": name, "title": name, "messages": [whole]});
     for export in [of_llama, of_openai, of_hearth] {
-        assert_eq!(bench.import_json(&export).await.imported, 1);
+        assert_eq!(harness.import_json(&export).await.imported, 1);
     }
-    let empty = bench
+    let empty = harness
         .import_json(&json!({"conv": {"id": "2", "name": name}, "messages": []}))
         .await;
     assert_name(empty.skipped[0].example.as_deref().expect("a title"));
-    let listed = bench.app.snapshot().await.expect("a snapshot").conversations;
+    let listed = harness.app.snapshot().await.expect("a snapshot").conversations;
     for row in &listed {
         assert_name(&row.title);
         assert_name(row.model.as_deref().expect("a model"));
     }
-    for conversation in bench.all().await {
+    for conversation in harness.all().await {
         assert_short_texts(&serde_json::to_value(&conversation).expect("plain data"));
     }
-    let rows = bench.app.store().read(|t| conversation::list(t)).expect("rows");
+    let rows = harness.app.store().read(|t| conversation::list(t)).expect("rows");
     for row in rows {
         assert_name(row.model.as_deref().expect("a model"));
     }
@@ -66,13 +66,13 @@ async fn imported_names_are_short_and_on_one_line() {
 
 #[tokio::test]
 async fn a_message_with_a_long_name_of_an_earlier_version_is_known() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let name = odd_name();
     let extra = json!([{"type": "TEXT", "name": name, "content": "a file"}]);
     let export = json!({"conv": {"id": "1", "name": "a chat"}, "messages": [
         {"id": "1", "role": "user", "content": "hi", "extra": extra},
     ]});
-    assert_eq!(bench.import_json(&export).await.imported, 1);
+    assert_eq!(harness.import_json(&export).await.imported, 1);
     // Early versions saved names as they were.
     let lengthen = |t: &rusqlite::Transaction<'_>| {
         let parts: String = t.query_row("SELECT parts FROM message", [], |row| row.get(0))?;
@@ -84,8 +84,8 @@ async fn a_message_with_a_long_name_of_an_earlier_version_is_known() {
         }
         t.execute("UPDATE message SET parts = ?1 WHERE parts <> ?1", [parts.to_string()])
     };
-    assert_eq!(bench.app.store().write(lengthen).expect("a row"), 1);
-    let again = bench.import_json(&export).await;
+    assert_eq!(harness.app.store().write(lengthen).expect("a row"), 1);
+    let again = harness.import_json(&export).await;
     assert_eq!((again.known, again.extended), (1, 0), "{again:?}");
 }
 
@@ -101,7 +101,7 @@ fn assert_short_texts(value: &Value) {
 
 #[tokio::test]
 async fn long_names_of_a_store_are_cut_in_lists() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let name = odd_name();
     let row = conversation::Imported {
         title: &name,
@@ -112,20 +112,20 @@ async fn long_names_of_a_store_are_cut_in_lists() {
         settings: None,
         origin: "other:1",
     };
-    let id = bench
+    let id = harness
         .app
         .store()
         .write(|t| conversation::import(t, &row))
         .expect("a row");
     let sql = "INSERT INTO message (conversation, parent, role, content, state, created_at, model, parts)
                VALUES (?1, NULL, 'assistant', 'hi', 'complete', 1, ?2, '[{\"type\":\"text\",\"text\":\"hi\"}]')";
-    let added = bench.app.store().write(|t| t.execute(sql, (id, &name)));
+    let added = harness.app.store().write(|t| t.execute(sql, (id, &name)));
     added.expect("a message");
-    let listed = bench.app.snapshot().await.expect("a snapshot").conversations;
+    let listed = harness.app.snapshot().await.expect("a snapshot").conversations;
     assert_name(&listed[0].title);
     assert_name(listed[0].model.as_deref().expect("a model"));
-    let opened = bench.app.open_conversation(id).await.expect("a conversation");
+    let opened = harness.app.open_conversation(id).await.expect("a conversation");
     assert_short_texts(&serde_json::to_value(&opened).expect("plain data"));
-    bench.app.delete_conversation(id).await.expect("deleted");
-    assert_name(&bench.app.deleted_conversations().await.expect("a list")[0].title);
+    harness.app.delete_conversation(id).await.expect("deleted");
+    assert_name(&harness.app.deleted_conversations().await.expect("a list")[0].title);
 }

@@ -1,7 +1,7 @@
 //! Folders, tags, saved prompts, files in messages and filtered searches: a real store and the fake
 //! worker.
 
-use crate::bench::Bench;
+use crate::harness::Harness;
 use hearth_app::wire::{
     ConversationSettings, ConversationSummary, Effort, Event, Folder, MAX_FILE, MAX_FILES, NewConversation, Part,
     Problem, ProblemCode, Role, SamplingOverrides, SavedPrompt, SearchFilter, TextFile,
@@ -18,9 +18,9 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Problem>) -> Problem {
 }
 
 /// The request that the fake worker shows as the answer.
-async fn shown(bench: &mut Bench, conversation: Option<i64>, fresh: NewConversation) -> GenerateRequest {
-    let sent = bench.send(conversation, None, "show".into(), Vec::new(), fresh).await;
-    let answer = bench.ended(sent.expect("a message").answer.id).await;
+async fn shown(harness: &mut Harness, conversation: Option<i64>, fresh: NewConversation) -> GenerateRequest {
+    let sent = harness.send(conversation, None, "show".into(), Vec::new(), fresh).await;
+    let answer = harness.ended(sent.expect("a message").answer.id).await;
     serde_json::from_str(&answer.text()).expect("a request")
 }
 
@@ -32,13 +32,13 @@ fn system(request: &GenerateRequest) -> Option<String> {
     first.map(hearth_protocol::Message::text)
 }
 
-async fn summary(bench: &Bench, id: i64) -> ConversationSummary {
-    let all = bench.snapshot().await.expect("a snapshot").conversations;
+async fn summary(harness: &Harness, id: i64) -> ConversationSummary {
+    let all = harness.snapshot().await.expect("a snapshot").conversations;
     all.into_iter().find(|one| one.id == id).expect("a conversation")
 }
 
-async fn folders(bench: &Bench) -> Vec<Folder> {
-    bench.snapshot().await.expect("a snapshot").folders
+async fn folders(harness: &Harness) -> Vec<Folder> {
+    harness.snapshot().await.expect("a snapshot").folders
 }
 
 fn temperature(value: f32, model: Option<&str>) -> ConversationSettings {
@@ -54,8 +54,8 @@ fn temperature(value: f32, model: Option<&str>) -> ConversationSettings {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_folder_is_what_its_conversations_begin_from() {
-    let mut bench = Bench::tiny();
-    let folder = bench.create_folder(" Work \n".into()).await.expect("a folder");
+    let mut harness = Harness::tiny();
+    let folder = harness.create_folder(" Work \n".into()).await.expect("a folder");
     assert_eq!(folder.name, "Work");
     let changed = Folder {
         system_prompt: Some("Be formal.".into()),
@@ -65,12 +65,12 @@ async fn a_folder_is_what_its_conversations_begin_from() {
         },
         ..folder.clone()
     };
-    bench.update_folder(changed.clone()).await.expect("a change");
+    harness.update_folder(changed.clone()).await.expect("a change");
     let fresh = NewConversation {
         folder: Some(folder.id),
         ..NewConversation::default()
     };
-    let request = shown(&mut bench, None, fresh.clone()).await;
+    let request = shown(&mut harness, None, fresh.clone()).await;
     assert_eq!(system(&request).as_deref(), Some("Be formal."));
     assert_eq!((request.max_tokens, request.sampling.temperature), (Some(77), 0.25));
     // The conversation's own settings take precedence.
@@ -79,20 +79,20 @@ async fn a_folder_is_what_its_conversations_begin_from() {
         system_prompt: Some("Be brief.".into()),
         ..fresh
     };
-    let request = shown(&mut bench, None, own).await;
+    let request = shown(&mut harness, None, own).await;
     assert_eq!(system(&request).as_deref(), Some("Be brief."));
     assert_eq!((request.max_tokens, request.sampling.temperature), (Some(77), 0.5));
     // Outside of the folder nothing of it counts.
-    let outside = shown(&mut bench, None, NewConversation::default()).await;
+    let outside = shown(&mut harness, None, NewConversation::default()).await;
     assert_eq!((outside.max_tokens, system(&outside) != system(&request)), (None, true));
-    let bench = bench.again().await;
-    assert_eq!(folders(&bench).await, [changed]);
+    let harness = harness.again().await;
+    assert_eq!(folders(&harness).await, [changed]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_leaves_the_thinking_of_its_folder_to_the_model() {
-    let mut bench = Bench::tiny();
-    let folder = bench.create_folder("Work".into()).await.expect("a folder");
+    let mut harness = Harness::tiny();
+    let folder = harness.create_folder("Work".into()).await.expect("a folder");
     let thinking = |json: &str| ConversationSettings {
         thinking: serde_json::from_str(json).expect(json),
         ..ConversationSettings::default()
@@ -101,7 +101,7 @@ async fn a_conversation_leaves_the_thinking_of_its_folder_to_the_model() {
         settings: thinking(r#"{"enabled":false,"effort":"high"}"#),
         ..folder.clone()
     };
-    bench.update_folder(changed).await.expect("a change");
+    harness.update_folder(changed).await.expect("a change");
     let (off, high) = (Some(false), Some(Effort::High));
     for (own, wanted) in [
         ("{}", (off, high)),
@@ -114,16 +114,16 @@ async fn a_conversation_leaves_the_thinking_of_its_folder_to_the_model() {
             folder: Some(folder.id),
             ..NewConversation::default()
         };
-        let request = shown(&mut bench, None, fresh).await;
+        let request = shown(&mut harness, None, fresh).await;
         assert_eq!((request.thinking.enabled, request.thinking.effort), wanted, "{own}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_folder_chooses_the_model() {
-    let mut bench = Bench::new(&["one.gguf", "two.gguf"]);
-    let folder = bench.create_folder("Two".into()).await.expect("a folder");
-    let models = bench.snapshot().await.expect("a snapshot").models;
+    let mut harness = Harness::new(&["one.gguf", "two.gguf"]);
+    let folder = harness.create_folder("Two".into()).await.expect("a folder");
+    let models = harness.snapshot().await.expect("a snapshot").models;
     let two = models
         .iter()
         .find(|model| model.path.ends_with("two.gguf"))
@@ -132,40 +132,40 @@ async fn a_folder_chooses_the_model() {
         settings: temperature(1.0, Some(&two.id)),
         ..folder.clone()
     };
-    bench.update_folder(changed).await.expect("a change");
+    harness.update_folder(changed).await.expect("a change");
     let fresh = NewConversation {
         folder: Some(folder.id),
         ..NewConversation::default()
     };
-    let sent = bench.send(None, None, "say one".into(), Vec::new(), fresh).await;
-    let answer = bench.ended(sent.expect("a message").answer.id).await;
+    let sent = harness.send(None, None, "say one".into(), Vec::new(), fresh).await;
+    let answer = harness.ended(sent.expect("a message").answer.id).await;
     assert_eq!(answer.model.as_deref(), Some(two.name.as_str()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_folder_leaves_its_conversations_and_comes_back_with_them() {
-    let mut bench = Bench::tiny();
-    let folder = bench.create_folder("Trips".into()).await.expect("a folder");
-    let id = bench.answer("say one").await.conversation;
-    bench.move_conversation(id, Some(folder.id)).await.expect("a move");
-    assert_eq!(summary(&bench, id).await.folder, Some(folder.id));
-    bench.delete_folder(folder.id).await.expect("a deletion");
-    assert_eq!(summary(&bench, id).await.folder, None);
-    assert_eq!(folders(&bench).await, []);
+    let mut harness = Harness::tiny();
+    let folder = harness.create_folder("Trips".into()).await.expect("a folder");
+    let id = harness.answer("say one").await.conversation;
+    harness.move_conversation(id, Some(folder.id)).await.expect("a move");
+    assert_eq!(summary(&harness, id).await.folder, Some(folder.id));
+    harness.delete_folder(folder.id).await.expect("a deletion");
+    assert_eq!(summary(&harness, id).await.folder, None);
+    assert_eq!(folders(&harness).await, []);
     assert_eq!(
-        refused(bench.move_conversation(id, Some(folder.id)).await).code,
+        refused(harness.move_conversation(id, Some(folder.id)).await).code,
         ProblemCode::NotFound
     );
     assert_eq!(
-        refused(bench.delete_folder(folder.id).await).code,
+        refused(harness.delete_folder(folder.id).await).code,
         ProblemCode::NotFound
     );
-    bench.restore_folder(folder.id).await.expect("a restoration");
-    assert_eq!(summary(&bench, id).await.folder, Some(folder.id));
-    bench.move_conversation(id, None).await.expect("a move");
-    assert_eq!(summary(&bench, id).await.folder, None);
+    harness.restore_folder(folder.id).await.expect("a restoration");
+    assert_eq!(summary(&harness, id).await.folder, Some(folder.id));
+    harness.move_conversation(id, None).await.expect("a move");
+    assert_eq!(summary(&harness, id).await.folder, None);
     assert_eq!(
-        refused(bench.create_folder(" \u{7} ".into()).await).code,
+        refused(harness.create_folder(" \u{7} ".into()).await).code,
         ProblemCode::BadRequest
     );
     let hostile = Folder {
@@ -173,18 +173,18 @@ async fn a_deleted_folder_leaves_its_conversations_and_comes_back_with_them() {
         ..folder
     };
     assert_eq!(
-        refused(bench.update_folder(hostile).await).code,
+        refused(harness.update_folder(hostile).await).code,
         ProblemCode::BadRequest
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tags_are_clean_and_each_is_there_once() {
-    let mut bench = Bench::tiny();
-    let id = bench.answer("say one").await.conversation;
+    let mut harness = Harness::tiny();
+    let id = harness.answer("say one").await.conversation;
     let given = ["#rust", "Rust", " a \n b ", "", "\u{1}"].map(str::to_owned);
-    bench.set_tags(id, given.to_vec()).await.expect("tags");
-    let summary = bench
+    harness.set_tags(id, given.to_vec()).await.expect("tags");
+    let summary = harness
         .next(|event| match event {
             Event::ConversationChanged { conversation, .. } if !conversation.tags.is_empty() => Some(conversation),
             _ => None,
@@ -192,30 +192,30 @@ async fn tags_are_clean_and_each_is_there_once() {
         .await;
     assert_eq!(summary.tags, ["a b", "rust"]);
     let many: Vec<String> = (0..33).map(|n| n.to_string()).collect();
-    assert!(refused(bench.set_tags(id, many).await).message.contains("not 33"));
+    assert!(refused(harness.set_tags(id, many).await).message.contains("not 33"));
     assert!(
-        refused(bench.set_tags(id, vec!["x".repeat(41)]).await)
+        refused(harness.set_tags(id, vec!["x".repeat(41)]).await)
             .message
             .contains("40")
     );
     assert_eq!(
-        refused(bench.set_tags(99, Vec::new()).await).code,
+        refused(harness.set_tags(99, Vec::new()).await).code,
         ProblemCode::NotFound
     );
-    bench.set_tags(id, Vec::new()).await.expect("none");
-    assert_eq!(self::summary(&bench, id).await.tags, [""; 0]);
+    harness.set_tags(id, Vec::new()).await.expect("none");
+    assert_eq!(self::summary(&harness, id).await.tags, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_search_is_filtered() {
-    let mut bench = Bench::tiny();
-    let folder = bench.create_folder("Birds".into()).await.expect("a folder").id;
-    let inside = bench.answer("say albatross").await.conversation;
-    let outside = bench.answer("say albatross").await.conversation;
-    bench.move_conversation(inside, Some(folder)).await.expect("a move");
-    bench.set_tags(outside, vec!["sea".into()]).await.expect("tags");
+    let mut harness = Harness::tiny();
+    let folder = harness.create_folder("Birds".into()).await.expect("a folder").id;
+    let inside = harness.answer("say albatross").await.conversation;
+    let outside = harness.answer("say albatross").await.conversation;
+    harness.move_conversation(inside, Some(folder)).await.expect("a move");
+    harness.set_tags(outside, vec!["sea".into()]).await.expect("tags");
     let find = async |query: &str, filter: SearchFilter| {
-        let hits = bench.search(query.into(), filter).await.expect("hits");
+        let hits = harness.search(query.into(), filter).await.expect("hits");
         hits.into_iter()
             .map(|hit| (hit.conversation, hit.message.is_some()))
             .collect::<Vec<_>>()
@@ -275,32 +275,32 @@ async fn a_search_is_filtered() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn prompts_are_saved_under_names_of_their_own() {
-    let bench = Bench::tiny();
+    let harness = Harness::tiny();
     let text = "Review {{language}} code:".to_owned();
-    let saved = bench
+    let saved = harness
         .save_prompt(None, "review".into(), text.clone())
         .await
         .expect("a prompt");
     assert!(
-        refused(bench.save_prompt(None, "Review".into(), text.clone()).await)
+        refused(harness.save_prompt(None, "Review".into(), text.clone()).await)
             .message
             .contains("/Review")
     );
     for name in ["", "a b", "a/b", "../x", &"x".repeat(41)] {
         assert_eq!(
-            refused(bench.save_prompt(None, name.into(), text.clone()).await).code,
+            refused(harness.save_prompt(None, name.into(), text.clone()).await).code,
             ProblemCode::BadRequest
         );
     }
     assert_eq!(
-        refused(bench.save_prompt(None, "e".into(), " ".into()).await).code,
+        refused(harness.save_prompt(None, "e".into(), " ".into()).await).code,
         ProblemCode::BadRequest
     );
-    let other = bench
+    let other = harness
         .save_prompt(None, "übersetze".into(), "x".into())
         .await
         .expect("a prompt");
-    let renamed = bench
+    let renamed = harness
         .save_prompt(Some(saved.id), "REVIEW".into(), text.clone())
         .await
         .expect("a change");
@@ -310,15 +310,21 @@ async fn prompts_are_saved_under_names_of_their_own() {
         text,
     };
     assert_eq!(renamed, expected);
-    assert_eq!(bench.saved_prompts().await.expect("prompts"), [expected, other.clone()]);
-    let bench = bench.again().await;
-    bench.delete_prompt(saved.id).await.expect("a deletion");
-    assert_eq!(refused(bench.delete_prompt(saved.id).await).code, ProblemCode::NotFound);
     assert_eq!(
-        refused(bench.save_prompt(Some(saved.id), "y".into(), "y".into()).await).code,
+        harness.saved_prompts().await.expect("prompts"),
+        [expected, other.clone()]
+    );
+    let harness = harness.again().await;
+    harness.delete_prompt(saved.id).await.expect("a deletion");
+    assert_eq!(
+        refused(harness.delete_prompt(saved.id).await).code,
         ProblemCode::NotFound
     );
-    assert_eq!(bench.saved_prompts().await.expect("prompts"), [other]);
+    assert_eq!(
+        refused(harness.save_prompt(Some(saved.id), "y".into(), "y".into()).await).code,
+        ProblemCode::NotFound
+    );
+    assert_eq!(harness.saved_prompts().await.expect("prompts"), [other]);
 }
 
 fn file(name: &str, text: &str) -> TextFile {
@@ -330,9 +336,9 @@ fn file(name: &str, text: &str) -> TextFile {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_are_parts_of_a_message_and_stay_when_it_is_edited() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     let files = vec![file("a.rs", "fn a() {}"), file("b.md", "# B")];
-    let sent = bench
+    let sent = harness
         .send(None, None, "show".into(), files, NewConversation::default())
         .await
         .expect("a message");
@@ -344,13 +350,13 @@ async fn files_are_parts_of_a_message_and_stay_when_it_is_edited() {
         (name.as_str(), text.as_str(), sent.conversation.title.as_str()),
         ("a.rs", "# B", "show")
     );
-    let answer = bench.ended(sent.answer.id).await;
+    let answer = harness.ended(sent.answer.id).await;
     let request: GenerateRequest = serde_json::from_str(&answer.text()).expect("a request");
     let Prompt::Chat(turns) = request.prompt else {
         panic!("no chat")
     };
     assert_eq!(turns.last().expect("a turn").parts, user.parts);
-    let edited = bench
+    let edited = harness
         .edit(user.id, "say two".into())
         .await
         .expect("an edit")
@@ -358,7 +364,7 @@ async fn files_are_parts_of_a_message_and_stay_when_it_is_edited() {
         .expect("a message");
     assert_eq!((edited.parts.len(), edited.text().as_str()), (3, "say two"));
     // A message may be its files alone; a title is then a file's name.
-    let alone = bench
+    let alone = harness
         .send(
             None,
             None,
@@ -379,9 +385,9 @@ async fn files_are_parts_of_a_message_and_stay_when_it_is_edited() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_that_are_too_many_or_too_large_are_refused() {
-    let bench = Bench::tiny();
+    let harness = Harness::tiny();
     let send = async |files| {
-        bench
+        harness
             .send(None, None, "x".into(), files, NewConversation::default())
             .await
     };
@@ -396,5 +402,5 @@ async fn files_that_are_too_many_or_too_large_are_refused() {
             .contains("big.txt")
     );
     assert!(refused(send(vec![file(&"n".repeat(2000), "")]).await).message.len() < 300);
-    assert_eq!(bench.snapshot().await.expect("a snapshot").conversations, []);
+    assert_eq!(harness.snapshot().await.expect("a snapshot").conversations, []);
 }

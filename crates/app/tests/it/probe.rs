@@ -1,7 +1,7 @@
 //! Hostile files: the library reads them in a process, the fake probe, and lists them with the
 //! reason; other files are unaffected.
 
-use crate::{data_bench::Bench, support};
+use crate::{data_harness::Harness, support};
 use hearth_app::{
     library::{Library, Model, Reader, probe::ProbeCommand},
     wire::ProblemCode,
@@ -394,12 +394,12 @@ fn hostile_adapters_are_refused_with_the_reason() {
 #[cfg(unix)]
 #[tokio::test]
 async fn an_adapter_at_a_long_path_is_told_apart() {
-    let bench = Bench::new();
-    let folder = (0..12).fold(bench.path("long"), |folder, _| folder.join("x".repeat(200)));
+    let harness = Harness::new();
+    let folder = (0..12).fold(harness.path("long"), |folder, _| folder.join("x".repeat(200)));
     fs::create_dir_all(&folder).unwrap();
     let adapter = folder.join("lora.gguf");
     fs::copy(fixture("adapters/llama.gguf"), &adapter).unwrap();
-    let problem = bench.app.add_model(adapter).await.unwrap_err();
+    let problem = harness.app.add_model(adapter).await.unwrap_err();
     assert_eq!(problem.code, ProblemCode::IsAdapter, "{problem}");
 }
 
@@ -410,21 +410,21 @@ async fn the_app_itself_parses_no_model() {
     let mut options = support::options(&folder.path().join("data"));
     options.probe = missing_program();
     let adapter = fixture("adapters/llama.gguf");
-    let bench = Bench::with(folder, options).unwrap();
-    let problem = bench.app.add_model(adapter.clone()).await.unwrap_err();
+    let harness = Harness::with(folder, options).unwrap();
+    let problem = harness.app.add_model(adapter.clone()).await.unwrap_err();
     assert_eq!(problem.code, ProblemCode::FileInvalid, "{problem}");
     assert!(problem.message.contains("could not be started"), "{problem}");
-    let bench = Bench::new();
-    let problem = bench.app.add_model(adapter).await.unwrap_err();
+    let harness = Harness::new();
+    let problem = harness.app.add_model(adapter).await.unwrap_err();
     assert_eq!(problem.code, ProblemCode::IsAdapter, "{problem}");
 
     // The fake probe reads the metadata of this file, and ends at the next request.
     let mut metadata = support::metadata();
     metadata.insert("tokenizer.chat_template", "{{ messages }}");
-    let models = bench.path("data/models");
+    let models = harness.path("data/models");
     let path = support::write(&models, "model-only.gguf", &metadata, "weight", 8);
     support::write(&models, "whole.gguf", &metadata, "weight", 8);
-    let listed = bench.app.rescan_models().await.unwrap();
+    let listed = harness.app.rescan_models().await.unwrap();
     let id = |file: &str| {
         listed
             .iter()
@@ -433,8 +433,8 @@ async fn the_app_itself_parses_no_model() {
             .id
             .clone()
     };
-    let problem = bench.app.chat_template(id("model-only.gguf")).await.unwrap_err();
+    let problem = harness.app.chat_template(id("model-only.gguf")).await.unwrap_err();
     assert!(problem.message.contains("exit code 9"), "{}: {problem}", path.display());
-    let template = bench.app.chat_template(id("whole.gguf")).await.unwrap();
+    let template = harness.app.chat_template(id("whole.gguf")).await.unwrap();
     assert_eq!(template.as_deref(), Some("{{ messages }}"));
 }

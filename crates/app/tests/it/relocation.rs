@@ -1,6 +1,6 @@
 //! Moving the data folder to another one.
 
-use crate::data_bench::{Bench, open_acting};
+use crate::data_harness::{Harness, open_acting};
 use crate::support;
 use hearth_app::{
     App, Options,
@@ -16,13 +16,13 @@ use std::{
 use tokio::runtime::Handle;
 
 /// Closes the app and opens it again over the data in this folder.
-async fn restarted(bench: Bench, data: &str) -> Bench {
-    let folder = bench.close().await;
+async fn restarted(harness: Harness, data: &str) -> Harness {
+    let folder = harness.close().await;
     let options = Options {
         data: folder.path().join(data),
         ..support::options(&folder.path().join("data"))
     };
-    Bench::with(folder, options).expect("an app")
+    Harness::with(folder, options).expect("an app")
 }
 
 /// Shows that the app can save.
@@ -30,8 +30,8 @@ async fn save(app: &App) {
     app.create_folder("A folder".to_owned()).await.expect("a folder");
 }
 
-fn last_progress(bench: &Bench) -> f32 {
-    let events = bench.events.lock().expect("events");
+fn last_progress(harness: &Harness) -> f32 {
+    let events = harness.events.lock().expect("events");
     let fractions = events.iter().filter_map(|event| match event {
         Event::MoveProgress { fraction } => Some(*fraction),
         _ => None,
@@ -43,122 +43,136 @@ fn last_progress(bench: &Bench) -> f32 {
 }
 
 /// An app with a conversation, a downloaded model, files of runs, and other programs' files.
-async fn filled() -> Bench {
-    let bench = Bench::new();
+async fn filled() -> Harness {
+    let harness = Harness::new();
     for (path, bytes) in [
         ("data/runs/1/adapter/weights.safetensors", 3 << 20),
         ("data/presets/Mine.json", 2),
         ("data/prompt-cache/1/0123456789abcdef0123456789abcdef.kv", 10),
         ("data/notes of mine.txt", 5),
     ] {
-        let path = bench.path(path);
+        let path = harness.path(path);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         fs::write(path, vec![b' '; bytes]).expect("a file");
     }
-    let model = support::model(&bench.path("data/models/someone/some-model"), "nested.gguf");
+    let model = support::model(&harness.path("data/models/someone/some-model"), "nested.gguf");
     #[cfg(unix)]
     for (target, link) in [
         (model.as_path(), "absolute.gguf"),
         ("some-model/nested.gguf".as_ref(), "relative.gguf"),
     ] {
-        std::os::unix::fs::symlink(target, bench.path("data/models/someone").join(link)).expect("a link");
+        std::os::unix::fs::symlink(target, harness.path("data/models/someone").join(link)).expect("a link");
     }
     #[cfg(not(unix))]
     drop(model);
-    bench.add_adapter(&bench.path("data/runs/1/adapter/weights.safetensors"));
+    harness.add_adapter(&harness.path("data/runs/1/adapter/weights.safetensors"));
     let chat = json!([{"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}]);
-    bench.import_json(&chat).await;
-    bench
+    harness.import_json(&chat).await;
+    harness
 }
 
-fn moved_to(bench: &Bench) -> PathBuf {
-    let text = fs::read(bench.path("data/hearth-moved.json")).expect("a file");
+fn moved_to(harness: &Harness) -> PathBuf {
+    let text = fs::read(harness.path("data/hearth-moved.json")).expect("a file");
     let moved: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
     PathBuf::from(moved["data"].as_str().expect("a path"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_is_in_the_new_folder_after_the_next_start() {
-    let bench = filled().await;
+    let harness = filled().await;
     let nested = |models: Vec<hearth_app::wire::Model>| {
         let mut files = models.into_iter().filter(|model| model.path.ends_with("nested.gguf"));
         files.next().expect("the model").id
     };
-    let before = bench.app.snapshot().await.expect("a snapshot");
-    let to = bench.path("elsewhere");
+    let before = harness.app.snapshot().await.expect("a snapshot");
+    let to = harness.path("elsewhere");
     assert_eq!(
-        bench.app.data_target(to.clone()).await.expect("a folder"),
+        harness.app.data_target(to.clone()).await.expect("a folder"),
         to.display().to_string()
     );
 
-    bench.app.move_data(to.clone()).await.expect("moved");
-    assert_eq!(moved_to(&bench), to);
-    assert_eq!(last_progress(&bench), 1.0);
-    let refused = bench
+    harness.app.move_data(to.clone()).await.expect("moved");
+    assert_eq!(moved_to(&harness), to);
+    assert_eq!(last_progress(&harness), 1.0);
+    let refused = harness
         .app
         .rename_conversation(1, "Lost".into())
         .await
         .expect_err("frozen");
     assert_eq!(refused.code, ProblemCode::Busy, "{refused}");
 
-    let bench = restarted(bench, "elsewhere").await;
-    let after = bench.app.snapshot().await.expect("a snapshot");
+    let harness = restarted(harness, "elsewhere").await;
+    let after = harness.app.snapshot().await.expect("a snapshot");
     assert_eq!(after.conversations, before.conversations);
     assert_eq!(nested(after.models), nested(before.models), "ids of models stay");
-    let rows = bench.app.store().read(|t| adapter::list(t)).expect("rows");
-    assert_eq!(rows[0].path, bench.path("elsewhere/runs/1/adapter/weights.safetensors"));
+    let rows = harness.app.store().read(|t| adapter::list(t)).expect("rows");
+    assert_eq!(
+        rows[0].path,
+        harness.path("elsewhere/runs/1/adapter/weights.safetensors")
+    );
     assert_eq!(fs::metadata(&rows[0].path).expect("the file").len(), 3 << 20);
-    assert!(bench.path("elsewhere/presets/Mine.json").exists());
+    assert!(harness.path("elsewhere/presets/Mine.json").exists());
     #[cfg(unix)]
     for link in ["absolute.gguf", "relative.gguf"] {
-        let target = fs::read_link(bench.path("elsewhere/models/someone").join(link)).expect("a link");
-        assert_eq!(target, bench.path("elsewhere/models/someone/some-model/nested.gguf"));
+        let target = fs::read_link(harness.path("elsewhere/models/someone").join(link)).expect("a link");
+        assert_eq!(target, harness.path("elsewhere/models/someone/some-model/nested.gguf"));
     }
-    let modified = |path: &str| fs::metadata(bench.path(path)).expect(path).modified().expect("a time");
+    let modified = |path: &str| {
+        fs::metadata(harness.path(path))
+            .expect(path)
+            .modified()
+            .expect("a time")
+    };
     let weights = "runs/1/adapter/weights.safetensors";
     assert_eq!(
         modified(&format!("elsewhere/{weights}")),
         modified(&format!("data/{weights}"))
     );
-    let again = bench
+    let again = harness
         .app
-        .move_data(bench.path("third"))
+        .move_data(harness.path("third"))
         .await
         .expect_err("the former data would be forgotten");
     assert!(again.message.contains("Delete it first"), "{again}");
-    assert!(!bench.path("elsewhere/prompt-cache").exists(), "a cache is made again");
-    assert!(!bench.path("elsewhere/notes of mine.txt").exists(), "not Hearth's");
+    assert!(
+        !harness.path("elsewhere/prompt-cache").exists(),
+        "a cache is made again"
+    );
+    assert!(!harness.path("elsewhere/notes of mine.txt").exists(), "not Hearth's");
 
     let DataPlace {
         path, bytes, former, ..
-    } = bench.app.data_place().await.expect("a place");
+    } = harness.app.data_place().await.expect("a place");
     let former = former.expect("the copy from before");
     assert_eq!(
         (path, former.path),
-        (to.display().to_string(), bench.path("data").display().to_string())
+        (to.display().to_string(), harness.path("data").display().to_string())
     );
     assert!(bytes > 3 << 20 && former.bytes > 3 << 20, "{bytes} {}", former.bytes);
-    bench.app.delete_former_data().await.expect("deleted");
-    assert!(!bench.path("data/hearth.db").exists() && !bench.path("data/models").exists());
-    assert!(bench.path("data/notes of mine.txt").exists(), "not Hearth's");
-    assert_eq!(moved_to(&bench), to, "the next start still finds the data");
-    assert_eq!(bench.app.data_place().await.expect("a place").former, None);
-    assert_eq!(code(bench.app.delete_former_data().await), ProblemCode::BadRequest);
+    harness.app.delete_former_data().await.expect("deleted");
+    assert!(!harness.path("data/hearth.db").exists() && !harness.path("data/models").exists());
+    assert!(harness.path("data/notes of mine.txt").exists(), "not Hearth's");
+    assert_eq!(moved_to(&harness), to, "the next start still finds the data");
+    assert_eq!(harness.app.data_place().await.expect("a place").former, None);
+    assert_eq!(code(harness.app.delete_former_data().await), ProblemCode::BadRequest);
 
-    bench
+    harness
         .app
-        .move_data(bench.path("data"))
+        .move_data(harness.path("data"))
         .await
         .expect_err("a file of mine is there");
-    fs::remove_file(bench.path("data/notes of mine.txt")).expect("removed");
-    bench.app.move_data(bench.path("data")).await.expect("moved back");
-    let bench = restarted(bench, "data").await;
-    let back = bench.app.snapshot().await.expect("a snapshot");
+    fs::remove_file(harness.path("data/notes of mine.txt")).expect("removed");
+    harness.app.move_data(harness.path("data")).await.expect("moved back");
+    let harness = restarted(harness, "data").await;
+    let back = harness.app.snapshot().await.expect("a snapshot");
     assert_eq!(back.conversations, before.conversations);
-    bench.app.delete_former_data().await.expect("deleted");
-    assert!(!bench.path("elsewhere").exists(), "an empty folder of a move goes, too");
+    harness.app.delete_former_data().await.expect("deleted");
     assert!(
-        !bench.path("data/hearth-moved.json").exists(),
+        !harness.path("elsewhere").exists(),
+        "an empty folder of a move goes, too"
+    );
+    assert!(
+        !harness.path("data/hearth-moved.json").exists(),
         "the data is where it was first"
     );
 }
@@ -169,32 +183,32 @@ fn code<T: std::fmt::Debug>(result: Result<T, Problem>) -> ProblemCode {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_that_fails_changes_nothing() {
-    let bench = filled().await;
+    let harness = filled().await;
     let refuse = async |folder: PathBuf, what: &str| {
-        let problem = bench.app.move_data(folder).await.expect_err(what);
+        let problem = harness.app.move_data(folder).await.expect_err(what);
         assert!(problem.message.contains(what), "{problem}");
-        assert!(!bench.path("data/hearth-moved.json").exists());
-        save(&bench.app).await;
+        assert!(!harness.path("data/hearth-moved.json").exists());
+        save(&harness.app).await;
     };
-    refuse(bench.path("data/inside"), "into the folder that it is in").await;
-    refuse(bench.path("data"), "into the folder that it is in").await;
+    refuse(harness.path("data/inside"), "into the folder that it is in").await;
+    refuse(harness.path("data"), "into the folder that it is in").await;
     refuse(PathBuf::from("relative"), "absolute").await;
-    fs::create_dir_all(bench.path("full/Hearth")).expect("a folder");
-    fs::write(bench.path("full/a"), "").expect("a file");
-    fs::write(bench.path("full/Hearth/a"), "").expect("a file");
-    refuse(bench.path("full"), "has other files").await;
-    fs::write(bench.path("file"), "").expect("a file");
-    refuse(bench.path("file/inside"), "could not be moved").await;
+    fs::create_dir_all(harness.path("full/Hearth")).expect("a folder");
+    fs::write(harness.path("full/a"), "").expect("a file");
+    fs::write(harness.path("full/Hearth/a"), "").expect("a file");
+    refuse(harness.path("full"), "has other files").await;
+    fs::write(harness.path("file"), "").expect("a file");
+    refuse(harness.path("file/inside"), "could not be moved").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn data_under_the_name_of_an_incomplete_copy_is_not_removed() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("disk/hearth-arriving/Hearth");
-    let bench = Bench::with(folder, support::options(&data)).expect("an app");
-    bench
+    let harness = Harness::with(folder, support::options(&data)).expect("an app");
+    harness
         .app
-        .move_data(bench.path("disk"))
+        .move_data(harness.path("disk"))
         .await
         .expect_err("the data is in it");
     assert!(data.join("hearth.db").exists());
@@ -202,16 +216,16 @@ async fn data_under_the_name_of_an_incomplete_copy_is_not_removed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_folder_with_other_files_gets_a_folder_of_its_own() {
-    let bench = filled().await;
-    fs::create_dir(bench.path("disk")).expect("a folder");
-    fs::write(bench.path("disk/photo.jpg"), "").expect("a file");
+    let harness = filled().await;
+    fs::create_dir(harness.path("disk")).expect("a folder");
+    fs::write(harness.path("disk/photo.jpg"), "").expect("a file");
     // Left by a move that was killed.
-    fs::create_dir_all(bench.path("disk/Hearth/hearth-arriving")).expect("a folder");
-    fs::write(bench.path("disk/Hearth/hearth-arriving/hearth.db"), "half").expect("a file");
-    bench.app.move_data(bench.path("disk")).await.expect("moved");
-    assert_eq!(moved_to(&bench), bench.path("disk/Hearth"));
-    assert!(bench.path("disk/Hearth/hearth.db").exists());
-    assert!(!bench.path("disk/Hearth/hearth-arriving").exists());
+    fs::create_dir_all(harness.path("disk/Hearth/hearth-arriving")).expect("a folder");
+    fs::write(harness.path("disk/Hearth/hearth-arriving/hearth.db"), "half").expect("a file");
+    harness.app.move_data(harness.path("disk")).await.expect("moved");
+    assert_eq!(moved_to(&harness), harness.path("disk/Hearth"));
+    assert!(harness.path("disk/Hearth/hearth.db").exists());
+    assert!(!harness.path("disk/Hearth/hearth-arriving").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -259,10 +273,10 @@ async fn a_cancelled_move_leaves_the_app_as_it_was() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_refuses_a_backup_and_a_restoration() {
-    let bench = filled().await;
-    let backup = bench.path("all.hearthbackup");
-    bench.app.back_up(backup.clone()).await.expect("a backup");
-    let folder = bench.close().await;
+    let harness = filled().await;
+    let backup = harness.path("all.hearthbackup");
+    harness.app.back_up(backup.clone()).await.expect("a backup");
+    let folder = harness.close().await;
     let codes: Arc<Mutex<Vec<Option<ProblemCode>>>> = Arc::default();
     let (seen, path, other) = (codes.clone(), backup.clone(), folder.path().join("other.hearthbackup"));
     let app = open_acting(&folder.path().join("data"), move |app, event| {
@@ -283,25 +297,27 @@ async fn a_move_refuses_a_backup_and_a_restoration() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn downloads_of_each_state_move_along() {
-    let bench = filled().await;
-    bench.add_downloads(&bench.path("data/models/o/m3/model.gguf")).await;
-    bench.app.move_data(bench.path("elsewhere")).await.expect("moved");
-    let bench = restarted(bench, "elsewhere").await;
+    let harness = filled().await;
+    harness
+        .add_downloads(&harness.path("data/models/o/m3/model.gguf"))
+        .await;
+    harness.app.move_data(harness.path("elsewhere")).await.expect("moved");
+    let harness = restarted(harness, "elsewhere").await;
     let failed = State::Failed(r#"{"code":"download","message":"No."}"#.to_owned());
-    let done = bench.path("elsewhere/models/o/m3/model.gguf").display().to_string();
+    let done = harness.path("elsewhere/models/o/m3/model.gguf").display().to_string();
     assert_eq!(
-        bench.download_states(),
+        harness.download_states(),
         [State::Queued, State::Paused, failed, State::Done(done)]
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_what_was_copied_is_deleted_in_the_former_folder() {
-    let bench = filled().await;
-    bench.app.move_data(bench.path("elsewhere")).await.expect("moved");
-    let bench = restarted(bench, "elsewhere").await;
+    let harness = filled().await;
+    harness.app.move_data(harness.path("elsewhere")).await.expect("moved");
+    let harness = restarted(harness, "elsewhere").await;
     let put = |name: &str, bytes: &[u8]| {
-        let path = bench.path("data").join(name);
+        let path = harness.path("data").join(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         fs::write(path, bytes).expect("a file");
     };
@@ -312,104 +328,104 @@ async fn only_what_was_copied_is_deleted_in_the_former_folder() {
     // Of the same size, but changed.
     put("presets/Mine.json", b"{}");
     // No longer in the present folder, but it was copied.
-    fs::remove_file(bench.path("elsewhere/runs/1/adapter/weights.safetensors")).expect("removed");
-    let deleted = bench.app.delete_former_data().await.expect("deleted");
+    fs::remove_file(harness.path("elsewhere/runs/1/adapter/weights.safetensors")).expect("removed");
+    let deleted = harness.app.delete_former_data().await.expect("deleted");
     assert_eq!(deleted.left, 3, "{deleted:?}");
-    assert!(PathBuf::from(deleted.example.expect("one")).starts_with(bench.path("data")));
+    assert!(PathBuf::from(deleted.example.expect("one")).starts_with(harness.path("data")));
     for name in [
         "models/new/model.gguf",
         "runs/1/notes.txt",
         "presets/Mine.json",
         "hearth.db.mine",
     ] {
-        assert!(bench.path("data").join(name).exists(), "{name}");
+        assert!(harness.path("data").join(name).exists(), "{name}");
     }
     for name in ["hearth.db", "models/someone", "runs/1/adapter", "hearth-backups"] {
-        assert!(!bench.path("data").join(name).exists(), "{name}");
+        assert!(!harness.path("data").join(name).exists(), "{name}");
     }
-    assert!(!bench.path("elsewhere/hearth-copied.json").exists());
-    assert_eq!(bench.app.data_place().await.expect("a place").former, None);
+    assert!(!harness.path("elsewhere/hearth-copied.json").exists());
+    assert_eq!(harness.app.data_place().await.expect("a place").former, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_former_folder_that_was_used_since_is_not_deleted() {
-    let bench = filled().await;
-    bench.app.move_data(bench.path("elsewhere")).await.expect("moved");
-    let moved = fs::read(bench.path("data/hearth-moved.json")).expect("a file");
-    let bench = restarted(bench, "elsewhere").await;
+    let harness = filled().await;
+    harness.app.move_data(harness.path("elsewhere")).await.expect("moved");
+    let moved = fs::read(harness.path("data/hearth-moved.json")).expect("a file");
+    let harness = restarted(harness, "elsewhere").await;
     // Another Hearth, which does not know of the move.
     let folder = tempfile::tempdir().expect("a folder");
-    let other = Bench::with(folder, support::options(&bench.path("data"))).expect("an app");
+    let other = Harness::with(folder, support::options(&harness.path("data"))).expect("an app");
     save(&other.app).await;
     drop(other.close().await);
-    fs::write(bench.path("data/hearth-moved.json"), moved).expect("a file");
-    let problem = bench.app.delete_former_data().await.expect_err("used since");
+    fs::write(harness.path("data/hearth-moved.json"), moved).expect("a file");
+    let problem = harness.app.delete_former_data().await.expect_err("used since");
     assert!(problem.message.contains("after the move"), "{problem}");
-    assert!(bench.path("data/hearth.db").exists() && bench.path("data/models/someone").exists());
-    assert!(bench.app.data_place().await.expect("a place").former.is_some());
+    assert!(harness.path("data/hearth.db").exists() && harness.path("data/models/someone").exists());
+    assert!(harness.app.data_place().await.expect("a place").former.is_some());
 }
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_former_folder_that_became_a_link_to_the_copy_leaves_that_alone() {
-    let bench = filled().await;
-    bench.app.move_data(bench.path("elsewhere")).await.expect("moved");
-    let bench = restarted(bench, "elsewhere").await;
-    fs::remove_dir_all(bench.path("data/models")).expect("removed");
-    std::os::unix::fs::symlink(bench.path("elsewhere/models"), bench.path("data/models")).expect("a link");
-    bench.app.delete_former_data().await.expect("deleted");
-    assert!(bench.path("elsewhere/models/someone/some-model/nested.gguf").exists());
+    let harness = filled().await;
+    harness.app.move_data(harness.path("elsewhere")).await.expect("moved");
+    let harness = restarted(harness, "elsewhere").await;
+    fs::remove_dir_all(harness.path("data/models")).expect("removed");
+    std::os::unix::fs::symlink(harness.path("elsewhere/models"), harness.path("data/models")).expect("a link");
+    harness.app.delete_former_data().await.expect("deleted");
+    assert!(harness.path("elsewhere/models/someone/some-model/nested.gguf").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_former_folder_of_an_earlier_version_keeps_what_is_not_in_the_present_one() {
-    let bench = filled().await;
-    bench.app.move_data(bench.path("elsewhere")).await.expect("moved");
-    let bench = restarted(bench, "elsewhere").await;
+    let harness = filled().await;
+    harness.app.move_data(harness.path("elsewhere")).await.expect("moved");
+    let harness = restarted(harness, "elsewhere").await;
     // An earlier version wrote no list.
-    fs::remove_file(bench.path("elsewhere/hearth-copied.json")).expect("removed");
-    fs::write(bench.path("data/runs/1/notes.txt"), "mine").expect("a file");
-    let deleted = bench.app.delete_former_data().await.expect("deleted");
+    fs::remove_file(harness.path("elsewhere/hearth-copied.json")).expect("removed");
+    fs::write(harness.path("data/runs/1/notes.txt"), "mine").expect("a file");
+    let deleted = harness.app.delete_former_data().await.expect("deleted");
     assert_eq!(deleted.left, 1, "{deleted:?}");
-    assert!(bench.path("data/runs/1/notes.txt").exists() && !bench.path("data/hearth.db").exists());
+    assert!(harness.path("data/runs/1/notes.txt").exists() && !harness.path("data/hearth.db").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_a_damaged_list_of_what_was_copied_nothing_is_deleted() {
-    let bench = filled().await;
-    bench.app.move_data(bench.path("elsewhere")).await.expect("moved");
-    let bench = restarted(bench, "elsewhere").await;
-    fs::write(bench.path("elsewhere/hearth-copied.json"), "{\"clock\":").expect("a file");
-    let problem = bench.app.delete_former_data().await.expect_err("a damaged list");
+    let harness = filled().await;
+    harness.app.move_data(harness.path("elsewhere")).await.expect("moved");
+    let harness = restarted(harness, "elsewhere").await;
+    fs::write(harness.path("elsewhere/hearth-copied.json"), "{\"clock\":").expect("a file");
+    let problem = harness.app.delete_former_data().await.expect_err("a damaged list");
     assert!(problem.message.contains("nothing was deleted"), "{problem}");
     for name in [
         "hearth.db",
         "models/someone/some-model/nested.gguf",
         "presets/Mine.json",
     ] {
-        assert!(bench.path("data").join(name).exists(), "{name}");
+        assert!(harness.path("data").join(name).exists(), "{name}");
     }
     // The user deletes the rest, as the message says.
-    for entry in fs::read_dir(bench.path("data")).expect("a folder").flatten() {
+    for entry in fs::read_dir(harness.path("data")).expect("a folder").flatten() {
         if entry.file_type().expect("a type").is_dir() {
             fs::remove_dir_all(entry.path()).expect("removed")
         } else if entry.file_name() != "hearth-moved.json" {
             fs::remove_file(entry.path()).expect("removed")
         }
     }
-    bench.app.delete_former_data().await.expect("it is gone");
-    assert_eq!(bench.app.data_place().await.expect("a place").former, None);
+    harness.app.delete_former_data().await.expect("it is gone");
+    assert_eq!(harness.app.data_place().await.expect("a place").former, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_former_folder_that_a_person_deleted_is_forgotten() {
-    let bench = filled().await;
-    bench.app.move_data(bench.path("elsewhere")).await.expect("moved");
-    let bench = restarted(bench, "elsewhere").await;
-    bench.app.delete_former_data().await.expect("deleted");
-    bench.app.move_data(bench.path("third")).await.expect("moved");
-    let bench = restarted(bench, "third").await;
-    fs::remove_dir_all(bench.path("elsewhere")).expect("removed");
-    bench.app.delete_former_data().await.expect("it is gone");
-    assert_eq!(bench.app.data_place().await.expect("a place").former, None);
+    let harness = filled().await;
+    harness.app.move_data(harness.path("elsewhere")).await.expect("moved");
+    let harness = restarted(harness, "elsewhere").await;
+    harness.app.delete_former_data().await.expect("deleted");
+    harness.app.move_data(harness.path("third")).await.expect("moved");
+    let harness = restarted(harness, "third").await;
+    fs::remove_dir_all(harness.path("elsewhere")).expect("removed");
+    harness.app.delete_former_data().await.expect("it is gone");
+    assert_eq!(harness.app.data_place().await.expect("a place").former, None);
 }

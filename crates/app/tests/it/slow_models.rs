@@ -1,7 +1,7 @@
 //! Model files that take long to read, as on a drive that does not answer, delay nothing else.
 
 use crate::{
-    bench::{self, Bench},
+    harness::{self, Harness},
     support,
 };
 use hearth_app::{
@@ -22,15 +22,15 @@ use tempfile::TempDir;
 const HANGS: Duration = Duration::from_secs(12);
 
 /// An app whose probe gives up a file that hangs after [`HANGS`].
-fn with_slow_probe(folder: TempDir) -> Bench {
+fn with_slow_probe(folder: TempDir) -> Harness {
     let options = Options {
         probe: ProbeCommand {
             timeout: Some(HANGS),
             ..support::probe()
         },
-        ..bench::options(&folder)
+        ..harness::options(&folder)
     };
-    Bench::with(folder, options)
+    Harness::with(folder, options)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -40,28 +40,28 @@ async fn files_that_hang_delay_no_answer_of_another_model_and_no_stop() {
     let hanging: Vec<_> = (0..4)
         .map(|at| support::model(&folder.path().join(format!("data/models/x{at}")), "hang.gguf"))
         .collect();
-    let mut bench = with_slow_probe(folder);
+    let mut harness = with_slow_probe(folder);
     // The window's list waits for all of them.
-    let app = bench.app.clone();
+    let app = harness.app.clone();
     let listing = tokio::spawn(async move { app.rescan_models().await });
     let begin = Instant::now();
-    assert_eq!(bench.answer("Hello").await.state, MessageState::Complete);
+    assert_eq!(harness.answer("Hello").await.state, MessageState::Complete);
     assert!(begin.elapsed() < HANGS, "an answer came after {:?}", begin.elapsed());
 
-    let sent = bench
+    let sent = harness
         .send(None, None, "Wait".into(), Vec::new(), with_model(&hanging[0]))
         .await
         .expect("sent");
     let begin = Instant::now();
-    bench.stop(sent.conversation.id).await.expect("stopped");
-    assert_eq!(bench.ended(sent.answer.id).await.state, MessageState::Stopped);
+    harness.stop(sent.conversation.id).await.expect("stopped");
+    assert_eq!(harness.ended(sent.answer.id).await.state, MessageState::Stopped);
     assert!(
         begin.elapsed() < HANGS / 2,
         "it was stopped after {:?}",
         begin.elapsed()
     );
-    bench.unload_model().await.expect("unloaded");
-    assert_eq!(bench.app.model_state().await.expect("a state"), ModelState::None);
+    harness.unload_model().await.expect("unloaded");
+    assert_eq!(harness.app.model_state().await.expect("a state"), ModelState::None);
     assert!(
         begin.elapsed() < HANGS / 2,
         "it was unloaded after {:?}",
@@ -87,19 +87,19 @@ async fn a_model_that_hangs_delays_no_answer_of_another_conversation() {
     let folder = tempfile::tempdir().expect("a folder");
     support::model(&folder.path().join("bundled"), "tiny.gguf");
     let hanging = support::model(&folder.path().join("data/models/x"), "hang.gguf");
-    let mut bench = with_slow_probe(folder);
-    let waiting = bench
+    let mut harness = with_slow_probe(folder);
+    let waiting = harness
         .send(None, None, "Wait".into(), Vec::new(), with_model(&hanging))
         .await;
     let waiting = waiting.expect("sent");
     let begin = Instant::now();
-    assert_eq!(bench.answer("Hello").await.state, MessageState::Complete);
+    assert_eq!(harness.answer("Hello").await.state, MessageState::Complete);
     assert!(
         begin.elapsed() < HANGS / 2,
         "an answer came after {:?}",
         begin.elapsed()
     );
-    bench.stop(waiting.conversation.id).await.expect("stopped");
+    harness.stop(waiting.conversation.id).await.expect("stopped");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -107,21 +107,21 @@ async fn a_model_that_was_looked_up_for_long_takes_no_place_of_a_later_one() {
     let folder = tempfile::tempdir().expect("a folder");
     support::model(&folder.path().join("bundled"), "tiny.gguf");
     let late = support::model(&folder.path().join("data/models/x"), "late.gguf");
-    let options = bench::options(&folder);
-    let mut bench = Bench::with(folder, options);
-    bench.answer("Hello").await;
-    let ModelState::Ready { model: tiny, .. } = bench.app.model_state().await.expect("a state") else {
+    let options = harness::options(&folder);
+    let mut harness = Harness::with(folder, options);
+    harness.answer("Hello").await;
+    let ModelState::Ready { model: tiny, .. } = harness.app.model_state().await.expect("a state") else {
         panic!("a model answered");
     };
-    let sent = bench
+    let sent = harness
         .send(None, None, "Wait".into(), Vec::new(), with_model(&late))
         .await;
-    bench.load_model(tiny.clone()).await.expect("loaded");
+    harness.load_model(tiny.clone()).await.expect("loaded");
     assert_eq!(
-        bench.ended(sent.expect("sent").answer.id).await.state,
+        harness.ended(sent.expect("sent").answer.id).await.state,
         MessageState::Complete
     );
-    let state = bench.app.model_state().await.expect("a state");
+    let state = harness.app.model_state().await.expect("a state");
     assert!(
         matches!(&state, ModelState::Ready { model, .. } if *model == tiny),
         "{state:?}"

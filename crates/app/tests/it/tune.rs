@@ -1,7 +1,7 @@
 //! Fine-tuning end to end: a real store, real files, and fake worker processes that play scripted
 //! runs.
 
-use crate::bench::{Bench, OTHER_BUILD, PATIENCE, failure, ids, options, under_way};
+use crate::harness::{Harness, OTHER_BUILD, PATIENCE, failure, ids, options, under_way};
 use crate::support;
 use hearth_app::{
     App, Options,
@@ -28,42 +28,42 @@ use tokio::{
     time::timeout,
 };
 
-/// [`Bench::tiny`] with other options.
-fn tiny_with(change: impl FnOnce(&mut Options)) -> Bench {
+/// [`Harness::tiny`] with other options.
+fn tiny_with(change: impl FnOnce(&mut Options)) -> Harness {
     let folder = tempfile::tempdir().expect("a folder");
     support::model(&folder.path().join("bundled"), "tiny.gguf");
     let mut options = options(&folder);
     change(&mut options);
-    Bench::with(folder, options)
+    Harness::with(folder, options)
 }
 
 /// Writes the script of a run.
-fn data(bench: &Bench, script: &str) -> PathBuf {
-    let path = bench.folder.path().join("script.jsonl");
+fn data(harness: &Harness, script: &str) -> PathBuf {
+    let path = harness.folder.path().join("script.jsonl");
     fs::write(&path, script).expect("a dataset");
     path
 }
 
-async fn new_run(bench: &Bench, script: &str) -> NewRun {
-    let dataset = bench.add_dataset(data(bench, script)).await.expect("a dataset");
+async fn new_run(harness: &Harness, script: &str) -> NewRun {
+    let dataset = harness.add_dataset(data(harness, script)).await.expect("a dataset");
     NewRun {
         name: None,
         model: "tiny".into(),
         dataset: dataset.id,
         mapping: None,
         skip_broken: false,
-        settings: bench.train_defaults().await.expect("settings"),
+        settings: harness.train_defaults().await.expect("settings"),
     }
 }
 
-async fn begin(bench: &Bench, script: &str) -> Run {
-    let new = new_run(bench, script).await;
-    bench.start_run(new).await.expect("a run")
+async fn begin(harness: &Harness, script: &str) -> Run {
+    let new = new_run(harness, script).await;
+    harness.start_run(new).await.expect("a run")
 }
 
 /// The run once it is as expected.
-async fn until(bench: &mut Bench, id: i64, expected: impl Fn(&Run) -> bool) -> Run {
-    bench
+async fn until(harness: &mut Harness, id: i64, expected: impl Fn(&Run) -> bool) -> Run {
+    harness
         .next(|event| match event {
             Event::RunChanged { run } if run.id == id && expected(&run) => Some(*run),
             _ => None,
@@ -71,32 +71,32 @@ async fn until(bench: &mut Bench, id: i64, expected: impl Fn(&Run) -> bool) -> R
         .await
 }
 
-async fn paused(bench: &mut Bench, id: i64, reason: PauseReason) -> Run {
-    until(bench, id, |run| run.state == RunState::Paused { why: reason }).await
+async fn paused(harness: &mut Harness, id: i64, reason: PauseReason) -> Run {
+    until(harness, id, |run| run.state == RunState::Paused { why: reason }).await
 }
 
-async fn running(bench: &mut Bench, id: i64) -> Run {
-    until(bench, id, |run| run.state == RunState::Running).await
+async fn running(harness: &mut Harness, id: i64) -> Run {
+    until(harness, id, |run| run.state == RunState::Running).await
 }
 
 /// Waits for a step.
-async fn stepped(bench: &mut Bench, step: u32) {
-    bench
+async fn stepped(harness: &mut Harness, step: u32) {
+    harness
         .next(|event| matches!(event, Event::RunPoint { point, .. } if point.step == step).then_some(()))
         .await
 }
 
 /// The run once its end is saved.
-async fn finished(bench: &mut Bench, id: i64) -> Run {
-    until(bench, id, |run| {
+async fn finished(harness: &mut Harness, id: i64) -> Run {
+    until(harness, id, |run| {
         run.state == RunState::Finished && run.adapter.is_some()
     })
     .await
 }
 
 /// The run once it has failed or was interrupted.
-async fn broken(bench: &mut Bench, id: i64) -> (Run, Problem) {
-    let run = until(bench, id, |run| run.ended_at.is_some()).await;
+async fn broken(harness: &mut Harness, id: i64) -> (Run, Problem) {
+    let run = until(harness, id, |run| run.ended_at.is_some()).await;
     match run.state.clone() {
         RunState::Interrupted { problem } | RunState::Failed { problem } => (run, problem),
         state => panic!("it has ended well: {state:?}"),
@@ -110,15 +110,15 @@ fn set_modified(path: &str, time: SystemTime) {
 }
 
 /// The run in the list.
-async fn listed(bench: &Bench, id: i64) -> Option<Run> {
-    bench.runs().await.unwrap().into_iter().find(|run| run.id == id)
+async fn listed(harness: &Harness, id: i64) -> Option<Run> {
+    harness.runs().await.unwrap().into_iter().find(|run| run.id == id)
 }
 
 /// Finishes a run and returns its adapter.
-async fn tuned(bench: &mut Bench) -> Adapter {
-    let run = begin(bench, "learn 2").await;
-    let adapter = finished(bench, run.id).await.adapter;
-    let adapters = bench.adapters().await.unwrap();
+async fn tuned(harness: &mut Harness) -> Adapter {
+    let run = begin(harness, "learn 2").await;
+    let adapter = finished(harness, run.id).await.adapter;
+    let adapters = harness.adapters().await.unwrap();
     adapters
         .into_iter()
         .find(|one| Some(one.id) == adapter)
@@ -129,14 +129,14 @@ fn steps(curves: &RunCurves) -> Vec<u32> {
     curves.points.iter().map(|point| point.step).collect()
 }
 
-fn folder(bench: &Bench, run: i64) -> PathBuf {
-    bench.folder.path().join("data/runs").join(run.to_string())
+fn folder(harness: &Harness, run: i64) -> PathBuf {
+    harness.folder.path().join("data/runs").join(run.to_string())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_from_start_to_finish() {
-    let mut bench = Bench::tiny();
-    let begun = begin(&bench, "learn 5").await;
+    let mut harness = Harness::tiny();
+    let begun = begin(&harness, "learn 5").await;
     assert!(matches!(begun.state, RunState::Preparing { .. }));
     assert_eq!(
         (begun.name.as_str(), begun.model_name.as_str()),
@@ -144,7 +144,7 @@ async fn a_run_from_start_to_finish() {
     );
     let (mut heard, mut message) = (Vec::new(), None);
     let run = loop {
-        match bench.next(Some).await {
+        match harness.next(Some).await {
             Event::RunPoint { point, .. } => heard.push(point),
             Event::RunEnded { message: told, .. } => message = Some(told),
             Event::RunChanged { run } if run.adapter.is_some() => break *run,
@@ -158,23 +158,23 @@ async fn a_run_from_start_to_finish() {
     );
     assert_eq!((run.checkpoint, run.last), (Some(4), heard.last().copied()));
     assert!(message.is_some_and(|told| told.contains("3.00 to 0.50")));
-    let curves = bench.run_points(run.id).await.unwrap();
+    let curves = harness.run_points(run.id).await.unwrap();
     assert_eq!(curves.points, heard);
     assert_eq!(steps(&curves), [1, 2, 3, 4, 5]);
     assert_eq!(
         curves.evaluations.iter().map(|one| one.step).collect::<Vec<_>>(),
         [0, 5]
     );
-    let adapter = &bench.adapters().await.unwrap()[0];
+    let adapter = &harness.adapters().await.unwrap()[0];
     assert_eq!(
         (Some(adapter.id), adapter.run, adapter.problem.as_deref()),
         (run.adapter, Some(run.id), None)
     );
     assert_eq!(adapter.outcome, run.outcome);
 
-    bench.rename_run(run.id, " My\nrun ".into()).await.unwrap();
-    let bench = bench.again().await;
-    let kept = listed(&bench, run.id).await.unwrap();
+    harness.rename_run(run.id, " My\nrun ".into()).await.unwrap();
+    let harness = harness.again().await;
+    let kept = listed(&harness, run.id).await.unwrap();
     assert_eq!(
         kept,
         Run {
@@ -182,66 +182,69 @@ async fn a_run_from_start_to_finish() {
             ..run
         }
     );
-    assert_eq!(bench.run_points(kept.id).await.unwrap(), curves);
+    assert_eq!(harness.run_points(kept.id).await.unwrap(), curves);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_is_made_in_the_requested_build() {
-    let mut bench = Bench::tiny();
-    let mut settings = bench.snapshot().await.unwrap().settings;
+    let mut harness = Harness::tiny();
+    let mut settings = harness.snapshot().await.unwrap().settings;
     settings.build = Some("cuda".into());
-    bench.set_settings(settings).await.unwrap();
-    let run = begin(&bench, "learn 2").await;
-    let run = finished(&mut bench, run.id).await;
+    harness.set_settings(settings).await.unwrap();
+    let run = begin(&harness, "learn 2").await;
+    let run = finished(&mut harness, run.id).await;
     let plan = run.plan.expect("a plan");
     assert!(plan.notices.iter().any(|notice| notice == OTHER_BUILD), "{plan:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_is_paused_resumed_and_stopped() {
-    let mut bench = Bench::tiny();
-    let id = begin(&bench, "learn 100000").await.id;
-    running(&mut bench, id).await;
-    bench.pause_run(id).await.unwrap();
-    paused(&mut bench, id, PauseReason::Person).await;
-    bench.resume_run(id).await.unwrap();
-    running(&mut bench, id).await;
-    bench.stop_run(id).await.unwrap();
-    let run = until(&mut bench, id, |run| run.adapter.is_some()).await;
+    let mut harness = Harness::tiny();
+    let id = begin(&harness, "learn 100000").await.id;
+    running(&mut harness, id).await;
+    harness.pause_run(id).await.unwrap();
+    paused(&mut harness, id, PauseReason::Person).await;
+    harness.resume_run(id).await.unwrap();
+    running(&mut harness, id).await;
+    harness.stop_run(id).await.unwrap();
+    let run = until(&mut harness, id, |run| run.adapter.is_some()).await;
     assert_eq!(run.state, RunState::Stopped);
-    bench.stop_run(id).await.expect("stopping what has stopped is nothing");
-    assert_eq!(bench.pause_run(id).await.unwrap_err().code, ProblemCode::BadRequest);
+    harness
+        .stop_run(id)
+        .await
+        .expect("stopping what has stopped is nothing");
+    assert_eq!(harness.pause_run(id).await.unwrap_err().code, ProblemCode::BadRequest);
     // A stopped run can be resumed, and still has one adapter.
-    bench.resume_run(id).await.unwrap();
-    assert_eq!(running(&mut bench, id).await.outcome, None);
-    bench.stop_run(id).await.unwrap();
-    let again = until(&mut bench, id, |run| {
+    harness.resume_run(id).await.unwrap();
+    assert_eq!(running(&mut harness, id).await.outcome, None);
+    harness.stop_run(id).await.unwrap();
+    let again = until(&mut harness, id, |run| {
         run.state == RunState::Stopped && run.adapter.is_some()
     })
     .await;
     assert_eq!(again.adapter, run.adapter);
-    assert_eq!(bench.adapters().await.unwrap().len(), 1);
+    assert_eq!(harness.adapters().await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_pauses_for_the_chat() {
-    let mut bench = tiny_with(|options| options.chat_idle_delay = Duration::ZERO);
-    let id = begin(&bench, "learn 100000").await.id;
-    running(&mut bench, id).await;
-    let sent = bench.say(None, "slow").await;
-    paused(&mut bench, id, PauseReason::Chat).await;
-    bench.stop(sent.conversation.id).await.unwrap();
-    running(&mut bench, id).await;
+    let mut harness = tiny_with(|options| options.chat_idle_delay = Duration::ZERO);
+    let id = begin(&harness, "learn 100000").await.id;
+    running(&mut harness, id).await;
+    let sent = harness.say(None, "slow").await;
+    paused(&mut harness, id, PauseReason::Chat).await;
+    harness.stop(sent.conversation.id).await.unwrap();
+    running(&mut harness, id).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_stays_paused_between_two_answers() {
-    let mut bench = tiny_with(|options| options.chat_idle_delay = Duration::from_secs(3600));
-    let id = begin(&bench, "learn 100000").await.id;
-    running(&mut bench, id).await;
-    let first = bench.say(None, "slow").await;
-    paused(&mut bench, id, PauseReason::Chat).await;
-    bench.stop(first.conversation.id).await.unwrap();
+    let mut harness = tiny_with(|options| options.chat_idle_delay = Duration::from_secs(3600));
+    let id = begin(&harness, "learn 100000").await.id;
+    running(&mut harness, id).await;
+    let first = harness.say(None, "slow").await;
+    paused(&mut harness, id, PauseReason::Chat).await;
+    harness.stop(first.conversation.id).await.unwrap();
     let mut states = Vec::new();
     let mut note = |event: &Event| {
         if let Event::RunChanged { run } = event {
@@ -253,22 +256,22 @@ async fn a_run_stays_paused_between_two_answers() {
         _ => false,
     };
     let answer = first.answer.id;
-    bench
+    harness
         .next(|event| {
             note(&event);
             ends(&event, answer).then_some(())
         })
         .await;
-    let answer = bench.say(None, "say one").await.answer.id;
-    bench
+    let answer = harness.say(None, "say one").await.answer.id;
+    harness
         .next(|event| {
             note(&event);
             ends(&event, answer).then_some(())
         })
         .await;
     // The worker acts on requests in order: it would have resumed before it stops.
-    bench.stop_run(id).await.unwrap();
-    bench
+    harness.stop_run(id).await.unwrap();
+    harness
         .next(|event| {
             note(&event);
             matches!(event, Event::RunChanged { run } if run.adapter.is_some()).then_some(())
@@ -298,27 +301,27 @@ impl Power for Plug {
     }
 }
 
-fn plugged(low: bool) -> (Bench, Arc<Plug>) {
+fn plugged(low: bool) -> (Harness, Arc<Plug>) {
     let power = Arc::new(Plug { low, ..Plug::default() });
     (tiny_with(|options| options.power = power.clone()), power)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_low_battery_pauses_a_run() {
-    let (mut bench, _) = plugged(true);
-    let id = begin(&bench, "learn 100000").await.id;
-    paused(&mut bench, id, PauseReason::Battery).await;
-    bench.resume_run(id).await.unwrap();
-    running(&mut bench, id).await;
+    let (mut harness, _) = plugged(true);
+    let id = begin(&harness, "learn 100000").await.id;
+    paused(&mut harness, id, PauseReason::Battery).await;
+    harness.resume_run(id).await.unwrap();
+    running(&mut harness, id).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_machine_that_works_stays_awake() {
-    let (mut bench, power) = plugged(false);
-    let id = begin(&bench, "learn 100000").await.id;
-    running(&mut bench, id).await;
+    let (mut harness, power) = plugged(false);
+    let id = begin(&harness, "learn 100000").await.id;
+    running(&mut harness, id).await;
     becomes(&power.awake, true).await;
-    bench.pause_run(id).await.unwrap();
+    harness.pause_run(id).await.unwrap();
     becomes(&power.awake, false).await;
 }
 
@@ -343,224 +346,237 @@ async fn becomes(flag: &watch::Sender<bool>, expected: bool) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_interrupts_the_run_which_can_be_resumed() {
-    let mut bench = Bench::tiny();
-    let id = begin(&bench, "learn 5 die 3").await.id;
-    let (run, problem) = broken(&mut bench, id).await;
+    let mut harness = Harness::tiny();
+    let id = begin(&harness, "learn 5 die 3").await.id;
+    let (run, problem) = broken(&mut harness, id).await;
     assert_eq!((problem.code, run.checkpoint), (ProblemCode::WorkerDied, Some(2)));
     assert!(
         problem.message.contains("exit code 6") && problem.message.contains("Resume"),
         "{problem}"
     );
-    assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3]);
-    bench.resume_run(id).await.unwrap();
-    finished(&mut bench, id).await;
-    let curves = bench.run_points(id).await.unwrap();
+    assert_eq!(steps(&harness.run_points(id).await.unwrap()), [1, 2, 3]);
+    harness.resume_run(id).await.unwrap();
+    finished(&mut harness, id).await;
+    let curves = harness.run_points(id).await.unwrap();
     assert_eq!(steps(&curves), [1, 2, 3, 4, 5], "the third step was repeated");
     assert_eq!(curves.evaluations.len(), 2, "before the first step and after the last");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_run_can_be_retried() {
-    let mut bench = Bench::tiny();
-    let id = begin(&bench, "learn 3 fail 1").await.id;
-    let (run, problem) = broken(&mut bench, id).await;
+    let mut harness = Harness::tiny();
+    let id = begin(&harness, "learn 3 fail 1").await.id;
+    let (run, problem) = broken(&mut harness, id).await;
     assert_eq!((problem.code, run.checkpoint), (ProblemCode::DiskFull, None));
-    data(&bench, "learn 3");
-    bench.resume_run(id).await.unwrap();
-    finished(&mut bench, id).await;
-    assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3], "from the start");
+    data(&harness, "learn 3");
+    harness.resume_run(id).await.unwrap();
+    finished(&mut harness, id).await;
+    assert_eq!(
+        steps(&harness.run_points(id).await.unwrap()),
+        [1, 2, 3],
+        "from the start"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_cannot_start_fails_the_run() {
-    let mut bench = tiny_with(|options| options.worker = WorkerCommand::new("no-such-folder/hearth"));
-    let id = begin(&bench, "learn 3").await.id;
-    let (_, problem) = broken(&mut bench, id).await;
+    let mut harness = tiny_with(|options| options.worker = WorkerCommand::new("no-such-folder/hearth"));
+    let id = begin(&harness, "learn 3").await.id;
+    let (_, problem) = broken(&mut harness, id).await;
     assert!(problem.message.contains("no-such-folder"), "{problem}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_interrupts_the_run_which_can_be_resumed() {
-    let mut bench = Bench::tiny();
-    let id = begin(&bench, "learn 6 wait 4").await.id;
-    until(&mut bench, id, |run| run.checkpoint == Some(4)).await;
-    let mut bench = bench.again().await;
-    let run = listed(&bench, id).await.unwrap();
+    let mut harness = Harness::tiny();
+    let id = begin(&harness, "learn 6 wait 4").await.id;
+    until(&mut harness, id, |run| run.checkpoint == Some(4)).await;
+    let mut harness = harness.again().await;
+    let run = listed(&harness, id).await.unwrap();
     assert!(
         matches!(&run.state, RunState::Interrupted { problem } if problem.message.contains("closed")),
         "{run:?}"
     );
-    bench.resume_run(id).await.unwrap();
-    let run = finished(&mut bench, id).await;
+    harness.resume_run(id).await.unwrap();
+    let run = finished(&mut harness, id).await;
     assert_eq!(run.last.map(|point| point.step), Some(6));
-    assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(steps(&harness.run_points(id).await.unwrap()), [1, 2, 3, 4, 5, 6]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_completes_the_step_and_saves_it() {
-    let mut bench = Bench::tiny();
-    let id = begin(&bench, "learn 9 wait 5").await.id;
-    stepped(&mut bench, 5).await;
-    bench.shut_down().await.unwrap();
-    bench
+    let mut harness = Harness::tiny();
+    let id = begin(&harness, "learn 9 wait 5").await.id;
+    stepped(&mut harness, 5).await;
+    harness.shut_down().await.unwrap();
+    harness
         .next(|event| matches!(event, Event::Closing { run } if run == id).then_some(()))
         .await;
-    let mut bench = bench.again().await;
-    let run = listed(&bench, id).await.unwrap();
+    let mut harness = harness.again().await;
+    let run = listed(&harness, id).await.unwrap();
     // The last scheduled checkpoint is of step 4, and step 6 was running.
     assert_eq!((run.checkpoint, run.last.map(|point| point.step)), (Some(6), Some(6)));
     assert!(matches!(&run.state, RunState::Interrupted { problem } if problem.message.contains("closed")));
     assert_eq!(run.adapter, None, "closing evaluates nothing");
-    bench.resume_run(id).await.unwrap();
-    let first = bench.next(|event| match event {
+    harness.resume_run(id).await.unwrap();
+    let first = harness.next(|event| match event {
         Event::RunPoint { point, .. } => Some(point.step),
         _ => None,
     });
     assert_eq!(first.await, 7);
-    finished(&mut bench, id).await;
-    assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    finished(&mut harness, id).await;
+    assert_eq!(
+        steps(&harness.run_points(id).await.unwrap()),
+        [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_has_a_timeout() {
-    let mut bench = tiny_with(|options| options.shutdown_timeout = Duration::from_millis(200));
-    let id = begin(&bench, "learn 9 deaf 5").await.id;
-    stepped(&mut bench, 5).await;
-    let bench = bench.again().await;
-    let run = listed(&bench, id).await.unwrap();
+    let mut harness = tiny_with(|options| options.shutdown_timeout = Duration::from_millis(200));
+    let id = begin(&harness, "learn 9 deaf 5").await.id;
+    stepped(&mut harness, 5).await;
+    let harness = harness.again().await;
+    let run = listed(&harness, id).await.unwrap();
     assert_eq!((run.checkpoint, run.last.map(|point| point.step)), (Some(4), Some(5)));
     assert!(matches!(run.state, RunState::Interrupted { .. }));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_run_at_a_time() {
-    let mut bench = Bench::tiny();
-    let new = new_run(&bench, "learn 100000").await;
-    let first = bench.start_run(new.clone()).await.unwrap();
-    let refused = bench.start_run(new.clone()).await.unwrap_err();
+    let mut harness = Harness::tiny();
+    let new = new_run(&harness, "learn 100000").await;
+    let first = harness.start_run(new.clone()).await.unwrap();
+    let refused = harness.start_run(new.clone()).await.unwrap_err();
     assert_eq!(refused.code, ProblemCode::Busy);
     assert!(refused.message.contains(&first.name));
-    bench.delete_run(first.id).await.unwrap();
-    let second = bench.start_run(new).await.expect("free again");
-    running(&mut bench, second.id).await;
+    harness.delete_run(first.id).await.unwrap();
+    let second = harness.start_run(new).await.expect("free again");
+    running(&mut harness, second.id).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_run_can_be_restored_until_the_next_start() {
-    let mut bench = Bench::tiny();
-    let adapter = tuned(&mut bench).await;
+    let mut harness = Harness::tiny();
+    let adapter = tuned(&mut harness).await;
     let id = adapter.run.unwrap();
-    bench.delete_run(id).await.unwrap();
-    assert!(bench.runs().await.unwrap().is_empty() && bench.adapters().await.unwrap().is_empty());
-    assert_eq!(bench.run_points(id).await.unwrap_err().code, ProblemCode::NotFound);
-    bench.restore_run(id).await.unwrap();
-    assert_eq!(bench.adapters().await.unwrap()[0], adapter);
-    bench.delete_adapter(adapter.id).await.unwrap();
-    assert_eq!(listed(&bench, id).await.unwrap().adapter, None);
-    bench.restore_adapter(adapter.id).await.unwrap();
+    harness.delete_run(id).await.unwrap();
+    assert!(harness.runs().await.unwrap().is_empty() && harness.adapters().await.unwrap().is_empty());
+    assert_eq!(harness.run_points(id).await.unwrap_err().code, ProblemCode::NotFound);
+    harness.restore_run(id).await.unwrap();
+    assert_eq!(harness.adapters().await.unwrap()[0], adapter);
+    harness.delete_adapter(adapter.id).await.unwrap();
+    assert_eq!(listed(&harness, id).await.unwrap().adapter, None);
+    harness.restore_adapter(adapter.id).await.unwrap();
     assert!(Path::new(&adapter.path).exists());
 
-    bench.delete_run(id).await.unwrap();
-    assert!(folder(&bench, id).exists());
-    let bench = bench.again().await;
-    assert!(!folder(&bench, id).exists());
-    assert_eq!(bench.restore_run(id).await.unwrap_err().code, ProblemCode::NotFound);
-    assert!(bench.adapters().await.unwrap().is_empty());
+    harness.delete_run(id).await.unwrap();
+    assert!(folder(&harness, id).exists());
+    let harness = harness.again().await;
+    assert!(!folder(&harness, id).exists());
+    assert_eq!(harness.restore_run(id).await.unwrap_err().code, ProblemCode::NotFound);
+    assert!(harness.adapters().await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_cannot_be_saved_is_kept_in_memory() {
-    let mut bench = Bench::tiny();
-    let new = new_run(&bench, "learn 5 wait 3").await;
-    let id = bench.start_run(new.clone()).await.unwrap().id;
-    stepped(&mut bench, 3).await;
+    let mut harness = Harness::tiny();
+    let new = new_run(&harness, "learn 5 wait 3").await;
+    let id = harness.start_run(new.clone()).await.unwrap().id;
+    stepped(&mut harness, 3).await;
     // Like a full disk, but at once: free space within a page would delay it.
     let full = "CREATE TRIGGER full BEFORE UPDATE ON run BEGIN SELECT raise(ABORT, 'full'); END";
-    bench.store().write(|t| t.execute_batch(full)).unwrap();
-    bench.stop_run(id).await.unwrap();
-    let run = until(&mut bench, id, |run| run.state == RunState::Stopped).await;
-    assert_eq!(listed(&bench, id).await, Some(run));
-    assert!(bench.adapters().await.unwrap().is_empty());
+    harness.store().write(|t| t.execute_batch(full)).unwrap();
+    harness.stop_run(id).await.unwrap();
+    let run = until(&mut harness, id, |run| run.state == RunState::Stopped).await;
+    assert_eq!(listed(&harness, id).await, Some(run));
+    assert!(harness.adapters().await.unwrap().is_empty());
     assert_eq!(
-        bench.start_run(new.clone()).await.unwrap_err().code,
+        harness.start_run(new.clone()).await.unwrap_err().code,
         ProblemCode::DiskFull
     );
-    bench.store().write(|t| t.execute_batch("DROP TRIGGER full")).unwrap();
-    let curves = bench.run_points(id).await.unwrap();
+    harness.store().write(|t| t.execute_batch("DROP TRIGGER full")).unwrap();
+    let curves = harness.run_points(id).await.unwrap();
     assert_eq!(steps(&curves), [1, 2, 3], "saved once there is space");
-    assert_eq!(bench.adapters().await.unwrap()[0].run, Some(id));
-    bench.start_run(new).await.expect("free again");
+    assert_eq!(harness.adapters().await.unwrap()[0].run, Some(id));
+    harness.start_run(new).await.expect("free again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_files_are_reported() {
-    let mut bench = Bench::tiny();
-    let new = new_run(&bench, "learn 5 die 3").await;
-    let path = bench.folder.path().join("script.jsonl");
+    let mut harness = Harness::tiny();
+    let new = new_run(&harness, "learn 5 die 3").await;
+    let path = harness.folder.path().join("script.jsonl");
     let no_model = NewRun {
         model: "nothing".into(),
         ..new.clone()
     };
-    assert_eq!(bench.start_run(no_model).await.unwrap_err().code, ProblemCode::NotFound);
+    assert_eq!(
+        harness.start_run(no_model).await.unwrap_err().code,
+        ProblemCode::NotFound
+    );
     let no_data = NewRun {
         dataset: 99,
         ..new.clone()
     };
-    assert_eq!(bench.start_run(no_data).await.unwrap_err().code, ProblemCode::NotFound);
+    assert_eq!(
+        harness.start_run(no_data).await.unwrap_err().code,
+        ProblemCode::NotFound
+    );
     let mut no_adapter = new.clone();
     no_adapter.settings.init = Some(99);
     assert_eq!(
-        bench.start_run(no_adapter).await.unwrap_err().code,
+        harness.start_run(no_adapter).await.unwrap_err().code,
         ProblemCode::NotFound
     );
     assert!(
-        bench.runs().await.unwrap().is_empty(),
+        harness.runs().await.unwrap().is_empty(),
         "a run that cannot start leaves nothing behind"
     );
 
-    let id = bench.start_run(new.clone()).await.unwrap().id;
-    broken(&mut bench, id).await;
+    let id = harness.start_run(new.clone()).await.unwrap().id;
+    broken(&mut harness, id).await;
     fs::remove_file(&path).unwrap();
-    let gone = bench.resume_run(id).await.unwrap_err();
+    let gone = harness.resume_run(id).await.unwrap_err();
     assert_eq!(gone.code, ProblemCode::FileUnreadable);
     assert!(gone.message.contains("script.jsonl"), "{gone}");
     assert_eq!(
-        bench.start_run(new).await.unwrap_err().code,
+        harness.start_run(new).await.unwrap_err().code,
         ProblemCode::FileUnreadable
     );
-    assert!(bench.datasets().await.unwrap()[0].problem.is_some());
-    data(&bench, "learn 5 die 3");
-    let model = bench.folder.path().join("bundled/tiny.gguf");
+    assert!(harness.datasets().await.unwrap()[0].problem.is_some());
+    data(&harness, "learn 5 die 3");
+    let model = harness.folder.path().join("bundled/tiny.gguf");
     fs::rename(&model, model.with_extension("away")).unwrap();
-    assert_eq!(bench.resume_run(id).await.unwrap_err().code, ProblemCode::NotFound);
+    assert_eq!(harness.resume_run(id).await.unwrap_err().code, ProblemCode::NotFound);
     fs::rename(model.with_extension("away"), &model).unwrap();
-    bench.resume_run(id).await.unwrap();
-    finished(&mut bench, id).await;
-    assert_eq!(bench.resume_run(99).await.unwrap_err().code, ProblemCode::NotFound);
-    assert_eq!(bench.delete_run(99).await.unwrap_err().code, ProblemCode::NotFound);
+    harness.resume_run(id).await.unwrap();
+    finished(&mut harness, id).await;
+    assert_eq!(harness.resume_run(99).await.unwrap_err().code, ProblemCode::NotFound);
+    assert_eq!(harness.delete_run(99).await.unwrap_err().code, ProblemCode::NotFound);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn datasets_are_added_inspected_and_removed() {
-    let bench = Bench::tiny();
-    let samples = bench.folder.path().join("samples");
+    let harness = Harness::tiny();
+    let samples = harness.folder.path().join("samples");
     fs::create_dir_all(&samples).unwrap();
     fs::write(samples.join("pirate.jsonl"), "{}").unwrap();
     fs::write(samples.join("README.md"), "no data").unwrap();
-    let sample = &bench.sample_datasets().await.unwrap()[..];
+    let sample = &harness.sample_datasets().await.unwrap()[..];
     assert!(
         matches!(sample, [one] if one.name == "pirate" && one.size == 2),
         "{sample:?}"
     );
 
-    let path = data(&bench, "one two three");
-    let dataset = bench.add_dataset(path.clone()).await.unwrap();
+    let path = data(&harness, "one two three");
+    let dataset = harness.add_dataset(path.clone()).await.unwrap();
     assert_eq!((dataset.name.as_str(), dataset.examples), ("script", None));
     let mapping = ColumnMapping {
         text: Some("text".into()),
         ..ColumnMapping::default()
     };
-    let seen = bench
+    let seen = harness
         .inspect_dataset(dataset.id, "tiny".into(), Some(mapping.clone()), true, Some(64), None)
         .await
         .unwrap();
@@ -570,22 +586,22 @@ async fn datasets_are_added_inspected_and_removed() {
     );
     assert_eq!(seen.previews[0].pieces[0].text, "one two three");
     assert_eq!(seen.findings[0].severity, Severity::Warning);
-    assert_eq!(bench.datasets().await.unwrap()[0].examples, Some(3));
+    assert_eq!(harness.datasets().await.unwrap()[0].examples, Some(3));
 
-    bench.rename_dataset(dataset.id, "Mine".into()).await.unwrap();
-    bench.remove_dataset(dataset.id).await.unwrap();
-    assert!(bench.datasets().await.unwrap().is_empty() && path.exists());
-    let gone = bench
+    harness.rename_dataset(dataset.id, "Mine".into()).await.unwrap();
+    harness.remove_dataset(dataset.id).await.unwrap();
+    assert!(harness.datasets().await.unwrap().is_empty() && path.exists());
+    let gone = harness
         .inspect_dataset(dataset.id, "tiny".into(), None, false, None, None)
         .await;
     assert_eq!(gone.unwrap_err().code, ProblemCode::NotFound);
-    bench.restore_dataset(dataset.id).await.unwrap();
-    assert_eq!(bench.add_dataset(path).await.unwrap().id, dataset.id);
-    let bench = bench.again().await;
-    assert_eq!(bench.datasets().await.unwrap()[0].name, "Mine");
+    harness.restore_dataset(dataset.id).await.unwrap();
+    assert_eq!(harness.add_dataset(path).await.unwrap().id, dataset.id);
+    let harness = harness.again().await;
+    assert_eq!(harness.datasets().await.unwrap()[0].name, "Mine");
     for path in ["nowhere.jsonl", "."] {
         assert_eq!(
-            bench.add_dataset(path.into()).await.unwrap_err().code,
+            harness.add_dataset(path.into()).await.unwrap_err().code,
             ProblemCode::FileUnreadable
         );
     }
@@ -593,22 +609,22 @@ async fn datasets_are_added_inspected_and_removed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_newer_inspection_cancels_an_older_one() {
-    let mut bench = Bench::tiny();
-    let adapter = tuned(&mut bench).await;
+    let mut harness = Harness::tiny();
+    let adapter = tuned(&mut harness).await;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let script = format!("endless {}", listener.local_addr().unwrap());
-    let dataset = bench.add_dataset(data(&bench, &script)).await.unwrap();
-    let inspect = || bench.inspect_dataset(dataset.id, "tiny".into(), None, false, None, None);
+    let dataset = harness.add_dataset(data(&harness, &script)).await.unwrap();
+    let inspect = || harness.inspect_dataset(dataset.id, "tiny".into(), None, false, None, None);
     let work = async {
         let worker = accept(listener).await;
         let order = ExportOptions {
             adapter: adapter.id,
             format: ExportFormat::GgufLora,
-            out: bench.folder.path().join("out.gguf").to_string_lossy().into_owned(),
+            out: harness.folder.path().join("out.gguf").to_string_lossy().into_owned(),
             verify: false,
         };
-        bench.export_adapter(order).await.unwrap();
-        data(&bench, "one two");
+        harness.export_adapter(order).await.unwrap();
+        data(&harness, "one two");
         let new = inspect().await;
         closes(worker);
         new
@@ -639,34 +655,34 @@ fn closes(mut connection: TcpStream) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn adapters_are_imported_checked_and_exported() {
-    let mut bench = Bench::tiny();
-    let adapter = tuned(&mut bench).await;
-    let out = bench.folder.path().join("out.gguf");
+    let mut harness = Harness::tiny();
+    let adapter = tuned(&mut harness).await;
+    let out = harness.folder.path().join("out.gguf");
     let order = ExportOptions {
         adapter: adapter.id,
         format: ExportFormat::GgufLora,
         out: out.to_string_lossy().into_owned(),
         verify: true,
     };
-    let written = bench.export_adapter(order.clone()).await.unwrap();
+    let written = harness.export_adapter(order.clone()).await.unwrap();
     assert!(written.bytes == 8 && written.verification.is_some_and(|verification| verification.passed) && out.exists());
     fs::remove_file(&adapter.path).unwrap();
     assert_eq!(
-        bench.export_adapter(order).await.unwrap_err().code,
+        harness.export_adapter(order).await.unwrap_err().code,
         ProblemCode::FileUnreadable
     );
-    assert!(bench.adapters().await.unwrap()[0].problem.is_some());
+    assert!(harness.adapters().await.unwrap()[0].problem.is_some());
 
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
-    let bundled = bench.folder.path().join("bundled");
+    let bundled = harness.folder.path().join("bundled");
     for model in ["llama.gguf", "llama3.gguf"] {
         fs::copy(fixtures.join("models").join(model), bundled.join(model)).unwrap();
     }
-    let peft = bench.folder.path().join("peft");
+    let peft = harness.folder.path().join("peft");
     fs::create_dir_all(&peft).unwrap();
     let copy = |file: &str| fs::copy(fixtures.join("training/llama/end").join(file), peft.join(file)).unwrap();
     copy("adapter_config.json");
-    let half = bench
+    let half = harness
         .import_adapter(peft.clone(), Some("llama".into()))
         .await
         .unwrap_err();
@@ -678,32 +694,35 @@ async fn adapters_are_imported_checked_and_exported() {
         (peft.clone(), "nothing", ProblemCode::NotFound),
         (bundled.join("llama.gguf"), "llama", ProblemCode::AdapterInvalid),
         (
-            bench.folder.path().join("script.jsonl"),
+            harness.folder.path().join("script.jsonl"),
             "llama",
             ProblemCode::AdapterInvalid,
         ),
         ("nowhere".into(), "llama", ProblemCode::FileUnreadable),
     ] {
         assert_eq!(
-            bench.import_adapter(path, Some(model.into())).await.unwrap_err().code,
+            harness.import_adapter(path, Some(model.into())).await.unwrap_err().code,
             code
         );
     }
-    let imported = bench.import_adapter(peft.clone(), Some("llama".into())).await.unwrap();
+    let imported = harness
+        .import_adapter(peft.clone(), Some("llama".into()))
+        .await
+        .unwrap();
     assert_eq!(
         (imported.name.as_str(), imported.run, imported.problem.as_deref()),
         ("peft", None, None)
     );
-    bench.rename_adapter(imported.id, "Theirs".into()).await.unwrap();
-    bench.delete_adapter(imported.id).await.unwrap();
+    harness.rename_adapter(imported.id, "Theirs".into()).await.unwrap();
+    harness.delete_adapter(imported.id).await.unwrap();
     assert_eq!(
-        bench.rename_adapter(imported.id, "x".into()).await.unwrap_err().code,
+        harness.rename_adapter(imported.id, "x".into()).await.unwrap_err().code,
         ProblemCode::NotFound
     );
-    let bench = bench.again().await;
+    let harness = harness.again().await;
     assert!(peft.exists(), "imported files are not deleted");
     assert_eq!(
-        bench.restore_adapter(imported.id).await.unwrap_err().code,
+        harness.restore_adapter(imported.id).await.unwrap_err().code,
         ProblemCode::NotFound
     );
 }
@@ -734,17 +753,17 @@ fn choice(adapter: &Adapter) -> AdapterChoice {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn adapters_of_a_conversation_are_sent_to_the_worker() {
-    let mut bench = Bench::tiny();
-    let adapter = tuned(&mut bench).await;
-    let plain = bench.answer("show").await;
+    let mut harness = Harness::tiny();
+    let adapter = tuned(&mut harness).await;
+    let plain = harness.answer("show").await;
     assert!(shown(&plain).adapters.is_empty() && plain.adapters.is_empty());
     let id = plain.conversation;
-    bench
+    harness
         .set_conversation_adapters(id, vec![choice(&adapter)])
         .await
         .unwrap();
-    let sent = bench.say(Some(id), "show").await;
-    let answer = bench.ended(sent.answer.id).await;
+    let sent = harness.say(Some(id), "show").await;
+    let answer = harness.ended(sent.answer.id).await;
     let used = shown(&answer).adapters;
     assert!(
         matches!(&used[..], [one] if one.path == Path::new(&adapter.path) && one.scale == 0.5),
@@ -752,38 +771,38 @@ async fn adapters_of_a_conversation_are_sent_to_the_worker() {
     );
     assert_eq!(answer.adapters[0].name, adapter.name);
 
-    let mut bench = bench.again().await;
-    let kept = bench.conversation(id).await;
+    let mut harness = harness.again().await;
+    let kept = harness.conversation(id).await;
     assert_eq!((kept.adapters, &kept.messages[3]), (vec![choice(&adapter)], &answer));
-    bench.delete_adapter(adapter.id).await.unwrap();
-    let sent = bench.say(Some(id), "show").await;
-    let refused = bench.ended(sent.answer.id).await;
+    harness.delete_adapter(adapter.id).await.unwrap();
+    let sent = harness.say(Some(id), "show").await;
+    let refused = harness.ended(sent.answer.id).await;
     assert_eq!(
         failure(&refused).code,
         ProblemCode::NotFound,
         "it does not ignore the chosen adapter"
     );
-    bench.set_conversation_adapters(id, Vec::new()).await.unwrap();
-    let again = bench.regenerate(refused.id).await.unwrap();
-    assert!(shown(&bench.ended(again.answer.id).await).adapters.is_empty());
+    harness.set_conversation_adapters(id, Vec::new()).await.unwrap();
+    let again = harness.regenerate(refused.id).await.unwrap();
+    assert!(shown(&harness.ended(again.answer.id).await).adapters.is_empty());
 }
 
 /// The system prompt of an answer with an adapter that was trained under `trained`.
 async fn prompt_of_a_chat(trained: Option<&str>, own: Option<&str>) -> Option<String> {
-    let mut bench = Bench::tiny();
-    let mut new = new_run(&bench, "learn 2").await;
+    let mut harness = Harness::tiny();
+    let mut new = new_run(&harness, "learn 2").await;
     new.settings.system_prompt = trained.map(str::to_owned);
-    let run = bench.start_run(new).await.expect("a run").id;
-    finished(&mut bench, run).await;
-    let adapter = bench.adapters().await.unwrap().remove(0);
-    let id = bench.answer("show").await.conversation;
-    bench
+    let run = harness.start_run(new).await.expect("a run").id;
+    finished(&mut harness, run).await;
+    let adapter = harness.adapters().await.unwrap().remove(0);
+    let id = harness.answer("show").await.conversation;
+    harness
         .set_conversation_adapters(id, vec![choice(&adapter)])
         .await
         .unwrap();
-    bench.set_system_prompt(id, own.map(str::to_owned)).await.unwrap();
-    let sent = bench.say(Some(id), "show").await;
-    let Prompt::Chat(turns) = shown(&bench.ended(sent.answer.id).await).prompt else {
+    harness.set_system_prompt(id, own.map(str::to_owned)).await.unwrap();
+    let sent = harness.say(Some(id), "show").await;
+    let Prompt::Chat(turns) = shown(&harness.ended(sent.answer.id).await).prompt else {
         panic!("no chat")
     };
     let first = turns.first().expect("a turn");
@@ -801,10 +820,10 @@ async fn a_chat_with_an_adapter_has_the_system_prompt_of_its_training() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_adapter_of_another_model_is_refused() {
-    let mut bench = Bench::new(&["tiny.gguf", "other.gguf"]);
-    let adapter = tuned(&mut bench).await;
-    bench.load_model("other".into()).await.unwrap();
-    let compared = bench
+    let mut harness = Harness::new(&["tiny.gguf", "other.gguf"]);
+    let adapter = tuned(&mut harness).await;
+    harness.load_model("other".into()).await.unwrap();
+    let compared = harness
         .compare(
             None,
             None,
@@ -815,7 +834,7 @@ async fn an_adapter_of_another_model_is_refused() {
         )
         .await
         .unwrap();
-    let [base, tuned] = bench.all_ended(ids(&compared)).await;
+    let [base, tuned] = harness.all_ended(ids(&compared)).await;
     assert_eq!(failure(&tuned).code, ProblemCode::AdapterInvalid);
     assert!(failure(&tuned).message.contains(&adapter.name));
     assert_eq!(base.text(), "one", "the other answer is generated");
@@ -823,9 +842,9 @@ async fn an_adapter_of_another_model_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_answers_side_by_side_and_a_vote() {
-    let mut bench = Bench::tiny();
-    let adapter = tuned(&mut bench).await;
-    let compared = bench
+    let mut harness = Harness::tiny();
+    let adapter = tuned(&mut harness).await;
+    let compared = harness
         .compare(
             None,
             None,
@@ -837,7 +856,7 @@ async fn two_answers_side_by_side_and_a_vote() {
         .await
         .unwrap();
     let id = compared.conversation.id;
-    let [base, tuned] = bench.all_ended(ids(&compared)).await;
+    let [base, tuned] = harness.all_ended(ids(&compared)).await;
     assert_eq!((base.comparison, tuned.comparison), (Some(tuned.id), Some(base.id)));
     assert_eq!(base.parent, tuned.parent);
     assert_eq!((shown(&base).adapters.len(), shown(&tuned).adapters.len()), (0, 1));
@@ -849,30 +868,30 @@ async fn two_answers_side_by_side_and_a_vote() {
             .collect()
     };
 
-    bench.vote_answer(base.id, true).await.unwrap();
-    let shown = bench.conversation(id).await;
+    harness.vote_answer(base.id, true).await.unwrap();
+    let shown = harness.conversation(id).await;
     assert_eq!((shown.leaf, better(&shown)), (Some(base.id), vec![true, false]));
-    assert_eq!(votes(bench.adapters().await.unwrap()), (1, 0));
-    bench.vote_answer(tuned.id, true).await.unwrap();
-    let shown = bench.conversation(id).await;
+    assert_eq!(votes(harness.adapters().await.unwrap()), (1, 0));
+    harness.vote_answer(tuned.id, true).await.unwrap();
+    let shown = harness.conversation(id).await;
     assert_eq!((shown.leaf, better(&shown)), (Some(tuned.id), vec![false, true]));
-    assert_eq!(votes(bench.adapters().await.unwrap()), (0, 1));
-    bench.vote_answer(tuned.id, false).await.unwrap();
-    assert_eq!(votes(bench.adapters().await.unwrap()), (0, 0));
-    let follow = bench.say(Some(id), "say on").await;
+    assert_eq!(votes(harness.adapters().await.unwrap()), (0, 1));
+    harness.vote_answer(tuned.id, false).await.unwrap();
+    assert_eq!(votes(harness.adapters().await.unwrap()), (0, 0));
+    let follow = harness.say(Some(id), "say on").await;
     assert_eq!(follow.user.unwrap().parent, Some(tuned.id));
-    bench.ended(follow.answer.id).await;
-    bench.vote_answer(base.id, true).await.unwrap();
+    harness.ended(follow.answer.id).await;
+    harness.vote_answer(base.id, true).await.unwrap();
     assert_eq!(
-        bench.conversation(id).await.leaf,
+        harness.conversation(id).await.leaf,
         Some(follow.answer.id),
         "a conversation that has continued keeps its branch"
     );
     assert_eq!(
-        bench.vote_answer(follow.answer.id, true).await.unwrap_err().code,
+        harness.vote_answer(follow.answer.id, true).await.unwrap_err().code,
         ProblemCode::BadRequest
     );
-    let nothing = bench
+    let nothing = harness
         .compare(
             Some(id),
             None,
@@ -887,8 +906,8 @@ async fn two_answers_side_by_side_and_a_vote() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_comparison_begins_a_conversation_with_its_settings() {
-    let mut bench = Bench::tiny();
-    let adapter = tuned(&mut bench).await;
+    let mut harness = Harness::tiny();
+    let adapter = tuned(&mut harness).await;
     let fresh = |temperature| NewConversation {
         settings: ConversationSettings {
             sampling: SamplingOverrides {
@@ -901,15 +920,15 @@ async fn a_comparison_begins_a_conversation_with_its_settings() {
         system_prompt: Some("Be brief.".into()),
         ..NewConversation::default()
     };
-    let hot = bench
+    let hot = harness
         .compare(None, None, "show".into(), Vec::new(), with_base(&adapter), fresh(101.0))
         .await;
     assert_eq!(hot.unwrap_err().code, ProblemCode::BadRequest);
-    let compared = bench
+    let compared = harness
         .compare(None, None, "show".into(), Vec::new(), with_base(&adapter), fresh(0.25))
         .await
         .unwrap();
-    for answer in bench.all_ended::<2>(ids(&compared)).await {
+    for answer in harness.all_ended::<2>(ids(&compared)).await {
         let request = shown(&answer);
         assert_eq!((request.sampling.temperature, request.max_tokens), (0.25, Some(99)));
         let Prompt::Chat(turns) = request.prompt else {
@@ -917,14 +936,14 @@ async fn a_comparison_begins_a_conversation_with_its_settings() {
         };
         assert_eq!(turns[0].text(), "Be brief.");
     }
-    let kept = bench.conversation(compared.conversation.id).await;
+    let kept = harness.conversation(compared.conversation.id).await;
     assert_eq!(
         (kept.settings, kept.system_prompt),
         (fresh(0.25).settings, fresh(0.25).system_prompt)
     );
     // A conversation that exists keeps its own.
     let id = compared.conversation.id;
-    let again = bench
+    let again = harness
         .compare(
             Some(id),
             None,
@@ -935,15 +954,15 @@ async fn a_comparison_begins_a_conversation_with_its_settings() {
         )
         .await
         .unwrap();
-    let [base, _] = bench.all_ended(ids(&again)).await;
+    let [base, _] = harness.all_ended(ids(&again)).await;
     assert_eq!(shown(&base).sampling.temperature, 0.25);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_ends_both_answers() {
-    let mut bench = Bench::tiny();
-    let adapter = tuned(&mut bench).await;
-    let compared = bench
+    let mut harness = Harness::tiny();
+    let adapter = tuned(&mut harness).await;
+    let compared = harness
         .compare(
             None,
             None,
@@ -954,9 +973,9 @@ async fn stop_ends_both_answers() {
         )
         .await
         .unwrap();
-    bench.streaming(compared.answers[0].id).await;
-    bench.stop(compared.conversation.id).await.unwrap();
-    let ends: [Message; 2] = bench.all_ended(ids(&compared)).await;
+    harness.streaming(compared.answers[0].id).await;
+    harness.stop(compared.conversation.id).await.unwrap();
+    let ends: [Message; 2] = harness.all_ended(ids(&compared)).await;
     assert!(
         ends.iter().all(|answer| answer.state == MessageState::Stopped),
         "{ends:?}"
@@ -965,38 +984,41 @@ async fn stop_ends_both_answers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rated_answers_become_a_dataset() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     assert_eq!(
-        bench.dataset_from_ratings("Mine".into()).await.unwrap_err().code,
+        harness.dataset_from_ratings("Mine".into()).await.unwrap_err().code,
         ProblemCode::DataInvalid
     );
-    let good = bench.answer("say one").await;
-    bench.rate_answer(good.id, Some(Thumb::Up), None).await.unwrap();
-    let next = bench.say(Some(good.conversation), "say two").await;
-    let wrong = bench.ended(next.answer.id).await;
-    bench.rate_answer(wrong.id, None, Some("three".into())).await.unwrap();
-    let bad = bench.answer("say four").await;
-    bench.rate_answer(bad.id, Some(Thumb::Down), None).await.unwrap();
-    let after = bench.say(Some(bad.conversation), "say five").await;
-    bench.ended(after.answer.id).await;
-    bench.rate_answer(after.answer.id, Some(Thumb::Up), None).await.unwrap();
-    bench
+    let good = harness.answer("say one").await;
+    harness.rate_answer(good.id, Some(Thumb::Up), None).await.unwrap();
+    let next = harness.say(Some(good.conversation), "say two").await;
+    let wrong = harness.ended(next.answer.id).await;
+    harness.rate_answer(wrong.id, None, Some("three".into())).await.unwrap();
+    let bad = harness.answer("say four").await;
+    harness.rate_answer(bad.id, Some(Thumb::Down), None).await.unwrap();
+    let after = harness.say(Some(bad.conversation), "say five").await;
+    harness.ended(after.answer.id).await;
+    harness
+        .rate_answer(after.answer.id, Some(Thumb::Up), None)
+        .await
+        .unwrap();
+    harness
         .set_system_prompt(good.conversation, Some("Count.".into()))
         .await
         .unwrap();
-    let kept = &bench.conversation(wrong.conversation).await.messages[3];
+    let kept = &harness.conversation(wrong.conversation).await.messages[3];
     let rating = Rating {
         thumb: Thumb::Down,
         correction: Some("three".into()),
     };
     assert_eq!(kept.rating, Some(rating));
     assert_eq!(
-        bench.rated_examples().await,
+        harness.rated_examples().await,
         Ok(2),
         "conversations with a bad answer are left out"
     );
 
-    let dataset = bench.dataset_from_ratings(" My / answers ".into()).await.unwrap();
+    let dataset = harness.dataset_from_ratings(" My / answers ".into()).await.unwrap();
     assert_eq!(dataset.name, "My / answers");
     let written = fs::read_to_string(&dataset.path).unwrap();
     let lines: Vec<&str> = written.lines().collect();
@@ -1004,11 +1026,11 @@ async fn rated_answers_become_a_dataset() {
     let end = r#",{"role":"user","content":"say two"},{"role":"assistant","content":"three"}]}"#;
     assert_eq!(lines, [format!("{begin}]}}"), format!("{begin}{end}")]);
 
-    bench.rate_answer(good.id, None, None).await.unwrap();
-    assert_eq!(bench.rated_examples().await, Ok(1));
+    harness.rate_answer(good.id, None, None).await.unwrap();
+    assert_eq!(harness.rated_examples().await, Ok(1));
     let user = wrong.parent.unwrap();
     assert_eq!(
-        bench.rate_answer(user, Some(Thumb::Up), None).await.unwrap_err().code,
+        harness.rate_answer(user, Some(Thumb::Up), None).await.unwrap_err().code,
         ProblemCode::BadRequest
     );
 }
@@ -1023,12 +1045,12 @@ async fn stores_of_every_released_version_are_read() {
         fs::create_dir_all(&data).unwrap();
         let fixture = fixtures().join(format!("ba366ad/store/{version}.db"));
         fs::copy(fixture, data.join("hearth.db")).unwrap();
-        let bench = Bench::open(folder);
+        let harness = Harness::open(folder);
 
-        let snapshot = bench.snapshot().await.unwrap();
+        let snapshot = harness.snapshot().await.unwrap();
         let titles: Vec<_> = snapshot.conversations.iter().map(|one| one.title.as_str()).collect();
         assert_eq!(titles, ["Of cormorants"], "version {version}");
-        let conversation = bench.open_conversation(1).await.unwrap();
+        let conversation = harness.open_conversation(1).await.unwrap();
         assert_eq!(conversation.system_prompt.as_deref(), Some("Be brief."));
         assert_eq!(conversation.adapters.len(), usize::from(version >= 11));
         let said: Vec<_> = conversation
@@ -1060,7 +1082,7 @@ async fn stores_of_every_released_version_are_read() {
             );
         }
         assert_eq!(
-            bench
+            harness
                 .search("seabird".into(), SearchFilter::default())
                 .await
                 .unwrap()
@@ -1081,15 +1103,15 @@ async fn stores_of_every_released_version_are_read() {
         };
         let expected = if version >= 4 { set } else { Settings::default() };
         assert_eq!(snapshot.settings, expected, "version {version}");
-        let models = bench.store().read(|t| hearth_app::store::model::list(t)).unwrap();
+        let models = harness.store().read(|t| hearth_app::store::model::list(t)).unwrap();
         assert_eq!(models.len(), usize::from(version >= 5));
-        let datasets = bench.datasets().await.unwrap();
+        let datasets = harness.datasets().await.unwrap();
         assert_eq!(
             datasets.iter().map(|one| one.examples).collect::<Vec<_>>(),
             vec![Some(12); usize::from(version >= 6)]
         );
-        check_released_runs(&bench, version).await;
-        let measured = bench
+        check_released_runs(&harness, version).await;
+        let measured = harness
             .store()
             .read(|t| hearth_app::store::measurement::list(t, 9))
             .unwrap();
@@ -1098,8 +1120,8 @@ async fn stores_of_every_released_version_are_read() {
     }
 }
 
-async fn check_released_runs(bench: &Bench, version: u32) {
-    let runs = bench.runs().await.unwrap();
+async fn check_released_runs(harness: &Harness, version: u32) {
+    let runs = harness.runs().await.unwrap();
     assert_eq!(runs.len(), if version >= 7 { 2 } else { 0 }, "version {version}");
     if let [cut_off, done] = &runs[..] {
         assert!(matches!(cut_off.state, RunState::Interrupted { .. }) && cut_off.checkpoint == Some(2));
@@ -1113,11 +1135,11 @@ async fn check_released_runs(bench: &Bench, version: u32) {
             (7, &["q_proj".to_owned()][..])
         );
         assert_eq!(done.outcome.as_ref().and_then(|outcome| outcome.eval_loss), Some(1.25));
-        let curves = bench.run_points(1).await.unwrap();
+        let curves = harness.run_points(1).await.unwrap();
         assert_eq!(steps(&curves), if version >= 8 { vec![1, 2, 3] } else { vec![] });
         assert_eq!(curves.evaluations.len(), usize::from(version >= 9));
     }
-    let adapters = bench.adapters().await.unwrap();
+    let adapters = harness.adapters().await.unwrap();
     let names: Vec<_> = adapters.iter().map(|one| (&*one.name, one.run)).collect();
     let both = [("Theirs", None), ("Tales on tiny", Some(1))];
     assert_eq!(names, both[..if version >= 10 { 2 } else { 0 }]);
@@ -1128,23 +1150,23 @@ fn fixtures() -> PathBuf {
 }
 
 /// A finished run with a real adapter for the model `llama`.
-async fn really_tuned(bench: &mut Bench) -> Adapter {
-    let adapter = tuned(bench).await;
+async fn really_tuned(harness: &mut Harness) -> Adapter {
+    let adapter = tuned(harness).await;
     let folder = Path::new(&adapter.path);
     fs::remove_file(folder).unwrap();
     fs::create_dir(folder).unwrap();
     for file in ["adapter_config.json", "adapter_model.safetensors"] {
         fs::copy(fixtures().join("training/llama/end").join(file), folder.join(file)).unwrap();
     }
-    let model = bench.folder.path().join("bundled/llama.gguf");
+    let model = harness.folder.path().join("bundled/llama.gguf");
     fs::copy(fixtures().join("models/llama.gguf"), model).unwrap();
     adapter
 }
 
 /// Imports a run's adapter in place.
-async fn import(bench: &Bench, adapter: &Adapter) -> Adapter {
+async fn import(harness: &Harness, adapter: &Adapter) -> Adapter {
     let path = adapter.path.clone().into();
-    bench
+    harness
         .import_adapter(path, Some("llama".into()))
         .await
         .expect("an adapter")
@@ -1152,13 +1174,13 @@ async fn import(bench: &Bench, adapter: &Adapter) -> Adapter {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_imported_adapter_owns_no_files() {
-    let mut bench = Bench::tiny();
-    let adapter = really_tuned(&mut bench).await;
-    let imported = import(&bench, &adapter).await;
+    let mut harness = Harness::tiny();
+    let adapter = really_tuned(&mut harness).await;
+    let imported = import(&harness, &adapter).await;
     assert_eq!(imported.run, None);
-    bench.delete_adapter(imported.id).await.unwrap();
-    let bench = bench.again().await;
-    assert_eq!(bench.adapters().await.unwrap().len(), 1, "the imported one is gone");
+    harness.delete_adapter(imported.id).await.unwrap();
+    let harness = harness.again().await;
+    assert_eq!(harness.adapters().await.unwrap().len(), 1, "the imported one is gone");
     assert!(
         Path::new(&adapter.path).join("adapter_model.safetensors").exists(),
         "the files are the run's"
@@ -1167,113 +1189,113 @@ async fn an_imported_adapter_owns_no_files() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_whose_adapter_was_imported_keeps_its_files() {
-    let mut bench = Bench::tiny();
-    let adapter = really_tuned(&mut bench).await;
-    let imported = import(&bench, &adapter).await;
+    let mut harness = Harness::tiny();
+    let adapter = really_tuned(&mut harness).await;
+    let imported = import(&harness, &adapter).await;
     let weights = Path::new(&adapter.path).join("adapter_model.safetensors");
     // Neither deletion removes files that hold another adapter.
-    bench.delete_adapter(adapter.id).await.unwrap();
-    let bench = bench.again().await;
+    harness.delete_adapter(adapter.id).await.unwrap();
+    let harness = harness.again().await;
     assert!(weights.exists());
-    bench.delete_run(adapter.run.unwrap()).await.unwrap();
-    let bench = bench.again().await;
-    assert!(weights.exists() && bench.runs().await.unwrap().is_empty());
-    assert_eq!(bench.adapters().await.unwrap()[0].id, imported.id);
+    harness.delete_run(adapter.run.unwrap()).await.unwrap();
+    let harness = harness.again().await;
+    assert!(weights.exists() && harness.runs().await.unwrap().is_empty());
+    assert_eq!(harness.adapters().await.unwrap()[0].id, imported.id);
     // Its deletion removes them.
-    bench.delete_adapter(imported.id).await.unwrap();
-    let bench = bench.again().await.again().await;
-    assert!(!folder(&bench, adapter.run.unwrap()).exists());
+    harness.delete_adapter(imported.id).await.unwrap();
+    let harness = harness.again().await.again().await;
+    assert!(!folder(&harness, adapter.run.unwrap()).exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_adapter_written_again_after_its_deletion_stays() {
-    let mut bench = Bench::tiny();
-    let id = begin(&bench, "learn 6 wait 4").await.id;
-    until(&mut bench, id, |run| run.checkpoint == Some(4)).await;
-    bench.stop_run(id).await.unwrap();
-    let first = until(&mut bench, id, |run| run.adapter.is_some()).await.adapter;
-    bench.delete_adapter(first.unwrap()).await.unwrap();
-    bench.resume_run(id).await.unwrap();
-    until(&mut bench, id, |run| run.state == RunState::Finished).await;
+    let mut harness = Harness::tiny();
+    let id = begin(&harness, "learn 6 wait 4").await.id;
+    until(&mut harness, id, |run| run.checkpoint == Some(4)).await;
+    harness.stop_run(id).await.unwrap();
+    let first = until(&mut harness, id, |run| run.adapter.is_some()).await.adapter;
+    harness.delete_adapter(first.unwrap()).await.unwrap();
+    harness.resume_run(id).await.unwrap();
+    until(&mut harness, id, |run| run.state == RunState::Finished).await;
     // The end is saved a moment after its event.
-    bench.run_points(id).await.unwrap();
-    let made = bench.adapters().await.unwrap();
+    harness.run_points(id).await.unwrap();
+    let made = harness.adapters().await.unwrap();
     assert_eq!(made.iter().map(|one| Some(one.id)).collect::<Vec<_>>(), [first]);
-    let bench = bench.again().await;
-    assert_eq!(bench.adapters().await.unwrap(), made);
+    let harness = harness.again().await;
+    assert_eq!(harness.adapters().await.unwrap(), made);
     assert!(Path::new(&made[0].path).exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_deletion_of_an_adapter_that_a_killed_run_wrote_again_is_undone() {
-    let mut bench = Bench::tiny();
-    let adapter = tuned(&mut bench).await;
-    bench.delete_adapter(adapter.id).await.unwrap();
+    let mut harness = Harness::tiny();
+    let adapter = tuned(&mut harness).await;
+    harness.delete_adapter(adapter.id).await.unwrap();
     // Like a resumed run that was killed before its end was saved.
     fs::write(&adapter.path, "better!").unwrap();
     let minute = Duration::from_secs(60);
     set_modified(&adapter.path, SystemTime::now() + minute);
-    let bench = bench.again().await;
-    assert_eq!(bench.adapters().await.unwrap(), std::slice::from_ref(&adapter));
+    let harness = harness.again().await;
+    assert_eq!(harness.adapters().await.unwrap(), std::slice::from_ref(&adapter));
     assert_eq!(fs::read_to_string(&adapter.path).unwrap(), "better!");
     // A deletion after the last change removes it.
     set_modified(&adapter.path, SystemTime::now() - minute);
-    bench.delete_adapter(adapter.id).await.unwrap();
-    let bench = bench.again().await;
-    assert!(bench.adapters().await.unwrap().is_empty() && !Path::new(&adapter.path).exists());
+    harness.delete_adapter(adapter.id).await.unwrap();
+    let harness = harness.again().await;
+    assert!(harness.adapters().await.unwrap().is_empty() && !Path::new(&adapter.path).exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_adapter_in_a_recovery_candidate_exists() {
-    let mut bench = Bench::tiny();
-    let adapter = tuned(&mut bench).await;
+    let mut harness = Harness::tiny();
+    let adapter = tuned(&mut harness).await;
     let beside = Path::new(&adapter.path).with_file_name(".adapter.last");
     fs::rename(&adapter.path, &beside).unwrap();
-    assert_eq!(bench.adapters().await.unwrap()[0].problem, None);
-    bench.delete_adapter(adapter.id).await.unwrap();
-    let bench = bench.again().await;
-    assert!(bench.adapters().await.unwrap().is_empty() && !beside.exists());
+    assert_eq!(harness.adapters().await.unwrap()[0].problem, None);
+    harness.delete_adapter(adapter.id).await.unwrap();
+    let harness = harness.again().await;
+    assert!(harness.adapters().await.unwrap().is_empty() && !beside.exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_checkpoint_unknown_to_the_store_is_resumed_from() {
-    let mut bench = Bench::tiny();
-    let id = begin(&bench, "learn 5 die 3").await.id;
-    broken(&mut bench, id).await;
+    let mut harness = Harness::tiny();
+    let id = begin(&harness, "learn 5 die 3").await.id;
+    broken(&mut harness, id).await;
     // As if the app was killed before it saved the worker's last checkpoint.
     let forget = "UPDATE run SET checkpoint = NULL";
-    bench.store().write(|t| t.execute_batch(forget)).unwrap();
-    fs::write(folder(&bench, id).join("checkpoint"), "4").unwrap();
-    bench.resume_run(id).await.unwrap();
-    finished(&mut bench, id).await;
-    assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3, 5]);
+    harness.store().write(|t| t.execute_batch(forget)).unwrap();
+    fs::write(folder(&harness, id).join("checkpoint"), "4").unwrap();
+    harness.resume_run(id).await.unwrap();
+    finished(&mut harness, id).await;
+    assert_eq!(steps(&harness.run_points(id).await.unwrap()), [1, 2, 3, 5]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_resumed_run_shows_no_step_after_that_of_its_adapter() {
-    let mut bench = Bench::tiny();
-    let id = begin(&bench, "learn 5 die 3").await.id;
-    broken(&mut bench, id).await;
-    assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2, 3]);
+    let mut harness = Harness::tiny();
+    let id = begin(&harness, "learn 5 die 3").await.id;
+    broken(&mut harness, id).await;
+    assert_eq!(steps(&harness.run_points(id).await.unwrap()), [1, 2, 3]);
     // It is resumed from its checkpoint after the second step, and has no further one.
-    data(&bench, "learn 2");
-    bench.resume_run(id).await.unwrap();
-    let run = finished(&mut bench, id).await;
+    data(&harness, "learn 2");
+    harness.resume_run(id).await.unwrap();
+    let run = finished(&mut harness, id).await;
     assert_eq!(run.outcome.expect("an outcome").steps, 2);
-    assert_eq!(steps(&bench.run_points(id).await.unwrap()), [1, 2]);
-    let last = listed(&bench, id).await.expect("the run").last;
+    assert_eq!(steps(&harness.run_points(id).await.unwrap()), [1, 2]);
+    let last = listed(&harness, id).await.expect("the run").last;
     assert_eq!(last.expect("a step").step, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_folders_of_a_store_that_was_set_aside_stay() {
-    let mut bench = Bench::tiny();
-    let checkpoint = folder(&bench, 7).join("checkpoint");
-    fs::create_dir_all(folder(&bench, 7)).unwrap();
+    let mut harness = Harness::tiny();
+    let checkpoint = folder(&harness, 7).join("checkpoint");
+    fs::create_dir_all(folder(&harness, 7)).unwrap();
     fs::write(&checkpoint, "another run's").unwrap();
     for id in [8, 9] {
-        assert_eq!(begin(&bench, "learn 2").await.id, id);
-        finished(&mut bench, id).await;
+        assert_eq!(begin(&harness, "learn 2").await.id, id);
+        finished(&mut harness, id).await;
     }
     assert_eq!(fs::read_to_string(checkpoint).unwrap(), "another run's");
 }
@@ -1319,11 +1341,11 @@ async fn a_run_that_is_deleted_before_it_begins_does_not_begin() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_folder_with_the_largest_number_stops_no_run() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     for name in ["9223372036854775807", "4503599627370497", "7"] {
-        fs::create_dir_all(bench.folder.path().join("data/runs").join(name)).expect("a folder");
+        fs::create_dir_all(harness.folder.path().join("data/runs").join(name)).expect("a folder");
     }
-    let run = begin(&bench, "learn 2").await;
+    let run = begin(&harness, "learn 2").await;
     assert_eq!(run.id, 8);
-    finished(&mut bench, run.id).await;
+    finished(&mut harness, run.id).await;
 }

@@ -1,6 +1,6 @@
 //! Drafts and queued messages in the store, and what a reloaded window is told of answers.
 
-use crate::bench::Bench;
+use crate::harness::Harness;
 use hearth_app::wire::{
     AdapterChoice, Answering, MAX_FILES, NewConversation, ProblemCode, QueuedMessage, TextFile, Unsent, UnsentChange,
 };
@@ -26,63 +26,72 @@ fn draft(text: &str) -> UnsentChange {
     }
 }
 
-async fn unsent(bench: &Bench, conversation: Option<i64>) -> Unsent {
+async fn unsent(harness: &Harness, conversation: Option<i64>) -> Unsent {
     match conversation {
-        Some(id) => bench.conversation(id).await.unsent,
-        None => bench.snapshot().await.expect("a snapshot").unsent,
+        Some(id) => harness.conversation(id).await.unsent,
+        None => harness.snapshot().await.expect("a snapshot").unsent,
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn drafts_files_and_queued_messages_outlive_a_restart_each_in_its_conversation() {
-    let mut bench = Bench::tiny();
-    let one = bench.answer("say one").await.conversation;
-    let other = bench.answer("say two").await.conversation;
+    let mut harness = Harness::tiny();
+    let one = harness.answer("say one").await.conversation;
+    let other = harness.answer("say two").await.conversation;
     let all = UnsentChange {
         text: Some("Half a thought".into()),
         files: Some(vec![file("a.txt")]),
         queue: Some(vec![queued("Later"), queued("")]),
     };
-    bench.save_unsent(Some(one), all).await.expect("it is saved");
-    bench.save_unsent(None, draft("Not begun")).await.expect("it is saved");
+    harness.save_unsent(Some(one), all).await.expect("it is saved");
+    harness
+        .save_unsent(None, draft("Not begun"))
+        .await
+        .expect("it is saved");
     // A change leaves the other parts as they are.
-    bench
+    harness
         .save_unsent(Some(one), draft("Typed on"))
         .await
         .expect("it is saved");
-    bench.save_unsent(None, draft("Begun")).await.expect("it is saved");
-    let bench = bench.again().await;
+    harness.save_unsent(None, draft("Begun")).await.expect("it is saved");
+    let harness = harness.again().await;
     let kept = Unsent {
         text: "Typed on".into(),
         files: vec![file("a.txt")],
         queue: vec![queued("Later"), queued("")],
     };
-    assert_eq!(unsent(&bench, Some(one)).await, kept);
-    assert_eq!(unsent(&bench, Some(other)).await, Unsent::default());
-    assert_eq!(unsent(&bench, None).await.text, "Begun");
+    assert_eq!(unsent(&harness, Some(one)).await, kept);
+    assert_eq!(unsent(&harness, Some(other)).await, Unsent::default());
+    assert_eq!(unsent(&harness, None).await.text, "Begun");
     let sent = UnsentChange {
         text: Some(String::new()),
         files: Some(Vec::new()),
         queue: Some(Vec::new()),
     };
-    bench.save_unsent(Some(one), sent).await.expect("it is saved");
-    assert_eq!(unsent(&bench, Some(one)).await, Unsent::default());
+    harness.save_unsent(Some(one), sent).await.expect("it is saved");
+    assert_eq!(unsent(&harness, Some(one)).await, Unsent::default());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_sent_is_deleted_and_restored_with_its_conversation() {
-    let mut bench = Bench::tiny();
-    let id = bench.answer("say one").await.conversation;
-    bench.delete_conversation(id).await.expect("it is deleted");
+    let mut harness = Harness::tiny();
+    let id = harness.answer("say one").await.conversation;
+    harness.delete_conversation(id).await.expect("it is deleted");
     // What was typed last may be saved after the deletion.
-    bench.save_unsent(Some(id), draft("Typed")).await.expect("it is saved");
-    bench.restore_conversation(id).await.expect("it is restored");
-    assert_eq!(unsent(&bench, Some(id)).await.text, "Typed");
-    bench.delete_conversation(id).await.expect("it is deleted");
-    bench.purge_conversations(vec![id]).await.expect("it is purged");
-    let gone = bench.save_unsent(Some(id), draft("Typed")).await.expect_err("refused");
+    harness
+        .save_unsent(Some(id), draft("Typed"))
+        .await
+        .expect("it is saved");
+    harness.restore_conversation(id).await.expect("it is restored");
+    assert_eq!(unsent(&harness, Some(id)).await.text, "Typed");
+    harness.delete_conversation(id).await.expect("it is deleted");
+    harness.purge_conversations(vec![id]).await.expect("it is purged");
+    let gone = harness
+        .save_unsent(Some(id), draft("Typed"))
+        .await
+        .expect_err("refused");
     assert_eq!(gone.code, ProblemCode::NotFound);
-    let left: i64 = bench
+    let left: i64 = harness
         .store()
         .read(|t| t.query_row("SELECT count(*) FROM unsent", [], |row| row.get(0)))
         .expect("a count");
@@ -91,8 +100,8 @@ async fn what_is_not_sent_is_deleted_and_restored_with_its_conversation() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn too_much_unsent_is_refused_and_changes_nothing() {
-    let bench = Bench::tiny();
-    bench.save_unsent(None, draft("Kept")).await.expect("it is saved");
+    let harness = Harness::tiny();
+    harness.save_unsent(None, draft("Kept")).await.expect("it is saved");
     let files = UnsentChange {
         files: Some(vec![file("a"); MAX_FILES + 1]),
         ..draft("Lost")
@@ -109,40 +118,40 @@ async fn too_much_unsent_is_refused_and_changes_nothing() {
         ..draft("Lost")
     };
     for change in [files, queue, in_queue] {
-        let problem = bench.save_unsent(None, change).await.expect_err("refused");
+        let problem = harness.save_unsent(None, change).await.expect_err("refused");
         assert_eq!(problem.code, ProblemCode::BadRequest, "{problem:?}");
     }
-    assert_eq!(unsent(&bench, None).await.text, "Kept");
+    assert_eq!(unsent(&harness, None).await.text, "Kept");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reloaded_window_is_told_which_answers_are_being_generated() {
-    let mut bench = Bench::tiny();
-    assert_eq!(bench.snapshot().await.expect("a snapshot").answering, []);
-    let sent = bench.say(None, "slow").await;
-    bench.streaming(sent.answer.id).await;
+    let mut harness = Harness::tiny();
+    assert_eq!(harness.snapshot().await.expect("a snapshot").answering, []);
+    let sent = harness.say(None, "slow").await;
+    harness.streaming(sent.answer.id).await;
     let answering = Answering {
         conversation: sent.conversation.id,
         message: sent.answer.id,
     };
-    assert_eq!(bench.snapshot().await.expect("a snapshot").answering, [answering]);
-    bench.stop(sent.conversation.id).await.expect("it stops");
-    bench.ended(sent.answer.id).await;
-    assert_eq!(bench.snapshot().await.expect("a snapshot").answering, []);
+    assert_eq!(harness.snapshot().await.expect("a snapshot").answering, [answering]);
+    harness.stop(sent.conversation.id).await.expect("it stops");
+    harness.ended(sent.answer.id).await;
+    assert_eq!(harness.snapshot().await.expect("a snapshot").answering, []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_conversation_has_its_adapters_from_the_first_message_on() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     let adapters = vec![AdapterChoice { adapter: 7, scale: 0.5 }];
     let fresh = NewConversation {
         adapters: adapters.clone(),
         ..NewConversation::default()
     };
-    let sent = bench.send(None, None, "say one".into(), Vec::new(), fresh).await;
+    let sent = harness.send(None, None, "say one".into(), Vec::new(), fresh).await;
     let sent = sent.expect("a message");
     let used: Vec<i64> = sent.answer.adapters.iter().map(|used| used.adapter).collect();
-    bench.ended(sent.answer.id).await;
+    harness.ended(sent.answer.id).await;
     assert_eq!(used, [7]);
-    assert_eq!(bench.conversation(sent.conversation.id).await.adapters, adapters);
+    assert_eq!(harness.conversation(sent.conversation.id).await.adapters, adapters);
 }

@@ -1,6 +1,6 @@
 //! Newer versions of downloaded models, which are looked for by a click.
 
-use crate::bench::Bench;
+use crate::harness::Harness;
 use crate::support::{
     self,
     hub::{FakeHub, Reply, repository},
@@ -116,8 +116,8 @@ fn a_file_at_an_address_is_compared_by_its_version() {
 }
 
 /// Waits until the download of a source is done.
-async fn done(bench: &mut Bench, source: &str) {
-    bench
+async fn done(harness: &mut Harness, source: &str) {
+    harness
         .next(|event| match event {
             Event::DownloadsChanged { downloads } => downloads
                 .iter()
@@ -128,29 +128,29 @@ async fn done(bench: &mut Bench, source: &str) {
         .await;
 }
 
-async fn use_hub(bench: &Bench, hub: &FakeHub) {
+async fn use_hub(harness: &Harness, hub: &FakeHub) {
     let settings = Settings {
         hub_endpoint: Some(hub.hub.endpoint.clone()),
         ..Settings::default()
     };
-    bench.set_settings(settings).await.expect("settings");
+    harness.set_settings(settings).await.expect("settings");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_fails_is_asked_once_and_the_others_too() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     let mut bodies = at(COMMIT, &model(1));
     bodies.extend(repository("o/m", &[("m-Q8_0.gguf", model(3))]));
     let hub = FakeHub::with(bodies, &[Reply::Good]);
-    use_hub(&bench, &hub).await;
+    use_hub(&harness, &hub).await;
     let other = FakeHub::with(
         HashMap::from([("/own.gguf".to_owned(), model(4))]),
         &[Reply::Versioned("ETag: \"a\"", usize::MAX)],
     );
     let url = other.hub.endpoint.replace("127.0.0.1", "localhost") + "/own.gguf";
     for source in ["o/n", "o/m", &url] {
-        let source = bench.start_download(source.into()).await.unwrap().source;
-        done(&mut bench, &source).await;
+        let source = harness.start_download(source.into()).await.unwrap().source;
+        done(&mut harness, &source).await;
     }
     let failing = FakeHub::with(
         HashMap::from([
@@ -159,8 +159,8 @@ async fn a_server_that_fails_is_asked_once_and_the_others_too() {
         ]),
         &[Reply::Status(503)],
     );
-    use_hub(&bench, &failing).await;
-    let found = bench.check_updates().await.expect("an answer for each");
+    use_hub(&harness, &failing).await;
+    let found = harness.check_updates().await.expect("an answer for each");
     let unknown = found.iter().filter_map(|update| match &update.state {
         UpdateState::Unknown { why } => Some(why.as_str()),
         _ => None,
@@ -179,59 +179,59 @@ async fn a_server_that_fails_is_asked_once_and_the_others_too() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_that_is_being_downloaded_is_not_deleted() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     let hub = FakeHub::with(at(COMMIT, &model(1)), &[Reply::Good]);
-    use_hub(&bench, &hub).await;
-    bench.start_download("o/n".into()).await.unwrap();
-    done(&mut bench, "hf.co/o/n").await;
-    let id = bench.check_updates().await.unwrap()[0].model.clone();
+    use_hub(&harness, &hub).await;
+    harness.start_download("o/n".into()).await.unwrap();
+    done(&mut harness, "hf.co/o/n").await;
+    let id = harness.check_updates().await.unwrap()[0].model.clone();
 
     let stalled = FakeHub::with(at(NEXT, &model(2)), &[Reply::Good, Reply::Stalled(100)]);
-    use_hub(&bench, &stalled).await;
-    let download = bench.start_download("o/n".into()).await.unwrap().id;
-    bench
+    use_hub(&harness, &stalled).await;
+    let download = harness.start_download("o/n".into()).await.unwrap().id;
+    harness
         .next(|event| match event {
             Event::DownloadProgress { done, .. } => (done == 100).then_some(()),
             _ => None,
         })
         .await;
-    let problem = bench.remove_model(id.clone()).await.unwrap_err();
+    let problem = harness.remove_model(id.clone()).await.unwrap_err();
     assert!(problem.message.contains("is being downloaded"), "{problem}");
-    bench.remove_download(download).await.unwrap();
+    harness.remove_download(download).await.unwrap();
     // It ends on its own time.
-    while bench.remove_model(id.clone()).await.is_err() {
+    while harness.remove_model(id.clone()).await.is_err() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    let models = bench.snapshot().await.unwrap().models;
+    let models = harness.snapshot().await.unwrap().models;
     assert!(models.iter().all(|model| model.id != id));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn updates_are_looked_for_by_a_click_and_downloaded_by_another() {
-    let mut bench = Bench::tiny();
+    let mut harness = Harness::tiny();
     let (old, new) = (model(1), model(2));
     let first = FakeHub::with(at(COMMIT, &old), &[Reply::Good]);
-    use_hub(&bench, &first).await;
-    bench.start_download("o/n".into()).await.unwrap();
-    done(&mut bench, "hf.co/o/n").await;
+    use_hub(&harness, &first).await;
+    harness.start_download("o/n".into()).await.unwrap();
+    done(&mut harness, "hf.co/o/n").await;
 
     let hub = FakeHub::with(at(NEXT, &new), &[Reply::Good]);
-    use_hub(&bench, &hub).await;
-    let mut bench = bench.again().await;
-    bench.rescan_models().await.unwrap();
+    use_hub(&harness, &hub).await;
+    let mut harness = harness.again().await;
+    harness.rescan_models().await.unwrap();
     assert_eq!(hub.requests(), [] as [&str; 0], "a start asks nothing");
-    let found = bench.check_updates().await.unwrap();
+    let found = harness.check_updates().await.unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].state, UpdateState::Available);
     assert_eq!(hub.requests().len(), 1);
 
-    bench.start_download(found[0].source.clone()).await.unwrap();
-    done(&mut bench, &found[0].source).await;
-    let models = bench.snapshot().await.unwrap().models;
+    harness.start_download(found[0].source.clone()).await.unwrap();
+    done(&mut harness, &found[0].source).await;
+    let models = harness.snapshot().await.unwrap().models;
     let model = models
         .iter()
         .find(|model| model.id == found[0].model)
         .expect("it is the same model");
     assert!(fs::read(&model.path).unwrap() == new);
-    assert_eq!(bench.check_updates().await.unwrap()[0].state, UpdateState::Current);
+    assert_eq!(harness.check_updates().await.unwrap()[0].state, UpdateState::Current);
 }

@@ -13,12 +13,12 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A host with a folder of models.
-struct Bench {
+struct Harness {
     host: ModelHost,
     folder: TempDir,
 }
 
-impl Bench {
+impl Harness {
     fn new() -> Self {
         Self::with_idle_unload(None)
     }
@@ -112,35 +112,35 @@ async fn answer(lease: &Lease, text: &str) -> Result<String, ProblemCode> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_models_are_loaded_once_each_and_answer_at_once() {
-    let bench = Bench::new();
-    let (one, two) = (bench.model("one"), bench.model("two"));
+    let harness = Harness::new();
+    let (one, two) = (harness.model("one"), harness.model("two"));
     assert_eq!(*one.status().borrow(), ModelStatus::Unloaded);
-    let same = bench.model("one");
+    let same = harness.model("one");
     let (first, again, second) = tokio::join!(ready(&one), ready(&same), ready(&two));
-    assert_eq!(bench.loaded(), ["one", "two"]);
+    assert_eq!(harness.loaded(), ["one", "two"]);
     let mut slow = first.request(generation("slow"));
     assert_eq!(answer(&second, "say two").await.as_deref(), Ok("two"));
     assert_eq!(answer(&again, "say one").await.as_deref(), Ok("one"), "the same worker");
     assert!(in_time(slow.next()).await.is_some());
-    drop(ready(&bench.model("three")).await);
-    in_time(bench.host.unload_idle()).await;
-    assert_eq!(bench.loaded(), ["one", "two"]);
-    in_time(bench.host.unload(&one.request().path)).await;
-    assert_eq!(bench.loaded(), ["two"]);
+    drop(ready(&harness.model("three")).await);
+    in_time(harness.host.unload_idle()).await;
+    assert_eq!(harness.loaded(), ["one", "two"]);
+    in_time(harness.host.unload(&one.request().path)).await;
+    assert_eq!(harness.loaded(), ["two"]);
     assert_eq!(answer(&again, "say more").await, Err(ProblemCode::WorkerDied));
     assert_eq!(answer(&second, "say two").await.as_deref(), Ok("two"));
-    in_time(bench.host.shut_down()).await;
-    assert_eq!(bench.loaded(), [""; 0]);
+    in_time(harness.host.shut_down()).await;
+    assert_eq!(harness.loaded(), [""; 0]);
     ready(&one).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_build_is_chosen_before_a_worker_is_started() {
-    let bench = Bench::new();
-    let mut request = bench.request("one");
+    let harness = Harness::new();
+    let mut request = harness.request("one");
     for (build, is_other) in [(None, false), (Some("cuda"), true)] {
         request.build = build.map(str::to_owned);
-        let lease = ready(&bench.host.model(request.clone())).await;
+        let lease = ready(&harness.host.model(request.clone())).await;
         let notices = &lease.info().notices;
         assert_eq!(
             notices.iter().any(|notice| notice == "Another build of Hearth."),
@@ -151,18 +151,18 @@ async fn the_build_is_chosen_before_a_worker_is_started() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_least_recently_used_model_makes_room() {
-    let bench = Bench::new();
-    let (one, two) = (bench.model("one"), bench.model("two"));
+    let harness = Harness::new();
+    let (one, two) = (harness.model("one"), harness.model("two"));
     let used = ready(&one).await;
     drop(ready(&two).await);
     // It fits only alone.
-    let big = bench.model("big");
+    let big = harness.model("big");
     let waiting = tokio::spawn({
         let big = big.clone();
         async move { big.ready().await.map(drop) }
     });
     until_waiting(&big).await;
-    assert_eq!(bench.loaded(), ["big", "one"], "the unused one is unloaded");
+    assert_eq!(harness.loaded(), ["big", "one"], "the unused one is unloaded");
     assert_eq!(
         answer(&used, "say still").await.as_deref(),
         Ok("still"),
@@ -170,42 +170,42 @@ async fn the_least_recently_used_model_makes_room() {
     );
     drop(used);
     in_time(waiting).await.expect("a task").expect("it is loaded");
-    assert_eq!(bench.loaded(), ["big"]);
+    assert_eq!(harness.loaded(), ["big"]);
     ready(&two).await;
-    assert_eq!(bench.loaded(), ["big", "two"], "a small one fits beside it");
+    assert_eq!(harness.loaded(), ["big", "two"], "a small one fits beside it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_that_waits_for_memory_does_not_hold_up_a_smaller_one() {
-    let bench = Bench::new();
-    let used = ready(&bench.model("one")).await;
-    let big = bench.model("big");
+    let harness = Harness::new();
+    let used = ready(&harness.model("one")).await;
+    let big = harness.model("big");
     big.load();
     until_waiting(&big).await;
-    let small = ready(&bench.model("two")).await;
+    let small = ready(&harness.model("two")).await;
     assert_eq!(answer(&small, "say two").await.as_deref(), Ok("two"));
     drop((used, small));
     ready(&big).await;
-    assert_eq!(bench.loaded(), ["big"]);
+    assert_eq!(harness.loaded(), ["big"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_that_waits_for_memory_can_be_cancelled() {
-    let bench = Bench::new();
-    let used = ready(&bench.model("one")).await;
-    let big = bench.model("big");
+    let harness = Harness::new();
+    let used = ready(&harness.model("one")).await;
+    let big = harness.model("big");
     big.load();
     until_waiting(&big).await;
     in_time(big.unload()).await;
     assert_eq!(*big.status().borrow(), ModelStatus::Unloaded);
-    ready(&bench.model("two")).await;
+    ready(&harness.model("two")).await;
     assert_eq!(answer(&used, "say still").await.as_deref(), Ok("still"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_load_is_cancelled_and_holds_up_nothing_after_that() {
-    let bench = Bench::new();
-    let slow = bench.model("slow");
+    let harness = Harness::new();
+    let slow = harness.model("slow");
     let waiting = tokio::spawn({
         let slow = slow.clone();
         async move { slow.ready().await.map(drop) }
@@ -221,13 +221,13 @@ async fn a_slow_load_is_cancelled_and_holds_up_nothing_after_that() {
         matches!(&error, LoadError::Failed(problem) if problem.code == ProblemCode::Cancelled),
         "{error:?}"
     );
-    ready(&bench.model("one")).await;
+    ready(&harness.model("one")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unused_model_is_unloaded_after_a_while() {
-    let bench = Bench::with_idle_unload(Some(Duration::from_millis(50)));
-    let one = bench.model("one");
+    let harness = Harness::with_idle_unload(Some(Duration::from_millis(50)));
+    let one = harness.model("one");
     let lease = ready(&one).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(answer(&lease, "say here").await.as_deref(), Ok("here"), "it is in use");
@@ -238,13 +238,13 @@ async fn an_unused_model_is_unloaded_after_a_while() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_settings_replace_a_model_once_it_is_unused() {
-    let bench = Bench::new();
-    let old = bench.model("one");
+    let harness = Harness::new();
+    let old = harness.model("one");
     let lease = ready(&old).await;
-    let new = bench.host.model(LoadRequest {
+    let new = harness.host.model(LoadRequest {
         context: Some(512),
         gpu_layers: GpuLayers::Count(3),
-        ..bench.request("one")
+        ..harness.request("one")
     });
     let next = ready(&new).await;
     assert_eq!((next.info().context, next.info().gpu_layers), (512, 3));
@@ -256,8 +256,8 @@ async fn other_settings_replace_a_model_once_it_is_unused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_grew_is_loaded_again_and_one_that_is_gone_stays() {
-    let bench = Bench::new();
-    let one = bench.model("one");
+    let harness = Harness::new();
+    let one = harness.model("one");
     drop(ready(&one).await);
     let mut status = one.status();
     status.mark_unchanged();
@@ -277,8 +277,8 @@ async fn a_file_that_grew_is_loaded_again_and_one_that_is_gone_stays() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_worker_is_replaced_and_others_live_on() {
-    let bench = Bench::new();
-    let (one, two) = (bench.model("one"), bench.model("two"));
+    let harness = Harness::new();
+    let (one, two) = (harness.model("one"), harness.model("two"));
     let (first, second) = (ready(&one).await, ready(&two).await);
     let mut slow = first.request(generation("slow"));
     assert_eq!(answer(&first, "die").await, Err(ProblemCode::WorkerDied));
@@ -293,8 +293,8 @@ async fn a_dead_worker_is_replaced_and_others_live_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_whose_gpu_failed_continues_on_the_cpu() {
-    let bench = Bench::new();
-    let one = bench.model("one");
+    let harness = Harness::new();
+    let one = harness.model("one");
     let lease = ready(&one).await;
     assert!(lease.info().gpu_layers > 0);
     assert_eq!(answer(&lease, "fault").await, Err(ProblemCode::GpuFailed));
@@ -302,18 +302,18 @@ async fn a_model_whose_gpu_failed_continues_on_the_cpu() {
     assert_eq!(lease.info().gpu_layers, 0);
     assert!(lease.info().notices.iter().any(|notice| notice.contains("on the CPU")));
     assert_eq!(answer(&lease, "say again").await.as_deref(), Ok("again"));
-    assert_eq!(bench.loaded(), ["one"]);
+    assert_eq!(harness.loaded(), ["one"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn models_that_cannot_be_loaded_are_reported() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     for (name, code, died) in [
         ("refuse", ProblemCode::OutOfMemory, false),
         ("invalid", ProblemCode::FileInvalid, false),
         ("fatal", ProblemCode::WorkerDied, true),
     ] {
-        let model = bench.model(name);
+        let model = harness.model(name);
         for _ in 0..2 {
             let (problem, has_died) = match refused(&model).await {
                 LoadError::Failed(problem) => (problem, false),
@@ -324,7 +324,7 @@ async fn models_that_cannot_be_loaded_are_reported() {
             assert_eq!(*model.status().borrow(), failed);
         }
     }
-    let missing = Bench::with(HostOptions {
+    let missing = Harness::with(HostOptions {
         worker: WorkerCommand::new(PathBuf::from("no-such-folder/hearth")),
         idle_unload: None,
     });
@@ -334,10 +334,10 @@ async fn models_that_cannot_be_loaded_are_reported() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_loads_and_unloads_at_once_leave_nothing_stuck() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let mut tasks = Vec::new();
     for number in 0..20 {
-        let model = bench.model(["one", "two", "big"][number % 3]);
+        let model = harness.model(["one", "two", "big"][number % 3]);
         tasks.push(tokio::spawn(async move {
             let answered = match model.ready().await {
                 Ok(lease) => answer(&lease, "say here").await.is_ok(),
@@ -354,7 +354,7 @@ async fn twenty_loads_and_unloads_at_once_leave_nothing_stuck() {
     }
     for name in ["one", "two", "big"] {
         assert_eq!(
-            answer(&ready(&bench.model(name)).await, "say here").await.as_deref(),
+            answer(&ready(&harness.model(name)).await, "say here").await.as_deref(),
             Ok("here")
         );
     }
@@ -362,17 +362,17 @@ async fn twenty_loads_and_unloads_at_once_leave_nothing_stuck() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_counts_models_in_use_and_replaces_unused_ones() {
-    let bench = Bench::new();
-    let path = bench.request("big").path;
+    let harness = Harness::new();
+    let path = harness.request("big").path;
     let plan = async || {
         let request = PlanRequest {
             path: path.clone(),
             ..PlanRequest::default()
         };
-        in_time(bench.host.plan(request)).await.expect("a plan").fits
+        in_time(harness.host.plan(request)).await.expect("a plan").fits
     };
     assert!(plan().await);
-    let lease = ready(&bench.model("one")).await;
+    let lease = ready(&harness.model("one")).await;
     assert!(!plan().await);
     drop(lease);
     assert!(plan().await);

@@ -20,7 +20,7 @@ use std::{
 use tempfile::TempDir;
 
 /// An app without models, its folder and its events.
-pub struct Bench {
+pub struct Harness {
     pub app: App,
     pub folder: TempDir,
     pub events: Arc<Mutex<Vec<Event>>>,
@@ -38,7 +38,7 @@ pub fn open_acting(data: &Path, act: impl Fn(&App, Event) + Send + Sync + 'stati
     itself.get_or_init(|| opened.expect("an app")).clone()
 }
 
-impl Bench {
+impl Harness {
     pub fn new() -> Self {
         Self::open(tempfile::tempdir().expect("a folder"))
     }

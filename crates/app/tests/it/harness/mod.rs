@@ -16,13 +16,13 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const OTHER_BUILD: &str = "Another build of Hearth.";
 
 /// An app with a temporary folder, and its events.
-pub struct Bench {
+pub struct Harness {
     pub app: App,
     pub events: mpsc::UnboundedReceiver<Event>,
     pub folder: TempDir,
 }
 
-impl std::ops::Deref for Bench {
+impl std::ops::Deref for Harness {
     type Target = App;
 
     fn deref(&self) -> &App {
@@ -42,7 +42,7 @@ pub fn options(folder: &TempDir) -> Options {
     }
 }
 
-impl Bench {
+impl Harness {
     /// With these bundled models.
     pub fn new(models: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
