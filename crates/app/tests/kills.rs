@@ -3,10 +3,10 @@
 //! tests them.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod fault_cases;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[path = "../../engine/tests/faults/mod.rs"]
 mod faults;
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-mod rows;
 mod support;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[path = "../../engine/tests/faults/table.rs"]
@@ -15,7 +15,7 @@ mod table;
 fn main() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        table::work_if_asked(rows::ALL);
-        libtest_mimic::run(&libtest_mimic::Arguments::from_args(), table::trials(rows::ALL)).exit();
+        table::work_if_asked(fault_cases::ALL);
+        libtest_mimic::run(&libtest_mimic::Arguments::from_args(), table::trials(fault_cases::ALL)).exit();
     }
 }

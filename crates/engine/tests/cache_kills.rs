@@ -2,9 +2,9 @@
 //! There is no fsync, and a loss only costs time: the answer is the same, whatever is left of them.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-mod faults;
+mod fault_cases;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-mod rows;
+mod faults;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[path = "faults/table.rs"]
 mod table;
@@ -12,7 +12,7 @@ mod table;
 fn main() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        table::work_if_asked(rows::ALL);
-        libtest_mimic::run(&libtest_mimic::Arguments::from_args(), table::trials(rows::ALL)).exit();
+        table::work_if_asked(fault_cases::ALL);
+        libtest_mimic::run(&libtest_mimic::Arguments::from_args(), table::trials(fault_cases::ALL)).exit();
     }
 }
