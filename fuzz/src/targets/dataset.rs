@@ -51,7 +51,7 @@ pub fn seeds() -> Vec<Seed> {
     let sample = seeds::text("assets/datasets/hearthside.jsonl");
     let lines: String = sample.split_inclusive('\n').take(8).collect();
     add("sample", 0, lines.as_bytes());
-    add("tales", 0, &seeds::file("tests/fixtures/ba366ad/tales.jsonl"));
+    add("tales", 0, &seeds::file("tests/fixtures/v0/tales.jsonl"));
     add(
         "ShareGPT",
         0,

@@ -39,14 +39,14 @@ pub fn run(bytes: &[u8]) -> bool {
 }
 
 pub fn seeds() -> Vec<Seed> {
-    let old = seeds::file("tests/fixtures/ba366ad/run/run.json");
-    let log = seeds::file("tests/fixtures/ba366ad/run/log.jsonl");
+    let old = seeds::file("tests/fixtures/v0/run/run.json");
+    let log = seeds::file("tests/fixtures/v0/run/log.jsonl");
     // Without whitespace.
     let short = serde_json::from_slice::<serde_json::Value>(&old)
         .expect("JSON")
         .to_string();
     vec![
-        Seed::new("ba366ad", [&old[..], b"\0", &log].concat()),
+        Seed::new("v0", [&old[..], b"\0", &log].concat()),
         Seed::new("ba366ad, short", [short.as_bytes(), b"\0", &log].concat()),
     ]
 }

@@ -49,7 +49,7 @@ pub fn check_begun(folder: &Path, done: bool) {
 
 /// A store with version 7 of the schema.
 pub fn put_older(folder: &Path) {
-    let released = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/ba366ad/store/7.db");
+    let released = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/v0/store/7.db");
     fs::create_dir(work(folder)).expect("it is made");
     fs::copy(released, file(folder)).expect("a copy");
     put_titles(folder);

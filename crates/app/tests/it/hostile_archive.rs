@@ -392,10 +392,10 @@ async fn an_odd_clock_from_elsewhere_is_forgotten() {
     assert!(harness.app.store().read(|t| adapter::list(t)).expect("rows").is_empty());
 }
 
-/// The contents of each version's store are described in `tests/fixtures/ba366ad/make.py`.
+/// The contents of each version's store are described in `tests/fixtures/v0/make.py`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_of_each_earlier_version_is_restored() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/ba366ad/store");
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/v0/store");
     for version in 1..=14 {
         let harness = Harness::new();
         let backup = harness.path("early.hearthbackup");

@@ -1035,7 +1035,7 @@ async fn rated_answers_become_a_dataset() {
     );
 }
 
-/// The contents of each version's store are described in `tests/fixtures/ba366ad/make.py`.
+/// The contents of each version's store are described in `tests/fixtures/v0/make.py`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stores_of_every_released_version_are_read() {
     for version in 1..=14 {

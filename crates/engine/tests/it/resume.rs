@@ -68,7 +68,7 @@ impl Stopped {
     }
 
     /// A run of Hearth at commit ba366ad, stopped after four steps: see
-    /// `tests/fixtures/ba366ad/make.py`.
+    /// `tests/fixtures/v0/make.py`.
     fn released() -> Self {
         let stopped = Self {
             folder: tempfile::tempdir().expect("a folder"),
