@@ -4,10 +4,10 @@
 mod answer_spans;
 mod masks;
 mod parquet_files;
+mod properties;
 mod reading;
 mod reports;
 mod samples;
-mod wild;
 
 use hearth_formats::chat_template::{Message, Role};
 use hearth_formats::dataset::{Content, Dataset, Example, ReadOptions};
