@@ -115,7 +115,7 @@ pub const SUITES: &[Suite] = &[
     package(
         "pages",
         &[
-            Tests::new("hearth-kernels").named("page::"),
+            Tests::new("hearth-kernels").named("quants_page::"),
             Tests::new("hearth-formats").named("readme"),
         ],
         &[Paths::Pages],

@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn changes_select_their_tests_and_name_what_is_skipped() {
         let page = plan(&["docs/SAFETY.md"]);
-        assert!(page.filter.expect("tests of pages").contains("page::") && page.ui.is_none());
+        assert!(page.filter.expect("tests of pages").contains("quants_page::") && page.ui.is_none());
         let llm = plan(&["crates/llm/src/lib.rs"]);
         let filter = llm.filter.expect("tests");
         assert!(filter.contains("package(=hearth-llm)") && filter.contains("package(=hearth-engine)"));

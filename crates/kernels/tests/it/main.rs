@@ -10,8 +10,8 @@ mod gradients;
 mod levels;
 mod linear;
 mod own_process;
-mod page;
 mod prefetch;
+mod quants_page;
 mod reference;
 
 #[test]

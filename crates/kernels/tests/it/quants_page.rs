@@ -11,7 +11,7 @@ fn page() -> String {
          Weight types that Hearth runs, trains adapters on and merges into, on the CPU and on GPUs. A row whose\n\
          length is not a multiple of the block is stored in the fallback type. This page is generated from the\n\
          table in `crates/kernels/src/blocks/table.rs` by\n\
-         `HEARTH_UPDATE_DOCS=1 cargo test -p hearth-kernels --test kernels page`.\n\n\
+         `HEARTH_UPDATE_DOCS=1 cargo test -p hearth-kernels --test kernels quants_page`.\n\n\
          | type | bits per weight | weights per block | bytes per block | GGUF type | file type | fallback |\n\
          |---|---|---|---|---|---|---|\n",
     );
@@ -55,6 +55,6 @@ fn the_page_lists_every_format() {
     assert_eq!(
         found,
         page(),
-        "run HEARTH_UPDATE_DOCS=1 cargo test -p hearth-kernels --test kernels page"
+        "run HEARTH_UPDATE_DOCS=1 cargo test -p hearth-kernels --test kernels quants_page"
     );
 }
