@@ -68,6 +68,6 @@ pub fn seeds() -> Vec<Seed> {
     folder(0, "adapters/llama", false);
     folder(0, "adapters/patterns", false);
     folder(1, "adapters/qwen2", false);
-    folder(0, "ba366ad/run/adapter", true);
+    folder(0, "v0/run/adapter", true);
     all
 }

@@ -1043,7 +1043,7 @@ async fn stores_of_every_released_version_are_read() {
         support::model(&folder.path().join("bundled"), "tiny.gguf");
         let data = folder.path().join("data");
         fs::create_dir_all(&data).unwrap();
-        let fixture = fixtures().join(format!("ba366ad/store/{version}.db"));
+        let fixture = fixtures().join(format!("v0/store/{version}.db"));
         fs::copy(fixture, data.join("hearth.db")).unwrap();
         let harness = Harness::open(folder);
 

@@ -73,7 +73,7 @@ impl Stopped {
         let stopped = Self {
             folder: tempfile::tempdir().expect("a folder"),
         };
-        let fixtures = fixture("llama").parent().expect("a folder").join("../ba366ad");
+        let fixtures = fixture("llama").parent().expect("a folder").join("../v0");
         fs::create_dir_all(stopped.path("run/adapter")).expect("a folder");
         for file in [
             "run.json",
@@ -317,7 +317,7 @@ fn a_run_of_a_newer_hearth_is_refused_without_changes() {
 }
 
 #[test]
-fn a_run_of_ba366ad_resumes() {
+fn a_run_of_v0_resumes() {
     let stopped = Stopped::released();
     let before = stopped.adapter();
     let manifest = before.manifest.expect("hearth.json");

@@ -218,7 +218,7 @@ fn a_failed_write_leaves_the_existing_file_unchanged() {
 /// Earlier versions wrote the metrics as `scores`, and the GGUF key `hearth.passport`.
 #[test]
 fn manifests_of_earlier_versions_are_read() {
-    let folder = path("ba366ad/run/adapter");
+    let folder = path("v0/run/adapter");
     let old: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("hearth.json")).unwrap()).unwrap();
     let adapter = AdapterFile::open(&folder, &shape("llama")).unwrap();
     let metrics = &adapter.manifest.as_ref().expect("a manifest").metrics;
