@@ -2,7 +2,7 @@
 //! plain reference on the same machine, and compares them with its line in `bench/machines.md`.
 //!
 //! `guard [--write]`; `--write` replaces the line, or adds it. Exits with 1 if a format has become
-//! slower ([`LEAST`], [`LEAST_PREFILL`]). See `cargo xtask guard`.
+//! slower ([`MIN_DECODE`], [`MIN_PREFILL`]). See `cargo xtask guard`.
 //!
 //! A cell has three figures: decode relative to the rate at which a plain loop reads memory, decode
 //! as a multiple of the scalar dot product of the same format on one thread, and prefill as a
@@ -42,10 +42,10 @@ const TOKENS: usize = 96;
 const PREFILL_BYTES: usize = 4 << 20;
 const TRIES: usize = 9;
 /// Least share of the recorded ratios: decode has become slower if both of its ratios are below it,
-/// and prefill if its ratio is below [`LEAST_PREFILL`]. In runs on one virtual machine, single
+/// and prefill if its ratio is below [`MIN_PREFILL`]. In runs on one virtual machine, single
 /// ratios of decode differed by a fifth, and of prefill by a quarter.
-const LEAST: f64 = 0.85;
-const LEAST_PREFILL: f64 = 0.75;
+const MIN_DECODE: f64 = 0.85;
+const MIN_PREFILL: f64 = 0.75;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let write = std::env::args().any(|argument| argument == "--write");
@@ -241,10 +241,10 @@ impl Line {
         for ((quant, now), before) in FORMATS.into_iter().zip(&self.formats).zip(&known.formats) {
             let is_lost = |figure: usize, least: f64| now.0[figure] < before.0[figure] * least;
             let (now, before) = (now.cell(), before.cell());
-            if is_lost(0, LEAST) && is_lost(1, LEAST) {
+            if is_lost(0, MIN_DECODE) && is_lost(1, MIN_DECODE) {
                 losses.push(format!("decode of {quant}: {now}, was {before}"));
             }
-            if is_lost(2, LEAST_PREFILL) {
+            if is_lost(2, MIN_PREFILL) {
                 losses.push(format!("prefill of {quant}: {now}, was {before}"));
             }
         }

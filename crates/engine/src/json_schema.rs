@@ -31,7 +31,7 @@ const MAX_WORD: usize = 250;
 const MAX_REASON: usize = 300;
 
 /// Longest time for which a schema is compiled. 64 KiB of an ordinary one take less than a second.
-const LONGEST: Duration = Duration::from_secs(10);
+const MAX_DURATION: Duration = Duration::from_secs(10);
 /// Time between two questions whether to give up.
 const POLL: Duration = Duration::from_millis(10);
 /// Maximum number of compilations that continue after their requests have given up.
@@ -99,7 +99,7 @@ impl Schemas {
             if abandoned.len() < MAX_ABANDONED {
                 break Compilation::begin(factory, text, grammar)?;
             }
-            if began.elapsed() > LONGEST {
+            if began.elapsed() > MAX_DURATION {
                 return Err(refuse(
                     "Two JSON schemas of earlier requests are still being compiled. Wait until they are, or unload the \
                      model to end that, and simplify those schemas.",
@@ -141,7 +141,7 @@ impl Compilation {
                 Err(mpsc::RecvTimeoutError::Timeout) if interrupt::check().is_err() => {
                     return Err((Some(self), interrupted()));
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) if began.elapsed() > LONGEST => {
+                Err(mpsc::RecvTimeoutError::Timeout) if began.elapsed() > MAX_DURATION => {
                     let problem = refuse("The JSON schema takes too long to compile. Simplify the schema.");
                     return Err((Some(self), problem));
                 }

@@ -4,7 +4,7 @@
 use crate::engine::Texts;
 use crate::sampling::shown;
 use crate::thinking::{Input, Markers, Passage, Piece, PromptEnd, Splitter};
-use hearth_llm::{Detokenizer, StopTexts};
+use hearth_llm::{Detokenizer, StopStrings};
 use hearth_protocol::{GenerateRequest, Prompt, TextKind};
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl TextStream {
         let is_chat = matches!(request.prompt, Prompt::Chat(_) | Prompt::Continue { .. });
         let of_template: &[String] = if is_chat { texts.template.stop_strings() } else { &[] };
         let markers = texts.markers.as_ref().filter(|_| is_chat).cloned();
-        let stop = StopTexts::new(request.stop.iter().chain(of_template).cloned());
+        let stop = StopStrings::new(request.stop.iter().chain(of_template).cloned());
         let end = prompt_end(texts, markers.as_deref(), prompt);
         // JSON has no thoughts: what looks like their markers is in its strings.
         let splitter = match (&request.json_schema, end) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Tokens of a prompt's first chunk, before its speed is known.
 const FIRST: usize = 128;
 /// The smallest chunk: below, its overhead is measurable.
-const SMALLEST: usize = 16;
+const MIN_TOKENS: usize = 16;
 /// Target time between two cancellation checks of a prefill.
 const STEP_TIME: Duration = Duration::from_millis(60);
 /// Target time of a step with most layers on a GPU. A short chunk leaves a large GPU idle and takes
@@ -26,7 +26,7 @@ impl Default for Chunk {
 
 impl Chunk {
     /// The largest chunk: larger ones do not speed up the GEMMs.
-    pub const LARGEST: usize = CacheSize::STEP;
+    pub const MAX_TOKENS: usize = CacheSize::STEP;
 
     /// Its tokens.
     pub fn tokens(self) -> usize {
@@ -50,9 +50,9 @@ impl Chunk {
             return;
         }
         if took > target {
-            self.0 = (self.0 / 2).max(SMALLEST);
+            self.0 = (self.0 / 2).max(MIN_TOKENS);
         } else if took < target / 2 {
-            self.0 = (self.0 * 2).min(Self::LARGEST);
+            self.0 = (self.0 * 2).min(Self::MAX_TOKENS);
         }
     }
 }

@@ -55,4 +55,4 @@ pub use sample::{
 };
 pub use session::{Prefilled, Session, SessionRows, common_prefix, step_sessions};
 pub use step::{Output, Rows, Want, step};
-pub use stop::{Passed, StopTexts};
+pub use stop::{Passed, StopStrings};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// The largest context, in tokens, that can be allocated.
-const LARGEST_CONTEXT: usize = 1 << 24;
+const MAX_CONTEXT: usize = 1 << 24;
 
 /// Result of [`Session::prefill`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Session {
 
 impl Session {
     /// The largest chunk of a prompt: larger ones do not speed up the GEMMs.
-    pub const LARGEST_CHUNK: usize = Chunk::LARGEST;
+    pub const MAX_CHUNK: usize = Chunk::MAX_TOKENS;
 
     /// An empty sequence with a KV cache of `context` tokens in f16.
     ///
@@ -64,7 +64,7 @@ impl Session {
     /// # Errors
     /// As [`Session::new`].
     pub fn with_size(model: Arc<Model>, size: CacheSize, format: KvFormat) -> Result<Self, SessionError> {
-        if size.context == 0 || size.context > LARGEST_CONTEXT {
+        if size.context == 0 || size.context > MAX_CONTEXT {
             return Err(SessionError::BadContext(size.context));
         }
         let cache = Cache::new(model.groups(), format, size);
@@ -349,8 +349,8 @@ impl Session {
         self.clear();
         let vocab = self.model.config().vocab;
         let mut log_probs = Vec::with_capacity(ids.len() - from);
-        for begin in (0..ids.len()).step_by(Self::LARGEST_CHUNK) {
-            let chunk = &ids[begin..ids.len().min(begin + Self::LARGEST_CHUNK)];
+        for begin in (0..ids.len()).step_by(Self::MAX_CHUNK) {
+            let chunk = &ids[begin..ids.len().min(begin + Self::MAX_CHUNK)];
             // The logits at a position predict the next token; the last token's are not scored.
             let first = from.saturating_sub(begin + 1).min(chunk.len());
             let end = (ids.len() - 1 - begin).min(chunk.len());
@@ -373,7 +373,7 @@ impl Session {
         }
         self.check(ids, self.tokens().len() + ids.len())?;
         let mut logits = Vec::new();
-        for chunk in ids.chunks(Self::LARGEST_CHUNK) {
+        for chunk in ids.chunks(Self::MAX_CHUNK) {
             logits.extend(self.logits_of(chunk, 0..chunk.len())?);
         }
         Ok(logits)

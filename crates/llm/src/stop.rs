@@ -6,7 +6,7 @@
 /// first complete stop text ends the answer; the result does not depend on how the answer is split
 /// into pieces.
 #[derive(Debug, Default, Clone)]
-pub struct StopTexts {
+pub struct StopStrings {
     texts: Vec<String>,
     held: String,
     stopped: bool,
@@ -21,7 +21,7 @@ pub struct Passed {
     pub stopped: bool,
 }
 
-impl StopTexts {
+impl StopStrings {
     /// Searches for these; empty ones are ignored.
     pub fn new(texts: impl IntoIterator<Item = String>) -> Self {
         let texts = texts.into_iter().filter(|text| !text.is_empty()).collect();
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn only_a_possible_beginning_of_a_stop_text_is_held_back() {
         let check = |stops: &[&str], pieces: &[&str], texts: &[&str], rest: Option<&str>| {
-            let mut watch = StopTexts::new(stops.iter().map(|stop| stop.to_string()));
+            let mut watch = StopStrings::new(stops.iter().map(|stop| stop.to_string()));
             let passed: Vec<Passed> = pieces.iter().map(|piece| watch.push(piece)).collect();
             assert_eq!(passed.iter().map(|p| p.text.as_str()).collect::<Vec<_>>(), texts);
             assert_eq!(passed.last().map(|p| p.stopped), Some(rest.is_none()));
@@ -111,7 +111,7 @@ mod tests {
             stops in prop::collection::vec("[abé]{0,4}", 0..4),
         ) {
             let run = |pieces: &[String]| {
-                let mut watch = StopTexts::new(stops.clone());
+                let mut watch = StopStrings::new(stops.clone());
                 let mut shown = String::new();
                 let mut stopped = false;
                 for piece in pieces {

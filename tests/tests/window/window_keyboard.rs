@@ -13,7 +13,7 @@ use hearth_tests::wait;
 use std::time::Duration;
 
 /// Most presses of Tab to an element of a view.
-const MOST_TABS: usize = 40;
+const MAX_TABS: usize = 40;
 
 /// Time limit for the focus to move.
 const MOVE: Duration = Duration::from_secs(2);
@@ -93,7 +93,7 @@ impl Person {
     /// Presses a key until an element of this role with a name that contains `name` has the focus.
     fn goes_to(&self, key: &str, role: &str, name: &str) {
         let mut focus = self.reader.focus();
-        for _ in 0..MOST_TABS {
+        for _ in 0..MAX_TABS {
             if focus.as_ref().is_some_and(|node| is(node, role, name)) {
                 return;
             }
@@ -108,7 +108,7 @@ impl Person {
             });
         }
         panic!(
-            "{MOST_TABS} times {key} do not lead to {role} {name:?}:\n{}",
+            "{MAX_TABS} times {key} do not lead to {role} {name:?}:\n{}",
             self.reader.drawn()
         );
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A build is slower if a whole interval of its ratio lies below this.
-const LEAST_RATIO: f64 = 0.97;
+const MIN_RATIO: f64 = 0.97;
 
 /// The measurements, in the order of [`Build::measure`].
 const MEASUREMENTS: [&str; 3] = ["prefill 512", "decode 128", "training"];
@@ -57,7 +57,7 @@ pub fn pairs(arguments: &[String]) -> Outcome {
             of(0),
             of(1)
         );
-        if high < LEAST_RATIO {
+        if high < MIN_RATIO {
             slower.push(*what);
         }
     }

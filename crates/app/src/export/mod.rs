@@ -125,7 +125,7 @@ fn origin(shared: &Shared, id: i64) -> Result<String, Problem> {
 /// refuse.
 pub fn file_name(title: &str) -> String {
     /// Most characters, so that any file system takes it with an extension.
-    const LONGEST: usize = 60;
+    const MAX_LEN: usize = 60;
     let mapped = title.chars().map(|c| match c {
         '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' => ' ',
         c if c.is_control() || c.is_whitespace() => ' ',
@@ -134,7 +134,7 @@ pub fn file_name(title: &str) -> String {
     let mapped = mapped.filter(|c| !is_hidden(*c) || is_joiner(*c));
     let name: String = mapped.collect();
     let words: Vec<&str> = name.split_whitespace().collect();
-    let name: String = words.join(" ").chars().take(LONGEST).collect();
+    let name: String = words.join(" ").chars().take(MAX_LEN).collect();
     let name = name.trim_matches(['.', ' ']);
     if name.is_empty() || is_device_name(name) {
         "Conversation".to_owned()

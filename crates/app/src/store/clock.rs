@@ -14,7 +14,7 @@ use std::{
 const KEY: &str = "clock";
 
 /// Longest gap between two openings that is trusted.
-const LONGEST_GAP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const MAX_GAP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The gap that a longer one counts as.
 const DOUBTFUL_GAP: Duration = Duration::from_secs(24 * 60 * 60);
@@ -51,7 +51,7 @@ impl Clock {
         let saved: Option<[i64; 2]> = saved.and_then(|text| serde_json::from_str(&text).ok());
         let at_opening = saved.map_or(wall, |[saved_wall, saved_own]| {
             let gap = match wall.saturating_sub(saved_wall).max(0) {
-                gap if gap > LONGEST_GAP.as_millis() as i64 => DOUBTFUL_GAP.as_millis() as i64,
+                gap if gap > MAX_GAP.as_millis() as i64 => DOUBTFUL_GAP.as_millis() as i64,
                 gap => gap,
             };
             saved_own.saturating_add(gap)

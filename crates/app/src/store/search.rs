@@ -29,7 +29,7 @@ END;
 ";
 
 /// Most hits of a search.
-const MOST_HITS: u32 = 50;
+const MAX_HITS: u32 = 50;
 
 /// Words of a snippet.
 const SNIPPET_WORDS: i64 = 16;
@@ -105,7 +105,7 @@ pub fn search(connection: &Connection, query: &str, filter: &Filter) -> rusqlite
     } else {
         in_words
     });
-    hits.truncate(MOST_HITS as usize);
+    hits.truncate(MAX_HITS as usize);
     Ok(hits)
 }
 
@@ -127,7 +127,7 @@ fn titles(connection: &Connection, words: &[&str], filter: &Filter) -> rusqlite:
                 snippet,
                 title,
             });
-            if hits.len() == MOST_HITS as usize {
+            if hits.len() == MAX_HITS as usize {
                 break;
             }
         }
@@ -180,7 +180,7 @@ fn of_messages(filter: &Filter) -> String {
 
 /// The parameters of [`of_messages`], the limit and a query's own.
 fn parameters<'a>(filter: &'a Filter, own: &[(&'a str, &'a dyn ToSql)]) -> Vec<(&'a str, &'a dyn ToSql)> {
-    let most: [(&str, &dyn ToSql); 1] = [(":most", &MOST_HITS)];
+    let most: [(&str, &dyn ToSql); 1] = [(":most", &MAX_HITS)];
     of_filter(filter).iter().chain(&most).chain(own).copied().collect()
 }
 

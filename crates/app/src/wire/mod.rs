@@ -193,10 +193,10 @@ impl Default for Settings {
 }
 
 /// The most changed shortcuts that are saved: more than there are actions.
-const MOST_SHORTCUTS: usize = 500;
+const MAX_SHORTCUTS: usize = 500;
 
 /// The most bytes of an action's id, and of a key.
-const LONGEST_SHORTCUT: usize = 100;
+const MAX_SHORTCUT_LEN: usize = 100;
 
 impl Settings {
     /// Why these settings cannot be saved, as a sentence. `None` means they can.
@@ -207,9 +207,9 @@ impl Settings {
         if !(50..=400).contains(&self.text_size) {
             return Some("The text size is between 50 % and 400 %.");
         }
-        let too_long = |text: &String| text.len() > LONGEST_SHORTCUT;
+        let too_long = |text: &String| text.len() > MAX_SHORTCUT_LEN;
         let shortcuts = &self.shortcuts;
-        if shortcuts.len() > MOST_SHORTCUTS || shortcuts.iter().any(|(id, key)| too_long(id) || too_long(key)) {
+        if shortcuts.len() > MAX_SHORTCUTS || shortcuts.iter().any(|(id, key)| too_long(id) || too_long(key)) {
             return Some("These are too many keyboard shortcuts. Reset them under Settings, Shortcuts.");
         }
         None

@@ -345,10 +345,10 @@ async fn a_restored_store_is_complete_without_its_log() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restored_store_has_room_for_rows_of_its_next_backup() {
-    const MOST: i64 = 1 << 52;
+    const MAX_ID: i64 = 1 << 52;
     let harness = Harness::new();
     let backup = harness.path("theirs.hearthbackup");
-    for most in [MOST, MOST - (1 << 48)] {
+    for most in [MAX_ID, MAX_ID - (1 << 48)] {
         let sql = format!("UPDATE sqlite_sequence SET seq = {most} WHERE name IN ('message', 'conversation')");
         forge(&backup, &sql, &[]).await;
         if harness.app.restore_backup(backup.clone()).await.is_ok() {

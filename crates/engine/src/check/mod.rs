@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use step_time::{Overheads, step_seconds};
 
 /// Duration of a prompt after which none of twice its length is measured.
-const LONGEST_PROMPT: Duration = Duration::from_millis(50);
+const MAX_PROMPT_TIME: Duration = Duration::from_millis(50);
 /// Maximum prompt length.
 const MAX_PROMPT: usize = 512;
 
@@ -154,7 +154,7 @@ fn seconds_per_prompt_token(model: Arc<Model>) -> Result<f64, Box<dyn Error>> {
             session.prefill(&ids[..prompt], &mut |_, _| ControlFlow::Continue(()))?;
             seconds = began.elapsed().as_secs_f64();
         }
-        if prompt == MAX_PROMPT || seconds > LONGEST_PROMPT.as_secs_f64() {
+        if prompt == MAX_PROMPT || seconds > MAX_PROMPT_TIME.as_secs_f64() {
             return Ok(seconds.max(1e-9) / prompt as f64);
         }
         prompt *= 2;

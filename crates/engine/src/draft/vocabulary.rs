@@ -9,7 +9,7 @@ use std::collections::HashMap;
 const MIN_SHARED: f64 = 0.5;
 
 /// Most bytes of a token that is spelled: longer ones are rare, and a file may have huge ones.
-const LONGEST_SPELLED: usize = 64;
+const MAX_SPELLED: usize = 64;
 
 /// A map between the tokens of a target and a draft; `None` if both have the same.
 ///
@@ -73,7 +73,7 @@ fn spell(target: &Tokenizer, id: u32, draft: &Tokenizer) -> Box<[u32]> {
     } else {
         target.token_bytes(id)
     };
-    let text = bytes.filter(|bytes| bytes.len() <= LONGEST_SPELLED);
+    let text = bytes.filter(|bytes| bytes.len() <= MAX_SPELLED);
     let text = text.and_then(|bytes| std::str::from_utf8(bytes).ok());
     text.map_or_else(Box::default, |text| draft.encode(text, Special::Text).into())
 }

@@ -18,7 +18,7 @@ const F32: u64 = size_of::<f32>() as u64;
 const SMALL_PAGE: u64 = 8 << 20;
 const SMALL_SLICE: u64 = 64 << 10;
 const PAGE_SLACK: u64 = 1 << 20;
-const SMALLEST_PAGE: u64 = 2 << 20;
+const MIN_PAGE: u64 = 2 << 20;
 
 /// Bytes of one layer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -284,7 +284,7 @@ impl ModelBytes {
         }
         let pages = if largest > SMALL_SLICE {
             // The input and output of a layer, or the logits of several rows, are on two pages.
-            2 * (largest + PAGE_SLACK).next_multiple_of(PAGE_SLACK).max(SMALLEST_PAGE)
+            2 * (largest + PAGE_SLACK).next_multiple_of(PAGE_SLACK).max(MIN_PAGE)
         } else {
             0
         };
@@ -302,7 +302,7 @@ fn group_bytes(group: &LayerGroup, format: KvFormat, size: &CacheSize) -> Layer 
 
 /// Maximum tokens of a chunk.
 fn chunk(context: u32) -> u64 {
-    u64::from(context).min(Session::LARGEST_CHUNK as u64)
+    u64::from(context).min(Session::MAX_CHUNK as u64)
 }
 
 /// Index of a tensor's layer, the output layer being the last. `None` means that it is in no layer

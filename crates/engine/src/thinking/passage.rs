@@ -2,7 +2,7 @@
 //! a marker's token.
 
 use super::markers::{Edge, Markers};
-use hearth_llm::StopTexts;
+use hearth_llm::StopStrings;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) enum Input {
 /// contain a marker, or a part of one.
 #[derive(Debug, Clone)]
 pub(crate) struct Passage {
-    stop: StopTexts,
+    stop: StopStrings,
     markers: Option<Arc<Markers>>,
     /// Bytes that came in.
     bytes_in: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Passage {
 }
 
 impl Passage {
-    pub fn new(stop: StopTexts, markers: Option<Arc<Markers>>) -> Self {
+    pub fn new(stop: StopStrings, markers: Option<Arc<Markers>>) -> Self {
         Self {
             stop,
             markers,
@@ -105,7 +105,7 @@ mod tests {
     /// tokens.
     fn passed(stops: &[&str], pieces: &[&str]) -> (String, bool) {
         let markers = Arc::new(Markers::with_tokens(PAIRS[0], [Some(1), Some(2)]));
-        let stop = StopTexts::new(stops.iter().map(|stop| (*stop).to_owned()));
+        let stop = StopStrings::new(stops.iter().map(|stop| (*stop).to_owned()));
         let mut passage = Passage::new(stop, Some(markers));
         let (mut shown, mut is_stopped) = (String::new(), false);
         let mut show = |inputs: Vec<Input>| {

@@ -230,8 +230,8 @@ fn read(source: &Source, path: &Path, options: &ReadOptions) -> Result<Dataset, 
 
 /// Truncates a text from a file for use in an error message.
 fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
-    const LONGEST: usize = 120;
-    match text.char_indices().nth(LONGEST) {
+    const MAX_LEN: usize = 120;
+    match text.char_indices().nth(MAX_LEN) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),
     }

@@ -177,10 +177,10 @@ fn boolean(byte: u8, key: &str) -> Result<bool, GgufProblem> {
 /// The alignment of tensor data according to the metadata.
 pub(super) fn read_alignment(metadata: &Metadata) -> Result<u64, GgufProblem> {
     // Larger than any page; bounds the sums below.
-    const LARGEST: u64 = 1 << 30;
+    const MAX_ALIGNMENT: u64 = 1 << 30;
     let alignment = metadata.u64(ALIGNMENT_KEY)?.unwrap_or(DEFAULT_ALIGNMENT);
-    if !alignment.is_power_of_two() || alignment > LARGEST {
-        let why = format!("an alignment must be a power of two of at most {LARGEST}, not {alignment}");
+    if !alignment.is_power_of_two() || alignment > MAX_ALIGNMENT {
+        let why = format!("an alignment must be a power of two of at most {MAX_ALIGNMENT}, not {alignment}");
         return Err(GgufProblem::metadata(ALIGNMENT_KEY, why));
     }
     Ok(alignment)

@@ -17,7 +17,7 @@ pub(super) const ZERO_POINT: u8 = 16;
 pub(super) const UNSIGNED: [u8; 16] = unsigned(&VALUES, ZERO_POINT);
 
 /// The largest of [`VALUES`].
-pub(super) const LARGEST: f32 = 12.0;
+pub(super) const MAX_VALUE: f32 = 12.0;
 
 /// Half the value of an E8M0 scale: 2^(bits - 128), exact also where it is subnormal.
 #[inline(always)]

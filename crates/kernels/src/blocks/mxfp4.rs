@@ -23,7 +23,7 @@ const _: () = assert!(size_of::<Mxfp4>() == 17);
 /// result: weights are below 2^96. Kernels on the CPU apply the weight scale, then the activation
 /// scale, to a biased sum of up to 2^23.6; matrix units of a GPU sum activations scaled up to 2^15
 /// over up to 2^17 columns.
-const LARGEST_SCALE: u8 = 220;
+const MAX_SCALE: u8 = 220;
 
 impl Block for Mxfp4 {
     const GROUPS: usize = 1;
@@ -44,7 +44,7 @@ impl Block for Mxfp4 {
     }
 
     fn has_bad_scale(&self) -> bool {
-        self.e > LARGEST_SCALE
+        self.e > MAX_SCALE
     }
 }
 

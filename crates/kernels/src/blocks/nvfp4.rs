@@ -47,13 +47,13 @@ fn to_e4m3(x: f32) -> u8 {
     /// The smallest normal value.
     const NORMAL: f32 = 1.0 / 64.0;
     /// The bits of the largest value.
-    const LARGEST: u8 = 0x7e;
+    const MAX_E4M3: u8 = 0x7e;
     match x {
         // Half-way to 480, which would be next.
         _ if x.is_nan() || x >= 464.0 => TOO_LARGE,
         _ if x < NORMAL => ((x * 512.0 + 0.5) as u8).min(7),
         // Three bits of the mantissa remain; a carry increments the exponent, whose bias becomes 7.
-        _ => ((((x.to_bits() + (1 << 19)) >> 20) - (120 << 3)) as u8).min(LARGEST),
+        _ => ((((x.to_bits() + (1 << 19)) >> 20) - (120 << 3)) as u8).min(MAX_E4M3),
     }
 }
 
@@ -72,8 +72,8 @@ impl Block for Nvfp4 {
     /// The scale takes the largest magnitude of 16 weights to E2M1's largest value.
     fn quantize(x: &[f32]) -> Self {
         let parts: [&[f32; HALF_GROUP]; 4] = std::array::from_fn(|part| &x.as_chunks().0[part]);
-        // `fp4::LARGEST` is doubled.
-        let d = parts.map(|x| to_e4m3(fp4::largest(x) / (fp4::LARGEST / 2.0)));
+        // `fp4::MAX_VALUE` is doubled.
+        let d = parts.map(|x| to_e4m3(fp4::largest(x) / (fp4::MAX_VALUE / 2.0)));
         let code = |part: usize, i: usize| fp4::nearest(parts[part][i], fp4::half_e4m3(d[part]));
         Self {
             d,

@@ -9,7 +9,7 @@ const ROUNDS: f32 = 12_582_912.0;
 
 /// Weights that span less than this are treated as equal: no f16 scale could separate them, and
 /// inverses would overflow.
-const SMALLEST: f32 = 1e-30;
+const MIN_SPAN: f32 = 1e-30;
 
 /// Candidate grids of [`affine`]: in candidate `i`, the weights span `top + first + i / 10` steps.
 pub(super) struct Steps {
@@ -92,7 +92,7 @@ fn affine_loss<const N: usize>(x: &[f32; N], weight: &[f32; N], fit: (f32, f32),
 pub(super) fn affine<const N: usize>(x: &[f32; N], top: u8, steps: &Steps) -> (f32, f32) {
     let low = x.iter().copied().fold(0.0, f32::min);
     let span = x.iter().copied().fold(0.0, f32::max) - low;
-    if span < SMALLEST {
+    if span < MIN_SPAN {
         return (0.0, -low);
     }
     // In units of the span, squares neither overflow nor vanish.
@@ -180,7 +180,7 @@ pub(super) fn scale<const N: usize>(
     nearest: impl Fn(f32) -> f32,
 ) -> f32 {
     let farthest = farthest(x);
-    if farthest.abs() < SMALLEST {
+    if farthest.abs() < MIN_SPAN {
         return 0.0;
     }
     // In units of the farthest from zero, squares neither overflow nor vanish.

@@ -6,11 +6,11 @@ use crate::blocks::{BlockError, CHUNK, GROUP, HALF_GROUP};
 
 /// A group whose largest activation is below this is quantized to zeros: the inverse of its scale
 /// would overflow.
-const SMALLEST: f32 = 1e-30;
+const MIN_SPAN: f32 = 1e-30;
 /// Greatest code. The smallest is its negative: -128 is never used, so that a product of two codes
 /// cannot overflow.
-pub(crate) const GREATEST_CODE: i8 = i8::MAX;
-const TOP: f32 = GREATEST_CODE as f32;
+pub(crate) const MAX_CODE: i8 = i8::MAX;
+const TOP: f32 = MAX_CODE as f32;
 
 /// 256 quantized activations: activation `i` is approximately `scales[i / 32] * values[i]`.
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
@@ -128,7 +128,7 @@ pub(super) fn scale_of(magnitude: u32) -> (f32, f32) {
     let largest = f32::from_bits(magnitude);
     if !largest.is_finite() {
         (f32::NAN, 0.0)
-    } else if largest < SMALLEST {
+    } else if largest < MIN_SPAN {
         (0.0, 0.0)
     } else {
         (largest / TOP, TOP / largest)

@@ -11,7 +11,7 @@ mod simd_block;
 
 pub(crate) use crate::lanes::Simd;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use activations::GREATEST_CODE;
+pub(crate) use activations::MAX_CODE;
 pub use activations::{ActivationChunk, Activations};
 pub(crate) use element::Element;
 pub(crate) use simd_block::{SimdBlock, negate};

@@ -7,7 +7,7 @@ use super::scales::{RowScales, restores_sign, row_scales};
 use super::sixteen_rows::{add_scaled, sixteen_rows, zero_point};
 use super::{Group, PackedProduct, ROWS, array, each_tile, locate};
 use crate::blocks::with_format;
-use crate::gemv::{ActivationChunk, GREATEST_CODE};
+use crate::gemv::{ActivationChunk, MAX_CODE};
 use crate::lanes::{Avx2, avx2, load, methods, store};
 use std::arch::x86_64::*;
 
@@ -89,7 +89,7 @@ const fn fitting<B: Packable>(most: usize) -> usize {
             at += 1;
         }
     }
-    let sum = 2 * greatest * GREATEST_CODE as i32;
+    let sum = 2 * greatest * MAX_CODE as i32;
     assert!(sum <= i16::MAX as i32);
     let mut fitting = most;
     while fitting as i32 * sum > i16::MAX as i32 {

@@ -12,7 +12,7 @@ use super::scales::{RowScales, row_scales};
 use super::token_tiles::TokenTile;
 use super::{Group, PackedProduct, ROWS, Starts, TOKEN_TILE, array, each_tile, locate};
 use crate::blocks::{GROUP, with_format};
-use crate::gemv::GREATEST_CODE;
+use crate::gemv::MAX_CODE;
 use crate::lanes::{Avx512, Avx512Bf16, Token, avx512, load, methods, store};
 use std::arch::x86_64::*;
 
@@ -24,7 +24,7 @@ const CODE_VECTORS: usize = GROUP / 4;
 /// without a conversion; one FMA scales them and subtracts the scaled bias. It is exact: a scale
 /// has at most 19 bits, its product with the bias at most 21.
 const BIAS: f32 = 12_582_912.0;
-const _: () = assert!(GROUP as i32 * u8::MAX as i32 * (GREATEST_CODE as i32) < 1 << 22);
+const _: () = assert!(GROUP as i32 * u8::MAX as i32 * (MAX_CODE as i32) < 1 << 22);
 
 avx512! {
     /// Unsigned codes of columns `4 v..4 v + 4` of a tile.

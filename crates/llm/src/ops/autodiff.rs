@@ -4,7 +4,7 @@
 //! [`OpsBackward`]); the backward recomputes the rest. Burn requires a fixed number of
 //! parents for a step, so a linear without an adapter passes two constants instead.
 
-use super::inputs::sound;
+use super::inputs::checked;
 use super::{
     Adapter, AdapterGradient, AttentionSpec, Bias, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse,
     Norm, Ops, OpsBackward, OptionalNorm,
@@ -195,7 +195,7 @@ impl<B: OpsBackward, C: CheckpointStrategy> Ops for Autodiff<B, C> {
             if !tracked {
                 return (B::attend(qkv, q_norm, k_norm, spec, batch, layer), None);
             }
-            sound(batch.ends().map_or(Ok(()), |_| Err(CacheError::NotCausal)));
+            checked(batch.ends().map_or(Ok(()), |_| Err(CacheError::NotCausal)));
             let (out, saved) = B::attend_with_saved(qkv, q_norm.clone(), k_norm.clone(), spec.clone(), batch.clone());
             let rule = rule(move |gradient| {
                 let (q_norm, k_norm) = (q_norm.clone(), k_norm.clone());

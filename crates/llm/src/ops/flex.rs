@@ -4,7 +4,7 @@
 //! Shapes are checked when a model is loaded, so a mismatch here is a bug: the op panics, and the
 //! engine catches and reports it.
 
-use super::inputs::{floats, sound};
+use super::inputs::{checked, floats};
 use super::pooled::tensor;
 use super::saved_activations::{Saved, SavedAttention, SavedFeedForward};
 use super::{
@@ -78,7 +78,7 @@ fn kernel_linear(linear: &Linear<Flex>) -> linear::Linear<'_> {
         Bias::Add(bias) => Some(floats(bias)),
     };
     linear::Linear {
-        weight: sound(matrix(&linear.weight, &linear.spec)),
+        weight: checked(matrix(&linear.weight, &linear.spec)),
         scale: linear.spec.scale,
         lora,
         bias,
@@ -142,7 +142,7 @@ fn prepared(
     let mut qkv = unshared(qkv);
     let (q_norm, k_norm) = (kernel_optional_norm(q_norm), kernel_optional_norm(k_norm));
     let rows = qkv.storage_mut::<f32>();
-    sound(attention::qk_norm_rope_in_place(
+    checked(attention::qk_norm_rope_in_place(
         rows,
         &spec.heads,
         positions,
@@ -156,7 +156,7 @@ fn prepared(
 impl Ops for Flex {
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self> {
         let mut out = Scratch::new(ids.len() * spec.cols);
-        sound(matrix(&table, &spec).and_then(|table| table.gather(&ids, scale, &mut out)));
+        checked(matrix(&table, &spec).and_then(|table| table.gather(&ids, scale, &mut out)));
         tensor(out, [ids.len(), spec.cols])
     }
 
@@ -170,7 +170,7 @@ impl Ops for Flex {
         let linears = contiguous_linears(linears);
         let kernel_linears: Vec<_> = linears.iter().map(kernel_linear).collect();
         let mut out = Scratch::new(size(&x)[0] * width);
-        sound(fused::norm_linears(
+        checked(fused::norm_linears(
             floats(&x),
             Some(kernel_norm(&norm)),
             &kernel_linears,
@@ -191,17 +191,17 @@ impl Ops for Flex {
         let heads = &spec.heads;
         let mut out = Scratch::new(size(&qkv)[0] * heads.out_width());
         let qkv = prepared(qkv, &spec, batch.positions(), &q_norm, &k_norm);
-        match sound(batch.keys(layer)) {
-            LayerKeys::Batch(starts) => sound(attention::attend_batch(floats(&qkv), heads, starts, &mut out)),
+        match checked(batch.keys(layer)) {
+            LayerKeys::Batch(starts) => checked(attention::attend_batch(floats(&qkv), heads, starts, &mut out)),
             LayerKeys::BothWays(starts, ends) => {
                 let attend = attention::attend_batch_both_ways;
-                sound(attend(floats(&qkv), heads, starts, ends, &mut out));
+                checked(attend(floats(&qkv), heads, starts, ends, &mut out));
             }
             LayerKeys::Cache(cells, rows) => {
                 let mut cells = cells.cpu();
-                sound(cells.write(heads, &rows.cells, floats(&qkv)));
+                checked(cells.write(heads, &rows.cells, floats(&qkv)));
                 let sequences = rows.kernel_rows();
-                sound(attention::attend(floats(&qkv), heads, &cells, &sequences, &mut out));
+                checked(attention::attend(floats(&qkv), heads, &cells, &sequences, &mut out));
             }
         }
         let tokens = out.len() / heads.out_width();
@@ -219,7 +219,7 @@ impl Ops for Flex {
         // In place if the residual is not shared; Flex copies it otherwise.
         let stream = residual.storage_mut::<f32>();
         let norm = kernel_optional_norm(&norm);
-        sound(fused::linear_add_in_place(
+        checked(fused::linear_add_in_place(
             floats(&h),
             &kernel_linear(&linear),
             norm,
@@ -243,7 +243,7 @@ impl Ops for Flex {
         );
         let (tokens, width) = (size(&x)[0], gate.spec.rows);
         let mut h = Scratch::new(tokens * width);
-        sound(fused::gated(
+        checked(fused::gated(
             floats(&x),
             Some(kernel_norm(&gated.norm)),
             &kernel_linear(&gate),
@@ -283,7 +283,7 @@ impl Ops for Flex {
 
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {
         let mut out = Scratch::new(spec.rows * spec.cols);
-        sound(matrix(&weight, &spec).and_then(|weight| weight.dequantize_rows(0..spec.rows, &mut out)));
+        checked(matrix(&weight, &spec).and_then(|weight| weight.dequantize_rows(0..spec.rows, &mut out)));
         tensor(out, [spec.rows, spec.cols])
     }
 }
@@ -313,7 +313,7 @@ impl OpsBackward for Flex {
         let kernel_linears: Vec<_> = linears.iter().map(kernel_linear).collect();
         let mut dx = Scratch::new(floats(&x).len());
         let norm = Some(kernel_norm(&norm));
-        let adapters = sound(fused::norm_linears_backward(
+        let adapters = checked(fused::norm_linears_backward(
             floats(&x),
             norm,
             &kernel_linears,
@@ -343,7 +343,7 @@ impl OpsBackward for Flex {
             vec![0.0; tokens * heads.heads],
         );
         let starts = batch.starts();
-        sound(attention::attend_batch_with_lse(
+        checked(attention::attend_batch_with_lse(
             floats(&ready),
             heads,
             starts,
@@ -376,7 +376,7 @@ impl OpsBackward for Flex {
         };
         let mut d_qkv = Scratch::new(floats(&qkv).len());
         let (heads, starts) = (&spec.heads, batch.starts());
-        sound(attention::attend_batch_backward(
+        checked(attention::attend_batch_backward(
             floats(&ready),
             heads,
             starts,
@@ -385,7 +385,7 @@ impl OpsBackward for Flex {
             &mut d_qkv,
         ));
         let (q_norm, k_norm) = (kernel_optional_norm(&q_norm), kernel_optional_norm(&k_norm));
-        sound(attention::qk_norm_rope_backward_in_place(
+        checked(attention::qk_norm_rope_backward_in_place(
             &mut d_qkv,
             floats(&qkv),
             heads,
@@ -406,7 +406,7 @@ impl OpsBackward for Flex {
     ) -> (FloatTensor<Self>, AdapterGradient<Self>) {
         let (h, linear, gradient) = (contiguous(h), contiguous_linear(linear), contiguous(gradient));
         let mut dh = Scratch::new(floats(&h).len());
-        let adapter = sound(fused::linear_add_backward(
+        let adapter = checked(fused::linear_add_backward(
             floats(&h),
             &kernel_linear(&linear),
             kernel_optional_norm(&norm),
@@ -493,8 +493,8 @@ impl OpsBackward for Flex {
                 )
             }
         };
-        let [of_gate, of_up] = sound(gradients);
-        sound(fused::add_in_place(&mut dx, floats(&gradient)));
+        let [of_gate, of_up] = checked(gradients);
+        checked(fused::add_in_place(&mut dx, floats(&gradient)));
         let adapters = [adapter_gradient(&gate, of_gate), adapter_gradient(&up, of_up), of_down];
         (tensor(dx, size(&x)), adapters)
     }
@@ -525,7 +525,7 @@ fn gated_halves<K: fused::SavedElement>(
 ) -> [Saved; 2] {
     let (gate, up) = (contiguous_linear(gated.gate), contiguous_linear(gated.up));
     let mut saved = [(); 2].map(|()| Scratch::new(h.len()));
-    sound(fused::gated_with_saved(
+    checked(fused::gated_with_saved(
         floats(x),
         Some(kernel_norm(&gated.norm)),
         &kernel_linear(&gate),
@@ -555,7 +555,7 @@ fn loss(
         scale,
     };
     let mut losses = vec![0.0; targets.ids.len()];
-    let loss = sound(linear_cross_entropy(
+    let loss = checked(linear_cross_entropy(
         floats(x),
         Some(norm),
         output,

@@ -15,5 +15,5 @@ pub(super) fn sound<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
 
 /// The elements of a float tensor, in order.
 pub(super) fn floats(tensor: &FlexTensor) -> &[f32] {
-    sound(tensor.as_slice().ok_or("a tensor that is not contiguous f32"))
+    checked(tensor.as_slice().ok_or("a tensor that is not contiguous f32"))
 }

@@ -1,6 +1,6 @@
 //! Saved activations of the CPU operations.
 
-use super::inputs::{floats, sound};
+use super::inputs::{checked, floats};
 use super::pooled::tensor;
 use super::{Activation, MatmulPrecision};
 use burn::backend::TensorMetadata;
@@ -43,7 +43,7 @@ impl SavedFeedForward {
     pub(super) fn h(&self, activation: Activation) -> FlexTensor {
         let size = self.gates.size();
         let mut h = Scratch::new(size[0] * size[1]);
-        sound(match (&self.gates, &self.ups) {
+        checked(match (&self.gates, &self.ups) {
             (Saved::Half(gates, _), Saved::Half(ups, _)) => glu::glu_from_saved(activation, [gates, ups], &mut h),
             (gates, ups) => {
                 let [gates, ups] = [gates, ups].map(Saved::restore);
@@ -67,7 +67,7 @@ impl Saved {
         match precision {
             MatmulPrecision::Bf16 if x.is_contiguous() => {
                 let mut half = Scratch::new(floats(x).len());
-                sound(bf16_slices::to_bf16(floats(x), &mut half));
+                checked(bf16_slices::to_bf16(floats(x), &mut half));
                 let shape = x.shape();
                 Self::Half(Arc::new(half), [shape[0], shape[1]])
             }
@@ -80,7 +80,7 @@ impl Saved {
             Self::Whole(x) => x.clone(),
             Self::Half(half, shape) => {
                 let mut x = Scratch::new(half.len());
-                sound(bf16_slices::to_f32(half, &mut x));
+                checked(bf16_slices::to_f32(half, &mut x));
                 tensor(x, *shape)
             }
         }

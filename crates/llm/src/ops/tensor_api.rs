@@ -1,6 +1,6 @@
 //! The operations as functions on Burn's tensors, for model files.
 
-use super::inputs::sound;
+use super::inputs::checked;
 use super::{AttentionSpec, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse, Norm, Ops, OptionalNorm};
 use crate::batch::Batch;
 use burn::backend::Dispatch;
@@ -40,7 +40,7 @@ pub fn attend(
     layer: usize,
 ) -> Tensor<2> {
     let [rows, _] = qkv.dims();
-    sound(batch.check(layer, rows, &spec.heads));
+    checked(batch.check(layer, rows, &spec.heads));
     Tensor::from_dispatch(<Dispatch as Ops>::attend(
         qkv.into_dispatch(),
         q_norm.clone(),

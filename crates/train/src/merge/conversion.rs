@@ -12,7 +12,7 @@ use std::sync::Mutex;
 const BYTES_A_CHUNK: usize = 64 * 1024;
 
 /// The largest magnitude in NVFP4, without a scale of the whole tensor: E2M1's times E4M3's.
-const NVFP4_LARGEST: f32 = 6.0 * 448.0;
+const NVFP4_MAX: f32 = 6.0 * 448.0;
 
 /// A matrix converted to another type, with an optional LoRA update, row by row in f32.
 pub(super) struct Conversion<'a> {
@@ -84,7 +84,7 @@ impl<'a> Conversion<'a> {
         let scale = match self.largest()? {
             0.0 => 1.0,
             // Not subnormal: then a quotient might be too large.
-            largest => (largest / NVFP4_LARGEST).max(f32::MIN_POSITIVE),
+            largest => (largest / NVFP4_MAX).max(f32::MIN_POSITIVE),
         };
         Ok(vec![self.quantized(scale)?, scale.to_le_bytes().to_vec()])
     }

@@ -9,7 +9,7 @@ import { searched } from "./searched.svelte";
 /** Milliseconds of a frame that a search takes. */
 const BUDGET_MS = 6;
 /** Messages that are read in any case, so that a search ends on a busy machine too. */
-const LEAST = 5;
+const MIN_ROWS = 5;
 /** Matches of one message that are counted. */
 const MAX_PER_MESSAGE = 1000;
 
@@ -84,7 +84,7 @@ export class Find {
     const slice = () => {
       if (search !== this.search) return;
       const begun = performance.now();
-      const end = row + LEAST;
+      const end = row + MIN_ROWS;
       for (; row < messages.length && (row < end || performance.now() - begun < BUDGET_MS); row++) {
         const message = messages[row];
         const count = message ? this.countIn(message, mostOf(message.id), query, words) : 0;

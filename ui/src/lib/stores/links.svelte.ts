@@ -24,7 +24,7 @@ interface Parts {
 export type Question = Exclude<Link, { type: "refused" }>;
 
 /** Most links that wait for a decision; a page may open any number of them. */
-const MOST = 5;
+const MAX_WAITING = 5;
 
 export class Links {
   /** Those to decide on, in the order in which they were opened. */
@@ -66,7 +66,7 @@ export class Links {
     if (link.type === "refused") return toasts.show({ kind: "problem", text: refusalText(link.reason) });
     if (link.type === "conversation" && conversations.get(link.id) === null) return toasts.show({ kind: "problem", text: m.shell_link_no_conversation() });
     const known = this.waiting.some((other) => JSON.stringify(other) === JSON.stringify(link));
-    if (!known && this.waiting.length < MOST) this.waiting = [...this.waiting, link];
+    if (!known && this.waiting.length < MAX_WAITING) this.waiting = [...this.waiting, link];
   }
 
   /** Shows a repository of the hub, or what the header of a file says. */

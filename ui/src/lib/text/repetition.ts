@@ -3,15 +3,15 @@
 /** Characters at the end that are looked at, so that the cost of a check is bounded. */
 const WINDOW = 3000;
 /** Characters that the repetition must fill. */
-const LEAST_LENGTH = 400;
+const MIN_LENGTH = 400;
 /** Times that its period must occur. */
-const LEAST_TIMES = 8;
+const MIN_TIMES = 8;
 
 /** Whether a text ends with the same characters many times over, such as a sentence that is said again and again. */
 export function endsRepeating(text: string): boolean {
   const end = text.slice(-WINDOW);
   const length = end.length;
-  if (length < LEAST_LENGTH) return false;
+  if (length < MIN_LENGTH) return false;
   // The prefix function of the reversed end: `borders[i]` is the longest border of its first i + 1 characters, which
   // therefore have the period i + 1 - borders[i].
   const at = (i: number) => end.charCodeAt(length - 1 - i);
@@ -22,7 +22,7 @@ export function endsRepeating(text: string): boolean {
     if (at(i) === at(border)) border++;
     borders[i] = border;
     const period = i + 1 - border;
-    if (i + 1 >= LEAST_LENGTH && period * LEAST_TIMES <= i + 1) return true;
+    if (i + 1 >= MIN_LENGTH && period * MIN_TIMES <= i + 1) return true;
   }
   return false;
 }

@@ -6,18 +6,18 @@ const ADDRESS = /^https?:\/\/\S+$/i;
 /** First parts of the hub's own pages. */
 const PAGES = /^(?:api|blog|chat|collections|datasets|docs|models|papers|settings|spaces|tasks)$/i;
 /** Longest text that is tried as an address. */
-const LONGEST = 2000;
+const MAX_LEN = 2000;
 
 /** A text as an argument of `startDownload`; `null` if it is words to search for. */
 export function asSource(text: string): string | null {
   const clean = text.trim();
-  if (clean.length > LONGEST || /\s/.test(clean)) return null;
+  if (clean.length > MAX_LEN || /\s/.test(clean)) return null;
   return HUB.test(clean) || OLLAMA.test(clean) || ADDRESS.test(clean) ? clean : null;
 }
 
 /** The first address of a model in dropped text: a list of addresses, or one among words. */
 export function droppedSource(text: string): string | null {
-  const words = text.slice(0, 10 * LONGEST).split(/\s+/);
+  const words = text.slice(0, 10 * MAX_LEN).split(/\s+/);
   return words.find((word) => asSource(word) !== null && (HUB.test(word) || OLLAMA.test(word) || /\.gguf(?:[?#]|$)/i.test(word))) ?? null;
 }
 

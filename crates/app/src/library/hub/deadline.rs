@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const MIN_RATE: f64 = (16 << 10) as f64;
 
 /// Longest time for all requests together: a header of 30 MB at 0.5 Mbit/s.
-const LONGEST: Duration = Duration::from_secs(480);
+const MAX_DURATION: Duration = Duration::from_secs(480);
 
 /// The end of the time for something, however many requests it takes. A server that sends a byte
 /// now and then would hold a thread for ever.
@@ -25,7 +25,7 @@ impl Deadline {
         let now = Instant::now();
         Self {
             until: now + hub.patience,
-            latest: now + hub.patience.max(LONGEST),
+            latest: now + hub.patience.max(MAX_DURATION),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The backward of the operations on a GPU.
 
 use super::{
-    concat_linears, floats, kernel_linear, kernel_norm, kernel_optional_norm, losses, prepared, scalar, sound, tensor,
+    checked, concat_linears, floats, kernel_linear, kernel_norm, kernel_optional_norm, losses, prepared, scalar, tensor,
 };
 use crate::batch::Batch;
 use crate::ops::{
@@ -32,7 +32,7 @@ fn linears_backward(
     let dx = Floats::empty(&like.client, x.rows, x.cols);
     let mut at = 0;
     let mut backward = |linear: &gpu::Linear| {
-        let found = sound(gpu::linear_backward(
+        let found = checked(gpu::linear_backward(
             &like.client,
             x,
             linear,
@@ -58,10 +58,10 @@ pub struct SavedFeedForward {
 
 /// The first half of a feed-forward, and gate and up concatenated.
 pub(super) fn gated_with_saved(x: &Tensor, gated: Gated<Cube>, precision: MatmulPrecision) -> (Tensor, Tensor) {
-    let normed = sound(gpu::rms_norm(&x.client, &floats(x), &kernel_norm(gated.norm)));
+    let normed = checked(gpu::rms_norm(&x.client, &floats(x), &kernel_norm(gated.norm)));
     let linears = [kernel_linear(gated.gate), kernel_linear(gated.up)];
     let both = concat_linears(x, &normed, &linears, precision);
-    let h = sound(gpu::glu(&x.client, &both, gated.activation));
+    let h = checked(gpu::glu(&x.client, &both, gated.activation));
     (tensor(x, h), tensor(x, both))
 }
 
@@ -87,9 +87,9 @@ impl OpsBackward for Cube {
     ) -> (FloatTensor<Self>, Vec<AdapterGradient<Self>>) {
         let (x, gradient, norm) = (into_contiguous(x), into_contiguous(gradient), kernel_norm(norm));
         let linears: Vec<_> = linears.into_vec().into_iter().map(kernel_linear).collect();
-        let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &norm));
+        let normed = checked(gpu::rms_norm(&x.client, &floats(&x), &norm));
         let (dz, adapters) = linears_backward(&x, &normed, &linears, precision, &floats(&gradient));
-        let dx = sound(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &dz));
+        let dx = checked(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &dz));
         (tensor(&x, dx), adapters)
     }
 
@@ -118,14 +118,14 @@ impl OpsBackward for Cube {
         let (table, lists) = (spec.rope.table(&qkv, batch.longest()), batch.lists(&qkv));
         let (client, heads) = (&qkv.client, &spec.heads);
         let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
-        let d_ready = sound(gpu::attend_batch_backward(
+        let d_ready = checked(gpu::attend_batch_backward(
             client,
             &ready,
             heads,
             &lists.starts,
             &floats(&gradient),
         ));
-        let d_qkv = sound(gpu::qk_norm_rope_backward(
+        let d_qkv = checked(gpu::qk_norm_rope_backward(
             client,
             &d_ready,
             &floats(&qkv),
@@ -152,7 +152,7 @@ impl OpsBackward for Cube {
         let mut dy = floats(&into_contiguous(gradient));
         if let Some(norm) = kernel_optional_norm(norm) {
             let y = concat_linears(&h, &floats(&h), std::slice::from_ref(&linear), precision);
-            dy = sound(gpu::rms_norm_backward(&h.client, &y, &norm, &dy));
+            dy = checked(gpu::rms_norm_backward(&h.client, &y, &norm, &dy));
         }
         let (dh, mut adapters) = linears_backward(&h, &floats(&h), &[linear], precision, &dy);
         (tensor(&h, dh), adapters.pop().flatten())
@@ -180,19 +180,19 @@ impl OpsBackward for Cube {
         gradient: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, [AdapterGradient<Self>; 3]) {
         let SavedFeedForward { x, both } = saved;
-        let h = sound(gpu::glu(&x.client, &floats(both), gated.activation));
+        let h = checked(gpu::glu(&x.client, &floats(both), gated.activation));
         let (dh, of_down) = Self::linear_add_backward(tensor(x, h), down, after, precision, gradient.clone());
         let norm = kernel_norm(gated.norm);
         let linears = [kernel_linear(gated.gate), kernel_linear(gated.up)];
-        let d_both = sound(gpu::glu_backward(
+        let d_both = checked(gpu::glu_backward(
             &x.client,
             &floats(both),
             gated.activation,
             &floats(&into_contiguous(dh)),
         ));
-        let normed = sound(gpu::rms_norm(&x.client, &floats(x), &norm));
+        let normed = checked(gpu::rms_norm(&x.client, &floats(x), &norm));
         let (dz, mut adapters) = linears_backward(x, &normed, &linears, precision, &d_both);
-        let dx = sound(gpu::rms_norm_backward(&x.client, &floats(x), &norm, &dz));
+        let dx = checked(gpu::rms_norm_backward(&x.client, &floats(x), &norm, &dz));
         let of_up = adapters.pop().flatten();
         let adapters = [adapters.pop().flatten(), of_up, of_down];
         (Self::float_add(tensor(x, dx), gradient), adapters)
@@ -207,10 +207,10 @@ impl OpsBackward for Cube {
         precision: MatmulPrecision,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let (x, norm) = (into_contiguous(x), kernel_norm(norm));
-        let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &norm));
+        let normed = checked(gpu::rms_norm(&x.client, &floats(&x), &norm));
         let (loss, dz) = losses(&x, &normed, &kernel_linear(output), precision, &targets, scale, true);
-        let dz = sound(dz.ok_or("no gradient was computed"));
-        let dx = sound(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &dz));
+        let dz = checked(dz.ok_or("no gradient was computed"));
+        let dx = checked(gpu::rms_norm_backward(&x.client, &floats(&x), &norm, &dz));
         (scalar(&x, loss), tensor(&x, dx))
     }
 }

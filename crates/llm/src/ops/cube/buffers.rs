@@ -6,7 +6,7 @@
 //! a stride of 640. `into_contiguous` allocates without padding, as [`Floats::empty`] does.
 
 use super::Tensor;
-use crate::ops::inputs::sound;
+use crate::ops::inputs::checked;
 use burn::backend::Cube;
 use burn::backend::tensor::IntTensor;
 use burn::backend::{DType, Shape, TensorMetadata};
@@ -55,17 +55,17 @@ fn try_floats(tensor: &Tensor) -> Result<Floats, String> {
 
 /// A contiguous matrix as the kernels take it.
 pub(super) fn floats(tensor: &Tensor) -> Floats {
-    sound(try_floats(tensor))
+    checked(try_floats(tensor))
 }
 
 /// The buffer of a vector, of a contiguous copy if it is strided.
 pub(super) fn vector(tensor: Tensor) -> Handle {
-    sound(buffer(&into_contiguous(tensor), DType::F32, 1))
+    checked(buffer(&into_contiguous(tensor), DType::F32, 1))
 }
 
 /// The buffer of a weight's words. It is never copied: that would cost more than the product.
 pub(super) fn words(tensor: &IntTensor<Cube>) -> Handle {
-    sound(buffer(tensor, DType::U32, 1))
+    checked(buffer(tensor, DType::U32, 1))
 }
 
 /// A kernel's result as a tensor on the device of `like`.
@@ -86,7 +86,7 @@ pub(super) fn copied(matrix: &Tensor) -> Tensor {
     let kind = ElemType::Float(FloatKind::F32);
     let copy = cubecl::std::tensor::into_contiguous(&matrix.client, matrix.clone().binding(), kind);
     let shape = matrix.shape();
-    tensor(matrix, sound(Floats::new(copy.handle, shape[0], shape[1])))
+    tensor(matrix, checked(Floats::new(copy.handle, shape[0], shape[1])))
 }
 
 #[cfg(all(test, any(feature = "wgpu", feature = "cuda")))]

@@ -13,7 +13,7 @@ mod lists;
 use buffers::{copied, floats, tensor, vector, words};
 use lists::list;
 
-use super::inputs::sound;
+use super::inputs::checked;
 use super::{
     Adapter, AttentionSpec, Bias, Gated, Linear, Linears, MatmulPrecision, MatrixSpec, MemoryUse, Norm, Ops,
     OptionalNorm, logit_rows,
@@ -36,7 +36,7 @@ type Tensor = FloatTensor<Cube>;
 fn weight(blocks: &IntTensor<Cube>, spec: &MatrixSpec) -> gpu::Weight {
     if spec.layout != Layout::Plain {
         let quant = spec.quant;
-        sound::<(), _>(Err(ShapeError::Layout { quant }));
+        checked::<(), _>(Err(ShapeError::Layout { quant }));
     }
     gpu::Weight {
         words: words(blocks),
@@ -88,7 +88,7 @@ fn concat_linears(like: &Tensor, x: &Floats, linears: &[gpu::Linear], precision:
     let out = Floats::empty(&like.client, x.rows, width);
     let mut at = 0;
     for linear in linears {
-        sound(gpu::linear(&like.client, x, linear, precision, &out, at, false));
+        checked(gpu::linear(&like.client, x, linear, precision, &out, at, false));
         at += linear.weight.rows;
     }
     out
@@ -102,7 +102,7 @@ fn prepared(
     positions: &cubecl::server::Handle,
     table: &RopeTable,
 ) -> Floats {
-    sound(gpu::qk_norm_rope(
+    checked(gpu::qk_norm_rope(
         &qkv.client,
         &floats(qkv),
         &spec.heads,
@@ -140,14 +140,14 @@ fn losses(
         let count = rows.min(x.rows - first);
         let part = x.rows_from(first, count);
         let logits = Floats::empty(client, count, vocab);
-        sound(gpu::linear(client, &part, output, precision, &logits, 0, false));
+        checked(gpu::linear(client, &part, output, precision, &logits, 0, false));
         let chosen = list(like, &targets[first..first + count]);
-        parts.push(sound(gpu::cross_entropy_in_place(
+        parts.push(checked(gpu::cross_entropy_in_place(
             client, &logits, &chosen, scale, gradient,
         )));
         if let Some(dx) = &dx {
             let part = dx.rows_from(first, count);
-            sound(gpu::weight_backward(
+            checked(gpu::weight_backward(
                 client,
                 &logits,
                 0,
@@ -160,7 +160,7 @@ fn losses(
         }
     }
     let sum = parts.into_iter().map(|losses| {
-        let bytes = sound(client.read_one(losses).map_err(|error| format!("{error:?}")));
+        let bytes = checked(client.read_one(losses).map_err(|error| format!("{error:?}")));
         let losses: &[f32] = bytemuck::cast_slice(&bytes);
         losses.iter().map(|loss| f64::from(*loss)).sum::<f64>()
     });
@@ -185,7 +185,7 @@ fn attend_cached(like: &Tensor, ready: &Floats, heads: &Heads, cells: &LayerCell
     let (client, count, format) = (&like.client, cells.cells(), cells.format());
     let GpuCells { keys, values, .. } = cells.gpu(like);
     let lists = rows.lists(like);
-    sound(gpu::kv_write(
+    checked(gpu::kv_write(
         client,
         ready,
         heads,
@@ -203,7 +203,7 @@ fn attend_cached(like: &Tensor, ready: &Floats, heads: &Heads, cells: &LayerCell
         first_page: part.first_page,
         pages,
     }));
-    sound(gpu::attend_cached(
+    checked(gpu::attend_cached(
         client,
         ready,
         heads,
@@ -216,7 +216,7 @@ fn attend_cached(like: &Tensor, ready: &Floats, heads: &Heads, cells: &LayerCell
 
 impl Ops for Cube {
     fn embed(table: IntTensor<Self>, spec: MatrixSpec, ids: Arc<[u32]>, scale: f32) -> FloatTensor<Self> {
-        let out = sound(gpu::embed(
+        let out = checked(gpu::embed(
             &table.client,
             &weight(&table, &spec),
             list(&table, &ids),
@@ -233,7 +233,7 @@ impl Ops for Cube {
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let x = into_contiguous(x);
-        let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
+        let normed = checked(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
         let linears: Vec<_> = linears.into_vec().into_iter().map(kernel_linear).collect();
         tensor(&x, concat_linears(&x, &normed, &linears, precision))
     }
@@ -251,9 +251,9 @@ impl Ops for Cube {
         let (client, heads) = (&qkv.client, &spec.heads);
         let (table, lists) = (spec.rope.table(&qkv, batch.longest()), batch.lists(&qkv));
         let ready = prepared(&qkv, &spec, norms.each_ref(), &lists.positions, &table);
-        let context = match sound(batch.keys(layer)) {
-            LayerKeys::Batch(_) => sound(gpu::attend_batch(client, &ready, heads, &lists.starts)),
-            LayerKeys::BothWays(..) => sound(gpu::attend_batch_both_ways(client, &ready, heads, &lists.starts)),
+        let context = match checked(batch.keys(layer)) {
+            LayerKeys::Batch(_) => checked(gpu::attend_batch(client, &ready, heads, &lists.starts)),
+            LayerKeys::BothWays(..) => checked(gpu::attend_batch_both_ways(client, &ready, heads, &lists.starts)),
             LayerKeys::Cache(cells, rows) => attend_cached(&qkv, &ready, heads, cells, rows),
         };
         tensor(&qkv, context)
@@ -276,12 +276,12 @@ impl Ops for Cube {
                     copied(&residual)
                 };
                 let (input, out) = (floats(&h), floats(&stream));
-                sound(gpu::linear(&h.client, &input, &linear, precision, &out, 0, true));
+                checked(gpu::linear(&h.client, &input, &linear, precision, &out, 0, true));
                 stream
             }
             Some(norm) => {
                 let y = concat_linears(&h, &floats(&h), &[linear], precision);
-                let sum = sound(gpu::add_norm(&h.client, &floats(&residual), &y, &norm));
+                let sum = checked(gpu::add_norm(&h.client, &floats(&residual), &y, &norm));
                 tensor(&h, sum)
             }
         }
@@ -308,7 +308,7 @@ impl Ops for Cube {
         precision: MatmulPrecision,
     ) -> FloatTensor<Self> {
         let x = into_contiguous(x);
-        let normed = sound(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
+        let normed = checked(gpu::rms_norm(&x.client, &floats(&x), &kernel_norm(norm)));
         let (loss, _) = losses(&x, &normed, &kernel_linear(output), precision, &targets, scale, false);
         scalar(&x, loss)
     }
@@ -316,7 +316,7 @@ impl Ops for Cube {
     fn argmax(x: FloatTensor<Self>) -> IntTensor<Self> {
         let x = into_contiguous(x);
         let rows = x.shape()[0];
-        let handle = sound(gpu::argmax(&x.client, &floats(&x)));
+        let handle = checked(gpu::argmax(&x.client, &floats(&x)));
         IntTensor::<Cube>::new_contiguous(
             x.client.clone(),
             x.device.clone(),
@@ -336,7 +336,7 @@ impl Ops for Cube {
     fn dequantize(weight: IntTensor<Self>, spec: MatrixSpec) -> FloatTensor<Self> {
         let (rows, cols) = (spec.rows, spec.cols);
         let words = self::weight(&weight, &spec).words;
-        let handle = sound(gpu::dequantize(&weight.client, words, spec.quant, rows, cols));
+        let handle = checked(gpu::dequantize(&weight.client, words, spec.quant, rows, cols));
         tensor(&weight, Floats { handle, rows, cols })
     }
 }

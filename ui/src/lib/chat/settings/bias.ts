@@ -11,7 +11,7 @@ export interface TypedBias {
   bias: string;
 }
 
-const MOST_ID = 2 ** 32 - 1;
+const MAX_ID = 2 ** 32 - 1;
 
 export function typedBias(given: LogitBias): TypedBias {
   const bias = given.bias === null ? "ban" : shown(given.bias);
@@ -29,7 +29,7 @@ export function parseBias({ by, token, bias }: TypedBias, bytes: number): { valu
     const problem = textProblem({ key: "logitBias", bytes }, text);
     return problem === null ? { value: { text, bias: amount.value } } : { problem: m.chatset_token_wrong({ problem }) };
   }
-  const id = parse({ least: 0, most: MOST_ID, whole: true }, token);
+  const id = parse({ least: 0, most: MAX_ID, whole: true }, token);
   if ("problem" in id) return { problem: m.chatset_token_wrong({ problem: id.problem }) };
   return id.value === null ? { problem: m.chatset_token_no_id() } : { value: { id: id.value, bias: amount.value } };
 }
