@@ -136,6 +136,36 @@ fn files_and_tests_named_on_pages_exist() {
     );
 }
 
+/// Targets of relative links on a page, without their anchors.
+fn links(page: &str) -> Vec<&str> {
+    let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let files = targets.filter(|target| !target.contains("://") && !target.starts_with('#') && !target.contains('\n'));
+    files.filter_map(|target| target.split('#').next()).collect()
+}
+
+#[test]
+fn links_on_pages_lead_to_files() {
+    let root = root();
+    let mut files = BTreeSet::new();
+    walk(&root, "", &mut files);
+    let pages = files
+        .iter()
+        .filter(|path| path.ends_with(".md") && !path.contains("fixtures/"));
+    let (mut broken, mut checked) = (Vec::new(), 0);
+    for page in pages {
+        let text = fs::read_to_string(root.join(page)).unwrap_or_else(|error| panic!("{page}: {error}"));
+        let folder = root.join(page).parent().expect("the root at least").to_owned();
+        for target in links(&text) {
+            checked += 1;
+            if !folder.join(target).exists() {
+                broken.push(format!("{page}: {target}"));
+            }
+        }
+    }
+    assert!(checked > 300, "only {checked} links were found");
+    assert!(broken.is_empty(), "these links lead nowhere:\n{}", broken.join("\n"));
+}
+
 #[test]
 fn every_list_of_cases_exists() {
     let folder = root().join("tests").join("cases");

@@ -289,7 +289,7 @@ impl Session {
             saved.add(&part, self.segment_bytes(&part), sum.unwrap_or_default());
         }
         let count = saved.tokens.len();
-        self.sequence.release_before(saved.windowed_from());
+        self.sequence.discard_before(saved.windowed_from());
         if self.restorable(&saved, count) < count || !self.sequence.truncate(count) {
             self.clear();
         }

@@ -53,8 +53,8 @@ impl PageTable {
         self.unwritten.max(self.first * PAGE)
     }
 
-    /// Forgets the positions before `position`.
-    pub fn release_before(&mut self, position: usize) {
+    /// Discards the cells before `position`, also those in a page that is not released.
+    pub fn discard_before(&mut self, position: usize) {
         self.release_before(position);
         self.unwritten = self.unwritten.max(position);
     }

@@ -110,10 +110,10 @@ impl Sequence {
     }
 
     /// Forgets the cells before `position` in groups that release pages: they were not written.
-    pub(crate) fn release_before(&mut self, position: usize) {
+    pub(crate) fn discard_before(&mut self, position: usize) {
         for (table, group) in self.tables.iter_mut().zip(&self.cache.groups) {
             if group.retained.is_some() {
-                table.release_before(position);
+                table.discard_before(position);
             }
         }
     }
