@@ -337,10 +337,10 @@ impl Run {
     fn step(&mut self, steps: usize, report: &mut dyn FnMut(Report) -> Control) -> Result<(Step, Control), TrainError> {
         let number = self.progress.losses.len();
         let settings = &self.settings;
-        let an_epoch = settings.steps_an_epoch(self.examples.len());
+        let an_epoch = settings.steps_per_epoch(self.examples.len());
         let (epoch, within) = (number / an_epoch, number % an_epoch);
         let order = order::of_epoch(self.examples.len(), epoch, settings.seed, settings.shuffle);
-        let size = settings.examples_a_step();
+        let size = settings.examples_per_step();
         let chosen = &order[within * size..((within + 1) * size).min(order.len())];
         let batches: Vec<Batch> = chosen
             .chunks(settings.batch)
@@ -379,7 +379,7 @@ impl Run {
         became("The loss", loss)?;
         became("The norm of the gradient", norm)?;
         let factor = settings.clip_factor(norm);
-        let learning_rate = settings.learning_rate_of(number, steps);
+        let learning_rate = settings.learning_rate_at(number, steps);
         self.optimizer.step(
             &mut self.parameters,
             gradients,

@@ -19,7 +19,7 @@ pub struct Settings {
     pub rank: usize,
     /// The scale of an adapter is alpha / rank, or alpha / sqrt(rank) with [`Settings::rslora`].
     pub alpha: f32,
-    /// Dropout of an adapter's inputs, from 0 to 1.
+    /// Dropout probability of an adapter's inputs, at least 0 and below 1.
     pub dropout: f32,
     /// Rank-stabilized scaling. <https://arxiv.org/abs/2312.03732>
     pub rslora: bool,
@@ -27,9 +27,9 @@ pub struct Settings {
     pub targets: Vec<String>,
     /// The highest learning rate.
     pub learning_rate: f64,
-    /// Decay of the learning rate.
+    /// Decay of the learning rate after warm-up.
     pub schedule: Schedule,
-    /// Warm-up ratio.
+    /// Warm-up, as a ratio of all steps.
     pub warmup: f64,
     /// Weight decay of AdamW.
     pub weight_decay: f64,
@@ -37,7 +37,7 @@ pub struct Settings {
     pub max_gradient_norm: f64,
     /// Maximum epochs.
     pub epochs: f64,
-    /// Maximum steps.
+    /// Maximum steps. `None` means no limit.
     pub max_steps: Option<usize>,
     /// Batch size, in examples.
     pub batch: usize,
@@ -61,7 +61,7 @@ pub struct Settings {
     pub layers_on_tape: usize,
 }
 
-/// The version of settings without one.
+/// Version of settings that were written without one.
 fn first_version() -> u32 {
     1
 }
@@ -70,7 +70,7 @@ fn first_version() -> u32 {
 struct Rules {
     warm_up: WarmUp,
     /// Added to the norm in gradient clipping, before the division.
-    beside_norm: f64,
+    norm_epsilon: f64,
 }
 
 impl Settings {
@@ -82,28 +82,28 @@ impl Settings {
         match self.version {
             1 => Rules {
                 warm_up: WarmUp::FromFirst,
-                beside_norm: 0.0,
+                norm_epsilon: 0.0,
             },
             _ => Rules {
                 warm_up: WarmUp::FromZero,
                 // The epsilon of `torch.nn.utils.clip_grad_norm_`.
-                beside_norm: 1e-6,
+                norm_epsilon: 1e-6,
             },
         }
     }
 
     /// The learning rate of step `step`, counted from 0, of `steps`.
-    pub fn learning_rate_of(&self, step: usize, steps: usize) -> f64 {
-        let rise = self.rules().warm_up;
-        self.learning_rate * self.schedule.factor(step, steps, self.warmup, rise)
+    pub fn learning_rate_at(&self, step: usize, steps: usize) -> f64 {
+        let warm_up = self.rules().warm_up;
+        self.learning_rate * self.schedule.factor(step, steps, self.warmup, warm_up)
     }
 
     /// The clipping factor of a gradient with this norm.
     pub fn clip_factor(&self, norm: f64) -> f64 {
-        match self.max_gradient_norm {
-            0.0 => 1.0,
-            most => (most / (norm + self.rules().beside_norm)).min(1.0),
+        if self.max_gradient_norm == 0.0 {
+            return 1.0;
         }
+        (self.max_gradient_norm / (norm + self.rules().norm_epsilon)).min(1.0)
     }
 
     /// The scale of an adapter.
@@ -125,69 +125,71 @@ impl Settings {
     }
 
     /// Examples per step.
-    pub fn examples_a_step(&self) -> usize {
+    pub fn examples_per_step(&self) -> usize {
         self.batch * self.accumulation
     }
 
     /// Steps per epoch of `examples` examples.
-    pub fn steps_an_epoch(&self, examples: usize) -> usize {
-        examples.div_ceil(self.examples_a_step().max(1)).max(1)
+    pub fn steps_per_epoch(&self, examples: usize) -> usize {
+        examples.div_ceil(self.examples_per_step().max(1)).max(1)
     }
 
     /// Total steps over `examples` examples.
     pub fn steps(&self, examples: usize) -> usize {
-        let steps = (self.epochs * self.steps_an_epoch(examples) as f64).ceil();
-        // A float out of range saturates: then the maximum of steps decides.
+        let steps = (self.epochs * self.steps_per_epoch(examples) as f64).ceil();
+        // A product beyond `usize` saturates, so that `max_steps` decides.
         (steps as usize).min(self.max_steps.unwrap_or(usize::MAX)).max(1)
     }
 
+    /// Checks that each value is in range.
+    ///
     /// # Errors
     /// If a value is invalid.
     pub fn check(&self) -> Result<(), TrainError> {
-        let bad = |what: &'static str, found: f64, needed: &'static str| TrainError::Setting { what, found, needed };
+        let invalid = |what: &'static str, found: f64, needed: &'static str| TrainError::Setting { what, found, needed };
         let at_least_one = |what, n: usize| match n {
-            0 => Err(bad(what, 0.0, "at least 1")),
+            0 => Err(invalid(what, 0.0, "at least 1")),
             _ => Ok(()),
         };
         if !(1..=Self::VERSION).contains(&self.version) {
             let needed = "a version that this Hearth knows: resume the run with the newer Hearth that started it";
-            return Err(bad("The version of the settings", f64::from(self.version), needed));
+            return Err(invalid("The version of the settings", f64::from(self.version), needed));
         }
         at_least_one("The rank", self.rank)?;
-        at_least_one("The batch", self.batch)?;
-        at_least_one("The accumulation", self.accumulation)?;
-        at_least_one("The steps between evaluations", self.eval_every)?;
-        at_least_one("The steps between checkpoints", self.checkpoint_every)?;
-        at_least_one("The layers on the tape", self.layers_on_tape)?;
+        at_least_one("The batch size", self.batch)?;
+        at_least_one("The number of accumulated batches", self.accumulation)?;
+        at_least_one("The evaluation interval", self.eval_every)?;
+        at_least_one("The checkpoint interval", self.checkpoint_every)?;
+        at_least_one("The number of layers on the tape", self.layers_on_tape)?;
         if self.max_steps == Some(0) {
-            return Err(bad("The number of steps", 0.0, "at least 1"));
+            return Err(invalid("The number of steps", 0.0, "at least 1"));
         }
         let positive = |what, x: f64| {
             if x.is_finite() && x > 0.0 {
                 Ok(())
             } else {
-                Err(bad(what, x, "a number above 0"))
+                Err(invalid(what, x, "a number above 0"))
             }
         };
-        positive("alpha", f64::from(self.alpha))?;
+        positive("The alpha", f64::from(self.alpha))?;
         positive("The learning rate", self.learning_rate)?;
         positive("The number of epochs", self.epochs)?;
         let fraction = |what, x: f64| {
             if (0.0..1.0).contains(&x) {
                 Ok(())
             } else {
-                Err(bad(what, x, "at least 0 and below 1"))
+                Err(invalid(what, x, "at least 0 and below 1"))
             }
         };
         fraction("The dropout", f64::from(self.dropout))?;
         fraction("The weight decay", self.weight_decay)?;
         if !((0.0..=1.0).contains(&self.warmup)) {
-            return Err(bad("The warm-up", self.warmup, "a ratio from 0 to 1"));
+            return Err(invalid("The warm-up", self.warmup, "a ratio from 0 to 1"));
         }
         if self.max_gradient_norm.is_finite() && self.max_gradient_norm >= 0.0 {
             Ok(())
         } else {
-            Err(bad("The maximum gradient norm", self.max_gradient_norm, "0 or more"))
+            Err(invalid("The maximum gradient norm", self.max_gradient_norm, "0 or more"))
         }
     }
 }
@@ -197,7 +199,7 @@ mod tests {
     use super::*;
 
     /// Settings as written before they had a version.
-    const BEFORE: &str = r#"{
+    const VERSION_1: &str = r#"{
         "rank": 16, "alpha": 32.0, "dropout": 0.0, "rslora": false, "targets": [], "learning_rate": 0.0002,
         "schedule": "cosine", "warmup": 0.03, "weight_decay": 0.0, "max_gradient_norm": 1.0, "epochs": 3.0,
         "max_steps": null, "batch": 2, "accumulation": 4, "seed": 42, "shuffle": true, "eval_every": 12, "patience": 3,
@@ -205,12 +207,12 @@ mod tests {
     }"#;
 
     #[test]
-    fn settings_of_a_run_begun_before_keep_its_rules() {
-        let before: Settings = serde_json::from_str(BEFORE).expect("they are read");
+    fn version_1_keeps_its_warm_up_and_clipping() {
+        let before: Settings = serde_json::from_str(VERSION_1).expect("they are read");
         assert_eq!(before.version, 1);
-        before.check().expect("they make sense");
-        // 3 of 100 steps rise, the first to a third.
-        let rates = [0, 2, 3].map(|step| before.learning_rate_of(step, 100) / before.learning_rate);
+        before.check().expect("they are valid");
+        // Warm-up of 3 steps, from 1/3.
+        let rates = [0, 2, 3].map(|step| before.learning_rate_at(step, 100) / before.learning_rate);
         assert_eq!(rates, [1.0 / 3.0, 1.0, 1.0]);
         assert_eq!([0.5, 1.0, 4.0].map(|norm| before.clip_factor(norm)), [1.0, 1.0, 0.25]);
         // The serialized settings keep the version.
@@ -220,12 +222,12 @@ mod tests {
     }
 
     #[test]
-    fn new_settings_are_those_of_transformers_and_torch() {
+    fn version_2_matches_transformers_and_torch() {
         let new = Settings {
             version: Settings::VERSION,
-            ..serde_json::from_str(BEFORE).expect("they are read")
+            ..serde_json::from_str(VERSION_1).expect("they are read")
         };
-        let rates = [0, 2, 3].map(|step| new.learning_rate_of(step, 100) / new.learning_rate);
+        let rates = [0, 2, 3].map(|step| new.learning_rate_at(step, 100) / new.learning_rate);
         assert_eq!(rates, [0.0, 2.0 / 3.0, 1.0]);
         // torch.nn.utils.clip_grad_norm_(parameters, 1.0), as `tests/fixtures/training/schedule.py`
         // prints it in f64.
@@ -236,22 +238,22 @@ mod tests {
             (3.0, 0.33333322222225925),
             (10000.0, 9.999999999e-05),
         ] {
-            let found = new.clip_factor(norm);
-            assert!((found - expected).abs() < 1e-14, "{norm}: {found}, not {expected}");
+            let actual = new.clip_factor(norm);
+            assert!((actual - expected).abs() < 1e-14, "{norm}: {actual}, not {expected}");
         }
-        let never = Settings {
+        let unclipped = Settings {
             max_gradient_norm: 0.0,
             ..new
         };
-        assert_eq!(never.clip_factor(1e9), 1.0);
+        assert_eq!(unclipped.clip_factor(1e9), 1.0);
     }
 
     #[test]
-    fn rules_that_are_not_known_are_refused() {
+    fn unknown_versions_are_refused() {
         for version in [0, Settings::VERSION + 1] {
             let unknown = Settings {
                 version,
-                ..serde_json::from_str(BEFORE).expect("they are read")
+                ..serde_json::from_str(VERSION_1).expect("they are read")
             };
             let error = unknown.check().expect_err("it is refused").to_string();
             assert!(error.contains("newer"), "{error}");

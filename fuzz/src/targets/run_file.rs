@@ -29,7 +29,7 @@ pub fn run(bytes: &[u8]) -> bool {
         let steps = settings.steps(1000);
         assert!(steps > 0);
         for step in [0, steps / 2, steps - 1] {
-            assert!(settings.learning_rate_of(step, steps).is_finite());
+            assert!(settings.learning_rate_at(step, steps).is_finite());
         }
         settings.clip_factor(1.0);
         settings.scale();

@@ -61,7 +61,7 @@ impl ConversationSettings {
             texts("stop string", stop, MAX_STOP_STRINGS, MAX_TEXT)?;
         }
         self.json_schema.as_deref().map_or(Ok(()), json_schema)?;
-        model(self.model.as_deref())?;
+        check_model_id(self.model.as_deref())?;
         if self.preset.as_ref().is_some_and(|id| id.len() > MAX_TEXT) {
             return refuse("This preset does not exist. Choose another one.".to_owned());
         }
@@ -69,8 +69,8 @@ impl ConversationSettings {
     }
 }
 
-/// Refuses an id that no model has.
-fn model(id: Option<&str>) -> Result<(), Problem> {
+/// Refuses an id that is too long to be a model's.
+fn check_model_id(id: Option<&str>) -> Result<(), Problem> {
     match id {
         Some(id) if id.len() > MAX_TEXT => refuse("This model does not exist. Choose another one.".to_owned()),
         _ => Ok(()),
@@ -94,7 +94,7 @@ impl OwnSettings {
     /// # Errors
     /// A value is out of range.
     pub fn check(&self) -> Result<(), Problem> {
-        model(self.model.as_deref())?;
+        check_model_id(self.model.as_deref())?;
         let Some(preset) = &self.preset else { return Ok(()) };
         if preset.id.len().max(preset.name.len()) > MAX_TEXT {
             return refuse("This preset does not exist. Choose another one.".to_owned());

@@ -146,8 +146,8 @@ pub fn longest_batch(lengths: &[usize], batch: usize) -> usize {
 
 /// Epochs for this many examples, `per_step` of them in a step.
 fn epochs(examples: usize, per_step: usize) -> f64 {
-    let steps_an_epoch = examples.div_ceil(per_step.max(1)).max(1);
-    (FEW_STEPS.div_ceil(steps_an_epoch) as f64).clamp(EPOCHS, MAX_EPOCHS)
+    let steps_per_epoch = examples.div_ceil(per_step.max(1)).max(1);
+    (FEW_STEPS.div_ceil(steps_per_epoch) as f64).clamp(EPOCHS, MAX_EPOCHS)
 }
 
 /// The shortest decimal that rounds to this f32: 2e-4 and not 1.99999995e-4.

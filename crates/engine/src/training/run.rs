@@ -670,7 +670,7 @@ fn plan_of(
 /// Mean tokens per step.
 fn tokens_per_step(training_data: &TrainingData, settings: &Settings) -> f64 {
     let tokens: usize = training_data.examples.iter().map(|example| example.ids.len()).sum();
-    tokens as f64 / settings.steps_an_epoch(training_data.examples.len()) as f64
+    tokens as f64 / settings.steps_per_epoch(training_data.examples.len()) as f64
 }
 
 fn exceeds_memory_share(peak: Option<u64>) -> bool {

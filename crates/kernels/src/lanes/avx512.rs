@@ -247,19 +247,20 @@ avx512! {
     /// The sum of the lanes of each of sixteen vectors.
     #[inline]
     pub(crate) fn sums_of(vectors: &[__m512; WIDTH]) -> __m512 {
-        // First and third quarter of each, plus second and fourth; two vectors interleaved.
+        // Within each quarter, lanes 0 + 2 and 1 + 3 of two vectors, interleaved.
         let halves: [__m512; 8] = std::array::from_fn(|i| {
             let (a, b) = (vectors[2 * i], vectors[2 * i + 1]);
             _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b))
         });
-        let quarters: [__m512; 4] = std::array::from_fn(|i| {
+        // Lane `4 q + v` is the sum of quarter `q` of vector `v`.
+        let quarter_sums: [__m512; 4] = std::array::from_fn(|i| {
             let [a, b] = [halves[2 * i], halves[2 * i + 1]].map(|half| _mm512_castps_pd(half));
             let (low, high) = (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
             _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high))
         });
-        // The remaining sums are over the four parts of each vector.
+        // The four quarters of each vector remain to be added.
         let pairs: [__m512; 2] = std::array::from_fn(|i| {
-            let (a, b) = (quarters[2 * i], quarters[2 * i + 1]);
+            let (a, b) = (quarter_sums[2 * i], quarter_sums[2 * i + 1]);
             _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b))
         });
         _mm512_add_ps(

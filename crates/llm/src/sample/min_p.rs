@@ -5,7 +5,7 @@ use super::draws::Draws;
 use super::filter::Filter;
 use super::params::SamplingParams;
 
-/// Removes candidates less likely than a fraction of the most likely.
+/// Keeps candidates with at min_logit `min_p` times the probability of the most likely one.
 #[derive(Debug, Clone)]
 pub(super) struct MinP(f32);
 
@@ -18,9 +18,9 @@ impl MinP {
 impl Filter for MinP {
     fn apply(&mut self, logits: &[f32], candidates: &mut Candidates, _draws: &mut Draws) {
         let list = candidates.list(logits);
-        if let Some(peak) = list.iter().map(|c| c.logit).reduce(f32::max) {
-            let least = peak + self.0.ln();
-            list.retain(|c| c.logit >= least);
+        if let Some(max_logit) = list.iter().map(|c| c.logit).reduce(f32::max) {
+            let min_logit = max_logit + self.0.ln();
+            list.retain(|c| c.logit >= min_logit);
         }
     }
 

@@ -1,75 +1,83 @@
-//! Decoded size of delta-encoded strings. The parquet crate allocates by the lengths in such a
-//! page, and each string can repeat the whole previous one.
+//! Decoded size of DELTA_BYTE_ARRAY and DELTA_LENGTH_BYTE_ARRAY pages. Each string can repeat the
+//! whole previous one, so a small page can decode to gigabytes, and the parquet crate allocates
+//! that before it checks.
 //! <https://github.com/apache/parquet-format/blob/master/Encodings.md#delta-encoding-delta_binary_packed--5>
 
 use parquet::basic::Encoding;
 
-/// Validates the values of a page and returns their decoded size in bytes; `None` if there are more
-/// than `most` values, or the encoding is malformed.
-pub(super) fn size(encoding: Encoding, values: &[u8], most: u64) -> Option<u64> {
+/// Maximum values per block, of which the parquet crate allocates one at once.
+const MAX_BLOCK_SIZE: u64 = 1 << 24;
+
+/// Validates the values of a page and returns their decoded size in bytes. `None` if there are more
+/// than `max_values` values, or the encoding is malformed.
+pub(super) fn decoded_size(encoding: Encoding, values: &[u8], max_values: u64) -> Option<u64> {
     match encoding {
-        Encoding::DELTA_LENGTH_BYTE_ARRAY => lengths(values, most).map(|(_, sum)| sum),
+        Encoding::DELTA_LENGTH_BYTE_ARRAY => sum_lengths(values, max_values).map(|(_, sum)| sum),
         Encoding::DELTA_BYTE_ARRAY => {
-            let (end, prefixes) = lengths(values, most)?;
-            let (_, suffixes) = lengths(values.get(end..)?, most)?;
+            let (end, prefixes) = sum_lengths(values, max_values)?;
+            let (_, suffixes) = sum_lengths(values.get(end..)?, max_values)?;
             prefixes.checked_add(suffixes)
         }
         _ => Some(0),
     }
 }
 
-/// Decodes at most `most` delta-encoded lengths. Returns their end offset and their sum.
-fn lengths(bytes: &[u8], most: u64) -> Option<(usize, u64)> {
+/// Decodes at most `max_values` DELTA_BINARY_PACKED lengths. Returns the offset after them, and
+/// their sum.
+fn sum_lengths(bytes: &[u8], max_values: u64) -> Option<(usize, u64)> {
     let mut at = 0;
-    let block = varint(bytes, &mut at)?;
-    let parts = varint(bytes, &mut at)?;
+    let block_size = varint(bytes, &mut at)?;
+    let miniblocks = varint(bytes, &mut at)?;
     let count = varint(bytes, &mut at)?;
-    let mut last = zigzag(varint(bytes, &mut at)?);
-    if count > most || parts == 0 || parts > block || block > 1 << 24 {
+    let mut value = zigzag(varint(bytes, &mut at)?);
+    if count > max_values || miniblocks == 0 || miniblocks > block_size || block_size > MAX_BLOCK_SIZE {
         return None;
     }
-    let per_part = block / parts;
-    let mut left = count;
+    let miniblock_size = block_size / miniblocks;
+    let mut remaining = count;
     let mut sum = 0u64;
-    if left > 0 {
-        sum = u64::try_from(last).ok()?;
-        left -= 1;
+    if remaining > 0 {
+        sum = u64::try_from(value).ok()?;
+        remaining -= 1;
     }
-    while left > 0 {
-        let least = zigzag(varint(bytes, &mut at)?);
-        let widths = at..at.checked_add(usize::try_from(parts).ok()?)?;
-        at = widths.end;
-        for &width in bytes.get(widths)? {
-            if left == 0 {
+    while remaining > 0 {
+        let min_delta = zigzag(varint(bytes, &mut at)?);
+        let bit_widths = at..at.checked_add(usize::try_from(miniblocks).ok()?)?;
+        at = bit_widths.end;
+        for &width in bytes.get(bit_widths)? {
+            if remaining == 0 {
                 break;
             }
-            let values = left.min(per_part);
-            let bits = Bits {
+            let values = remaining.min(miniblock_size);
+            let deltas = BitPacked {
                 bytes: bytes.get(at..)?,
                 width: u64::from(width),
             };
             for index in 0..values {
-                last = i64::from(
-                    (last as i32)
-                        .wrapping_add(least as i32)
-                        .wrapping_add(bits.get(index)? as i32),
+                // Lengths are INT32, and deltas wrap.
+                value = i64::from(
+                    (value as i32)
+                        .wrapping_add(min_delta as i32)
+                        .wrapping_add(deltas.get(index)? as i32),
                 );
-                sum = sum.checked_add(u64::try_from(last).ok()?)?;
+                sum = sum.checked_add(u64::try_from(value).ok()?)?;
             }
-            left -= values;
-            at = (at + (per_part * u64::from(width)).div_ceil(8) as usize).min(bytes.len());
+            remaining -= values;
+            // The last miniblock of a page may be truncated.
+            at = (at + (miniblock_size * u64::from(width)).div_ceil(8) as usize).min(bytes.len());
         }
     }
     Some((at, sum))
 }
 
 /// Bit-packed integers of equal width, least significant bit first.
-struct Bits<'a> {
+struct BitPacked<'a> {
     bytes: &'a [u8],
     width: u64,
 }
 
-impl Bits<'_> {
+impl BitPacked<'_> {
+    /// Returns value `index`. `None` past the end, or if the width exceeds 32 bits.
     fn get(&self, index: u64) -> Option<u64> {
         if self.width == 0 {
             return Some(0);
@@ -89,6 +97,7 @@ impl Bits<'_> {
     }
 }
 
+/// Reads a ULEB128 integer and advances `at`.
 fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
@@ -102,6 +111,7 @@ fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
     None
 }
 
+/// Decodes a zigzag integer.
 fn zigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
@@ -149,15 +159,15 @@ mod tests {
             let bytes: u64 = texts.iter().map(|text| text.len() as u64).sum();
             for encoding in [Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::DELTA_BYTE_ARRAY] {
                 let values = encoded(&texts, encoding);
-                prop_assert_eq!(size(encoding, &values, texts.len() as u64), Some(bytes));
-                prop_assert_eq!(size(encoding, &values, texts.len() as u64 - 1), None);
+                prop_assert_eq!(decoded_size(encoding, &values, texts.len() as u64), Some(bytes));
+                prop_assert_eq!(decoded_size(encoding, &values, texts.len() as u64 - 1), None);
             }
         }
 
         #[test]
         fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             for encoding in [Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::DELTA_BYTE_ARRAY] {
-                size(encoding, &bytes, 1000);
+                decoded_size(encoding, &bytes, 1000);
             }
         }
     }

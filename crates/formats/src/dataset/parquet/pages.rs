@@ -297,7 +297,7 @@ impl Pages {
         if matches!(encoding, Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY) {
             let most = header.values.min(MAX_DELTA_VALUES);
             let from = self.values_at(header, buf).ok_or_else(malformed)?;
-            let size = delta::size(encoding, &buf[from..], most).ok_or_else(malformed)?;
+            let size = delta::decoded_size(encoding, &buf[from..], most).ok_or_else(malformed)?;
             if size > MAX_DELTA_TEXT {
                 return Err(invalid("one of its pages decompresses to too much text"));
             }
