@@ -2,12 +2,12 @@
 
 use crate::engine::Texts;
 use crate::json_schema::Schema;
+use crate::numbers::saturating_u32;
 use crate::problem::from_sampling;
 use crate::sampling::sampler;
 use crate::scheduler::AnswerDraft;
 use crate::text_stream::{TextPieces, TextStream};
 use crate::thinking::Piece;
-use crate::turns::count;
 use hearth_llm::Sampler;
 use hearth_protocol::{Event, FinishReason, GenerateRequest, Part, Problem, Prompt, Summary, TextKind, text_of};
 use std::time::Instant;
@@ -210,7 +210,7 @@ impl Answer {
                 Piece::Text(kind, text) => Event::Text {
                     kind,
                     text,
-                    tokens: count(self.ids.len() - self.prompt),
+                    tokens: saturating_u32(self.ids.len() - self.prompt),
                 },
                 Piece::Folded => Event::Folded,
             });
@@ -232,13 +232,13 @@ impl Answer {
         let tokens_per_second = |first| rate(sampled - 1, seconds(first, last));
         Summary {
             reason,
-            prompt_tokens: count(self.prompt),
-            tokens: count(self.ids.len() - self.prompt),
+            prompt_tokens: saturating_u32(self.prompt),
+            tokens: saturating_u32(self.ids.len() - self.prompt),
             prompt_tokens_per_second: self.times.prompt_tokens_per_second,
             tokens_per_second: self.times.first.map_or(0.0, tokens_per_second),
             first_token_seconds: self.times.first.map_or(0.0, |first| seconds(received, first)),
-            context_used: count(self.ids.len().min(self.context)),
-            context: count(self.context),
+            context_used: saturating_u32(self.ids.len().min(self.context)),
+            context: saturating_u32(self.context),
             draft: self.draft.as_ref().map(AnswerDraft::stats),
             ids: self.ids.split_off(self.prompt - self.begun),
         }

@@ -4,12 +4,12 @@ use crate::adapters::AdaptedModels;
 use crate::chat;
 use crate::draft::{self, DraftFile};
 use crate::json_schema::Schemas;
+use crate::numbers::saturating_u32;
 use crate::plan::{self, ModelBytes, PlanOptions, load_with_fallback};
 use crate::problem::{from_gguf, from_load, from_session, from_template, from_tokenizer, interrupted, problem};
 use crate::prompt_cache::PromptCache;
 use crate::scheduler::{Drafting, Scheduler};
 use crate::thinking::Markers;
-use crate::turns::count;
 use crate::{hardware, packed};
 use hearth_formats::chat_template::{self, ChatTemplate, GenerationPrompt};
 use hearth_formats::gguf::Gguf;
@@ -109,7 +109,7 @@ impl Engine {
         options.context = Some(context);
         let with_layers = |layers: usize| {
             let options = PlanOptions {
-                gpu_layers: GpuLayers::Count(count(layers)),
+                gpu_layers: GpuLayers::Count(saturating_u32(layers)),
                 ..options.clone()
             };
             plan::compute_plan(&bytes, &config, &options, &hardware::devices_for(device))
@@ -244,7 +244,7 @@ impl Texts {
 
 /// The number of threads: as requested, or one per physical core.
 pub(crate) fn team_size(requested: Option<u32>) -> Result<u32, Problem> {
-    let n = requested.unwrap_or_else(|| count(hardware::physical_cores()));
+    let n = requested.unwrap_or_else(|| saturating_u32(hardware::physical_cores()));
     if (1..=MAX_THREADS).contains(&n) {
         return Ok(n);
     }
@@ -254,7 +254,7 @@ pub(crate) fn team_size(requested: Option<u32>) -> Result<u32, Problem> {
 
 /// A notice if the context is longer than in training.
 fn beyond_training(context: u32, config: &Config) -> Option<String> {
-    let trained = count(config.context_trained);
+    let trained = saturating_u32(config.context_trained);
     (context > trained).then(|| {
         format!(
             "The context of {context} tokens is longer than the {trained} that the model was trained with; answers \
@@ -275,9 +275,9 @@ fn model_info(request: &LoadRequest, gguf: &Gguf, config: Config, plan: Plan) ->
         quantization: gguf.quantization(),
         parameters: gguf.parameter_count(),
         file_size: gguf.file_size(),
-        layers: count(config.n_layers),
+        layers: saturating_u32(config.n_layers),
         context: plan.context,
-        context_trained: count(config.context_trained),
+        context_trained: saturating_u32(config.context_trained),
         device: answers_on.map_or_else(|| hardware::CPU.to_owned(), |device| device.id.clone()),
         threads: 0,
         load_seconds: 0.0,

@@ -2,12 +2,12 @@
 
 use crate::Engine;
 use crate::answer::PromptTokens;
+use crate::context_trim::{TrimError, TrimmedPrompt, trim};
 use crate::continued::{self, Beginning};
 use crate::engine::Texts;
 use crate::problem::{internal, problem};
 use crate::scheduler::Listener;
 use crate::text_stream::TextStream;
-use crate::turns::{FitError, Fitted, fit};
 use hearth_formats::tokenizer::Special;
 use hearth_protocol::{Event, GenerateRequest, LeftOut, Message, Problem, ProblemCode, Prompt, RequestId, Summary};
 use std::time::Instant;
@@ -68,11 +68,11 @@ impl Engine {
 }
 
 /// The tokens, if they fit.
-fn within(ids: Vec<u32>, capacity: usize) -> Result<Fitted, FitError<Problem>> {
+fn within(ids: Vec<u32>, capacity: usize) -> Result<TrimmedPrompt, TrimError<Problem>> {
     if ids.len() > capacity {
-        Err(FitError::TooLong { needed: ids.len() })
+        Err(TrimError::TooLong { needed: ids.len() })
     } else {
-        Ok(Fitted { ids, left_out: None })
+        Ok(TrimmedPrompt { ids, left_out: None })
     }
 }
 
@@ -108,11 +108,11 @@ impl Texts {
         let encode = |messages: &[Message]| self.encode(messages, request.thinking);
         let fitted = match &request.prompt {
             Prompt::Continue { messages, ids } => return self.continued(request, messages, ids, &capacity),
-            Prompt::Chat(messages) if messages.is_empty() => Ok(Fitted {
+            Prompt::Chat(messages) if messages.is_empty() => Ok(TrimmedPrompt {
                 ids: Vec::new(),
                 left_out: None,
             }),
-            Prompt::Chat(messages) => fit(messages, capacity.prompt, encode),
+            Prompt::Chat(messages) => trim(messages, capacity.prompt, encode),
             Prompt::Raw(text) => {
                 let bos = self.tokenizer.bos().filter(|_| self.tokenizer.add_bos());
                 let ids: Vec<u32> = bos
@@ -123,7 +123,7 @@ impl Texts {
             }
             Prompt::Tokens(ids) => within(ids.clone(), capacity.prompt),
         };
-        let Fitted { ids, left_out } = fitted.map_err(|error| capacity.refuse(error))?;
+        let TrimmedPrompt { ids, left_out } = fitted.map_err(|error| capacity.refuse(error))?;
         if ids.is_empty() {
             let why = "The message is empty. Write a message first.";
             return Err(problem(ProblemCode::BadRequest, why));
@@ -149,7 +149,7 @@ impl Texts {
     ) -> Result<(PromptTokens, Option<LeftOut>), Problem> {
         let (before, parts) = continued::split(messages)?;
         let encode = |messages: &[Message]| self.encode(messages, request.thinking);
-        let mut fitted = fit(before, capacity.prompt, encode).map_err(|error| capacity.refuse(error))?;
+        let mut fitted = trim(before, capacity.prompt, encode).map_err(|error| capacity.refuse(error))?;
         let speech = TextStream::new(self, request, &fitted.ids);
         let Beginning { ids, speech, so_far } = Beginning::new(self, &fitted.ids, parts, known, &speech);
         let begun = ids.len();
@@ -157,7 +157,7 @@ impl Texts {
             fitted.ids.extend(ids);
         } else {
             let encode = |messages: &[Message]| Ok::<_, Problem>([encode(messages)?, ids.clone()].concat());
-            fitted = fit(before, capacity.prompt, encode).map_err(|error| capacity.refuse_continued(error, begun))?;
+            fitted = trim(before, capacity.prompt, encode).map_err(|error| capacity.refuse_continued(error, begun))?;
         }
         let prompt = PromptTokens {
             ids: fitted.ids,
@@ -189,15 +189,15 @@ impl Capacity {
         }
     }
 
-    fn refuse(&self, error: FitError<Problem>) -> Problem {
+    fn refuse(&self, error: TrimError<Problem>) -> Problem {
         let Self {
             context,
             reserved,
             prompt,
         } = self;
         match error {
-            FitError::Encode(problem) => problem,
-            FitError::TooLong { needed } => problem(
+            TrimError::Encode(problem) => problem,
+            TrimError::TooLong { needed } => problem(
                 ProblemCode::PromptTooLong,
                 format!(
                     "The message has {needed} tokens, but the context fits {prompt} ({context}, less {reserved} for \
@@ -207,10 +207,10 @@ impl Capacity {
         }
     }
 
-    fn refuse_continued(&self, error: FitError<Problem>, begun: usize) -> Problem {
+    fn refuse_continued(&self, error: TrimError<Problem>, begun: usize) -> Problem {
         match error {
-            FitError::Encode(problem) => problem,
-            FitError::TooLong { needed } => problem(
+            TrimError::Encode(problem) => problem,
+            TrimError::TooLong { needed } => problem(
                 ProblemCode::PromptTooLong,
                 format!(
                     "The answer has {begun} tokens, {needed} with the message before it, and fills the context of {}. \

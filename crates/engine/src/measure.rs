@@ -1,8 +1,8 @@
 //! Benchmark of the loaded model.
 
 use crate::Engine;
+use crate::numbers::saturating_u32;
 use crate::problem::{from_session, problem};
-use crate::turns::count;
 use hearth_llm::{Session, greedy};
 use hearth_protocol::{Measured, Problem, ProblemCode};
 use std::ops::ControlFlow;
@@ -68,8 +68,8 @@ impl Engine {
         Ok(Measured {
             prompt_tokens_per_second: prompt as f64 / reading.max(1e-9),
             tokens_per_second: answer as f64 / answering.max(1e-9),
-            prompt_tokens: count(prompt),
-            tokens: count(answer),
+            prompt_tokens: saturating_u32(prompt),
+            tokens: saturating_u32(answer),
         })
     }
 }

@@ -6,8 +6,8 @@ use crate::Engine;
 use crate::adapters::{AdaptedModels, ChosenAdapters};
 use crate::answer::Answer;
 use crate::engine::Texts;
+use crate::numbers::saturating_u32;
 use crate::problem::interrupted;
-use crate::turns::count;
 use hearth_formats::interrupt::Interrupt;
 use hearth_llm::threads;
 use hearth_protocol::{GenerateRequest, LeftOut, Message, Problem, RequestId, Thinking};
@@ -85,7 +85,9 @@ impl Counting {
     /// # Errors
     /// The template fails.
     pub fn run(&self) -> Result<u32, Problem> {
-        Ok(count(self.texts.encode(&self.messages, Thinking::default())?.len()))
+        Ok(saturating_u32(
+            self.texts.encode(&self.messages, Thinking::default())?.len(),
+        ))
     }
 }
 

@@ -146,7 +146,8 @@ impl Settings {
     /// # Errors
     /// If a value is invalid.
     pub fn check(&self) -> Result<(), TrainError> {
-        let invalid = |what: &'static str, found: f64, needed: &'static str| TrainError::Setting { what, found, needed };
+        let invalid =
+            |what: &'static str, found: f64, needed: &'static str| TrainError::Setting { what, found, needed };
         let at_least_one = |what, n: usize| match n {
             0 => Err(invalid(what, 0.0, "at least 1")),
             _ => Ok(()),
@@ -189,7 +190,11 @@ impl Settings {
         if self.max_gradient_norm.is_finite() && self.max_gradient_norm >= 0.0 {
             Ok(())
         } else {
-            Err(invalid("The maximum gradient norm", self.max_gradient_norm, "0 or more"))
+            Err(invalid(
+                "The maximum gradient norm",
+                self.max_gradient_norm,
+                "0 or more",
+            ))
         }
     }
 }

@@ -12,8 +12,8 @@ mod free;
 mod main_memory;
 
 use crate::hardware;
+use crate::numbers::saturating_u32;
 use crate::problem::problem;
-use crate::turns::count;
 pub use bytes::ModelBytes;
 pub use choice::plan;
 pub use estimate::estimate_fit;
@@ -190,7 +190,7 @@ pub fn compute_plan(
     devices: &[DeviceInfo],
 ) -> Result<Planned, Problem> {
     let budgets = budgets(options, devices)?;
-    let trained = count(config.context_trained);
+    let trained = saturating_u32(config.context_trained);
     let total = config.layers();
     let mut load = Load {
         bytes,
@@ -238,9 +238,9 @@ pub fn compute_plan(
         why,
         context,
         context_fits,
-        gpu_layers: count(placement.gpu_layers()),
-        layers_total: count(total),
-        layers_fit: count(layers_fit),
+        gpu_layers: saturating_u32(placement.gpu_layers()),
+        layers_total: saturating_u32(total),
+        layers_fit: saturating_u32(layers_fit),
         kv: options.kv,
         device: device_option(&placed),
         devices: placed,
@@ -336,7 +336,7 @@ pub fn plan_training(
     let layers = (1..=config.n_layers).rev().find(fits).unwrap_or(1);
     let options = PlanOptions {
         training: Some(with(layers)),
-        gpu_layers: GpuLayers::Count(count(least.placement.gpu_layers())),
+        gpu_layers: GpuLayers::Count(saturating_u32(least.placement.gpu_layers())),
         ..options.clone()
     };
     Ok(Planned {

@@ -2,9 +2,9 @@
 
 use super::idle::Taken;
 use super::{Listener, MAX_RUNNING, Running, Scheduler, Waiting};
+use crate::numbers::saturating_u32;
 use crate::problem::from_session;
 use crate::prompt_cache::PromptCache;
-use crate::turns::count;
 use hearth_llm::{Session, SessionError};
 use hearth_protocol::Event;
 use std::sync::Arc;
@@ -99,8 +99,8 @@ impl Scheduler {
             listener.emit(
                 id,
                 Event::Started {
-                    prompt_tokens: count(answer.prompt()),
-                    cached_tokens: count(cached),
+                    prompt_tokens: saturating_u32(answer.prompt()),
+                    cached_tokens: saturating_u32(cached),
                     left_out,
                     so_far,
                 },

@@ -4,8 +4,8 @@ use super::step::Part;
 use super::{Listener, Running, Scheduler};
 use crate::answer::{Answer, Next};
 use crate::engine::Texts;
+use crate::numbers::saturating_u32;
 use crate::problem::{from_session, internal};
-use crate::turns::count;
 use hearth_llm::draft::{Acceptance, Budget, DraftRequest, Drafted, Drafter, MAX_DRAFTED, StepCosts};
 use hearth_llm::{Output, Session};
 use hearth_protocol::{DraftKind, DraftStats, Event, FinishReason, Problem};
@@ -84,8 +84,8 @@ impl AnswerDraft {
         let gain = if self.took > 0.0 { self.plain / self.took } else { 1.0 };
         DraftStats {
             kind: self.kind,
-            drafted: count(self.drafted),
-            accepted: count(self.accepted),
+            drafted: saturating_u32(self.drafted),
+            accepted: saturating_u32(self.accepted),
             gain,
             used: self.drafted_steps as f64 / self.steps.max(1) as f64,
             stopped: self.is_stopped && gain < 1.0,

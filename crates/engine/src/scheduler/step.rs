@@ -3,9 +3,9 @@
 use super::draft::verify;
 use super::{Listener, Running, Scheduler, Waiting};
 use crate::engine::Texts;
+use crate::numbers::saturating_u32;
 use crate::problem::{from_session, internal};
 use crate::prompt_cache::PromptCache;
-use crate::turns::count;
 use hearth_llm::draft::Drafted;
 use hearth_llm::{CacheError, Chunk, Output, Session, SessionError, SessionRows, Want, step_sessions};
 use hearth_protocol::{Event, FinishReason, Problem, RequestId};
@@ -277,7 +277,7 @@ impl Reading {
         let done = self.tokens.start + self.tokens.len() * layer / layers;
         if done > self.reported + self.total / PREFILL_STEPS {
             self.reported = done;
-            let (done, total) = (count(done), count(self.total));
+            let (done, total) = (saturating_u32(done), saturating_u32(self.total));
             listener.emit(self.id, Event::Prefill { done, total });
         }
     }

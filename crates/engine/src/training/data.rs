@@ -1,8 +1,8 @@
 //! Reading a dataset: tokens and findings.
 
 use crate::hardware;
+use crate::numbers::saturating_u32;
 use crate::problem::{from_dataset, from_gguf, from_load, from_template, from_tokenizer, interrupted, problem};
-use crate::turns::count;
 use hearth_formats::chat_template::ChatTemplate;
 use hearth_formats::dataset::{self, Dataset, Mapping, ReadOptions, RenderError, Rendered, Report, ReportOptions};
 use hearth_formats::gguf::Gguf;
@@ -97,7 +97,7 @@ fn read(
     .ok_or_else(interrupted)?;
     let options = ReportOptions {
         sequence: how.sequence,
-        context: count(reader.config.context_trained),
+        context: saturating_u32(reader.config.context_trained),
     };
     let report =
         Report::new_cancellable(&dataset, &rendered, options, &mut || progress(1.0)).ok_or_else(interrupted)?;

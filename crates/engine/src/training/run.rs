@@ -4,9 +4,9 @@ use super::control::RunControl;
 use super::data::{Reader, TrainingData, training_data};
 use super::folder::{RunFile, RunFolder, open_adapter};
 use super::{plan, probe};
+use crate::numbers::saturating_u32;
 use crate::plan::{ModelBytes, PlanOptions, Planned, compute_plan, largest_buffer, load_with_fallback, plan_training};
 use crate::problem::{disk, from_adapter, from_load, from_train, interrupted, panic_text, problem};
-use crate::turns::count;
 use crate::{hardware, memory, packed};
 use hearth_formats::adapter::{AdapterManifest, BaseId, BaseShape, DataId, LinearName};
 use hearth_formats::hex;
@@ -89,7 +89,7 @@ fn run_training(
         base: &base.shape,
         control,
         emit,
-        step: count(run.losses().len()),
+        step: saturating_u32(run.losses().len()),
         time_left: TimeLeft {
             per_token: seconds_per_token,
             tokens_per_step: tokens_per_step(data, &settings),
@@ -138,8 +138,8 @@ fn run_training(
     let tail = &end.losses[end.losses.len().saturating_sub(last)..];
     Ok(Some(Outcome {
         reason,
-        steps: count(end.losses.len()),
-        best_step: count(best_step),
+        steps: saturating_u32(end.losses.len()),
+        best_step: saturating_u32(best_step),
         train_loss: tail.iter().sum::<f64>() / tail.len().max(1) as f64,
         eval_loss_before: end.eval_before,
         eval_loss,
@@ -286,7 +286,7 @@ impl<'a> Prepared<'a> {
         let first = plan(self.request.gpu_layers)?;
         first.check()?;
         notices.extend(first.notice.clone());
-        let replan = |layers: usize| plan(GpuLayers::Count(count(layers)));
+        let replan = |layers: usize| plan(GpuLayers::Count(saturating_u32(layers)));
         let loaded = load_with_fallback(first, notices, replan, |planned| {
             let options = LoadOptions {
                 placement: Some(planned.placement.clone()),
@@ -547,14 +547,16 @@ impl RunReporter<'_> {
             Report::Batch => Ok(()),
             Report::Step(step) => self.report_step(&step),
             Report::Evaluated { step, loss, best } => {
-                let step = count(step);
+                let step = saturating_u32(step);
                 let loss = Some(loss).filter(|loss| loss.is_finite());
                 (self.emit)(TrainingEvent::Evaluated { step, loss, best });
                 Ok(())
             }
             Report::Improved { parameters, step, loss } => self.save_best(parameters.parts(), step, loss),
             Report::Checkpointed { step } => {
-                (self.emit)(TrainingEvent::Checkpointed { step: count(step) });
+                (self.emit)(TrainingEvent::Checkpointed {
+                    step: saturating_u32(step),
+                });
                 Ok(())
             }
         };
@@ -595,15 +597,15 @@ impl RunReporter<'_> {
     }
 
     fn report_step(&mut self, step: &hearth_train::Step) -> Result<(), Problem> {
-        self.step = count(step.step);
+        self.step = saturating_u32(step.step);
         let report = StepReport {
             step: self.step,
-            steps: count(step.steps),
+            steps: saturating_u32(step.steps),
             epoch: step.epoch as f32,
             loss: step.loss,
             learning_rate: step.learning_rate,
             gradient_norm: step.gradient_norm,
-            tokens: count(step.tokens),
+            tokens: saturating_u32(step.tokens),
             tokens_per_second: step.tokens as f64 / step.seconds.max(MIN_SECONDS),
             memory: memory::resident().unwrap_or(0),
             seconds_left: self.time_left.update(step),
@@ -646,12 +648,12 @@ fn plan_of(
     let step_seconds = dry_run_seconds / longest.max(1) as f64 * tokens_per_step(training_data, settings);
     let left = run.steps().saturating_sub(run.losses().len());
     RunPlan {
-        examples: count(training_data.examples.len()),
-        eval_examples: count(training_data.held_out.len()),
+        examples: saturating_u32(training_data.examples.len()),
+        eval_examples: saturating_u32(training_data.held_out.len()),
         truncated: training_data.truncated,
-        steps: count(run.steps()),
-        batch: count(settings.batch),
-        accumulation: count(settings.accumulation),
+        steps: saturating_u32(run.steps()),
+        batch: saturating_u32(settings.batch),
+        accumulation: saturating_u32(settings.accumulation),
         sequence: training_data.sequence,
         parameters: run.parameters().count(),
         precision: if settings.bf16 { Precision::Bf16 } else { Precision::F32 },
@@ -683,7 +685,7 @@ fn exceeds_memory_share(peak: Option<u64>) -> bool {
 fn thread_count(request: &TrainRequest) -> u32 {
     request
         .threads
-        .unwrap_or_else(|| count(hardware::physical_cores()))
+        .unwrap_or_else(|| saturating_u32(hardware::physical_cores()))
         .max(1)
 }
 

@@ -4,8 +4,8 @@
 use super::data::Reader;
 use super::folder::{RunFile, open_adapter};
 use super::run::{PROMPT_TOKENS, PROMPTS};
+use crate::numbers::saturating_u32;
 use crate::problem::{from_gguf, from_load, from_session, problem};
-use crate::turns::count;
 use hearth_formats::adapter::AdapterFile;
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::{Special, Tokenizer};
@@ -105,10 +105,10 @@ impl Comparison {
         Verification {
             passed: self.passed(),
             learned: self.learned(),
-            prompts: count(self.prompts),
+            prompts: saturating_u32(self.prompts),
             divergence: self.distance,
             taught: self.taught,
-            same_text: count(self.same),
+            same_text: saturating_u32(self.same),
             summary: self.summary(),
         }
     }

@@ -1,13 +1,12 @@
-//! Selecting the turns of a conversation that fit the context.
-//!
-//! The oldest turns are dropped first, each as a whole (the user's message and its answers); the
-//! system prompt and the newest turn always stay.
+//! Trims a conversation to the context. The oldest turns are dropped first, each as a whole (the
+//! user's message and its answers). The system prompt and the newest turn always stay.
 
+use crate::numbers::saturating_u32;
 use hearth_protocol::{LeftOut, Message, Role};
 
 /// A conversation that fits the context.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fitted {
+pub(crate) struct TrimmedPrompt {
     /// Its tokens, template included.
     pub ids: Vec<u32>,
     /// The dropped turns, if any.
@@ -16,7 +15,7 @@ pub(crate) struct Fitted {
 
 /// Why a conversation does not fit the context.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum FitError<E> {
+pub(crate) enum TrimError<E> {
     /// The system prompt and the newest turn alone do not fit.
     TooLong {
         /// Their tokens.
@@ -26,24 +25,24 @@ pub(crate) enum FitError<E> {
     Encode(E),
 }
 
-impl<E> From<E> for FitError<E> {
+impl<E> From<E> for TrimError<E> {
     fn from(error: E) -> Self {
         Self::Encode(error)
     }
 }
 
-/// Fits `messages` into `capacity` tokens, counted by `encode`.
+/// Trims `messages` to `capacity` tokens, counted by `encode`.
 ///
-/// Turns are dropped in portions of a quarter of `capacity`, so that the next few requests of a
+/// Turns are dropped until the excess, rounded up to a quarter of `capacity`, is gone, so that the next few requests of a
 /// conversation share a prefix and reuse the KV cache.
-pub(crate) fn fit<E>(
+pub(crate) fn trim<E>(
     messages: &[Message],
     capacity: usize,
     mut encode: impl FnMut(&[Message]) -> Result<Vec<u32>, E>,
-) -> Result<Fitted, FitError<E>> {
+) -> Result<TrimmedPrompt, TrimError<E>> {
     let all = encode(messages)?;
     if all.len() <= capacity {
-        return Ok(Fitted {
+        return Ok(TrimmedPrompt {
             ids: all,
             left_out: None,
         });
@@ -54,18 +53,18 @@ pub(crate) fn fit<E>(
         .count();
     let (system, rest) = messages.split_at(system);
     let starts = turn_starts(rest);
-    let without = |turns: usize| [system, &rest[starts[turns]..]].concat();
-    let portion = (capacity / 4).max(1);
-    let excess = (all.len() - capacity).div_ceil(portion).saturating_mul(portion);
+    let after_dropping = |turns: usize| [system, &rest[starts[turns]..]].concat();
+    let granularity = (capacity / 4).max(1);
+    let excess = (all.len() - capacity).div_ceil(granularity).saturating_mul(granularity);
     let target = all.len().saturating_sub(excess).min(capacity);
 
-    // Binary search for the fewest turns to drop: dropping `low` is too few, `high` is enough or
-    // leaves only the newest.
+    // Binary search for the fewest turns to drop. Invariant: dropping `low` turns is too few;
+    // dropping `high` is enough, or leaves only the newest turn.
     let (mut low, mut high) = (0, starts.len().saturating_sub(1));
     let mut best = None;
     while low + 1 < high {
         let middle = low + (high - low) / 2;
-        let ids = encode(&without(middle))?;
+        let ids = encode(&after_dropping(middle))?;
         if ids.len() <= target {
             (high, best) = (middle, Some(ids));
         } else {
@@ -75,16 +74,16 @@ pub(crate) fn fit<E>(
     let ids = match best {
         Some(ids) => ids,
         None if high == 0 => all.clone(),
-        None => encode(&without(high))?,
+        None => encode(&after_dropping(high))?,
     };
     if ids.len() > capacity {
-        return Err(FitError::TooLong { needed: ids.len() });
+        return Err(TrimError::TooLong { needed: ids.len() });
     }
     let left_out = LeftOut {
-        messages: count(starts[high]),
-        tokens: count(all.len() - ids.len()),
+        messages: saturating_u32(starts[high]),
+        tokens: saturating_u32(all.len() - ids.len()),
     };
-    Ok(Fitted {
+    Ok(TrimmedPrompt {
         ids,
         left_out: Some(left_out),
     })
@@ -93,16 +92,11 @@ pub(crate) fn fit<E>(
 /// Indices at which turns start: the first message, and each user message that follows one of the
 /// model.
 fn turn_starts(messages: &[Message]) -> Vec<usize> {
-    let starts = |(index, message): (usize, &Message)| {
-        let follows = index > 0 && messages[index - 1].role == Role::User;
-        (index == 0 || (message.role == Role::User && !follows)).then_some(index)
+    let start = |(index, message): (usize, &Message)| {
+        let continues_turn = index > 0 && messages[index - 1].role == Role::User;
+        (index == 0 || (message.role == Role::User && !continues_turn)).then_some(index)
     };
-    messages.iter().enumerate().filter_map(starts).collect()
-}
-
-/// A count as the protocol's u32; counts beyond it cannot fit in memory.
-pub(crate) fn count(n: usize) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX)
+    messages.iter().enumerate().filter_map(start).collect()
 }
 
 #[cfg(test)]
@@ -142,7 +136,7 @@ mod tests {
     #[test]
     fn the_oldest_turns_are_dropped_and_the_system_prompt_stays() {
         let check = |capacity: usize, text: &str, expected: &str, messages: u32| {
-            let fitted = fit(&conversation(text), capacity, encode).unwrap();
+            let fitted = trim(&conversation(text), capacity, encode).unwrap();
             let expected: String = expected.chars().filter(|c| !": ".contains(*c)).collect();
             let ids: String = fitted.ids.iter().filter_map(|&id| char::from_u32(id)).collect();
             assert_eq!(ids, expected);
@@ -161,10 +155,10 @@ mod tests {
     #[test]
     fn a_message_that_does_not_fit_is_refused_with_its_length() {
         let conversation = conversation("s:k u:one a:two u:toolong");
-        assert_eq!(fit(&conversation, 9, encode), Err(FitError::TooLong { needed: 10 }));
+        assert_eq!(trim(&conversation, 9, encode), Err(TrimError::TooLong { needed: 10 }));
         assert_eq!(
-            fit(&[], 9, |_| Ok::<_, Infallible>(vec![0; 12])),
-            Err(FitError::TooLong { needed: 12 })
+            trim(&[], 9, |_| Ok::<_, Infallible>(vec![0; 12])),
+            Err(TrimError::TooLong { needed: 12 })
         );
     }
 
@@ -172,7 +166,7 @@ mod tests {
     fn dropped_turns_stay_dropped_while_the_conversation_grows_a_little() {
         let text = |turns: usize| (0..turns).map(|_| "u:abc a:abc").collect::<Vec<_>>().join(" ") + " u:now";
         let left = |turns| {
-            fit(&conversation(&text(turns)), 64, encode)
+            trim(&conversation(&text(turns)), 64, encode)
                 .unwrap()
                 .left_out
                 .map_or(0, |l| l.messages)
@@ -193,22 +187,22 @@ mod tests {
                 messages.insert(0, Message::of_text(Role::System, "kind"));
             }
             let all = encode(&messages).unwrap();
-            match fit(&messages, capacity, encode) {
-                Ok(Fitted { ids, left_out }) => {
+            match trim(&messages, capacity, encode) {
+                Ok(TrimmedPrompt { ids, left_out }) => {
                     prop_assert!(ids.len() <= capacity);
                     let left = left_out.map_or(0, |left| left.messages as usize);
                     prop_assert_eq!(left_out.map_or(0, |left| left.tokens as usize), all.len() - ids.len());
                     messages.drain(usize::from(system)..usize::from(system) + left);
                     prop_assert_eq!(ids, encode(&messages).unwrap());
                 }
-                Err(FitError::TooLong { needed }) => {
+                Err(TrimError::TooLong { needed }) => {
                     prop_assert!(needed > capacity);
                     let newest = messages.len().saturating_sub(if lengths.len() % 2 == 0 { 2 } else { 1 });
                     let system = &messages[..usize::from(system && newest > 0)];
                     let expected = [system, &messages[newest.max(system.len())..]].concat();
                     prop_assert_eq!(needed, encode(&expected).unwrap().len());
                 }
-                Err(FitError::Encode(never)) => match never {},
+                Err(TrimError::Encode(never)) => match never {},
             }
         }
     }
