@@ -33,8 +33,8 @@ impl<E> From<E> for TrimError<E> {
 
 /// Trims `messages` to `capacity` tokens, counted by `encode`.
 ///
-/// Turns are dropped until the excess, rounded up to a quarter of `capacity`, is gone, so that the next few requests of a
-/// conversation share a prefix and reuse the KV cache.
+/// Turns are dropped until the excess, rounded up to a quarter of `capacity`, is gone, so that the
+/// next few requests of a conversation share a prefix and reuse the KV cache.
 pub(crate) fn trim<E>(
     messages: &[Message],
     capacity: usize,
