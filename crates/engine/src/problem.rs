@@ -91,8 +91,8 @@ pub(crate) fn from_session(error: SessionError) -> Problem {
 pub(crate) fn from_sampling(error: SamplingError) -> Problem {
     match error {
         SamplingError::Setting { .. }
-        | SamplingError::TooManyTexts { .. }
-        | SamplingError::LongText { .. }
+        | SamplingError::TooManyStrings { .. }
+        | SamplingError::LongString { .. }
         | SamplingError::ReplacementCharacter => {
             problem(ProblemCode::BadRequest, format!("A setting is invalid: {error}."))
         }

@@ -3,7 +3,7 @@
 use crate::problem::{from_sampling, problem};
 use crate::thinking::Markers;
 use hearth_formats::tokenizer::{Special, Tokenizer};
-use hearth_llm::{MAX_TEXT_BYTES, MAX_TEXTS, Sampler, SamplingError, SamplingParams, TextParams, TokenTexts};
+use hearth_llm::{MAX_STRING_BYTES, MAX_STRINGS, Sampler, SamplingError, SamplingParams, StringParams, Vocabulary};
 use hearth_protocol::{GenerateRequest, LogitBias, Problem, ProblemCode};
 use std::collections::HashMap;
 use std::fmt;
@@ -47,7 +47,7 @@ pub(crate) fn sampler(
         logit_bias: logit_bias(&given.logit_bias, tokenizer)?,
         seed: given.seed.unwrap_or_else(random_seed),
     };
-    let texts = TextParams {
+    let texts = StringParams {
         vocabulary: Arc::new(AnswerTexts {
             tokenizer: Arc::clone(tokenizer),
             markers: markers.cloned(),
@@ -55,7 +55,7 @@ pub(crate) fn sampler(
         dry_breakers: given.dry_breakers.clone(),
         banned: given.banned_strings.clone(),
     };
-    Sampler::with_texts(params, &texts).map_err(from_sampling)
+    Sampler::with_strings(params, &texts).map_err(from_sampling)
 }
 
 /// The texts of tokens in an answer.
@@ -70,16 +70,16 @@ impl fmt::Debug for AnswerTexts {
     }
 }
 
-impl TokenTexts for AnswerTexts {
-    fn vocab(&self) -> usize {
+impl Vocabulary for AnswerTexts {
+    fn token_count(&self) -> usize {
         self.tokenizer.vocab_size()
     }
 
-    fn text(&self, token: u32) -> &[u8] {
+    fn bytes(&self, token: u32) -> &[u8] {
         self.tokenizer.token_bytes(token).unwrap_or_default()
     }
 
-    fn shown(&self, token: u32) -> &[u8] {
+    fn visible_bytes(&self, token: u32) -> &[u8] {
         shown(&self.tokenizer, self.markers.as_deref(), token)
     }
 }
@@ -101,8 +101,8 @@ pub(crate) fn shown<'t>(tokenizer: &'t Tokenizer, markers: Option<&Markers>, tok
 /// # Errors
 /// There are too many, a text is too long, or a token does not exist.
 fn logit_bias(given: &[LogitBias], tokenizer: &Tokenizer) -> Result<Vec<(u32, f32)>, Problem> {
-    if given.len() > MAX_TEXTS {
-        return Err(from_sampling(SamplingError::TooManyTexts {
+    if given.len() > MAX_STRINGS {
+        return Err(from_sampling(SamplingError::TooManyStrings {
             name: LOGIT_BIAS,
             count: given.len(),
         }));
@@ -110,8 +110,8 @@ fn logit_bias(given: &[LogitBias], tokenizer: &Tokenizer) -> Result<Vec<(u32, f3
     let mut named: HashMap<&[u8], Vec<u32>> = HashMap::new();
     for bias in given {
         if let LogitBias::Text { text, .. } = bias {
-            if text.len() > MAX_TEXT_BYTES {
-                return Err(from_sampling(SamplingError::LongText {
+            if text.len() > MAX_STRING_BYTES {
+                return Err(from_sampling(SamplingError::LongString {
                     name: LOGIT_BIAS,
                     bytes: text.len(),
                 }));

@@ -50,8 +50,8 @@ pub use layer::Layer;
 pub use model::{LoadOptions, Model};
 pub use placement::{Place, Placement, Share};
 pub use sample::{
-    Constraint, Distribution, MAX_TEXT_BYTES, MAX_TEXTS, Sampler, SamplingError, SamplingParams, TextParams,
-    TokenTexts, greedy,
+    Constraint, Distribution, MAX_STRING_BYTES, MAX_STRINGS, Sampler, SamplingError, SamplingParams, StringParams,
+    Vocabulary, greedy,
 };
 pub use session::{Prefilled, Session, SessionRows, common_prefix, step_sessions};
 pub use step::{Output, Rows, Want, step};

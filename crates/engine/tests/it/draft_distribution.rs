@@ -4,7 +4,7 @@
 use crate::common::*;
 use hearth_formats::gguf::Gguf;
 use hearth_formats::tokenizer::Tokenizer;
-use hearth_llm::{LoadOptions, Model, Sampler, SamplingParams, Session, TextParams, TokenTexts};
+use hearth_llm::{LoadOptions, Model, Sampler, SamplingParams, Session, StringParams, Vocabulary};
 use hearth_protocol::{DraftChoice, Event, GenerateRequest, LoadRequest, Prompt, Request};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -70,17 +70,17 @@ fn wire(params: &SamplingParams, banned: &[String]) -> hearth_protocol::Sampling
 #[derive(Debug)]
 struct Texts(Vec<Vec<u8>>);
 
-impl TokenTexts for Texts {
-    fn vocab(&self) -> usize {
+impl Vocabulary for Texts {
+    fn token_count(&self) -> usize {
         self.0.len()
     }
 
-    fn text(&self, token: u32) -> &[u8] {
+    fn bytes(&self, token: u32) -> &[u8] {
         &self.0[token as usize]
     }
 
-    fn shown(&self, token: u32) -> &[u8] {
-        self.text(token)
+    fn visible_bytes(&self, token: u32) -> &[u8] {
+        self.bytes(token)
     }
 }
 
@@ -89,7 +89,7 @@ struct Target {
     session: Session,
     prompt: Vec<u32>,
     params: SamplingParams,
-    texts: TextParams,
+    texts: StringParams,
 }
 
 impl Target {
@@ -112,7 +112,7 @@ impl Target {
             session,
             prompt: vec![5, 6, 7],
             params: params(0),
-            texts: TextParams {
+            texts: StringParams {
                 vocabulary: Arc::new(texts),
                 dry_breakers: Vec::new(),
                 banned: Vec::new(),
@@ -157,7 +157,7 @@ impl Target {
     }
 
     fn sampler(&self, params: SamplingParams) -> Sampler {
-        let mut sampler = Sampler::with_texts(params, &self.texts).expect("valid");
+        let mut sampler = Sampler::with_strings(params, &self.texts).expect("valid");
         self.prompt.iter().for_each(|token| sampler.accept(*token));
         sampler.begin_answer();
         sampler
@@ -321,7 +321,7 @@ fn drawn_answers_with_a_draft_have_the_distribution_of_each_sampler() {
         if at + 1 == changes.len() {
             // The likeliest pair that is text.
             let text = |pair: &Pair| {
-                let bytes = pair.map(|token| target.texts.vocabulary.shown(token)).concat();
+                let bytes = pair.map(|token| target.texts.vocabulary.visible_bytes(token)).concat();
                 String::from_utf8(bytes).ok().filter(|text| !text.is_empty())
             };
             let texts = likely.iter().filter_map(|(pair, p)| Some((text(pair)?, *pair, *p)));

@@ -4,7 +4,7 @@ use super::candidates::Candidates;
 use super::draws::Draws;
 use super::filter::Filter;
 use super::params::SamplingError;
-use super::texts::{TextParams, TextSearch, TokenTexts};
+use super::string_match::{StringMatcher, StringParams, Vocabulary};
 use aho_corasick::automaton::StateID;
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ pub(super) struct Banned {
 /// The parts of the filter that depend only on the strings and the vocabulary.
 #[derive(Debug)]
 struct Rules {
-    search: TextSearch,
-    vocabulary: Arc<dyn TokenTexts>,
+    search: StringMatcher,
+    vocabulary: Arc<dyn Vocabulary>,
     /// Tokens that contain a whole banned string.
     always: Vec<u32>,
     /// Tokens with text, by their first byte: byte `b` has the tokens from `starts[b]` to
@@ -35,11 +35,11 @@ struct Rules {
 impl Banned {
     /// # Errors
     /// If there are too many strings, or one is too long or not searchable.
-    pub fn from_params(texts: &TextParams) -> Result<Option<Box<dyn Filter>>, SamplingError> {
+    pub fn from_params(texts: &StringParams) -> Result<Option<Box<dyn Filter>>, SamplingError> {
         Ok(Self::new(texts)?.map(|filter| Box::new(filter) as Box<dyn Filter>))
     }
 
-    fn new(texts: &TextParams) -> Result<Option<Self>, SamplingError> {
+    fn new(texts: &StringParams) -> Result<Option<Self>, SamplingError> {
         // Invalid UTF-8 of several tokens is shown as this character.
         if texts
             .banned
@@ -48,7 +48,7 @@ impl Banned {
         {
             return Err(SamplingError::ReplacementCharacter);
         }
-        let search = TextSearch::new("banned_strings", &texts.banned)?;
+        let search = StringMatcher::new("banned_strings", &texts.banned)?;
         Ok(search.map(|search| Self {
             state: search.start(),
             banned: Vec::new(),
@@ -58,12 +58,12 @@ impl Banned {
 }
 
 impl Rules {
-    fn new(search: TextSearch, vocabulary: Arc<dyn TokenTexts>) -> Self {
-        let tokens = 0..u32::try_from(vocabulary.vocab()).unwrap_or(u32::MAX);
+    fn new(search: StringMatcher, vocabulary: Arc<dyn Vocabulary>) -> Self {
+        let tokens = 0..u32::try_from(vocabulary.token_count()).unwrap_or(u32::MAX);
         let with_text = || {
             tokens
                 .clone()
-                .filter_map(|id| vocabulary.shown(id).first().map(|first| (id, *first)))
+                .filter_map(|id| vocabulary.visible_bytes(id).first().map(|first| (id, *first)))
         };
         // A counting sort.
         let mut starts = [0; 257];
@@ -77,7 +77,7 @@ impl Rules {
             next[usize::from(first)] += 1;
         }
         let start = search.start();
-        let always = tokens.filter(|id| search.ends_in(start, vocabulary.shown(*id)));
+        let always = tokens.filter(|id| search.would_match(start, vocabulary.visible_bytes(*id)));
         Self {
             always: always.collect(),
             by_first,
@@ -101,7 +101,7 @@ impl Rules {
             }
             let group = self.starts[usize::from(first)]..self.starts[usize::from(first) + 1];
             for &id in &self.by_first[group] {
-                if self.search.ends_in(state, self.vocabulary.shown(id)) {
+                if self.search.would_match(state, self.vocabulary.visible_bytes(id)) {
                     ban(id);
                 }
             }
@@ -128,7 +128,7 @@ impl Filter for Banned {
         (self.state, _) = self
             .rules
             .search
-            .advance(self.state, self.rules.vocabulary.shown(token));
+            .advance(self.state, self.rules.vocabulary.visible_bytes(token));
     }
 
     fn begin_answer(&mut self) {
@@ -147,8 +147,8 @@ mod tests {
     use crate::sample::{Sampler, SamplingParams};
     use proptest::prelude::*;
 
-    fn params(words: &[&[u8]], banned: &[&str]) -> TextParams {
-        TextParams {
+    fn params(words: &[&[u8]], banned: &[&str]) -> StringParams {
+        StringParams {
             vocabulary: Arc::new(Words(words.iter().map(|word| word.to_vec()).collect())),
             dry_breakers: Vec::new(),
             banned: banned.iter().map(|text| (*text).to_owned()).collect(),
@@ -156,12 +156,12 @@ mod tests {
     }
 
     /// The tokens that are banned after these.
-    fn banned(texts: &TextParams, answer: &[u32]) -> Vec<u32> {
+    fn banned(texts: &StringParams, answer: &[u32]) -> Vec<u32> {
         let Some(mut filter) = Banned::new(texts).unwrap() else {
             return Vec::new();
         };
         answer.iter().for_each(|token| filter.accept(*token));
-        let logits = vec![1.0; texts.vocabulary.vocab()];
+        let logits = vec![1.0; texts.vocabulary.token_count()];
         let mut candidates = Candidates::default();
         candidates.begin();
         filter.apply(&logits, &mut candidates, &mut Draws::new(0));
@@ -203,7 +203,7 @@ mod tests {
     fn strings_that_nothing_can_be_said_without_leave_no_token() {
         let params = SamplingParams::greedy();
         let texts = self::params(&[b"a"], &["a"]);
-        let mut sampler = Sampler::with_texts(params, &texts).unwrap();
+        let mut sampler = Sampler::with_strings(params, &texts).unwrap();
         assert!(!sampler.takes_argmax());
         assert_eq!(sampler.sample(&[1.0]), Err(SamplingError::NothingLeft));
         assert_eq!(sampler.sample(&[f32::NAN]), Err(SamplingError::NoLogits));

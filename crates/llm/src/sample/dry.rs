@@ -5,7 +5,7 @@ use super::candidates::Candidates;
 use super::draws::Draws;
 use super::filter::Filter;
 use super::params::{SamplingError, SamplingParams};
-use super::texts::{TextParams, TextSearch, TokenTexts};
+use super::string_match::{StringMatcher, StringParams, Vocabulary};
 use aho_corasick::automaton::StateID;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -33,8 +33,8 @@ pub(super) struct Dry {
 /// The sequence breakers.
 #[derive(Debug, Clone)]
 struct Breakers {
-    search: TextSearch,
-    vocabulary: Arc<dyn TokenTexts>,
+    search: StringMatcher,
+    vocabulary: Arc<dyn Vocabulary>,
     state: StateID,
 }
 
@@ -60,7 +60,7 @@ impl Dry {
     /// If there are too many breakers, or one is too long.
     pub fn from_params(
         params: &SamplingParams,
-        texts: Option<&TextParams>,
+        texts: Option<&StringParams>,
     ) -> Result<Option<Box<dyn Filter>>, SamplingError> {
         if !params.has_dry() {
             return Ok(None);
@@ -68,10 +68,10 @@ impl Dry {
         Ok(Some(Box::new(Self::new(params, texts)?)))
     }
 
-    fn new(params: &SamplingParams, texts: Option<&TextParams>) -> Result<Self, SamplingError> {
+    fn new(params: &SamplingParams, texts: Option<&StringParams>) -> Result<Self, SamplingError> {
         let mut breakers = None;
         if let Some(texts) = texts
-            && let Some(search) = TextSearch::new("dry_breakers", &texts.dry_breakers)?
+            && let Some(search) = StringMatcher::new("dry_breakers", &texts.dry_breakers)?
         {
             breakers = Some(Breakers {
                 state: search.start(),
@@ -119,7 +119,7 @@ impl Dry {
             state,
         }) = &self.breakers
         {
-            longest.retain(|token, _| !search.ends_in(*state, vocabulary.text(*token)));
+            longest.retain(|token, _| !search.would_match(*state, vocabulary.bytes(*token)));
         }
     }
 }
@@ -147,7 +147,7 @@ impl Filter for Dry {
         self.recent.push_back(token);
         self.unbroken += 1;
         if let Some(breakers) = &mut self.breakers {
-            let text = breakers.vocabulary.text(token);
+            let text = breakers.vocabulary.bytes(token);
             let (state, is_broken) = breakers.search.advance(breakers.state, text);
             breakers.state = state;
             if is_broken {
@@ -203,8 +203,8 @@ mod tests {
         }
     }
 
-    fn words(words: &[&str], breakers: &[&str]) -> TextParams {
-        TextParams {
+    fn words(words: &[&str], breakers: &[&str]) -> StringParams {
+        StringParams {
             vocabulary: Arc::new(Words(words.iter().map(|word| word.as_bytes().to_vec()).collect())),
             dry_breakers: breakers.iter().map(|text| (*text).to_owned()).collect(),
             banned: Vec::new(),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     /// The penalties on the logits of four tokens, after these tokens.
-    fn subtracted(params: &SamplingParams, texts: Option<&TextParams>, tokens: &[u32]) -> Vec<f32> {
+    fn subtracted(params: &SamplingParams, texts: Option<&StringParams>, tokens: &[u32]) -> Vec<f32> {
         let mut filter = Dry::new(params, texts).unwrap();
         tokens.iter().for_each(|token| filter.accept(*token));
         let mut candidates = Candidates::default();

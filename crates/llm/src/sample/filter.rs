@@ -11,8 +11,8 @@ use super::min_p::MinP;
 use super::mirostat::Mirostat;
 use super::params::{SamplingError, SamplingParams};
 use super::penalties::Penalties;
+use super::string_match::StringParams;
 use super::temperature::Temperature;
-use super::texts::TextParams;
 use super::top_k::TopK;
 use super::top_n_sigma::TopNSigma;
 use super::top_p::TopP;
@@ -42,7 +42,10 @@ pub(super) trait Filter: std::fmt::Debug + Send {
 ///
 /// # Errors
 /// If there are too many texts, or one is too long.
-pub(super) fn all(params: &SamplingParams, texts: Option<&TextParams>) -> Result<Vec<Box<dyn Filter>>, SamplingError> {
+pub(super) fn all(
+    params: &SamplingParams,
+    texts: Option<&StringParams>,
+) -> Result<Vec<Box<dyn Filter>>, SamplingError> {
     let mut filters: Vec<Box<dyn Filter>> = Vec::new();
     let mut add = |filter: Option<Box<dyn Filter>>| filters.extend(filter);
     add(LogitBias::from_params(params));

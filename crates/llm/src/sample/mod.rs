@@ -25,10 +25,10 @@ mod min_p;
 mod mirostat;
 mod params;
 mod penalties;
+mod string_match;
 mod temperature;
 #[cfg(test)]
 mod tests;
-mod texts;
 mod top_k;
 mod top_n_sigma;
 mod top_p;
@@ -39,7 +39,7 @@ pub use constraint::Constraint;
 pub use distribution::Distribution;
 pub use greedy::greedy;
 pub use params::{SamplingError, SamplingParams};
-pub use texts::{MAX_TEXT_BYTES, MAX_TEXTS, TextParams, TokenTexts};
+pub use string_match::{MAX_STRING_BYTES, MAX_STRINGS, StringParams, Vocabulary};
 
 use candidates::Candidates;
 use draws::Draws;
@@ -70,11 +70,11 @@ impl Sampler {
     ///
     /// # Errors
     /// If a parameter is outside its range, or there are too many texts, or one is too long.
-    pub fn with_texts(params: SamplingParams, texts: &TextParams) -> Result<Self, SamplingError> {
+    pub fn with_strings(params: SamplingParams, texts: &StringParams) -> Result<Self, SamplingError> {
         Self::build(&params, Some(texts))
     }
 
-    fn build(params: &SamplingParams, texts: Option<&TextParams>) -> Result<Self, SamplingError> {
+    fn build(params: &SamplingParams, texts: Option<&StringParams>) -> Result<Self, SamplingError> {
         params.check()?;
         let bans = texts.is_some_and(|texts| texts.banned.iter().any(|text| !text.is_empty()));
         Ok(Self {

@@ -1,6 +1,6 @@
 //! Sampling parameters.
 
-use super::texts::{MAX_TEXT_BYTES, MAX_TEXTS};
+use super::string_match::{MAX_STRING_BYTES, MAX_STRINGS};
 use thiserror::Error;
 
 /// Largest logit bias, up or down.
@@ -74,16 +74,16 @@ pub enum SamplingError {
         range: &'static str,
     },
     /// Too many texts.
-    #[error("{name} has {count} texts, but must have at most {MAX_TEXTS}")]
-    TooManyTexts {
+    #[error("{name} has {count} texts, but must have at most {MAX_STRINGS}")]
+    TooManyStrings {
         /// The parameter's name.
         name: &'static str,
         /// Their number.
         count: usize,
     },
     /// A text that is too long.
-    #[error("a text of {name} has {bytes} bytes, but must have at most {MAX_TEXT_BYTES}")]
-    LongText {
+    #[error("a text of {name} has {bytes} bytes, but must have at most {MAX_STRING_BYTES}")]
+    LongString {
         /// The parameter's name.
         name: &'static str,
         /// Its length in bytes.

@@ -29,17 +29,17 @@ pub(super) fn logits_of(probabilities: &[f32]) -> Vec<f32> {
 #[derive(Debug)]
 pub(super) struct Words(pub Vec<Vec<u8>>);
 
-impl TokenTexts for Words {
-    fn vocab(&self) -> usize {
+impl Vocabulary for Words {
+    fn token_count(&self) -> usize {
         self.0.len()
     }
 
-    fn text(&self, token: u32) -> &[u8] {
+    fn bytes(&self, token: u32) -> &[u8] {
         self.0.get(token as usize).map_or(&[], Vec::as_slice)
     }
 
-    fn shown(&self, token: u32) -> &[u8] {
-        self.text(token)
+    fn visible_bytes(&self, token: u32) -> &[u8] {
+        self.bytes(token)
     }
 }
 
