@@ -6,7 +6,7 @@ use burn_flex::FlexTensor;
 ///
 /// # Panics
 /// If its inputs do not fit each other; the engine catches and reports it.
-pub(super) fn sound<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
+pub(super) fn checked<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     match result {
         Ok(value) => value,
         Err(error) => panic!("an operation received invalid inputs: {error}"),
