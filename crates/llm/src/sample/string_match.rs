@@ -142,7 +142,7 @@ mod tests {
                 let expected = strings.iter().any(ends);
                 prop_assert_eq!(search.would_match(state, piece.as_bytes()), expected);
                 let ended;
-                (state, _) = search.advance(state, piece.as_bytes());
+                (state, ended) = search.advance(state, piece.as_bytes());
                 prop_assert_eq!(ended, expected);
                 prefix = stream_so_far;
             }
