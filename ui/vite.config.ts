@@ -8,7 +8,8 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 const woff2Only: Plugin = {
   name: "woff2-only",
   enforce: "pre",
-  transform: (code, id) => (/katex[^/]*\.css/.test(id) ? code.replace(/,\s*url\([^)]*\.(?:woff|ttf)\)\s*format\("\w+"\)/g, "") : null),
+  transform: (code, id) =>
+    /katex[^/]*\.css/.test(id) ? code.replace(/,\s*url\([^)]*\.(?:woff|ttf)\)\s*format\("\w+"\)/g, "") : null,
 };
 
 /**
@@ -26,7 +27,12 @@ class LongestFirst extends BaseSequencer {
 export default defineConfig({
   plugins: [svelte(), woff2Only],
   // The messages, which scripts/messages.mjs compiles.
-  resolve: { alias: { $messages: fileURLToPath(new URL(".messages/messages.js", import.meta.url)), "$messages-runtime": fileURLToPath(new URL(".messages/runtime.js", import.meta.url)) } },
+  resolve: {
+    alias: {
+      $messages: fileURLToPath(new URL(".messages/messages.js", import.meta.url)),
+      "$messages-runtime": fileURLToPath(new URL(".messages/runtime.js", import.meta.url)),
+    },
+  },
   // Relative paths: the window serves the page from its own address.
   base: "./",
   clearScreen: false,
@@ -37,7 +43,10 @@ export default defineConfig({
     maxWorkers: 2,
     sequence: { sequencer: LongestFirst },
     projects: [
-      { extends: true, test: { name: "unit", include: ["tests/unit/**/*.test.ts"], environment: "node", testTimeout: 120_000 } },
+      {
+        extends: true,
+        test: { name: "unit", include: ["tests/unit/**/*.test.ts"], environment: "node", testTimeout: 120_000 },
+      },
       {
         extends: true,
         test: {

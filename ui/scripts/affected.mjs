@@ -17,7 +17,12 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const TABLE = join(ROOT, "tests/browser/rendered.json");
 
 /** Files that no browser test depends on. */
-const NO_BROWSER = [/^tests\/unit\//, /^tests\/browser\/rendered\.json$/, /^scripts\/(?:affected|frames|shots|untranslated)\.mjs$/, /^README\.md$/];
+const NO_BROWSER = [
+  /^tests\/unit\//,
+  /^tests\/browser\/rendered\.json$/,
+  /^scripts\/(?:affected|frames|shots|untranslated)\.mjs$/,
+  /^README\.md$/,
+];
 
 /** @param {string} path */
 const read = (path) => readFileSync(join(ROOT, path), "utf8");
@@ -51,15 +56,23 @@ export const rendered = () => JSON.parse(readFileSync(TABLE, "utf8"));
  */
 function imports(path) {
   const text = read(path).replace(/^\s*(?:import|export) type [^;]*;/gm, "");
-  const named = [...text.matchAll(/(?:\bfrom|\bimport|\bimport\(|new URL\()\s*["'](\.[^"']+)["']/g)].map((found) => posix.join(posix.dirname(path), found[1] ?? ""));
-  return named.flatMap((name) => ["", ".ts", ".svelte.ts", "/index.ts"].map((ending) => name + ending).filter((at) => /\.\w+$/.test(at) && existsSync(join(ROOT, at))).slice(0, 1));
+  const named = [...text.matchAll(/(?:\bfrom|\bimport|\bimport\(|new URL\()\s*["'](\.[^"']+)["']/g)].map((found) =>
+    posix.join(posix.dirname(path), found[1] ?? ""),
+  );
+  return named.flatMap((name) =>
+    ["", ".ts", ".svelte.ts", "/index.ts"]
+      .map((ending) => name + ending)
+      .filter((at) => /\.\w+$/.test(at) && existsSync(join(ROOT, at)))
+      .slice(0, 1),
+  );
 }
 
 /** The files that import each file. */
 function importers() {
   /** @type {Map<string, string[]>} */
   const by = new Map();
-  for (const path of [...files("src", ".ts", ".svelte"), ...files("tests/browser", ".ts")]) for (const imported of imports(path)) by.set(imported, [...(by.get(imported) ?? []), path]);
+  for (const path of [...files("src", ".ts", ".svelte"), ...files("tests/browser", ".ts")])
+    for (const imported of imports(path)) by.set(imported, [...(by.get(imported) ?? []), path]);
   return by;
 }
 
@@ -108,22 +121,35 @@ export function affected(changed, table = rendered()) {
  * @param {string} folder
  */
 function recorded(folder) {
-  return readdirSync(folder).map((file) => /** @type {[string, string[]]} */ ([posix.basename(file, ".json"), JSON.parse(readFileSync(join(folder, file), "utf8"))]));
+  return readdirSync(folder).map(
+    (file) =>
+      /** @type {[string, string[]]} */ ([
+        posix.basename(file, ".json"),
+        JSON.parse(readFileSync(join(folder, file), "utf8")),
+      ]),
+  );
 }
 
 /** @param {string} folder */
 function record(folder) {
   const known = testNames();
   const table = rendered();
-  for (const [name, paths] of recorded(folder)) for (const path of components()) table[path] = [...(table[path] ?? []).filter((other) => other !== name), ...(paths.includes(path) ? [name] : [])];
+  for (const [name, paths] of recorded(folder))
+    for (const path of components())
+      table[path] = [...(table[path] ?? []).filter((other) => other !== name), ...(paths.includes(path) ? [name] : [])];
   const rows = components().map((path) => [path, (table[path] ?? []).filter((name) => known.includes(name)).sort()]);
-  writeFileSync(TABLE, `{\n${rows.map(([path, names]) => `  ${JSON.stringify(path)}: ${JSON.stringify(names)}`).join(",\n")}\n}\n`);
+  writeFileSync(
+    TABLE,
+    `{\n${rows.map(([path, names]) => `  ${JSON.stringify(path)}: ${JSON.stringify(names)}`).join(",\n")}\n}\n`,
+  );
 }
 
 /** @param {string} folder */
 function check(folder) {
   const table = rendered();
-  const missing = recorded(folder).flatMap(([name, paths]) => paths.filter((path) => !table[path]?.includes(name)).map((path) => `${name} renders ${path}`));
+  const missing = recorded(folder).flatMap(([name, paths]) =>
+    paths.filter((path) => !table[path]?.includes(name)).map((path) => `${name} renders ${path}`),
+  );
   if (missing.length === 0) return;
   console.error(`Not in tests/browser/rendered.json (see scripts/affected.mjs):\n${missing.join("\n")}`);
   process.exitCode = 1;
@@ -135,8 +161,16 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   else if (first === "--check") check(rest[0] ?? "");
   else {
     // From the root of the repository, from ui/, or absolute.
-    const paths = [first, ...rest].filter((path) => path !== "").map((path) => (isAbsolute(path) ? relative(ROOT, path) : path).replaceAll("\\", "/").replace(/^(?:\.\/)?ui\//, ""));
+    const paths = [first, ...rest]
+      .filter((path) => path !== "")
+      .map((path) =>
+        (isAbsolute(path) ? relative(ROOT, path) : path).replaceAll("\\", "/").replace(/^(?:\.\/)?ui\//, ""),
+      );
     const names = affected(paths);
-    console.log(names.length === testNames().length ? "all" : ["tests/unit", ...names.map((name) => `tests/browser/${name}.test.ts`)].join("\n"));
+    console.log(
+      names.length === testNames().length
+        ? "all"
+        : ["tests/unit", ...names.map((name) => `tests/browser/${name}.test.ts`)].join("\n"),
+    );
   }
 }

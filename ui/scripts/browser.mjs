@@ -70,7 +70,16 @@ export function startBrowser() {
   return chromium.launch({
     executablePath: findChromium(),
     headless: true,
-    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", `--disable-features=${FEATURES_OFF.join(",")}`],
+    args: [
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-quic",
+      "--no-first-run",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
+      `--disable-features=${FEATURES_OFF.join(",")}`,
+    ],
   });
 }
 
@@ -126,7 +135,8 @@ export async function showPage(page, address, { scene, language }) {
   page.on("pageerror", (error) => errors.push(error.message));
   page.on("console", (message) => {
     if (message.type() === "error") errors.push(message.text());
-    if (message.type() === "debug" && message.text().startsWith(RENDERED)) rendered.add(message.text().slice(RENDERED.length));
+    if (message.type() === "debug" && message.text().startsWith(RENDERED))
+      rendered.add(message.text().slice(RENDERED.length));
   });
   const query = new URLSearchParams({ ...(scene && { scene }), ...(language && { language }) });
   await page.goto(query.size === 0 ? address : `${address}?${query}`);

@@ -19,9 +19,13 @@ devtools.on("Tracing.dataCollected", ({ value }) => trace.push(.../** @type {any
 
 /** The longest task of any page's main thread, in milliseconds of CPU time. */
 function longestTask() {
-  const mains = new Set(trace.filter((e) => e.name === "thread_name" && e.args.name === "CrRendererMain").map((e) => `${e.pid} ${e.tid}`));
+  const mains = new Set(
+    trace.filter((e) => e.name === "thread_name" && e.args.name === "CrRendererMain").map((e) => `${e.pid} ${e.tid}`),
+  );
   let longest = 0;
-  for (const e of trace) if (e.name === "RunTask" && e.ph === "X" && mains.has(`${e.pid} ${e.tid}`)) longest = Math.max(longest, (e.tdur ?? e.dur ?? 0) / 1000);
+  for (const e of trace)
+    if (e.name === "RunTask" && e.ph === "X" && mains.has(`${e.pid} ${e.tid}`))
+      longest = Math.max(longest, (e.tdur ?? e.dur ?? 0) / 1000);
   return longest;
 }
 
@@ -32,7 +36,10 @@ function longestTask() {
  */
 async function measure(name, act) {
   trace = [];
-  await devtools.send("Tracing.start", { transferMode: "ReportEvents", traceConfig: { includedCategories: ["disabled-by-default-devtools.timeline", "__metadata"] } });
+  await devtools.send("Tracing.start", {
+    transferMode: "ReportEvents",
+    traceConfig: { includedCategories: ["disabled-by-default-devtools.timeline", "__metadata"] },
+  });
   await page.evaluate(() => {
     /** @type {number[]} */
     const frames = [];
@@ -54,8 +61,11 @@ async function measure(name, act) {
   await devtools.send("Tracing.end");
   await complete;
   frames.sort((a, b) => a - b);
-  const at = (/** @type {number} */ part) => (frames[Math.min(frames.length - 1, Math.floor(frames.length * part))] ?? 0).toFixed(1);
-  console.log(`${name}: ${frames.length} frames; from frame to frame median ${at(0.5)} ms, longest ${at(1)} ms; longest task ${longestTask().toFixed(1)} ms of processor time`);
+  const at = (/** @type {number} */ part) =>
+    (frames[Math.min(frames.length - 1, Math.floor(frames.length * part))] ?? 0).toFixed(1);
+  console.log(
+    `${name}: ${frames.length} frames; from frame to frame median ${at(0.5)} ms, longest ${at(1)} ms; longest task ${longestTask().toFixed(1)} ms of processor time`,
+  );
 }
 
 /** @param {number} count @param {number} pixels */
@@ -102,13 +112,23 @@ await measure("streaming formulas, code and a diagram", ended);
 await page.keyboard.press("Control+f");
 await measure("finding in 10,000 messages", async () => {
   await page.getByTestId("find-text").fill("heating");
-  await page.waitForFunction(() => /^[\d,]+ of [\d,]+$/.test(document.querySelector("[data-testid=find-count]")?.textContent ?? ""), undefined, { timeout: 120_000 });
+  await page.waitForFunction(
+    () => /^[\d,]+ of [\d,]+$/.test(document.querySelector("[data-testid=find-count]")?.textContent ?? ""),
+    undefined,
+    { timeout: 120_000 },
+  );
 });
 await page.keyboard.press("Escape");
 await page.evaluate("fakeHost.pace = 0");
 await page.evaluate("fakeHost.drop({ type: 'drop', paths: ['/home/you/endless.jsonl'] })");
 await page.getByTestId("train").click();
-const steps = () => page.waitForFunction((least) => Number(document.querySelector("[data-testid=run-tiles] dd")?.firstChild?.textContent?.replace(",", "")) >= least, 10_000, { timeout: 120_000 });
+const steps = () =>
+  page.waitForFunction(
+    (least) =>
+      Number(document.querySelector("[data-testid=run-tiles] dd")?.firstChild?.textContent?.replace(",", "")) >= least,
+    10_000,
+    { timeout: 120_000 },
+  );
 await measure("training, to step 10,000", steps);
 await close();
 await browser.close();

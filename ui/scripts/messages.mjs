@@ -56,8 +56,15 @@ function pseudoProject() {
 
 /** A digest of everything that the compiled messages depend on. */
 function digest() {
-  const folders = readdirSync(join(ROOT, "messages"), { recursive: true, encoding: "utf8" }).sort().map((path) => join("messages", path));
-  const files = [...folders.filter((path) => path.endsWith(".json")), "project.inlang/settings.json", "scripts/messages.mjs", "package-lock.json"];
+  const folders = readdirSync(join(ROOT, "messages"), { recursive: true, encoding: "utf8" })
+    .sort()
+    .map((path) => join("messages", path));
+  const files = [
+    ...folders.filter((path) => path.endsWith(".json")),
+    "project.inlang/settings.json",
+    "scripts/messages.mjs",
+    "package-lock.json",
+  ];
   const hash = createHash("sha256").update(String(isPseudo));
   for (const path of files) hash.update(`\0${path}\0`).update(readFileSync(join(ROOT, path)));
   return hash.digest("hex");
@@ -70,7 +77,13 @@ const wanted = digest();
 if (!existsSync(stamp) || readFileSync(stamp, "utf8") !== wanted) {
   rmSync(stamp, { force: true });
   const project = isPseudo ? pseudoProject() : join(ROOT, "project.inlang");
-  await compile({ project, outdir, strategy: ["globalVariable", "baseLocale"], emitReadme: false, emitPrettierIgnore: false });
+  await compile({
+    project,
+    outdir,
+    strategy: ["globalVariable", "baseLocale"],
+    emitReadme: false,
+    emitPrettierIgnore: false,
+  });
   // A language without plural forms leaves locals unused, which the type check would report; the types of inputs stay.
   for (const file of readdirSync(join(outdir, "messages")).filter((name) => name.endsWith(".js"))) {
     const path = join(outdir, "messages", file);

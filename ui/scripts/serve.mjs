@@ -11,13 +11,16 @@ import { EMPTY, RENDERED } from "./browser.mjs";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
 /** At least as strict as the desktop window's policy. */
-const POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'";
+const POLICY =
+  "default-src 'self'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'";
 
 /** Serves the empty page. @type {import("vite").Plugin} */
 const empty = {
   name: "empty-page",
   configurePreviewServer: (server) => {
-    server.middlewares.use(`/${EMPTY}`, (_, response) => response.setHeader("Content-Type", "text/html").end("<title>Empty</title>"));
+    server.middlewares.use(`/${EMPTY}`, (_, response) =>
+      response.setHeader("Content-Type", "text/html").end("<title>Empty</title>"),
+    );
   },
 };
 
@@ -29,7 +32,8 @@ const marks = {
   name: "marks-components",
   enforce: "post",
   transform: (code, id) => {
-    if (process.env.HEARTH_RENDERED === undefined || !id.endsWith(".svelte") || !id.startsWith(join(ROOT, "src"))) return null;
+    if (process.env.HEARTH_RENDERED === undefined || !id.endsWith(".svelte") || !id.startsWith(join(ROOT, "src")))
+      return null;
     const path = relative(ROOT, id).replaceAll("\\", "/");
     const begin = /export default function \w+\(\$\$anchor.*?\) \{/.exec(code)?.[0];
     if (begin === undefined) throw new Error(`${path}: the compiled component has no function that renders it.`);
@@ -45,7 +49,13 @@ const marks = {
 export async function servePage() {
   const outDir = mkdtempSync(join(tmpdir(), "hearth-ui-"));
   await build({ root: ROOT, logLevel: "warn", plugins: [marks], build: { outDir, emptyOutDir: true } });
-  const server = await preview({ root: ROOT, logLevel: "warn", build: { outDir }, plugins: [empty], preview: { port: 0, host: "127.0.0.1", headers: { "Content-Security-Policy": POLICY } } });
+  const server = await preview({
+    root: ROOT,
+    logLevel: "warn",
+    build: { outDir },
+    plugins: [empty],
+    preview: { port: 0, host: "127.0.0.1", headers: { "Content-Security-Policy": POLICY } },
+  });
   const address = server.resolvedUrls?.local[0];
   if (!address) throw new Error("The page could not be served.");
   return {

@@ -15,14 +15,20 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 /** Not shown: the fake host, the generated interface. */
 const LEFT_OUT = [/src\/lib\/host\//, /\.d\.ts$/];
 /** Attributes that are neither shown nor read aloud. */
-const HIDDEN = /^(class|style|id|type|role|href|src|for|form|name|value|lang|rel|target|d|viewBox|points|transform|fill|stroke.*|data-.*|testid|icon|slot|autocomplete|inputmode|spellcheck|enterkeyhint|aria-(?!label$|description$|roledescription$|valuetext$|placeholder$).*|bind:.*|on.*|preserveAspectRatio|width|height|popover.*|tabindex|dir|direction|kind|tone|draggable|xmlns|gradientUnits|offset|translate)$/;
+const HIDDEN =
+  /^(class|style|id|type|role|href|src|for|form|name|value|lang|rel|target|d|viewBox|points|transform|fill|stroke.*|data-.*|testid|icon|slot|autocomplete|inputmode|spellcheck|enterkeyhint|aria-(?!label$|description$|roledescription$|valuetext$|placeholder$).*|bind:.*|on.*|preserveAspectRatio|width|height|popover.*|tabindex|dir|direction|kind|tone|draggable|xmlns|gradientUnits|offset|translate)$/;
 /** On components, `name` is text. */
-const HIDDEN_OF_COMPONENTS = /^(class|id|type|role|testid|icon|kind|tone|data-.*|on.*|href|place|side|align|size|variant|value)$/;
+const HIDDEN_OF_COMPONENTS =
+  /^(class|id|type|role|testid|icon|kind|tone|data-.*|on.*|href|place|side|align|size|variant|value)$/;
 
 const reads = (/** @type {string} */ text) => /\p{L}{2}/u.test(text);
 /** Keys as actions write them. */
 const KEYS = /^((Mod|Ctrl|Alt|Shift)\+)+\S+$/;
-const words = (/** @type {string} */ text) => !KEYS.test(text) && (/^\P{L}*\p{Lu}\p{Ll}+(?![\w-]*[A-Z_/\\])/u.test(text) || /\p{L}{2,}[,.:;]? \p{L}/u.test(text) || /^ ?\p{Ll}{2,}[,.:]? $|^ \p{Ll}{3,}/u.test(text));
+const words = (/** @type {string} */ text) =>
+  !KEYS.test(text) &&
+  (/^\P{L}*\p{Lu}\p{Ll}+(?![\w-]*[A-Z_/\\])/u.test(text) ||
+    /\p{L}{2,}[,.:;]? \p{L}/u.test(text) ||
+    /^ ?\p{Ll}{2,}[,.:]? $|^ \p{Ll}{3,}/u.test(text));
 
 /** Lines that a comment excuses. */
 function excused(/** @type {string[]} */ lines, /** @type {number} */ line) {
@@ -44,17 +50,44 @@ function inScript(code, firstLine) {
   const found = [];
   /** @type {(node: ts.Node) => void} */
   const visit = (node) => {
-    if (ts.isImportDeclaration(node) || ts.isExportDeclaration(node) || ts.isTypeNode(node) || ts.isTypeAliasDeclaration(node) || ts.isInterfaceDeclaration(node)) return;
+    if (
+      ts.isImportDeclaration(node) ||
+      ts.isExportDeclaration(node) ||
+      ts.isTypeNode(node) ||
+      ts.isTypeAliasDeclaration(node) ||
+      ts.isInterfaceDeclaration(node)
+    )
+      return;
     // Errors of programmers, comparisons, keys and cases are not shown.
     if (ts.isNewExpression(node) && /(Error|NotDrawable)$/.test(node.expression.getText())) return;
-    if (ts.isBinaryExpression(node) && /^[!=]==$/.test(node.operatorToken.getText())) return [node.left, node.right].forEach((side) => !ts.isStringLiteral(side) && visit(side));
+    if (ts.isBinaryExpression(node) && /^[!=]==$/.test(node.operatorToken.getText()))
+      return [node.left, node.right].forEach((side) => !ts.isStringLiteral(side) && visit(side));
     if (ts.isCaseClause(node)) return node.statements.forEach(visit);
     // A list of names, written as one string.
-    if (ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression) && node.expression.name.text === "split" && /^["(]/.test(node.expression.expression.getText())) return;
+    if (
+      ts.isCallExpression(node) &&
+      ts.isPropertyAccessExpression(node.expression) &&
+      node.expression.name.text === "split" &&
+      /^["(]/.test(node.expression.expression.getText())
+    )
+      return;
     if (ts.isElementAccessExpression(node)) return visit(node.expression);
     if (ts.isPropertyAssignment(node)) return visit(node.initializer);
-    if (ts.isCallExpression(node) && /(^|\.)(querySelector(All)?|closest|matches|addEventListener|removeEventListener|getItem|setItem|removeItem|getContext|setContext|includes|startsWith|endsWith|has|matchMedia|setAttribute|createElement|split|join|dispatchEvent|toBe|NumberFormat|postMessage|error|warn|showKey)$/.test(node.expression.getText())) return visit(node.expression), node.arguments.forEach((a) => !ts.isStringLiteral(a) && visit(a));
-    if ((ts.isStringLiteral(node) || ts.isNoSubstitutionTemplateLiteral(node) || ts.isTemplateHead(node) || ts.isTemplateMiddle(node) || ts.isTemplateTail(node)) && words(node.text)) {
+    if (
+      ts.isCallExpression(node) &&
+      /(^|\.)(querySelector(All)?|closest|matches|addEventListener|removeEventListener|getItem|setItem|removeItem|getContext|setContext|includes|startsWith|endsWith|has|matchMedia|setAttribute|createElement|split|join|dispatchEvent|toBe|NumberFormat|postMessage|error|warn|showKey)$/.test(
+        node.expression.getText(),
+      )
+    )
+      return (visit(node.expression), node.arguments.forEach((a) => !ts.isStringLiteral(a) && visit(a)));
+    if (
+      (ts.isStringLiteral(node) ||
+        ts.isNoSubstitutionTemplateLiteral(node) ||
+        ts.isTemplateHead(node) ||
+        ts.isTemplateMiddle(node) ||
+        ts.isTemplateTail(node)) &&
+      words(node.text)
+    ) {
       const line = file.getLineAndCharacterOfPosition(node.getStart()).line;
       if (!excused(lines, line)) found.push({ line: firstLine + line, text: node.text });
     }
@@ -85,16 +118,29 @@ function inComponent(code) {
     if (!excused(lines, line)) found.push({ line: line + 1, text: text.trim() });
   };
   /** @param {any} node */
-  const expression = (node) => found.push(...inScript(`(${code.slice(node.start, node.end)})`, lineOf(node.start) + 1).filter(({ line }) => !excused(lines, line - 1)));
+  const expression = (node) =>
+    found.push(
+      ...inScript(`(${code.slice(node.start, node.end)})`, lineOf(node.start) + 1).filter(
+        ({ line }) => !excused(lines, line - 1),
+      ),
+    );
   /** @param {any} node */
   const attribute = (node, /** @type {boolean} */ component) => {
     if (node.type !== "Attribute" && node.type !== "SpreadAttribute") return;
     // Of a table's heads: a row or a column.
     if (node.type === "Attribute" && node.name === "scope") return;
-    if (node.type === "Attribute" && (component ? HIDDEN_OF_COMPONENTS : HIDDEN).test(node.name) && !(Array.isArray(node.value) ? false : node.value?.type === "ExpressionTag" && /^aria-label|title$/.test(node.name))) return;
+    if (
+      node.type === "Attribute" &&
+      (component ? HIDDEN_OF_COMPONENTS : HIDDEN).test(node.name) &&
+      !(Array.isArray(node.value)
+        ? false
+        : node.value?.type === "ExpressionTag" && /^aria-label|title$/.test(node.name))
+    )
+      return;
     const parts = node.value === true || node.value === undefined ? [] : [node.value].flat();
     for (const part of parts) {
-      if (part.type === "Text" && (component ? words(part.data) || /^[A-Z]/.test(part.data) : reads(part.data))) add(part, part.data);
+      if (part.type === "Text" && (component ? words(part.data) || /^[A-Z]/.test(part.data) : reads(part.data)))
+        add(part, part.data);
       if (part.type === "ExpressionTag") expression(part.expression);
     }
   };
@@ -106,7 +152,8 @@ function inComponent(code) {
     if (node.type === "Text") return reads(node.data) ? add(node, node.data) : undefined;
     if (node.type === "ExpressionTag") return expression(node.expression);
     if (node.attributes) for (const each of node.attributes) attribute(each, node.type === "Component");
-    for (const key of ["fragment", "nodes", "body", "consequent", "alternate", "fallback", "pending", "then", "catch"]) visit(node[key]);
+    for (const key of ["fragment", "nodes", "body", "consequent", "alternate", "fallback", "pending", "then", "catch"])
+      visit(node[key]);
   };
   visit(tree.fragment);
   return found.map(({ line, text }) => ({ line, text }));

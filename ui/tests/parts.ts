@@ -46,7 +46,10 @@ export class Parts {
     if (this.folder !== undefined) {
       mkdirSync(this.folder, { recursive: true });
       // One write, so that lines of threads are not mixed.
-      appendFileSync(join(this.folder, `${this.product}-${process.pid}.txt`), `${included ? "ran" : "left"} ${part}/${of} ${this.product} ${name}\n`);
+      appendFileSync(
+        join(this.folder, `${this.product}-${process.pid}.txt`),
+        `${included ? "ran" : "left"} ${part}/${of} ${this.product} ${name}\n`,
+      );
     }
     return included;
   }

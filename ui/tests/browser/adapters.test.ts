@@ -69,12 +69,18 @@ describe("on this machine", () => {
     const waiting = page.getByTestId("waiting-adapters").getByTestId("adapter-row");
     expect(await waiting.getByTestId("adapter-needs").textContent()).toBe("Made for meta-llama/Llama-3.2-3B-Instruct.");
     await waiting.getByTestId("adapter-misfits").click();
-    await expect.poll(() => waiting.getByTestId("adapter-misfit-list").locator("dt").allTextContents()).toEqual(["SmolLM2 135M Instruct"]);
-    expect(await waiting.getByTestId("adapter-misfit-list").locator("dd").allTextContents()).toEqual(["It is for a model with 28 layers; this one has 30."]);
+    await expect
+      .poll(() => waiting.getByTestId("adapter-misfit-list").locator("dt").allTextContents())
+      .toEqual(["SmolLM2 135M Instruct"]);
+    expect(await waiting.getByTestId("adapter-misfit-list").locator("dd").allTextContents()).toEqual([
+      "It is for a model with 28 layers; this one has 30.",
+    ]);
     await waiting.getByTestId("adapter-get").click();
     await page.getByTestId("hub-results").waitFor();
     expect(await page.getByTestId("hub-query").inputValue()).toBe("Llama-3.2-3B-Instruct");
-    expect(await page.getByTestId("hub-result").first().getAttribute("data-id")).toBe("bartowski/Llama-3.2-3B-Instruct-GGUF");
+    expect(await page.getByTestId("hub-result").first().getAttribute("data-id")).toBe(
+      "bartowski/Llama-3.2-3B-Instruct-GGUF",
+    );
     expect(errors).toEqual([]);
   });
 });
@@ -102,14 +108,26 @@ test("an adapter of the hub is marked, downloaded, and joins its base", async ()
 
 test("an adapter that is dropped on the window is imported as one, beside models", async () => {
   const { page, errors } = await models("discover");
-  await page.evaluate(() => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: ["/x/tiny-poet-30M.Q8_0.gguf", "/x/rhymes-lora-f16.gguf"] }));
+  await page.evaluate(() =>
+    (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({
+      type: "drop",
+      paths: ["/x/tiny-poet-30M.Q8_0.gguf", "/x/rhymes-lora-f16.gguf"],
+    }),
+  );
   await page.getByText("rhymes-lora-f16 was imported. It fits SmolLM2 135M Instruct.").waitFor();
   await page.locator("[data-testid=model-card]").filter({ hasText: "tiny-poet-30M" }).waitFor();
   await page.locator(smol).getByTestId("card-adapters").click();
   await row(page, "rhymes-lora-f16").waitFor();
   // A file that is neither a model nor an adapter is refused as before.
-  await page.evaluate(`fakeHost.addModel = (path) => Promise.reject({ code: "fileInvalid", message: path + ": this is not a GGUF file." })`);
-  await page.evaluate(() => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: ["/x/broken.gguf"] }));
+  await page.evaluate(
+    `fakeHost.addModel = (path) => Promise.reject({ code: "fileInvalid", message: path + ": this is not a GGUF file." })`,
+  );
+  await page.evaluate(() =>
+    (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({
+      type: "drop",
+      paths: ["/x/broken.gguf"],
+    }),
+  );
   await page.getByText("/x/broken.gguf: this is not a GGUF file.").waitFor();
   expect(errors).toEqual([]);
 });
@@ -121,7 +139,9 @@ test("a conversation offers the adapters that fit, with the level in words", asy
   await page.getByTestId("view-chat").click();
   await page.getByTestId("open-conversation").first().click();
   await page.getByTestId("adapter-pill").click();
-  expect(await page.getByTestId("adapter").filter({ hasText: "terse" }).getByTestId("picker-fit").textContent()).toBe("fits by its sizes");
+  expect(await page.getByTestId("adapter").filter({ hasText: "terse" }).getByTestId("picker-fit").textContent()).toBe(
+    "fits by its sizes",
+  );
   expect(await page.getByTestId("adapter").filter({ hasText: "plain-english" }).count()).toBe(0);
   expect(errors).toEqual([]);
 });

@@ -8,7 +8,11 @@ useBrowser();
 test("with high contrast, text has a contrast of 7 to 1 on every view", async () => {
   const { page } = await open();
   await page.emulateMedia({ contrast: "more", reducedMotion: "reduce" });
-  const enhanced: RunOptions = { resultTypes: ["violations"], runOnly: { type: "rule", values: ["color-contrast-enhanced"] }, rules: { "color-contrast-enhanced": { enabled: true } } };
+  const enhanced: RunOptions = {
+    resultTypes: ["violations"],
+    runOnly: { type: "rule", values: ["color-contrast-enhanced"] },
+    rules: { "color-contrast-enhanced": { enabled: true } },
+  };
   await openConversation(page, "Borrow checker");
   for (const view of ["chat", "tune", "models", "settings"]) {
     await page.getByTestId(`view-${view}`).click();

@@ -17,7 +17,10 @@ const source = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe
 const COLOR_RULES = ["color-contrast", "link-in-text-block"];
 
 /** All rules. */
-const ALL: RunOptions = { resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] };
+const ALL: RunOptions = {
+  resultTypes: ["violations"],
+  runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+};
 
 /** The rules that depend on the theme. */
 const OF_COLORS: RunOptions = { resultTypes: ["violations"], runOnly: { type: "rule", values: COLOR_RULES } };
@@ -35,7 +38,10 @@ const EXCEPTIONS: Record<string, string> = {
 
 /** Options without some rules. */
 function without(options: RunOptions, ...rules: string[]): RunOptions {
-  return { ...options, rules: { ...options.rules, ...Object.fromEntries(rules.map((rule) => [rule, { enabled: false }])) } };
+  return {
+    ...options,
+    rules: { ...options.rules, ...Object.fromEntries(rules.map((rule) => [rule, { enabled: false }])) },
+  };
 }
 
 /** The violations on the page, a line for each element. */
@@ -44,34 +50,46 @@ export async function violations(page: Page, options: RunOptions): Promise<strin
   // Toasts and dialogs fade in; half-transparent text has no contrast.
   await still(page);
   if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(source);
-  const { violations } = await page.evaluate((given) => (window as unknown as { axe: { run: (context: Document, options: RunOptions) => Promise<AxeResults> } }).axe.run(document, given), options);
-  return violations.flatMap(({ id, help, nodes }) => nodes.map((node) => `${id}: ${help}\n  ${node.target.join(" ")}\n  ${node.html}\n  ${node.failureSummary ?? ""}`));
+  const { violations } = await page.evaluate(
+    (given) =>
+      (window as unknown as { axe: { run: (context: Document, options: RunOptions) => Promise<AxeResults> } }).axe.run(
+        document,
+        given,
+      ),
+    options,
+  );
+  return violations.flatMap(({ id, help, nodes }) =>
+    nodes.map((node) => `${id}: ${help}\n  ${node.target.join(" ")}\n  ${node.html}\n  ${node.failureSummary ?? ""}`),
+  );
 }
 
 /** Tests the places of an area. */
 export function testPlaces(places: Place[]): void {
   useBrowser();
   const parts = Parts.of("axe");
-  test.each(places.map((place, at) => [place[0], place, at] as const))("axe finds nothing: %s", async (name, [, scene, act], at) => {
-    const exceptions = EXCEPTIONS[name] === undefined ? [] : [EXCEPTIONS[name]];
-    const { page } = await open({ scene });
-    await pace(page, 0);
-    await act(page);
-    const found: Record<string, string[]> = { light: await violations(page, without(ALL, ...exceptions)) };
-    for (const variant of VARIANTS) {
-      if (!parts.includes(caseIndex(at, variant), `axe ${name} ${variant}`)) continue;
-      // First of all, so that it is the page above.
-      if (variant === "dark") {
-        await page.emulateMedia({ colorScheme: "dark" });
-        found.dark = await violations(page, OF_COLORS);
-        continue;
+  test.each(places.map((place, at) => [place[0], place, at] as const))(
+    "axe finds nothing: %s",
+    async (name, [, scene, act], at) => {
+      const exceptions = EXCEPTIONS[name] === undefined ? [] : [EXCEPTIONS[name]];
+      const { page } = await open({ scene });
+      await pace(page, 0);
+      await act(page);
+      const found: Record<string, string[]> = { light: await violations(page, without(ALL, ...exceptions)) };
+      for (const variant of VARIANTS) {
+        if (!parts.includes(caseIndex(at, variant), `axe ${name} ${variant}`)) continue;
+        // First of all, so that it is the page above.
+        if (variant === "dark") {
+          await page.emulateMedia({ colorScheme: "dark" });
+          found.dark = await violations(page, OF_COLORS);
+          continue;
+        }
+        const { page: translated } = await reopen({ scene, language: variant });
+        await pace(translated, 0);
+        await act(translated);
+        expect(await translated.evaluate(() => document.documentElement.lang)).toBe(variant);
+        found[variant] = await violations(translated, without(OF_WORDS, ...exceptions));
       }
-      const { page: translated } = await reopen({ scene, language: variant });
-      await pace(translated, 0);
-      await act(translated);
-      expect(await translated.evaluate(() => document.documentElement.lang)).toBe(variant);
-      found[variant] = await violations(translated, without(OF_WORDS, ...exceptions));
-    }
-    expect(found).toEqual(Object.fromEntries(Object.keys(found).map((variant) => [variant, []])));
-  });
+      expect(found).toEqual(Object.fromEntries(Object.keys(found).map((variant) => [variant, []])));
+    },
+  );
 }

@@ -1,5 +1,16 @@
 import { describe, expect, test } from "vitest";
-import { answers, drawn, lastAnswer, open, openConversation, openSettings, pace, send, useBrowser, USUAL_PACE } from "./window";
+import {
+  answers,
+  drawn,
+  lastAnswer,
+  open,
+  openConversation,
+  openSettings,
+  pace,
+  send,
+  useBrowser,
+  USUAL_PACE,
+} from "./window";
 
 useBrowser();
 
@@ -31,8 +42,16 @@ describe("an answer", () => {
       const draft = answer.getByTestId("draft-stats");
       return (await draft.count()) === 0 ? null : [await draft.textContent(), await draft.getAttribute("title")];
     };
-    expect(await figures("Repeat after me: what is the capital of France?")).toEqual([expect.stringMatching(/^drafted (59|60|61) %$/), expect.stringMatching(/tokens drafted, \d+ accepted\. 1\.8 times plain speed\. 40 % of the steps verified a draft\.$/)]);
-    expect(await figures("Surprise me.")).toEqual([expect.stringMatching(/^drafted \d %$/), expect.stringContaining("It switched itself off: it cost more than it gained.")]);
+    expect(await figures("Repeat after me: what is the capital of France?")).toEqual([
+      expect.stringMatching(/^drafted (59|60|61) %$/),
+      expect.stringMatching(
+        /tokens drafted, \d+ accepted\. 1\.8 times plain speed\. 40 % of the steps verified a draft\.$/,
+      ),
+    ]);
+    expect(await figures("Surprise me.")).toEqual([
+      expect.stringMatching(/^drafted \d %$/),
+      expect.stringContaining("It switched itself off: it cost more than it gained."),
+    ]);
     expect(await figures("What is the capital of France?")).toBe(null);
     await openSettings(page, "models");
     await page.getByTestId("draft").selectOption("none");
@@ -68,11 +87,15 @@ describe("an answer", () => {
     await pace(page, 0);
     await openConversation(page, "Sales by quarter");
     const cards = page.getByTestId("part");
-    expect(await cards.evaluateAll((all) => all.map((e) => (e as HTMLElement).innerText.replace(/\s+/g, " ").trim()))).toEqual(["sales.csv File, 39 B", "chart.png Image, 48 kB", "sum Tool call", "sum Tool result"]);
+    expect(
+      await cards.evaluateAll((all) => all.map((e) => (e as HTMLElement).innerText.replace(/\s+/g, " ").trim())),
+    ).toEqual(["sales.csv File, 39 B", "chart.png Image, 48 kB", "sum Tool call", "sum Tool result"]);
     await page.getByRole("button", { name: "sales.csv" }).click();
     expect(await cards.first().textContent()).toContain("3,412");
     await page.getByTestId("edit").first().click();
-    expect(await page.getByTestId("edit-text").inputValue()).toBe("What were the sales, and in which quarter were they best?");
+    expect(await page.getByTestId("edit-text").inputValue()).toBe(
+      "What were the sales, and in which quarter were they best?",
+    );
     await page.getByTestId("edit-text").fill("And the worst?");
     await page.keyboard.press("Enter");
     await lastAnswer(page, "complete");
@@ -253,7 +276,12 @@ test("announces the start and the text of an answer, not each token", async () =
     const announced: string[] = [];
     Object.assign(window, { announced });
     const announcer = document.querySelector("[data-testid=announcer]");
-    if (announcer) new MutationObserver(() => announced.push(announcer.textContent ?? "")).observe(announcer, { childList: true, characterData: true, subtree: true });
+    if (announcer)
+      new MutationObserver(() => announced.push(announcer.textContent ?? "")).observe(announcer, {
+        childList: true,
+        characterData: true,
+        subtree: true,
+      });
   });
   await pace(page, 4);
   await send(page, "What is the capital of France?");
@@ -273,7 +301,11 @@ test("announces an answer that ends at once, and none that was there before", as
   expect(await announcer.textContent()).toBe("");
   // The command answers after its answer has ended: the page never sees it growing.
   await page.evaluate(() => {
-    const host = (window as unknown as { fakeHost: { send: (...args: unknown[]) => Promise<unknown>; generating: Map<number, unknown> } }).fakeHost;
+    const host = (
+      window as unknown as {
+        fakeHost: { send: (...args: unknown[]) => Promise<unknown>; generating: Map<number, unknown> };
+      }
+    ).fakeHost;
     const begin = host.send.bind(host);
     host.send = async (...args) => {
       const sent = await begin(...args);
@@ -297,11 +329,25 @@ test("text files go with a message, from the dialog, the clipboard and the deskt
   await page.evaluate(() => {
     const clipboard = new DataTransfer();
     clipboard.items.add(new File(["pasted text"], "pasted.txt"));
-    document.querySelector("[data-testid=composer]")?.dispatchEvent(new ClipboardEvent("paste", { clipboardData: clipboard, bubbles: true, cancelable: true }));
+    document
+      .querySelector("[data-testid=composer]")
+      ?.dispatchEvent(new ClipboardEvent("paste", { clipboardData: clipboard, bubbles: true, cancelable: true }));
   });
   await expect.poll(() => page.getByTestId("attached").count()).toBe(3);
-  await page.evaluate(() => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: ["/x/notes.md"] }));
-  await expect.poll(() => page.getByTestId("attached").allInnerTexts()).toEqual([expect.stringContaining("main.rs"), expect.stringContaining("README.md"), expect.stringContaining("pasted.txt"), expect.stringContaining("notes.md")]);
+  await page.evaluate(() =>
+    (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({
+      type: "drop",
+      paths: ["/x/notes.md"],
+    }),
+  );
+  await expect
+    .poll(() => page.getByTestId("attached").allInnerTexts())
+    .toEqual([
+      expect.stringContaining("main.rs"),
+      expect.stringContaining("README.md"),
+      expect.stringContaining("pasted.txt"),
+      expect.stringContaining("notes.md"),
+    ]);
   await page.getByTestId("attached").filter({ hasText: "README.md" }).getByTestId("detach").click();
   // Files alone are a message.
   await page.getByTestId("send").click();
@@ -310,7 +356,12 @@ test("text files go with a message, from the dialog, the clipboard and the deskt
   await expect.poll(() => mine.getByTestId("part").count()).toBe(3);
   expect(await page.getByTestId("attached").count()).toBe(0);
   // A file that is not text is refused. A text file that was read before it stays.
-  await page.evaluate(() => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: ["/x/a.txt", "/x/photo.png"] }));
+  await page.evaluate(() =>
+    (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({
+      type: "drop",
+      paths: ["/x/a.txt", "/x/photo.png"],
+    }),
+  );
   await expect.poll(() => page.getByTestId("toast").first().innerText()).toContain("not a text file");
   expect(await page.getByTestId("attached").count()).toBe(1);
   expect(errors).toEqual([]);
@@ -321,7 +372,11 @@ test("text is written from right to left where its script is, whatever the langu
   await pace(page, 0);
   await send(page, "مرحبا، كيف حالك؟");
   await lastAnswer(page, "complete");
-  const direction = (selector: string) => page.locator(selector).last().evaluate((element) => getComputedStyle(element).direction);
+  const direction = (selector: string) =>
+    page
+      .locator(selector)
+      .last()
+      .evaluate((element) => getComputedStyle(element).direction);
   expect(await direction("[data-role=user] .bubble")).toBe("rtl");
   expect(await direction("[data-role=assistant] p")).toBe("ltr");
   await page.getByTestId("composer").fill("שלום");

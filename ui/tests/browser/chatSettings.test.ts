@@ -11,9 +11,11 @@ async function group(page: Window, id: string): Promise<void> {
   if ((await toggle.getAttribute("aria-expanded")) === "false") await toggle.click();
 }
 
-const changed = (page: Window, id: string) => page.locator(`[data-testid=knob-group][data-id=${id}]`).getByTestId("knob-group-changed");
+const changed = (page: Window, id: string) =>
+  page.locator(`[data-testid=knob-group][data-id=${id}]`).getByTestId("knob-group-changed");
 
-const note = (page: Window, id: string) => page.locator(`[data-testid=knob-group][data-id=${id}]`).getByTestId("knob-group-note");
+const note = (page: Window, id: string) =>
+  page.locator(`[data-testid=knob-group][data-id=${id}]`).getByTestId("knob-group-note");
 
 const knob = (page: Window, key: string) => page.getByTestId(`knob-${key}`);
 
@@ -91,7 +93,9 @@ test("simple or advanced is remembered, and the panel closes by keyboard", async
   await knob(page, "topK").waitFor();
   await page.keyboard.press("Escape");
   expect(await page.getByTestId("chat-settings").count()).toBe(0);
-  await expect.poll(() => page.evaluate(() => document.activeElement?.getAttribute("data-testid"))).toBe("chat-settings-toggle");
+  await expect
+    .poll(() => page.evaluate(() => document.activeElement?.getAttribute("data-testid")))
+    .toBe("chat-settings-toggle");
   await page.keyboard.press("Enter");
   await filters.waitFor();
 });
@@ -104,7 +108,8 @@ test("texts are added, changed and removed one by one", async () => {
   await page.getByTestId("chat-settings-advanced").check();
   await group(page, "length");
   const stops = knob(page, "stop");
-  const items = () => stops.getByTestId("text-item").evaluateAll((all) => all.map((one) => (one as HTMLInputElement).value));
+  const items = () =>
+    stops.getByTestId("text-item").evaluateAll((all) => all.map((one) => (one as HTMLInputElement).value));
   for (const text of ["END", "\\nUser:", "END", "late"]) {
     await stops.getByTestId("text-add").fill(text);
     await page.keyboard.press("Enter");
@@ -123,7 +128,8 @@ test("texts are added, changed and removed one by one", async () => {
 
   await group(page, "dry");
   const breakers = knob(page, "dryBreakers");
-  const shown = () => breakers.getByTestId("text-item").evaluateAll((all) => all.map((one) => (one as HTMLInputElement).value));
+  const shown = () =>
+    breakers.getByTestId("text-item").evaluateAll((all) => all.map((one) => (one as HTMLInputElement).value));
   expect(await shown()).toEqual(["\\n", ":", '"', "*"]);
   for (let left = 4; left > 0; left--) {
     await breakers.getByTestId("text-remove").first().click();
@@ -309,7 +315,9 @@ test("what is typed when a key opens another conversation stays with the old one
   await page.getByTestId("chat-settings-toggle").click();
   const prompt = page.getByTestId("chat-settings-prompt");
   const temperature = knob(page, "temperature").locator("input");
-  await page.evaluate("(set => fakeHost.setSystemPrompt = (...all) => new Promise((done) => (fakeHost.reply = () => done(set.apply(fakeHost, all)))))(fakeHost.setSystemPrompt)");
+  await page.evaluate(
+    "(set => fakeHost.setSystemPrompt = (...all) => new Promise((done) => (fakeHost.reply = () => done(set.apply(fakeHost, all)))))(fakeHost.setSystemPrompt)",
+  );
   await prompt.fill("Only here.");
   await page.keyboard.press("Control+n");
   await expect.poll(() => prompt.inputValue()).toBe("");
@@ -326,7 +334,9 @@ test("what is typed when a key opens another conversation stays with the old one
   // A key that stays in the conversation leaves the focus.
   await temperature.fill("0.8");
   await page.keyboard.press("Control+=");
-  await expect.poll(() => page.evaluate(() => Number(document.documentElement.style.getPropertyValue("zoom")))).toBeGreaterThan(1);
+  await expect
+    .poll(() => page.evaluate(() => Number(document.documentElement.style.getPropertyValue("zoom"))))
+    .toBeGreaterThan(1);
   expect(await temperature.evaluate((field) => field === document.activeElement)).toBe(true);
   expect(errors).toEqual([]);
 });

@@ -73,7 +73,9 @@ test("a narrow window stacks them", async () => {
   await page.getByTestId("reveal").click();
   const boxes = await Promise.all([0, 1].map((i) => answers(page).nth(i).boundingBox()));
   expect(boxes[0]?.x).toBe(boxes[1]?.x);
-  expect(await page.evaluate(() => document.querySelector("header")?.scrollWidth)).toBe(await page.evaluate(() => document.querySelector("header")?.clientWidth));
+  expect(await page.evaluate(() => document.querySelector("header")?.scrollWidth)).toBe(
+    await page.evaluate(() => document.querySelector("header")?.clientWidth),
+  );
 });
 
 test("both answers stop together", async () => {
@@ -102,7 +104,12 @@ test("up to four models and settings answer, and the preferred one goes on", asy
   await page.keyboard.press("Escape");
   await send(page, "What is the capital of France?");
   await expect.poll(() => page.getByTestId("vote").count()).toBe(4);
-  expect(await page.getByTestId("pair").locator("h2").allTextContents()).toEqual(["Answer A", "Answer B", "Answer C", "Answer D"]);
+  expect(await page.getByTestId("pair").locator("h2").allTextContents()).toEqual([
+    "Answer A",
+    "Answer B",
+    "Answer C",
+    "Answer D",
+  ]);
   await page.getByTestId("reveal").click();
   // Of another answer than the one that the conversation goes on from until then.
   await page.getByTestId("pair").locator("section").filter({ hasText: "Qwen3" }).getByTestId("vote").click();
@@ -141,7 +148,9 @@ test("an answer that is not blind shows the stage of a load below the name of it
   await pace(page, Infinity);
   await send(page, "What is the capital of France?");
   const answer = await lastAnswer(page, "loading");
-  expect(await answer.getByTestId("progress").textContent()).toContain("Loading SmolLM2 135M Instruct: reading the file");
+  expect(await answer.getByTestId("progress").textContent()).toContain(
+    "Loading SmolLM2 135M Instruct: reading the file",
+  );
 });
 
 test("two contenders stay at least, and twins are pointed out", async () => {

@@ -4,14 +4,19 @@ import { answers, lastAnswer, open, openConversation, pace, send, useBrowser } f
 
 useBrowser();
 
-const shownText = async (page: Awaited<ReturnType<typeof open>>["page"]) => (await answers(page).last().locator(".markdown").last().textContent()) ?? "";
+const shownText = async (page: Awaited<ReturnType<typeof open>>["page"]) =>
+  (await answers(page).last().locator(".markdown").last().textContent()) ?? "";
 
 test("a cut answer goes on in the same message", async () => {
   const { page, errors } = await open({ scene: "fresh" });
   await pace(page, 0);
   await send(page, "Cut this short.");
   const cut = await lastAnswer(page, "cut");
-  const [id, text, tokens] = [await cut.getAttribute("data-id"), await shownText(page), Number((await cut.getByTestId("stats").getAttribute("title"))?.match(/^\d+/)?.[0])];
+  const [id, text, tokens] = [
+    await cut.getAttribute("data-id"),
+    await shownText(page),
+    Number((await cut.getByTestId("stats").getAttribute("title"))?.match(/^\d+/)?.[0]),
+  ];
   await page.getByTestId("continue").click();
   const whole = await lastAnswer(page, "complete");
   expect(await whole.getAttribute("data-id")).toBe(id);

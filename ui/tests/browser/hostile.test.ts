@@ -14,12 +14,25 @@ test("a hostile answer becomes text", async () => {
   await answer.locator(".maths").first().waitFor({ state: "attached" });
   expect((await answer.locator(".tex").allTextContents()).length).toBe(3);
   expect(await answer.locator("img, script, iframe, object, embed, form, [onclick], [onerror]").count()).toBe(0);
-  expect(await answer.locator("[style]").evaluateAll((all) => all.filter((element) => !element.closest(".maths, svg[data-testid=diagram]")).length)).toBe(0);
+  expect(
+    await answer
+      .locator("[style]")
+      .evaluateAll((all) => all.filter((element) => !element.closest(".maths, svg[data-testid=diagram]")).length),
+  ).toBe(0);
   await answer.getByTestId("diagram").waitFor();
-  expect((await answer.getByTestId("diagram").locator("text").allTextContents()).join(" ")).toBe("<img src=x onerror='window.pwned=1'> B");
+  expect((await answer.getByTestId("diagram").locator("text").allTextContents()).join(" ")).toBe(
+    "<img src=x onerror='window.pwned=1'> B",
+  );
   expect(await answer.getByTestId("footnote").textContent()).toContain('<svg onload="window.pwned=1">');
-  expect(await answer.locator(".maths *").evaluateAll((all) => all.filter((element) => getComputedStyle(element).position === "fixed").length)).toBe(0);
-  expect(await answer.locator("a").evaluateAll((links) => links.map((a) => a.getAttribute("href")))).toEqual(["https://example.com/track.png", "https://example.com/page"]);
+  expect(
+    await answer
+      .locator(".maths *")
+      .evaluateAll((all) => all.filter((element) => getComputedStyle(element).position === "fixed").length),
+  ).toBe(0);
+  expect(await answer.locator("a").evaluateAll((links) => links.map((a) => a.getAttribute("href")))).toEqual([
+    "https://example.com/track.png",
+    "https://example.com/page",
+  ]);
   // Only the page's own files, which are loaded with the first formula.
   const origin = new URL(page.url()).origin;
   expect(requests.filter((url) => !url.startsWith(`${origin}/assets/`))).toEqual([]);
@@ -41,5 +54,7 @@ test("code is copied verbatim", async () => {
   const { page } = await open();
   await openConversation(page, "Borrow checker");
   await page.getByRole("button", { name: "Copy code" }).click();
-  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe("let more: Vec<_> = v.iter().map(|x| x * 2).collect();\nv.extend(more);");
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(
+    "let more: Vec<_> = v.iter().map(|x| x * 2).collect();\nv.extend(more);",
+  );
 });

@@ -13,7 +13,10 @@ interface Fake {
 async function sources(fake: Partial<Fake> = {}, language = "en"): Promise<{ page: Page; errors: string[] }> {
   const window = await open({ height: 1400, language });
   await pace(window.page, 0);
-  await window.page.evaluate((fake) => Object.assign((globalThis as unknown as { fakeHost: Fake }).fakeHost, fake), fake);
+  await window.page.evaluate(
+    (fake) => Object.assign((globalThis as unknown as { fakeHost: Fake }).fakeHost, fake),
+    fake,
+  );
   await openSettings(window.page, "models");
   await window.page.getByTestId("hub-token-source").waitFor();
   return window;
@@ -62,7 +65,12 @@ test.each([
   [{ keychain: "missing", tokenElsewhere: "file" }, "From a login", "a login with hf auth login is used", false],
   [{ keychain: "locked" }, "Not set", "is locked or refuses access", true],
   [{ keychain: "saved" }, "In the keychain", "Saved in this system’s keychain.", true],
-  [{ keychain: "saved", tokenElsewhere: "environment" }, "From HF_TOKEN", "Another token is saved in the keychain; HF_TOKEN goes first.", true],
+  [
+    { keychain: "saved", tokenElsewhere: "environment" },
+    "From HF_TOKEN",
+    "Another token is saved in the keychain; HF_TOKEN goes first.",
+    true,
+  ],
   [{ keychain: "saved", tokenElsewhere: "file" }, "In the keychain", "Saved in this system’s keychain.", true],
 ] as const)("%o is said in words", async (fake, tag, words, hasField) => {
   const { page, errors } = await sources(fake);

@@ -1,6 +1,16 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { answers, lastAnswer, open, openConversation, openSettings, pace, send, useBrowser, USUAL_PACE } from "./window";
+import {
+  answers,
+  lastAnswer,
+  open,
+  openConversation,
+  openSettings,
+  pace,
+  send,
+  useBrowser,
+  USUAL_PACE,
+} from "./window";
 
 useBrowser();
 
@@ -28,7 +38,9 @@ test("the palette finds an action, runs it, and shows it first the next time", a
   expect(await focused(page)).toBe("palette-query");
   const field = page.getByRole("combobox", { name: "Find an action, a model or a conversation" });
   expect(await field.getAttribute("aria-expanded")).toBe("true");
-  expect(await page.getByRole("listbox", { name: "Results" }).getAttribute("id")).toBe(await field.getAttribute("aria-controls"));
+  expect(await page.getByRole("listbox", { name: "Results" }).getAttribute("id")).toBe(
+    await field.getAttribute("aria-controls"),
+  );
   expect(await active(page)).toBe("New conversation");
   await page.keyboard.press("ArrowDown");
   await expect.poll(() => active(page)).toBe("Search conversations");
@@ -78,7 +90,8 @@ test("an action that cannot be done now is not offered", async () => {
   const { page } = await open({ scene: "fresh" });
   await pace(page, USUAL_PACE);
   await page.keyboard.press("Control+k");
-  for (const id of ["stop", "regenerate", "copy-answer", "pause-run", "delete-conversation"]) expect(await page.locator(`[data-testid=palette-item][data-id=${id}]`).count()).toBe(0);
+  for (const id of ["stop", "regenerate", "copy-answer", "pause-run", "delete-conversation"])
+    expect(await page.locator(`[data-testid=palette-item][data-id=${id}]`).count()).toBe(0);
   await page.keyboard.press("Escape");
   await send(page, "Tell me a long story.");
   await lastAnswer(page, "streaming");
@@ -96,7 +109,12 @@ test("an action that cannot be done now is not offered", async () => {
 test("shortcuts work from any field and open every view", async () => {
   const { page } = await open();
   await pace(page, 0);
-  for (const [key, view] of [["2", "tune"], ["3", "models"], [",", "settings"], ["1", "chat"]]) {
+  for (const [key, view] of [
+    ["2", "tune"],
+    ["3", "models"],
+    [",", "settings"],
+    ["1", "chat"],
+  ]) {
     await page.keyboard.press(`Control+${key}`);
     await expect.poll(() => page.getByTestId(`view-${view}`).getAttribute("aria-current")).toBe("page");
     // The focus is in the view, not lost.
@@ -149,7 +167,9 @@ test("a key that is needed or taken is refused or swapped, and Escape changes no
   expect(await key("search")).toBe("Ctrl Shift F");
   await search.getByTestId("change-key").click();
   await page.keyboard.press("Control+n");
-  await expect.poll(() => search.getByTestId("key-conflict").textContent()).toContain("Ctrl N is the key of “New conversation”. Swap: that action gets Ctrl Shift F.");
+  await expect
+    .poll(() => search.getByTestId("key-conflict").textContent())
+    .toContain("Ctrl N is the key of “New conversation”. Swap: that action gets Ctrl Shift F.");
   expect(await key("search")).toBe("Ctrl Shift F");
   await search.getByTestId("swap-keys").click();
   await expect.poll(() => key("search")).toBe("Ctrl N");

@@ -8,14 +8,18 @@ import { drawn, open, openConversation, openSettings, pace, settings, useBrowser
 useBrowser();
 
 /** The number of pixels by which the page is wider than the window. */
-const overflow = (page: Page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+const overflow = (page: Page) =>
+  page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
 
 const views: [name: string, show: (page: Page) => Promise<unknown>][] = [
   ["chat", (page) => openConversation(page, "Borrow checker")],
   ["tune", (page) => page.getByTestId("view-tune").click()],
   ["models", (page) => page.getByTestId("view-models").click()],
   ["discover", (page) => page.getByTestId("tab-discover").click()],
-  ...settingsPages.map(({ id }): [string, (page: Page) => Promise<unknown>] => [`settings ${id}`, (page) => openSettings(page, id)]),
+  ...settingsPages.map(({ id }): [string, (page: Page) => Promise<unknown>] => [
+    `settings ${id}`,
+    (page) => openSettings(page, id),
+  ]),
 ];
 
 test.each(["de", "es", "zh-CN", "ar-XB"])("%s fits wide and narrow windows", async (language) => {
@@ -40,7 +44,9 @@ test("a chosen language is shown at once, with its numbers, and errors have a he
   const { page, errors } = await settings("", "general");
   await page.getByTestId("language").selectOption("de");
   // The label may break at soft hyphens.
-  await expect.poll(async () => (await page.getByTestId("view-settings").textContent())?.replaceAll("\u00ad", "")).toContain("Einstellungen");
+  await expect
+    .poll(async () => (await page.getByTestId("view-settings").textContent())?.replaceAll("\u00ad", ""))
+    .toContain("Einstellungen");
   expect(await page.evaluate(() => document.documentElement.lang)).toBe("de");
   await page.getByTestId("view-chat").click();
   await page.getByTestId("composer").fill("/refuse");

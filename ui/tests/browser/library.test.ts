@@ -28,9 +28,13 @@ test("search counts conversations and messages", async () => {
     await lastAnswer(page, "complete");
   }
   await page.getByTestId("search").fill("zebra");
-  await expect.poll(() => state.textContent().then((text) => text?.trim())).toBe("1 conversation found, 4 matching messages");
+  await expect
+    .poll(() => state.textContent().then((text) => text?.trim()))
+    .toBe("1 conversation found, 4 matching messages");
   await page.getByTestId("search").fill("one more zebra");
-  await expect.poll(() => state.textContent().then((text) => text?.trim())).toBe("1 conversation found, 2 matching messages");
+  await expect
+    .poll(() => state.textContent().then((text) => text?.trim()))
+    .toBe("1 conversation found, 2 matching messages");
   // A title alone is no message.
   await page.getByTestId("search").fill("landlord");
   await expect.poll(() => state.textContent().then((text) => text?.trim())).toMatch(/^1 conversation found/);

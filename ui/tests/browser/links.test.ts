@@ -14,10 +14,26 @@ interface Fake {
 
 declare const fakeHost: Fake;
 
-const REPOSITORY: Link = { type: "model", source: "hf.co/unsloth/Qwen3-0.6B-GGUF", place: { type: "hub", owner: "unsloth", name: "Qwen3-0.6B-GGUF", revision: null, quantization: null, file: null } };
-const VARIANT: Link = { type: "model", source: "hf.co/unsloth/Qwen3-0.6B-GGUF:Q8_0", place: { type: "hub", owner: "unsloth", name: "Qwen3-0.6B-GGUF", revision: null, quantization: "Q8_0", file: null } };
-const OLLAMA: Link = { type: "model", source: "ollama://qwen3:0.6b", place: { type: "ollama", host: "registry.ollama.ai", owner: null, name: "qwen3", tag: "0.6b" } };
-const WEB: Link = { type: "model", source: "https://example.org:8443/m/poet.gguf", place: { type: "web", host: "example.org:8443", file: "poet.gguf" } };
+const REPOSITORY: Link = {
+  type: "model",
+  source: "hf.co/unsloth/Qwen3-0.6B-GGUF",
+  place: { type: "hub", owner: "unsloth", name: "Qwen3-0.6B-GGUF", revision: null, quantization: null, file: null },
+};
+const VARIANT: Link = {
+  type: "model",
+  source: "hf.co/unsloth/Qwen3-0.6B-GGUF:Q8_0",
+  place: { type: "hub", owner: "unsloth", name: "Qwen3-0.6B-GGUF", revision: null, quantization: "Q8_0", file: null },
+};
+const OLLAMA: Link = {
+  type: "model",
+  source: "ollama://qwen3:0.6b",
+  place: { type: "ollama", host: "registry.ollama.ai", owner: null, name: "qwen3", tag: "0.6b" },
+};
+const WEB: Link = {
+  type: "model",
+  source: "https://example.org:8443/m/poet.gguf",
+  place: { type: "web", host: "example.org:8443", file: "poet.gguf" },
+};
 
 async function window(scene = ""): Promise<{ page: Page; errors: string[] }> {
   const opened = await open({ scene });
@@ -30,11 +46,18 @@ const requests = (page: Page) => page.evaluate(() => fakeHost.requests);
 const downloads = (page: Page) => page.evaluate(async () => (await fakeHost.downloads()).length);
 const dialog = (page: Page) => page.getByTestId("opened-link");
 /** The facts of the dialog, as `name: value`. */
-const place = (page: Page) => page.locator("[data-testid=link-place] > div").evaluateAll((facts) => facts.map((fact) => [...fact.children].map(({ textContent }) => textContent).join(": ")));
+const place = (page: Page) =>
+  page
+    .locator("[data-testid=link-place] > div")
+    .evaluateAll((facts) => facts.map((fact) => [...fact.children].map(({ textContent }) => textContent).join(": ")));
 
 test.each([
   [REPOSITORY, "Qwen3-0.6B-GGUF", ["From: huggingface.co", "Owner: unsloth", "Repository: Qwen3-0.6B-GGUF"]],
-  [VARIANT, "Qwen3-0.6B-GGUF", ["From: huggingface.co", "Owner: unsloth", "Repository: Qwen3-0.6B-GGUF", "Quantization: Q8_0"]],
+  [
+    VARIANT,
+    "Qwen3-0.6B-GGUF",
+    ["From: huggingface.co", "Owner: unsloth", "Repository: Qwen3-0.6B-GGUF", "Quantization: Q8_0"],
+  ],
   [OLLAMA, "qwen3", ["From: registry.ollama.ai", "Model: qwen3", "Tag: 0.6b"]],
   [WEB, "poet.gguf", ["From: example.org:8443", "File: poet.gguf"]],
 ])("a link to a model says where it comes from, and does nothing before one agrees (%#)", async (link, name, facts) => {
@@ -42,7 +65,9 @@ test.each([
   const before = await requests(page);
   await openLinks(page, link);
   await dialog(page).waitFor();
-  expect((await dialog(page).getByRole("heading").textContent())?.replace(/[\u2068\u2069]/g, "")).toBe(`A link wants to download ${name}`);
+  expect((await dialog(page).getByRole("heading").textContent())?.replace(/[\u2068\u2069]/g, "")).toBe(
+    `A link wants to download ${name}`,
+  );
   expect(await place(page)).toEqual(facts);
   await page.getByTestId("link-cancel").click();
   await expect.poll(() => dialog(page).count()).toBe(0);
@@ -61,26 +86,31 @@ test("who agrees to a repository sees its variants, and downloads by hand", asyn
   expect(errors).toEqual([]);
 });
 
-test.each([VARIANT, OLLAMA, WEB])("who agrees to one file sees whether it fits, and downloads by hand (%#)", async (link) => {
-  const { page, errors } = await window();
-  // A repository that is open gives way.
-  await openLinks(page, REPOSITORY);
-  await page.getByTestId("link-agree").click();
-  await page.getByTestId("variant").first().waitFor();
-  await openLinks(page, link);
-  await page.getByTestId("link-agree").click();
-  await page.getByTestId("address-card").getByTestId("checked-verdict").waitFor();
-  expect(await page.getByTestId("address-card").textContent()).toContain(link.type === "model" ? link.source : "");
-  expect(await downloads(page)).toBe(0);
-  await page.getByTestId("address-card").getByTestId("download").click();
-  await expect.poll(() => downloads(page)).toBe(1);
-  expect(errors).toEqual([]);
-});
+test.each([VARIANT, OLLAMA, WEB])(
+  "who agrees to one file sees whether it fits, and downloads by hand (%#)",
+  async (link) => {
+    const { page, errors } = await window();
+    // A repository that is open gives way.
+    await openLinks(page, REPOSITORY);
+    await page.getByTestId("link-agree").click();
+    await page.getByTestId("variant").first().waitFor();
+    await openLinks(page, link);
+    await page.getByTestId("link-agree").click();
+    await page.getByTestId("address-card").getByTestId("checked-verdict").waitFor();
+    expect(await page.getByTestId("address-card").textContent()).toContain(link.type === "model" ? link.source : "");
+    expect(await downloads(page)).toBe(0);
+    await page.getByTestId("address-card").getByTestId("download").click();
+    await expect.poll(() => downloads(page)).toBe(1);
+    expect(errors).toEqual([]);
+  },
+);
 
 test("a conversation is opened after a question, and an unknown one is not", async () => {
   const { page, errors } = await window();
   await openLinks(page, { type: "conversation", id: 4 });
-  expect(await dialog(page).getByRole("heading").textContent()).toBe("Open the conversation “Rye bread, 80 % hydration”?");
+  expect(await dialog(page).getByRole("heading").textContent()).toBe(
+    "Open the conversation “Rye bread, 80 % hydration”?",
+  );
   expect(await page.getByTestId("message").count()).toBe(0);
   await page.getByTestId("link-agree").click();
   await page.getByTestId("message").filter({ hasText: "rye flour" }).waitFor();
@@ -111,7 +141,9 @@ test("links wait for each other: equal ones once, a few at most", async () => {
   const titles: string[] = [];
   for (let left = 4; left > 0; left -= 1) {
     titles.push((await dialog(page).getByRole("heading").textContent()) ?? "");
-    expect(await page.getByTestId("more-links").textContent()).toBe(left === 1 ? "One more link is waiting." : `${left} more links are waiting.`);
+    expect(await page.getByTestId("more-links").textContent()).toBe(
+      left === 1 ? "One more link is waiting." : `${left} more links are waiting.`,
+    );
     await page.keyboard.press("Escape");
   }
   titles.push((await dialog(page).getByRole("heading").textContent()) ?? "");
@@ -132,7 +164,11 @@ test("a double click agrees to one link, not to the next one unread", async () =
   expect(await dialog(page).getByRole("heading").textContent()).toContain("poet.gguf");
   // Nor does it dismiss the next dialog if that is smaller, so that the second click is outside of
   // it.
-  const beside = (detail: number) => dialog(page).evaluate((element, detail) => element.dispatchEvent(new MouseEvent("click", { detail, bubbles: true })), detail);
+  const beside = (detail: number) =>
+    dialog(page).evaluate(
+      (element, detail) => element.dispatchEvent(new MouseEvent("click", { detail, bubbles: true })),
+      detail,
+    );
   await beside(2);
   await drawn(page);
   expect(await dialog(page).count()).toBe(1);

@@ -66,7 +66,12 @@ test("high contrast by choice, in both themes, and by the system", async () => {
 test("reduced motion by choice ends every animation and transition", async () => {
   const { page } = await open({ motion: "no-preference" });
   await openSettings(page, "general");
-  const slow = () => page.evaluate(() => Math.max(...[...document.querySelectorAll("*")].map((e) => Number.parseFloat(getComputedStyle(e).transitionDuration))));
+  const slow = () =>
+    page.evaluate(() =>
+      Math.max(
+        ...[...document.querySelectorAll("*")].map((e) => Number.parseFloat(getComputedStyle(e).transitionDuration)),
+      ),
+    );
   expect(await slow()).toBeGreaterThan(0.05);
   await page.getByTestId("motion-reduce").check();
   await expect.poll(slow).toBeLessThan(0.001);
@@ -95,9 +100,17 @@ test("the buttons of a narrow top bar keep their distance, while two answers are
   for (const width of [480, 520, 560, 600, 640, 680, 720, 800, 900, 1180]) {
     await page.setViewportSize({ width, height: 700 });
     await drawn(page);
-    const boxes = await page.locator("main header").evaluate((bar) => [...bar.children].map((e) => e.getBoundingClientRect()).filter(({ width }) => width > 0).map(({ left, right }) => [left, right]));
-    const contents = await page.locator("main header").evaluate((bar) => [...bar.querySelectorAll("button")].map((e) => e.scrollWidth - e.clientWidth));
-    for (const [at, [left = 0]] of boxes.entries()) if (at > 0) expect([width, at, left - (boxes[at - 1]?.[1] ?? 0) >= 2]).toEqual([width, at, true]);
+    const boxes = await page.locator("main header").evaluate((bar) =>
+      [...bar.children]
+        .map((e) => e.getBoundingClientRect())
+        .filter(({ width }) => width > 0)
+        .map(({ left, right }) => [left, right]),
+    );
+    const contents = await page
+      .locator("main header")
+      .evaluate((bar) => [...bar.querySelectorAll("button")].map((e) => e.scrollWidth - e.clientWidth));
+    for (const [at, [left = 0]] of boxes.entries())
+      if (at > 0) expect([width, at, left - (boxes[at - 1]?.[1] ?? 0) >= 2]).toEqual([width, at, true]);
     expect([width, Math.max(...contents)]).toEqual([width, 0]);
   }
   expect(errors).toEqual([]);

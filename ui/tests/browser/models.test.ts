@@ -23,7 +23,11 @@ function onHost<T>(page: Page, act: (host: Fake) => T): Promise<Awaited<T>> {
 const answered = (host: Fake) => Promise.all([host.catalog(), host.searchHub("", "downloads", "models")]);
 
 /** Opens a part of Models on a scene. */
-async function models(tab: "machine" | "discover" | "downloads", scene = "", ms = 0): Promise<{ page: Page; errors: string[] }> {
+async function models(
+  tab: "machine" | "discover" | "downloads",
+  scene = "",
+  ms = 0,
+): Promise<{ page: Page; errors: string[] }> {
   const window = await open({ scene, height: 900 });
   await pace(window.page, ms);
   await window.page.getByTestId("view-models").click();
@@ -48,7 +52,9 @@ describe("on this machine", () => {
   test("models say where they come from, and many can be filtered and sorted", async () => {
     const { page, errors } = await models("machine", "discover");
     expect(await card(page, "file-lm").getByTestId("card-source").textContent()).toBe("LM Studio");
-    expect(await card(page, "smollm2-135m-instruct").getByTestId("card-source").textContent()).toBe("Comes with Hearth");
+    expect(await card(page, "smollm2-135m-instruct").getByTestId("card-source").textContent()).toBe(
+      "Comes with Hearth",
+    );
     expect(await page.getByTestId("disk-use").textContent()).toBe("7 models, 11.5 GB on disk");
     await page.getByTestId("filter-models").fill("ollama");
     await expect.poll(() => page.getByTestId("model-card").count()).toBe(1);
@@ -58,7 +64,9 @@ describe("on this machine", () => {
     await page.getByTestId("sort-models").selectOption("size");
     await expect.poll(() => page.getByTestId("model-card").first().getAttribute("data-id")).toBe("file-ollama");
     await card(page, "own-download").getByTestId("card-details").click();
-    await expect.poll(() => card(page, "own-download").textContent()).toContain("hf.co/bartowski/SmolLM2-360M-Instruct-GGUF:Q8_0");
+    await expect
+      .poll(() => card(page, "own-download").textContent())
+      .toContain("hf.co/bartowski/SmolLM2-360M-Instruct-GGUF:Q8_0");
     expect(errors).toEqual([]);
   });
 
@@ -70,14 +78,20 @@ describe("on this machine", () => {
     await smol.getByTestId("card-template").click();
     await expect.poll(() => smol.getByTestId("template-text").textContent()).toContain("{% for message in messages %}");
     await smol.getByTestId("template-copy").click();
-    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(await smol.getByTestId("template-text").textContent());
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(
+      await smol.getByTestId("template-text").textContent(),
+    );
     await card(page, "own-download").getByTestId("card-details").click();
     await card(page, "own-download").getByTestId("card-template").click();
     await card(page, "own-download").getByTestId("template-none").waitFor();
-    await page.evaluate(`fakeHost.chatTemplate = () => Promise.reject({ code: "fileInvalid", message: "/x.gguf: its chat template has 300000 bytes, and Hearth shows up to 262144." })`);
+    await page.evaluate(
+      `fakeHost.chatTemplate = () => Promise.reject({ code: "fileInvalid", message: "/x.gguf: its chat template has 300000 bytes, and Hearth shows up to 262144." })`,
+    );
     await card(page, "file-lm").getByTestId("card-details").click();
     await card(page, "file-lm").getByTestId("card-template").click();
-    await expect.poll(() => card(page, "file-lm").getByTestId("template-problem").textContent()).toContain("300000 bytes");
+    await expect
+      .poll(() => card(page, "file-lm").getByTestId("template-problem").textContent())
+      .toContain("300000 bytes");
     expect(errors).toEqual([]);
   });
 
@@ -89,7 +103,9 @@ describe("on this machine", () => {
     await expect.poll(() => page.getByTestId("model-card").count()).toBe(8);
     expect(await focused(page)).toBe("card-remove");
     await card(page, "file-lm").getByTestId("card-remove").click();
-    expect(await page.getByTestId("remove-dialog").textContent()).toContain("the file stays, as it belongs to LM Studio");
+    expect(await page.getByTestId("remove-dialog").textContent()).toContain(
+      "the file stays, as it belongs to LM Studio",
+    );
     await page.getByTestId("remove-confirm").click();
     await expect.poll(() => page.getByTestId("model-card").count()).toBe(7);
     expect(await page.getByTestId("announcer").textContent()).toContain("removed from the list");
@@ -137,9 +153,13 @@ describe("discover", () => {
     const suited = page.getByTestId("suited").getByTestId("catalog-model");
     await expect.poll(() => suited.count()).toBe(3);
     expect(await suited.first().textContent()).toMatch(/Fits.*about 9\.5 tokens\/s, assumed.*2\.5 GB/s);
-    expect(await page.locator("[data-testid=catalog-model][data-id='llama-3.3-70b']").textContent()).toContain("Won't fit");
+    expect(await page.locator("[data-testid=catalog-model][data-id='llama-3.3-70b']").textContent()).toContain(
+      "Won't fit",
+    );
     // A model that is here can be chatted with in place of a download.
-    expect(await page.locator("[data-testid=catalog-model][data-id='qwen3-0.6b']").getByTestId("chat-model").count()).toBe(1);
+    expect(
+      await page.locator("[data-testid=catalog-model][data-id='qwen3-0.6b']").getByTestId("chat-model").count(),
+    ).toBe(1);
     expect(await onHost(page, (host) => host.requests)).toEqual([]);
     expect(errors).toEqual([]);
   });
@@ -152,7 +172,9 @@ describe("discover", () => {
     expect(await onHost(page, (host) => host.requests)).toEqual(["search qwen3 trending"]);
     expect(await page.getByTestId("hub-status").textContent()).toBe("3 repositories");
     await page.getByTestId("hub-sort").selectOption("likes");
-    await expect.poll(() => page.getByTestId("hub-result").first().getAttribute("data-id")).toBe("unsloth/Qwen3-30B-A3B-GGUF");
+    await expect
+      .poll(() => page.getByTestId("hub-result").first().getAttribute("data-id"))
+      .toBe("unsloth/Qwen3-30B-A3B-GGUF");
     await page.getByTestId("hub-query").fill("");
     await page.getByTestId("suited").waitFor();
     expect(await page.getByTestId("hub-results").count()).toBe(0);
@@ -169,7 +191,11 @@ describe("discover", () => {
     await page.getByTestId("only-fitting").check();
     await expect.poll(() => result(page, "bartowski/Llama-3.3-70B-Instruct-GGUF").count()).toBe(0);
     // Nothing is wider than the window, whatever the names.
-    expect(await page.evaluate(() => document.querySelector("main")?.scrollWidth === document.querySelector("main")?.clientWidth)).toBe(true);
+    expect(
+      await page.evaluate(
+        () => document.querySelector("main")?.scrollWidth === document.querySelector("main")?.clientWidth,
+      ),
+    ).toBe(true);
     await search(page, "nothing has this name");
     expect(await page.getByTestId("hub-status").textContent()).toContain("No repository");
     expect(errors).toEqual([]);
@@ -224,9 +250,13 @@ describe("discover", () => {
     expect(await page.getByTestId("none-fits").count()).toBe(0);
     await variant(page, "Q8_0").getByTestId("check-variant").click();
     await expect.poll(() => page.getByTestId("checked").getAttribute("data-state")).toBe("answered");
-    expect(await page.getByTestId("checked").textContent()).toMatch(/Fits.*Expected speed\s*about 23 tokens\/s.*qwen3.*4B.*262,144 tokens/s);
+    expect(await page.getByTestId("checked").textContent()).toMatch(
+      /Fits.*Expected speed\s*about 23 tokens\/s.*qwen3.*4B.*262,144 tokens/s,
+    );
     await page.getByTestId("open-page").click();
-    expect(await onHost(page, (host) => host.opened)).toEqual(["https://huggingface.co/unsloth/Qwen3-4B-Instruct-2507-GGUF"]);
+    expect(await onHost(page, (host) => host.opened)).toEqual([
+      "https://huggingface.co/unsloth/Qwen3-4B-Instruct-2507-GGUF",
+    ]);
     expect(errors).toEqual([]);
   });
 
@@ -299,14 +329,20 @@ describe("downloads", () => {
     await download(page, "Qwen3 4B").getByTestId("pause-download").click();
     await expect.poll(() => state("Qwen3 4B")).toBe("paused");
     expect(await focused(page)).toBe("resume-download");
-    expect(await download(page, "fails-halfway").getByTestId("download-problem").textContent()).toContain("Free some space");
+    expect(await download(page, "fails-halfway").getByTestId("download-problem").textContent()).toContain(
+      "Free some space",
+    );
     await download(page, "fails-halfway").getByTestId("retry-download").click();
     await pace(page, 1);
     await expect.poll(() => state("fails-halfway")).toBe("failed");
-    expect(await page.getByTestId("announcer").textContent()).toContain("fails-halfway-1B Q4_K_M failed. The connection was closed");
+    expect(await page.getByTestId("announcer").textContent()).toContain(
+      "fails-halfway-1B Q4_K_M failed. The connection was closed",
+    );
     await download(page, "fails-halfway").getByTestId("retry-download").click();
     await expect.poll(() => state("fails-halfway")).toBe("done");
-    await expect.poll(() => download(page, "stalls-1B").getByTestId("download-progress").textContent()).toContain("waiting for the server");
+    await expect
+      .poll(() => download(page, "stalls-1B").getByTestId("download-progress").textContent())
+      .toContain("waiting for the server");
     await page.getByTestId("clear-downloads").click();
     await expect.poll(() => download(page, "fails-halfway").count()).toBe(0);
   });
@@ -345,7 +381,9 @@ describe("downloads", () => {
       page.evaluate((dropped) => {
         const data = new DataTransfer();
         data.setData("text/plain", dropped);
-        document.querySelector("nav")?.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+        document
+          .querySelector("nav")
+          ?.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
       }, text);
     await drop("just words");
     expect(await page.getByTestId("link-dialog").count()).toBe(0);
@@ -391,7 +429,13 @@ test("the hub's address, other programs and folders are settings", async () => {
   await openSettings(page, "models");
   const endpoint = page.getByTestId("hub-endpoint");
   const problem = page.getByTestId("hub-endpoint-problem");
-  for (const wrong of ["http://example.com", "ftp://x", "hub", "https://user:secret@example.com", "https://example.com/?a=1"]) {
+  for (const wrong of [
+    "http://example.com",
+    "ftp://x",
+    "hub",
+    "https://user:secret@example.com",
+    "https://example.com/?a=1",
+  ]) {
     await endpoint.fill(wrong);
     await endpoint.press("Tab");
     await expect.poll(() => problem.textContent()).not.toBe("");
@@ -420,7 +464,10 @@ test("every speed that was not measured with the model itself is called expected
 test("nothing is wider than a narrow window, whatever its name", async () => {
   const { page, errors } = await open({ scene: "discover", width: 480, height: 900 });
   await pace(page, 0);
-  const overflow = () => page.evaluate(() => (document.querySelector("main")?.scrollWidth ?? 0) - (document.querySelector("main")?.clientWidth ?? 0));
+  const overflow = () =>
+    page.evaluate(
+      () => (document.querySelector("main")?.scrollWidth ?? 0) - (document.querySelector("main")?.clientWidth ?? 0),
+    );
   await page.getByTestId("view-models").click();
   await page.getByTestId("model-card").first().waitFor();
   expect(await overflow()).toBe(0);
@@ -481,5 +528,7 @@ test("the search field of the hub has a name that does not depend on its value",
   await field.fill("qwen");
   // WebKit names a field inside its label by the text of both.
   expect(await field.evaluate((e: HTMLInputElement) => e.labels?.length)).toBe(0);
-  expect(await page.getByRole("searchbox", { name: "Search huggingface.co, or paste a link", exact: true }).inputValue()).toBe("qwen");
+  expect(
+    await page.getByRole("searchbox", { name: "Search huggingface.co, or paste a link", exact: true }).inputValue(),
+  ).toBe("qwen");
 });

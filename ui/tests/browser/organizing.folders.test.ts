@@ -6,7 +6,8 @@ import { answers, lastAnswer, open, openConversation, pace, send, useBrowser } f
 
 useBrowser();
 
-const folder = (page: Page, name: string): Locator => page.getByTestId("folder").filter({ has: page.getByTestId("folder-toggle").filter({ hasText: name }) });
+const folder = (page: Page, name: string): Locator =>
+  page.getByTestId("folder").filter({ has: page.getByTestId("folder-toggle").filter({ hasText: name }) });
 
 const titles = (where: Locator): Promise<string[]> => where.getByTestId("open-conversation").allTextContents();
 
@@ -38,7 +39,9 @@ test("a conversation is moved into a folder by its menu, and the folder stays op
   await create(page, "Kitchen");
   expect(await page.evaluate(() => document.activeElement?.textContent)).toContain("Kitchen");
   await move(page, "Rye bread", "Kitchen");
-  await expect.poll(() => titles(folder(page, "Kitchen")).then((all) => all.map((one) => one.trim()))).toEqual(["Rye bread, 80 % hydration"]);
+  await expect
+    .poll(() => titles(folder(page, "Kitchen")).then((all) => all.map((one) => one.trim())))
+    .toEqual(["Rye bread, 80 % hydration"]);
   expect(await page.getByTestId("open-conversation").filter({ hasText: "Rye bread" }).count()).toBe(1);
   expect(await folder(page, "Kitchen").getByTestId("folder-count").textContent()).toContain("1 conversation");
   await folder(page, "Kitchen").getByTestId("folder-toggle").click();
@@ -51,7 +54,9 @@ test("a conversation is moved into a folder by its menu, and the folder stays op
   await last.getByTestId("conversation-menu").click();
   await page.getByTestId("pin").click();
   await expect.poll(() => page.getByTestId("open-conversation").first().textContent()).toContain("Names for a small");
-  await expect.poll(() => folder(page, "Kitchen").getByTestId("open-conversation").first().textContent()).toContain("Names for a small");
+  await expect
+    .poll(() => folder(page, "Kitchen").getByTestId("open-conversation").first().textContent())
+    .toContain("Names for a small");
   expect(errors).toEqual([]);
 });
 

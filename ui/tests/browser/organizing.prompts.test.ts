@@ -10,14 +10,26 @@ const composer = (page: Page) => page.getByTestId("composer");
 
 /** Saves prompts as the app would have them from before. */
 async function save(page: Page, ...prompts: [name: string, text: string][]): Promise<void> {
-  for (const [name, text] of prompts) await page.evaluate(([name, text]) => (window as unknown as { fakeHost: { savePrompt: (id: null, name: string, text: string) => Promise<unknown> } }).fakeHost.savePrompt(null, name, text), [name, text] as const);
+  for (const [name, text] of prompts)
+    await page.evaluate(
+      ([name, text]) =>
+        (
+          window as unknown as { fakeHost: { savePrompt: (id: null, name: string, text: string) => Promise<unknown> } }
+        ).fakeHost.savePrompt(null, name, text),
+      [name, text] as const,
+    );
 }
 
 const names = (page: Page) => page.getByTestId("prompt-option").locator("b").allTextContents();
 
 test("a slash lists the prompts by name, and keys choose one", async () => {
   const { page, errors } = await open();
-  await save(page, ["shorten", "Make this shorter."], ["summary", "Summarize this in three sentences."], ["resume", "Write a resume."]);
+  await save(
+    page,
+    ["shorten", "Make this shorter."],
+    ["summary", "Summarize this in three sentences."],
+    ["resume", "Write a resume."],
+  );
   await composer(page).pressSequentially("/");
   await expect.poll(() => names(page)).toEqual(["/resume", "/shorten", "/summary"]);
   const menu = page.getByRole("listbox", { name: "Saved prompts" });
@@ -52,7 +64,10 @@ test("a slash lists the prompts by name, and keys choose one", async () => {
 
 test("variables are asked for, one field each", async () => {
   const { page, errors } = await open();
-  await save(page, ["translate", "Translate into {{language}}, in a {{ tone }} tone. Only {{language}}, and $& stays:\n"]);
+  await save(page, [
+    "translate",
+    "Translate into {{language}}, in a {{ tone }} tone. Only {{language}}, and $& stays:\n",
+  ]);
   await composer(page).pressSequentially("/tra");
   await page.getByTestId("prompt-option").click();
   const dialog = page.getByTestId("variables-dialog");
@@ -62,7 +77,9 @@ test("variables are asked for, one field each", async () => {
   await page.keyboard.type("stern");
   await page.keyboard.press("Enter");
   await dialog.waitFor({ state: "detached" });
-  expect(await composer(page).inputValue()).toBe("Translate into $& Welsh, in a stern tone. Only $& Welsh, and $& stays:\n");
+  expect(await composer(page).inputValue()).toBe(
+    "Translate into $& Welsh, in a stern tone. Only $& Welsh, and $& stays:\n",
+  );
   await expect.poll(() => page.evaluate(() => document.activeElement?.getAttribute("data-testid"))).toBe("composer");
   // Cancelled, what was typed stays.
   await composer(page).fill("/tra");

@@ -33,7 +33,14 @@ test("tags are added, suggested, removed and shown in the list", async () => {
   await item(page, "Letter").getByTestId("conversation-menu").click();
   await page.getByTestId("edit-tags").click();
   await page.getByTestId("tag-new").fill("WO");
-  await expect.poll(() => page.getByTestId("tag-suggestion").allTextContents().then((all) => all.map((one) => one.trim()))).toEqual(["work"]);
+  await expect
+    .poll(() =>
+      page
+        .getByTestId("tag-suggestion")
+        .allTextContents()
+        .then((all) => all.map((one) => one.trim())),
+    )
+    .toEqual(["work"]);
   await page.getByTestId("tag-suggestion").click();
   await expect.poll(() => page.getByTestId("own-tag").count()).toBe(1);
   expect(await page.getByTestId("tag-new").inputValue()).toBe("");
@@ -52,7 +59,12 @@ test("a tag that is clicked filters; the query is combined with the filter", asy
   await tag(page, "Letter", "work");
   await item(page, "SQL").getByTestId("tag").click();
   await expect.poll(() => hits(page)).toEqual(["Letter to the landlord", "SQL: gaps and islands"]);
-  expect(await page.getByTestId("filter-chip").allTextContents().then((all) => all.map((one) => one.trim()))).toEqual(["#work"]);
+  expect(
+    await page
+      .getByTestId("filter-chip")
+      .allTextContents()
+      .then((all) => all.map((one) => one.trim())),
+  ).toEqual(["#work"]);
   await page.getByTestId("search").fill("heating");
   // The question and the answer.
   await expect.poll(() => hits(page)).toEqual(["Letter to the landlord", "Letter to the landlord"]);
@@ -92,7 +104,9 @@ test("the filter row limits by folder, author and date, alone and together", asy
   // A custom period.
   await page.getByTestId("filter-time").selectOption("custom");
   await page.getByTestId("filter-until").fill("2001-01-01");
-  await expect.poll(() => page.getByTestId("conversations").getByRole("status").textContent()).toContain("No conversation");
+  await expect
+    .poll(() => page.getByTestId("conversations").getByRole("status").textContent())
+    .toContain("No conversation");
   await page.getByTestId("filter-chip").click();
   await expect.poll(() => page.getByTestId("open-conversation").count()).toBeGreaterThan(6);
   expect(errors).toEqual([]);

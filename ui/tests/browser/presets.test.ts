@@ -7,7 +7,8 @@ type Window = Awaited<ReturnType<typeof open>>["page"];
 
 const temperature = (page: Window) => page.getByTestId("knob-temperature").locator("input");
 
-const chosen = (page: Window) => page.getByTestId("preset").evaluate((select) => (select as HTMLSelectElement).selectedOptions[0]?.textContent);
+const chosen = (page: Window) =>
+  page.getByTestId("preset").evaluate((select) => (select as HTMLSelectElement).selectedOptions[0]?.textContent);
 
 const names = (page: Window) => page.getByTestId("preset").locator("option").allTextContents();
 
@@ -96,11 +97,17 @@ test("presets are imported and exported, and files that are none are named", asy
   const { page, errors } = await open({ scene: "presets" });
   await openConversation(page, "Borrow checker");
   await page.getByTestId("chat-settings-toggle").click();
-  await expect.poll(() => names(page)).toEqual(["None", "Precise", "Balanced", "Creative", "Code", "Short mails", "Storyteller"]);
-  expect(await page.getByTestId("preset-broken").textContent()).toContain("old.json is no preset. It was written by a newer Hearth.");
+  await expect
+    .poll(() => names(page))
+    .toEqual(["None", "Precise", "Balanced", "Creative", "Code", "Short mails", "Storyteller"]);
+  expect(await page.getByTestId("preset-broken").textContent()).toContain(
+    "old.json is no preset. It was written by a newer Hearth.",
+  );
   await act(page, "import");
   await expect.poll(() => names(page)).toContain("Imported");
-  await page.evaluate(() => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { presetFile: "/x/broken.json" }));
+  await page.evaluate(() =>
+    Object.assign((window as unknown as { fakeHost: object }).fakeHost, { presetFile: "/x/broken.json" }),
+  );
   await act(page, "import");
   await page.getByTestId("toast").filter({ hasText: "could not be read as a preset" }).waitFor();
   await page.getByTestId("preset").selectOption({ label: "Short mails" });

@@ -11,7 +11,7 @@ const compose = async (page: Page, text: string) => {
   await page.getByTestId("composer").press("Enter");
 };
 const queued = (page: Page) => page.getByTestId("queued").locator("span").allTextContents();
-const asked = (page: Page) => page.locator('[data-role=user] .bubble').allTextContents();
+const asked = (page: Page) => page.locator("[data-role=user] .bubble").allTextContents();
 
 describe("a queued message", () => {
   test("is sent once the answer is complete, one after the other", async () => {
@@ -88,7 +88,9 @@ test("rating an answer sends no queued message", async () => {
   await pace(page, 0);
   await openConversation(page, "Haiku about a kettle");
   // As after a restart: a queue that is read with its conversation.
-  await page.evaluate("Promise.all([1, 2, 3, 4].map((id) => fakeHost.saveUnsent(id, { text: null, files: null, queue: [{ text: 'Later', files: [] }] })))");
+  await page.evaluate(
+    "Promise.all([1, 2, 3, 4].map((id) => fakeHost.saveUnsent(id, { text: null, files: null, queue: [{ text: 'Later', files: [] }] })))",
+  );
   await openConversation(page, "Borrow checker");
   await page.getByTestId("queued").waitFor();
   await page.getByTestId("thumb-up").last().click();

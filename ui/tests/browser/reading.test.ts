@@ -29,11 +29,20 @@ describe("a formula", () => {
     expect(await formulas.first().locator("math").count()).toBe(1);
     expect(await answer.locator(".tex").allTextContents()).toEqual(["$\\frac{1}{2$"]);
     expect(await answer.textContent()).toContain("that costs $5 in some books and $10 in others");
-    const [display, plain] = await Promise.all([formulas.nth(1).boundingBox(), answer.locator("p").first().boundingBox()]);
+    const [display, plain] = await Promise.all([
+      formulas.nth(1).boundingBox(),
+      answer.locator("p").first().boundingBox(),
+    ]);
     expect(display?.height).toBeGreaterThan(30);
     expect(plain?.height).toBeLessThan(80);
     // Heights and shifts are set as properties, which the policy allows.
-    expect(await formulas.first().locator(".katex-html [style*=height]").first().evaluate((strut) => strut.getBoundingClientRect().height)).toBeGreaterThan(5);
+    expect(
+      await formulas
+        .first()
+        .locator(".katex-html [style*=height]")
+        .first()
+        .evaluate((strut) => strut.getBoundingClientRect().height),
+    ).toBeGreaterThan(5);
     await page.waitForFunction(() => document.fonts.check("16px KaTeX_Main"));
     expect(errors).toEqual([]);
   });
@@ -89,7 +98,9 @@ describe("a diagram", () => {
     const { answer, errors } = await lecture();
     const diagram = answer.getByTestId("diagram");
     await diagram.waitFor();
-    expect(await diagram.locator("text").allTextContents()).toEqual(expect.arrayContaining(["Write the integral twice", "yes", "Solve it"]));
+    expect(await diagram.locator("text").allTextContents()).toEqual(
+      expect.arrayContaining(["Write the integral twice", "yes", "Solve it"]),
+    );
     await answer.getByTestId("diagram-source").click();
     expect(await answer.locator("pre").last().textContent()).toContain("A[Write the integral twice] --> B");
     expect(await diagram.count()).toBe(0);
@@ -143,9 +154,18 @@ describe("an answer", () => {
     const voices = (local: boolean) =>
       page.evaluate((localService) => {
         const spoken: string[] = [];
-        Object.assign(window, { spoken, SpeechSynthesisUtterance: class { constructor(readonly text: string) {} } });
+        Object.assign(window, {
+          spoken,
+          SpeechSynthesisUtterance: class {
+            constructor(readonly text: string) {}
+          },
+        });
         const voice = { localService, default: true, lang: "en-GB", name: "Test" };
-        Object.assign(speechSynthesis, { getVoices: () => [voice], speak: ({ text }: { text: string }) => spoken.push(text), cancel: () => spoken.push("(stopped)") });
+        Object.assign(speechSynthesis, {
+          getVoices: () => [voice],
+          speak: ({ text }: { text: string }) => spoken.push(text),
+          cancel: () => spoken.push("(stopped)"),
+        });
         speechSynthesis.dispatchEvent(new Event("voiceschanged"));
       }, local);
     await voices(false);
@@ -163,7 +183,11 @@ describe("an answer", () => {
 
 describe("find in the conversation", () => {
   const counted = (page: Page) => page.getByTestId("find-count").textContent();
-  const marked = (page: Page, name: string) => page.evaluate((key) => [...((CSS as unknown as { highlights: Map<string, Set<Range>> }).highlights.get(key) ?? [])].map(String), name);
+  const marked = (page: Page, name: string) =>
+    page.evaluate(
+      (key) => [...((CSS as unknown as { highlights: Map<string, Set<Range>> }).highlights.get(key) ?? [])].map(String),
+      name,
+    );
 
   test("counts, goes on and back, and closes", async () => {
     const { page, errors } = await open();
@@ -215,7 +239,9 @@ describe("find in the conversation", () => {
       await expect.poll(() => marked(page, "find-current").then((found) => found.length)).toBe(1);
       const visible = () =>
         page.evaluate(() => {
-          const range = [...((CSS as unknown as { highlights: Map<string, Set<Range>> }).highlights.get("find-current") ?? [])][0];
+          const range = [
+            ...((CSS as unknown as { highlights: Map<string, Set<Range>> }).highlights.get("find-current") ?? []),
+          ][0];
           const view = document.querySelector("[data-testid=thread]")?.getBoundingClientRect();
           const at = range?.getBoundingClientRect();
           return at && view ? at.top >= view.top && at.bottom <= view.bottom : false;

@@ -26,10 +26,26 @@ async function observed(context: BrowserContext, page: Page): Promise<object> {
   const errors = await showPage(page, inject("address"), {});
   await page.getByTestId("skip").focus();
   const inside = await page.evaluate(async () => {
-    const states = async (names: string[]) => Promise.all(names.map(async (name) => [name, (await navigator.permissions.query({ name: name as PermissionName })).state]));
-    const key = new Promise<unknown>((resolve) => addEventListener("keydown", ({ altKey, ctrlKey, metaKey, shiftKey }) => resolve({ altKey, ctrlKey, metaKey, shiftKey }), { once: true }));
+    const states = async (names: string[]) =>
+      Promise.all(
+        names.map(async (name) => [name, (await navigator.permissions.query({ name: name as PermissionName })).state]),
+      );
+    const key = new Promise<unknown>((resolve) =>
+      addEventListener(
+        "keydown",
+        ({ altKey, ctrlKey, metaKey, shiftKey }) => resolve({ altKey, ctrlKey, metaKey, shiftKey }),
+        { once: true },
+      ),
+    );
     Object.assign(window, { key });
-    const media = ["(prefers-color-scheme: dark)", "(prefers-reduced-motion: reduce)", "(prefers-contrast: more)", "(forced-colors: active)", "print", "(hover: hover)"];
+    const media = [
+      "(prefers-color-scheme: dark)",
+      "(prefers-reduced-motion: reduce)",
+      "(prefers-contrast: more)",
+      "(forced-colors: active)",
+      "print",
+      "(hover: hover)",
+    ];
     return {
       localStorage: { ...localStorage },
       sessionStorage: { ...sessionStorage },
@@ -58,7 +74,16 @@ async function observed(context: BrowserContext, page: Page): Promise<object> {
   await context.grantPermissions(["geolocation"]);
   return {
     ...inside,
-    position: await page.evaluate(() => new Promise((resolve) => navigator.geolocation.getCurrentPosition(({ coords }) => resolve(coords.latitude), () => resolve("none"), { timeout: 1000 }))),
+    position: await page.evaluate(
+      () =>
+        new Promise((resolve) =>
+          navigator.geolocation.getCurrentPosition(
+            ({ coords }) => resolve(coords.latitude),
+            () => resolve("none"),
+            { timeout: 1000 },
+          ),
+        ),
+    ),
     key: await page.evaluate(() => (window as unknown as { key: Promise<unknown> }).key),
     headers: requests.map((headers) => Object.keys(headers).filter((name) => name.startsWith("x-"))),
     listeners,
@@ -89,11 +114,18 @@ async function dirty(context: BrowserContext, page: Page): Promise<void> {
   await context.setGeolocation({ latitude: 1, longitude: 1 });
   await context.setExtraHTTPHeaders({ "x-left": "context" });
   await page.setExtraHTTPHeaders({ "x-left": "page" });
-  for (const target of [page, context]) await target.route("**/flame.svg", (route) => route.fulfill({ contentType: "text/plain", body: "left" }));
+  for (const target of [page, context])
+    await target.route("**/flame.svg", (route) => route.fulfill({ contentType: "text/plain", body: "left" }));
   page.on("request", () => {});
   page.once("dialog", () => {});
   context.on("request", () => {});
-  await page.emulateMedia({ media: "print", colorScheme: "dark", reducedMotion: "no-preference", contrast: "more", forcedColors: "active" });
+  await page.emulateMedia({
+    media: "print",
+    colorScheme: "dark",
+    reducedMotion: "no-preference",
+    contrast: "more",
+    forcedColors: "active",
+  });
   await page.setViewportSize({ width: 480, height: 500 });
   await page.getByTestId("view-tune").hover();
   await page.mouse.down();
@@ -115,7 +147,12 @@ test("a page that was reset is as a new one", async () => {
   expect(await observed(reused.context, reused.page)).toEqual(expected);
   expect(await reused.reset({ scheme: "dark", motion: "no-preference", width: 500, height: 400 })).toBe(true);
   await showPage(reused.page, inject("address"), {});
-  const looks = () => [innerWidth, innerHeight, matchMedia("(prefers-color-scheme: dark)").matches, matchMedia("(prefers-reduced-motion: reduce)").matches];
+  const looks = () => [
+    innerWidth,
+    innerHeight,
+    matchMedia("(prefers-color-scheme: dark)").matches,
+    matchMedia("(prefers-reduced-motion: reduce)").matches,
+  ];
   expect(await reused.page.evaluate(looks)).toEqual([500, 400, true, false]);
   await reused.close();
 });
@@ -128,8 +165,18 @@ test.each<[string, (page: Page, context: BrowserContext) => Promise<unknown>]>([
   ["a session of the browser's protocol", (page, context) => context.newCDPSession(page)],
   ["another page", (_, context) => context.newPage()],
   ["another page that was closed", async (_, context) => (await context.newPage()).close()],
-  ["a window that the page opened", (page) => Promise.all([page.waitForEvent("popup"), page.evaluate(() => void window.open("about:blank"))])],
-  ["a window that the page opened and closed", (page) => Promise.all([page.waitForEvent("popup").then((popup) => popup.waitForEvent("close")), page.evaluate(() => void setTimeout((opened) => opened?.close(), 0, window.open("about:blank")))])],
+  [
+    "a window that the page opened",
+    (page) => Promise.all([page.waitForEvent("popup"), page.evaluate(() => void window.open("about:blank"))]),
+  ],
+  [
+    "a window that the page opened and closed",
+    (page) =>
+      Promise.all([
+        page.waitForEvent("popup").then((popup) => popup.waitForEvent("close")),
+        page.evaluate(() => void setTimeout((opened) => opened?.close(), 0, window.open("about:blank"))),
+      ]),
+  ],
   ["another origin", (page) => page.goto("data:text/html,left")],
   ["a closed page", (page) => page.close()],
 ])("a page is not used again after %s", async (_, act) => {

@@ -7,7 +7,15 @@ import { EMPTY, openWindow, PERMISSIONS, screen, STEP_LIMIT, type WindowOptions 
 /** Methods whose effect lasts as long as the context, which is then not reused. */
 const LASTING = {
   page: ["addInitScript", "addLocatorHandler", "exposeBinding", "exposeFunction", "routeFromHAR", "routeWebSocket"],
-  context: ["addInitScript", "exposeBinding", "exposeFunction", "newCDPSession", "routeFromHAR", "routeWebSocket", "setHTTPCredentials"],
+  context: [
+    "addInitScript",
+    "exposeBinding",
+    "exposeFunction",
+    "newCDPSession",
+    "routeFromHAR",
+    "routeWebSocket",
+    "setHTTPCredentials",
+  ],
   clock: ["fastForward", "install", "pauseAt", "resume", "runFor", "setFixedTime", "setSystemTime"],
 };
 
@@ -39,7 +47,8 @@ export class ReusedPage {
     });
     this.takeBackListeners = [page, context].map((emitter) => rememberListeners(emitter as unknown as Emitter));
     const targets = { page, context, clock: context.clock };
-    for (const [name, methods] of Object.entries(LASTING)) for (const method of methods) this.spendBy(targets[name as keyof typeof targets], method);
+    for (const [name, methods] of Object.entries(LASTING))
+      for (const method of methods) this.spendBy(targets[name as keyof typeof targets], method);
   }
 
   static async open(browser: Browser, address: string, options: WindowOptions): Promise<ReusedPage> {
@@ -58,7 +67,10 @@ export class ReusedPage {
     const { context, page, session } = this;
     const { viewport, media } = screen(options);
     for (const takeBack of this.takeBackListeners) takeBack();
-    await Promise.all([page.unrouteAll({ behavior: "ignoreErrors" }), context.unrouteAll({ behavior: "ignoreErrors" })]);
+    await Promise.all([
+      page.unrouteAll({ behavior: "ignoreErrors" }),
+      context.unrouteAll({ behavior: "ignoreErrors" }),
+    ]);
     // These go before limits of the context.
     page.setDefaultTimeout(STEP_LIMIT);
     page.setDefaultNavigationTimeout(STEP_LIMIT);
@@ -95,7 +107,8 @@ export class ReusedPage {
   private spendBy(target: object, method: string): void {
     const methods = target as Record<string, (...given: unknown[]) => unknown>;
     const original = methods[method];
-    if (!original) throw new Error(`Playwright has no ${method} any more: see whether the reset covers what replaced it.`);
+    if (!original)
+      throw new Error(`Playwright has no ${method} any more: see whether the reset covers what replaced it.`);
     methods[method] = (...given) => {
       this.spent = true;
       return original.apply(target, given);
@@ -107,6 +120,8 @@ export class ReusedPage {
 function rememberListeners(emitter: Emitter): () => void {
   const kept = new Map(emitter.eventNames().map((event) => [event, emitter.listeners(event)]));
   return () => {
-    for (const event of emitter.eventNames()) for (const listener of emitter.listeners(event)) if (!kept.get(event)?.includes(listener)) emitter.off(event, listener);
+    for (const event of emitter.eventNames())
+      for (const listener of emitter.listeners(event))
+        if (!kept.get(event)?.includes(listener)) emitter.off(event, listener);
   };
 }

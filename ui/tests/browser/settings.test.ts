@@ -7,7 +7,10 @@ useBrowser();
 const bar = (page: Page, id: string) => page.locator(`[data-testid=plan-device][data-id=${id}]`).getByRole("img");
 
 /** Width of a part of a device's bar, in pixels. */
-const width = (page: Page, id: string, part: string) => bar(page, id).locator(`[data-part=${part}]`).evaluate((e) => e.getBoundingClientRect().width);
+const width = (page: Page, id: string, part: string) =>
+  bar(page, id)
+    .locator(`[data-part=${part}]`)
+    .evaluate((e) => e.getBoundingClientRect().width);
 
 test("moving the slider redraws the bars and loads nothing", async () => {
   const { page, errors } = await settings("two-gpus", "models");
@@ -18,7 +21,9 @@ test("moving the slider redraws the bars and loads nothing", async () => {
   await expect.poll(() => page.getByTestId("layers-value").textContent()).toBe("15 of 31 layers on the GPU");
   expect(await slider.getAttribute("aria-valuetext")).toBe("15 of 31 layers on the GPU");
   // Plans of the positions on the way may be drawn first.
-  await expect.poll(() => bar(page, "gpu0").getAttribute("aria-label")).toMatch(/^NVIDIA GeForce RTX 4070 of 12\.9 GB: .*Weights 61 MB.* It fits\.$/);
+  await expect
+    .poll(() => bar(page, "gpu0").getAttribute("aria-label"))
+    .toMatch(/^NVIDIA GeForce RTX 4070 of 12\.9 GB: .*Weights 61 MB.* It fits\.$/);
   expect(await bar(page, "cpu").getAttribute("aria-label")).toContain("Weights 66 MB");
   await expect.poll(() => width(page, "gpu0", "weights")).toBeLessThan(all * 0.8);
   await page.keyboard.press("Home");
@@ -43,7 +48,9 @@ test("one click reloads the model with the changes and keeps the conversation", 
   await page.getByTestId("reload-model").click();
   await page.getByTestId("reload-model").waitFor({ state: "detached" });
   await page.getByTestId("view-chat").click();
-  await expect.poll(() => page.getByTestId("device").textContent()).toBe("NVIDIA GeForce RTX 4070, 12 of 31 layers, 2 threads");
+  await expect
+    .poll(() => page.getByTestId("device").textContent())
+    .toBe("NVIDIA GeForce RTX 4070, 12 of 31 layers, 2 threads");
   await send(page, "And salt?");
   await lastAnswer(page, "complete");
   expect(await page.getByTestId("message").count()).toBe(4);
@@ -53,7 +60,12 @@ test("a draft is chosen for a model, planned, and applied with the reload", asyn
   const { page, errors } = await settings("drafts", "models");
   const draft = page.getByTestId("draft");
   const hint = () => page.getByTestId("draft-hint").textContent();
-  expect(await draft.locator("option").allTextContents()).toEqual(["Automatic", "Off", "Own first layers", "Qwen3 Draft 120M (120M)"]);
+  expect(await draft.locator("option").allTextContents()).toEqual([
+    "Automatic",
+    "Off",
+    "Own first layers",
+    "Qwen3 Draft 120M (120M)",
+  ]);
   expect(await draft.inputValue()).toBe("auto");
   expect(await hint()).toContain("N-gram lookup drafts the next tokens");
   await page.getByTestId("plan-verdict").waitFor();
@@ -67,7 +79,9 @@ test("a draft is chosen for a model, planned, and applied with the reload", asyn
   const card = (id: string) => page.locator(`[data-testid=model-card][data-id='${id}']`);
   await expect.poll(() => card("qwen3-0.6b").textContent()).toContain("speculative decoding: draft model.");
   expect(await card("qwen3-0.6b").getByTestId("card-drafts").textContent()).toContain("Drafts: Qwen3 Draft 120M.");
-  expect(await card("qwen3-draft-120m").getByTestId("card-drafts").textContent()).toContain("Can draft for: Qwen3 0.6B.");
+  expect(await card("qwen3-draft-120m").getByTestId("card-drafts").textContent()).toContain(
+    "Can draft for: Qwen3 0.6B.",
+  );
   expect(await card("smollm2-135m-instruct").getByTestId("card-drafts").count()).toBe(0);
   // Another model has its own choice.
   await card("smollm2-135m-instruct").getByTestId("card-load").click();
@@ -88,7 +102,9 @@ test("a draft model that was removed is reported, and the model is loaded withou
   await page.getByTestId("remove-confirm").click();
   await card("qwen3-0.6b").getByTestId("card-unload").click();
   await card("qwen3-0.6b").getByTestId("card-load").click();
-  await expect.poll(() => card("qwen3-0.6b").getByTestId("draft-problem").textContent()).toContain("no longer in the library");
+  await expect
+    .poll(() => card("qwen3-0.6b").getByTestId("draft-problem").textContent())
+    .toContain("no longer in the library");
   expect(await card("qwen3-0.6b").textContent()).toContain("speculative decoding: n-gram lookup.");
   await page.getByTestId("view-settings").click();
   await expect.poll(() => page.getByTestId("draft-problem").textContent()).toContain("N-gram lookup is used instead.");
@@ -101,9 +117,12 @@ test("a plan that does not fit says so and offers a fix", async () => {
   const verdict = page.getByTestId("plan-verdict");
   await page.getByTestId("layers").fill("31");
   await expect.poll(() => verdict.getAttribute("data-verdict")).toBe("wontFit");
-  expect(await page.locator("[data-testid=plan-device][data-id=gpu0]").textContent()).toContain("over its total memory");
+  expect(await page.locator("[data-testid=plan-device][data-id=gpu0]").textContent()).toContain(
+    "over its total memory",
+  );
   await page.getByTestId("view-models").click();
-  const fit = (id: string) => page.locator(`[data-testid=model-card][data-id='${id}']`).getByTestId("card-fit").getAttribute("data-verdict");
+  const fit = (id: string) =>
+    page.locator(`[data-testid=model-card][data-id='${id}']`).getByTestId("card-fit").getAttribute("data-verdict");
   await expect.poll(() => fit("llama-3.3-70b")).toBe("wontFit");
   await expect.poll(() => fit("qwen3-0.6b")).toBe("fits");
 });
@@ -230,8 +249,14 @@ test("shows a slow plan, a worker that does not answer, and a missing model", as
   await none.page.getByTestId("plan-none").waitFor();
   expect(await none.page.getByTestId("measure").isDisabled()).toBe(true);
   await openSettings(none.page, "hardware");
-  await none.page.evaluate(() => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { devices: () => Promise.reject({ code: "workerDied", message: "The driver of the GPU crashed." }) }));
-  await expect.poll(() => none.page.getByTestId("devices-failed").textContent()).toContain("The driver of the GPU crashed.");
+  await none.page.evaluate(() =>
+    Object.assign((window as unknown as { fakeHost: object }).fakeHost, {
+      devices: () => Promise.reject({ code: "workerDied", message: "The driver of the GPU crashed." }),
+    }),
+  );
+  await expect
+    .poll(() => none.page.getByTestId("devices-failed").textContent())
+    .toContain("The driver of the GPU crashed.");
 });
 
 test("the pages open by click and by arrow keys, and the last one opens again", async () => {
@@ -272,13 +297,18 @@ test("on a narrow window the pages are a row of tabs above the page", async () =
 
 test("the tray says what runs, and the setting says if the desktop has none", async () => {
   const { page, errors } = await settings("default", "general");
-  const trays = () => page.evaluate(() => (window as unknown as { fakeHost: { trays: ({ running: string[] } | null)[] } }).fakeHost.trays);
+  const trays = () =>
+    page.evaluate(
+      () => (window as unknown as { fakeHost: { trays: ({ running: string[] } | null)[] } }).fakeHost.trays,
+    );
   await expect.poll(async () => (await trays()).at(-1)?.running).toEqual(["Nothing is running"]);
   await page.getByTestId("tray").selectOption("off");
   await expect.poll(async () => (await trays()).at(-1)).toBeNull();
   const row = page.locator(".row", { has: page.getByTestId("tray") });
   expect(await row.textContent()).toContain("Shows what is running");
-  await page.evaluate(() => Object.assign((window as unknown as { fakeHost: { hasTray: boolean } }).fakeHost, { hasTray: false }));
+  await page.evaluate(() =>
+    Object.assign((window as unknown as { fakeHost: { hasTray: boolean } }).fakeHost, { hasTray: false }),
+  );
   await page.getByTestId("tray").selectOption("keepRunning");
   await expect.poll(() => row.textContent()).toContain("This desktop has no tray");
   expect(errors).toEqual([]);

@@ -4,8 +4,10 @@ import { answers, drawn, lastAnswer, open, openConversation, pace, send, useBrow
 
 useBrowser();
 
-const fromEnd = (page: Page) => page.getByTestId("thread").evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight);
-const kill = (page: Page) => page.evaluate(() => (window as unknown as { fakeHost: { killWorker: () => void } }).fakeHost.killWorker());
+const fromEnd = (page: Page) =>
+  page.getByTestId("thread").evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight);
+const kill = (page: Page) =>
+  page.evaluate(() => (window as unknown as { fakeHost: { killWorker: () => void } }).fakeHost.killWorker());
 
 /** Waits until a thread that was opened is at its end: its rows are measured in the first frames. */
 async function isAtEnd(page: Page): Promise<void> {
@@ -60,14 +62,24 @@ test("every message has a name in the feed, and Page Up and Page Down go from on
   await page.getByTestId("message").first().waitFor();
   const articles = page.getByTestId("thread").getByRole("article");
   const focused = () => page.evaluate(() => document.activeElement?.getAttribute("aria-label"));
-  await expect.poll(() => articles.last().getAttribute("aria-label")).toBe("Answer by SmolLM2 135M Instruct, 10,000 of 10,000");
+  await expect
+    .poll(() => articles.last().getAttribute("aria-label"))
+    .toBe("Answer by SmolLM2 135M Instruct, 10,000 of 10,000");
   expect(await page.getByRole("article", { name: "You, 9,999 of 10,000", exact: true }).count()).toBe(1);
   // From a control of a message, to the messages above it, also those that were not rendered.
   await articles.last().getByTestId("copy").focus();
   for (const position of ["9,999", "9,998", "9,997", "9,996", "9,995", "9,994", "9,993"]) {
     await page.keyboard.press("PageUp");
     expect(await focused()).toContain(`, ${position} of 10,000`);
-    await expect.poll(() => page.locator("article:focus").evaluate((e) => e.getBoundingClientRect().top - (e.closest("[role=feed]")?.getBoundingClientRect().top ?? 0))).toBeLessThan(500);
+    await expect
+      .poll(() =>
+        page
+          .locator("article:focus")
+          .evaluate(
+            (e) => e.getBoundingClientRect().top - (e.closest("[role=feed]")?.getBoundingClientRect().top ?? 0),
+          ),
+      )
+      .toBeLessThan(500);
   }
   for (const position of ["9,994", "9,995"]) {
     await page.keyboard.press("PageDown");
@@ -98,7 +110,10 @@ test("Page Up and Page Down scroll a thread that was clicked, and enter it from 
 });
 
 /** Gives a message of the open library's second conversation a text, and opens it. */
-async function openWith(page: Page, texts: Partial<Record<"user" | "assistant", [piece: string, times: number]>>): Promise<void> {
+async function openWith(
+  page: Page,
+  texts: Partial<Record<"user" | "assistant", [piece: string, times: number]>>,
+): Promise<void> {
   await page.evaluate((given) => {
     interface Kept {
       title: string;
@@ -116,7 +131,8 @@ async function openWith(page: Page, texts: Partial<Record<"user" | "assistant", 
 
 test("an answer of many megabytes opens as quickly as a long one, and is copied whole", async () => {
   const { page, errors } = await open();
-  const section = "## Rye\n\nA **dense** bread that is kept for a week, with a [link](https://example.com/rye) and `code` in its long lines, as answers have them.\n\n- first **item**\n- second item\n\n";
+  const section =
+    "## Rye\n\nA **dense** bread that is kept for a week, with a [link](https://example.com/rye) and `code` in its long lines, as answers have them.\n\n- first **item**\n- second item\n\n";
   await openWith(page, { assistant: [section, 30_000] });
   const answer = answers(page).last();
   const more = answer.getByTestId("long-text");
@@ -126,7 +142,9 @@ test("an answer of many megabytes opens as quickly as a long one, and is copied 
   expect(first).toBeLessThan(800);
   // All of it is copied.
   await answer.getByTestId("copy").click();
-  await expect.poll(() => page.evaluate(() => navigator.clipboard.readText().then(({ length }) => length))).toBe(section.length * 30_000);
+  await expect
+    .poll(() => page.evaluate(() => navigator.clipboard.readText().then(({ length }) => length)))
+    .toBe(section.length * 30_000);
 
   await page.keyboard.press("Control+f");
   await page.getByTestId("find-text").fill("dense");
@@ -140,7 +158,10 @@ test("an answer of many megabytes opens as quickly as a long one, and is copied 
 
 test("a pasted message of many megabytes is shown in steps", async () => {
   const { page, errors } = await open();
-  await openWith(page, { user: ["A line of a file that was pasted as a message.\n", 700_000], assistant: ["Thanks.", 1] });
+  await openWith(page, {
+    user: ["A line of a file that was pasted as a message.\n", 700_000],
+    assistant: ["Thanks.", 1],
+  });
   await page.getByTestId("thread").evaluate((list) => (list.scrollTop = 0));
   const mine = page.locator("[data-testid=message][data-role=user]");
   await mine.waitFor();

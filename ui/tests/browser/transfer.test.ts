@@ -5,16 +5,29 @@ import { open, openSettings, pace, settings, useBrowser } from "./window";
 useBrowser("isolated");
 
 const item = (page: Page, title: string) => page.getByTestId("conversation").filter({ hasText: title });
-const drop = (page: Page, path: string) => page.evaluate((dropped) => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({ type: "drop", paths: [dropped] }), path);
+const drop = (page: Page, path: string) =>
+  page.evaluate(
+    (dropped) =>
+      (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop({
+        type: "drop",
+        paths: [dropped],
+      }),
+    path,
+  );
 
 test("an export is imported once, and what was skipped is said", async () => {
   const { page, errors } = await settings("two-gpus", "data");
   await page.getByTestId("import-file").click();
   const report = page.getByTestId("import-report");
   await report.waitFor();
-  expect(await report.locator("li").allTextContents()).toEqual(["3 conversations were imported from ChatGPT.", "2 of 5 conversations were skipped: 1 is empty (“New chat”), 1 cannot be read."]);
+  expect(await report.locator("li").allTextContents()).toEqual([
+    "3 conversations were imported from ChatGPT.",
+    "2 of 5 conversations were skipped: 1 is empty (“New chat”), 1 cannot be read.",
+  ]);
   await page.getByTestId("import-file").click();
-  await expect.poll(() => report.locator("li").first().textContent()).toBe("No new conversations were imported from ChatGPT.");
+  await expect
+    .poll(() => report.locator("li").first().textContent())
+    .toBe("No new conversations were imported from ChatGPT.");
   await page.getByTestId("view-chat").click();
   expect(await item(page, "Regex for dates").count()).toBe(1);
   expect(errors).toEqual([]);
@@ -40,7 +53,10 @@ test("an archive that is dropped is imported, and a file that is no export is ex
   await item(page, "Regex for dates").waitFor();
   await page.getByTestId("toast").filter({ hasText: "3 conversations were imported" }).waitFor();
   await drop(page, "/home/you/photos.zip");
-  await page.getByTestId("toast").filter({ hasText: "Hearth found no conversations in /home/you/photos.zip." }).waitFor();
+  await page
+    .getByTestId("toast")
+    .filter({ hasText: "Hearth found no conversations in /home/you/photos.zip." })
+    .waitFor();
 });
 
 test("one conversation is exported from its menu by keyboard, and all from Data", async () => {
@@ -52,14 +68,23 @@ test("one conversation is exported from its menu by keyboard, and all from Data"
   await page.keyboard.press("Enter");
   await item(page, "Rye bread").getByTestId("export-markdown").waitFor();
   expect(await menu.getAttribute("aria-expanded")).toBe("true");
-  while (!(await item(page, "Rye bread").getByTestId("export-html").evaluate((e) => e === document.activeElement))) await page.keyboard.press("ArrowDown");
+  while (
+    !(await item(page, "Rye bread")
+      .getByTestId("export-html")
+      .evaluate((e) => e === document.activeElement))
+  )
+    await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
   await page.getByTestId("toast").filter({ hasText: "Written to /home/you/Rye bread, 80 % hydration.html" }).waitFor();
   await openSettings(page, "data");
   await page.getByTestId("chat-format-json").check();
   await page.getByTestId("export-all").click();
-  await expect.poll(() => page.getByTestId("export-result").textContent()).toBe("8 conversations were written to /home/you/Conversations.json (34 kB).");
-  const exports = await page.evaluate(() => (window as unknown as { fakeHost: { exports: object[] } }).fakeHost.exports);
+  await expect
+    .poll(() => page.getByTestId("export-result").textContent())
+    .toBe("8 conversations were written to /home/you/Conversations.json (34 kB).");
+  const exports = await page.evaluate(
+    () => (window as unknown as { fakeHost: { exports: object[] } }).fakeHost.exports,
+  );
   expect(exports).toEqual([
     { conversation: 4, format: "html", path: "/home/you/Rye bread, 80 % hydration.html" },
     { conversation: null, format: "json", path: "/home/you/Conversations.json" },
@@ -70,11 +95,17 @@ test("one conversation is exported from its menu by keyboard, and all from Data"
 test("everything is backed up, and a restoration is confirmed, announced and can be cancelled", async () => {
   const { page, errors } = await settings("two-gpus", "data");
   await page.getByTestId("back-up").click();
-  await expect.poll(() => page.getByTestId("backup-result").textContent()).toBe("27 files were backed up to /media/you/disk/Hearth.hearthbackup (48 MB). 1 file is not in the backup: 1 is a link or another special file (“runs/3/latest”).");
+  await expect
+    .poll(() => page.getByTestId("backup-result").textContent())
+    .toBe(
+      "27 files were backed up to /media/you/disk/Hearth.hearthbackup (48 MB). 1 file is not in the backup: 1 is a link or another special file (“runs/3/latest”).",
+    );
   await page.getByTestId("restore-backup").click();
   await page.getByTestId("restore-confirm").click();
   await page.getByTestId("restore-pending").waitFor();
-  expect(await page.getByTestId("restore-pending").textContent()).toContain("with 212 conversations is checked. It is put in place when Hearth starts the next time");
+  expect(await page.getByTestId("restore-pending").textContent()).toContain(
+    "with 212 conversations is checked. It is put in place when Hearth starts the next time",
+  );
   await page.getByTestId("cancel-restore").click();
   await page.getByTestId("restore-pending").waitFor({ state: "detached" });
   await page.evaluate("fakeHost.pace = 500");
@@ -85,7 +116,9 @@ test("everything is backed up, and a restoration is confirmed, announced and can
   await page.getByTestId("toast").filter({ hasText: "The restoration was cancelled" }).waitFor();
   await page.getByTestId("cancel-extraction").waitFor({ state: "detached" });
   await page.evaluate("fakeHost.pace = 0");
-  await page.evaluate(() => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { backup: "/media/you/damaged.hearthbackup" }));
+  await page.evaluate(() =>
+    Object.assign((window as unknown as { fakeHost: object }).fakeHost, { backup: "/media/you/damaged.hearthbackup" }),
+  );
   await page.getByTestId("restore-backup").click();
   await page.getByTestId("restore-confirm").click();
   await page.getByTestId("toast").filter({ hasText: "is damaged" }).waitFor();
@@ -99,7 +132,9 @@ test("the data folder is moved, and what stays behind is deleted", async () => {
   const place = () => page.getByTestId("data-place").textContent();
   await page.evaluate("fakeHost.pace = 500");
   await page.getByTestId("move-data").click();
-  expect(await page.getByTestId("move-dialog").textContent()).toContain("copies its data (12.4 GB) to /media/you/disk/Hearth and restarts");
+  expect(await page.getByTestId("move-dialog").textContent()).toContain(
+    "copies its data (12.4 GB) to /media/you/disk/Hearth and restarts",
+  );
   await page.getByTestId("move-confirm").click();
   await page.getByTestId("move-dialog").getByRole("progressbar").waitFor();
   await page.getByTestId("move-cancel").click();
@@ -111,13 +146,19 @@ test("the data folder is moved, and what stays behind is deleted", async () => {
   await page.getByTestId("move-data").click();
   await page.getByTestId("move-confirm").click();
   await expect.poll(place).toBe("/media/you/disk/Hearth");
-  expect(await page.getByTestId("former-data").textContent()).toContain("still in /home/you/.local/share/hearth (12.3 GB)");
+  expect(await page.getByTestId("former-data").textContent()).toContain(
+    "still in /home/you/.local/share/hearth (12.3 GB)",
+  );
   await page.getByTestId("delete-former").click();
   await page.getByTestId("former-confirm").click();
   await page.getByTestId("former-data").waitFor({ state: "detached" });
-  expect(await page.getByTestId("former-left").textContent()).toBe("The copy is deleted. 1 file there was not part of it and stays: /home/you/.local/share/hearth/models/new/model.gguf.");
+  expect(await page.getByTestId("former-left").textContent()).toBe(
+    "The copy is deleted. 1 file there was not part of it and stays: /home/you/.local/share/hearth/models/new/model.gguf.",
+  );
 
-  await page.evaluate(() => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { dataFolder: "/media/you/disk/Hearth" }));
+  await page.evaluate(() =>
+    Object.assign((window as unknown as { fakeHost: object }).fakeHost, { dataFolder: "/media/you/disk/Hearth" }),
+  );
   await page.getByTestId("move-data").click();
   await page.getByTestId("toast").filter({ hasText: "cannot be moved into the folder that it is in" }).waitFor();
   expect(errors).toEqual([]);
@@ -131,7 +172,11 @@ test("a conversation is pinned to the top", async () => {
     await item(page, title).getByTestId("pin").click();
   };
   await act("Haiku about a kettle");
-  const titles = () => page.getByTestId("open-conversation").allTextContents().then((all) => all.map((title) => title.trim()));
+  const titles = () =>
+    page
+      .getByTestId("open-conversation")
+      .allTextContents()
+      .then((all) => all.map((title) => title.trim()));
   await expect.poll(async () => (await titles())[0]).toBe("Haiku about a kettle");
   expect(await page.getByTestId("conversations").locator("h2").first().textContent()).toBe("Pinned");
   await act("Haiku about a kettle");
@@ -147,7 +192,9 @@ test("a deleted conversation is restored from the bin, or deleted for good", asy
   }
   await page.getByTestId("open-bin").click();
   const binned = page.getByTestId("binned");
-  await expect.poll(() => binned.locator(".title").allTextContents()).toEqual(["Letter to the landlord", "Rye bread, 80 % hydration"]);
+  await expect
+    .poll(() => binned.locator(".title").allTextContents())
+    .toEqual(["Letter to the landlord", "Rye bread, 80 % hydration"]);
   await binned.first().getByTestId("bin-restore").click();
   await expect.poll(() => binned.count()).toBe(1);
   await page.getByTestId("bin-empty").click();

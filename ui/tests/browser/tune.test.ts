@@ -6,7 +6,11 @@ useBrowser();
 
 /** Drops a file on the window. */
 async function drop(page: Page, path: string): Promise<void> {
-  await page.evaluate((one) => (window as unknown as { fakeHost: { drop(drop: object): void } }).fakeHost.drop({ type: "drop", paths: [one] }), path);
+  await page.evaluate(
+    (one) =>
+      (window as unknown as { fakeHost: { drop(drop: object): void } }).fakeHost.drop({ type: "drop", paths: [one] }),
+    path,
+  );
 }
 
 /** Starts a run on a dropped file. */
@@ -28,7 +32,8 @@ async function holdAndTrain(page: Page, path: string): Promise<void> {
 
 const state = (page: Page) => page.getByTestId("run-page").getAttribute("data-state");
 const runIs = (page: Page, expected: string) => expect.poll(() => state(page)).toBe(expected);
-const step = async (page: Page) => Number.parseInt((await page.getByTestId("run-tiles").locator("dd").first().textContent()) ?? "", 10);
+const step = async (page: Page) =>
+  Number.parseInt((await page.getByTestId("run-tiles").locator("dd").first().textContent()) ?? "", 10);
 
 async function openRun(page: Page, name: string): Promise<void> {
   await page.getByTestId("view-tune").click();
@@ -40,13 +45,18 @@ describe("data", () => {
   test("dropped on any view is inspected, and its loss mask shown", async () => {
     const { page, errors } = await open();
     await pace(page, 0);
-    await page.evaluate(() => (window as unknown as { fakeHost: { drop(drop: object): void } }).fakeHost.drop({ type: "over", paths: [] }));
+    await page.evaluate(() =>
+      (window as unknown as { fakeHost: { drop(drop: object): void } }).fakeHost.drop({ type: "over", paths: [] }),
+    );
     await page.getByTestId("drop-overlay").waitFor();
     await drop(page, "/home/you/replies.jsonl");
     await expect.poll(() => page.getByTestId("facts").textContent()).toContain("JSONL, messages");
     expect(await page.getByTestId("drop-overlay").count()).toBe(0);
     const preview = page.getByTestId("preview");
-    expect(await preview.locator("[data-kind=trained]").allTextContents()).toEqual(["Sorry about the wait. I have looked it up: it left Lyon this morning and should reach you on Tuesday.", "<|im_end|>"]);
+    expect(await preview.locator("[data-kind=trained]").allTextContents()).toEqual([
+      "Sorry about the wait. I have looked it up: it left Lyon this morning and should reach you on Tuesday.",
+      "<|im_end|>",
+    ]);
     expect(await preview.locator("[data-kind=masked]").allTextContents()).toContain("My order is late, what now?");
     await page.getByTestId("preview-next").click();
     await page.getByTestId("preview-next").click();
@@ -81,7 +91,9 @@ describe("data", () => {
     const { page } = await open({ scene: "fresh" });
     await pace(page, 0);
     await drop(page, "/home/you/empty.jsonl");
-    await expect.poll(() => page.getByTestId("inspection-failed").textContent()).toContain("empty.jsonl: the file is empty");
+    await expect
+      .poll(() => page.getByTestId("inspection-failed").textContent())
+      .toContain("empty.jsonl: the file is empty");
     await page.getByTestId("tune-back").click();
     await page.getByTestId("sample").first().click();
     await page.getByTestId("facts").waitFor();
@@ -172,7 +184,9 @@ describe("a run", () => {
     await holdAndTrain(page, "/home/you/replies.jsonl");
     await page.getByTestId("view-chat").click();
     await pace(page, 2);
-    await expect.poll(() => page.getByTestId("toast").textContent()).toContain("is done: the validation loss went from");
+    await expect
+      .poll(() => page.getByTestId("toast").textContent())
+      .toContain("is done: the validation loss went from");
     await page.getByTestId("toast-action").click();
     await runIs(page, "finished");
   });

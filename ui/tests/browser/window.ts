@@ -103,7 +103,10 @@ export async function openConversation(page: Page, title: string): Promise<void>
 
 /** Sets the milliseconds per token and step; `Infinity` holds the host's work, which a later pace continues. */
 export async function pace(page: Page, ms: number): Promise<void> {
-  await page.evaluate((value) => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { pace: value }), ms);
+  await page.evaluate(
+    (value) => Object.assign((window as unknown as { fakeHost: object }).fakeHost, { pace: value }),
+    ms,
+  );
 }
 
 /** Waits until the page has drawn what it knows: a frame begins before it is drawn, so two of them. */
@@ -113,7 +116,11 @@ export async function drawn(page: Page): Promise<void> {
 
 /** Waits until nothing moves but what never ends, such as a spinner. */
 export async function still(page: Page): Promise<void> {
-  await page.waitForFunction(() => document.getAnimations().every(({ playState, effect }) => playState !== "running" || effect?.getComputedTiming().iterations === Infinity));
+  await page.waitForFunction(() =>
+    document
+      .getAnimations()
+      .every(({ playState, effect }) => playState !== "running" || effect?.getComputedTiming().iterations === Infinity),
+  );
 }
 
 /** Opens a page of Settings. */
@@ -123,7 +130,10 @@ export async function openSettings(page: Page, name: SettingsPage): Promise<void
 }
 
 /** Opens a page of Settings on a scene, after Hardware has found the devices. */
-export async function settings(scene: string, name: SettingsPage = "hardware"): Promise<{ page: Page; errors: string[] }> {
+export async function settings(
+  scene: string,
+  name: SettingsPage = "hardware",
+): Promise<{ page: Page; errors: string[] }> {
   const window = await open({ scene, height: 1400 });
   await pace(window.page, 0);
   await openSettings(window.page, "hardware");

@@ -8,7 +8,11 @@ test("every component and every test file of the browser is in the table of what
 });
 
 test("a component affects the files that render it, and a module those of what imports it", () => {
-  const table = { "src/lib/charts/LossChart.svelte": ["tune"], "src/lib/charts/CurveTable.svelte": ["look"], "src/lib/tune/RunPage.svelte": ["axe.tune"] };
+  const table = {
+    "src/lib/charts/LossChart.svelte": ["tune"],
+    "src/lib/charts/CurveTable.svelte": ["look"],
+    "src/lib/tune/RunPage.svelte": ["axe.tune"],
+  };
   const of = (...paths: string[]) => affected(paths, table);
   expect(of("src/lib/charts/LossChart.svelte")).toEqual(["tune"]);
   expect(of("src/lib/charts/rows.ts")).toContain("look");
@@ -17,6 +21,18 @@ test("a component affects the files that render it, and a module those of what i
   expect(of("tests/unit/curve.test.ts", "README.md")).toEqual([]);
 });
 
-test.each(["src/main.ts", "src/App.svelte", "src/lib/stores/app.svelte.ts", "src/lib/host/fake/base.ts", "src/styles/base.css", "messages/en/chat.json", "vite.config.ts", "index.html", "scripts/browser.mjs", "src/lib/gone.ts", "unknown"])("everything depends on %s", (path) => {
+test.each([
+  "src/main.ts",
+  "src/App.svelte",
+  "src/lib/stores/app.svelte.ts",
+  "src/lib/host/fake/base.ts",
+  "src/styles/base.css",
+  "messages/en/chat.json",
+  "vite.config.ts",
+  "index.html",
+  "scripts/browser.mjs",
+  "src/lib/gone.ts",
+  "unknown",
+])("everything depends on %s", (path) => {
   expect(affected([path])).toEqual(testNames());
 });

@@ -3,12 +3,46 @@ import type { AutoSelection, BuildReason, Device, DeviceCheck } from "../../src/
 import { cpuReason, matchesDevice } from "../../src/lib/text/devices";
 import { bandwidth, buildOptions, prefillThroughput, buildLabel, autoBuildReason } from "../../src/lib/text/backends";
 
-const found = (speed: number): DeviceCheck => ({ mismatch: speed < 0 ? "Wrong." : null, bytesPerSecond: Math.max(0, speed), stepSeconds: 0, layerSeconds: 0, macsPerSecond: Math.max(0, speed), seconds: 1, kernelsLaunched: 0, kernelsCompiled: 0 });
+const found = (speed: number): DeviceCheck => ({
+  mismatch: speed < 0 ? "Wrong." : null,
+  bytesPerSecond: Math.max(0, speed),
+  stepSeconds: 0,
+  layerSeconds: 0,
+  macsPerSecond: Math.max(0, speed),
+  seconds: 1,
+  kernelsLaunched: 0,
+  kernelsCompiled: 0,
+});
 
 /** A device with builds of these speeds; null: not checked, below 0: mismatch. */
 function device(kind: string, speeds: Record<string, number | null>, backend = "vulkan"): Device {
-  const all = Object.entries(speeds).map(([build, speed]) => ({ build, backend: build === "cuda" ? "cuda" : backend, check: speed === null ? null : found(speed), largestBuffer: null }));
-  return { id: "gpu0", identity: "0000:01:00.0", kind, name: "A GPU", backend, memoryTotal: null, memoryFree: null, usable: true, why: "", driver: null, api: null, load: null, cores: null, performanceCores: null, backendNames: [backend], largestBuffer: null, backends: all, selection: "selected", buildReason: null };
+  const all = Object.entries(speeds).map(([build, speed]) => ({
+    build,
+    backend: build === "cuda" ? "cuda" : backend,
+    check: speed === null ? null : found(speed),
+    largestBuffer: null,
+  }));
+  return {
+    id: "gpu0",
+    identity: "0000:01:00.0",
+    kind,
+    name: "A GPU",
+    backend,
+    memoryTotal: null,
+    memoryFree: null,
+    usable: true,
+    why: "",
+    driver: null,
+    api: null,
+    load: null,
+    cores: null,
+    performanceCores: null,
+    backendNames: [backend],
+    largestBuffer: null,
+    backends: all,
+    selection: "selected",
+    buildReason: null,
+  };
 }
 
 test.each([
@@ -35,8 +69,16 @@ test("a build is offered if it can use some GPU, and is wrong only if it is wron
   const other = device("discrete", { portable: -1, vulkan: null });
   const offered = (...gpus: Device[]) => buildOptions(gpus).map(({ build, mismatch }) => [build, mismatch]);
   expect(offered()).toEqual([]);
-  expect(offered(fast)).toEqual([["cuda", null], ["vulkan", "Wrong."], ["portable", null]]);
-  expect(offered(fast, other)).toEqual([["cuda", null], ["vulkan", null], ["portable", null]]);
+  expect(offered(fast)).toEqual([
+    ["cuda", null],
+    ["vulkan", "Wrong."],
+    ["portable", null],
+  ]);
+  expect(offered(fast, other)).toEqual([
+    ["cuda", null],
+    ["vulkan", null],
+    ["portable", null],
+  ]);
   expect(offered(device("discrete", { portable: -1 }))).toEqual([["portable", "Wrong."]]);
 });
 
@@ -61,11 +103,20 @@ test.each<[AutoSelection[], string]>([
   [["slowerThanCpu", "sharesMemory"], "a GPU that shares the CPU's memory is seldom faster."],
   [["slowerThanCpu", "software", "unusable"], "measured faster than any GPU here."],
 ])("the engine's reasons against the GPUs, %s, are a sentence", (selections, sentence) => {
-  const gpus = selections.map((selection) => ({ ...device("discrete", {}), selection, usable: selection !== "unusable" }));
+  const gpus = selections.map((selection) => ({
+    ...device("discrete", {}),
+    selection,
+    usable: selection !== "unusable",
+  }));
   expect(cpuReason(gpus)).toBe(`Automatic: ${sentence}`);
 });
 
 test("a device matches its identity, and its id in old settings", () => {
   const gpu = device("discrete", {});
-  expect(["0000:01:00.0", "gpu0", "gpu1", "cpu"].map((name) => matchesDevice(name, gpu))).toEqual([true, true, false, false]);
+  expect(["0000:01:00.0", "gpu0", "gpu1", "cpu"].map((name) => matchesDevice(name, gpu))).toEqual([
+    true,
+    true,
+    false,
+    false,
+  ]);
 });

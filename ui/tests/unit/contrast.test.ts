@@ -4,7 +4,10 @@ import { expect, test } from "vitest";
 /** The colors of a style sheet: light, dark by choice, dark by the system. */
 function themes(file: string): Map<string, string>[] {
   const css = readFileSync(new URL(`../../src/styles/${file}`, import.meta.url), "utf8");
-  return [...css.matchAll(/\{([^{}]*--paper[^{}]*)\}/g)].map((match) => new Map([...(match[1] ?? "").matchAll(/--([\w-]+):\s*(#[\da-f]{6})\b/g)].map((m) => [m[1] ?? "", m[2] ?? ""])));
+  return [...css.matchAll(/\{([^{}]*--paper[^{}]*)\}/g)].map(
+    (match) =>
+      new Map([...(match[1] ?? "").matchAll(/--([\w-]+):\s*(#[\da-f]{6})\b/g)].map((m) => [m[1] ?? "", m[2] ?? ""])),
+  );
 }
 
 const sets = themes("tokens.css");
@@ -41,7 +44,10 @@ const pairs: [front: string, grounds: string[], least: number][] = [
   ["ember", ["paper", "raised", "sunk", "side"], 3],
 ];
 
-test.each([["normal", sets], ["high contrast", high]] as const)("%s: the dark theme is the same by system and by choice", (_, all) => {
+test.each([
+  ["normal", sets],
+  ["high contrast", high],
+] as const)("%s: the dark theme is the same by system and by choice", (_, all) => {
   expect(all.length).toBe(3);
   expect(all[2]).toEqual(all[1]);
   expect([...(all[1] ?? [])].length).toBe([...(all[0] ?? [])].length);
@@ -52,19 +58,31 @@ test("high contrast replaces every color", () => {
 });
 
 /** Every pair with its least contrast, in light and dark. */
-const cases = (least: (normal: number) => number) => pairs.flatMap(([front, grounds, normal]) => grounds.flatMap((ground) => [0, 1].map((set) => [["light", "dark"][set], front, ground, least(normal), set] as const)));
+const cases = (least: (normal: number) => number) =>
+  pairs.flatMap(([front, grounds, normal]) =>
+    grounds.flatMap((ground) =>
+      [0, 1].map((set) => [["light", "dark"][set], front, ground, least(normal), set] as const),
+    ),
+  );
 
-test.each(cases((normal) => normal))("%s: %s on %s has a contrast of at least %s to 1", (_, front, ground, least, set) => {
-  const colors = sets[set];
-  expect(contrast(colors?.get(front) ?? "", colors?.get(ground) ?? "")).toBeGreaterThanOrEqual(least);
-});
+test.each(cases((normal) => normal))(
+  "%s: %s on %s has a contrast of at least %s to 1",
+  (_, front, ground, least, set) => {
+    const colors = sets[set];
+    expect(contrast(colors?.get(front) ?? "", colors?.get(ground) ?? "")).toBeGreaterThanOrEqual(least);
+  },
+);
 
 // WCAG AAA for text; edges of controls as AA asks of text.
-test.each(cases((normal) => (normal >= 4.5 ? 7 : 4.5)))("high contrast, %s: %s on %s has a contrast of at least %s to 1", (_, front, ground, least, set) => {
-  const colors = high[set];
-  expect(contrast(colors?.get(front) ?? "", colors?.get(ground) ?? "")).toBeGreaterThanOrEqual(least);
-});
+test.each(cases((normal) => (normal >= 4.5 ? 7 : 4.5)))(
+  "high contrast, %s: %s on %s has a contrast of at least %s to 1",
+  (_, front, ground, least, set) => {
+    const colors = high[set];
+    expect(contrast(colors?.get(front) ?? "", colors?.get(ground) ?? "")).toBeGreaterThanOrEqual(least);
+  },
+);
 
 test.each([0, 1])("high contrast: borders are visible", (set) => {
-  for (const ground of ["paper", "raised", "sunk"]) expect(contrast(high[set]?.get("line") ?? "", high[set]?.get(ground) ?? "")).toBeGreaterThanOrEqual(4.5);
+  for (const ground of ["paper", "raised", "sunk"])
+    expect(contrast(high[set]?.get("line") ?? "", high[set]?.get(ground) ?? "")).toBeGreaterThanOrEqual(4.5);
 });

@@ -17,7 +17,10 @@ test.each([
 describe("the range", () => {
   test("contains every validation loss and all but a few outliers of the training loss", () => {
     const train = curve(900, ...Array.from({ length: 99 }, () => 2));
-    const { low, high } = lossRange(train, [{ step: 1, value: 3 }, { step: 50, value: 1.5 }]);
+    const { low, high } = lossRange(train, [
+      { step: 1, value: 3 },
+      { step: 50, value: 1.5 },
+    ]);
     expect(low).toBeLessThan(1.5);
     expect(low).toBeGreaterThan(1);
     expect(high).toBeGreaterThan(3);
@@ -58,5 +61,11 @@ test("finds the nearest point", () => {
 });
 
 test("a line is interrupted at NaN", () => {
-  expect(line(curve(1, Number.NaN, 3, 4), (x) => x, (y) => y)).toBe("M1.0 1.0M3.0 3.0L4.0 4.0");
+  expect(
+    line(
+      curve(1, Number.NaN, 3, 4),
+      (x) => x,
+      (y) => y,
+    ),
+  ).toBe("M1.0 1.0M3.0 3.0L4.0 4.0");
 });

@@ -1,10 +1,28 @@
 import { expect, test } from "vitest";
 import type { DraftStats, Stats } from "../../src/lib/host";
 import { lost, qwen, small, smol } from "../../src/lib/host/fake/models";
-import { draftedLabel, draftedTitle, draftHint, draftProblem, draftProblemText, draftRelations } from "../../src/lib/text/draft";
+import {
+  draftedLabel,
+  draftedTitle,
+  draftHint,
+  draftProblem,
+  draftProblemText,
+  draftRelations,
+} from "../../src/lib/text/draft";
 
 const drafted: DraftStats = { kind: "ngram", drafted: 1024, accepted: 614, gain: 1.83, used: 0.4, stopped: false };
-const stats = (draft: DraftStats | null, tokens = 1000): Stats => ({ promptTokens: 1, cachedTokens: 0, tokens, tokensPerSecond: 9, promptTokensPerSecond: 9, firstTokenSeconds: 1, contextUsed: 9, context: 99, draft, thinkingSeconds: null });
+const stats = (draft: DraftStats | null, tokens = 1000): Stats => ({
+  promptTokens: 1,
+  cachedTokens: 0,
+  tokens,
+  tokensPerSecond: 9,
+  promptTokensPerSecond: 9,
+  firstTokenSeconds: 1,
+  contextUsed: 9,
+  context: 99,
+  draft,
+  thinkingSeconds: null,
+});
 
 test.each([
   ["a draft", drafted, 1000, "drafted 61 %"],
@@ -18,11 +36,23 @@ test.each([
 });
 
 test.each([
-  [{}, "Speculative decoding with n-gram lookup: 1,024 tokens drafted, 614 accepted. 1.8 times plain speed. 40 % of the steps verified a draft."],
-  [{ kind: "model", drafted: 1, accepted: 0, gain: 0.974, used: 0.01, stopped: true }, "Speculative decoding with a draft model: 1 token drafted, 0 accepted. 0.97 times plain speed. 1 % of the steps verified a draft. It switched itself off: it cost more than it gained."],
-  [{ kind: "own", gain: 1.04 }, "Speculative decoding with the model's own first layers: 1,024 tokens drafted, 614 accepted. About plain speed. 40 % of the steps verified a draft."],
+  [
+    {},
+    "Speculative decoding with n-gram lookup: 1,024 tokens drafted, 614 accepted. 1.8 times plain speed. 40 % of the steps verified a draft.",
+  ],
+  [
+    { kind: "model", drafted: 1, accepted: 0, gain: 0.974, used: 0.01, stopped: true },
+    "Speculative decoding with a draft model: 1 token drafted, 0 accepted. 0.97 times plain speed. 1 % of the steps verified a draft. It switched itself off: it cost more than it gained.",
+  ],
+  [
+    { kind: "own", gain: 1.04 },
+    "Speculative decoding with the model's own first layers: 1,024 tokens drafted, 614 accepted. About plain speed. 40 % of the steps verified a draft.",
+  ],
   // NaN arrives as null.
-  [{ gain: null as unknown as number, used: null as unknown as number }, "Speculative decoding with n-gram lookup: 1,024 tokens drafted, 614 accepted."],
+  [
+    { gain: null as unknown as number, used: null as unknown as number },
+    "Speculative decoding with n-gram lookup: 1,024 tokens drafted, 614 accepted.",
+  ],
 ] satisfies [Partial<DraftStats>, string][])("the figures of a draft in sentences: %j", (change, title) => {
   expect(draftedTitle({ ...drafted, ...change })).toBe(title);
 });
@@ -39,7 +69,11 @@ test.each([
   [smol.id, library, { type: "cannotDraft", name: smol.name }],
   [lost.id, [...library, { ...lost, drafts: [] }], { type: "unreadable", name: lost.name }],
 ])("why a chosen draft model cannot be used: %s", (model, models, problem) => {
-  const found = draftProblem(model === "auto" ? { type: "auto" } : { type: "model", model }, { ...target, drafts: [small.id] }, models);
+  const found = draftProblem(
+    model === "auto" ? { type: "auto" } : { type: "model", model },
+    { ...target, drafts: [small.id] },
+    models,
+  );
   expect(found).toEqual(problem);
   if (found) expect(draftProblemText(found)).toMatch(/N-gram lookup is used instead\..*Load settings\.$/);
 });
@@ -53,6 +87,8 @@ test("models show their drafts and their targets", () => {
 
 test("every choice that drafts says that answers stay the same", () => {
   for (const type of ["auto", "own"] as const) expect(draftHint({ type }, null)).toContain("Answers stay the same.");
-  expect(draftHint({ type: "model", model: small.id }, small.name)).toMatch(/^Qwen3 Draft 120M drafts .*Answers stay the same\./);
+  expect(draftHint({ type: "model", model: small.id }, small.name)).toMatch(
+    /^Qwen3 Draft 120M drafts .*Answers stay the same\./,
+  );
   expect(draftHint({ type: "none" }, null)).toBe("Plain decoding: one token per step.");
 });

@@ -1,5 +1,22 @@
 import { afterEach, expect, test } from "vitest";
-import { count, dayGroup, duration, fileSize, learningRate, list, listWithAnd, loss, moment, parameters, percent, precise, scaled, seconds, sentences, speed } from "../../src/lib/text/format";
+import {
+  count,
+  dayGroup,
+  duration,
+  fileSize,
+  learningRate,
+  list,
+  listWithAnd,
+  loss,
+  moment,
+  parameters,
+  percent,
+  precise,
+  scaled,
+  seconds,
+  sentences,
+  speed,
+} from "../../src/lib/text/format";
 import { language } from "../../src/lib/text/language.svelte";
 
 afterEach(() => language.choose("en"));
@@ -93,9 +110,20 @@ test.each([
 ])("times, numbers, lists and sentences in %s", (locale, ...expected) => {
   language.choose(locale);
   const letters = ["a", "b", "c"];
-  expect([duration(190), precise(0.05), list(letters), listWithAnd(letters), sentences(["A.", "B."])]).toEqual(expected);
+  expect([duration(190), precise(0.05), list(letters), listWithAnd(letters), sentences(["A.", "B."])]).toEqual(
+    expected,
+  );
 });
 
 test("numbers that are settings have four digits at most and no groups, and lists may be short", () => {
-  expect([precise(1024), precise(1.23456), precise(-0.5), list([]), list(["a"]), listWithAnd([]), listWithAnd(["a"]), listWithAnd(["a", "b"])]).toEqual(["1024", "1.235", "-0.5", "", "a", "", "a", "a and b"]);
+  expect([
+    precise(1024),
+    precise(1.23456),
+    precise(-0.5),
+    list([]),
+    list(["a"]),
+    listWithAnd([]),
+    listWithAnd(["a"]),
+    listWithAnd(["a", "b"]),
+  ]).toEqual(["1024", "1.235", "-0.5", "", "a", "", "a", "a and b"]);
 });

@@ -2,7 +2,16 @@ import { expect, test } from "vitest";
 import { parseBias, typedBias } from "../../src/lib/chat/settings/bias";
 import { effective, note } from "../../src/lib/chat/settings/effects";
 import { escaped, unescaped } from "../../src/lib/chat/settings/escapes";
-import { defaultOf, differs, groups, parse, shown, textProblem, valueOf, withValue } from "../../src/lib/chat/settings/knobs";
+import {
+  defaultOf,
+  differs,
+  groups,
+  parse,
+  shown,
+  textProblem,
+  valueOf,
+  withValue,
+} from "../../src/lib/chat/settings/knobs";
 import { same } from "../../src/lib/text/same";
 import { FakeHost } from "../../src/lib/host/fake";
 import { defaultChatSettings, type Model } from "../../src/lib/host";
@@ -26,7 +35,16 @@ test("a knob is set, differs from the default of the model, and is reset", async
   for (const knob of knobs) {
     const inherited = defaultOf(of, knob);
     expect(differs(defaultChatSettings, of, knob)).toBe(false);
-    const other = knob.kind === "switch" ? !inherited : knob.kind === "number" ? (knob.most === inherited ? knob.least : knob.most) : knob.kind === "texts" ? ["x"] : [{ id: 1, bias: null }];
+    const other =
+      knob.kind === "switch"
+        ? !inherited
+        : knob.kind === "number"
+          ? knob.most === inherited
+            ? knob.least
+            : knob.most
+          : knob.kind === "texts"
+            ? ["x"]
+            : [{ id: 1, bias: null }];
     const set = withValue(defaultChatSettings, knob, other);
     expect(valueOf(set, knob)).toEqual(other);
     expect([knob.key, differs(set, of, knob)]).toEqual([knob.key, true]);
@@ -44,14 +62,20 @@ test("floats of 32 bits are the same as those that were typed", () => {
 });
 
 test("texts are escaped and read back", () => {
-  for (const text of ["", "\n", "\\n", "a\tb\\", "\r\n\\\\n", "ünï\u{1f600}"]) expect(unescaped(escaped(text))).toBe(text);
+  for (const text of ["", "\n", "\\n", "a\tb\\", "\r\n\\\\n", "ünï\u{1f600}"])
+    expect(unescaped(escaped(text))).toBe(text);
   expect(escaped("\\\n")).toBe("\\\\\\n");
   expect(textProblem({ key: "stop", bytes: 4 }, "ééé")).not.toBeNull();
   expect(textProblem({ key: "bannedStrings", bytes: 4 }, "\ufffd")).not.toBeNull();
 });
 
 test("biases are typed and read back", () => {
-  for (const bias of [{ text: " a\n", bias: -1.5 }, { text: "12", bias: null }, { id: 4294967295, bias: 0 }]) expect(parseBias(typedBias(bias), 256)).toEqual({ value: bias });
+  for (const bias of [
+    { text: " a\n", bias: -1.5 },
+    { text: "12", bias: null },
+    { id: 4294967295, bias: 0 },
+  ])
+    expect(parseBias(typedBias(bias), 256)).toEqual({ value: bias });
   for (const [by, token, bias] of [
     ["text", "", "1"],
     ["text", "a", ""],

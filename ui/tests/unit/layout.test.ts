@@ -20,7 +20,10 @@ describe("rows of unknown height", () => {
           layout.measure(key, height);
           if (Math.abs((measured.get(key) ?? -1) - height) >= 0.5) measured.set(key, height);
         } else if (what === 1) {
-          keys = [...keys.slice(0, random(keys.length + 1)), ...Array.from({ length: random(8) }, (_, i) => 1000 * step + i)];
+          keys = [
+            ...keys.slice(0, random(keys.length + 1)),
+            ...Array.from({ length: random(8) }, (_, i) => 1000 * step + i),
+          ];
           place();
         }
         const tops = [0];
@@ -30,7 +33,10 @@ describe("rows of unknown height", () => {
         expect(layout.total).toBe(tops.at(-1));
         if (keys.length > 0) {
           const y = random(layout.total + 200);
-          const expected = Math.min(keys.length - 1, tops.findLastIndex((top) => top <= y));
+          const expected = Math.min(
+            keys.length - 1,
+            tops.findLastIndex((top) => top <= y),
+          );
           expect(layout.rowAt(y)).toBe(expected);
         }
       }

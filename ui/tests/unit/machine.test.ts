@@ -5,21 +5,54 @@ import { memoryText, verdictLabel, layersLabel, memoryParts } from "../../src/li
 import { started } from "./started";
 import { until } from "./until";
 
-const device = (change: Partial<PlannedDevice>): PlannedDevice => ({ id: "gpu0", identity: "0000:01:00.0", name: "A GPU", weights: 3e9, kv: 1e9, snapshots: 0, draft: 0, compute: 5e8, margin: 5e8, total: 8e9, free: 7e9, layers: [], fits: true, ...change });
+const device = (change: Partial<PlannedDevice>): PlannedDevice => ({
+  id: "gpu0",
+  identity: "0000:01:00.0",
+  name: "A GPU",
+  weights: 3e9,
+  kv: 1e9,
+  snapshots: 0,
+  draft: 0,
+  compute: 5e8,
+  margin: 5e8,
+  total: 8e9,
+  free: 7e9,
+  layers: [],
+  fits: true,
+  ...change,
+});
 
 test("the parts of a bar add up to the device's memory", () => {
   const sum = (d: PlannedDevice) => memoryParts(d).reduce((all, part) => all + part.bytes, 0);
   expect(sum(device({}))).toBe(8e9);
-  expect(memoryParts(device({})).map((part) => part.kind)).toEqual(["others", "weights", "kv", "compute", "margin", "free"]);
+  expect(memoryParts(device({})).map((part) => part.kind)).toEqual([
+    "others",
+    "weights",
+    "kv",
+    "compute",
+    "margin",
+    "free",
+  ]);
   expect(sum(device({ weights: 9e9 }))).toBe(12e9);
   expect(memoryParts(device({ weights: 9e9 })).some((part) => part.kind === "free")).toBe(false);
   expect(sum(device({ total: null, free: null }))).toBe(5e9);
-  expect(memoryText(device({ fits: false }))).toBe("A GPU of 8 GB: Other programs 1 GB, Weights 3 GB, KV cache 1 GB, Compute 500 MB, Reserved 500 MB, Free 2 GB. It does not fit.");
+  expect(memoryText(device({ fits: false }))).toBe(
+    "A GPU of 8 GB: Other programs 1 GB, Weights 3 GB, KV cache 1 GB, Compute 500 MB, Reserved 500 MB, Free 2 GB. It does not fit.",
+  );
 });
 
 test("snapshots are a part of the cache, and a draft is apart from it", () => {
   const parts = memoryParts(device({ snapshots: 3e8, draft: 5e8 }));
-  expect(parts.map(({ name, bytes }) => [name, bytes])).toEqual([["Other programs", 1e9], ["Weights", 3e9], ["KV cache", 7e8], ["Snapshots", 3e8], ["Draft", 5e8], ["Compute", 5e8], ["Reserved", 5e8], ["Free", 1.5e9]]);
+  expect(parts.map(({ name, bytes }) => [name, bytes])).toEqual([
+    ["Other programs", 1e9],
+    ["Weights", 3e9],
+    ["KV cache", 7e8],
+    ["Snapshots", 3e8],
+    ["Draft", 5e8],
+    ["Compute", 5e8],
+    ["Reserved", 5e8],
+    ["Free", 1.5e9],
+  ]);
 });
 
 test.each([
@@ -79,7 +112,11 @@ test("a check shows its results, changes the automatic choice and is announced",
   expect(app.machine.checking).toBe(gpu.identity);
   expect(await app.machine.check("cpu")).toBe(false);
   await checked;
-  expect([app.machine.checking, app.machine.gpus[0]?.backends[0]?.build, app.announcements.text]).toEqual([null, "rocm", "AMD Radeon RX 7800 XT was checked."]);
+  expect([app.machine.checking, app.machine.gpus[0]?.backends[0]?.build, app.announcements.text]).toEqual([
+    null,
+    "rocm",
+    "AMD Radeon RX 7800 XT was checked.",
+  ]);
   expect(app.machine.find("cpu")?.backends[0]?.check).not.toBe(null);
 });
 
@@ -112,7 +149,12 @@ test("devices are found by identity or old id; others keep the given name", asyn
   const { app } = await started("two-gpus");
   expect(app.machine.name("cpu")).toBe("CPU");
   await app.machine.look();
-  expect(["cpu", "gpu0", "0000:01:00.0", "0000:7f:00.0"].map((name) => app.machine.name(name))).toEqual(["Intel Core i7-13700K", "NVIDIA GeForce RTX 4070", "NVIDIA GeForce RTX 4070", "0000:7f:00.0"]);
+  expect(["cpu", "gpu0", "0000:01:00.0", "0000:7f:00.0"].map((name) => app.machine.name(name))).toEqual([
+    "Intel Core i7-13700K",
+    "NVIDIA GeForce RTX 4070",
+    "NVIDIA GeForce RTX 4070",
+    "0000:7f:00.0",
+  ]);
 });
 
 /** The loaded model's number of threads. */
@@ -127,7 +169,10 @@ test("measurements store the device's identity, one per thread count", async () 
     await until(() => threadsOf(app) === (threads ?? 2));
     await app.machine.measure();
   }
-  expect(app.machine.measurements.map((m) => [m.device, m.threads])).toEqual([["0000:01:00.0", 7], ["0000:01:00.0", 2]]);
+  expect(app.machine.measurements.map((m) => [m.device, m.threads])).toEqual([
+    ["0000:01:00.0", 7],
+    ["0000:01:00.0", 2],
+  ]);
 });
 
 test("the chosen build is part of the plan and is saved", async () => {
@@ -155,7 +200,10 @@ test("a draft belongs to its model, on trial and saved", async () => {
   await app.models.load("qwen3-0.6b");
   app.planning.change({ draft });
   await app.planning.apply();
-  expect(app.settings.value).toMatchObject({ threads: 3, drafts: { "smollm2-135m-instruct": { type: "none" }, "qwen3-0.6b": draft } });
+  expect(app.settings.value).toMatchObject({
+    threads: 3,
+    drafts: { "smollm2-135m-instruct": { type: "none" }, "qwen3-0.6b": draft },
+  });
   app.planning.change({ draft: { type: "auto" } });
   await app.planning.apply();
   expect(app.settings.value.drafts).toEqual({ "smollm2-135m-instruct": { type: "none" } });

@@ -9,13 +9,107 @@ import { randomSource } from "./random";
 
 /** Pieces of Markdown, and of attempts to break out of it. */
 const PIECES = [
-  "a", "word ", " ", "  ", "    ", "\t", "\n", "\n\n", "\r\n", "\\", "\u0000", "\u00a0", "\u2028", "é", "😀", "\ud800", "日本",
-  "*", "**", "_", "__", "~~", "`", "``", "```", "```rust\n", "```\n", "~~~\n", "# ", "###### ", "===\n", "---\n", "> ", ">", "- ", "* ", "1. ", "999999999. ",
-  "- [ ] ", "- [x] ", "| ", "|---|---|\n", "|:-:|\n", "[", "]", "](", ")", "![", "[a]: ", "[a]", "[^1]", "<", ">", "</", "/>", "<!--", "-->", "<![CDATA[", "<?",
-  "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<a href='javascript:alert(1)'>", "<svg onload=alert(1)>", "\" onmouseover=\"alert(1)",
-  "javascript:alert(1)", "https://example.com/", "http://", "www.example.com", "a@example.com", "data:text/html,x", "file:///etc/passwd",
-  "&", "&lt;", "&#60;", "&#x3c;", "&#xd800;", "&#0;", "&amp;lt;", "&quot;", "'", "\"", "{", "}", "{@html x}", "${x}", "$$",
-  "$", "$$\n", "\n$$\n", "\\(", "\\)", "\\[", "\\]\n", "x^2", "\\frac{", "\\href{javascript:alert(1)}{x}", "[^1]: ", "\n[^1]: ", "[^<b>]", "```mermaid\n", "graph TD\nA-->B\n",
+  "a",
+  "word ",
+  " ",
+  "  ",
+  "    ",
+  "\t",
+  "\n",
+  "\n\n",
+  "\r\n",
+  "\\",
+  "\u0000",
+  "\u00a0",
+  "\u2028",
+  "é",
+  "😀",
+  "\ud800",
+  "日本",
+  "*",
+  "**",
+  "_",
+  "__",
+  "~~",
+  "`",
+  "``",
+  "```",
+  "```rust\n",
+  "```\n",
+  "~~~\n",
+  "# ",
+  "###### ",
+  "===\n",
+  "---\n",
+  "> ",
+  ">",
+  "- ",
+  "* ",
+  "1. ",
+  "999999999. ",
+  "- [ ] ",
+  "- [x] ",
+  "| ",
+  "|---|---|\n",
+  "|:-:|\n",
+  "[",
+  "]",
+  "](",
+  ")",
+  "![",
+  "[a]: ",
+  "[a]",
+  "[^1]",
+  "<",
+  ">",
+  "</",
+  "/>",
+  "<!--",
+  "-->",
+  "<![CDATA[",
+  "<?",
+  "<script>alert(1)</script>",
+  "<img src=x onerror=alert(1)>",
+  "<a href='javascript:alert(1)'>",
+  "<svg onload=alert(1)>",
+  '" onmouseover="alert(1)',
+  "javascript:alert(1)",
+  "https://example.com/",
+  "http://",
+  "www.example.com",
+  "a@example.com",
+  "data:text/html,x",
+  "file:///etc/passwd",
+  "&",
+  "&lt;",
+  "&#60;",
+  "&#x3c;",
+  "&#xd800;",
+  "&#0;",
+  "&amp;lt;",
+  "&quot;",
+  "'",
+  '"',
+  "{",
+  "}",
+  "{@html x}",
+  "${x}",
+  "$$",
+  "$",
+  "$$\n",
+  "\n$$\n",
+  "\\(",
+  "\\)",
+  "\\[",
+  "\\]\n",
+  "x^2",
+  "\\frac{",
+  "\\href{javascript:alert(1)}{x}",
+  "[^1]: ",
+  "\n[^1]: ",
+  "[^<b>]",
+  "```mermaid\n",
+  "graph TD\nA-->B\n",
 ];
 
 function drawn(seed: number, most: number): string {
@@ -25,8 +119,10 @@ function drawn(seed: number, most: number): string {
   return Array.from({ length: 1 + random(most) }, () => kinds[random(kinds.length)]).join("");
 }
 
-const ELEMENTS = "div sup p h[1-6] span strong em del code pre br hr a ul ol li blockquote table thead tbody tr th td button svg path g rect circle line polyline";
-const ATTRIBUTES = "class id dir title rel target start role aria-[a-z]+ tabindex style width height viewBox fill stroke stroke-[a-z]+ d data-[a-z]+ cx cy r x y x1 x2 y1 y2 rx points";
+const ELEMENTS =
+  "div sup p h[1-6] span strong em del code pre br hr a ul ol li blockquote table thead tbody tr th td button svg path g rect circle line polyline";
+const ATTRIBUTES =
+  "class id dir title rel target start role aria-[a-z]+ tabindex style width height viewBox fill stroke stroke-[a-z]+ d data-[a-z]+ cx cy r x y x1 x2 y1 y2 rx points";
 const names = (list: string) => `(?:${list.split(" ").join("|")})`;
 const ATTRIBUTE = `(?: ${names(ATTRIBUTES)}(?:="[^"<>]*")?| href="(?:https?|mailto):[^"<>]*")`;
 const TAG = new RegExp(`<!--[^<>]*-->|</${names(ELEMENTS)}>|<${names(ELEMENTS)}${ATTRIBUTE}*\\s*/?>`, "g");
@@ -56,7 +152,7 @@ describe("a random answer", () => {
       const text = normalized(drawn(seed, 30));
       const random = randomSource(seed);
       const reader = new BlockReader();
-      for (let at = 0; at < text.length; ) {
+      for (let at = 0; at < text.length;) {
         at = Math.min(text.length, at + 1 + random(9));
         // Not the text itself: marked writes a line's end for a space behind a task.
         const characters = reader.read(text.slice(0, at)).reduce((sum, block) => sum + block.raw.length, 0);
@@ -71,10 +167,12 @@ describe("a random answer", () => {
       const random = randomSource(seed);
       const reader = new BlockReader();
       let blocks = reader.read("");
-      for (let at = 0; at < text.length; ) blocks = reader.read(text.slice(0, (at = Math.min(text.length, at + 1 + random(9)))));
+      for (let at = 0; at < text.length;)
+        blocks = reader.read(text.slice(0, (at = Math.min(text.length, at + 1 + random(9)))));
       const whole = new BlockReader().read(text);
       // A link's definition counts only in the blocks that are read with it, so that their contents may differ.
-      const own = (all: readonly Token[]) => all.flatMap(({ type, raw }) => (type === "maths" || type === "note" ? raw : []));
+      const own = (all: readonly Token[]) =>
+        all.flatMap(({ type, raw }) => (type === "maths" || type === "note" ? raw : []));
       expect(own(blocks), `seed ${seed}: ${JSON.stringify(text)}`).toEqual(own(whole));
     }
   });
@@ -82,7 +180,8 @@ describe("a random answer", () => {
   test("is copied, spoken and searched", () => {
     for (let seed = 1; seed <= 500; seed++) {
       const text = drawn(seed, 40);
-      for (const write of [plainText, foundText, spokenText, codeOf]) expect(typeof write(text), `seed ${seed}: ${JSON.stringify(text)}`).toBe("string");
+      for (const write of [plainText, foundText, spokenText, codeOf])
+        expect(typeof write(text), `seed ${seed}: ${JSON.stringify(text)}`).toBe("string");
     }
   });
 

@@ -15,7 +15,7 @@ const texts: Record<string, string> = {
   "display with a list and a quote in it": "$$\na\n- b\n+ c\n> d\n===\n$$\n\nend",
   "displays left open": "$$\nx\n\n\\[\n# title\n\ntext $$ y\n$$ z",
   "display in a list": "- a\n  $$\n  x\n  $$\n- b\n\n  \\[ y \\]\n\nend",
-  "notes": "a[^1] b[^2]\n[^1]: one\n  more\n\n    still one\n[^2]: two\nlazy\n\n[^3]:\n- no\n",
+  notes: "a[^1] b[^2]\n[^1]: one\n  more\n\n    still one\n[^2]: two\nlazy\n\n[^3]:\n- no\n",
   "a heading's underline after notes": "a\n[^1]: b\nc\n===\n",
   "a note in a list and in a note": "- [^1]: no\n\n[^2]: [^3]: no\n\n> [^4]: no",
   "list that loosens": "- a\n- b\n\n  still b\n- c\n\nafter\n",
@@ -37,7 +37,7 @@ describe("blocks of a growing text", () => {
       const random = randomSource(seed);
       const reader = new BlockReader();
       let blocks = reader.read("");
-      for (let at = 0; at < text.length; ) {
+      for (let at = 0; at < text.length;) {
         at = Math.min(text.length, at + 1 + random(9));
         blocks = reader.read(text.slice(0, at));
       }
@@ -61,7 +61,10 @@ describe("blocks of a growing text", () => {
     const of = (times: number) => new BlockReader().read("*a* [b](c) ".repeat(times));
     expect(of(1_000).map((block) => block.type === "paragraph" && (block.tokens?.length ?? 0) > 1_000)).toEqual([true]);
     const [block] = of(100_000);
-    expect([block?.raw.length, block?.type === "paragraph" && block.tokens?.map(({ type }) => type)]).toEqual([1_100_000, ["text"]]);
+    expect([block?.raw.length, block?.type === "paragraph" && block.tokens?.map(({ type }) => type)]).toEqual([
+      1_100_000,
+      ["text"],
+    ]);
   });
 
   test("survive very deep nesting", () => {

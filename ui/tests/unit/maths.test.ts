@@ -14,7 +14,8 @@ function formulas(text: string): string[] {
     for (const token of tokens) {
       if (token.type === "maths") found.push(token.display ? `[${token.text}]` : token.text);
       else if (token.type === "list") for (const item of token.items) visit(item.tokens);
-      else if (token.type === "table") for (const row of [token.header, ...token.rows]) for (const cell of row) visit(cell.tokens);
+      else if (token.type === "table")
+        for (const row of [token.header, ...token.rows]) for (const cell of row) visit(cell.tokens);
       else if ("tokens" in token && token.tokens) visit(token.tokens);
     }
   };
@@ -69,8 +70,27 @@ function elements(tree: MathsElement): MathsElement[] {
 }
 
 const VALID = [
-  "x^2", "\\frac{a}{b}", "\\sqrt[3]{x}", "\\sum_{i=0}^n i", "\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}", "\\left(\\frac{a}{b}\\right)", "\\text{if } x > 0", "\\vec{v}\\cdot\\hat{w}",
-  "\\begin{aligned}a&=b\\\\&=c\\end{aligned}", "\\underbrace{x+y}_{n}", "\\xrightarrow{f}", "\\color{red}{x}", "\\boxed{x}", "\\mathbb{R}", "\\cancel{x}", "\\begin{cases}1\\\\2\\end{cases}", "é 日本", "\\tag{1} x", "\\phase{x}", "\\pmb{x}", "\\fbox{x}",
+  "x^2",
+  "\\frac{a}{b}",
+  "\\sqrt[3]{x}",
+  "\\sum_{i=0}^n i",
+  "\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}",
+  "\\left(\\frac{a}{b}\\right)",
+  "\\text{if } x > 0",
+  "\\vec{v}\\cdot\\hat{w}",
+  "\\begin{aligned}a&=b\\\\&=c\\end{aligned}",
+  "\\underbrace{x+y}_{n}",
+  "\\xrightarrow{f}",
+  "\\color{red}{x}",
+  "\\boxed{x}",
+  "\\mathbb{R}",
+  "\\cancel{x}",
+  "\\begin{cases}1\\\\2\\end{cases}",
+  "é 日本",
+  "\\tag{1} x",
+  "\\phase{x}",
+  "\\pmb{x}",
+  "\\fbox{x}",
 ];
 
 describe("a formula", () => {
@@ -92,35 +112,83 @@ describe("a formula", () => {
   });
 
   test.each([
-    "\\frac{1}{2", "\\undefined", "}", "x^^2", "\\begin{matrix}", "\\def\\a{\\a\\a}\\a", "\\def\\a#1{\\a{#1#1}}\\a{x}", "{".repeat(50_000), "\\sqrt{".repeat(5_000) + "}".repeat(5_000),
-    "\\newcommand{\\x}{\\x\\x}\\x", "x&y",
+    "\\frac{1}{2",
+    "\\undefined",
+    "}",
+    "x^^2",
+    "\\begin{matrix}",
+    "\\def\\a{\\a\\a}\\a",
+    "\\def\\a#1{\\a{#1#1}}\\a{x}",
+    "{".repeat(50_000),
+    "\\sqrt{".repeat(5_000) + "}".repeat(5_000),
+    "\\newcommand{\\x}{\\x\\x}\\x",
+    "x&y",
   ])("%# without sense or end is no formula", (source) => {
     expect(formula(source, true)).toBeNull();
   });
 
   test.each([
-    "\\href{javascript:alert(1)}{x}", "\\url{javascript:alert(1)}", "\\includegraphics[width=9em]{https://example.com/x.png}", "\\htmlId{app}{x}", "\\htmlClass{window}{x}", "\\htmlStyle{position: fixed; inset: 0}{x}",
-    "\\htmlData{x=y}{x}", "\\color{url(https://example.com)}x", "\\textcolor{red;position:fixed}{x}", "\\rule{9999em}{9999em}", "\\kern9999em x", "\\raisebox{9999em}{x}", "\\class{x}{y}", "\\style{x}{y}", "\\text{<script>alert(1)</script>}", "\\text{\\href{x}{y}}",
+    "\\href{javascript:alert(1)}{x}",
+    "\\url{javascript:alert(1)}",
+    "\\includegraphics[width=9em]{https://example.com/x.png}",
+    "\\htmlId{app}{x}",
+    "\\htmlClass{window}{x}",
+    "\\htmlStyle{position: fixed; inset: 0}{x}",
+    "\\htmlData{x=y}{x}",
+    "\\color{url(https://example.com)}x",
+    "\\textcolor{red;position:fixed}{x}",
+    "\\rule{9999em}{9999em}",
+    "\\kern9999em x",
+    "\\raisebox{9999em}{x}",
+    "\\class{x}{y}",
+    "\\style{x}{y}",
+    "\\text{<script>alert(1)</script>}",
+    "\\text{\\href{x}{y}}",
   ])("%s refers to nothing and is of limited size", (source) => {
     const tree = formula(source, true);
     if (!tree) return;
     for (const { namespace, name, attributes, styles } of elements(tree)) {
-      expect(["a", "img", "image", "use", "script", "style", "foreignObject", "iframe", "maction", "mglyph"]).not.toContain(name);
+      expect([
+        "a",
+        "img",
+        "image",
+        "use",
+        "script",
+        "style",
+        "foreignObject",
+        "iframe",
+        "maction",
+        "mglyph",
+      ]).not.toContain(name);
       expect(namespace).toMatch(/^http:\/\/www\.w3\.org\/(?:1999\/xhtml|2000\/svg|1998\/Math\/MathML)$/);
       for (const attribute of attributes.keys()) expect(attribute).not.toMatch(/^(?:on|href|src|style|id|xlink|data-)/);
       for (const [style, value] of styles) {
         expect(value, style).not.toMatch(/url|fixed|[():;]/);
-        for (const size of value.matchAll(/(-?[\d.]+)em/g)) expect(Math.abs(Number(size[1])), `${style}: ${value}`).toBeLessThan(100);
+        for (const size of value.matchAll(/(-?[\d.]+)em/g))
+          expect(Math.abs(Number(size[1])), `${style}: ${value}`).toBeLessThan(100);
       }
     }
   });
 
-  test.each(["\\href{https://example.com}{x}", "\\url{https://example.com}", "\\includegraphics{x}", "\\htmlId{a}{x}", "a + \\text{\\href{x}{y}}"])("%s is shown as it was written, since nothing of it may be lost", (source) => {
+  test.each([
+    "\\href{https://example.com}{x}",
+    "\\url{https://example.com}",
+    "\\includegraphics{x}",
+    "\\htmlId{a}{x}",
+    "a + \\text{\\href{x}{y}}",
+  ])("%s is shown as it was written, since nothing of it may be lost", (source) => {
     expect(formula(source, false)).toBeNull();
   });
 
   test("of any kind takes little time", () => {
-    const sources = ["\\frac{1}{".repeat(300) + "x" + "}".repeat(300), "x^{".repeat(400) + "y" + "}".repeat(400), "\\left(".repeat(300) + "\\right)".repeat(300), "x+".repeat(1_990) + "x", "\\begin{matrix}" + "x&".repeat(1500) + "\\end{matrix}", "\\text{" + "word ".repeat(1500) + "}"];
+    const sources = [
+      "\\frac{1}{".repeat(300) + "x" + "}".repeat(300),
+      "x^{".repeat(400) + "y" + "}".repeat(400),
+      "\\left(".repeat(300) + "\\right)".repeat(300),
+      "x+".repeat(1_990) + "x",
+      "\\begin{matrix}" + "x&".repeat(1500) + "\\end{matrix}",
+      "\\text{" + "word ".repeat(1500) + "}",
+    ];
     for (const source of sources) {
       const begun = performance.now();
       formula(source.slice(0, MAX_SOURCE), true);
@@ -149,32 +217,50 @@ describe("a formula", () => {
       expect(tree, source).not.toBeNull();
       return elements(tree as MathsElement).find(({ name }) => name === "mrow")?.children.length;
     };
-    expect(text("\\def\\norm#1{\\lVert #1 \\rVert}\\norm{x}+\\norm{\\norm{y}}")).toBe(text("\\lVert x \\rVert+\\lVert \\lVert y \\rVert\\rVert"));
+    expect(text("\\def\\norm#1{\\lVert #1 \\rVert}\\norm{x}+\\norm{\\norm{y}}")).toBe(
+      text("\\lVert x \\rVert+\\lVert \\lVert y \\rVert\\rVert"),
+    );
     expect(text("\\newcommand{\\mine}{\\mathbb{R}}x \\in \\mine^n")).toBe(text("x \\in \\mathbb{R}^n"));
   });
 
   test("with more nodes than can be shown, or nested deeper, is refused", () => {
     const leaf = { text: "x", classes: [] };
-    expect(() => convert({ classes: [], attributes: {}, children: Array.from({ length: 30_000 }, () => leaf) })).toThrow(RangeError);
-    const nested = (depth: number): KatexNode => ({ classes: [], attributes: {}, children: depth === 1 ? [leaf] : [nested(depth - 1)] });
+    expect(() =>
+      convert({ classes: [], attributes: {}, children: Array.from({ length: 30_000 }, () => leaf) }),
+    ).toThrow(RangeError);
+    const nested = (depth: number): KatexNode => ({
+      classes: [],
+      attributes: {},
+      children: depth === 1 ? [leaf] : [nested(depth - 1)],
+    });
     expect(size(convert(nested(300)))).toBe(301);
     expect(() => convert(nested(500))).toThrow(RangeError);
   });
 
   test("has no element, attribute or style that is not listed", () => {
     const tree = convert({
-      classes: ["ok", "no\" onclick=\"x"],
+      classes: ["ok", 'no" onclick="x'],
       attributes: { onclick: "x", href: "javascript:x", "aria-hidden": "true", id: "x" },
       style: { height: "1em", backgroundImage: "url(x)", color: "expression(x)", position: "relative" },
       children: [
         { type: "script", attributes: {}, children: [{ text: "x" }] },
-        { type: "mi", attributes: { mathcolor: "red", style: "color:red", "xlink:href": "x" }, children: [{ text: "y" }] },
+        {
+          type: "mi",
+          attributes: { mathcolor: "red", style: "color:red", "xlink:href": "x" },
+          children: [{ text: "y" }],
+        },
         { pathName: "x", toMarkup: () => '<path d="M0 0"/>' },
         { pathName: "x", toMarkup: () => '<path d="x(1)"/>' },
       ],
     });
-    expect([...tree.attributes]).toEqual([["aria-hidden", "true"], ["class", "ok"]]);
-    expect([...tree.styles]).toEqual([["height", "1em"], ["position", "relative"]]);
+    expect([...tree.attributes]).toEqual([
+      ["aria-hidden", "true"],
+      ["class", "ok"],
+    ]);
+    expect([...tree.styles]).toEqual([
+      ["height", "1em"],
+      ["position", "relative"],
+    ]);
     const [text, math, drawn, not] = tree.children as [string, MathsElement, MathsElement, MathsElement];
     expect(text).toBe("x");
     expect([...math.attributes]).toEqual([["mathcolor", "red"]]);
@@ -185,7 +271,11 @@ describe("a formula", () => {
 
 describe("the formulas of a page", () => {
   const tree = convert({ classes: [], attributes: {}, children: [] });
-  const large = convert({ classes: [], attributes: {}, children: Array.from({ length: 9_000 }, () => ({ text: "x", classes: [] })) });
+  const large = convert({
+    classes: [],
+    attributes: {},
+    children: Array.from({ length: 9_000 }, () => ({ text: "x", classes: [] })),
+  });
   const inline = (source: string) => ({ source, display: false });
 
   function harness(style: () => Promise<unknown> = async () => {}) {
@@ -196,7 +286,11 @@ describe("the formulas of a page", () => {
   test("are typeset once, and shown at once when they are seen again", async () => {
     const { workers, formulas } = harness();
     expect(formulas.known(inline("a"))).toBeUndefined();
-    const [a, again, display] = [formulas.typeset(inline("a")), formulas.typeset(inline("a")), formulas.typeset({ source: "a", display: true })];
+    const [a, again, display] = [
+      formulas.typeset(inline("a")),
+      formulas.typeset(inline("a")),
+      formulas.typeset({ source: "a", display: true }),
+    ];
     workers.last.ready();
     workers.last.reply(tree);
     expect(await a).toBe(tree);

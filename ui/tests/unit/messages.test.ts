@@ -19,8 +19,15 @@ function read(locale: string, file: string): Messages {
 
 /** Inputs of a message, by name. */
 function inputs(message: Message): string[] {
-  if (typeof message === "string") return [...new Set([...message.matchAll(/\{(\w+)\}/g)].map(([, name]) => name ?? ""))].sort();
-  return [...new Set(message.flatMap(({ declarations }) => declarations.filter((one) => one.startsWith("input ")).map((one) => one.slice(6))))].sort();
+  if (typeof message === "string")
+    return [...new Set([...message.matchAll(/\{(\w+)\}/g)].map(([, name]) => name ?? ""))].sort();
+  return [
+    ...new Set(
+      message.flatMap(({ declarations }) =>
+        declarations.filter((one) => one.startsWith("input ")).map((one) => one.slice(6)),
+      ),
+    ),
+  ].sort();
 }
 
 test("the folders are the locales", () => {
@@ -35,11 +42,14 @@ test.each(FILES)("%s has the same messages with the same inputs in every languag
     expect(Object.keys(messages).sort(), locale).toEqual(Object.keys(english).sort());
     for (const [key, message] of Object.entries(messages)) {
       expect(inputs(message), `${locale} ${key}`).toEqual(inputs(english[key] ?? ""));
-      for (const text of typeof message === "string" ? [message] : message.flatMap(({ match }) => Object.values(match))) {
+      for (const text of typeof message === "string"
+        ? [message]
+        : message.flatMap(({ match }) => Object.values(match))) {
         expect(text.trim(), `${locale} ${key}`).not.toBe("");
       }
       // A plural form that a list of forms forgets would show the key.
-      if (typeof message !== "string") for (const { match } of message) expect(Object.keys(match).at(-1), `${locale} ${key}`).toMatch(/=\*$/);
+      if (typeof message !== "string")
+        for (const { match } of message) expect(Object.keys(match).at(-1), `${locale} ${key}`).toMatch(/=\*$/);
     }
   }
 });

@@ -5,43 +5,90 @@ import { qwen } from "../../src/lib/host/fake/models";
 import { App } from "../../src/lib/stores/app.svelte";
 import { Updates } from "../../src/lib/stores/updates.svelte";
 import { unmatchedText } from "../../src/lib/text/adapters";
-import { compact, expectedSpeed, fractionOf, progressText, removalText, shortProgress } from "../../src/lib/text/models";
+import {
+  compact,
+  expectedSpeed,
+  fractionOf,
+  progressText,
+  removalText,
+  shortProgress,
+} from "../../src/lib/text/models";
 import { asSource, droppedSource, fileName, repositoryOf } from "../../src/lib/text/source";
 import { started, tell } from "./started";
 import { until } from "./until";
 
-const download = (change: Partial<Download> = {}): Download => ({ id: 1, name: "X", source: "x", done: 0, total: null, bytesPerSecond: 0, resumes: true, state: { type: "running" }, ...change });
+const download = (change: Partial<Download> = {}): Download => ({
+  id: 1,
+  name: "X",
+  source: "x",
+  done: 0,
+  total: null,
+  bytesPerSecond: 0,
+  resumes: true,
+  state: { type: "running" },
+  ...change,
+});
 
 describe("addresses", () => {
-  test.each(["hf.co/a/b", "hf.co/a/b:Q4_K_M", "https://huggingface.co/a/b/resolve/main/x.gguf", "HuggingFace.co/a/b", "ollama://qwen3", "ollama://qwen3:0.6b", "http://localhost:8080/x.gguf", "  hf.co/a/b  "])("%s is one", (text) => {
+  test.each([
+    "hf.co/a/b",
+    "hf.co/a/b:Q4_K_M",
+    "https://huggingface.co/a/b/resolve/main/x.gguf",
+    "HuggingFace.co/a/b",
+    "ollama://qwen3",
+    "ollama://qwen3:0.6b",
+    "http://localhost:8080/x.gguf",
+    "  hf.co/a/b  ",
+  ])("%s is one", (text) => {
     expect(asSource(text)).toBe(text.trim());
   });
 
-  test.each(["", "qwen", "qwen 3", "a/b", "hf.co", "hf.co/", "hf.co/ a", "file:///etc/passwd", "javascript:alert(1)", `hf.co/${"x".repeat(3000)}`, "https://a b"])("%s is none", (text) => {
+  test.each([
+    "",
+    "qwen",
+    "qwen 3",
+    "a/b",
+    "hf.co",
+    "hf.co/",
+    "hf.co/ a",
+    "file:///etc/passwd",
+    "javascript:alert(1)",
+    `hf.co/${"x".repeat(3000)}`,
+    "https://a b",
+  ])("%s is none", (text) => {
     expect(asSource(text)).toBeNull();
   });
 
   test("of the hub have a repository", () => {
     expect(repositoryOf("hf.co/a/b:Q4_K_M")).toBe("a/b");
     expect(repositoryOf("https://huggingface.co/a/b/tree/main?x#y")).toBe("a/b");
-    for (const other of ["hf.co/a", "hf.co/datasets/a", "ollama://a/b", "https://example.com/a/b"]) expect(repositoryOf(other)).toBeNull();
+    for (const other of ["hf.co/a", "hf.co/datasets/a", "ollama://a/b", "https://example.com/a/b"])
+      expect(repositoryOf(other)).toBeNull();
   });
 
   test("are found in dropped text", () => {
     expect(droppedSource("see https://hf.co/a/b and more")).toBe("https://hf.co/a/b");
     expect(droppedSource("https://example.com/x.gguf?download=true")).toBe("https://example.com/x.gguf?download=true");
-    for (const other of ["https://example.com/page", "a/b", "", "word ".repeat(50_000)]) expect(droppedSource(other)).toBeNull();
+    for (const other of ["https://example.com/page", "a/b", "", "word ".repeat(50_000)])
+      expect(droppedSource(other)).toBeNull();
   });
 
   test("of files have a name", () => {
-    expect([fileName("/a/b.gguf"), fileName("C:\\a\\b"), fileName("/a/b/"), fileName("/")]).toEqual(["b.gguf", "b", "b", "/"]);
+    expect([fileName("/a/b.gguf"), fileName("C:\\a\\b"), fileName("/a/b/"), fileName("/")]).toEqual([
+      "b.gguf",
+      "b",
+      "b",
+      "/",
+    ]);
   });
 });
 
 describe("labels", () => {
   test("of progress say what a download waits for", () => {
     expect(progressText(download())).toBe("Asking for its size");
-    expect(progressText(download({ done: 1.2e9, total: 2.4e9, bytesPerSecond: 12e6 }))).toBe("1.2 GB of 2.4 GB, 12 MB/s, 1 min 40 s left");
+    expect(progressText(download({ done: 1.2e9, total: 2.4e9, bytesPerSecond: 12e6 }))).toBe(
+      "1.2 GB of 2.4 GB, 12 MB/s, 1 min 40 s left",
+    );
     expect(progressText(download({ done: 1e6, total: 2e6 }))).toBe("1 MB of 2 MB, waiting for the server");
     expect(progressText(download({ state: { type: "queued" } }))).toBe("Waiting for other downloads");
     expect(progressText(download({ total: 0 }))).not.toContain("NaN");
@@ -49,12 +96,24 @@ describe("labels", () => {
   });
 
   test("of a fraction stay between 0 and 1", () => {
-    expect([fractionOf(download({ done: 3, total: 2 })), fractionOf(download({ total: 0 })), fractionOf(download())]).toEqual([1, null, null]);
+    expect([
+      fractionOf(download({ done: 3, total: 2 })),
+      fractionOf(download({ total: 0 })),
+      fractionOf(download()),
+    ]).toEqual([1, null, null]);
   });
 
   test("of speeds have two digits", () => {
-    const at = (tokensPerSecond: number | null) => expectedSpeed({ verdict: { type: "fits" }, tokensPerSecond, isMeasured: true });
-    expect([at(231.4), at(29.6), at(8.24), at(null), at(0), at(Number.NaN)]).toEqual(["about 230 tokens/s", "about 30 tokens/s", "about 8.2 tokens/s", null, null, null]);
+    const at = (tokensPerSecond: number | null) =>
+      expectedSpeed({ verdict: { type: "fits" }, tokensPerSecond, isMeasured: true });
+    expect([at(231.4), at(29.6), at(8.24), at(null), at(0), at(Number.NaN)]).toEqual([
+      "about 230 tokens/s",
+      "about 30 tokens/s",
+      "about 8.2 tokens/s",
+      null,
+      null,
+      null,
+    ]);
   });
 
   test("of a removal say whose the file is", () => {
@@ -125,7 +184,13 @@ describe("downloads", () => {
     tell(app, event);
     expect(ready()).toBe(0);
     // One that is new and done at once is news.
-    tell(app, { type: "downloadsChanged", downloads: [...event.downloads, download({ id: 777, name: "New", state: { type: "done", model: "x", adapter: null } })] });
+    tell(app, {
+      type: "downloadsChanged",
+      downloads: [
+        ...event.downloads,
+        download({ id: 777, name: "New", state: { type: "done", model: "x", adapter: null } }),
+      ],
+    });
     expect(app.toasts.all.map(({ text }) => text)).toEqual(["New is ready"]);
   });
 
@@ -184,7 +249,11 @@ describe("updates of models", () => {
       const checkUpdates = () => new Promise<ModelUpdate[]>((resolve) => (answer = resolve));
       const updates = new Updates({ checkUpdates } as unknown as Host);
       const tell = (states: State[]) => {
-        for (const type of states) updates.handle({ type: "downloadsChanged", downloads: [{ source, state: { type } }] } as unknown as HostEvent);
+        for (const type of states)
+          updates.handle({
+            type: "downloadsChanged",
+            downloads: [{ source, state: { type } }],
+          } as unknown as HostEvent);
       };
       tell(before);
       const checked = updates.check();
@@ -244,6 +313,8 @@ describe("dropped files", () => {
 
 test("entries of an adapter that match no module are named", () => {
   const unmatched = { setting: "alpha_pattern", entries: ["^q_proj", "typo"], more: 0 };
-  expect(unmatchedText(unmatched)).toBe("No module matches ^q_proj, typo in its alpha_pattern, so that has no effect, as in PEFT.");
+  expect(unmatchedText(unmatched)).toBe(
+    "No module matches ^q_proj, typo in its alpha_pattern, so that has no effect, as in PEFT.",
+  );
   expect(unmatchedText({ ...unmatched, more: 3 })).toContain("^q_proj, typo, … (+3) in its alpha_pattern");
 });

@@ -14,8 +14,16 @@ function notifier() {
     },
     () => state.now,
   );
-  const message = (type: string, id = 1) => notifications.handle({ type: "messageChanged", message: { id, conversation: 5, role: "assistant", state: { type } } as unknown as Message });
-  const downloads = (...types: string[]) => notifications.handle({ type: "downloadsChanged", downloads: types.map((type, id) => ({ id, name: `File ${id}`, state: { type } }) as unknown as Download) });
+  const message = (type: string, id = 1) =>
+    notifications.handle({
+      type: "messageChanged",
+      message: { id, conversation: 5, role: "assistant", state: { type } } as unknown as Message,
+    });
+  const downloads = (...types: string[]) =>
+    notifications.handle({
+      type: "downloadsChanged",
+      downloads: types.map((type, id) => ({ id, name: `File ${id}`, state: { type } }) as unknown as Download),
+    });
   const ended = () => notifications.handle({ type: "runEnded", run: 3, message: "" } as HostEvent);
   return { shown, state, message, downloads, ended };
 }
@@ -37,7 +45,10 @@ test("notifies of a long answer only if it was not stopped", async () => {
   await message("waiting");
   state.now += 21_000;
   await message("failed");
-  expect(shown).toEqual([["Your answer is ready", "A chat"], ["An answer failed", "A chat"]]);
+  expect(shown).toEqual([
+    ["Your answer is ready", "A chat"],
+    ["An answer failed", "A chat"],
+  ]);
 });
 
 test("a download is told once, when it ends", async () => {
@@ -46,7 +57,10 @@ test("a download is told once, when it ends", async () => {
   await downloads("done", "checking", "running");
   await downloads("done", "done", "failed");
   await downloads("done", "done", "failed");
-  expect(shown).toEqual([["A download is complete", "File 1"], ["A download failed", "File 2"]]);
+  expect(shown).toEqual([
+    ["A download is complete", "File 1"],
+    ["A download failed", "File 2"],
+  ]);
 });
 
 test("a run is told as it ended, unless notifications are off", async () => {
@@ -58,5 +72,9 @@ test("a run is told as it ended, unless notifications are off", async () => {
   await ended();
   state.wanted = false;
   await ended();
-  expect(shown).toEqual([["Training is done", "My run"], ["Training failed", "My run"], ["Training was interrupted", "My run"]]);
+  expect(shown).toEqual([
+    ["Training is done", "My run"],
+    ["Training failed", "My run"],
+    ["Training was interrupted", "My run"],
+  ]);
 });

@@ -22,10 +22,35 @@ const refused = { code: "store", message: "The disk is full." };
 const soon = () => new Promise((resolve) => setTimeout(resolve));
 
 const message = (id: number, change: Partial<Message> = {}): Message => ({
-  id, conversation: 1, parent: null, role: "assistant", parts: [], state: { type: "waiting" }, createdAt: 0, model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, settings: null, edited: false, own: null, ...change,
+  id,
+  conversation: 1,
+  parent: null,
+  role: "assistant",
+  parts: [],
+  state: { type: "waiting" },
+  createdAt: 0,
+  model: null,
+  stats: null,
+  leftOut: null,
+  adapters: [],
+  comparison: null,
+  better: false,
+  rating: null,
+  settings: null,
+  edited: false,
+  own: null,
+  ...change,
 });
 
-const delta = (text: string, kind: "text" | "thinking" = "text"): Extract<HostEvent, { type: "messageDelta" }> => ({ type: "messageDelta", conversation: 1, message: 1, kind, text, tokens: 1, tokensPerSecond: 9 });
+const delta = (text: string, kind: "text" | "thinking" = "text"): Extract<HostEvent, { type: "messageDelta" }> => ({
+  type: "messageDelta",
+  conversation: 1,
+  message: 1,
+  kind,
+  text,
+  tokens: 1,
+  tokensPerSecond: 9,
+});
 
 describe("a name", () => {
   test("that is saved late does not undo what happened to the run meanwhile", async () => {
@@ -62,7 +87,10 @@ describe("a reply that is older than an event", () => {
     host.snapshot = () => reply;
     const starting = app.start();
     await soon();
-    const [first, second] = snapshot.conversations as [typeof snapshot.conversations[0], typeof snapshot.conversations[0]];
+    const [first, second] = snapshot.conversations as [
+      (typeof snapshot.conversations)[0],
+      (typeof snapshot.conversations)[0],
+    ];
     tell(app, { type: "conversationRemoved", id: first.id });
     tell(app, { type: "conversationChanged", conversation: { ...second, title: "Newer" }, leaf: null });
     tell(app, { type: "foldersChanged", folders: [] });
@@ -77,13 +105,57 @@ describe("a reply that is older than an event", () => {
     expect(app.models.state).toEqual({ type: "none" });
   });
 
-  test.each<[name: string, command: keyof Host, load: (app: App) => Promise<unknown>, event: (listed: never) => HostEvent, shown: (app: App) => unknown]>([
-    ["models", "rescanModels", (app) => app.models.rescan(), (models) => ({ type: "modelsChanged", models }), (app) => app.models.all],
-    ["downloads", "downloads", (app) => app.downloads.load(), (downloads) => ({ type: "downloadsChanged", downloads }), (app) => app.downloads.all],
-    ["datasets", "datasets", (app) => app.datasets.load(), (datasets) => ({ type: "datasetsChanged", datasets }), (app) => app.datasets.all],
-    ["adapters", "adapters", (app) => app.adapters.load(), (adapters) => ({ type: "adaptersChanged", adapters }), (app) => app.adapters.all],
-    ["prompts", "savedPrompts", (app) => app.prompts.load(), (prompts) => ({ type: "promptsChanged", prompts }), (app) => app.prompts.all],
-    ["presets", "presets", (app) => app.presets.load(), () => ({ type: "presetsChanged", presets: { presets: [], broken: [] } }), (app) => app.presets.all],
+  test.each<
+    [
+      name: string,
+      command: keyof Host,
+      load: (app: App) => Promise<unknown>,
+      event: (listed: never) => HostEvent,
+      shown: (app: App) => unknown,
+    ]
+  >([
+    [
+      "models",
+      "rescanModels",
+      (app) => app.models.rescan(),
+      (models) => ({ type: "modelsChanged", models }),
+      (app) => app.models.all,
+    ],
+    [
+      "downloads",
+      "downloads",
+      (app) => app.downloads.load(),
+      (downloads) => ({ type: "downloadsChanged", downloads }),
+      (app) => app.downloads.all,
+    ],
+    [
+      "datasets",
+      "datasets",
+      (app) => app.datasets.load(),
+      (datasets) => ({ type: "datasetsChanged", datasets }),
+      (app) => app.datasets.all,
+    ],
+    [
+      "adapters",
+      "adapters",
+      (app) => app.adapters.load(),
+      (adapters) => ({ type: "adaptersChanged", adapters }),
+      (app) => app.adapters.all,
+    ],
+    [
+      "prompts",
+      "savedPrompts",
+      (app) => app.prompts.load(),
+      (prompts) => ({ type: "promptsChanged", prompts }),
+      (app) => app.prompts.all,
+    ],
+    [
+      "presets",
+      "presets",
+      (app) => app.presets.load(),
+      () => ({ type: "presetsChanged", presets: { presets: [], broken: [] } }),
+      (app) => app.presets.all,
+    ],
   ])("does not replace the list of %s", async (name, command, load, event, shown) => {
     const { app, host } = await started(name === "prompts" ? "organized" : "downloads");
     const old = await (host[command] as () => Promise<unknown>).call(host);
@@ -99,7 +171,7 @@ describe("a reply that is older than an event", () => {
   test("does not bring back a run", async () => {
     const { app, host } = await started();
     const old = await host.runs();
-    const [removed, changed] = old as [typeof old[0], typeof old[0]];
+    const [removed, changed] = old as [(typeof old)[0], (typeof old)[0]];
     const { reply, give } = held<typeof old>();
     host.runs = () => reply;
     const loading = app.runs.load();
@@ -145,7 +217,8 @@ describe("a reply that is older than an event", () => {
     host.send = async (...given) => {
       const sent = await send(...given);
       const listed = app.conversations.get(sent.conversation.id);
-      if (listed) tell(app, { type: "conversationChanged", conversation: { ...listed, title: "Renamed meanwhile" }, leaf: null });
+      if (listed)
+        tell(app, { type: "conversationChanged", conversation: { ...listed, title: "Renamed meanwhile" }, leaf: null });
       return sent;
     };
     await app.open(2);
@@ -236,7 +309,10 @@ describe("settings", () => {
     replies[1]!.give();
     expect(await second).toBe(true);
     // The second does not save what the first could not.
-    expect(saved).toEqual([[4, 100], [null, 110]]);
+    expect(saved).toEqual([
+      [4, 100],
+      [null, 110],
+    ]);
     expect([app.settings.value.threads, app.settings.value.textSize]).toEqual([null, 110]);
   });
 
@@ -249,7 +325,9 @@ describe("settings", () => {
       asked.push(maxTokens);
       return replies[asked.length - 1]!.reply;
     };
-    const changes = [1, 2, 3].map((maxTokens) => app.try(() => app.thread.setSettings({ ...app.thread.settings, maxTokens })));
+    const changes = [1, 2, 3].map((maxTokens) =>
+      app.try(() => app.thread.setSettings({ ...app.thread.settings, maxTokens })),
+    );
     await soon();
     expect(asked).toEqual([1]);
     replies[0]!.give();
@@ -277,7 +355,13 @@ describe("settings", () => {
 describe("an answer that grew while the page was loaded", () => {
   function harness() {
     const shown: string[] = [];
-    return { shown, live: new Live((_, stream) => shown.push(textOf(stream.parts)), (frame) => frame()) };
+    return {
+      shown,
+      live: new Live(
+        (_, stream) => shown.push(textOf(stream.parts)),
+        (frame) => frame(),
+      ),
+    };
   }
 
   test("goes on from its whole text", () => {
@@ -311,10 +395,15 @@ describe("an answer that grew while the page was loaded", () => {
     const thought: Message["parts"] = [{ type: "thinking", text: "Let me see." }];
     live.fold(message(1, { parts: thought, state: { type: "streaming" } }));
     // A reply that is older.
-    expect(live.merge(message(1, { parts: plain("Let me see. "), state: { type: "streaming" } })).parts).toEqual(thought);
+    expect(live.merge(message(1, { parts: plain("Let me see. "), state: { type: "streaming" } })).parts).toEqual(
+      thought,
+    );
     live.grow(1, [], delta("Paris."));
     expect(shown).toEqual(["see. ", "", "Paris."]);
-    expect(live.merge(message(1, { parts: thought, state: { type: "streaming" } })).parts).toEqual([...thought, ...plain("Paris.")]);
+    expect(live.merge(message(1, { parts: thought, state: { type: "streaming" } })).parts).toEqual([
+      ...thought,
+      ...plain("Paris."),
+    ]);
   });
 
   test("is forgotten with its conversation", () => {
@@ -337,14 +426,31 @@ describe("an answer that grew while the page was loaded", () => {
 
   test("has its thoughts apart", () => {
     const parts: Message["parts"] = [{ type: "thinking", text: "Hm, so" }];
-    expect(joined(parts, [{ type: "thinking", text: "so it is" }, { type: "text", text: "Yes" }])).toEqual([{ type: "thinking", text: "Hm, so it is" }, { type: "text", text: "Yes" }]);
+    expect(
+      joined(parts, [
+        { type: "thinking", text: "so it is" },
+        { type: "text", text: "Yes" },
+      ]),
+    ).toEqual([
+      { type: "thinking", text: "Hm, so it is" },
+      { type: "text", text: "Yes" },
+    ]);
   });
 });
 
 test("two messages sent at once keep the events of both", async () => {
   const { app, host } = await started();
   const sent = (conversation: number, id: number): Sent => ({
-    conversation: { id: conversation, title: "x", createdAt: 0, updatedAt: 0, model: null, pinned: false, folder: null, tags: [] },
+    conversation: {
+      id: conversation,
+      title: "x",
+      createdAt: 0,
+      updatedAt: 0,
+      model: null,
+      pinned: false,
+      folder: null,
+      tags: [],
+    },
     user: message(id, { conversation, role: "user", parts: plain("x"), state: { type: "complete" } }),
     answer: message(id + 1, { conversation, parent: id }),
   });
@@ -354,7 +460,10 @@ test("two messages sent at once keep the events of both", async () => {
   const first = app.send("one");
   app.newConversation();
   const second = app.send("two");
-  tell(app, { type: "messageChanged", message: message(21, { conversation: 920, parent: 20, parts: plain("Yes."), state: { type: "complete" } }) });
+  tell(app, {
+    type: "messageChanged",
+    message: message(21, { conversation: 920, parent: 20, parts: plain("Yes."), state: { type: "complete" } }),
+  });
   replies[0]!.give(sent(910, 10));
   await first;
   expect(app.thread.sending).toBe(true);

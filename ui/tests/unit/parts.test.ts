@@ -5,8 +5,17 @@ import { cardText, folded, grown, lengthOf, plain, shownText, textOf, type CardP
 
 test("generated text grows in its own part", () => {
   let parts: Part[] = [];
-  for (const [kind, text] of [["thinking", "Hm"], ["thinking", "m."], ["text", "Pa"], ["text", "ris."]] as const) parts = grown(parts, kind, text);
-  expect(parts).toEqual([{ type: "thinking", text: "Hmm." }, { type: "text", text: "Paris." }]);
+  for (const [kind, text] of [
+    ["thinking", "Hm"],
+    ["thinking", "m."],
+    ["text", "Pa"],
+    ["text", "ris."],
+  ] as const)
+    parts = grown(parts, kind, text);
+  expect(parts).toEqual([
+    { type: "thinking", text: "Hmm." },
+    { type: "text", text: "Paris." },
+  ]);
   expect([textOf(parts), lengthOf(parts)]).toEqual(["Paris.", 10]);
   expect(textOf(grown(grown(parts, "thinking", "Or?"), "text", "Yes."))).toBe("Paris.\n\nYes.");
   expect([plain(""), plain("x")]).toEqual([[], [{ type: "text", text: "x" }]]);
@@ -17,17 +26,34 @@ test.each<[string, Part[], Part[]]>([
   ["a text", plain("\n So. \n"), [{ type: "thinking", text: "So." }]],
   ["white space", plain(" "), []],
   ["a thought", [{ type: "thinking", text: "Hm." }], [{ type: "thinking", text: "Hm." }]],
-  ["a thought and a text", [{ type: "thinking", text: "Hm." }, { type: "text", text: "So." }], [{ type: "thinking", text: "Hm.\n\nSo." }]],
+  [
+    "a thought and a text",
+    [
+      { type: "thinking", text: "Hm." },
+      { type: "text", text: "So." },
+    ],
+    [{ type: "thinking", text: "Hm.\n\nSo." }],
+  ],
 ])("the text at the end becomes a thought: %s", (_, parts, thought) => {
   expect(folded(parts)).toEqual(thought);
   expect(lengthOf(folded(parts))).toBe(lengthOf(parts));
 });
 
 test.each<[CardPart, string, string, string]>([
-  [{ type: "toolCall", id: "1", name: "sum", arguments: { of: [1] } }, "sum", "Tool call", '{\n  "of": [\n    1\n  ]\n}'],
+  [
+    { type: "toolCall", id: "1", name: "sum", arguments: { of: [1] } },
+    "sum",
+    "Tool call",
+    '{\n  "of": [\n    1\n  ]\n}',
+  ],
   [{ type: "toolResult", id: "1", name: "sum", text: "3" }, "sum", "Tool result", "3"],
   [{ type: "file", name: "a.txt", mediaType: "text/plain", text: "four" }, "a.txt", "File, 4 B", "four"],
-  [{ type: "image", name: "a.png", mediaType: "image/png", path: "/a.png", bytes: 48_200 }, "a.png", "Image, 48 kB", ""],
+  [
+    { type: "image", name: "a.png", mediaType: "image/png", path: "/a.png", bytes: 48_200 },
+    "a.png",
+    "Image, 48 kB",
+    "",
+  ],
 ])("a card names its part: %j", (part, title, detail, body) => {
   expect(cardText(part)).toEqual({ title, detail, body });
 });

@@ -39,7 +39,10 @@ test("an answer's preset, taken over, replaces the prompt of the preset before, 
     app.newConversation();
     await app.presets.apply(sings.id);
     if (own !== null) await app.thread.setSystemPrompt(own);
-    const contenders = [{ own: { model: null, preset: null }, adapters: [] }, { own: { model: null, preset }, adapters: [] }];
+    const contenders = [
+      { own: { model: null, preset: null }, adapters: [] },
+      { own: { model: null, preset }, adapters: [] },
+    ];
     const [, answer] = (await app.thread.compare(contenders, "What is the capital of France?", [])).answers;
     if (!answer) throw new Error("No answer.");
     await app.useContender(answer, "Precise");

@@ -4,11 +4,15 @@ import { Queue, type Queued } from "../../src/lib/stores/queue.svelte";
 import { UnsentSaver } from "../../src/lib/stores/unsent";
 
 const saver = () => new UnsentSaver({ saveUnsent: async () => {} }, () => {});
-const answer = (type: "complete" | "stopped" | "cut", conversation = 1, comparison: number | null = null) => ({ id: 7, conversation, comparison, role: "assistant", state: { type } }) as unknown as Message;
+const answer = (type: "complete" | "stopped" | "cut", conversation = 1, comparison: number | null = null) =>
+  ({ id: 7, conversation, comparison, role: "assistant", state: { type } }) as unknown as Message;
 
 test("only a complete answer sends the next, once", async () => {
   const sent: [number, number | null, string][] = [];
-  const queue = new Queue(saver(), async (conversation, parent, { text }: Queued) => void sent.push([conversation, parent, text]));
+  const queue = new Queue(
+    saver(),
+    async (conversation, parent, { text }: Queued) => void sent.push([conversation, parent, text]),
+  );
   queue.add(1, "one", []);
   queue.add(1, "two", []);
   await queue.ended(answer("complete", 2));
@@ -19,17 +23,20 @@ test("only a complete answer sends the next, once", async () => {
   expect(sent.at(-1)).toEqual([1, null, "two"]);
 });
 
-test.each(["stopped", "cut"] as const)("after an answer that was %s, messages are held until they are sent by hand", async (type) => {
-  const sent: string[] = [];
-  const queue = new Queue(saver(), async (_, __, { text }: Queued) => void sent.push(text));
-  for (const text of ["one", "two", "three"]) queue.add(1, text, []);
-  await queue.ended(answer(type));
-  await queue.ended(answer("complete"));
-  expect([sent, queue.isHeld(1)]).toEqual([[], true]);
-  await queue.next(1);
-  await queue.ended(answer("complete"));
-  expect([sent, queue.isHeld(1)]).toEqual([["one", "two"], false]);
-});
+test.each(["stopped", "cut"] as const)(
+  "after an answer that was %s, messages are held until they are sent by hand",
+  async (type) => {
+    const sent: string[] = [];
+    const queue = new Queue(saver(), async (_, __, { text }: Queued) => void sent.push(text));
+    for (const text of ["one", "two", "three"]) queue.add(1, text, []);
+    await queue.ended(answer(type));
+    await queue.ended(answer("complete"));
+    expect([sent, queue.isHeld(1)]).toEqual([[], true]);
+    await queue.next(1);
+    await queue.ended(answer("complete"));
+    expect([sent, queue.isHeld(1)]).toEqual([["one", "two"], false]);
+  },
+);
 
 test("after a restart, messages are held", async () => {
   const sent: string[] = [];

@@ -11,11 +11,22 @@ import { codeOf, foundText, plainText, spokenText } from "../../src/lib/text/pla
 import { plain } from "../../src/lib/text/parts";
 
 describe("footnotes", () => {
-  const notes = (text: string) => new BlockReader().read(text).flatMap((block) => (block.type === "note" ? [[block.label, (block.tokens ?? []).map(({ type }) => type).join(" ")]] : []));
+  const notes = (text: string) =>
+    new BlockReader()
+      .read(text)
+      .flatMap((block) =>
+        block.type === "note" ? [[block.label, (block.tokens ?? []).map(({ type }) => type).join(" ")]] : [],
+      );
 
   test.each<[string, string[][]]>([
     ["[^1]: one", [["1", "paragraph"]]],
-    ["text[^a]\n[^a]: one\n[^b]: two", [["a", "paragraph"], ["b", "paragraph"]]],
+    [
+      "text[^a]\n[^a]: one\n[^b]: two",
+      [
+        ["a", "paragraph"],
+        ["b", "paragraph"],
+      ],
+    ],
     ["[^1]: one\n\n    two\n\nnot", [["1", "paragraph space paragraph"]]],
     ["[^1]: one\n\nnot", [["1", "paragraph"]]],
     ["[^1]:\n    - a\n    - b", [["1", "list"]]],
@@ -40,7 +51,11 @@ describe("footnotes", () => {
 
     test("in their order, a repeated label only once", () => {
       const numbers = new Numbering().read([note("b"), { type: "hr", raw: "---" }, note("a"), note("b"), note("c")]);
-      expect([...numbers]).toEqual([["b", 1], ["a", 2], ["c", 3]]);
+      expect([...numbers]).toEqual([
+        ["b", 1],
+        ["a", 2],
+        ["c", 3],
+      ]);
     });
 
     test("that read each block once, and are limited", () => {
@@ -102,12 +117,16 @@ describe("an answer without markup", () => {
   });
 
   test("is only its code", () => {
-    expect(codeOf("a\n```js\none\n```\nb `no`\n> ```\n> two\n> ```\n\n1. x\n   ```\n   three\n   ```")).toBe("one\n\ntwo\n\nthree");
+    expect(codeOf("a\n```js\none\n```\nb `no`\n> ```\n> two\n> ```\n\n1. x\n   ```\n   three\n   ```")).toBe(
+      "one\n\ntwo\n\nthree",
+    );
     expect(codeOf("no code")).toBe("");
   });
 
   test("is spoken without code, formulas and addresses", () => {
-    const spoken = spokenText("See **this** https://example.com/x and $x$:\n\n```js\nlet no;\n```\n\n- one[^1]\n- two\n\n[^1]: note");
+    const spoken = spokenText(
+      "See **this** https://example.com/x and $x$:\n\n```js\nlet no;\n```\n\n- one[^1]\n- two\n\n[^1]: note",
+    );
     expect(spoken).toBe("See this  and :\n\none\ntwo\n\nnote");
   });
 
@@ -158,8 +177,14 @@ describe("folded text", () => {
 });
 
 describe("a search in a conversation", () => {
-  const message = (id: number, role: Message["role"], text: string) => ({ id, role, parts: plain(text) }) as unknown as Message;
-  const thread = [message(1, "user", "Wo ist der Käse?"), message(2, "assistant", "The **cheese** is in the *pantry*; kase is German."), message(3, "user", "`x` *cheese*"), message(4, "assistant", "[a](https://cheese.example) cheese, cheese")];
+  const message = (id: number, role: Message["role"], text: string) =>
+    ({ id, role, parts: plain(text) }) as unknown as Message;
+  const thread = [
+    message(1, "user", "Wo ist der Käse?"),
+    message(2, "assistant", "The **cheese** is in the *pantry*; kase is German."),
+    message(3, "user", "`x` *cheese*"),
+    message(4, "assistant", "[a](https://cheese.example) cheese, cheese"),
+  ];
 
   function search(query: string, from = 0): Find {
     const find = new Find((callback) => callback());
@@ -169,10 +194,29 @@ describe("a search in a conversation", () => {
   }
 
   test.each<[string, [number, number][]]>([
-    ["KASE", [[1, 1], [2, 1]]],
-    ["käse", [[1, 1], [2, 1]]],
+    [
+      "KASE",
+      [
+        [1, 1],
+        [2, 1],
+      ],
+    ],
+    [
+      "käse",
+      [
+        [1, 1],
+        [2, 1],
+      ],
+    ],
     ["is in the pantry", [[2, 1]]],
-    ["cheese", [[2, 1], [3, 1], [4, 2]]],
+    [
+      "cheese",
+      [
+        [2, 1],
+        [3, 1],
+        [4, 2],
+      ],
+    ],
     ["*cheese*", [[3, 1]]],
     ["https", []],
     ["  ", []],
@@ -204,7 +248,10 @@ describe("a search in a conversation", () => {
 
   test("is of what is shown of long messages, and says so", () => {
     const find = new Find((callback) => callback());
-    const long = [message(1, "user", `Where? ${"word ".repeat(100)}here`), message(2, "assistant", `*Here* ${"word ".repeat(100)}and here`)];
+    const long = [
+      message(1, "user", `Where? ${"word ".repeat(100)}here`),
+      message(2, "assistant", `*Here* ${"word ".repeat(100)}and here`),
+    ];
     const counts = (most: number) => {
       find.run(long, 0, () => most);
       return [find.hits.map(({ count }) => count), find.partial];
@@ -217,7 +264,13 @@ describe("a search in a conversation", () => {
   test("of 10,000 messages is done in slices, and a new query ends it", () => {
     const frames: (() => void)[] = [];
     const find = new Find((callback) => frames.push(callback));
-    const many = Array.from({ length: 10_000 }, (_, i) => message(i, i % 2 === 0 ? "user" : "assistant", `Message ${i} says something about **bread** and *butter*, with \`code\`.`));
+    const many = Array.from({ length: 10_000 }, (_, i) =>
+      message(
+        i,
+        i % 2 === 0 ? "user" : "assistant",
+        `Message ${i} says something about **bread** and *butter*, with \`code\`.`,
+      ),
+    );
     const begun = performance.now();
     find.query = "bread and butter";
     find.run(many, 0);

@@ -7,18 +7,35 @@ const SMOL = "smollm2-135m-instruct";
 function plan(scene: string, change: Partial<LoadSettings>, model = SMOL): Promise<Plan> {
   const host = new FakeHost(scene);
   host.pace = 0;
-  return host.plan(model, { threads: null, context: null, device: null, build: null, gpuLayers: { type: "auto" }, kv: "f16", draft: { type: "auto" }, ...change });
+  return host.plan(model, {
+    threads: null,
+    context: null,
+    device: null,
+    build: null,
+    gpuLayers: { type: "auto" },
+    kv: "f16",
+    draft: { type: "auto" },
+    ...change,
+  });
 }
 
 test("the token embedding stays on the CPU, as in the engine", async () => {
   const all = await plan("two-gpus", { gpuLayers: { type: "all" } });
-  expect(all.devices.map((d) => [d.id, d.layers[0], d.layers.at(-1), d.layers.length])).toEqual([["cpu", "token_embd", "token_embd", 1], ["gpu0", "blk.0", "output", 31]]);
+  expect(all.devices.map((d) => [d.id, d.layers[0], d.layers.at(-1), d.layers.length])).toEqual([
+    ["cpu", "token_embd", "token_embd", 1],
+    ["gpu0", "blk.0", "output", 31],
+  ]);
   const some = await plan("two-gpus", { gpuLayers: { type: "count", count: 15 } });
-  expect(some.devices.map((d) => [d.id, d.layers[0], d.layers.at(-1), d.layers.length])).toEqual([["cpu", "token_embd", "blk.15", 17], ["gpu0", "blk.16", "output", 15]]);
+  expect(some.devices.map((d) => [d.id, d.layers[0], d.layers.at(-1), d.layers.length])).toEqual([
+    ["cpu", "token_embd", "blk.15", 17],
+    ["gpu0", "blk.16", "output", 15],
+  ]);
 });
 
 test("a context between recorded ones is answered with the one below it, one below all with the shortest", async () => {
-  const contexts = [1024, 2048, 5000, 8192, 131_072].map(async (context) => (await plan("two-gpus", { context })).context);
+  const contexts = [1024, 2048, 5000, 8192, 131_072].map(
+    async (context) => (await plan("two-gpus", { context })).context,
+  );
   expect(await Promise.all(contexts)).toEqual([2048, 2048, 2048, 8192, 32_768]);
   expect((await plan("no-gpu", { context: null })).context).toBe(8192);
 });
@@ -41,14 +58,29 @@ test.each([
   ["driver-crashed", "gpu0", "crashed (signal 11)"],
   ["no-gpu", "0000:99:00.0", "There is no device '0000:99:00.0'. Choose one of: cpu."],
 ])("a device that cannot be used is refused with the engine's problem: %s", async (scene, device, message) => {
-  await expect(plan(scene, { device })).rejects.toMatchObject({ code: "noDevice", message: expect.stringContaining(message) });
+  await expect(plan(scene, { device })).rejects.toMatchObject({
+    code: "noDevice",
+    message: expect.stringContaining(message),
+  });
 });
 
 test("an added model has the plans of the recorded one", async () => {
   const host = new FakeHost("too-big");
   host.pace = 0;
   const model = await host.addModel("/models/new.gguf");
-  expect((await host.plan(model.id, { threads: null, context: null, device: null, build: null, gpuLayers: { type: "auto" }, kv: "f16", draft: { type: "auto" } })).layersTotal).toBe(13);
+  expect(
+    (
+      await host.plan(model.id, {
+        threads: null,
+        context: null,
+        device: null,
+        build: null,
+        gpuLayers: { type: "auto" },
+        kv: "f16",
+        draft: { type: "auto" },
+      })
+    ).layersTotal,
+  ).toBe(13);
 });
 
 test("a model that fits nowhere is recorded where it is shown", async () => {
@@ -61,5 +93,8 @@ test("a sample dataset has the engine's inspection", async () => {
   const [hearthside] = await host.sampleDatasets();
   const dataset = await host.addDataset(hearthside?.path ?? "");
   const inspection = await host.inspectDataset(dataset.id, SMOL, null, false, null, null);
-  expect([inspection.examples, inspection.previews[0]?.pieces[1]?.text]).toEqual([66, "What is the capital of France?"]);
+  expect([inspection.examples, inspection.previews[0]?.pieces[1]?.text]).toEqual([
+    66,
+    "What is the capital of France?",
+  ]);
 });

@@ -18,7 +18,11 @@ test("a sentence that is said again and again is noticed, behind any text", () =
 
 test("what only looks alike is not", () => {
   expect(endsRepeating("")).toBe(false);
-  expect(endsRepeating(Array.from({ length: 200 }, (_, i) => `${i}. The fire burned low, and the clock went on.`).join("\n"))).toBe(false);
+  expect(
+    endsRepeating(
+      Array.from({ length: 200 }, (_, i) => `${i}. The fire burned low, and the clock went on.`).join("\n"),
+    ),
+  ).toBe(false);
   expect(endsRepeating(`| a | b |\n|${"-".repeat(80)}|`)).toBe(false);
   const next = randomSource(7);
   expect(endsRepeating(Array.from({ length: 5000 }, () => "ab"[next(2)]).join(""))).toBe(false);

@@ -11,7 +11,15 @@ import { ariaKey, keysOf, parseKey, refusal, showKey, type KeyPress } from "../.
 
 afterEach(() => language.choose("en"));
 
-const press = (key: string, change: Partial<KeyPress> = {}): KeyPress => ({ key, code: "", ctrlKey: false, metaKey: false, altKey: false, shiftKey: false, ...change });
+const press = (key: string, change: Partial<KeyPress> = {}): KeyPress => ({
+  key,
+  code: "",
+  ctrlKey: false,
+  metaKey: false,
+  altKey: false,
+  shiftKey: false,
+  ...change,
+});
 
 describe("a key", () => {
   test("is written in one way, or is none", () => {
@@ -19,7 +27,19 @@ describe("a key", () => {
     expect(parseKey("Shift+Alt+Mod+K")).toBe("Mod+Alt+Shift+K");
     expect(parseKey("F2")).toBe("F2");
     expect(parseKey("Mod+-")).toBe("Mod+-");
-    for (const wrong of ["", "+", "Mod+", "Mod+Mod+K", "Hyper+K", "Mod+Kk", "Mod+ ", "K+Mod", "🙂🙂", "x".repeat(10_000)]) expect([wrong, parseKey(wrong)]).toEqual([wrong, null]);
+    for (const wrong of [
+      "",
+      "+",
+      "Mod+",
+      "Mod+Mod+K",
+      "Hyper+K",
+      "Mod+Kk",
+      "Mod+ ",
+      "K+Mod",
+      "🙂🙂",
+      "x".repeat(10_000),
+    ])
+      expect([wrong, parseKey(wrong)]).toEqual([wrong, null]);
   });
 
   test("is read from a key press, on any keyboard", () => {
@@ -46,16 +66,30 @@ describe("a key", () => {
   });
 
   test("that edits text or is needed elsewhere is refused in a sentence", () => {
-    for (const key of ["K", "Shift+K", "Enter", "Escape", "Mod+C", "Mod+Enter", "Mod+ArrowLeft", "Alt+Backspace"]) expect([key, refusal(key, false)]).toEqual([key, expect.stringMatching(/^[A-Z↑←].*\.$/)]);
-    for (const key of ["F5", "Shift+F5", "Mod+J", "Alt+J", "Mod+Shift+ArrowUp", "Mod+Q"]) expect([key, refusal(key, false)]).toEqual([key, null]);
+    for (const key of ["K", "Shift+K", "Enter", "Escape", "Mod+C", "Mod+Enter", "Mod+ArrowLeft", "Alt+Backspace"])
+      expect([key, refusal(key, false)]).toEqual([key, expect.stringMatching(/^[A-Z↑←].*\.$/)]);
+    for (const key of ["F5", "Shift+F5", "Mod+J", "Alt+J", "Mod+Shift+ArrowUp", "Mod+Q"])
+      expect([key, refusal(key, false)]).toEqual([key, null]);
     expect(refusal("Mod+Q", true)).toBe("⌘Q quits. Choose another key.");
   });
 
   test("is shown as the platform shows it", () => {
-    expect([showKey("Mod+Shift+K", false), showKey("Mod+Shift+K", true), showKey("Escape", false), showKey("Mod+Plus", false)]).toEqual(["Ctrl Shift K", "⇧⌘K", "Esc", "Ctrl +"]);
+    expect([
+      showKey("Mod+Shift+K", false),
+      showKey("Mod+Shift+K", true),
+      showKey("Escape", false),
+      showKey("Mod+Plus", false),
+    ]).toEqual(["Ctrl Shift K", "⇧⌘K", "Esc", "Ctrl +"]);
     language.choose("de");
-    expect([showKey("Mod+Shift+Delete", false), showKey("Mod+Shift+Enter", true)]).toEqual(["Strg Umschalt Entf", "⇧⌘Eingabe"]);
-    expect([ariaKey("Mod+Shift+K", false), ariaKey("Mod+K", true), ariaKey("Ctrl+K", true)]).toEqual(["Control+Shift+K", "Meta+K", "Control+K"]);
+    expect([showKey("Mod+Shift+Delete", false), showKey("Mod+Shift+Enter", true)]).toEqual([
+      "Strg Umschalt Entf",
+      "⇧⌘Eingabe",
+    ]);
+    expect([ariaKey("Mod+Shift+K", false), ariaKey("Mod+K", true), ariaKey("Ctrl+K", true)]).toEqual([
+      "Control+Shift+K",
+      "Meta+K",
+      "Control+K",
+    ]);
   });
 });
 
@@ -67,7 +101,8 @@ describe("the table of actions", () => {
       expect(new Set(all).size).toBe(all.length);
       for (const key of all) expect(parseKey(key)).toBe(key);
       // Escape is the one key that cannot be chosen.
-      for (const key of all.filter((one) => one !== "Escape")) for (const apple of [false, true]) expect([key, refusal(key, apple)]).toEqual([key, null]);
+      for (const key of all.filter((one) => one !== "Escape"))
+        for (const apple of [false, true]) expect([key, refusal(key, apple)]).toEqual([key, null]);
     }
   });
 });
@@ -79,9 +114,18 @@ describe("the texts of actions", () => {
     try {
       expect(at("stop").title).toBe("Stop the answer");
       language.choose("de");
-      expect([at("stop").title, at("settings-general").title, groups[1]?.label]).toEqual(["Antwort stoppen", "Einstellungen: Allgemein", "Gehe zu"]);
-      for (const query of ["stop answer", "antwort", "abbrechen", "cancel"]) expect([query, fuzzy(query, at("stop").title, at("stop").words) !== null]).toEqual([query, true]);
-      for (const query of ["general", "allgemein", "dunkel", "dark", "gehe", "go"]) expect([query, fuzzy(query, at("settings-general").title, at("settings-general").words) !== null]).toEqual([query, true]);
+      expect([at("stop").title, at("settings-general").title, groups[1]?.label]).toEqual([
+        "Antwort stoppen",
+        "Einstellungen: Allgemein",
+        "Gehe zu",
+      ]);
+      for (const query of ["stop answer", "antwort", "abbrechen", "cancel"])
+        expect([query, fuzzy(query, at("stop").title, at("stop").words) !== null]).toEqual([query, true]);
+      for (const query of ["general", "allgemein", "dunkel", "dark", "gehe", "go"])
+        expect([query, fuzzy(query, at("settings-general").title, at("settings-general").words) !== null]).toEqual([
+          query,
+          true,
+        ]);
     } finally {
       language.choose("en");
     }
@@ -146,10 +190,20 @@ describe("changed keys", () => {
 });
 
 describe("fuzzy search", () => {
-  const best = (query: string, ...texts: string[]) => texts.map((text) => ({ text, match: fuzzy(query, text) })).filter(({ match }) => match !== null).sort((a, b) => (b.match?.score ?? 0) - (a.match?.score ?? 0)).map(({ text }) => text);
+  const best = (query: string, ...texts: string[]) =>
+    texts
+      .map((text) => ({ text, match: fuzzy(query, text) }))
+      .filter(({ match }) => match !== null)
+      .sort((a, b) => (b.match?.score ?? 0) - (a.match?.score ?? 0))
+      .map(({ text }) => text);
 
   test("ranks beginnings before words, parts, and scattered letters", () => {
-    expect(best("mod", "A model", "Remodel", "Models", "My odd", "Chat")).toEqual(["Models", "A model", "Remodel", "My odd"]);
+    expect(best("mod", "A model", "Remodel", "Models", "My odd", "Chat")).toEqual([
+      "Models",
+      "A model",
+      "Remodel",
+      "My odd",
+    ]);
     expect(fuzzy("ncv", "New conversation")?.at).toEqual([0, 4, 7]);
     expect(fuzzy("new conv", "New conversation")?.at).toEqual([0, 1, 2, 4, 5, 6, 7]);
     expect(fuzzy("zz", "New conversation")).toBe(null);
@@ -166,8 +220,21 @@ describe("fuzzy search", () => {
 });
 
 describe("the palette", () => {
-  const item = (id: string, title: string, words = ""): Item => ({ id, title, words, group: "", icon: "chat", key: "", run: () => {} });
-  const all = [item("a", "Alpha", "first"), item("b", "Beta"), item("conversation:1", "Alpine walk"), item("model:x", "Load Alpaca")];
+  const item = (id: string, title: string, words = ""): Item => ({
+    id,
+    title,
+    words,
+    group: "",
+    icon: "chat",
+    key: "",
+    run: () => {},
+  });
+  const all = [
+    item("a", "Alpha", "first"),
+    item("b", "Beta"),
+    item("conversation:1", "Alpine walk"),
+    item("model:x", "Load Alpaca"),
+  ];
   const ids = (query: string, recent: string[] = []) => find(all, query, recent).map(({ id }) => id);
 
   test("lists actions, recent ones first, and finds the rest by a query", () => {

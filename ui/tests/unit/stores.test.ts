@@ -7,10 +7,35 @@ import { started, tell } from "./started";
 import { until } from "./until";
 
 const message = (id: number, change: Partial<Message> = {}): Message => ({
-  id, conversation: 1, parent: null, role: "assistant", parts: [], state: { type: "waiting" }, createdAt: 0, model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, settings: null, edited: false, own: null, ...change,
+  id,
+  conversation: 1,
+  parent: null,
+  role: "assistant",
+  parts: [],
+  state: { type: "waiting" },
+  createdAt: 0,
+  model: null,
+  stats: null,
+  leftOut: null,
+  adapters: [],
+  comparison: null,
+  better: false,
+  rating: null,
+  settings: null,
+  edited: false,
+  own: null,
+  ...change,
 });
 
-const delta = (id: number, text: string): Extract<HostEvent, { type: "messageDelta" }> => ({ type: "messageDelta", conversation: 1, message: id, kind: "text", text, tokens: 1, tokensPerSecond: 9 });
+const delta = (id: number, text: string): Extract<HostEvent, { type: "messageDelta" }> => ({
+  type: "messageDelta",
+  conversation: 1,
+  message: id,
+  kind: "text",
+  text,
+  tokens: 1,
+  tokensPerSecond: 9,
+});
 
 describe("a conversation", () => {
   test("that is new becomes the open one when it is answered", async () => {
@@ -65,22 +90,30 @@ describe("a conversation", () => {
     expect(seen).toEqual([""]);
   });
 
-  test.each(["open", "select"] as const)("is not busy with an answer that ends while the host returns it: %s", async (how) => {
-    const { app, host } = await started();
-    await app.open(how === "open" ? 2 : 1);
-    const returned = await host.openConversation(1);
-    const last = returned.messages.find(({ id }) => id === returned.leaf) as Message;
-    const before: Message = { ...last, parts: plain("Ha"), state: { type: "streaming" } };
-    let reply = () => {};
-    host.openConversation = host.selectLeaf = () => new Promise((resolve) => (reply = () => resolve({ ...returned, messages: returned.messages.map((one) => (one === last ? before : one)) })));
-    const loading = how === "open" ? app.open(1) : app.thread.select(last.id);
-    tell(app, { type: "messageChanged", message: { ...last, parts: plain("Half."), state: { type: "complete" } } });
-    await new Promise((resolve) => setTimeout(resolve));
-    reply();
-    await loading;
-    expect(app.thread.busy).toBe(false);
-    expect(app.thread.last?.message).toMatchObject({ parts: plain("Half."), state: { type: "complete" } });
-  });
+  test.each(["open", "select"] as const)(
+    "is not busy with an answer that ends while the host returns it: %s",
+    async (how) => {
+      const { app, host } = await started();
+      await app.open(how === "open" ? 2 : 1);
+      const returned = await host.openConversation(1);
+      const last = returned.messages.find(({ id }) => id === returned.leaf) as Message;
+      const before: Message = { ...last, parts: plain("Ha"), state: { type: "streaming" } };
+      let reply = () => {};
+      host.openConversation = host.selectLeaf = () =>
+        new Promise(
+          (resolve) =>
+            (reply = () =>
+              resolve({ ...returned, messages: returned.messages.map((one) => (one === last ? before : one)) })),
+        );
+      const loading = how === "open" ? app.open(1) : app.thread.select(last.id);
+      tell(app, { type: "messageChanged", message: { ...last, parts: plain("Half."), state: { type: "complete" } } });
+      await new Promise((resolve) => setTimeout(resolve));
+      reply();
+      await loading;
+      expect(app.thread.busy).toBe(false);
+      expect(app.thread.last?.message).toMatchObject({ parts: plain("Half."), state: { type: "complete" } });
+    },
+  );
 
   test("that cannot be opened shows its problem", async () => {
     const { app } = await started();
@@ -93,7 +126,17 @@ describe("a conversation", () => {
   test("steps over the answers of a comparison as one version", async () => {
     const { app, host } = await started("fresh");
     const own = { model: null, preset: null };
-    const { conversation, answers } = await host.compare(null, null, "What is the capital of France?", [], [{ own, adapters: [] }, { own, adapters: [] }], { settings: app.thread.settings, systemPrompt: null, folder: null, adapters: [] });
+    const { conversation, answers } = await host.compare(
+      null,
+      null,
+      "What is the capital of France?",
+      [],
+      [
+        { own, adapters: [] },
+        { own, adapters: [] },
+      ],
+      { settings: app.thread.settings, systemPrompt: null, folder: null, adapters: [] },
+    );
     const [first, second] = answers.map(({ id }) => id) as [number, number];
     const { answer } = await host.regenerate(first);
     await app.open(conversation.id);
@@ -109,7 +152,17 @@ describe("a conversation", () => {
   test("that has continued keeps its branch when another compared answer is preferred", async () => {
     const { app, host } = await started("fresh");
     const own = { model: null, preset: null };
-    const { conversation, answers } = await host.compare(null, null, "What is the capital of France?", [], [{ own, adapters: [] }, { own, adapters: [] }], { settings: app.thread.settings, systemPrompt: null, folder: null, adapters: [] });
+    const { conversation, answers } = await host.compare(
+      null,
+      null,
+      "What is the capital of France?",
+      [],
+      [
+        { own, adapters: [] },
+        { own, adapters: [] },
+      ],
+      { settings: app.thread.settings, systemPrompt: null, folder: null, adapters: [] },
+    );
     const [first, second] = answers.map(({ id }) => id) as [number, number];
     await app.open(conversation.id, second);
     await app.thread.vote(first, true);
@@ -145,7 +198,10 @@ describe("a streaming answer", () => {
   test("is shown once per frame with all received text", () => {
     const shown: string[] = [];
     const frames: (() => void)[] = [];
-    const live = new Live((_, stream) => shown.push(textOf(stream.parts)), (frame) => frames.push(frame));
+    const live = new Live(
+      (_, stream) => shown.push(textOf(stream.parts)),
+      (frame) => frames.push(frame),
+    );
     for (const piece of ["a", "b", "c"]) live.grow(1, [], delta(1, piece));
     expect(frames.length).toBe(1);
     frames.pop()?.();
@@ -155,7 +211,10 @@ describe("a streaming answer", () => {
   });
 
   test("retains text from events when the host returns an older state", () => {
-    const live = new Live(() => {}, (frame) => frame());
+    const live = new Live(
+      () => {},
+      (frame) => frame(),
+    );
     live.grow(1, [], delta(1, "Hello"));
     expect(textOf(live.merge(message(1)).parts)).toBe("Hello");
     expect(live.busy.get(1)).toBe(1);
@@ -166,7 +225,10 @@ describe("a streaming answer", () => {
 
   test("continues the saved text after a reload of the page", () => {
     const shown: string[] = [];
-    const live = new Live((_, stream) => shown.push(textOf(stream.parts)), (frame) => frame());
+    const live = new Live(
+      (_, stream) => shown.push(textOf(stream.parts)),
+      (frame) => frame(),
+    );
     live.grow(1, plain("Once upon"), delta(1, " a time"));
     expect(shown).toEqual(["Once upon a time"]);
   });
@@ -174,7 +236,10 @@ describe("a streaming answer", () => {
 
 test("an answer that is continued while another conversation is open keeps its beginning", () => {
   const shown: string[] = [];
-  const live = new Live((_, stream) => shown.push(textOf(stream.parts)), (frame) => frame());
+  const live = new Live(
+    (_, stream) => shown.push(textOf(stream.parts)),
+    (frame) => frame(),
+  );
   live.merge(message(1, { parts: plain("Once upon"), state: { type: "streaming" } }));
   live.grow(1, [], delta(1, " a time"));
   expect(shown).toEqual(["Once upon a time"]);
@@ -183,10 +248,26 @@ test("an answer that is continued while another conversation is open keeps its b
 describe("events of an answer that arrive before the command returns", () => {
   test("are not lost", async () => {
     const { app, host } = await started();
-    const sent = { conversation: { id: 900, title: "x", createdAt: 0, updatedAt: 0, model: null, pinned: false, folder: null, tags: [] }, user: message(1, { conversation: 900, role: "user", parts: plain("x"), state: { type: "complete" } }), answer: message(2, { conversation: 900, parent: 1 }) };
+    const sent = {
+      conversation: {
+        id: 900,
+        title: "x",
+        createdAt: 0,
+        updatedAt: 0,
+        model: null,
+        pinned: false,
+        folder: null,
+        tags: [],
+      },
+      user: message(1, { conversation: 900, role: "user", parts: plain("x"), state: { type: "complete" } }),
+      answer: message(2, { conversation: 900, parent: 1 }),
+    };
     host.send = async () => {
       tell(app, { ...delta(2, "Hi"), conversation: 900 });
-      tell(app, { type: "messageChanged", message: message(2, { conversation: 900, parent: 1, parts: plain("Hi."), state: { type: "complete" } }) });
+      tell(app, {
+        type: "messageChanged",
+        message: message(2, { conversation: 900, parent: 1, parts: plain("Hi."), state: { type: "complete" } }),
+      });
       return sent;
     };
     await app.send("x");
@@ -203,7 +284,9 @@ test("at most three notes, without duplicates", () => {
 
 test("a setting that cannot be saved is reverted", async () => {
   const { app, host } = await started();
-  host.setSettings = async () => { throw { code: "store", message: "The disk is full." }; };
+  host.setSettings = async () => {
+    throw { code: "store", message: "The disk is full." };
+  };
   expect(await app.try(() => app.settings.change({ threads: 4 }))).toBe(false);
   expect(app.settings.value.threads).toBeNull();
   expect(app.toasts.all.at(-1)?.text).toBe("The disk is full.");

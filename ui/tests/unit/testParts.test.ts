@@ -9,7 +9,8 @@ afterEach(() => vi.unstubAllEnvs());
 test("selections of parts are parsed or refused", () => {
   expect(parse("2/4")).toEqual({ selected: [2], of: 4 });
   expect(parse("1,3/4")).toEqual({ selected: [1, 3], of: 4 });
-  for (const wrong of ["", "2", "/4", "0/4", "5/4", "1,/4", "1/0", "x/4", "1/4 ", "1/4\n"]) expect(parse(wrong), wrong).toBe(undefined);
+  for (const wrong of ["", "2", "/4", "0/4", "5/4", "1,/4", "1/0", "x/4", "1/4 ", "1/4\n"])
+    expect(parse(wrong), wrong).toBe(undefined);
 });
 
 test("each case is in exactly one part", () => {
@@ -36,6 +37,8 @@ test("cases are listed as run or left out", () => {
   vi.stubEnv("HEARTH_PART_TEST", "2/2");
   const parts = Parts.of("test");
   for (const index of [0, 1]) parts.includes(index, `case ${index}`);
-  expect(readFileSync(join(folder, "new", `test-${process.pid}.txt`), "utf8")).toBe("left 1/2 test case 0\nran 2/2 test case 1\n");
+  expect(readFileSync(join(folder, "new", `test-${process.pid}.txt`), "utf8")).toBe(
+    "left 1/2 test case 0\nran 2/2 test case 1\n",
+  );
   rmSync(folder, { recursive: true });
 });

@@ -10,13 +10,20 @@ import { Runs } from "../../src/lib/stores/runs.svelte";
 import { groups, parse, shown, type Field } from "../../src/lib/tune/fields";
 import { forecast, forecastText } from "../../src/lib/tune/forecast";
 
-const data = (change: Partial<Inspection> = {}): Inspection => ({ ...inspect(newDataset(1, "/x/replies.jsonl"), null, false, null), ...change });
+const data = (change: Partial<Inspection> = {}): Inspection => ({
+  ...inspect(newDataset(1, "/x/replies.jsonl"), null, false, null),
+  ...change,
+});
 const settings = (change: Partial<TrainSettings> = {}): TrainSettings => ({ ...trainDefaults, ...change });
 
 test.each([
   [data(), settings(), { examples: 371, validation: 41, epochs: null, steps: null }],
   [data(), settings({ maxSteps: 10 }), { examples: 371, validation: 41, epochs: null, steps: 10 }],
-  [data(), settings({ batch: 2, accumulation: 1, epochs: 1 }), { examples: 371, validation: 41, epochs: 1, steps: 186 }],
+  [
+    data(),
+    settings({ batch: 2, accumulation: 1, epochs: 1 }),
+    { examples: 371, validation: 41, epochs: 1, steps: 186 },
+  ],
   [data(), settings({ batch: 16, epochs: 3, maxSteps: 10 }), { examples: 371, validation: 41, epochs: 3, steps: 10 }],
   [data({ examples: 1 }), settings({ batch: 16, epochs: 3 }), { examples: 1, validation: 0, epochs: 3, steps: 1 }],
   [data({ examples: 2 }), settings({ evalSplit: 0.9 }), { examples: 1, validation: 1, epochs: null, steps: null }],
@@ -29,15 +36,26 @@ test("a forecast estimates the time only from a run of the same model", async ()
   const runs = await new FakeHost(null).runs();
   const known = forecast(data(), settings({ epochs: 3 }), "smollm2-135m-instruct", runs);
   expect(known.seconds).toBeCloseTo(((58_210 / 412) * 371 * 3) / 538, 6);
-  expect(forecastText("Smol", known)).toBe("Trains Smol on 371 examples for 3 epochs and validates on 41 others. About 4 min 52 s, going by the last run.");
-  expect(forecastText("Smol", forecast(data(), settings(), "another", runs))).toContain("measured before the first step");
-  expect(forecastText("Smol", forecast(data(), settings({ epochs: 1 }), "another", runs))).toContain("371 examples for 1 epoch and");
-  expect(forecastText("Smol", forecast(data(), settings({ batch: 16, epochs: 3 }), "another", runs))).toContain("for about 70 steps and");
-  expect(forecastText("Smol", forecast(data(), settings(), "another", runs))).toContain("371 examples for several epochs and");
+  expect(forecastText("Smol", known)).toBe(
+    "Trains Smol on 371 examples for 3 epochs and validates on 41 others. About 4 min 52 s, going by the last run.",
+  );
+  expect(forecastText("Smol", forecast(data(), settings(), "another", runs))).toContain(
+    "measured before the first step",
+  );
+  expect(forecastText("Smol", forecast(data(), settings({ epochs: 1 }), "another", runs))).toContain(
+    "371 examples for 1 epoch and",
+  );
+  expect(forecastText("Smol", forecast(data(), settings({ batch: 16, epochs: 3 }), "another", runs))).toContain(
+    "for about 70 steps and",
+  );
+  expect(forecastText("Smol", forecast(data(), settings(), "another", runs))).toContain(
+    "371 examples for several epochs and",
+  );
 });
 
 describe("a setting", () => {
-  const field = (key: keyof TrainSettings) => groups.flatMap((g) => g.fields).find((f) => f.key === key) as Extract<Field, { kind: "number" }>;
+  const field = (key: keyof TrainSettings) =>
+    groups.flatMap((g) => g.fields).find((f) => f.key === key) as Extract<Field, { kind: "number" }>;
 
   test.each([
     ["rank", "32", { value: 32 }],
@@ -55,8 +73,14 @@ describe("a setting", () => {
   });
 
   test("is shown as it is typed, for every field", () => {
-    expect([shown(field("learningRate"), 2e-4), shown(field("warmup"), 0.07), shown(field("batch"), null)]).toEqual(["2e-4", "7", ""]);
-    for (const f of groups.flatMap((g) => g.fields)) if (f.kind === "number") expect(parse(f, shown(f, trainDefaults[f.key]))).toEqual({ value: trainDefaults[f.key] });
+    expect([shown(field("learningRate"), 2e-4), shown(field("warmup"), 0.07), shown(field("batch"), null)]).toEqual([
+      "2e-4",
+      "7",
+      "",
+    ]);
+    for (const f of groups.flatMap((g) => g.fields))
+      if (f.kind === "number")
+        expect(parse(f, shown(f, trainDefaults[f.key]))).toEqual({ value: trainDefaults[f.key] });
   });
 });
 
@@ -71,7 +95,16 @@ test("the table of a long curve has every evaluation and few steps in between", 
 });
 
 describe("a run's curve", () => {
-  const point = (step: number, loss = 1): RunPoint => ({ step, epoch: 0, loss, learningRate: 0, gradientNorm: 0, tokensPerSecond: 0, memory: 0, secondsLeft: 0 });
+  const point = (step: number, loss = 1): RunPoint => ({
+    step,
+    epoch: 0,
+    loss,
+    learningRate: 0,
+    gradientNorm: 0,
+    tokensPerSecond: 0,
+    memory: 0,
+    secondsLeft: 0,
+  });
 
   test("merges fetched points and events, each step once, shown once a frame", async () => {
     const frames: (() => void)[] = [];
@@ -94,7 +127,11 @@ describe("a run's curve", () => {
     const runs = new Runs(host, (frame) => frame());
     await runs.fetch(1);
     runs.handle({ revision: 1, type: "runPoint", run: 1, point: point(3, 2) });
-    expect(runs.curve(1)?.points.map((p) => [p.step, p.loss])).toEqual([[1, 1], [2, 1], [3, 2]]);
+    expect(runs.curve(1)?.points.map((p) => [p.step, p.loss])).toEqual([
+      [1, 1],
+      [2, 1],
+      [3, 2],
+    ]);
   });
 });
 
@@ -115,8 +152,29 @@ test.each([2, 3, 4])("every order of %i answers is about equally frequent, and t
 });
 
 test("a conversation is busy until both of two answers have ended", () => {
-  const live = new Live(() => {}, (frame) => frame());
-  const answer = (id: number, type: "waiting" | "complete") => ({ id, conversation: 7, parent: 1, role: "assistant" as const, parts: [], state: { type }, createdAt: 0, model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, settings: null, edited: false, own: null });
+  const live = new Live(
+    () => {},
+    (frame) => frame(),
+  );
+  const answer = (id: number, type: "waiting" | "complete") => ({
+    id,
+    conversation: 7,
+    parent: 1,
+    role: "assistant" as const,
+    parts: [],
+    state: { type },
+    createdAt: 0,
+    model: null,
+    stats: null,
+    leftOut: null,
+    adapters: [],
+    comparison: null,
+    better: false,
+    rating: null,
+    settings: null,
+    edited: false,
+    own: null,
+  });
   live.merge(answer(1, "waiting"));
   live.merge(answer(2, "waiting"));
   live.grow(1, [], { conversation: 7, kind: "text", text: "a", tokens: 1, tokensPerSecond: 1 });

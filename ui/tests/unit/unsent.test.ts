@@ -51,7 +51,10 @@ test("drafts, files and queued messages outlive a restart, each in its conversat
   expect([again.drafts.get(other), again.attachments.get(other), again.queue.of(other)]).toEqual(["", [], []]);
   await again.open(one);
   expect([again.drafts.get(one), again.attachments.get(one)]).toEqual(["Half a thought", [file]]);
-  expect([again.queue.of(one).map(({ text, files }) => ({ text, files })), again.queue.isHeld(one)]).toEqual([[{ text: "Later", files: [file] }], true]);
+  expect([again.queue.of(one).map(({ text, files }) => ({ text, files })), again.queue.isHeld(one)]).toEqual([
+    [{ text: "Later", files: [file] }],
+    true,
+  ]);
 });
 
 test("what was typed is newer than what a conversation opens with", async () => {

@@ -1,7 +1,13 @@
 import { expect, test } from "vitest";
 import { verdict, verificationText, type Scores } from "../../src/lib/tune/verdict";
 
-const scores = (evalLossBefore: number | null, evalLoss: number | null, generalBefore: number | null, generalAfter: number | null, bestStep = 100): Scores => ({ evalLossBefore, evalLoss, generalBefore, generalAfter, bestStep, steps: 100 });
+const scores = (
+  evalLossBefore: number | null,
+  evalLoss: number | null,
+  generalBefore: number | null,
+  generalAfter: number | null,
+  bestStep = 100,
+): Scores => ({ evalLossBefore, evalLoss, generalBefore, generalAfter, bestStep, steps: 100 });
 
 test.each([
   [scores(2.31, 1.42, 18.2, 18.6), "Improved, little forgetting", "good"],
@@ -29,8 +35,23 @@ test("says by how much and what to do", () => {
 });
 
 test("an export of an adapter that changes nothing neither passes nor fails", () => {
-  const verified = { passed: true, learned: true, prompts: 4, divergence: 0, taught: 0.5, sameText: 4, summary: "100.0 % of the training is retained." };
+  const verified = {
+    passed: true,
+    learned: true,
+    prompts: 4,
+    divergence: 0,
+    taught: 0.5,
+    sameText: 4,
+    summary: "100.0 % of the training is retained.",
+  };
   expect(verificationText(verified)).toEqual({ tone: "good", result: "Passed.", why: verified.summary });
-  expect(verificationText({ ...verified, learned: false })).toEqual({ tone: "plain", result: "", why: "Nothing was learned, so there is nothing to compare." });
-  expect(verificationText({ ...verified, passed: false, learned: false })).toMatchObject({ tone: "bad", result: "Failed." });
+  expect(verificationText({ ...verified, learned: false })).toEqual({
+    tone: "plain",
+    result: "",
+    why: "Nothing was learned, so there is nothing to compare.",
+  });
+  expect(verificationText({ ...verified, passed: false, learned: false })).toMatchObject({
+    tone: "bad",
+    result: "Failed.",
+  });
 });

@@ -8,7 +8,13 @@ import type { View } from "../stores/view";
 /** A message, in the language of the window or in English. */
 export type Message = (inputs?: object, options?: { locale?: "en" }) => string;
 
-const groupNames = { chat: m.action_group_chat, goto: m.action_group_goto, models: m.action_group_models, tune: m.action_group_tune, window: m.action_group_window };
+const groupNames = {
+  chat: m.action_group_chat,
+  goto: m.action_group_goto,
+  models: m.action_group_models,
+  tune: m.action_group_tune,
+  window: m.action_group_window,
+};
 
 export type Group = keyof typeof groupNames;
 

@@ -24,15 +24,21 @@ const words: Record<SettingsPage, Message> = {
 };
 
 export const goToActions: readonly Row[] = [
-  ...views.map(({ view, title, icon, key }): Row => ({ id: `view-${view}`, title, group: "goto", icon, keys: [key], words: m.action_view_words, run: (app) => (app.view = view) })),
-  ...settingsPages.map(
-    ({ id }): Row => ({
-      id: `settings-${id}`,
-      title: (_, options) => m.action_settings_page({ page: pageNames[id]({}, options) }, options),
-      group: "goto",
-      icon: "settings",
-      words: [m.action_settings_page_words, words[id]],
-      run: (app) => app.openSettings(id),
-    }),
-  ),
+  ...views.map(({ view, title, icon, key }): Row => ({
+    id: `view-${view}`,
+    title,
+    group: "goto",
+    icon,
+    keys: [key],
+    words: m.action_view_words,
+    run: (app) => (app.view = view),
+  })),
+  ...settingsPages.map(({ id }): Row => ({
+    id: `settings-${id}`,
+    title: (_, options) => m.action_settings_page({ page: pageNames[id]({}, options) }, options),
+    group: "goto",
+    icon: "settings",
+    words: [m.action_settings_page_words, words[id]],
+    run: (app) => app.openSettings(id),
+  })),
 ];

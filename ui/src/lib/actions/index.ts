@@ -11,7 +11,15 @@ import { windowActions } from "./window";
 
 export { groups, type Action, type Group } from "./action";
 
-export const actions: readonly Action[] = [...chatActions, ...organizingActions, ...presetActions, ...goToActions, ...modelActions, ...tuneActions, ...windowActions].map(actionOf);
+export const actions: readonly Action[] = [
+  ...chatActions,
+  ...organizingActions,
+  ...presetActions,
+  ...goToActions,
+  ...modelActions,
+  ...tuneActions,
+  ...windowActions,
+].map(actionOf);
 
 /** The id of an action of the table. */
 export const action = (id: string): Action | null => actions.find((one) => one.id === id) ?? null;

@@ -30,21 +30,74 @@ const LIMIT = 60;
 export function items(app: App): Item[] {
   const now = actions
     .filter((action) => action.id !== "palette" && (action.enabled?.(app) ?? true))
-    .map((action): Item => ({ ...action, group: groupLabel(action.group), key: app.shortcuts.label(action.id), run: () => action.run(app) }));
+    .map((action): Item => ({
+      ...action,
+      group: groupLabel(action.group),
+      key: app.shortcuts.label(action.id),
+      run: () => action.run(app),
+    }));
   const { state } = app.models;
   const here = state.type === "ready" || state.type === "loading" ? state.model : null;
   const modelWords = searchWords(m.action_load_model_words);
   const models = app.models.all
     .filter((model) => model.problem === null && model.id !== here)
-    .map((model): Item => ({ id: `model:${model.id}`, title: m.action_load_model({ name: model.name }), group: groupLabel("models"), icon: "models", key: "", words: `${modelWords} ${model.quantization} ${model.architecture}`, run: () => app.models.load(model.id) }));
-  const ofConversation = { group: m.action_group_conversation(), icon: "chat", words: searchWords(m.action_group_conversation), key: "" } as const;
-  const conversations = app.conversations.all.map((conversation): Item => ({ ...ofConversation, id: `conversation:${conversation.id}`, title: conversation.title, run: () => app.open(conversation.id) }));
-  const ofPreset = { group: groupLabel("chat"), icon: "sliders", words: searchWords(m.action_use_preset_words), key: "" } as const;
-  const presets = app.presets.all.map((preset): Item => ({ ...ofPreset, id: `preset:${preset.id}`, title: m.action_use_preset({ name: preset.name }), run: () => app.presets.apply(preset.id) }));
-  const ofFolder = { group: groupLabel("chat"), icon: "folder", words: searchWords(m.action_new_in_folder_words), key: "" } as const;
-  const folders = app.folders.all.map((folder): Item => ({ ...ofFolder, id: `folder:${folder.id}`, title: m.action_new_in_folder({ name: folder.name }), run: () => app.newConversation(folder.id) }));
-  const ofPrompt = { group: groupLabel("chat"), icon: "bookmark", words: searchWords(m.action_insert_prompt_words), key: "" } as const;
-  const prompts = app.prompts.all.map((prompt): Item => ({ ...ofPrompt, id: `prompt:${prompt.id}`, title: m.action_insert_prompt({ name: prompt.name }), run: () => app.insertPrompt(prompt) }));
+    .map((model): Item => ({
+      id: `model:${model.id}`,
+      title: m.action_load_model({ name: model.name }),
+      group: groupLabel("models"),
+      icon: "models",
+      key: "",
+      words: `${modelWords} ${model.quantization} ${model.architecture}`,
+      run: () => app.models.load(model.id),
+    }));
+  const ofConversation = {
+    group: m.action_group_conversation(),
+    icon: "chat",
+    words: searchWords(m.action_group_conversation),
+    key: "",
+  } as const;
+  const conversations = app.conversations.all.map((conversation): Item => ({
+    ...ofConversation,
+    id: `conversation:${conversation.id}`,
+    title: conversation.title,
+    run: () => app.open(conversation.id),
+  }));
+  const ofPreset = {
+    group: groupLabel("chat"),
+    icon: "sliders",
+    words: searchWords(m.action_use_preset_words),
+    key: "",
+  } as const;
+  const presets = app.presets.all.map((preset): Item => ({
+    ...ofPreset,
+    id: `preset:${preset.id}`,
+    title: m.action_use_preset({ name: preset.name }),
+    run: () => app.presets.apply(preset.id),
+  }));
+  const ofFolder = {
+    group: groupLabel("chat"),
+    icon: "folder",
+    words: searchWords(m.action_new_in_folder_words),
+    key: "",
+  } as const;
+  const folders = app.folders.all.map((folder): Item => ({
+    ...ofFolder,
+    id: `folder:${folder.id}`,
+    title: m.action_new_in_folder({ name: folder.name }),
+    run: () => app.newConversation(folder.id),
+  }));
+  const ofPrompt = {
+    group: groupLabel("chat"),
+    icon: "bookmark",
+    words: searchWords(m.action_insert_prompt_words),
+    key: "",
+  } as const;
+  const prompts = app.prompts.all.map((prompt): Item => ({
+    ...ofPrompt,
+    id: `prompt:${prompt.id}`,
+    title: m.action_insert_prompt({ name: prompt.name }),
+    run: () => app.insertPrompt(prompt),
+  }));
   return [...now, ...folders, ...prompts, ...presets, ...models, ...conversations];
 }
 

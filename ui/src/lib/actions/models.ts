@@ -15,7 +15,15 @@ export const modelActions: readonly Row[] = [
       if (model && model.problem === null) await app.models.load(model.id);
     },
   },
-  { id: "unload-model", title: m.action_unload_model, group: "models", icon: "eject", words: m.action_unload_model_words, enabled: (app) => app.models.state.type === "ready", run: (app) => app.models.unload() },
+  {
+    id: "unload-model",
+    title: m.action_unload_model,
+    group: "models",
+    icon: "eject",
+    words: m.action_unload_model_words,
+    enabled: (app) => app.models.state.type === "ready",
+    run: (app) => app.models.unload(),
+  },
   {
     id: "measure",
     title: m.action_measure,

@@ -28,7 +28,10 @@ export function ticks(low: number, high: number, about: number): number[] {
 
 /** The range of the chart: all validation losses, nearly all training losses, and a margin. */
 export function lossRange(train: readonly Point[], validation: readonly Point[]): Range {
-  const losses = train.map((p) => p.value).filter(Number.isFinite).sort((a, b) => a - b);
+  const losses = train
+    .map((p) => p.value)
+    .filter(Number.isFinite)
+    .sort((a, b) => a - b);
   const most = losses.slice(0, Math.max(1, Math.ceil(losses.length * SHOWN_QUANTILE)));
   const all = [...most, ...validation.map((p) => p.value).filter(Number.isFinite)];
   if (all.length === 0) return { low: 0, high: 1 };

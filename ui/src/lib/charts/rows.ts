@@ -22,6 +22,16 @@ export function tableRows(train: readonly Point[], validation: readonly Point[],
   const measured = new Map(validation.map((p) => [p.step, p.value]));
   const rated = new Map(rates.map((r) => [r.step, r.rate]));
   const every = Math.max(1, Math.ceil(train.length / ROWS));
-  const steps = new Set([...measured.keys(), ...train.filter((_, i) => i % every === 0 || i === train.length - 1).map((p) => p.step)]);
-  return [...steps].sort((a, b) => a - b).map((step) => ({ step, train: trained.get(step) ?? null, validation: measured.get(step) ?? null, rate: rated.get(step) ?? null }));
+  const steps = new Set([
+    ...measured.keys(),
+    ...train.filter((_, i) => i % every === 0 || i === train.length - 1).map((p) => p.step),
+  ]);
+  return [...steps]
+    .sort((a, b) => a - b)
+    .map((step) => ({
+      step,
+      train: trained.get(step) ?? null,
+      validation: measured.get(step) ?? null,
+      rate: rated.get(step) ?? null,
+    }));
 }

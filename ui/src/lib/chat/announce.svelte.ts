@@ -21,7 +21,10 @@ export function announceAnswers(app: App): void {
     const isNew = requested !== heard && requested?.answer === first;
     heard = requested;
     if ([message, ...compared].some(isActive)) {
-      if (writing !== first) app.announcements.say(compared.length > 1 ? m.chat_announce_several({ count: compared.length }) : m.chat_announce_one());
+      if (writing !== first)
+        app.announcements.say(
+          compared.length > 1 ? m.chat_announce_several({ count: compared.length }) : m.chat_announce_one(),
+        );
       writing = first;
     } else if (writing === first || isNew) {
       writing = null;
@@ -31,5 +34,7 @@ export function announceAnswers(app: App): void {
 }
 
 function ended(message: Message): string {
-  return message.state.type === "failed" ? m.chat_announce_failed({ problem: problemText(message.state.problem) }) : m.chat_announce_answer({ text: textOf(message.parts) });
+  return message.state.type === "failed"
+    ? m.chat_announce_failed({ problem: problemText(message.state.problem) })
+    : m.chat_announce_answer({ text: textOf(message.parts) });
 }

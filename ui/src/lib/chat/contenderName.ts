@@ -19,14 +19,24 @@ const BETWEEN = " · ";
 /** The parts of names that say only what differs among them. */
 function names(all: readonly Named[]): string[][] {
   const differ = (of: (one: Named) => string | null) => new Set(all.map(of)).size > 1;
-  const [byModel, byPreset, byAdapters] = [differ(({ model }) => model), differ(({ preset }) => preset), differ(({ adapters }) => adapters.join())];
+  const [byModel, byPreset, byAdapters] = [
+    differ(({ model }) => model),
+    differ(({ preset }) => preset),
+    differ(({ adapters }) => adapters.join()),
+  ];
   return all.map((one) => {
     const tuned = one.adapters.length > 0 ? m.chat_with_adapters_title({ adapters: one.adapters.join(" + ") }) : null;
     // That there is no adapter or preset is said where it tells apart.
     const ofModel = all.filter(({ model }) => model === one.model);
     const base = ofModel.some(({ adapters }) => adapters.length > 0) ? m.chat_base_model() : null;
-    const own = ofModel.some(({ preset, adapters }) => preset !== null && adapters.join() === one.adapters.join()) ? m.chat_own_settings() : null;
-    const parts = [byModel ? one.model : null, byAdapters ? (tuned ?? base) : null, byPreset ? (one.preset ?? own) : null].filter((part) => part !== null);
+    const own = ofModel.some(({ preset, adapters }) => preset !== null && adapters.join() === one.adapters.join())
+      ? m.chat_own_settings()
+      : null;
+    const parts = [
+      byModel ? one.model : null,
+      byAdapters ? (tuned ?? base) : null,
+      byPreset ? (one.preset ?? own) : null,
+    ].filter((part) => part !== null);
     return parts.length > 0 ? parts : [one.model ?? m.chat_answer()];
   });
 }
@@ -62,7 +72,11 @@ function choiceParts(app: App, choices: readonly Choice[]): string[][] {
     choices.map((choice) => ({
       model: modelName(app, choice.model),
       preset: app.presets.all.find(({ id }) => id === choice.preset)?.name ?? null,
-      adapters: app.compare.adaptersOf(choice).map(({ adapter, scale }) => adapterName({ adapter, scale, name: app.adapters.get(adapter)?.name ?? m.chat_adapters_deleted() })),
+      adapters: app.compare
+        .adaptersOf(choice)
+        .map(({ adapter, scale }) =>
+          adapterName({ adapter, scale, name: app.adapters.get(adapter)?.name ?? m.chat_adapters_deleted() }),
+        ),
     })),
   );
 }

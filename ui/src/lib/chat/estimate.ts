@@ -39,7 +39,10 @@ export function estimateHeight(message: Message, most: number): number {
   }
   // Padding and tools of a bubble, or name and tools of an answer, plus the gap below.
   const frame = message.role === "user" ? 18 + 12 + 24 : 22 + 36 + 24;
-  const folded = message.parts.reduce((sum, { type }) => sum + (type === "text" ? 0 : type === "thinking" ? THOUGHT : CARD), 0);
+  const folded = message.parts.reduce(
+    (sum, { type }) => sum + (type === "text" ? 0 : type === "thinking" ? THOUGHT : CARD),
+    0,
+  );
   const more = text.length < textOf(message.parts).length ? MORE : 0;
   return frame + folded + more + lines * LINE + gaps * (message.role === "user" ? LINE : 11);
 }

@@ -16,7 +16,9 @@ export const canHighlight = typeof CSS !== "undefined" && "highlights" in CSS &&
 
 /** The matches in a rendered message, in its order. */
 export function rangesIn(message: Element, query: string): Range[] {
-  return [...message.querySelectorAll(TEXTS)].filter((text) => !text.closest(".thought")).flatMap((text) => rangesOf(text, query));
+  return [...message.querySelectorAll(TEXTS)]
+    .filter((text) => !text.closest(".thought"))
+    .flatMap((text) => rangesOf(text, query));
 }
 
 /** Marks all matches, one of them as the current one. */
@@ -43,7 +45,9 @@ function rangesOf(root: Element, query: string): Range[] {
   const pieces: Piece[] = [];
   let whole = "";
   let block: Element | null = null;
-  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT, (node) => (node.parentElement?.closest(BESIDE) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT));
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT, (node) =>
+    node.parentElement?.closest(BESIDE) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT,
+  );
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
     const around = blockOf(node);
     if (block && around !== block) whole += "\n";
@@ -52,7 +56,9 @@ function rangesOf(root: Element, query: string): Range[] {
     whole += (node as Text).data;
   }
   const folded = fold(whole);
-  return occurrences(folded.text, query).flatMap((at) => range(pieces, folded.origin(at), folded.origin(at + query.length)) ?? []);
+  return occurrences(folded.text, query).flatMap(
+    (at) => range(pieces, folded.origin(at), folded.origin(at + query.length)) ?? [],
+  );
 }
 
 function blockOf(node: Node): Element | null {

@@ -17,7 +17,10 @@ export class Diagrams {
 
   constructor(start: Start) {
     this.runner = new Runner(start, { first: TIMEOUT_MS, again: 0 });
-    this.pending = new Shared((source) => this.begin(source), (source) => this.runner.withdraw(source));
+    this.pending = new Shared(
+      (source) => this.begin(source),
+      (source) => this.runner.withdraw(source),
+    );
   }
 
   /** The drawing of a source; `null`: it is shown as its source. One that waits when all who asked for it have `left` is not drawn. */

@@ -1,6 +1,7 @@
 // A laid-out diagram: boxes, paths and texts. The role of each gives its color.
 
-export type Role = "node" | "group" | "edge" | "head" | "note" | "dot" | "label" | "backdrop" | "title" | "lifeline" | "frame";
+export type Role =
+  "node" | "group" | "edge" | "head" | "note" | "dot" | "label" | "backdrop" | "title" | "lifeline" | "frame";
 
 export type Mark =
   | { kind: "box"; role: Role; x: number; y: number; width: number; height: number; radius: number }
@@ -83,14 +84,26 @@ export function curve(points: readonly Point[]): string {
 export function head(kind: "arrow" | "cross" | "circle" | "open", tip: Point, from: Point): Mark {
   const length = Math.hypot(tip.x - from.x, tip.y - from.y) || 1;
   const along = { x: (tip.x - from.x) / length, y: (tip.y - from.y) / length };
-  const place = (back: number, side: number) => ({ x: tip.x - along.x * back - along.y * side, y: tip.y - along.y * back + along.x * side });
+  const place = (back: number, side: number) => ({
+    x: tip.x - along.x * back - along.y * side,
+    y: tip.y - along.y * back + along.x * side,
+  });
   if (kind === "arrow") return { kind: "path", role: "head", d: `${line([tip, place(9, 4.5), place(9, -4.5)])}Z` };
   if (kind === "open") return { kind: "path", role: "edge", d: line([place(8, 5), tip, place(8, -5)]) };
-  if (kind === "cross") return { kind: "path", role: "edge", d: line([place(9, 4.5), place(0, -4.5)]) + line([place(9, -4.5), place(0, 4.5)]) };
+  if (kind === "cross")
+    return {
+      kind: "path",
+      role: "edge",
+      d: line([place(9, 4.5), place(0, -4.5)]) + line([place(9, -4.5), place(0, 4.5)]),
+    };
   return ring(place(4.5, 0), 4.5, "head");
 }
 
 export function ring({ x, y }: Point, radius: number, role: Role): Mark {
   const r = at(radius);
-  return { kind: "path", role, d: `M${at(x - radius)} ${at(y)}a${r} ${r} 0 1 0 ${at(radius * 2)} 0a${r} ${r} 0 1 0 ${at(-radius * 2)} 0Z` };
+  return {
+    kind: "path",
+    role,
+    d: `M${at(x - radius)} ${at(y)}a${r} ${r} 0 1 0 ${at(radius * 2)} 0a${r} ${r} 0 1 0 ${at(-radius * 2)} 0Z`,
+  };
 }

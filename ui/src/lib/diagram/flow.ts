@@ -3,12 +3,26 @@
 import { label, LIMITS, NotDrawable, type Flow, type FlowNode, type Head, type Line, type Shape } from "./model";
 
 const SHAPES: [open: string, close: string, shape: Shape][] = [
-  ["(((", ")))", "doubleCircle"], ["((", "))", "circle"], ["([", "])", "stadium"], ["[[", "]]", "subroutine"], ["[(", ")]", "cylinder"], ["[/", "/]", "slanted"], ["[/", "\\]", "slanted"],
-  ["[\\", "\\]", "slanted"], ["[\\", "/]", "slanted"], ["{{", "}}", "hexagon"], ["{", "}", "diamond"], ["[", "]", "rectangle"], ["(", ")", "rounded"], [">", "]", "flag"],
+  ["(((", ")))", "doubleCircle"],
+  ["((", "))", "circle"],
+  ["([", "])", "stadium"],
+  ["[[", "]]", "subroutine"],
+  ["[(", ")]", "cylinder"],
+  ["[/", "/]", "slanted"],
+  ["[/", "\\]", "slanted"],
+  ["[\\", "\\]", "slanted"],
+  ["[\\", "/]", "slanted"],
+  ["{{", "}}", "hexagon"],
+  ["{", "}", "diamond"],
+  ["[", "]", "rectangle"],
+  ["(", ")", "rounded"],
+  [">", "]", "flag"],
 ];
 const ID = /\s*((?:(?!--|-\.|==|~~)[\p{L}\p{N}_./-])+)/uy;
-const LINK = /\s*(?:(<|[xo](?=-[-.]|==)))?(?:-{2,}(?:([>-])|([xo])(?=[\s|]))|={2,}(?:([>=])|([xo])(?=[\s|]))|-\.+-(?:(>)|([xo])(?=[\s|]))?|~{3,})/y;
-const LABELLED = /\s*(?:(<|[xo](?=-[-.]|==)))?(?:--(?![->])(.+?)-{2,}([->xo])|==(?![=>])(.+?)={2,}([=>xo])|-\.(?![.-])(.+?)\.+-([>xo])?)/y;
+const LINK =
+  /\s*(?:(<|[xo](?=-[-.]|==)))?(?:-{2,}(?:([>-])|([xo])(?=[\s|]))|={2,}(?:([>=])|([xo])(?=[\s|]))|-\.+-(?:(>)|([xo])(?=[\s|]))?|~{3,})/y;
+const LABELLED =
+  /\s*(?:(<|[xo](?=-[-.]|==)))?(?:--(?![->])(.+?)-{2,}([->xo])|==(?![=>])(.+?)={2,}([=>xo])|-\.(?![.-])(.+?)\.+-([>xo])?)/y;
 const PIPED = /\s*\|([^|]*)\|/y;
 const IGNORED = /^(?:classDef|class|style|linkStyle|click|accTitle|accDescr|direction)\b/;
 const HEADS: Record<string, Head> = { ">": "arrow", "<": "arrow", x: "cross", o: "circle" };
@@ -54,7 +68,13 @@ class FlowParser {
 
   constructor(direction: string) {
     const turned = { TD: "TB", v: "TB", ">": "LR", "<": "RL", "^": "BT" }[direction] ?? direction;
-    this.flow = { type: "flow", direction: turned as Flow["direction"], nodes: new Map(), edges: [], groups: new Map() };
+    this.flow = {
+      type: "flow",
+      direction: turned as Flow["direction"],
+      nodes: new Map(),
+      edges: [],
+      groups: new Map(),
+    };
   }
 
   end(): Flow {
@@ -75,7 +95,8 @@ class FlowParser {
     const named = /^([^\s["]+)\s*\[(.*)\]$/.exec(title);
     // An internal id, not text.
     const id = named?.[1] ?? (title.replace(/^"(.*)"$/, "$1") || `group ${this.flow.groups.size}`);
-    if (this.flow.groups.size >= LIMITS.groups || this.flow.groups.has(id)) throw new NotDrawable("Too many groups, or two of one name.");
+    if (this.flow.groups.size >= LIMITS.groups || this.flow.groups.has(id))
+      throw new NotDrawable("Too many groups, or two of one name.");
     // An edge named it before.
     this.flow.nodes.delete(id);
     this.flow.groups.set(id, { id, label: label(named?.[2] ?? title), parent: this.open.at(-1) ?? null });
@@ -144,12 +165,22 @@ class FlowParser {
     if (simple) {
       const line = lineOf(this.text.slice(begin, this.at));
       const text = this.read(PIPED)?.[1] ?? "";
-      return { line, label: label(text), tail: HEADS[simple[1] ?? ""] ?? "none", head: HEADS[simple.slice(2).find((head) => head !== undefined) ?? ""] ?? "none" };
+      return {
+        line,
+        label: label(text),
+        tail: HEADS[simple[1] ?? ""] ?? "none",
+        head: HEADS[simple.slice(2).find((head) => head !== undefined) ?? ""] ?? "none",
+      };
     }
     const labelled = this.read(LABELLED);
     if (!labelled) throw new NotDrawable("An edge cannot be read.");
     const [, tail = "", a, aHead, b, bHead, c, cHead] = labelled;
-    return { line: b !== undefined ? "thick" : c !== undefined ? "dotted" : "solid", label: label(a ?? b ?? c ?? ""), tail: HEADS[tail] ?? "none", head: HEADS[aHead ?? bHead ?? cHead ?? ""] ?? "none" };
+    return {
+      line: b !== undefined ? "thick" : c !== undefined ? "dotted" : "solid",
+      label: label(a ?? b ?? c ?? ""),
+      tail: HEADS[tail] ?? "none",
+      head: HEADS[aHead ?? bHead ?? cHead ?? ""] ?? "none",
+    };
   }
 
   private read(pattern: RegExp): RegExpExecArray | null {

@@ -1,7 +1,22 @@
 // Layout of flowcharts.
 
 import { Graph, layout } from "@dagrejs/dagre";
-import { at, curve, head, line, LINE, ring, sizeOf, texts, wrap, type Drawing, type Mark, type Measure, type Point, type Size } from "./drawing";
+import {
+  at,
+  curve,
+  head,
+  line,
+  LINE,
+  ring,
+  sizeOf,
+  texts,
+  wrap,
+  type Drawing,
+  type Mark,
+  type Measure,
+  type Point,
+  type Size,
+} from "./drawing";
 import { NotDrawable, type Flow, type FlowEdge, type FlowNode } from "./model";
 
 const WRAP = 190;
@@ -36,7 +51,8 @@ export function drawFlow(flow: Flow, measure: Measure): Drawing {
   graph.setGraph({ rankdir: flow.direction, nodesep: 34, ranksep: 46, edgesep: 18 });
   const placed = new Map<string, Placed>();
   for (const id of flow.groups.keys()) graph.setNode(groupKey(id), {});
-  for (const { id, parent } of flow.groups.values()) if (parent !== null) graph.setParent(groupKey(id), groupKey(parent));
+  for (const { id, parent } of flow.groups.values())
+    if (parent !== null) graph.setParent(groupKey(id), groupKey(parent));
   for (const node of flow.nodes.values()) {
     const lines = wrap(node.label, WRAP, measure);
     const made = { ...shapeSize(node, sizeOf(lines, measure)), x: 0, y: 0, lines, node };
@@ -48,7 +64,12 @@ export function drawFlow(flow: Flow, measure: Measure): Drawing {
   for (const [i, edge] of flow.edges.entries()) {
     const size = sizeOf(labels[i] ?? [], measure);
     const [from, to] = ends(flow, edge);
-    graph.setEdge(nodeKey(from), nodeKey(to), { width: size.width + 12, height: size.height + 6, labelpos: "c" }, String(i));
+    graph.setEdge(
+      nodeKey(from),
+      nodeKey(to),
+      { width: size.width + 12, height: size.height + 6, labelpos: "c" },
+      String(i),
+    );
   }
   layout(graph);
 
@@ -57,16 +78,37 @@ export function drawFlow(flow: Flow, measure: Measure): Drawing {
     const { points = [], x, y } = graph.edge(nodeKey(from), nodeKey(to), String(i)) as Partial<Route>;
     return { points, x, y };
   });
-  const groups = groupBoxes(flow, placed, found.map((route, i) => labelBoxes(route, labels[i] ?? [], measure)), measure);
-  const routes = found.map((route, i) => ({ ...route, points: trimmed(flow, flow.edges[i], route.points, placed, groups) }));
+  const groups = groupBoxes(
+    flow,
+    placed,
+    found.map((route, i) => labelBoxes(route, labels[i] ?? [], measure)),
+    measure,
+  );
+  const routes = found.map((route, i) => ({
+    ...route,
+    points: trimmed(flow, flow.edges[i], route.points, placed, groups),
+  }));
   const marks: Mark[] = [
     ...[...groups].flatMap(([id, box]) => groupMarks(box, flow.groups.get(id)?.label ?? [])),
-    ...flow.edges.flatMap((edge, i) => edgeMarks(edge, routes[i]?.points ?? [], labels[i] ?? [], routes[i] ?? NOWHERE, measure)),
+    ...flow.edges.flatMap((edge, i) =>
+      edgeMarks(edge, routes[i]?.points ?? [], labels[i] ?? [], routes[i] ?? NOWHERE, measure),
+    ),
     ...[...placed.values()].flatMap(nodeMarks),
   ];
-  const covered = [...[...placed.values()].map(boxOf), ...groups.values(), ...routes.flatMap((route, i) => routeBoxes(route, labels[i] ?? [], measure))];
+  const covered = [
+    ...[...placed.values()].map(boxOf),
+    ...groups.values(),
+    ...routes.flatMap((route, i) => routeBoxes(route, labels[i] ?? [], measure)),
+  ];
   const { left, top, right, bottom } = around(covered);
-  return { type: "flow", left: left - MARGIN, top: top - MARGIN, width: right - left + 2 * MARGIN, height: bottom - top + 2 * MARGIN, marks };
+  return {
+    type: "flow",
+    left: left - MARGIN,
+    top: top - MARGIN,
+    width: right - left + 2 * MARGIN,
+    height: bottom - top + 2 * MARGIN,
+    marks,
+  };
 }
 
 function boxOf({ x, y, width, height }: Placed): Box {
@@ -131,14 +173,21 @@ function nodeMarks({ x, y, width, height, lines, node }: Placed): Mark[] {
   const top = y - height / 2;
   const right = x + width / 2;
   const bottom = y + height / 2;
-  const polygon = (...points: [number, number][]): Mark => ({ kind: "path", role: "node", d: `${line(points.map(([px, py]) => ({ x: px, y: py })))}Z` });
+  const polygon = (...points: [number, number][]): Mark => ({
+    kind: "path",
+    role: "node",
+    d: `${line(points.map(([px, py]) => ({ x: px, y: py })))}Z`,
+  });
   const box = (radius: number): Mark => ({ kind: "box", role: "node", x: left, y: top, width, height, radius });
   const label = texts(lines, x, y, "label");
   switch (node.shape) {
     case "diamond":
       return [polygon([x, top], [right, y], [x, bottom], [left, y]), ...label];
     case "hexagon":
-      return [polygon([left + 14, top], [right - 14, top], [right, y], [right - 14, bottom], [left + 14, bottom], [left, y]), ...label];
+      return [
+        polygon([left + 14, top], [right - 14, top], [right, y], [right - 14, bottom], [left + 14, bottom], [left, y]),
+        ...label,
+      ];
     case "slanted":
       return [polygon([left + 14, top], [right, top], [right - 14, bottom], [left, bottom]), ...label];
     case "flag":
@@ -152,7 +201,23 @@ function nodeMarks({ x, y, width, height, lines, node }: Placed): Mark[] {
     case "rounded":
       return [box(9), ...label];
     case "subroutine":
-      return [box(2), { kind: "path", role: "frame", d: line([{ x: left + 9, y: top }, { x: left + 9, y: bottom }]) + line([{ x: right - 9, y: top }, { x: right - 9, y: bottom }]) }, ...label];
+      return [
+        box(2),
+        {
+          kind: "path",
+          role: "frame",
+          d:
+            line([
+              { x: left + 9, y: top },
+              { x: left + 9, y: bottom },
+            ]) +
+            line([
+              { x: right - 9, y: top },
+              { x: right - 9, y: bottom },
+            ]),
+        },
+        ...label,
+      ];
     case "cylinder":
       return [cylinder(left, top + 9, right, bottom - 9, width / 2), ...texts(lines, x, y + 7, "label")];
     case "start":
@@ -160,7 +225,18 @@ function nodeMarks({ x, y, width, height, lines, node }: Placed): Mark[] {
     case "end":
       return [ring({ x, y }, 9, "node"), ring({ x, y }, 5, "dot")];
     case "bar":
-      return [{ kind: "path", role: "dot", d: `${line([{ x: left, y: top }, { x: right, y: top }, { x: right, y: bottom }, { x: left, y: bottom }])}Z` }];
+      return [
+        {
+          kind: "path",
+          role: "dot",
+          d: `${line([
+            { x: left, y: top },
+            { x: right, y: top },
+            { x: right, y: bottom },
+            { x: left, y: bottom },
+          ])}Z`,
+        },
+      ];
     default:
       return [box(3), ...label];
   }
@@ -168,15 +244,27 @@ function nodeMarks({ x, y, width, height, lines, node }: Placed): Mark[] {
 
 function cylinder(left: number, top: number, right: number, bottom: number, radius: number): Mark {
   const arc = (sweep: number, to: string) => `A${at(radius)} 9 0 0 ${sweep} ${to}`;
-  return { kind: "path", role: "node", d: `M${at(left)} ${at(top)}${arc(1, `${at(right)} ${at(top)}`)}V${at(bottom)}${arc(1, `${at(left)} ${at(bottom)}`)}ZM${at(left)} ${at(top)}${arc(0, `${at(right)} ${at(top)}`)}` };
+  return {
+    kind: "path",
+    role: "node",
+    d: `M${at(left)} ${at(top)}${arc(1, `${at(right)} ${at(top)}`)}V${at(bottom)}${arc(1, `${at(left)} ${at(bottom)}`)}ZM${at(left)} ${at(top)}${arc(0, `${at(right)} ${at(top)}`)}`,
+  };
 }
 
-function edgeMarks(edge: FlowEdge, points: readonly Point[], lines: readonly string[], { x, y }: Pick<Route, "x" | "y">, measure: Measure): Mark[] {
+function edgeMarks(
+  edge: FlowEdge,
+  points: readonly Point[],
+  lines: readonly string[],
+  { x, y }: Pick<Route, "x" | "y">,
+  measure: Measure,
+): Mark[] {
   const [first, second] = points;
   const last = points.at(-1);
   const beforeLast = points.at(-2);
   if (edge.line === "none" || !first || !second || !last || !beforeLast) return [];
-  const marks: Mark[] = [{ kind: "path", role: "edge", d: curve(points), dashed: edge.line === "dotted", thick: edge.line === "thick" }];
+  const marks: Mark[] = [
+    { kind: "path", role: "edge", d: curve(points), dashed: edge.line === "dotted", thick: edge.line === "thick" },
+  ];
   if (edge.head !== "none") marks.push(head(edge.head, last, beforeLast));
   if (edge.tail !== "none") marks.push(head(edge.tail, first, second));
   if (lines.length > 0 && x !== undefined && y !== undefined) marks.push(...labelMarks(lines, x, y, measure));
@@ -201,7 +289,13 @@ function within(flow: Flow, id: string, group: string | null | undefined): boole
 }
 
 /** The points of an edge, from the border of one node or group to the border of the other. */
-function trimmed(flow: Flow, edge: FlowEdge | undefined, points: readonly Point[], placed: ReadonlyMap<string, Placed>, groups: ReadonlyMap<string, Box>): Point[] {
+function trimmed(
+  flow: Flow,
+  edge: FlowEdge | undefined,
+  points: readonly Point[],
+  placed: ReadonlyMap<string, Placed>,
+  groups: ReadonlyMap<string, Box>,
+): Point[] {
   if (!edge || points.length < 2) return [];
   const [from, to] = ends(flow, edge).map((id) => placed.get(id));
   if (!from || !to) return [];
@@ -212,7 +306,9 @@ function trimmed(flow: Flow, edge: FlowEdge | undefined, points: readonly Point[
 
 /** A line from the border of the node or the group in which it begins. */
 function cut(points: readonly Point[], node: Placed, group: Box | undefined, other: Point): Point[] {
-  return group && !inside(group, other) ? leaving(points, group) : [border(node, points[1] ?? other), ...points.slice(1)];
+  return group && !inside(group, other)
+    ? leaving(points, group)
+    : [border(node, points[1] ?? other), ...points.slice(1)];
 }
 
 /** The points of an edge from a node to itself, on its right side or below it. */
@@ -221,8 +317,18 @@ function loop({ x, y, width, height }: Placed, below: boolean): Point[] {
   const side = x + width / 2;
   const bottom = y + height / 2;
   return below
-    ? [{ x: x - 12, y: bottom }, { x: x - 12, y: bottom + away }, { x: x + 12, y: bottom + away }, { x: x + 12, y: bottom }]
-    : [{ x: side, y: y - 9 }, { x: side + away, y: y - 9 }, { x: side + away, y: y + 9 }, { x: side, y: y + 9 }];
+    ? [
+        { x: x - 12, y: bottom },
+        { x: x - 12, y: bottom + away },
+        { x: x + 12, y: bottom + away },
+        { x: x + 12, y: bottom },
+      ]
+    : [
+        { x: side, y: y - 9 },
+        { x: side + away, y: y - 9 },
+        { x: side + away, y: y + 9 },
+        { x: side, y: y + 9 },
+      ];
 }
 
 function inside({ left, top, right, bottom }: Box, { x, y }: Point): boolean {
@@ -245,7 +351,18 @@ function leaving(points: readonly Point[], box: Box): Point[] {
 
 function labelMarks(lines: readonly string[], x: number, y: number, measure: Measure): Mark[] {
   const { width, height } = sizeOf(lines, measure);
-  return [{ kind: "box", role: "backdrop", x: x - width / 2 - 4, y: y - height / 2 - 1, width: width + 8, height: height + 2, radius: 3 }, ...texts(lines, x, y, "label")];
+  return [
+    {
+      kind: "box",
+      role: "backdrop",
+      x: x - width / 2 - 4,
+      y: y - height / 2 - 1,
+      width: width + 8,
+      height: height + 2,
+      radius: 3,
+    },
+    ...texts(lines, x, y, "label"),
+  ];
 }
 
 /** Where the line from a node's center to a point leaves the node. */
@@ -255,25 +372,42 @@ function border({ x, y, width, height, node }: Placed, to: Point): Point {
   const across = width / 2;
   const up = height / 2;
   if (dx === 0 && dy === 0) return { x, y };
-  const round = node.shape === "circle" || node.shape === "doubleCircle" || node.shape === "start" || node.shape === "end";
-  const scale = round ? across / Math.hypot(dx, dy) : node.shape === "diamond" ? 1 / (Math.abs(dx) / across + Math.abs(dy) / up) : Math.min(across / Math.abs(dx), up / Math.abs(dy));
+  const round =
+    node.shape === "circle" || node.shape === "doubleCircle" || node.shape === "start" || node.shape === "end";
+  const scale = round
+    ? across / Math.hypot(dx, dy)
+    : node.shape === "diamond"
+      ? 1 / (Math.abs(dx) / across + Math.abs(dy) / up)
+      : Math.min(across / Math.abs(dx), up / Math.abs(dy));
   return { x: x + dx * scale, y: y + dy * scale };
 }
 
 /** The boxes of groups around what is in them, outer ones first. */
-function groupBoxes(flow: Flow, placed: ReadonlyMap<string, Placed>, labels: readonly Box[][], measure: Measure): Map<string, Box> {
+function groupBoxes(
+  flow: Flow,
+  placed: ReadonlyMap<string, Placed>,
+  labels: readonly Box[][],
+  measure: Measure,
+): Map<string, Box> {
   const boxes = new Map<string, Box>();
   // A group is declared after the one around it.
   for (const { id, label } of [...flow.groups.values()].reverse()) {
     const nodes = [...placed.values()].filter(({ node }) => node.group === id).map(boxOf);
-    const inner = [...flow.groups.values()].flatMap((group) => (group.parent === id ? (boxes.get(group.id) ?? []) : []));
+    const inner = [...flow.groups.values()].flatMap((group) =>
+      group.parent === id ? (boxes.get(group.id) ?? []) : [],
+    );
     const inGroup = (end: string) => within(flow, id, flow.nodes.get(end)?.group);
     const texts = flow.edges.flatMap(({ from, to }, i) => (inGroup(from) && inGroup(to) ? (labels[i] ?? []) : []));
     const all = [...nodes, ...inner, ...texts];
     if (nodes.length + inner.length === 0) continue;
     const { left, top, right, bottom } = around(all);
     const title = sizeOf([label.join(" ")], measure).width + 20;
-    boxes.set(id, { left: left - GROUP, top: top - (label.length > 0 ? GROUP_TITLE : GROUP), right: Math.max(right + GROUP, left - GROUP + title), bottom: bottom + GROUP });
+    boxes.set(id, {
+      left: left - GROUP,
+      top: top - (label.length > 0 ? GROUP_TITLE : GROUP),
+      right: Math.max(right + GROUP, left - GROUP + title),
+      bottom: bottom + GROUP,
+    });
   }
   return new Map([...boxes].reverse());
 }
@@ -282,6 +416,17 @@ function groupMarks({ left, top, right, bottom }: Box, label: readonly string[])
   const title = label.join(" ");
   return [
     { kind: "box", role: "group", x: left, y: top, width: right - left, height: bottom - top, radius: 6 },
-    ...(title === "" ? [] : [{ kind: "text" as const, role: "title" as const, x: left + 10, y: top + 14, text: title, anchor: "start" as const }]),
+    ...(title === ""
+      ? []
+      : [
+          {
+            kind: "text" as const,
+            role: "title" as const,
+            x: left + 10,
+            y: top + 14,
+            text: title,
+            anchor: "start" as const,
+          },
+        ]),
   ];
 }

@@ -1,6 +1,18 @@
 // Layout of sequence diagrams.
 
-import { head, line, LINE, sizeOf, texts, wrap, type Drawing, type Mark, type Measure, type Point, type Size } from "./drawing";
+import {
+  head,
+  line,
+  LINE,
+  sizeOf,
+  texts,
+  wrap,
+  type Drawing,
+  type Mark,
+  type Measure,
+  type Point,
+  type Size,
+} from "./drawing";
 import type { Sequence, Step } from "./model";
 
 const MARGIN = 12;
@@ -60,11 +72,27 @@ class SequenceLayout {
     this.y = boxes + 14;
     for (const step of this.sequence.steps) this.step(step);
     const bottom = this.y + 14;
-    const lines = this.columns.map(({ x }): Mark => ({ kind: "path", role: "lifeline", d: line([{ x, y: boxes }, { x, y: bottom }]) }));
-    const ends = [boxes / 2, bottom + boxes / 2].flatMap((y) => this.columns.flatMap((column) => actorMarks(column, y, boxes)));
+    const lines = this.columns.map(({ x }): Mark => ({
+      kind: "path",
+      role: "lifeline",
+      d: line([
+        { x, y: boxes },
+        { x, y: bottom },
+      ]),
+    }));
+    const ends = [boxes / 2, bottom + boxes / 2].flatMap((y) =>
+      this.columns.flatMap((column) => actorMarks(column, y, boxes)),
+    );
     // Frames extend beyond the actors.
     const pad = MARGIN + (this.sequence.steps.some(({ type }) => type === "begin") ? 16 : 0);
-    return { type: "sequence", left: this.left - pad, top: -MARGIN, width: this.right - this.left + 2 * pad, height: bottom + boxes + 2 * MARGIN, marks: [...this.back, ...lines, ...this.marks, ...ends] };
+    return {
+      type: "sequence",
+      left: this.left - pad,
+      top: -MARGIN,
+      width: this.right - this.left + 2 * pad,
+      height: bottom + boxes + 2 * MARGIN,
+      marks: [...this.back, ...lines, ...this.marks, ...ends],
+    };
   }
 
   /** Columns far enough apart for their boxes and for the texts between them. */
@@ -73,7 +101,8 @@ class SequenceLayout {
     for (const [i, column] of this.columns.entries()) {
       const before = this.columns[i - 1];
       if (before) column.x = before.x + (before.width + column.width) / 2 + GAP;
-      for (const { from, to, width } of needs) if (to === i) column.x = Math.max(column.x, (this.columns[from]?.x ?? 0) + width);
+      for (const { from, to, width } of needs)
+        if (to === i) column.x = Math.max(column.x, (this.columns[from]?.x ?? 0) + width);
     }
   }
 
@@ -112,8 +141,16 @@ class SequenceLayout {
     const end = this.column(to).x;
     if (start === end) return this.loop(start, lines, size, dotted, tip);
     const y = this.y + size.height + 4;
-    const points: [Point, Point] = [{ x: start, y }, { x: end, y }];
-    this.marks.push(...this.backed(lines, (start + end) / 2, this.y + size.height / 2), { kind: "path", role: "edge", d: line(points), dashed: dotted });
+    const points: [Point, Point] = [
+      { x: start, y },
+      { x: end, y },
+    ];
+    this.marks.push(...this.backed(lines, (start + end) / 2, this.y + size.height / 2), {
+      kind: "path",
+      role: "edge",
+      d: line(points),
+      dashed: dotted,
+    });
     if (tip !== "none") this.marks.push(head(tip, points[1], points[0]));
     if (tail !== "none") this.marks.push(head("arrow", points[0], points[1]));
     this.y = y + 16;
@@ -122,9 +159,17 @@ class SequenceLayout {
   private loop(x: number, lines: string[], size: Size, dotted: boolean, tip: Message["head"]): void {
     const height = Math.max(26, size.height);
     const bottom = this.y + height;
-    const points = [{ x, y: this.y + 4 }, { x: x + LOOP, y: this.y + 4 }, { x: x + LOOP, y: bottom }, { x, y: bottom }];
+    const points = [
+      { x, y: this.y + 4 },
+      { x: x + LOOP, y: this.y + 4 },
+      { x: x + LOOP, y: bottom },
+      { x, y: bottom },
+    ];
     const center = x + LOOP + 8 + size.width / 2;
-    this.marks.push({ kind: "path", role: "edge", d: line(points), dashed: dotted }, ...this.backed(lines, center, this.y + height / 2 + 2));
+    this.marks.push(
+      { kind: "path", role: "edge", d: line(points), dashed: dotted },
+      ...this.backed(lines, center, this.y + height / 2 + 2),
+    );
     if (tip !== "none") this.marks.push(head(tip, { x, y: bottom }, { x: x + LOOP, y: bottom }));
     this.right = Math.max(this.right, x + LOOP + size.width + 16);
     this.y = bottom + 16;
@@ -140,7 +185,10 @@ class SequenceLayout {
     const [a, b] = step.over.map((id) => this.column(id).x).sort((x, y) => x - y) as [number, number];
     const width = step.side === "over" ? Math.max(this.noteWidth(step), b - a + 40) : this.noteWidth(step);
     const center = step.side === "over" ? (a + b) / 2 : step.side === "left" ? a - 10 - width / 2 : b + 10 + width / 2;
-    this.marks.push({ kind: "box", role: "note", x: center - width / 2, y: this.y, width, height, radius: 3 }, ...texts(lines, center, this.y + height / 2, "label"));
+    this.marks.push(
+      { kind: "box", role: "note", x: center - width / 2, y: this.y, width, height, radius: 3 },
+      ...texts(lines, center, this.y + height / 2, "label"),
+    );
     this.left = Math.min(this.left, center - width / 2);
     this.right = Math.max(this.right, center + width / 2);
     this.y += height + 14;
@@ -148,8 +196,24 @@ class SequenceLayout {
 
   private divide(text: readonly string[]): void {
     const inset = (this.frames.length - 1) * 8;
-    this.back.push({ kind: "path", role: "frame", d: line([{ x: this.left - 16 + inset, y: this.y }, { x: this.right + 16 - inset, y: this.y }]), dashed: true });
-    if (text.length > 0) this.marks.push({ kind: "text", role: "title", x: this.left - 6 + inset, y: this.y + 14, text: `[${text.join(" ")}]`, anchor: "start" });
+    this.back.push({
+      kind: "path",
+      role: "frame",
+      d: line([
+        { x: this.left - 16 + inset, y: this.y },
+        { x: this.right + 16 - inset, y: this.y },
+      ]),
+      dashed: true,
+    });
+    if (text.length > 0)
+      this.marks.push({
+        kind: "text",
+        role: "title",
+        x: this.left - 6 + inset,
+        y: this.y + 14,
+        text: `[${text.join(" ")}]`,
+        anchor: "start",
+      });
     this.y += text.length > 0 ? 32 : 14;
   }
 
@@ -158,7 +222,15 @@ class SequenceLayout {
     if (!frame) return;
     const inset = frame.depth * 8;
     const x = this.left - 16 + inset;
-    this.back.push({ kind: "box", role: "frame", x, y: frame.top, width: this.right + 16 - inset - x, height: this.y - frame.top, radius: 4 });
+    this.back.push({
+      kind: "box",
+      role: "frame",
+      x,
+      y: frame.top,
+      width: this.right + 16 - inset - x,
+      height: this.y - frame.top,
+      radius: 4,
+    });
     this.marks.push({ kind: "text", role: "title", x: x + 10, y: frame.top + 14, text: frame.title, anchor: "start" });
     this.right = Math.max(this.right, x + 20 + this.measure(frame.title));
     this.y += 14;
@@ -167,7 +239,10 @@ class SequenceLayout {
   private backed(lines: readonly string[], x: number, y: number): Mark[] {
     if (lines.length === 0) return [];
     const { width, height } = sizeOf(lines, this.measure);
-    return [{ kind: "box", role: "backdrop", x: x - width / 2 - 3, y: y - height / 2, width: width + 6, height, radius: 2 }, ...texts(lines, x, y, "label")];
+    return [
+      { kind: "box", role: "backdrop", x: x - width / 2 - 3, y: y - height / 2, width: width + 6, height, radius: 2 },
+      ...texts(lines, x, y, "label"),
+    ];
   }
 
   private column(id: string): Column {
@@ -176,5 +251,8 @@ class SequenceLayout {
 }
 
 function actorMarks({ x, width, lines }: Column, y: number, height: number): Mark[] {
-  return [{ kind: "box", role: "node", x: x - width / 2, y: y - height / 2, width, height, radius: 4 }, ...texts(lines, x, y, "label")];
+  return [
+    { kind: "box", role: "node", x: x - width / 2, y: y - height / 2, width, height, radius: 4 },
+    ...texts(lines, x, y, "label"),
+  ];
 }

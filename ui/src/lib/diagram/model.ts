@@ -1,12 +1,36 @@
 // Diagrams as they were written, before they are laid out.
 
 /** Larger diagrams are shown as their source. */
-export const LIMITS = { characters: 10_000, line: 1_000, nodes: 100, edges: 200, groups: 30, actors: 30, steps: 300, label: 300, lines: 12 };
+export const LIMITS = {
+  characters: 10_000,
+  line: 1_000,
+  nodes: 100,
+  edges: 200,
+  groups: 30,
+  actors: 30,
+  steps: 300,
+  label: 300,
+  lines: 12,
+};
 
 /** The source is no diagram that can be drawn: another kind, a mistake, or too large. */
 export class NotDrawable extends Error {}
 
-export type Shape = "rectangle" | "rounded" | "stadium" | "circle" | "doubleCircle" | "diamond" | "hexagon" | "cylinder" | "subroutine" | "slanted" | "flag" | "start" | "end" | "bar";
+export type Shape =
+  | "rectangle"
+  | "rounded"
+  | "stadium"
+  | "circle"
+  | "doubleCircle"
+  | "diamond"
+  | "hexagon"
+  | "cylinder"
+  | "subroutine"
+  | "slanted"
+  | "flag"
+  | "start"
+  | "end"
+  | "bar";
 export type Line = "solid" | "dotted" | "thick" | "none";
 export type Head = "arrow" | "cross" | "circle" | "none";
 
@@ -64,7 +88,10 @@ const NAMED: Record<string, string> = { quot: '"', amp: "&", lt: "<", gt: ">", n
 
 /** The lines of a label: line breaks and character references are read, other tags are text. */
 export function label(source: string): string[] {
-  const text = source.trim().replace(/^"([\s\S]*)"$/, "$1").replace(/^`([\s\S]*)`$/, "$1");
+  const text = source
+    .trim()
+    .replace(/^"([\s\S]*)"$/, "$1")
+    .replace(/^`([\s\S]*)`$/, "$1");
   if (text.length > LIMITS.label) throw new NotDrawable("A label is too long.");
   const lines = text.split(/<br\s*\/?>|\\n|\n/i).map((line) => references(line).trim());
   if (lines.length > LIMITS.lines) throw new NotDrawable("A label has too many lines.");
@@ -83,7 +110,10 @@ function references(text: string): string {
 /** The lines of a diagram's source, without comments and front matter. */
 export function sourceLines(source: string): string[] {
   if (source.length > LIMITS.characters) throw new NotDrawable("The source is too long.");
-  const lines = source.replace(/\r\n?/g, "\n").replace(/^\s*---\n[\s\S]*?\n---\n/, "").split("\n");
+  const lines = source
+    .replace(/\r\n?/g, "\n")
+    .replace(/^\s*---\n[\s\S]*?\n---\n/, "")
+    .split("\n");
   const kept = lines.map((line) => line.trim()).filter((line) => line !== "" && !line.startsWith("%%"));
   if (kept.some((line) => line.length > LIMITS.line)) throw new NotDrawable("A line is too long.");
   return kept;

@@ -51,14 +51,33 @@ class SequenceParser {
     const [, from, arrow = "", to, text] = MESSAGE.exec(line) ?? [];
     if (from === undefined || to === undefined) throw new NotDrawable("A line cannot be read.");
     const number = this.numbered ? `${++this.messages}. ` : "";
-    const head: Head | "open" = arrow.endsWith("x") ? "cross" : arrow.endsWith(")") ? "open" : arrow.endsWith(">>") ? "arrow" : "none";
-    this.step({ type: "message", from: this.actor(from), to: this.actor(to), text: label(number + (text ?? "")), dotted: arrow.includes("--"), tail: arrow.startsWith("<<") ? "arrow" : "none", head });
+    const head: Head | "open" = arrow.endsWith("x")
+      ? "cross"
+      : arrow.endsWith(")")
+        ? "open"
+        : arrow.endsWith(">>")
+          ? "arrow"
+          : "none";
+    this.step({
+      type: "message",
+      from: this.actor(from),
+      to: this.actor(to),
+      text: label(number + (text ?? "")),
+      dotted: arrow.includes("--"),
+      tail: arrow.startsWith("<<") ? "arrow" : "none",
+      head,
+    });
   }
 
   private note([, place = "", first = "", second, text = ""]: RegExpExecArray): void {
     const from = this.actor(first);
     const side = /^left/i.test(place) ? "left" : /^right/i.test(place) ? "right" : "over";
-    this.step({ type: "note", side, over: [from, second === undefined ? from : this.actor(second)], text: label(text) });
+    this.step({
+      type: "note",
+      side,
+      over: [from, second === undefined ? from : this.actor(second)],
+      text: label(text),
+    });
   }
 
   private beginFrame(kind: string, text: string): void {

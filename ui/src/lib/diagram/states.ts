@@ -4,7 +4,10 @@ import { label, LIMITS, NotDrawable, type Flow, type FlowGroup, type FlowNode } 
 
 const IGNORED = /^(?:classDef|class|style|accTitle|accDescr|hide empty description)\b/;
 const ID = "[\\p{L}\\p{N}_.-]+?";
-const TRANSITION = new RegExp(`^(\\[\\*\\]|${ID})(?::::[\\w-]+)?\\s*-->\\s*(\\[\\*\\]|${ID})(?::::[\\w-]+)?\\s*(?::\\s*(.*))?$`, "u");
+const TRANSITION = new RegExp(
+  `^(\\[\\*\\]|${ID})(?::::[\\w-]+)?\\s*-->\\s*(\\[\\*\\]|${ID})(?::::[\\w-]+)?\\s*(?::\\s*(.*))?$`,
+  "u",
+);
 const DESCRIBED = new RegExp(`^(${ID})\\s*:\\s*(.+)$`, "u");
 const NAMED = new RegExp(`^state\\s+"([^"]*)"\\s+as\\s+(${ID})\\s*(\\{)?$`, "u");
 const PLAIN = new RegExp(`^(?:state\\s+)?(${ID})\\s*(\\{|<<(?:fork|join|choice)>>)?$`, "u");
@@ -43,7 +46,10 @@ class StateParser {
 
   private transition(from: string, to: string, text: string): void {
     if (this.flow.edges.length >= LIMITS.edges) throw new NotDrawable("There are too many transitions.");
-    const ends = { from: from === "[*]" ? this.point("start") : this.node(from).id, to: to === "[*]" ? this.point("end") : this.node(to).id };
+    const ends = {
+      from: from === "[*]" ? this.point("start") : this.node(from).id,
+      to: to === "[*]" ? this.point("end") : this.node(to).id,
+    };
     this.flow.edges.push({ ...ends, label: label(text), line: "solid", tail: "none", head: "arrow" });
   }
 
@@ -66,7 +72,8 @@ class StateParser {
   }
 
   private begin(id: string, text: string[] | null): void {
-    if (this.flow.groups.size >= LIMITS.groups || this.flow.groups.has(id)) throw new NotDrawable("Too many groups, or two of one name.");
+    if (this.flow.groups.size >= LIMITS.groups || this.flow.groups.has(id))
+      throw new NotDrawable("Too many groups, or two of one name.");
     // A transition or a description named it before.
     const named = this.flow.nodes.get(id)?.label;
     this.flow.nodes.delete(id);

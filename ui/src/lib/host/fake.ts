@@ -13,19 +13,59 @@ import { planFor } from "./fake/plans";
 import { initialWorld, linked, type World } from "./fake/scenes";
 import { onlySet, withOverrides } from "../text/sampling";
 import { matchesDevice } from "../text/devices";
-import type { AdapterChoice, Cache, CacheUsage, ChatFormat, Compared, Contender, Conversation, ConversationSettings, ConversationSummary, Dataset, DeletedConversation, Device, ExportedChats, Host, ImportReport, Link, LoadSettings, Measurement, Message, Model, ModelState, NewConversation, OwnSettings, PendingRestore, Plan, Problem, SearchFilter, SearchHit, Sent, Settings, Snapshot, TextFile, Thumb, TrayContent, Unsent, UnsentChange, WrittenBackup } from "./host";
+import type {
+  AdapterChoice,
+  Cache,
+  CacheUsage,
+  ChatFormat,
+  Compared,
+  Contender,
+  Conversation,
+  ConversationSettings,
+  ConversationSummary,
+  Dataset,
+  DeletedConversation,
+  Device,
+  ExportedChats,
+  Host,
+  ImportReport,
+  Link,
+  LoadSettings,
+  Measurement,
+  Message,
+  Model,
+  ModelState,
+  NewConversation,
+  OwnSettings,
+  PendingRestore,
+  Plan,
+  Problem,
+  SearchFilter,
+  SearchHit,
+  Sent,
+  Settings,
+  Snapshot,
+  TextFile,
+  Thumb,
+  TrayContent,
+  Unsent,
+  UnsentChange,
+  WrittenBackup,
+} from "./host";
 import { defaultBeginning, nothingUnsent } from "./host";
 
 /** The problem of a crashed worker. */
 const WORKER_DIED: Problem = {
   code: "workerDied",
-  message: "Hearth's worker exited unexpectedly (signal 11). Send again to restart it. If it happens again, choose a smaller model.",
+  message:
+    "Hearth's worker exited unexpectedly (signal 11). Send again to restart it. If it happens again, choose a smaller model.",
 };
 
 /** The problem of a worker of another version. */
 const UPDATED: Problem = {
   code: "updated",
-  message: "Hearth was updated while it was running (its worker is now of version 0.2.0). Restart Hearth; if this happens again, reinstall it.",
+  message:
+    "Hearth was updated while it was running (its worker is now of version 0.2.0). Restart Hearth; if this happens again, reinstall it.",
 };
 
 const CONTEXT = 2048;
@@ -95,15 +135,26 @@ export class FakeHost extends FakeGetting implements Host {
   async saveUnsent(conversation: number | null, change: UnsentChange): Promise<void> {
     if (conversation !== null) this.conversation(conversation);
     const { text, files, queue } = this.unsent(conversation);
-    this.notSent.set(conversation, { text: change.text ?? text, files: change.files ?? files, queue: change.queue ?? queue });
+    this.notSent.set(conversation, {
+      text: change.text ?? text,
+      files: change.files ?? files,
+      queue: change.queue ?? queue,
+    });
   }
 
   private unsent(conversation: number | null): Unsent {
     return this.notSent.get(conversation) ?? nothingUnsent;
   }
 
-  async send(conversation: number | null, parent: number | null, text: string, files: TextFile[] = [], fresh: NewConversation = defaultBeginning): Promise<Sent> {
-    if (text.startsWith("/refuse")) throw { code: "busy", message: "An answer is still being generated here. Stop it, or wait until it is done." };
+  async send(
+    conversation: number | null,
+    parent: number | null,
+    text: string,
+    files: TextFile[] = [],
+    fresh: NewConversation = defaultBeginning,
+  ): Promise<Sent> {
+    if (text.startsWith("/refuse"))
+      throw { code: "busy", message: "An answer is still being generated here. Stop it, or wait until it is done." };
     const home = conversation === null ? this.begin(text, fresh) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
     user.parts = [...asParts(files), ...user.parts];
@@ -126,7 +177,11 @@ export class FakeHost extends FakeGetting implements Host {
 
   async continueAnswer(message: number): Promise<Sent> {
     const [home, answer] = this.find(message);
-    if (home.messages.some((m) => m.parent === message)) throw { code: "badRequest", message: "This answer has replies, so it stays as it is. Edit it or regenerate it for another version." };
+    if (home.messages.some((m) => m.parent === message))
+      throw {
+        code: "badRequest",
+        message: "This answer has replies, so it stays as it is. Edit it or regenerate it for another version.",
+      };
     return this.goOn(home, answer);
   }
 
@@ -149,14 +204,23 @@ export class FakeHost extends FakeGetting implements Host {
 
   async setConversationSettings(conversation: number, chosen: ConversationSettings): Promise<void> {
     const temperature = chosen.sampling.temperature;
-    if (temperature !== null && temperature > 100) throw { code: "badRequest", message: `The temperature must be between 0 and 100, not ${temperature}.` };
+    if (temperature !== null && temperature > 100)
+      throw { code: "badRequest", message: `The temperature must be between 0 and 100, not ${temperature}.` };
     this.conversation(conversation).settings = chosen;
   }
 
   async applyPreset(id: string, conversation: number | null, fresh: NewConversation): Promise<NewConversation> {
     if (conversation === null) return this.withPreset(id, fresh);
     const home = this.conversation(conversation);
-    return Object.assign(home, await this.withPreset(id, { settings: home.settings, systemPrompt: home.systemPrompt, folder: null, adapters: home.adapters }));
+    return Object.assign(
+      home,
+      await this.withPreset(id, {
+        settings: home.settings,
+        systemPrompt: home.systemPrompt,
+        folder: null,
+        adapters: home.adapters,
+      }),
+    );
   }
 
   async stop(conversation: number): Promise<void> {
@@ -237,10 +301,28 @@ export class FakeHost extends FakeGetting implements Host {
     for (const c of this.world.conversations.values()) {
       if (this.world.deleted.has(c.id) || hits.length >= 50) continue;
       if (!this.isWithin(c, filter)) continue;
-      const found = needle === "" ? [] : c.messages.filter((m) => (filter.role ?? m.role) === m.role && textOf(m.parts).toLowerCase().includes(needle));
-      for (const message of found) hits.push({ conversation: c.id, title: c.title, message: message.id, snippet: snippet(textOf(message.parts), needle), updatedAt: c.updatedAt });
+      const found =
+        needle === ""
+          ? []
+          : c.messages.filter(
+              (m) => (filter.role ?? m.role) === m.role && textOf(m.parts).toLowerCase().includes(needle),
+            );
+      for (const message of found)
+        hits.push({
+          conversation: c.id,
+          title: c.title,
+          message: message.id,
+          snippet: snippet(textOf(message.parts), needle),
+          updatedAt: c.updatedAt,
+        });
       if (found.length > 0 || filter.role || !c.title.toLowerCase().includes(needle)) continue;
-      hits.push({ conversation: c.id, title: c.title, message: null, snippet: snippet(c.title, needle), updatedAt: c.updatedAt });
+      hits.push({
+        conversation: c.id,
+        title: c.title,
+        message: null,
+        snippet: snippet(c.title, needle),
+        updatedAt: c.updatedAt,
+      });
     }
     return hits;
   }
@@ -256,7 +338,11 @@ export class FakeHost extends FakeGetting implements Host {
       this.emit({ type: "importProgress", fraction: step / 10 });
       await this.rest(2);
     }
-    if (/photo|broken/i.test(path)) throw { code: "dataInvalid", message: `Hearth found no conversations in ${path}. Choose an export of ChatGPT, Claude, LM Studio, Jan, Open WebUI, llama.cpp or Hearth, or a file of ShareGPT or OpenAI messages: the ZIP archive, the JSON file or the folder.` };
+    if (/photo|broken/i.test(path))
+      throw {
+        code: "dataInvalid",
+        message: `Hearth found no conversations in ${path}. Choose an export of ChatGPT, Claude, LM Studio, Jan, Open WebUI, llama.cpp or Hearth, or a file of ShareGPT or OpenAI messages: the ZIP archive, the JSON file or the folder.`,
+      };
     const known = this.world.imported.has(path);
     this.world.imported.add(path);
     const titles = ["Plan a week in Lisbon", "Regex for dates", "Which fern survives a dark hall?"];
@@ -293,7 +379,12 @@ export class FakeHost extends FakeGetting implements Host {
 
   async backUp(path: string): Promise<WrittenBackup> {
     await this.rest(5);
-    return { path, bytes: 48_300_000, files: 27, leftOut: [{ reason: "notAFile", count: 1, example: "runs/3/latest" }] };
+    return {
+      path,
+      bytes: 48_300_000,
+      files: 27,
+      leftOut: [{ reason: "notAFile", count: 1, example: "runs/3/latest" }],
+    };
   }
 
   async restoreBackup(path: string): Promise<PendingRestore> {
@@ -304,8 +395,18 @@ export class FakeHost extends FakeGetting implements Host {
       this.emit({ type: "restoreProgress", fraction: percent / 100 });
     }
     this.extracting = false;
-    if (/damaged/.test(path)) throw { code: "dataInvalid", message: `The backup ${path} is damaged: hearth.db has another hash than its list of files says. Nothing was changed. Use another copy of it.` };
-    this.pendingRestore = { madeAt: Date.now() - 86_400_000, conversations: 212, files: 27, leftOut: [], aside: "/home/you/.local/share/hearth/hearth-set-aside-1764000000000" };
+    if (/damaged/.test(path))
+      throw {
+        code: "dataInvalid",
+        message: `The backup ${path} is damaged: hearth.db has another hash than its list of files says. Nothing was changed. Use another copy of it.`,
+      };
+    this.pendingRestore = {
+      madeAt: Date.now() - 86_400_000,
+      conversations: 212,
+      files: 27,
+      leftOut: [],
+      aside: "/home/you/.local/share/hearth/hearth-set-aside-1764000000000",
+    };
     return this.pendingRestore;
   }
 
@@ -365,7 +466,8 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   async addModel(path: string) {
-    if (/lora/i.test(path)) throw { code: "isAdapter", message: `${path}: this is a LoRA adapter, not a model. Import it as an adapter.` };
+    if (/lora/i.test(path))
+      throw { code: "isAdapter", message: `${path}: this is a LoRA adapter, not a model. Import it as an adapter.` };
     const model = addedModel(path);
     this.world.models = [...this.world.models, model];
     this.emit({ type: "modelsChanged", models: this.world.models });
@@ -415,11 +517,15 @@ export class FakeHost extends FakeGetting implements Host {
 
   async setSettings(settings: Settings): Promise<void> {
     this.world.settings = settings;
-    this.fill("prompts", Math.min(settings.promptCacheLimit, this.world.caches.find((c) => c.cache === "prompts")?.bytes ?? 0));
+    this.fill(
+      "prompts",
+      Math.min(settings.promptCacheLimit, this.world.caches.find((c) => c.cache === "prompts")?.bytes ?? 0),
+    );
     const state = this.world.modelState;
     const model = this.world.models.find((m) => state.type === "ready" && m.id === state.model);
     // Like the app: reloads the model if the settings would load it differently.
-    if (model && JSON.stringify(loadedState(model, settings, this.world, this.world.models)) !== JSON.stringify(state)) void this.loadModel(model.id);
+    if (model && JSON.stringify(loadedState(model, settings, this.world, this.world.models)) !== JSON.stringify(state))
+      void this.loadModel(model.id);
   }
 
   async setZoom(factor: number): Promise<void> {
@@ -433,7 +539,11 @@ export class FakeHost extends FakeGetting implements Host {
 
   async checkDevice(device: string): Promise<Device[]> {
     await this.rest(60);
-    if (!this.world.devices.some((d) => matchesDevice(device, d))) throw { code: "noDevice", message: `There is no device '${device}'. Choose one of: ${this.world.devices.map((d) => d.id).join(", ")}.` };
+    if (!this.world.devices.some((d) => matchesDevice(device, d)))
+      throw {
+        code: "noDevice",
+        message: `There is no device '${device}'. Choose one of: ${this.world.devices.map((d) => d.id).join(", ")}.`,
+      };
     this.world.devices = afterCheck(this.world.machine, this.world.devices, device);
     return this.devices();
   }
@@ -442,13 +552,19 @@ export class FakeHost extends FakeGetting implements Host {
     this.planned.push(loadSettings);
     await this.rest(3);
     const found = this.world.models.find((m) => m.id === model);
-    if (!found || found.problem !== null) throw { code: "fileUnreadable", message: found?.problem ?? "This model no longer exists. Choose another one." };
+    if (!found || found.problem !== null)
+      throw { code: "fileUnreadable", message: found?.problem ?? "This model no longer exists. Choose another one." };
     return planFor(found, loadSettings, this.world, this.world.models);
   }
 
   async measure(): Promise<Measurement> {
     const state = this.world.modelState;
-    if (this.generating.size > 0) throw { code: "busy", message: "An answer is being generated, which would distort the measurement. Stop it, or wait until it is done." };
+    if (this.generating.size > 0)
+      throw {
+        code: "busy",
+        message:
+          "An answer is being generated, which would distort the measurement. Stop it, or wait until it is done.",
+      };
     if (state.type !== "ready") throw { code: "noModel", message: "No model is loaded. Load one, then measure it." };
     this.measuring = true;
     for (let step = 1; step <= 10; step++) {
@@ -458,8 +574,26 @@ export class FakeHost extends FakeGetting implements Host {
     }
     const { gpuLayers, layersTotal, kv, threads, name } = state.info;
     const device = this.world.devices.find((d) => matchesDevice(state.info.device, d))?.identity ?? state.info.device;
-    const measured: Measurement = { model: state.model, modelName: name, device, gpuLayers, layersTotal, kv, threads, promptTokensPerSecond: 1840 + 90 * gpuLayers, tokensPerSecond: 228.4 + 4 * gpuLayers, promptTokens: 512, tokens: 128, measuredAt: Date.now() };
-    const same = (m: Measurement) => m.model === measured.model && m.device === device && m.gpuLayers === gpuLayers && m.kv === kv && m.threads === threads;
+    const measured: Measurement = {
+      model: state.model,
+      modelName: name,
+      device,
+      gpuLayers,
+      layersTotal,
+      kv,
+      threads,
+      promptTokensPerSecond: 1840 + 90 * gpuLayers,
+      tokensPerSecond: 228.4 + 4 * gpuLayers,
+      promptTokens: 512,
+      tokens: 128,
+      measuredAt: Date.now(),
+    };
+    const same = (m: Measurement) =>
+      m.model === measured.model &&
+      m.device === device &&
+      m.gpuLayers === gpuLayers &&
+      m.kv === kv &&
+      m.threads === threads;
     this.world.measurements = [measured, ...this.world.measurements.filter((m) => !same(m))];
     return measured;
   }
@@ -521,27 +655,47 @@ export class FakeHost extends FakeGetting implements Host {
     this.conversation(conversation).adapters = choices;
   }
 
-  async compare(conversation: number | null, parent: number | null, text: string, files: TextFile[], contenders: Contender[], fresh: NewConversation): Promise<Compared> {
+  async compare(
+    conversation: number | null,
+    parent: number | null,
+    text: string,
+    files: TextFile[],
+    contenders: Contender[],
+    fresh: NewConversation,
+  ): Promise<Compared> {
     const home = conversation === null ? this.begin(text, fresh) : this.conversation(conversation);
     const user = this.message(home, parent, "user", text);
     user.parts = [...asParts(files), ...user.parts];
-    const answers = contenders.map(({ own, adapters }) => this.waitingAnswer(home, user, adapters, own.model === null && own.preset === null ? null : own));
+    const answers = contenders.map(({ own, adapters }) =>
+      this.waitingAnswer(home, user, adapters, own.model === null && own.preset === null ? null : own),
+    );
     for (const [at, answer] of answers.entries()) answer.comparison = answers[(at + 1) % answers.length]?.id ?? null;
-    const sent = { conversation: this.summary(home), user: { ...user }, answers: answers.map((answer) => ({ ...answer })) };
+    const sent = {
+      conversation: this.summary(home),
+      user: { ...user },
+      answers: answers.map((answer) => ({ ...answer })),
+    };
     for (const answer of answers) void this.write(home, answer, text);
     return sent;
   }
 
   async voteAnswer(message: number, better: boolean): Promise<void> {
     const [home, answer] = this.find(message);
-    if (answer.comparison === null) throw { code: "badRequest", message: "This answer is not part of a comparison, so there is nothing to vote on." };
+    if (answer.comparison === null)
+      throw { code: "badRequest", message: "This answer is not part of a comparison, so there is nothing to vote on." };
     const all = [answer];
-    for (let next = this.find(answer.comparison)[1]; next !== answer; next = this.find(next.comparison ?? message)[1]) all.push(next);
+    for (let next = this.find(answer.comparison)[1]; next !== answer; next = this.find(next.comparison ?? message)[1])
+      all.push(next);
     const tuned = all.find(({ adapters }) => adapters.length > 0);
     const before = all.find((one) => one.better);
-    const count = (one: Message | undefined, wanted: boolean) => Number(one !== undefined && one.adapters.length > 0 === wanted);
+    const count = (one: Message | undefined, wanted: boolean) =>
+      Number(one !== undefined && one.adapters.length > 0 === wanted);
     const after = better ? answer : undefined;
-    if (tuned) this.vote(tuned.adapters, { tuned: count(after, true) - count(before, true), base: count(after, false) - count(before, false) });
+    if (tuned)
+      this.vote(tuned.adapters, {
+        tuned: count(after, true) - count(before, true),
+        base: count(after, false) - count(before, false),
+      });
     for (const one of all) this.change(home, one, { better: better && one === answer });
     // A conversation that has continued keeps its branch.
     if (better && all.some(({ id }) => id === home.leaf)) home.leaf = answer.id;
@@ -555,7 +709,9 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   async ratedExamples(): Promise<number> {
-    return [...this.world.conversations.values()].flatMap((c) => c.messages).filter(({ rating }) => rating && (rating.thumb === "up" || rating.correction !== null)).length;
+    return [...this.world.conversations.values()]
+      .flatMap((c) => c.messages)
+      .filter(({ rating }) => rating && (rating.thumb === "up" || rating.correction !== null)).length;
   }
 
   async datasetFromRatings(name: string): Promise<Dataset> {
@@ -585,7 +741,12 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   /** Generates an answer; returns `true` if the user stopped it. */
-  private async write(home: Conversation, answer: Message, question: string, continued: Script | null = null): Promise<boolean> {
+  private async write(
+    home: Conversation,
+    answer: Message,
+    question: string,
+    continued: Script | null = null,
+  ): Promise<boolean> {
     const run: Generation = { conversation: home.id, stopped: false, crashed: false };
     this.generating.set(answer.id, run);
     this.setChatBusy(true);
@@ -596,19 +757,45 @@ export class FakeHost extends FakeGetting implements Host {
     const own = this.world.models.find(({ id }) => id === answer.own?.model);
     const state = this.world.modelState;
     const isReady = state.type === "ready";
-    if (own && !this.loaded.has(own.id) && !(isReady && state.model === own.id)) await this.loadFor(home, answer, own, run);
+    if (own && !this.loaded.has(own.id) && !(isReady && state.model === own.id))
+      await this.loadFor(home, answer, own, run);
     else if (!own && !isReady) {
       const first = this.world.models.find((m) => m.problem === null);
-      if (!first) return this.finish(home, answer, { type: "failed", problem: { code: "noModel", message: "There is no model on this machine yet. Add a GGUF file under Models, then try again." } });
+      if (!first)
+        return this.finish(home, answer, {
+          type: "failed",
+          problem: {
+            code: "noModel",
+            message: "There is no model on this machine yet. Add a GGUF file under Models, then try again.",
+          },
+        });
       await this.loadFor(home, answer, first, run);
     }
-    const model = this.world.models.find(({ id }) => this.world.modelState.type === "ready" && id === this.world.modelState.model);
-    if (model) answer.settings = { sampling: { ...withOverrides(model.sampling, this.world.settings.sampling[model.id]), seed: 421, ...onlySet(sampling) }, maxTokens, stop: stop ?? [], thinking: thinking.enabled === "model" ? null : thinking.enabled, effort: thinking.effort === "model" ? null : thinking.effort, jsonSchema };
+    const model = this.world.models.find(
+      ({ id }) => this.world.modelState.type === "ready" && id === this.world.modelState.model,
+    );
+    if (model)
+      answer.settings = {
+        sampling: {
+          ...withOverrides(model.sampling, this.world.settings.sampling[model.id]),
+          seed: 421,
+          ...onlySet(sampling),
+        },
+        maxTokens,
+        stop: stop ?? [],
+        thinking: thinking.enabled === "model" ? null : thinking.enabled,
+        effort: thinking.effort === "model" ? null : thinking.effort,
+        jsonSchema,
+      };
     for (let done = 0; done < script.promptTokens && !run.stopped && !run.crashed; done += 128) {
       this.change(home, answer, { state: { type: "prefill", done, total: script.promptTokens } });
       await this.rest();
     }
-    if (script.leftOut) this.change(home, answer, { leftOut: script.leftOut, state: { type: "prefill", done: script.promptTokens, total: script.promptTokens } });
+    if (script.leftOut)
+      this.change(home, answer, {
+        leftOut: script.leftOut,
+        state: { type: "prefill", done: script.promptTokens, total: script.promptTokens },
+      });
     let tokens = 0;
     const thought = script.thought.map((text) => ({ kind: "thinking" as const, text }));
     const said = [...script.folded, ...script.pieces].map((text) => ({ kind: "text" as const, text }));
@@ -625,18 +812,42 @@ export class FakeHost extends FakeGetting implements Host {
         this.emit({ type: "messageFolded", message: { ...answer } });
       }
       answer.parts = grown(answer.parts, kind, text);
-      this.emit({ type: "messageDelta", conversation: home.id, message: answer.id, kind, text, tokens: before + tokens, tokensPerSecond: 228 });
+      this.emit({
+        type: "messageDelta",
+        conversation: home.id,
+        message: answer.id,
+        kind,
+        text,
+        tokens: before + tokens,
+        tokensPerSecond: 228,
+      });
       if (this.pace > 0 || tokens % 8 === 0) await this.rest();
     }
     const kind = this.world.modelState.type === "ready" ? this.world.modelState.info.draft : null;
     const used = Math.min(CONTEXT, 96 + home.messages.length * 60 + tokens);
-    const stats = { promptTokens: script.promptTokens, cachedTokens: 40, tokens: before + tokens, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: used, context: CONTEXT, draft: kind && { kind, ...script.draft }, thinkingSeconds: script.thought.length > 0 ? 3.2 : null };
+    const stats = {
+      promptTokens: script.promptTokens,
+      cachedTokens: 40,
+      tokens: before + tokens,
+      tokensPerSecond: 231.4,
+      promptTokensPerSecond: 1840,
+      firstTokenSeconds: 0.041,
+      contextUsed: used,
+      context: CONTEXT,
+      draft: kind && { kind, ...script.draft },
+      thinkingSeconds: script.thought.length > 0 ? 3.2 : null,
+    };
     if (run.crashed) return this.finish(home, answer, { type: "failed", problem: WORKER_DIED });
     this.emit({ type: "contextUsed", conversation: home.id, used, total: CONTEXT });
     return this.finish(home, answer, run.stopped ? { type: "stopped" } : script.end, stats);
   }
 
-  private finish(home: Conversation, answer: Message, state: Message["state"], stats: Message["stats"] = null): boolean {
+  private finish(
+    home: Conversation,
+    answer: Message,
+    state: Message["state"],
+    stats: Message["stats"] = null,
+  ): boolean {
     this.generating.delete(answer.id);
     this.setChatBusy(this.generating.size > 0);
     this.change(home, answer, { state, stats });
@@ -651,7 +862,12 @@ export class FakeHost extends FakeGetting implements Host {
     return sent;
   }
 
-  private waitingAnswer(home: Conversation, user: Message, adapters: AdapterChoice[], own: OwnSettings | null = null): Message {
+  private waitingAnswer(
+    home: Conversation,
+    user: Message,
+    adapters: AdapterChoice[],
+    own: OwnSettings | null = null,
+  ): Message {
     const answer = this.message(home, user.id, "assistant", "");
     answer.own = own;
     answer.model = this.world.models.find(({ id }) => id === own?.model)?.name ?? "SmolLM2 135M Instruct";
@@ -661,17 +877,50 @@ export class FakeHost extends FakeGetting implements Host {
     return answer;
   }
 
-  private begin(text: string, { settings, systemPrompt, folder, adapters }: NewConversation = defaultBeginning): Conversation {
+  private begin(
+    text: string,
+    { settings, systemPrompt, folder, adapters }: NewConversation = defaultBeginning,
+  ): Conversation {
     const now = Date.now();
     const title = (text.split("\n")[0] ?? text).slice(0, 60);
-    const home: Conversation = { id: this.newId(), title, createdAt: now, updatedAt: now, model: null, systemPrompt, settings, adapters, leaf: null, messages: [], unsent: nothingUnsent };
+    const home: Conversation = {
+      id: this.newId(),
+      title,
+      createdAt: now,
+      updatedAt: now,
+      model: null,
+      systemPrompt,
+      settings,
+      adapters,
+      leaf: null,
+      messages: [],
+      unsent: nothingUnsent,
+    };
     this.world.conversations.set(home.id, home);
     if (folder !== null) this.put(home.id, { folder });
     return home;
   }
 
   private message(home: Conversation, parent: number | null, role: Message["role"], text: string): Message {
-    const message: Message = { id: this.newId(), conversation: home.id, parent, role, parts: plain(text), state: { type: "complete" }, createdAt: Date.now(), model: null, stats: null, leftOut: null, adapters: [], comparison: null, better: false, rating: null, settings: null, edited: false, own: null };
+    const message: Message = {
+      id: this.newId(),
+      conversation: home.id,
+      parent,
+      role,
+      parts: plain(text),
+      state: { type: "complete" },
+      createdAt: Date.now(),
+      model: null,
+      stats: null,
+      leftOut: null,
+      adapters: [],
+      comparison: null,
+      better: false,
+      rating: null,
+      settings: null,
+      edited: false,
+      own: null,
+    };
     home.messages.push(message);
     home.leaf = message.id;
     return message;
@@ -688,7 +937,15 @@ export class FakeHost extends FakeGetting implements Host {
   }
 
   private summary(c: Conversation): ConversationSummary {
-    return { id: c.id, title: c.title, createdAt: c.createdAt, updatedAt: c.updatedAt, model: c.model, pinned: this.world.pinned.has(c.id), ...this.placeOf(c.id) };
+    return {
+      id: c.id,
+      title: c.title,
+      createdAt: c.createdAt,
+      updatedAt: c.updatedAt,
+      model: c.model,
+      pinned: this.world.pinned.has(c.id),
+      ...this.placeOf(c.id),
+    };
   }
 
   private conversation(id: number): Conversation {

@@ -69,7 +69,12 @@ export const defaultChatSettings: ConversationSettings = {
 };
 
 /** The beginning of a conversation if nothing is set. */
-export const defaultBeginning: NewConversation = { settings: defaultChatSettings, systemPrompt: null, folder: null, adapters: [] };
+export const defaultBeginning: NewConversation = {
+  settings: defaultChatSettings,
+  systemPrompt: null,
+  folder: null,
+  adapters: [],
+};
 
 /** The unsent state of a conversation in which nothing was written. */
 export const nothingUnsent: Unsent = { text: "", files: [], queue: [] };

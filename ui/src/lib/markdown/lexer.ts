@@ -38,13 +38,17 @@ class MathsHooks extends Hooks {
 }
 
 function maths(text: string, span: Span | null): MathsToken | undefined {
-  return span ? { type: "maths", raw: text.slice(0, span.length), text: span.source, display: span.display } : undefined;
+  return span
+    ? { type: "maths", raw: text.slice(0, span.length), text: span.source, display: span.display }
+    : undefined;
 }
 
 function note(lexer: AnswerLexer, text: string): NoteToken | undefined {
   // Footnotes have no footnotes, nor do lists and quotes.
   const found = lexer.depth === 1 ? noteAt(text) : null;
-  return found ? { type: "note", raw: text.slice(0, found.length), label: found.label, tokens: lexer.blockTokens(found.text, []) } : undefined;
+  return found
+    ? { type: "note", raw: text.slice(0, found.length), label: found.label, tokens: lexer.blockTokens(found.text, []) }
+    : undefined;
 }
 
 function reference(text: string): ReferenceToken | undefined {
@@ -65,7 +69,9 @@ const extensions: Extensions = {
     (text, tokens) => {
       const first = text[0];
       if (first === "[") return reference(text);
-      return first === "$" || first === "\\" ? maths(text, formulaAt(text, 0, tokens.at(-1)?.raw.at(-1) ?? "")) : undefined;
+      return first === "$" || first === "\\"
+        ? maths(text, formulaAt(text, 0, tokens.at(-1)?.raw.at(-1) ?? ""))
+        : undefined;
     },
   ],
   startInline: [

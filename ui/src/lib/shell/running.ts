@@ -19,7 +19,9 @@ export function downloadsLine(app: App): string | null {
   const count = app.downloads.active.length;
   const { fraction } = app.downloads;
   if (count === 0) return null;
-  return fraction === null ? m.models_downloads_active({ count }) : m.models_downloads_active_percent({ count, percent: percent(fraction) });
+  return fraction === null
+    ? m.models_downloads_active({ count })
+    : m.models_downloads_active_percent({ count, percent: percent(fraction) });
 }
 
 export function runningLines(app: App): string[] {

@@ -10,6 +10,10 @@ export function showTray(app: App): void {
     if (!app.ready) return;
     if (app.settings.value.tray === "off") return app.tray.show(null);
     const running = runningLines(app);
-    app.tray.show({ open: m.shell_tray_open(), running: running.length > 0 ? running : [m.shell_tray_idle()], quit: m.shell_tray_quit() });
+    app.tray.show({
+      open: m.shell_tray_open(),
+      running: running.length > 0 ? running : [m.shell_tray_idle()],
+      quit: m.shell_tray_quit(),
+    });
   });
 }

@@ -13,7 +13,11 @@ export class Adapters {
   constructor(private readonly host: Host) {}
 
   async load(): Promise<void> {
-    await this.reading.read(this.host, (host) => host.adapters(), (adapters) => (this.all = adapters));
+    await this.reading.read(
+      this.host,
+      (host) => host.adapters(),
+      (adapters) => (this.all = adapters),
+    );
   }
 
   get(id: number | null): Adapter | null {

@@ -3,7 +3,26 @@
 import { m } from "$messages";
 import { getContext, setContext, tick } from "svelte";
 import { actions, type Action } from "../actions";
-import { asProblem, defaultBeginning, type ChatFormat, type Compared, type Device, type Folder, type Host, type Announced, type Message, type Model, type Problem, type SamplingParams, type SavedPrompt, type SearchFilter, type Sent, type Settings, type TextFile, type Unsent } from "../host";
+import {
+  asProblem,
+  defaultBeginning,
+  type ChatFormat,
+  type Compared,
+  type Device,
+  type Folder,
+  type Host,
+  type Announced,
+  type Message,
+  type Model,
+  type Problem,
+  type SamplingParams,
+  type SavedPrompt,
+  type SearchFilter,
+  type Sent,
+  type Settings,
+  type TextFile,
+  type Unsent,
+} from "../host";
 import { Adapters } from "./adapters.svelte";
 import { Announcements } from "./announcements.svelte";
 import { Attachments } from "./attachments.svelte";
@@ -120,14 +139,15 @@ export class App {
   readonly toasts = new Toasts();
   readonly speech = new Speech();
   /** Fields that actions focus, and what opens the search in a conversation, while they are on the page. */
-  readonly fields: { search?: HTMLInputElement | undefined; composer?: HTMLTextAreaElement | undefined; find?: (() => Promise<void>) | undefined } = {};
+  readonly fields: {
+    search?: HTMLInputElement | undefined;
+    composer?: HTMLTextAreaElement | undefined;
+    find?: (() => Promise<void>) | undefined;
+  } = {};
 
   readonly host: Host;
 
-  constructor(
-    outside: Host,
-    parts: { storage?: PageStorage | null; schedule?: Schedule } = {},
-  ) {
+  constructor(outside: Host, parts: { storage?: PageStorage | null; schedule?: Schedule } = {}) {
     const host = (this.host = inTurns(outside));
     this.storage = parts.storage ?? null;
     try {
@@ -153,7 +173,9 @@ export class App {
     this.unsent = new UnsentSaver(host, (thrown) => this.showError(thrown));
     this.drafts = new Drafts(this.unsent);
     this.attachments = new Attachments(host, this.unsent);
-    this.queue = new Queue(this.unsent, (conversation, parent, message) => this.sendQueued(conversation, parent, message));
+    this.queue = new Queue(this.unsent, (conversation, parent, message) =>
+      this.sendQueued(conversation, parent, message),
+    );
     this.notifications = new Notifications({
       host,
       wanted: () => this.settings.value.notifications,
@@ -165,7 +187,10 @@ export class App {
     this.palette = new Palette(parts.storage ?? null);
     this.prompts = new Prompts(host);
     this.datasets = new Datasets(host);
-    this.preparation = new Preparation(host, (model) => this.models.all.find(({ id }) => id === model)?.systemPrompt ?? null);
+    this.preparation = new Preparation(
+      host,
+      (model) => this.models.all.find(({ id }) => id === model)?.systemPrompt ?? null,
+    );
     this.runs = new Runs(host, parts.schedule);
     this.adapters = new Adapters(host);
   }
@@ -174,22 +199,33 @@ export class App {
     try {
       // Subscribes before the snapshot, so that no event is lost.
       await this.host.onEvent((event) => this.handle(event));
-      await this.reading.read(this.host, (host) => host.snapshot(), (snapshot) => {
-        this.defaultHub = snapshot.defaultHub;
-        this.settings.fill(snapshot.settings, snapshot.version);
-        this.models.fill(snapshot);
-        this.folders.fill(snapshot.folders);
-        this.conversations.fill(snapshot.conversations);
-        this.fillUnsent(null, snapshot.unsent);
-        for (const { message, conversation } of snapshot.answering) this.thread.live.begin(message, conversation);
-      });
+      await this.reading.read(
+        this.host,
+        (host) => host.snapshot(),
+        (snapshot) => {
+          this.defaultHub = snapshot.defaultHub;
+          this.settings.fill(snapshot.settings, snapshot.version);
+          this.models.fill(snapshot);
+          this.folders.fill(snapshot.folders);
+          this.conversations.fill(snapshot.conversations);
+          this.fillUnsent(null, snapshot.unsent);
+          for (const { message, conversation } of snapshot.answering) this.thread.live.begin(message, conversation);
+        },
+      );
       await this.try(() => this.settings.zoom());
     } catch (thrown) {
       this.problem = asProblem(thrown);
     }
     this.ready = true;
     // Loaded last, since chat does not need it.
-    if (!this.problem) await Promise.all([this.try(() => this.links.start()), this.try(() => this.tune.start()), this.try(() => this.modelsPage.start()), this.try(() => this.presets.load()), this.try(() => this.prompts.load())]);
+    if (!this.problem)
+      await Promise.all([
+        this.try(() => this.links.start()),
+        this.try(() => this.tune.start()),
+        this.try(() => this.modelsPage.start()),
+        this.try(() => this.presets.load()),
+        this.try(() => this.prompts.load()),
+      ]);
   }
 
   handle(event: Announced): void {
@@ -215,7 +251,8 @@ export class App {
       // The window shows the same.
     });
     // Not of an older answer that was rated, nor of the first of those that are compared.
-    if (event.type === "messageChanged" && wasActive && !live.busy.has(event.message.conversation)) void this.try(() => this.queue.ended(event.message));
+    if (event.type === "messageChanged" && wasActive && !live.busy.has(event.message.conversation))
+      void this.try(() => this.queue.ended(event.message));
     if (event.type === "closing") this.closing = event.run;
     if (event.type === "storeLocked") {
       if (event.locked) this.toasts.show({ kind: "problem", text: m.store_locked() });
@@ -229,13 +266,17 @@ export class App {
   }
 
   /** The folder of the open conversation, or that a new one begins in. */
-  readonly folder: Folder | null = $derived.by(() => this.folders.get(this.thread.id === null ? this.thread.folder : this.conversations.get(this.thread.id)?.folder));
+  readonly folder: Folder | null = $derived.by(() =>
+    this.folders.get(this.thread.id === null ? this.thread.folder : this.conversations.get(this.thread.id)?.folder),
+  );
 
   /** Address of the hub, unless the settings name another one. */
   private defaultHub = $state("https://huggingface.co");
 
   /** The displayed host name of the hub. */
-  readonly hubName: string = $derived.by(() => (this.settings.value.hubEndpoint ?? this.defaultHub).replace(/^https?:\/\//, "").replace(/\/$/, ""));
+  readonly hubName: string = $derived.by(() =>
+    (this.settings.value.hubEndpoint ?? this.defaultHub).replace(/^https?:\/\//, "").replace(/\/$/, ""),
+  );
 
   /** The model that answers in the open conversation: its own, its folder's, or the selected one. */
   readonly chatModel: Model | null = $derived.by(() => {
@@ -254,7 +295,9 @@ export class App {
   /**
    * Default sampling parameters in the open conversation: the model's, overridden by the folder's.
    */
-  readonly chatDefaults: SamplingParams | null = $derived(this.modelDefaults && withOverrides(this.modelDefaults, this.folder?.settings.sampling));
+  readonly chatDefaults: SamplingParams | null = $derived(
+    this.modelDefaults && withOverrides(this.modelDefaults, this.folder?.settings.sampling),
+  );
 
   /** Shows all settings of a conversation, or the simple ones; remembered. */
   showAdvanced(all: boolean): void {
@@ -362,7 +405,11 @@ export class App {
     await this.try(async () => {
       await this.host.deleteFolder(id);
       const undo = () => void this.try(() => this.host.restoreFolder(id));
-      this.toasts.show({ kind: "note", text: m.folder_deleted({ name }), action: { label: m.store_undo(), run: undo } });
+      this.toasts.show({
+        kind: "note",
+        text: m.folder_deleted({ name }),
+        action: { label: m.store_undo(), run: undo },
+      });
     });
   }
 
@@ -404,7 +451,8 @@ export class App {
 
   /** Queues a message until the answer in progress is complete. */
   queueMessage(conversation: number, text: string): void {
-    if (this.queue.of(conversation).length >= MAX_QUEUED) return this.toasts.show({ kind: "problem", text: m.chat_queued_full({ most: MAX_QUEUED }) });
+    if (this.queue.of(conversation).length >= MAX_QUEUED)
+      return this.toasts.show({ kind: "problem", text: m.chat_queued_full({ most: MAX_QUEUED }) });
     this.queue.add(conversation, text, this.attachments.get(conversation));
     this.drafts.set(conversation, "");
     this.attachments.set(conversation, []);
@@ -433,13 +481,17 @@ export class App {
   /** Sends a message after `parent`, also in a conversation that is not open. */
   private async sendQueued(conversation: number, parent: number | null, { text, files }: Queued): Promise<void> {
     const isOpen = this.thread.id === conversation && !this.thread.opening;
-    const sent = await this.unsent.send<Sent | Compared>(() => (isOpen ? this.sendHere(text, files, parent) : this.host.send(conversation, parent, text, files, defaultBeginning)));
+    const sent = await this.unsent.send<Sent | Compared>(() =>
+      isOpen ? this.sendHere(text, files, parent) : this.host.send(conversation, parent, text, files, defaultBeginning),
+    );
     this.conversations.add(sent.conversation);
   }
 
   /** Sends a message in the open conversation, compared if that is switched on; `null` means after the open branch. */
   private async sendHere(text: string, files: TextFile[], parent: number | null = null): Promise<Sent | Compared> {
-    return this.compare.isReady ? this.thread.compare(this.compare.contenders, text, files, parent) : this.thread.send(text, files, parent);
+    return this.compare.isReady
+      ? this.thread.compare(this.compare.contenders, text, files, parent)
+      : this.thread.send(text, files, parent);
   }
 
   /** Goes on in the open conversation with the model, settings and adapters of one of several answers. */
@@ -503,7 +555,11 @@ export class App {
 
   async exportConversation(id: number, format: ChatFormat): Promise<void> {
     await this.try(async () => {
-      const exported = await this.transfer.export(id, format, this.conversations.title(id) ?? m.store_conversation_file());
+      const exported = await this.transfer.export(
+        id,
+        format,
+        this.conversations.title(id) ?? m.store_conversation_file(),
+      );
       if (exported) this.toasts.show({ kind: "note", text: m.store_written({ path: exported.path }) });
     });
   }

@@ -23,7 +23,8 @@ export class Attachments {
 
   /** Refuses more files than a message may have. */
   check(files: readonly TextFile[]): void {
-    if (files.length > MAX_FILES) throw { code: "badRequest", message: m.store_too_many_files({ most: MAX_FILES, n: files.length }) };
+    if (files.length > MAX_FILES)
+      throw { code: "badRequest", message: m.store_too_many_files({ most: MAX_FILES, n: files.length }) };
   }
 
   set(conversation: number | null, files: TextFile[]): void {
@@ -44,7 +45,10 @@ export class Attachments {
   }
 
   remove(conversation: number | null, at: number): void {
-    this.set(conversation, this.get(conversation).filter((_, i) => i !== at));
+    this.set(
+      conversation,
+      this.get(conversation).filter((_, i) => i !== at),
+    );
   }
 
   /** Opens a dialog for files and adds them. */

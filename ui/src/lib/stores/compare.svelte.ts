@@ -22,7 +22,10 @@ interface Parts {
   readonly models: { readonly all: readonly Model[] };
   readonly adapters: { of(model: string | null): readonly Adapter[] };
   readonly presets: { readonly all: readonly Preset[]; readonly chosen: Preset | null };
-  readonly thread: { readonly adapters: readonly AdapterChoice[]; setAdapters(choices: readonly AdapterChoice[]): Promise<void> };
+  readonly thread: {
+    readonly adapters: readonly AdapterChoice[];
+    setAdapters(choices: readonly AdapterChoice[]): Promise<void>;
+  };
   try(action: () => Promise<unknown>): Promise<boolean>;
 }
 
@@ -77,7 +80,11 @@ export class Compare {
 
   /** Number of contenders that differ from each other. */
   private readonly kinds: number = $derived.by(() => {
-    const all = this.choices.map((choice) => ({ model: this.modelOf(choice), preset: this.presetOf(choice)?.id ?? null, adapters: this.adaptersOf(choice) }));
+    const all = this.choices.map((choice) => ({
+      model: this.modelOf(choice),
+      preset: this.presetOf(choice)?.id ?? null,
+      adapters: this.adaptersOf(choice),
+    }));
     return all.filter((one, at) => all.findIndex((other) => same(one, other)) === at).length;
   });
 
@@ -105,8 +112,10 @@ export class Compare {
   chooseAdapter(): void {
     const { thread } = this.app;
     const newest = this.fitting(CHAT).find(({ problem }) => problem === null);
-    const isWanted = this.choices.length === 0 || this.choices.some((choice) => choice.adapters === "chat" && choice.model === null);
-    if (this.on && newest && isWanted && thread.adapters.length === 0) void this.app.try(() => thread.setAdapters([{ adapter: newest.id, scale: 1 }]));
+    const isWanted =
+      this.choices.length === 0 || this.choices.some((choice) => choice.adapters === "chat" && choice.model === null);
+    if (this.on && newest && isWanted && thread.adapters.length === 0)
+      void this.app.try(() => thread.setAdapters([{ adapter: newest.id, scale: 1 }]));
   }
 
   /** Compares the base model with the adapters of the conversation. */

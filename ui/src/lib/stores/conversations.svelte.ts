@@ -14,9 +14,13 @@ export class Conversations {
   all: readonly ConversationSummary[] = $state.raw([]);
 
   /** The pinned ones, then by day those that are in no folder. */
-  readonly groups: readonly Group[] = $derived(grouped(this.all, Date.now(), ({ folder }) => this.folders.get(folder) !== null));
+  readonly groups: readonly Group[] = $derived(
+    grouped(this.all, Date.now(), ({ folder }) => this.folders.get(folder) !== null),
+  );
   /** Tags in use, sorted. */
-  readonly tags: readonly string[] = $derived([...new Set(this.all.flatMap(({ tags }) => tags))].sort((a, b) => a.localeCompare(b)));
+  readonly tags: readonly string[] = $derived(
+    [...new Set(this.all.flatMap(({ tags }) => tags))].sort((a, b) => a.localeCompare(b)),
+  );
   /** The deleted ones, once they were asked for. */
   bin: readonly DeletedConversation[] = $state.raw([]);
 
@@ -108,7 +112,11 @@ function newestFirst(a: ConversationSummary, b: ConversationSummary): number {
 }
 
 /** Groups the pinned ones, then neighbors of the same day, without those that are filed in a folder; preserves the order. */
-export function grouped(conversations: readonly ConversationSummary[], now: number, isFiled: (conversation: ConversationSummary) => boolean = () => false): Group[] {
+export function grouped(
+  conversations: readonly ConversationSummary[],
+  now: number,
+  isFiled: (conversation: ConversationSummary) => boolean = () => false,
+): Group[] {
   const pinned = conversations.filter((c) => c.pinned);
   const groups: Group[] = pinned.length > 0 ? [{ name: m.store_pinned(), conversations: pinned }] : [];
   for (const conversation of conversations) {

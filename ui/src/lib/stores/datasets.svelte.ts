@@ -15,7 +15,11 @@ export class Datasets {
   constructor(private readonly host: Host) {}
 
   async load(): Promise<void> {
-    const all = this.reading.read(this.host, (host) => host.datasets(), (datasets) => (this.all = datasets));
+    const all = this.reading.read(
+      this.host,
+      (host) => host.datasets(),
+      (datasets) => (this.all = datasets),
+    );
     [, this.samples] = await Promise.all([all, this.host.sampleDatasets()]);
   }
 

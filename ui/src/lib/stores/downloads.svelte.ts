@@ -25,7 +25,11 @@ export class Downloads {
   constructor(private readonly host: Host) {}
 
   async load(): Promise<void> {
-    await this.reading.read(this.host, (host) => host.downloads(), (downloads) => (this.all = downloads));
+    await this.reading.read(
+      this.host,
+      (host) => host.downloads(),
+      (downloads) => (this.all = downloads),
+    );
   }
 
   get(id: number): Download | null {
@@ -73,7 +77,9 @@ export class Downloads {
     if (event.type === "downloadsChanged") this.all = event.downloads;
     else if (event.type === "downloadProgress") {
       const { id, done, total, bytesPerSecond } = event;
-      this.all = this.all.map((download) => (download.id === id ? { ...download, done, total, bytesPerSecond } : download));
+      this.all = this.all.map((download) =>
+        download.id === id ? { ...download, done, total, bytesPerSecond } : download,
+      );
     }
   }
 }

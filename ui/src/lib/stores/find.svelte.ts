@@ -68,7 +68,9 @@ export class Find {
   run(messages: readonly Message[], from: number, mostOf: (message: number) => number = () => Infinity): void {
     const search = ++this.search;
     const query = fold(this.query.trim()).text;
-    this.partial = messages.some((message) => shownText(message, mostOf(message.id)).length < textOf(message.parts).length);
+    this.partial = messages.some(
+      (message) => shownText(message, mostOf(message.id)).length < textOf(message.parts).length,
+    );
     searched.query = query;
     if (query === "") {
       this.hits = [];
@@ -127,7 +129,8 @@ export class Find {
     const same = current && hits.find(({ message }) => message === current.message);
     if (current && same) {
       const index = Math.min(current.index, same.count - 1);
-      if (index !== current.index || same.row !== current.row) this.current = { row: same.row, message: same.message, index };
+      if (index !== current.index || same.row !== current.row)
+        this.current = { row: same.row, message: same.message, index };
       return;
     }
     const hit = hits.find(({ row }) => row >= from) ?? (complete ? hits[0] : undefined);

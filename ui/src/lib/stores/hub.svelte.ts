@@ -3,7 +3,16 @@
 // answer is ignored.
 
 import { SvelteMap } from "svelte/reactivity";
-import { asProblem, type Host, type HubKind, type HubModel, type HubRepository, type HubSort, type Problem, type RemoteModel } from "../host";
+import {
+  asProblem,
+  type Host,
+  type HubKind,
+  type HubModel,
+  type HubRepository,
+  type HubSort,
+  type Problem,
+  type RemoteModel,
+} from "../host";
 import { fitsHere } from "../text/models";
 import { asSource } from "../text/source";
 
@@ -41,7 +50,13 @@ export class HubStore {
   readonly source: string | null = $derived(asSource(this.query));
   readonly results: readonly HubModel[] = $derived(this.found?.type === "answered" ? this.found.answer : []);
   /** The results that pass the filters. A model is shown unless the hub says that it is not supported. */
-  readonly shown: readonly HubModel[] = $derived(this.results.filter((model) => this.kind !== "models" || ((!this.onlySupported || model.isSupported !== false) && (!this.onlyFitting || fitsHere(model.expectation)))));
+  readonly shown: readonly HubModel[] = $derived(
+    this.results.filter(
+      (model) =>
+        this.kind !== "models" ||
+        ((!this.onlySupported || model.isSupported !== false) && (!this.onlyFitting || fitsHere(model.expectation))),
+    ),
+  );
 
   constructor(
     private readonly host: Host,

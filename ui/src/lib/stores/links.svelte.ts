@@ -64,7 +64,8 @@ export class Links {
   private add(link: Link): void {
     const { toasts, conversations } = this.app;
     if (link.type === "refused") return toasts.show({ kind: "problem", text: refusalText(link.reason) });
-    if (link.type === "conversation" && conversations.get(link.id) === null) return toasts.show({ kind: "problem", text: m.shell_link_no_conversation() });
+    if (link.type === "conversation" && conversations.get(link.id) === null)
+      return toasts.show({ kind: "problem", text: m.shell_link_no_conversation() });
     const known = this.waiting.some((other) => JSON.stringify(other) === JSON.stringify(link));
     if (!known && this.waiting.length < MAX_WAITING) this.waiting = [...this.waiting, link];
   }

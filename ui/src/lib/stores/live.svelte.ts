@@ -13,7 +13,10 @@ export interface Stream {
   isTail: boolean;
 }
 
-type Delta = Pick<Extract<HostEvent, { type: "messageDelta" }>, "conversation" | "kind" | "text" | "tokens" | "tokensPerSecond">;
+type Delta = Pick<
+  Extract<HostEvent, { type: "messageDelta" }>,
+  "conversation" | "kind" | "text" | "tokens" | "tokensPerSecond"
+>;
 
 /** Runs a callback before the next frame, or soon if the page is hidden. */
 export type Schedule = (callback: () => void) => void;
@@ -58,7 +61,14 @@ export class Live {
 
   /** Replaces the parts of an answer whose text became a thought. The message is complete. */
   fold({ id, conversation, parts }: Message): void {
-    this.streams.set(id, { tokens: 0, tokensPerSecond: 0, ...this.streams.get(id), conversation, parts, isTail: false });
+    this.streams.set(id, {
+      tokens: 0,
+      tokensPerSecond: 0,
+      ...this.streams.get(id),
+      conversation,
+      parts,
+      isTail: false,
+    });
     this.touch(id, conversation);
   }
 
@@ -92,17 +102,30 @@ export class Live {
     this.begin(message.id, message.conversation);
     const stream = this.streams.get(message.id);
     const known = stream ? lengthOf(stream.parts) : 0;
-    const parts = stream?.isTail ? joined(message.parts, stream.parts) : stream && known > 0 && known >= lengthOf(message.parts) ? stream.parts : message.parts;
+    const parts = stream?.isTail
+      ? joined(message.parts, stream.parts)
+      : stream && known > 0 && known >= lengthOf(message.parts)
+        ? stream.parts
+        : message.parts;
     // Further text is appended to the longer text. A continued answer has a known beginning, also
     // while another conversation is open.
-    if (stream || message.state.type === "streaming") this.streams.set(message.id, { tokens: 0, tokensPerSecond: 0, ...stream, conversation: message.conversation, parts, isTail: false });
+    if (stream || message.state.type === "streaming")
+      this.streams.set(message.id, {
+        tokens: 0,
+        tokensPerSecond: 0,
+        ...stream,
+        conversation: message.conversation,
+        parts,
+        isTail: false,
+      });
     return parts === message.parts ? message : { ...message, parts, state: { type: "streaming" } };
   }
 
   /** The conversation is gone, and with it whatever was being written there. */
   drop(conversation: number): void {
     for (const [message, home] of this.active) if (home === conversation) this.active.delete(message);
-    for (const [message, stream] of this.streams) if (stream.conversation === conversation) this.streams.delete(message);
+    for (const [message, stream] of this.streams)
+      if (stream.conversation === conversation) this.streams.delete(message);
     this.busy.delete(conversation);
   }
 

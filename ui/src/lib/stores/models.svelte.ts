@@ -40,7 +40,11 @@ export class Models {
 
   /** Lists the models again: folders and drives come and go. */
   async rescan(): Promise<void> {
-    await this.reading.read(this.host, (host) => host.rescanModels(), (models) => (this.all = models));
+    await this.reading.read(
+      this.host,
+      (host) => host.rescanModels(),
+      (models) => (this.all = models),
+    );
   }
 
   async remove(id: string): Promise<void> {

@@ -91,7 +91,8 @@ export class ModelsPage {
     const { models } = this.app;
     const { state } = models;
     this.app.newConversation();
-    if (state.type === "none" || state.type === "failed" || state.model !== model) await this.app.try(() => models.load(model));
+    if (state.type === "none" || state.type === "failed" || state.model !== model)
+      await this.app.try(() => models.load(model));
   }
 
   /** Searches the hub for the base model of an adapter. */
@@ -129,8 +130,17 @@ export class ModelsPage {
     if (!known) await this.change({ modelFolders: [...settings.value.modelFolders, folder] });
     await models.rescan();
     const found = Math.max(0, models.all.length - before);
-    const text = found > 0 ? m.store_models_found({ count: found, folder: fileName(folder) }) : m.store_no_model_found({ folder: fileName(folder) });
-    toasts.show({ kind: "note", text, ...(known ? {} : { action: { label: m.store_undo(), run: () => void this.app.try(() => this.removeFolder(folder)) } }) });
+    const text =
+      found > 0
+        ? m.store_models_found({ count: found, folder: fileName(folder) })
+        : m.store_no_model_found({ folder: fileName(folder) });
+    toasts.show({
+      kind: "note",
+      text,
+      ...(known
+        ? {}
+        : { action: { label: m.store_undo(), run: () => void this.app.try(() => this.removeFolder(folder)) } }),
+    });
     return found;
   }
 
@@ -160,7 +170,10 @@ export class ModelsPage {
     const added = await host.importAdapter(path, null);
     const { name } = added;
     const best = models.all.find(({ id }) => id === bestModel(added));
-    toasts.show({ kind: "note", text: best ? m.models_adapter_added({ name, model: best.name }) : m.models_adapter_added_waiting({ name }) });
+    toasts.show({
+      kind: "note",
+      text: best ? m.models_adapter_added({ name, model: best.name }) : m.models_adapter_added_waiting({ name }),
+    });
   }
 
   /** Asks for a GGUF file and adds it; `null` if the dialog is cancelled, or the file is an adapter. */
@@ -193,12 +206,28 @@ export class ModelsPage {
     const { toasts } = this.app;
     if (state.type === "done") {
       const model = state.model;
-      if (state.adapter !== null) return toasts.show({ kind: "note", text: m.store_download_done({ name }), action: { label: m.store_view(), run: () => this.open("machine") } });
+      if (state.adapter !== null)
+        return toasts.show({
+          kind: "note",
+          text: m.store_download_done({ name }),
+          action: { label: m.store_view(), run: () => this.open("machine") },
+        });
       if (model === null) toasts.show({ kind: "note", text: m.store_download_done({ name }) });
-      else toasts.show({ kind: "note", text: m.store_download_ready({ name }), action: { label: m.store_chat(), run: () => void this.chat(model) } });
+      else
+        toasts.show({
+          kind: "note",
+          text: m.store_download_ready({ name }),
+          action: { label: m.store_chat(), run: () => void this.chat(model) },
+        });
     } else if (state.type === "failed") {
-      if (this.app.view === "models" && this.tab === "downloads") this.app.announcements.say(m.store_download_failed_because({ name, problem: problemText(state.problem) }));
-      else toasts.show({ kind: "problem", text: m.store_download_failed({ name }), action: { label: m.store_view(), run: () => this.open("downloads") } });
+      if (this.app.view === "models" && this.tab === "downloads")
+        this.app.announcements.say(m.store_download_failed_because({ name, problem: problemText(state.problem) }));
+      else
+        toasts.show({
+          kind: "problem",
+          text: m.store_download_failed({ name }),
+          action: { label: m.store_view(), run: () => this.open("downloads") },
+        });
     }
   }
 }

@@ -54,16 +54,28 @@ export class Notifications {
   }
 
   private downloaded(downloads: readonly Download[]): [string, string][] {
-    const ended = downloads.filter(({ id, state }) => this.active.has(id) && (state.type === "done" || state.type === "failed"));
-    this.active = new Set(downloads.filter(({ state }) => state.type !== "done" && state.type !== "failed").map(({ id }) => id));
-    return ended.map(({ name, state }) => [state.type === "done" ? m.notify_download_done() : m.notify_download_failed(), name]);
+    const ended = downloads.filter(
+      ({ id, state }) => this.active.has(id) && (state.type === "done" || state.type === "failed"),
+    );
+    this.active = new Set(
+      downloads.filter(({ state }) => state.type !== "done" && state.type !== "failed").map(({ id }) => id),
+    );
+    return ended.map(({ name, state }) => [
+      state.type === "done" ? m.notify_download_done() : m.notify_download_failed(),
+      name,
+    ]);
   }
 
   private trained(id: number): [string, string][] {
     const run = this.parts.run(id);
     if (!run) return [];
     const { type } = run.state;
-    const title = type === "finished" ? m.notify_run_done() : type === "failed" ? m.notify_run_failed() : m.notify_run_interrupted();
+    const title =
+      type === "finished"
+        ? m.notify_run_done()
+        : type === "failed"
+          ? m.notify_run_failed()
+          : m.notify_run_interrupted();
     return [[title, run.name]];
   }
 }

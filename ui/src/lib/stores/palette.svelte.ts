@@ -15,7 +15,8 @@ export class Palette {
   constructor(private readonly storage: PageStorage | null) {
     try {
       const saved: unknown = JSON.parse(storage?.getItem(KEY) ?? "[]");
-      if (Array.isArray(saved)) this.recent = saved.filter((id): id is string => typeof id === "string").slice(0, REMEMBERED);
+      if (Array.isArray(saved))
+        this.recent = saved.filter((id): id is string => typeof id === "string").slice(0, REMEMBERED);
     } catch {
       // Unreadable storage means that nothing was used.
     }

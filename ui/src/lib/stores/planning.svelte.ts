@@ -2,7 +2,15 @@
 // memory plan. One plan is requested at a time; of the requests made meanwhile, only the newest is
 // planned.
 
-import { asProblem, type DraftSetting, type Host, type Plan, type Problem, type Settings, type LoadSettings } from "../host";
+import {
+  asProblem,
+  type DraftSetting,
+  type Host,
+  type Plan,
+  type Problem,
+  type Settings,
+  type LoadSettings,
+} from "../host";
 import type { Models } from "./models.svelte";
 import type { SettingsStore } from "./settings.svelte";
 
@@ -24,7 +32,10 @@ export class Planning {
     const { draft, ...others } = this.allChanges;
     return draft === undefined || this.draftOf !== this.target ? others : this.allChanges;
   });
-  readonly loadSettings: LoadSettings = $derived.by(() => ({ ...asLoaded(this.settings.value, this.target), ...this.changes }));
+  readonly loadSettings: LoadSettings = $derived.by(() => ({
+    ...asLoaded(this.settings.value, this.target),
+    ...this.changes,
+  }));
   readonly changed: boolean = $derived(Object.keys(this.changes).length > 0);
 
   constructor(
@@ -36,7 +47,10 @@ export class Planning {
   /** Changes the load settings on trial and plans again; loads nothing. */
   change(change: Partial<LoadSettings>): void {
     const settings = asLoaded(this.settings.value, this.target);
-    const all = Object.entries({ ...this.changes, ...change }) as [keyof LoadSettings, LoadSettings[keyof LoadSettings]][];
+    const all = Object.entries({ ...this.changes, ...change }) as [
+      keyof LoadSettings,
+      LoadSettings[keyof LoadSettings],
+    ][];
     this.allChanges = Object.fromEntries(all.filter(([key, value]) => !same(value, settings[key])));
     this.draftOf = this.target;
     void this.refresh();
@@ -51,7 +65,10 @@ export class Planning {
   async apply(): Promise<void> {
     const { draft, ...others } = this.loadSettings;
     const { drafts } = this.settings.value;
-    await this.settings.change({ ...others, drafts: this.target === null ? drafts : withDraft(drafts, this.target, draft) });
+    await this.settings.change({
+      ...others,
+      drafts: this.target === null ? drafts : withDraft(drafts, this.target, draft),
+    });
     this.allChanges = {};
     const { state } = this.models;
     if (state.type === "failed") await this.models.load(state.model);
@@ -97,8 +114,19 @@ export class Planning {
 }
 
 /** The load settings of a model. */
-function asLoaded({ threads, context, device, build, gpuLayers, kv, drafts }: Settings, model: string | null): LoadSettings {
-  return { threads, context, device, build, gpuLayers, kv, draft: (model === null ? undefined : drafts[model]) ?? { type: "auto" } };
+function asLoaded(
+  { threads, context, device, build, gpuLayers, kv, drafts }: Settings,
+  model: string | null,
+): LoadSettings {
+  return {
+    threads,
+    context,
+    device,
+    build,
+    gpuLayers,
+    kv,
+    draft: (model === null ? undefined : drafts[model]) ?? { type: "auto" },
+  };
 }
 
 /** The drafts of all models after a change for one model. Automatic needs no entry. */

@@ -1,7 +1,16 @@
 // Owns a new run before it starts: model, dataset, column mapping, inspection and training
 // settings.
 
-import { asProblem, type ColumnMapping, type Dataset, type Host, type Inspection, type NewRun, type Problem, type TrainSettings } from "../host";
+import {
+  asProblem,
+  type ColumnMapping,
+  type Dataset,
+  type Host,
+  type Inspection,
+  type NewRun,
+  type Problem,
+  type TrainSettings,
+} from "../host";
 
 export class Preparation {
   dataset: Dataset | null = $state.raw(null);
@@ -19,7 +28,9 @@ export class Preparation {
   changes: Partial<TrainSettings> = $state.raw({});
   private visit = 0;
 
-  readonly settings: TrainSettings | null = $derived(this.defaults && { ...this.defaults, systemPrompt: this.usualPrompt(), ...this.changes });
+  readonly settings: TrainSettings | null = $derived(
+    this.defaults && { ...this.defaults, systemPrompt: this.usualPrompt(), ...this.changes },
+  );
 
   /** `promptOf`: a model's default system prompt, under which a chat with it begins. */
   constructor(
@@ -50,7 +61,14 @@ export class Preparation {
     this.inspecting = true;
     this.problem = null;
     try {
-      const inspection = await this.host.inspectDataset(dataset.id, model, this.mapping, this.skipBroken, this.settings?.sequence ?? null, this.settings?.systemPrompt ?? null);
+      const inspection = await this.host.inspectDataset(
+        dataset.id,
+        model,
+        this.mapping,
+        this.skipBroken,
+        this.settings?.sequence ?? null,
+        this.settings?.systemPrompt ?? null,
+      );
       if (visit === this.visit) this.inspection = inspection;
     } catch (thrown) {
       if (visit !== this.visit) return;
@@ -73,7 +91,8 @@ export class Preparation {
     else changes[key] = value;
     const before = this.settings;
     this.changes = changes;
-    if (this.settings?.sequence !== before?.sequence || this.settings?.systemPrompt !== before?.systemPrompt) void this.inspect();
+    if (this.settings?.sequence !== before?.sequence || this.settings?.systemPrompt !== before?.systemPrompt)
+      void this.inspect();
   }
 
   /** Resets all settings except the system prompt, which has a separate control. */

@@ -1,7 +1,16 @@
 // Owns the presets, and which one the open conversation uses.
 
 import { m } from "$messages";
-import type { BrokenPreset, ConversationSettings, Host, Announced, NewConversation, Preset, Presets as PresetList, PresetValues } from "../host";
+import type {
+  BrokenPreset,
+  ConversationSettings,
+  Host,
+  Announced,
+  NewConversation,
+  Preset,
+  Presets as PresetList,
+  PresetValues,
+} from "../host";
 import { same } from "../text/same";
 import { Reading } from "./reading";
 import type { Thread } from "./thread.svelte";
@@ -31,7 +40,9 @@ export class Presets {
   constructor(private readonly app: Parts) {}
 
   /** The preset of the open conversation. */
-  readonly chosen: Preset | null = $derived.by(() => this.all.find(({ id }) => id === this.app.thread.settings.preset) ?? null);
+  readonly chosen: Preset | null = $derived.by(
+    () => this.all.find(({ id }) => id === this.app.thread.settings.preset) ?? null,
+  );
 
   /** Whether the conversation differs from its preset. */
   readonly modified: boolean = $derived.by(() => this.chosen !== null && differs(this.chosen, this.now));
@@ -43,7 +54,11 @@ export class Presets {
   }
 
   async load(): Promise<void> {
-    await this.reading.read(this.app.host, (host) => host.presets(), (list) => this.fill(list));
+    await this.reading.read(
+      this.app.host,
+      (host) => host.presets(),
+      (list) => this.fill(list),
+    );
   }
 
   handle(event: Announced): void {
@@ -59,14 +74,25 @@ export class Presets {
   async apply(id: string): Promise<void> {
     const { thread, host } = this.app;
     const { id: conversation, settings, systemPrompt } = thread;
-    const applied = await host.applyPreset(id, conversation, { settings, systemPrompt, folder: thread.folder, adapters: [...thread.adapters] });
+    const applied = await host.applyPreset(id, conversation, {
+      settings,
+      systemPrompt,
+      folder: thread.folder,
+      adapters: [...thread.adapters],
+    });
     if (thread.id === conversation) thread.show(applied);
   }
 
   /** Settings of the open conversation with a preset as it was, as {@link apply} changes them. */
-  with({ id, values: { systemPrompt, ...values } }: Preset, now: Pick<NewConversation, "settings" | "systemPrompt">): typeof now {
+  with(
+    { id, values: { systemPrompt, ...values } }: Preset,
+    now: Pick<NewConversation, "settings" | "systemPrompt">,
+  ): typeof now {
     const isReplaced = this.chosen !== null && this.chosen.values.systemPrompt === now.systemPrompt;
-    return { settings: { ...now.settings, ...values, preset: id }, systemPrompt: systemPrompt ?? (isReplaced ? null : now.systemPrompt) };
+    return {
+      settings: { ...now.settings, ...values, preset: id },
+      systemPrompt: systemPrompt ?? (isReplaced ? null : now.systemPrompt),
+    };
   }
 
   /** Leaves the preset; the settings stay. */
@@ -103,7 +129,11 @@ export class Presets {
   async remove({ id, name }: Preset): Promise<void> {
     await this.app.host.deletePreset(id);
     const undo = () => void this.app.try(() => this.app.host.restorePreset(id));
-    this.app.toasts.show({ kind: "note", text: m.store_preset_deleted({ name }), action: { label: m.store_undo(), run: undo } });
+    this.app.toasts.show({
+      kind: "note",
+      text: m.store_preset_deleted({ name }),
+      action: { label: m.store_undo(), run: undo },
+    });
   }
 
   /** Asks for a file and imports it. */
@@ -124,7 +154,10 @@ export class Presets {
 }
 
 /** The settings in the form of a preset. */
-export function valuesOf({ sampling, maxTokens, stop, thinking, jsonSchema }: ConversationSettings, systemPrompt: string | null): PresetValues {
+export function valuesOf(
+  { sampling, maxTokens, stop, thinking, jsonSchema }: ConversationSettings,
+  systemPrompt: string | null,
+): PresetValues {
   return { systemPrompt, sampling, maxTokens, stop, thinking, jsonSchema };
 }
 

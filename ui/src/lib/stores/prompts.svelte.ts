@@ -18,7 +18,11 @@ export class Prompts {
   constructor(private readonly host: Host) {}
 
   async load(): Promise<void> {
-    await this.reading.read(this.host, (host) => host.savedPrompts(), (prompts) => (this.all = prompts));
+    await this.reading.read(
+      this.host,
+      (host) => host.savedPrompts(),
+      (prompts) => (this.all = prompts),
+    );
   }
 
   handle(event: Announced): void {

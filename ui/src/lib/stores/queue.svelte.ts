@@ -32,7 +32,10 @@ export class Queue {
   /** Takes messages that the app has saved. */
   fill(conversation: number, messages: readonly QueuedMessage[]): void {
     if (messages.length === 0) return;
-    this.queues.set(conversation, messages.map((message) => ({ ...message, id: ++this.lastId })));
+    this.queues.set(
+      conversation,
+      messages.map((message) => ({ ...message, id: ++this.lastId })),
+    );
     this.held.add(conversation);
   }
 
@@ -52,7 +55,11 @@ export class Queue {
   /** Takes a message out of the queue. */
   take(conversation: number, id: number): Queued | null {
     const message = this.of(conversation).find((one) => one.id === id) ?? null;
-    if (message) this.set(conversation, this.of(conversation).filter((one) => one.id !== id));
+    if (message)
+      this.set(
+        conversation,
+        this.of(conversation).filter((one) => one.id !== id),
+      );
     return message;
   }
 

@@ -49,7 +49,11 @@ export class Runs {
   ) {}
 
   async load(): Promise<void> {
-    await this.reading.read(this.host, (host) => host.runs(), (runs) => (this.all = runs));
+    await this.reading.read(
+      this.host,
+      (host) => host.runs(),
+      (runs) => (this.all = runs),
+    );
   }
 
   get(id: number): Run | null {
@@ -91,7 +95,9 @@ export class Runs {
 
   put(run: Run): void {
     const known = this.all.some((other) => other.id === run.id);
-    this.all = known ? this.all.map((other) => (other.id === run.id ? run : other)) : [run, ...this.all].sort((a, b) => b.createdAt - a.createdAt);
+    this.all = known
+      ? this.all.map((other) => (other.id === run.id ? run : other))
+      : [run, ...this.all].sort((a, b) => b.createdAt - a.createdAt);
   }
 
   handle(event: Announced): void {

@@ -50,7 +50,8 @@ export class Search {
     this.period = period;
     const days = DAYS[period];
     const today = new Date();
-    const since = days === undefined ? null : new Date(today.getFullYear(), today.getMonth(), today.getDate() - days + 1).getTime();
+    const since =
+      days === undefined ? null : new Date(today.getFullYear(), today.getMonth(), today.getDate() - days + 1).getTime();
     this.set({ since, until: null });
   }
 
@@ -72,8 +73,19 @@ export class Search {
   }
 
   handle(event: HostEvent): void {
-    if (event.type === "foldersChanged" && this.filter.folder !== null && !event.folders.some(({ id }) => id === this.filter.folder)) this.set({ folder: null });
-    else if (this.filtered && (event.type === "conversationChanged" || event.type === "conversationsChanged" || event.type === "conversationRemoved")) this.start(DEBOUNCE_MS);
+    if (
+      event.type === "foldersChanged" &&
+      this.filter.folder !== null &&
+      !event.folders.some(({ id }) => id === this.filter.folder)
+    )
+      this.set({ folder: null });
+    else if (
+      this.filtered &&
+      (event.type === "conversationChanged" ||
+        event.type === "conversationsChanged" ||
+        event.type === "conversationRemoved")
+    )
+      this.start(DEBOUNCE_MS);
   }
 
   private start(delay: number): void {

@@ -19,7 +19,9 @@ export class Shortcuts {
   });
 
   /** The action of every key. */
-  private readonly owners: ReadonlyMap<string, string> = $derived(new Map([...this.keys].flatMap(([id, keys]) => keys.map((key) => [key, id] as const))));
+  private readonly owners: ReadonlyMap<string, string> = $derived(
+    new Map([...this.keys].flatMap(([id, keys]) => keys.map((key) => [key, id] as const))),
+  );
 
   /** Changes of known actions that can be read; of two with the same key, the first one counts. */
   private readonly changed: ReadonlyMap<string, string> = $derived.by(() => {
@@ -27,7 +29,8 @@ export class Shortcuts {
     return new Map(
       Object.entries(this.settings.value.shortcuts).flatMap(([id, text]) => {
         const key = text === "" ? "" : parseKey(text);
-        if (key === null || (key !== "" && seen.has(key)) || !this.actions.some((action) => action.id === id)) return [];
+        if (key === null || (key !== "" && seen.has(key)) || !this.actions.some((action) => action.id === id))
+          return [];
         seen.add(key);
         return [[id, key] as const];
       }),
@@ -100,7 +103,9 @@ export class Shortcuts {
   async reset(id: string): Promise<void> {
     const action = this.actions.find((one) => one.id === id);
     const keys = action ? this.defaults(action) : [];
-    const losing = [...this.changed].filter(([other, key]) => other !== id && keys.includes(key)).map(([other]): [string, string] => [other, ""]);
+    const losing = [...this.changed]
+      .filter(([other, key]) => other !== id && keys.includes(key))
+      .map(([other]): [string, string] => [other, ""]);
     await this.save([[id, null], ...losing]);
   }
 
@@ -114,7 +119,8 @@ export class Shortcuts {
       const action = this.actions.find((one) => one.id === id);
       const defaults = action ? this.defaults(action) : [];
       // A default needs no entry.
-      if (key === null || (defaults.length === 0 ? key === "" : defaults.length === 1 && defaults[0] === key)) delete shortcuts[id];
+      if (key === null || (defaults.length === 0 ? key === "" : defaults.length === 1 && defaults[0] === key))
+        delete shortcuts[id];
       else shortcuts[id] = key;
     }
     await this.settings.change({ shortcuts });

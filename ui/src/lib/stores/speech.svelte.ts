@@ -55,7 +55,9 @@ export class Speech {
     const local = this.voices.getVoices().filter((voice) => voice.localService);
     const language = navigator.language.slice(0, 2).toLowerCase();
     const fitting = local.filter((voice) => voice.lang.toLowerCase().startsWith(language));
-    return fitting.find((voice) => voice.default) ?? fitting[0] ?? local.find((voice) => voice.default) ?? local[0] ?? null;
+    return (
+      fitting.find((voice) => voice.default) ?? fitting[0] ?? local.find((voice) => voice.default) ?? local[0] ?? null
+    );
   }
 }
 

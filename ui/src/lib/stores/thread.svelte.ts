@@ -1,6 +1,23 @@
 // Owns the open conversation: its tree of messages, the current branch, and sending.
 
-import { asProblem, defaultChatSettings, isActive, type AdapterChoice, type Compared, type Contender, type Conversation, type ConversationSettings, type Host, type Announced, type Message, type NewConversation, type Problem, type Sent, type TextFile, type Thumb } from "../host";
+import {
+  asProblem,
+  defaultChatSettings,
+  isActive,
+  type AdapterChoice,
+  type Compared,
+  type Contender,
+  type Conversation,
+  type ConversationSettings,
+  type Host,
+  type Announced,
+  type Message,
+  type NewConversation,
+  type Problem,
+  type Sent,
+  type TextFile,
+  type Thumb,
+} from "../host";
 import { same } from "../text/same";
 import { Live, nextFrame, type Schedule } from "./live.svelte";
 import { Reading } from "./reading";
@@ -49,7 +66,10 @@ export class Thread {
   /** The conversation being opened. */
   private requestedId: number | null = null;
   /** The last settings and adapters that the app has saved. */
-  private saved: { settings: ConversationSettings; adapters: readonly AdapterChoice[] } = { settings: defaultChatSettings, adapters: [] };
+  private saved: { settings: ConversationSettings; adapters: readonly AdapterChoice[] } = {
+    settings: defaultChatSettings,
+    adapters: [],
+  };
   private readonly reading = new Reading((event) => {
     if (event.type === "messageChanged") this.changed(event.message);
   });
@@ -95,11 +115,15 @@ export class Thread {
     this.requestedId = id;
     this.problem = null;
     try {
-      await this.reading.read(this.host, (host) => read(host, id, message, () => visit === this.visit), (conversation) => {
-        if (visit !== this.visit) return;
-        this.fill(conversation);
-        this.target = message;
-      });
+      await this.reading.read(
+        this.host,
+        (host) => read(host, id, message, () => visit === this.visit),
+        (conversation) => {
+          if (visit !== this.visit) return;
+          this.fill(conversation);
+          this.target = message;
+        },
+      );
     } catch (thrown) {
       if (visit !== this.visit) return;
       this.clear();
@@ -125,9 +149,18 @@ export class Thread {
   }
 
   /** Sends a message that every contender answers. */
-  async compare(contenders: Contender[], text: string, files: TextFile[], parent: number | null = null): Promise<Compared> {
+  async compare(
+    contenders: Contender[],
+    text: string,
+    files: TextFile[],
+    parent: number | null = null,
+  ): Promise<Compared> {
     const fresh = this.beginning(this.adapters);
-    return this.begin(() => this.host.compare(this.id, parent ?? this.leaf, text, files, contenders, fresh), this.id === null, fresh);
+    return this.begin(
+      () => this.host.compare(this.id, parent ?? this.leaf, text, files, contenders, fresh),
+      this.id === null,
+      fresh,
+    );
   }
 
   async regenerate(message: number): Promise<Sent> {
@@ -156,9 +189,13 @@ export class Thread {
   async select(message: number): Promise<void> {
     const id = this.id;
     if (id === null) return;
-    await this.reading.read(this.host, (host) => host.selectLeaf(id, message), (conversation) => {
-      if (this.id === id) this.fill(conversation);
-    });
+    await this.reading.read(
+      this.host,
+      (host) => host.selectLeaf(id, message),
+      (conversation) => {
+        if (this.id === id) this.fill(conversation);
+      },
+    );
   }
 
   async setSystemPrompt(text: string | null): Promise<void> {
@@ -168,7 +205,9 @@ export class Thread {
   }
 
   /** Whether a setting differs from its default. */
-  readonly hasSettings: boolean = $derived.by(() => this.systemPrompt !== null || !same(this.settings, defaultChatSettings));
+  readonly hasSettings: boolean = $derived.by(
+    () => this.systemPrompt !== null || !same(this.settings, defaultChatSettings),
+  );
 
   async setSettings(settings: ConversationSettings): Promise<void> {
     const id = this.id;
@@ -229,7 +268,11 @@ export class Thread {
     void this.version;
     if (message.comparison === null) return [];
     const ring = new Map<number, MessageNode>();
-    for (let next: number | null = message.comparison; next !== null && !ring.has(next); next = ring.get(next)?.message.comparison ?? null) {
+    for (
+      let next: number | null = message.comparison;
+      next !== null && !ring.has(next);
+      next = ring.get(next)?.message.comparison ?? null
+    ) {
       const node = this.nodes.get(next);
       if (!node) return [];
       ring.set(next, node);
@@ -248,7 +291,10 @@ export class Thread {
       return node ? this.compared(node.message).map((one) => one.message.id) : [];
     });
     const isBetter = (id: number) => this.nodes.get(id)?.message.better ?? false;
-    return { ids: versions.map((ids) => ids.find(isBetter) ?? this.tree.continued(ids)), index: versions.findIndex((ids) => ids.includes(message)) };
+    return {
+      ids: versions.map((ids) => ids.find(isBetter) ?? this.tree.continued(ids)),
+      index: versions.findIndex((ids) => ids.includes(message)),
+    };
   }
 
   handle(event: Announced): void {
@@ -276,7 +322,11 @@ export class Thread {
     return { settings: this.settings, systemPrompt: this.systemPrompt, folder: this.folder, adapters: [...adapters] };
   }
 
-  private async begin<T extends Sent | Compared>(command: () => Promise<T>, fresh: boolean, beginning: NewConversation | null = null): Promise<T> {
+  private async begin<T extends Sent | Compared>(
+    command: () => Promise<T>,
+    fresh: boolean,
+    beginning: NewConversation | null = null,
+  ): Promise<T> {
     const visit = this.visit;
     const early = new Map<number, Message>();
     this.early.add(early);
@@ -367,6 +417,7 @@ export class Thread {
 /** Reads a conversation, on the branch with a message. One that is no longer wanted keeps its branch. */
 async function read(host: Host, id: number, message: number | null, isWanted: () => boolean): Promise<Conversation> {
   const conversation = await host.openConversation(id);
-  if (message === null || !isWanted() || new Tree(conversation.messages).path(conversation.leaf).includes(message)) return conversation;
+  if (message === null || !isWanted() || new Tree(conversation.messages).path(conversation.leaf).includes(message))
+    return conversation;
   return host.selectLeaf(id, message);
 }

@@ -1,6 +1,15 @@
 // Owns imports, exports, backups and moves of the data folder: the one in progress, the result of the last, and the data folder.
 
-import type { ChatFormat, DataPlace, DeletedFormer, ExportedChats, Host, HostEvent, ImportReport, WrittenBackup } from "../host";
+import type {
+  ChatFormat,
+  DataPlace,
+  DeletedFormer,
+  ExportedChats,
+  Host,
+  HostEvent,
+  ImportReport,
+  WrittenBackup,
+} from "../host";
 
 type Work = "import" | "export" | "backup" | "restore" | "move";
 
@@ -87,7 +96,8 @@ export class Transfer {
   }
 
   handle(event: HostEvent): void {
-    if (event.type === "importProgress" || event.type === "restoreProgress" || event.type === "moveProgress") this.fraction = event.fraction;
+    if (event.type === "importProgress" || event.type === "restoreProgress" || event.type === "moveProgress")
+      this.fraction = event.fraction;
   }
 
   private async while<T>(what: Work, work: () => Promise<T>): Promise<T | null> {

@@ -65,7 +65,8 @@ export class Tune {
       void this.app.try(() => this.app.attachments.addPaths(this.app.thread.id, drop.paths));
       return;
     }
-    if (drop.paths.length > 1) this.app.toasts.show({ kind: "note", text: m.store_only_first_file({ n: count(drop.paths.length) }) });
+    if (drop.paths.length > 1)
+      this.app.toasts.show({ kind: "note", text: m.store_only_first_file({ n: count(drop.paths.length) }) });
     if (isExport(path)) void this.app.importDropped(path);
     else void this.addData(path);
   }
@@ -118,7 +119,8 @@ export class Tune {
     this.app.compare.withBase();
     await this.app.try(async () => {
       await this.app.thread.setAdapters([{ adapter: id, scale: 1 }]);
-      if (model !== null && (state.type === "none" || state.type === "failed" || state.model !== model)) await this.app.models.load(model);
+      if (model !== null && (state.type === "none" || state.type === "failed" || state.model !== model))
+        await this.app.models.load(model);
     });
   }
 
@@ -127,7 +129,11 @@ export class Tune {
     await this.app.try(async () => {
       await this.app.runs.remove(id);
       if (this.page.at === "run" && this.page.id === id) this.page = { at: "start" };
-      this.app.toasts.show({ kind: "note", text: m.store_deleted({ name }), action: { label: m.store_undo(), run: () => void this.app.try(() => this.restoreRun(id)) } });
+      this.app.toasts.show({
+        kind: "note",
+        text: m.store_deleted({ name }),
+        action: { label: m.store_undo(), run: () => void this.app.try(() => this.restoreRun(id)) },
+      });
     });
   }
 
@@ -142,7 +148,11 @@ export class Tune {
     await this.app.try(async () => {
       await this.app.host.removeDataset(id);
       if (this.app.preparation.dataset?.id === id) this.page = { at: "start" };
-      this.app.toasts.show({ kind: "note", text: m.store_dataset_removed({ name }), action: { label: m.store_undo(), run: () => void this.app.try(() => this.app.host.restoreDataset(id)) } });
+      this.app.toasts.show({
+        kind: "note",
+        text: m.store_dataset_removed({ name }),
+        action: { label: m.store_undo(), run: () => void this.app.try(() => this.app.host.restoreDataset(id)) },
+      });
     });
   }
 
@@ -151,20 +161,30 @@ export class Tune {
     await this.app.try(async () => {
       await this.app.host.deleteAdapter(id);
       await this.app.thread.setAdapters(this.app.thread.adapters.filter((choice) => choice.adapter !== id));
-      this.app.toasts.show({ kind: "note", text: m.store_deleted({ name }), action: { label: m.store_undo(), run: () => void this.app.try(() => this.app.host.restoreAdapter(id)) } });
+      this.app.toasts.show({
+        kind: "note",
+        text: m.store_deleted({ name }),
+        action: { label: m.store_undo(), run: () => void this.app.try(() => this.app.host.restoreAdapter(id)) },
+      });
     });
   }
 
   /** Shows the end of a run as a toast, unless its page is open. */
   private notifyEnded(id: number, message: string): void {
     if (this.app.view === "tune" && this.page.at === "run" && this.page.id === id) return;
-    this.app.toasts.show({ kind: "note", text: message, action: { label: m.store_view(), run: () => this.openRun(id) } });
+    this.app.toasts.show({
+      kind: "note",
+      text: message,
+      action: { label: m.store_view(), run: () => this.openRun(id) },
+    });
   }
 }
 
 /** Whether a file is named like an export of conversations: an archive, or a JSON file that only such exports have. */
 export function isExport(path: string): boolean {
-  return /\.zip$|\.conversation\.json$|(^|[/\\])(conversations(-\d+)?|thread)\.json$|(^|[/\\])chat-export-[^/\\]*\.json$/i.test(path);
+  return /\.zip$|\.conversation\.json$|(^|[/\\])(conversations(-\d+)?|thread)\.json$|(^|[/\\])chat-export-[^/\\]*\.json$/i.test(
+    path,
+  );
 }
 
 /** Whether a file is named like a dataset. Text may be one too, but not in the chat. */

@@ -33,7 +33,9 @@ export class Updates {
     this.done.clear();
     try {
       const all = await this.host.checkUpdates();
-      this.all = all.map((update) => (this.done.has(update.source) ? { ...update, state: { type: "current" } } : update));
+      this.all = all.map((update) =>
+        this.done.has(update.source) ? { ...update, state: { type: "current" } } : update,
+      );
     } finally {
       this.isChecking = false;
     }
@@ -46,7 +48,9 @@ export class Updates {
     for (const { source, state } of event.downloads) {
       if (state.type !== "done" || !this.begun.delete(source)) continue;
       this.done.add(source);
-      this.all = this.all?.map((update) => (update.source === source ? { ...update, state: { type: "current" } } : update)) ?? null;
+      this.all =
+        this.all?.map((update) => (update.source === source ? { ...update, state: { type: "current" } } : update)) ??
+        null;
     }
   }
 

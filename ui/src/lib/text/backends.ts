@@ -5,7 +5,14 @@ import type { BackendOption, Device, DeviceCheck } from "../host";
 import { scaled } from "./format";
 
 // not text: names
-const backends: Record<string, string> = { cpu: "CPU", vulkan: "Vulkan", metal: "Metal", dx12: "DirectX 12", cuda: "CUDA", rocm: "ROCm" };
+const backends: Record<string, string> = {
+  cpu: "CPU",
+  vulkan: "Vulkan",
+  metal: "Metal",
+  dx12: "DirectX 12",
+  cuda: "CUDA",
+  rocm: "ROCm",
+};
 // not text: names
 const builds: Record<string, string> = { vulkan: "Vulkan (SPIR-V)", cuda: "CUDA", rocm: "ROCm" };
 

@@ -4,7 +4,12 @@ import { m } from "$messages";
 import type { Device, ModelInfo, Plan, PlannedDevice } from "../host";
 import { count, fileSize, list } from "./format";
 
-const kinds: Record<string, () => string> = { cpu: () => "CPU", discrete: m.text_device_discrete, integrated: m.text_device_integrated, software: m.text_device_software };
+const kinds: Record<string, () => string> = {
+  cpu: () => "CPU",
+  discrete: m.text_device_discrete,
+  integrated: m.text_device_integrated,
+  software: m.text_device_software,
+};
 
 export function kindLabel(device: Device): string {
   return kinds[device.kind]?.() ?? device.kind;
@@ -14,7 +19,9 @@ export function kindLabel(device: Device): string {
 export function placementLabel(info: ModelInfo): string {
   if (info.gpuLayers === 0) return "CPU";
   const gpu = info.placement.find((d) => d.id !== "cpu" && d.layers.length > 0)?.name ?? info.device;
-  return info.gpuLayers >= info.layersTotal ? gpu : m.text_placement({ device: gpu, on: count(info.gpuLayers), total: info.layersTotal });
+  return info.gpuLayers >= info.layersTotal
+    ? gpu
+    : m.text_placement({ device: gpu, on: count(info.gpuLayers), total: info.layersTotal });
 }
 
 /** Whether a name from the settings or a measurement means this device: its identity or, in old ones, its id. */
@@ -38,7 +45,8 @@ export function layersLabel(layers: readonly string[]): string {
   const parts: string[] = [];
   if (layers.includes("token_embd")) parts.push(m.text_layers_embedding());
   const [first, last] = [indices[0], indices.at(-1)];
-  if (first !== undefined && last !== undefined) parts.push(first === last ? m.text_layers_one({ n: first }) : m.text_layers_range({ first, last }));
+  if (first !== undefined && last !== undefined)
+    parts.push(first === last ? m.text_layers_one({ n: first }) : m.text_layers_range({ first, last }));
   if (layers.includes("output")) parts.push(m.text_layers_output());
   return parts.length === 0 ? m.text_layers_none() : list(parts);
 }
@@ -70,7 +78,8 @@ export function memoryParts(device: PlannedDevice): MemoryPart[] {
 
 /** The bar as text, for screen readers. */
 export function memoryText(device: PlannedDevice): string {
-  const named = device.total === null ? device.name : m.text_device_of_total({ name: device.name, total: fileSize(device.total) });
+  const named =
+    device.total === null ? device.name : m.text_device_of_total({ name: device.name, total: fileSize(device.total) });
   const parts = list(memoryParts(device).map(({ name, bytes }) => m.text_memory_part({ name, size: fileSize(bytes) })));
   return device.fits ? m.text_memory_fits({ device: named, parts }) : m.text_memory_too_small({ device: named, parts });
 }

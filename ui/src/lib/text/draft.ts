@@ -4,7 +4,11 @@ import { m } from "$messages";
 import type { DraftKind, DraftProblem, DraftSetting, DraftStats, Model, ModelInfo, Stats } from "../host";
 import { count, list, percent, sentences, significant } from "./format";
 
-const kinds: Record<DraftKind, () => string> = { ngram: m.text_draft_ngram, own: m.text_draft_own, model: m.text_draft_model };
+const kinds: Record<DraftKind, () => string> = {
+  ngram: m.text_draft_ngram,
+  own: m.text_draft_own,
+  model: m.text_draft_model,
+};
 
 /** The source of drafts for a loaded model, such as `n-gram lookup`. */
 export function draftLabel(info: ModelInfo): string {
@@ -50,16 +54,27 @@ export function draftProblemText(problem: DraftProblem): string {
 export function draftRelations(model: Model, models: readonly Model[]): [label: string, names: string][] {
   const drafts = models.filter(({ id }) => model.drafts.includes(id));
   const targets = models.filter((target) => target.drafts.includes(model.id));
-  const all: [string, Model[]][] = [[m.text_draft_drafts(), drafts], [m.text_draft_targets(), targets]];
-  return all.filter(([, found]) => found.length > 0).map(([label, found]) => [label, list(found.map(({ name }) => name))]);
+  const all: [string, Model[]][] = [
+    [m.text_draft_drafts(), drafts],
+    [m.text_draft_targets(), targets],
+  ];
+  return all
+    .filter(([, found]) => found.length > 0)
+    .map(([label, found]) => [label, list(found.map(({ name }) => name))]);
 }
 
 /** `drafted 60 %`: the share of the answer's tokens that a draft proposed and the model accepted; `null` if nothing was drafted. */
 export function draftedLabel({ draft, tokens }: Stats): string | null {
-  return draft === null || draft.drafted === 0 || tokens === 0 ? null : m.text_draft_share({ percent: percent(draft.accepted / tokens) });
+  return draft === null || draft.drafted === 0 || tokens === 0
+    ? null
+    : m.text_draft_share({ percent: percent(draft.accepted / tokens) });
 }
 
-const titles = { ngram: m.text_draft_title_ngram, own: m.text_draft_title_own, model: m.text_draft_title_model } satisfies Record<DraftKind, unknown>;
+const titles = {
+  ngram: m.text_draft_title_ngram,
+  own: m.text_draft_title_own,
+  model: m.text_draft_title_model,
+} satisfies Record<DraftKind, unknown>;
 
 /** The figures of a draft in sentences. */
 export function draftedTitle({ kind, drafted, accepted, gain, used, stopped }: DraftStats): string {

@@ -15,7 +15,11 @@ export function fold(original: string): Folded {
   const origins: number[] = [];
   let at = 0;
   for (const character of original) {
-    const plain = character.normalize("NFD").replace(/[\u0300-\u036f]/g, "").toLowerCase().replace(/\s/g, " ");
+    const plain = character
+      .normalize("NFD")
+      .replace(/[\u0300-\u036f]/g, "")
+      .toLowerCase()
+      .replace(/\s/g, " ");
     for (let i = 0; i < plain.length; i++) origins.push(at);
     text += plain;
     at += character.length;
@@ -28,6 +32,7 @@ export function fold(original: string): Folded {
 export function occurrences(text: string, query: string, most = Infinity): number[] {
   const found: number[] = [];
   if (query === "") return found;
-  for (let at = text.indexOf(query); at >= 0 && found.length < most; at = text.indexOf(query, at + query.length)) found.push(at);
+  for (let at = text.indexOf(query); at >= 0 && found.length < most; at = text.indexOf(query, at + query.length))
+    found.push(at);
   return found;
 }

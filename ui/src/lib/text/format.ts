@@ -9,7 +9,11 @@ const formats = new Map<string, Intl.NumberFormat>();
 function decimal(n: number, most: number, least = 0): string {
   const key = `${language.intl} ${most} ${least}`;
   let format = formats.get(key);
-  if (!format) formats.set(key, (format = new Intl.NumberFormat(language.intl, { maximumFractionDigits: most, minimumFractionDigits: least })));
+  if (!format)
+    formats.set(
+      key,
+      (format = new Intl.NumberFormat(language.intl, { maximumFractionDigits: most, minimumFractionDigits: least })),
+    );
   return format.format(n);
 }
 
@@ -120,7 +124,8 @@ export function learningRate(x: number): string {
 /** `Today, 14:25`, `Yesterday, 09:10`, `3 Nov 2026` */
 export function moment(time: number, now: number): string {
   const days = daysBefore(time, now);
-  if (days > 1) return new Date(time).toLocaleDateString(language.intl, { day: "numeric", month: "short", year: "numeric" });
+  if (days > 1)
+    return new Date(time).toLocaleDateString(language.intl, { day: "numeric", month: "short", year: "numeric" });
   const clock = new Date(time).toLocaleTimeString(language.intl, { hour: "2-digit", minute: "2-digit" });
   return days <= 0 ? m.text_today_at({ clock }) : m.text_yesterday_at({ clock });
 }

@@ -12,7 +12,10 @@ class Language {
 
   /** Shows a locale, or for "system" the first of the system's languages that has messages. */
   choose(setting: string): void {
-    this.locale = setting === "system" ? bestOf(typeof navigator === "undefined" ? [] : navigator.languages) : (find(setting) ?? baseLocale);
+    this.locale =
+      setting === "system"
+        ? bestOf(typeof navigator === "undefined" ? [] : navigator.languages)
+        : (find(setting) ?? baseLocale);
     if (typeof document === "undefined") return;
     document.documentElement.lang = this.locale;
     document.documentElement.dir = (this.locale as string) === PSEUDO ? "rtl" : "ltr";
@@ -28,7 +31,9 @@ export const language = new Language();
 overwriteGetLocale(() => language.locale);
 
 function find(tag: string): Locale | undefined {
-  return locales.find((locale) => locale === tag) ?? locales.find((locale) => locale.split("-")[0] === tag.split("-")[0]);
+  return (
+    locales.find((locale) => locale === tag) ?? locales.find((locale) => locale.split("-")[0] === tag.split("-")[0])
+  );
 }
 
 /** The first of the user's languages that has messages. */

@@ -32,7 +32,11 @@ export function nameOf(place: LinkPlace): string {
 export function placeFacts(place: LinkPlace, hub: string): [string, string][] {
   const facts: [string, string | null][] = [[m.shell_link_from(), hostOf(place, hub)]];
   if (place.type === "hub") {
-    facts.push([m.shell_link_owner(), place.owner], [m.shell_link_repository(), place.name], [m.shell_link_revision(), place.revision]);
+    facts.push(
+      [m.shell_link_owner(), place.owner],
+      [m.shell_link_repository(), place.name],
+      [m.shell_link_revision(), place.revision],
+    );
     facts.push([m.models_quantization(), place.quantization], [m.shell_link_file(), place.file]);
   } else if (place.type === "ollama") {
     facts.push([m.shell_link_owner(), place.owner], [m.shell_link_name(), place.name], [m.shell_link_tag(), place.tag]);

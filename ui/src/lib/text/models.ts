@@ -21,10 +21,30 @@ export function sourceLabel(source: Source): string {
 }
 
 export const sorts: readonly { value: HubSort; readonly label: string }[] = [
-  { value: "trending", get label() { return m.text_model_sort_trending(); } },
-  { value: "downloads", get label() { return m.text_model_sort_downloads(); } },
-  { value: "likes", get label() { return m.text_model_sort_likes(); } },
-  { value: "updated", get label() { return m.text_model_sort_updated(); } },
+  {
+    value: "trending",
+    get label() {
+      return m.text_model_sort_trending();
+    },
+  },
+  {
+    value: "downloads",
+    get label() {
+      return m.text_model_sort_downloads();
+    },
+  },
+  {
+    value: "likes",
+    get label() {
+      return m.text_model_sort_likes();
+    },
+  },
+  {
+    value: "updated",
+    get label() {
+      return m.text_model_sort_updated();
+    },
+  },
 ];
 
 /** The effect of removing a model, for the confirmation. */
@@ -78,7 +98,11 @@ export function progressText(download: Download): string {
       if (total === null && done === 0) return m.text_download_asking();
       if (!(bytesPerSecond > 0)) return m.text_download_server({ size });
       if (total === null) return m.text_download_running({ size, speed: fileSize(bytesPerSecond) });
-      return m.text_download_running_left({ size, speed: fileSize(bytesPerSecond), time: duration((total - done) / bytesPerSecond) });
+      return m.text_download_running_left({
+        size,
+        speed: fileSize(bytesPerSecond),
+        time: duration((total - done) / bytesPerSecond),
+      });
     case "checking":
       return m.text_download_checking_file({ size: all });
     case "paused":

@@ -27,7 +27,9 @@ export function plain(text: string): Part[] {
 /** The parts after generated text: added to the last part if it is of this kind, else as a new one. */
 export function grown(parts: readonly Part[], kind: TextKind, text: string): Part[] {
   const last = parts.at(-1);
-  return last?.type === kind ? [...parts.slice(0, -1), { type: kind, text: last.text + text }] : [...parts, { type: kind, text }];
+  return last?.type === kind
+    ? [...parts.slice(0, -1), { type: kind, text: last.text + text }]
+    : [...parts, { type: kind, text }];
 }
 
 /** The parts of an answer of which the last ones are known too, perhaps with more text at the end: `tail` goes on where `parts` end. */
@@ -48,7 +50,9 @@ export function joined(parts: readonly Part[], tail: readonly Part[]): Part[] {
 
 /** The generated parts. */
 function pieces(parts: readonly Part[]): { type: TextKind; text: string }[] {
-  return parts.flatMap((part) => (part.type === "text" || part.type === "thinking" ? { type: part.type, text: part.text } : []));
+  return parts.flatMap((part) =>
+    part.type === "text" || part.type === "thinking" ? { type: part.type, text: part.text } : [],
+  );
 }
 
 /** The parts whose text at the end is a thought: the model has ended a thought that it never began. */
@@ -63,7 +67,10 @@ export function folded(parts: readonly Part[]): Part[] {
 
 /** Characters of generated text, to compare which of two states of an answer is newer. White space is not counted: what becomes a thought loses some. */
 export function lengthOf(parts: readonly Part[]): number {
-  return parts.reduce((sum, part) => sum + (part.type === "text" || part.type === "thinking" ? part.text.replace(/\s+/g, "").length : 0), 0);
+  return parts.reduce(
+    (sum, part) => sum + (part.type === "text" || part.type === "thinking" ? part.text.replace(/\s+/g, "").length : 0),
+    0,
+  );
 }
 
 /** A part that is shown as a card. */
@@ -85,6 +92,10 @@ export function cardText(part: CardPart): CardText {
     case "image":
       return { title: part.name, detail: m.text_part_image({ size: fileSize(part.bytes) }), body: "" };
     case "file":
-      return { title: part.name, detail: m.text_part_file({ size: fileSize(new Blob([part.text]).size) }), body: part.text };
+      return {
+        title: part.name,
+        detail: m.text_part_file({ size: fileSize(new Blob([part.text]).size) }),
+        body: part.text,
+      };
   }
 }

@@ -80,7 +80,9 @@ function block(token: Token, options: PlainOptions, depth: number): string {
       return `${options.bullets ? `[${(token as NoteToken).label}] ` : ""}${blocks((token as NoteToken).tokens, options, depth + 1)}`;
     case "table": {
       const table = token as Tokens.Table;
-      return [table.header, ...table.rows].map((row) => row.map((cell) => inline(cell.tokens, options, 0)).join("\t")).join("\n");
+      return [table.header, ...table.rows]
+        .map((row) => row.map((cell) => inline(cell.tokens, options, 0)).join("\t"))
+        .join("\n");
     }
     case "hr":
     case "space":
@@ -95,8 +97,20 @@ function list(token: Tokens.List, options: PlainOptions, depth: number): string 
   const first = typeof token.start === "number" ? token.start : 1;
   return token.items
     .map((item, i) => {
-      const mark = !options.bullets ? "" : item.task ? (item.checked ? "[x] " : "[ ] ") : token.ordered ? `${first + i}. ` : "- ";
-      const text = blocks(item.tokens.filter(({ type }) => type !== "checkbox"), options, depth + 1);
+      const mark = !options.bullets
+        ? ""
+        : item.task
+          ? item.checked
+            ? "[x] "
+            : "[ ] "
+          : token.ordered
+            ? `${first + i}. `
+            : "- ";
+      const text = blocks(
+        item.tokens.filter(({ type }) => type !== "checkbox"),
+        options,
+        depth + 1,
+      );
       const indent = options.bullets ? "  " : "";
       return mark + text.replace(/\n{2,}/g, "\n").replace(/\n/g, `\n${indent}`);
     })

@@ -40,5 +40,7 @@ const headlines: Record<string, () => string> = {
 /** `Die Datei konnte nicht gelesen werden. (…)`; in English, and of an unknown code, the message alone. */
 export function problemText({ code, message }: Problem): string {
   const headline = headlines[code];
-  return language.locale === "en" || headline === undefined ? message : m.text_problem({ headline: headline(), detail: message });
+  return language.locale === "en" || headline === undefined
+    ? message
+    : m.text_problem({ headline: headline(), detail: message });
 }

@@ -12,7 +12,25 @@ export type KeyPress = Pick<KeyboardEvent, "key" | "code" | "ctrlKey" | "metaKey
 const MODIFIERS = ["Mod", "Ctrl", "Alt", "Shift"] as const;
 
 /** Keys that are named like in a `KeyboardEvent` (not text); others are one character. */
-const NAMED = new Set(["Escape", "Enter", "Tab", "Backspace", "Delete", "Insert", "Home", "End", "PageUp", "PageDown", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Space", "Plus", ...Array.from({ length: 24 }, (_, i) => `F${i + 1}`)]);
+const NAMED = new Set([
+  "Escape",
+  "Enter",
+  "Tab",
+  "Backspace",
+  "Delete",
+  "Insert",
+  "Home",
+  "End",
+  "PageUp",
+  "PageDown",
+  "ArrowUp",
+  "ArrowDown",
+  "ArrowLeft",
+  "ArrowRight",
+  "Space",
+  "Plus",
+  ...Array.from({ length: 24 }, (_, i) => `F${i + 1}`),
+]);
 
 type Taken = Record<string, (inputs: { key: string }) => string>;
 
@@ -28,20 +46,41 @@ const TAKEN: Taken = {
 };
 
 /** Keys of Apple's system. */
-const TAKEN_APPLE: Taken = { "Mod+Q": m.text_key_quits, "Mod+H": m.text_key_hides, "Mod+M": m.text_key_minimizes, "Mod+W": m.text_key_closes };
+const TAKEN_APPLE: Taken = {
+  "Mod+Q": m.text_key_quits,
+  "Mod+H": m.text_key_hides,
+  "Mod+M": m.text_key_minimizes,
+  "Mod+W": m.text_key_closes,
+};
 
 /** Keys of Windows and Linux. */
 const TAKEN_OTHER: Taken = { "Mod+Y": m.text_key_redoes, "Alt+F4": m.text_key_closes };
 
 /** Keys (not text: as they are written) that move the cursor or delete words together with a modifier. */
-const EDITING = new Set(["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Home", "End", "Backspace", "Delete", "Tab", "Insert", "PageUp", "PageDown", "Enter", "Space"]);
+const EDITING = new Set([
+  "ArrowUp",
+  "ArrowDown",
+  "ArrowLeft",
+  "ArrowRight",
+  "Home",
+  "End",
+  "Backspace",
+  "Delete",
+  "Tab",
+  "Insert",
+  "PageUp",
+  "PageDown",
+  "Enter",
+  "Space",
+]);
 
 /** A key in its one way of writing; `null` if it is none. */
 export function parseKey(text: string): string | null {
   const parts = text.split("+");
   const key = parts.pop() ?? "";
   const modifiers = new Set<string>(parts);
-  if (modifiers.size !== parts.length || parts.some((part) => !(MODIFIERS as readonly string[]).includes(part))) return null;
+  if (modifiers.size !== parts.length || parts.some((part) => !(MODIFIERS as readonly string[]).includes(part)))
+    return null;
   const name = NAMED.has(key) ? key : [...key].length === 1 && key.trim() !== "" ? key.toUpperCase() : null;
   return name === null ? null : written(modifiers, name);
 }
@@ -50,7 +89,8 @@ export function parseKey(text: string): string | null {
 export function keysOf(press: KeyPress, onApple = apple): string[] {
   const { key, code } = press;
   // not text: as in a `KeyboardEvent`
-  if (["Control", "Shift", "Alt", "Meta", "AltGraph", "CapsLock", "Dead", "Process", "Unidentified", ""].includes(key)) return [];
+  if (["Control", "Shift", "Alt", "Meta", "AltGraph", "CapsLock", "Dead", "Process", "Unidentified", ""].includes(key))
+    return [];
   // AltGr on Windows also reports Control and Alt, but types a character.
   if (!onApple && press.ctrlKey && press.altKey && [...key].length === 1 && !/[a-z0-9]/i.test(key)) return [];
   // The Windows key belongs to the system.
@@ -68,11 +108,13 @@ export function keysOf(press: KeyPress, onApple = apple): string[] {
     const text = written(with_, name);
     if (!found.includes(text)) found.push(text);
   };
-  if (key === " ") add(shifted, "Space"); // not text: a key
+  if (key === " ")
+    add(shifted, "Space"); // not text: a key
   else if (NAMED.has(key)) add(shifted, key);
   else if (/^[a-z]$/i.test(key)) add(shifted, key.toUpperCase());
   // A digit or sign is typed with Shift on some keyboards and without on others.
-  else if ([...key].length === 1 && (key.codePointAt(0) ?? 0) < 0x250) add(modifiers, key === "+" ? "Plus" : key.toUpperCase()); // not text: a key
+  else if ([...key].length === 1 && (key.codePointAt(0) ?? 0) < 0x250)
+    add(modifiers, key === "+" ? "Plus" : key.toUpperCase()); // not text: a key
   // The character of the key on a Latin keyboard.
   const place = /^(?:Key([A-Z])|Digit([0-9]))$/.exec(code);
   const latin = place?.[1] ?? place?.[2];
@@ -123,7 +165,12 @@ export function showKey(text: string, onApple = apple): string {
   const key = parts.pop() ?? "";
   if (!onApple) return [...parts, key].map(named).join(" ");
   const order = ["Ctrl", "Alt", "Shift", "Mod"]; // not text: as keys are written
-  return order.filter((part) => parts.includes(part)).map((part) => APPLE_SIGNS[part]).join("") + named(key);
+  return (
+    order
+      .filter((part) => parts.includes(part))
+      .map((part) => APPLE_SIGNS[part])
+      .join("") + named(key)
+  );
 }
 
 /** As `aria-keyshortcuts` has it: `Control+Shift+K`. */

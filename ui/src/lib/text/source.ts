@@ -18,7 +18,11 @@ export function asSource(text: string): string | null {
 /** The first address of a model in dropped text: a list of addresses, or one among words. */
 export function droppedSource(text: string): string | null {
   const words = text.slice(0, 10 * MAX_LEN).split(/\s+/);
-  return words.find((word) => asSource(word) !== null && (HUB.test(word) || OLLAMA.test(word) || /\.gguf(?:[?#]|$)/i.test(word))) ?? null;
+  return (
+    words.find(
+      (word) => asSource(word) !== null && (HUB.test(word) || OLLAMA.test(word) || /\.gguf(?:[?#]|$)/i.test(word)),
+    ) ?? null
+  );
 }
 
 /** The hub's repository `owner/name` that an address is of; `null` if it is none of the hub. */
@@ -32,5 +36,10 @@ export function repositoryOf(source: string): string | null {
 
 /** The last part of a path. */
 export function fileName(path: string): string {
-  return path.split(/[/\\]/).filter((part) => part !== "").at(-1) ?? path;
+  return (
+    path
+      .split(/[/\\]/)
+      .filter((part) => part !== "")
+      .at(-1) ?? path
+  );
 }

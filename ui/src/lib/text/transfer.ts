@@ -1,7 +1,18 @@
 // Sentences about imports, exports and backups.
 
 import { m } from "$messages";
-import type { ChatFormat, DeletedFormer, ExportedChats, ImportFormat, ImportReport, LeftOutFiles, LeftOutReason, PendingRestore, SkipReason, WrittenBackup } from "../host";
+import type {
+  ChatFormat,
+  DeletedFormer,
+  ExportedChats,
+  ImportFormat,
+  ImportReport,
+  LeftOutFiles,
+  LeftOutReason,
+  PendingRestore,
+  SkipReason,
+  WrittenBackup,
+} from "../host";
 import { count as number, fileSize, list, listWithAnd, moment } from "./format";
 
 const formats: Record<ImportFormat, () => string> = {
@@ -38,9 +49,27 @@ const leftOutReasons: Record<LeftOutReason, (inputs: { count: number }) => strin
 
 export const chatFormats: readonly { value: ChatFormat; label: string; readonly hint: string }[] = [
   // not text: a name
-  { value: "markdown", label: "Markdown", get hint() { return m.text_transfer_markdown_hint(); } },
-  { value: "html", label: "HTML", get hint() { return m.text_transfer_html_hint(); } },
-  { value: "json", label: "JSON", get hint() { return m.text_transfer_json_hint(); } },
+  {
+    value: "markdown",
+    label: "Markdown",
+    get hint() {
+      return m.text_transfer_markdown_hint();
+    },
+  },
+  {
+    value: "html",
+    label: "HTML",
+    get hint() {
+      return m.text_transfer_html_hint();
+    },
+  },
+  {
+    value: "json",
+    label: "JSON",
+    get hint() {
+      return m.text_transfer_json_hint();
+    },
+  },
 ];
 
 /** The results of an import, one sentence each. */
@@ -54,9 +83,12 @@ export function importSentences(report: ImportReport): string[] {
 
 function importedSentence(report: ImportReport): string {
   const { imported } = report;
-  if (report.formats.length === 0) return imported === 0 ? m.text_transfer_imported_none() : m.text_transfer_imported({ count: imported });
+  if (report.formats.length === 0)
+    return imported === 0 ? m.text_transfer_imported_none() : m.text_transfer_imported({ count: imported });
   const programs = listWithAnd(report.formats.map((format) => formats[format]()));
-  return imported === 0 ? m.text_transfer_imported_none_from({ programs }) : m.text_transfer_imported_from({ count: imported, programs });
+  return imported === 0
+    ? m.text_transfer_imported_none_from({ programs })
+    : m.text_transfer_imported_from({ count: imported, programs });
 }
 
 function skippedSentence({ skipped, found }: ImportReport): string {
@@ -87,7 +119,9 @@ export function restoreSentences({ madeAt, conversations, aside, leftOut }: Pend
 
 function leftOutInputs(leftOut: readonly LeftOutFiles[]): { count: number; reasons: string } {
   const count = leftOut.reduce((sum, one) => sum + one.count, 0);
-  const why = leftOut.map(({ reason, count, example }) => m.text_transfer_skip_example({ reason: leftOutReasons[reason]({ count }), example }));
+  const why = leftOut.map(({ reason, count, example }) =>
+    m.text_transfer_skip_example({ reason: leftOutReasons[reason]({ count }), example }),
+  );
   return { count, reasons: list(why) };
 }
 

@@ -14,9 +14,19 @@ interface Named<K> {
 
 export type Field =
   /** `empty` is the placeholder of an optional field; a field without it is required. A `share` is typed in percent. */
-  | (Named<KeyOf<number | null>> & { kind: "number"; least: number; most: number; whole?: boolean; share?: boolean; empty?: () => string })
+  | (Named<KeyOf<number | null>> & {
+      kind: "number";
+      least: number;
+      most: number;
+      whole?: boolean;
+      share?: boolean;
+      empty?: () => string;
+    })
   | (Named<KeyOf<boolean>> & { kind: "switch" })
-  | (Named<"schedule" | "precision" | "checkpointing"> & { kind: "choice"; options: [value: string, label: () => string][] })
+  | (Named<"schedule" | "precision" | "checkpointing"> & {
+      kind: "choice";
+      options: [value: string, label: () => string][];
+    })
   | (Named<"targets"> & { kind: "targets" });
 
 export interface Group {
@@ -28,9 +38,32 @@ export const groups: Group[] = [
   {
     title: () => "LoRA",
     fields: [
-      { kind: "number", key: "rank", label: m.tune_field_rank, hint: m.tune_field_rank_hint, least: 1, most: 1024, whole: true },
-      { kind: "number", key: "alpha", label: m.tune_field_alpha, hint: m.tune_field_alpha_hint, least: 0.001, most: 4096 },
-      { kind: "number", key: "dropout", label: m.tune_field_dropout, hint: m.tune_field_dropout_hint, least: 0, most: 90, share: true },
+      {
+        kind: "number",
+        key: "rank",
+        label: m.tune_field_rank,
+        hint: m.tune_field_rank_hint,
+        least: 1,
+        most: 1024,
+        whole: true,
+      },
+      {
+        kind: "number",
+        key: "alpha",
+        label: m.tune_field_alpha,
+        hint: m.tune_field_alpha_hint,
+        least: 0.001,
+        most: 4096,
+      },
+      {
+        kind: "number",
+        key: "dropout",
+        label: m.tune_field_dropout,
+        hint: m.tune_field_dropout_hint,
+        least: 0,
+        most: 90,
+        share: true,
+      },
       { kind: "switch", key: "rslora", label: () => "rsLoRA", hint: m.tune_field_rslora_hint },
       { kind: "switch", key: "trainOnPrompts", label: m.tune_field_prompts, hint: m.tune_field_prompts_hint },
       { kind: "targets", key: "targets", label: m.tune_field_targets, hint: m.tune_field_targets_hint },
@@ -39,31 +72,160 @@ export const groups: Group[] = [
   {
     title: m.tune_group_optimizer,
     fields: [
-      { kind: "number", key: "learningRate", label: m.tune_learning_rate, hint: m.tune_field_rate_hint, least: 1e-8, most: 1 },
-      { kind: "choice", key: "schedule", label: m.tune_field_schedule, hint: m.tune_field_schedule_hint, options: [["cosine", m.tune_schedule_cosine], ["linear", m.tune_schedule_linear], ["constant", m.tune_schedule_constant]] },
-      { kind: "number", key: "warmup", label: m.tune_field_warmup, hint: m.tune_field_warmup_hint, least: 0, most: 100, share: true },
-      { kind: "number", key: "epochs", label: m.tune_field_epochs, hint: m.tune_field_epochs_hint, least: 0.01, most: 1000, empty: m.tune_empty_from_data },
-      { kind: "number", key: "maxSteps", label: m.tune_field_steps, hint: m.tune_field_steps_hint, least: 1, most: 10_000_000, whole: true, empty: m.tune_empty_no_limit },
-      { kind: "number", key: "weightDecay", label: m.tune_field_decay, hint: m.tune_field_decay_hint, least: 0, most: 10 },
-      { kind: "number", key: "seed", label: m.tune_field_seed, hint: m.tune_field_seed_hint, least: 0, most: Number.MAX_SAFE_INTEGER, whole: true },
+      {
+        kind: "number",
+        key: "learningRate",
+        label: m.tune_learning_rate,
+        hint: m.tune_field_rate_hint,
+        least: 1e-8,
+        most: 1,
+      },
+      {
+        kind: "choice",
+        key: "schedule",
+        label: m.tune_field_schedule,
+        hint: m.tune_field_schedule_hint,
+        options: [
+          ["cosine", m.tune_schedule_cosine],
+          ["linear", m.tune_schedule_linear],
+          ["constant", m.tune_schedule_constant],
+        ],
+      },
+      {
+        kind: "number",
+        key: "warmup",
+        label: m.tune_field_warmup,
+        hint: m.tune_field_warmup_hint,
+        least: 0,
+        most: 100,
+        share: true,
+      },
+      {
+        kind: "number",
+        key: "epochs",
+        label: m.tune_field_epochs,
+        hint: m.tune_field_epochs_hint,
+        least: 0.01,
+        most: 1000,
+        empty: m.tune_empty_from_data,
+      },
+      {
+        kind: "number",
+        key: "maxSteps",
+        label: m.tune_field_steps,
+        hint: m.tune_field_steps_hint,
+        least: 1,
+        most: 10_000_000,
+        whole: true,
+        empty: m.tune_empty_no_limit,
+      },
+      {
+        kind: "number",
+        key: "weightDecay",
+        label: m.tune_field_decay,
+        hint: m.tune_field_decay_hint,
+        least: 0,
+        most: 10,
+      },
+      {
+        kind: "number",
+        key: "seed",
+        label: m.tune_field_seed,
+        hint: m.tune_field_seed_hint,
+        least: 0,
+        most: Number.MAX_SAFE_INTEGER,
+        whole: true,
+      },
     ],
   },
   {
     title: m.tune_group_batch,
     fields: [
-      { kind: "number", key: "batch", label: m.tune_field_batch, hint: m.tune_field_batch_hint, least: 1, most: 4096, whole: true, empty: m.tune_empty_automatic },
-      { kind: "number", key: "accumulation", label: m.tune_field_accumulation, hint: m.tune_field_accumulation_hint, least: 1, most: 4096, whole: true, empty: m.tune_empty_automatic },
-      { kind: "number", key: "sequence", label: m.tune_field_sequence, hint: m.tune_field_sequence_hint, least: 16, most: 1_048_576, whole: true, empty: m.tune_empty_from_data },
-      { kind: "choice", key: "precision", label: m.tune_field_precision, hint: m.tune_field_precision_hint, options: [["auto", m.tune_empty_automatic], ["bf16", () => "bf16"], ["f32", () => "f32"]] },
-      { kind: "choice", key: "checkpointing", label: m.tune_field_checkpointing, hint: m.tune_field_checkpointing_hint, options: [["auto", m.tune_empty_automatic], ["operations", m.tune_checkpointing_off], ["layers", m.tune_checkpointing_layers]] },
+      {
+        kind: "number",
+        key: "batch",
+        label: m.tune_field_batch,
+        hint: m.tune_field_batch_hint,
+        least: 1,
+        most: 4096,
+        whole: true,
+        empty: m.tune_empty_automatic,
+      },
+      {
+        kind: "number",
+        key: "accumulation",
+        label: m.tune_field_accumulation,
+        hint: m.tune_field_accumulation_hint,
+        least: 1,
+        most: 4096,
+        whole: true,
+        empty: m.tune_empty_automatic,
+      },
+      {
+        kind: "number",
+        key: "sequence",
+        label: m.tune_field_sequence,
+        hint: m.tune_field_sequence_hint,
+        least: 16,
+        most: 1_048_576,
+        whole: true,
+        empty: m.tune_empty_from_data,
+      },
+      {
+        kind: "choice",
+        key: "precision",
+        label: m.tune_field_precision,
+        hint: m.tune_field_precision_hint,
+        options: [
+          ["auto", m.tune_empty_automatic],
+          ["bf16", () => "bf16"],
+          ["f32", () => "f32"],
+        ],
+      },
+      {
+        kind: "choice",
+        key: "checkpointing",
+        label: m.tune_field_checkpointing,
+        hint: m.tune_field_checkpointing_hint,
+        options: [
+          ["auto", m.tune_empty_automatic],
+          ["operations", m.tune_checkpointing_off],
+          ["layers", m.tune_checkpointing_layers],
+        ],
+      },
     ],
   },
   {
     title: m.tune_group_evaluation,
     fields: [
-      { kind: "number", key: "evalSplit", label: m.tune_field_split, hint: m.tune_field_split_hint, least: 0, most: 90, share: true },
-      { kind: "number", key: "evalEvery", label: m.tune_field_every, hint: m.tune_field_every_hint, least: 1, most: 1_000_000, whole: true, empty: m.tune_empty_ten_times },
-      { kind: "number", key: "patience", label: m.tune_field_patience, hint: m.tune_field_patience_hint, least: 0, most: 1000, whole: true },
+      {
+        kind: "number",
+        key: "evalSplit",
+        label: m.tune_field_split,
+        hint: m.tune_field_split_hint,
+        least: 0,
+        most: 90,
+        share: true,
+      },
+      {
+        kind: "number",
+        key: "evalEvery",
+        label: m.tune_field_every,
+        hint: m.tune_field_every_hint,
+        least: 1,
+        most: 1_000_000,
+        whole: true,
+        empty: m.tune_empty_ten_times,
+      },
+      {
+        kind: "number",
+        key: "patience",
+        label: m.tune_field_patience,
+        hint: m.tune_field_patience_hint,
+        least: 0,
+        most: 1000,
+        whole: true,
+      },
     ],
   },
 ];
@@ -94,6 +256,12 @@ export function parse(field: NumberField, text: string): { value: number | null 
   const number = Number(text.trim().replace(",", "."));
   if (!Number.isFinite(number)) return { problem: m.tune_invalid_number() };
   if (field.whole && !Number.isInteger(number)) return { problem: m.tune_invalid_whole() };
-  if (number < field.least || number > field.most) return { problem: m.tune_invalid_range({ least: shown({ ...field, share: false }, field.least), most: shown({ ...field, share: false }, field.most) }) };
+  if (number < field.least || number > field.most)
+    return {
+      problem: m.tune_invalid_range({
+        least: shown({ ...field, share: false }, field.least),
+        most: shown({ ...field, share: false }, field.most),
+      }),
+    };
   return { value: field.share ? number / 100 : number };
 }

@@ -6,7 +6,11 @@ import { language } from "../text/language.svelte";
 import { percentOf } from "../text/format";
 
 /** The result of an export's verification. `result` may be empty. */
-export function verificationText({ passed, learned, summary }: Verification): { tone: "good" | "plain" | "bad"; result: string; why: string } {
+export function verificationText({ passed, learned, summary }: Verification): {
+  tone: "good" | "plain" | "bad";
+  result: string;
+  why: string;
+} {
   if (!passed) return { tone: "bad", result: m.tune_export_failed(), why: summary };
   if (!learned) return { tone: "plain", result: "", why: m.tune_export_nothing() };
   return { tone: "good", result: m.tune_export_passed(), why: summary };
@@ -99,7 +103,9 @@ function learning(gained: Improvement, { evalLossBefore, evalLoss }: Scores): st
   if (gained === "worse") return m.tune_learned_worse();
   const times = Math.exp((evalLossBefore ?? 0) - (evalLoss ?? 0));
   if (times < 1.95) return m.tune_learned_percent({ percent: percentOf((times - 1) * 100) });
-  return m.tune_learned_times({ times: times.toLocaleString(language.intl, { minimumFractionDigits: 1, maximumFractionDigits: 1 }) });
+  return m.tune_learned_times({
+    times: times.toLocaleString(language.intl, { minimumFractionDigits: 1, maximumFractionDigits: 1 }),
+  });
 }
 
 function memory(lost: Forgetting, { generalBefore, generalAfter }: Scores): string {

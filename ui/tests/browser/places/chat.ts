@@ -29,11 +29,42 @@ export const places: Place[] = [
       await pace(page, Number.POSITIVE_INFINITY);
     },
   ],
-  ["an answer that failed", "", async (page) => (await send(page, "This one fails."), await lastAnswer(page, "failed"))],
-  ["an answer that was cut", "", async (page) => (await send(page, "Cut this short, older messages and all."), await lastAnswer(page, "cut"))],
-  ["the model picker", "", async (page) => (await page.getByTestId("model-pill").click(), await page.getByTestId("model-choice").first().waitFor())],
-  ["the system prompt", "", async (page) => (await openConversation(page, "Rye bread"), await page.getByTestId("instructions").click(), await page.getByTestId("instructions-text").waitFor())],
-  ["a correction", "", async (page) => (await openConversation(page, "Borrow checker"), await page.getByTestId("correct").last().click(), await page.getByTestId("correction").waitFor())],
+  [
+    "an answer that failed",
+    "",
+    async (page) => (await send(page, "This one fails."), await lastAnswer(page, "failed")),
+  ],
+  [
+    "an answer that was cut",
+    "",
+    async (page) => (await send(page, "Cut this short, older messages and all."), await lastAnswer(page, "cut")),
+  ],
+  [
+    "the model picker",
+    "",
+    async (page) => (
+      await page.getByTestId("model-pill").click(),
+      await page.getByTestId("model-choice").first().waitFor()
+    ),
+  ],
+  [
+    "the system prompt",
+    "",
+    async (page) => (
+      await openConversation(page, "Rye bread"),
+      await page.getByTestId("instructions").click(),
+      await page.getByTestId("instructions-text").waitFor()
+    ),
+  ],
+  [
+    "a correction",
+    "",
+    async (page) => (
+      await openConversation(page, "Borrow checker"),
+      await page.getByTestId("correct").last().click(),
+      await page.getByTestId("correction").waitFor()
+    ),
+  ],
   [
     "the question before a restart",
     "",
@@ -48,7 +79,15 @@ export const places: Place[] = [
     },
   ],
   ["the command palette", "", async (page) => (await page.keyboard.press("Control+k"), await page.keyboard.type("s"))],
-  ["the conversation's settings", "", async (page) => (await openConversation(page, "Rye bread"), await page.getByTestId("chat-settings-toggle").click(), await page.getByTestId("chat-settings").waitFor())],
+  [
+    "the conversation's settings",
+    "",
+    async (page) => (
+      await openConversation(page, "Rye bread"),
+      await page.getByTestId("chat-settings-toggle").click(),
+      await page.getByTestId("chat-settings").waitFor()
+    ),
+  ],
   [
     "the name of a preset",
     "presets",
@@ -64,7 +103,16 @@ export const places: Place[] = [
       await page.getByTestId("preset-name-problem").waitFor();
     },
   ],
-  ["the actions on presets", "presets", async (page) => (await page.getByTestId("chat-settings-toggle").click(), await page.getByTestId("preset").selectOption({ label: "Storyteller" }), await page.getByTestId("preset-menu").click(), await page.getByTestId("preset-delete").waitFor())],
+  [
+    "the actions on presets",
+    "presets",
+    async (page) => (
+      await page.getByTestId("chat-settings-toggle").click(),
+      await page.getByTestId("preset").selectOption({ label: "Storyteller" }),
+      await page.getByTestId("preset-menu").click(),
+      await page.getByTestId("preset-delete").waitFor()
+    ),
+  ],
   [
     "all of the conversation's settings",
     "",
@@ -76,11 +124,58 @@ export const places: Place[] = [
       await page.getByTestId("knob-logitBias").waitFor();
     },
   ],
-  ["find in a conversation", "", async (page) => (await openConversation(page, "Rye bread"), await page.keyboard.press("Control+f"), await page.getByTestId("find").waitFor())],
-  ["a message that is edited", "", async (page) => (await openConversation(page, "Borrow checker"), await page.getByTestId("edit").first().click())],
-  ["an answer that is edited", "", async (page) => (await openConversation(page, "Borrow checker"), await page.getByTestId("edit-answer").last().click(), await page.getByTestId("edit-answer-text").waitFor())],
-  ["the details of an answer", "", async (page) => (await openConversation(page, "Borrow checker"), await page.getByTestId("details").last().click())],
-  ["the menu of copies", "", async (page) => (await openConversation(page, "Borrow checker"), await page.getByTestId("copy-menu").last().click())],
-  ["a palette that finds nothing", "", async (page) => (await page.keyboard.press("Control+k"), await page.keyboard.type("no such thing"))],
-  ["queued messages", "slow", async (page) => (await pace(page, 5), await send(page, "Tell me a long story."), await lastAnswer(page, "streaming"), await pace(page, Number.POSITIVE_INFINITY), await page.getByTestId("composer").fill("And then?"), await page.keyboard.press("Enter"), await page.getByTestId("queued").waitFor())],
+  [
+    "find in a conversation",
+    "",
+    async (page) => (
+      await openConversation(page, "Rye bread"),
+      await page.keyboard.press("Control+f"),
+      await page.getByTestId("find").waitFor()
+    ),
+  ],
+  [
+    "a message that is edited",
+    "",
+    async (page) => (await openConversation(page, "Borrow checker"), await page.getByTestId("edit").first().click()),
+  ],
+  [
+    "an answer that is edited",
+    "",
+    async (page) => (
+      await openConversation(page, "Borrow checker"),
+      await page.getByTestId("edit-answer").last().click(),
+      await page.getByTestId("edit-answer-text").waitFor()
+    ),
+  ],
+  [
+    "the details of an answer",
+    "",
+    async (page) => (await openConversation(page, "Borrow checker"), await page.getByTestId("details").last().click()),
+  ],
+  [
+    "the menu of copies",
+    "",
+    async (page) => (
+      await openConversation(page, "Borrow checker"),
+      await page.getByTestId("copy-menu").last().click()
+    ),
+  ],
+  [
+    "a palette that finds nothing",
+    "",
+    async (page) => (await page.keyboard.press("Control+k"), await page.keyboard.type("no such thing")),
+  ],
+  [
+    "queued messages",
+    "slow",
+    async (page) => (
+      await pace(page, 5),
+      await send(page, "Tell me a long story."),
+      await lastAnswer(page, "streaming"),
+      await pace(page, Number.POSITIVE_INFINITY),
+      await page.getByTestId("composer").fill("And then?"),
+      await page.keyboard.press("Enter"),
+      await page.getByTestId("queued").waitFor()
+    ),
+  ],
 ];

@@ -48,4 +48,8 @@ export const repository = async (page: Page, query: string) => {
   await page.getByTestId("variant").first().waitFor();
 };
 
-export const drop = (page: Page, event: object) => page.evaluate((given) => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop(given), event);
+export const drop = (page: Page, event: object) =>
+  page.evaluate(
+    (given) => (window as unknown as { fakeHost: { drop: (drop: object) => void } }).fakeHost.drop(given),
+    event,
+  );

@@ -4,10 +4,36 @@ import { pace, send } from "../window";
 import { drop, pair, run, tune, type Place } from "./place";
 
 export const places: Place[] = [
-  ["the adapters", "", async (page) => (await pair(page), await page.getByTestId("adapter-pill").click(), await page.getByTestId("adapter").first().waitFor())],
+  [
+    "the adapters",
+    "",
+    async (page) => (
+      await pair(page),
+      await page.getByTestId("adapter-pill").click(),
+      await page.getByTestId("adapter").first().waitFor()
+    ),
+  ],
   ["two answers", "", pair],
-  ["answers whose model is loaded", "", async (page) => (await page.getByTestId("compare").click(), await page.getByTestId("contender-add").click(), await pace(page, Number.POSITIVE_INFINITY), await send(page, "What is the capital of France?"), await page.locator("[data-state=loading]").waitFor())],
-  ["a contender", "", async (page) => (await pair(page), await page.getByTestId("contender").nth(1).click(), await page.getByTestId("contender-preset").waitFor())],
+  [
+    "answers whose model is loaded",
+    "",
+    async (page) => (
+      await page.getByTestId("compare").click(),
+      await page.getByTestId("contender-add").click(),
+      await pace(page, Number.POSITIVE_INFINITY),
+      await send(page, "What is the capital of France?"),
+      await page.locator("[data-state=loading]").waitFor()
+    ),
+  ],
+  [
+    "a contender",
+    "",
+    async (page) => (
+      await pair(page),
+      await page.getByTestId("contender").nth(1).click(),
+      await page.getByTestId("contender-preset").waitFor()
+    ),
+  ],
   ["Tune", "", async (page) => (await tune(page), await page.getByTestId("tune-start").waitFor())],
   ["Tune without runs", "fresh", async (page) => (await tune(page), await page.getByTestId("tune-start").waitFor())],
   ...["replies.jsonl", "orders.csv", "broken.jsonl"].map((name): Place => [
@@ -22,18 +48,56 @@ export const places: Place[] = [
   ]),
   ["a run", "", (page) => run(page, "21")],
   ["a run as a table", "", async (page) => (await run(page, "21"), await page.getByTestId("as-table").click())],
-  ["an export", "", async (page) => (await run(page, "21"), await page.getByTestId("export").click(), await page.getByTestId("export-dialog").waitFor())],
-  ["two answers after a vote", "", async (page) => (await pair(page), await page.getByTestId("vote").first().click(), await page.getByTestId("voted").waitFor())],
+  [
+    "an export",
+    "",
+    async (page) => (
+      await run(page, "21"),
+      await page.getByTestId("export").click(),
+      await page.getByTestId("export-dialog").waitFor()
+    ),
+  ],
+  [
+    "two answers after a vote",
+    "",
+    async (page) => (
+      await pair(page),
+      await page.getByTestId("vote").first().click(),
+      await page.getByTestId("voted").waitFor()
+    ),
+  ],
   ["a file over the window", "", (page) => drop(page, { type: "over", paths: ["x"] })],
-  ["a run that failed", "", async (page) => (await tune(page), await page.locator('[data-testid=run][data-id="23"]').getByTestId("open-run").click(), await page.getByTestId("run-page").waitFor())],
-  ["a verified export", "", async (page) => (await run(page, "21"), await page.getByTestId("export").click(), await page.getByTestId("format-gguf").check(), await page.getByTestId("export-write").click(), await page.getByTestId("verification").waitFor())],
-  ["closing during a run", "", async (page) => {
-    await drop(page, { type: "drop", paths: ["/home/you/replies.jsonl"] });
-    await page.getByTestId("facts").waitFor();
-    await pace(page, Number.POSITIVE_INFINITY);
-    await page.getByTestId("train").click();
-    await page.getByTestId("run-page").waitFor();
-    await page.evaluate("fakeHost.runs().then((runs) => fakeHost.close(runs[0].id))");
-    await page.getByTestId("closing").waitFor();
-  }],
+  [
+    "a run that failed",
+    "",
+    async (page) => (
+      await tune(page),
+      await page.locator('[data-testid=run][data-id="23"]').getByTestId("open-run").click(),
+      await page.getByTestId("run-page").waitFor()
+    ),
+  ],
+  [
+    "a verified export",
+    "",
+    async (page) => (
+      await run(page, "21"),
+      await page.getByTestId("export").click(),
+      await page.getByTestId("format-gguf").check(),
+      await page.getByTestId("export-write").click(),
+      await page.getByTestId("verification").waitFor()
+    ),
+  ],
+  [
+    "closing during a run",
+    "",
+    async (page) => {
+      await drop(page, { type: "drop", paths: ["/home/you/replies.jsonl"] });
+      await page.getByTestId("facts").waitFor();
+      await pace(page, Number.POSITIVE_INFINITY);
+      await page.getByTestId("train").click();
+      await page.getByTestId("run-page").waitFor();
+      await page.evaluate("fakeHost.runs().then((runs) => fakeHost.close(runs[0].id))");
+      await page.getByTestId("closing").waitFor();
+    },
+  ],
 ];

@@ -13,9 +13,13 @@ export class PromptPicker {
   private dismissed = $state(false);
 
   private readonly command: string | null = $derived.by(() => commandIn(this.app.drafts.get(this.app.thread.id)));
-  readonly found: readonly SavedPrompt[] = $derived.by(() => (this.command === null ? [] : this.app.prompts.find(this.command)));
+  readonly found: readonly SavedPrompt[] = $derived.by(() =>
+    this.command === null ? [] : this.app.prompts.find(this.command),
+  );
   /** With a slash alone it says how prompts are made, even if there is none. */
-  readonly open: boolean = $derived(this.command !== null && !this.dismissed && (this.found.length > 0 || this.command === ""));
+  readonly open: boolean = $derived(
+    this.command !== null && !this.dismissed && (this.found.length > 0 || this.command === ""),
+  );
   /** Options of the list: the prompts, and their page. */
   private readonly count: number = $derived(this.found.length + 1);
   readonly current: number = $derived(Math.min(this.at, this.count - 1));
@@ -33,7 +37,12 @@ export class PromptPicker {
   }
 
   /** The attributes of the field that has the list. A text area is no combobox, but has its relations. */
-  get aria(): { "aria-autocomplete": "list"; "aria-haspopup": "listbox"; "aria-controls": string | undefined; "aria-activedescendant": string | undefined } {
+  get aria(): {
+    "aria-autocomplete": "list";
+    "aria-haspopup": "listbox";
+    "aria-controls": string | undefined;
+    "aria-activedescendant": string | undefined;
+  } {
     return {
       "aria-autocomplete": "list",
       "aria-haspopup": "listbox",

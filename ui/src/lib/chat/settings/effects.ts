@@ -22,7 +22,14 @@ export function note(group: GroupId, s: SamplingParams): string | null {
     case "filters":
       return draws;
     case "xtc":
-      return draws ?? (s.xtcProbability === 0 ? m.knob_note_xtc_probability() : s.xtcThreshold > 0.5 ? m.knob_note_xtc_threshold() : null);
+      return (
+        draws ??
+        (s.xtcProbability === 0
+          ? m.knob_note_xtc_probability()
+          : s.xtcThreshold > 0.5
+            ? m.knob_note_xtc_threshold()
+            : null)
+      );
     case "dynatemp":
       return draws ?? (s.dynatempRange === 0 ? m.knob_note_dynatemp() : null);
     case "mirostat":

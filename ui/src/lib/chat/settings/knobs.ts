@@ -57,15 +57,26 @@ export type Knob = NumberKnob | SwitchKnob | TextsKnob | BiasesKnob | SchemaKnob
 /** A value; `null` means the default. */
 export type Value = number | boolean | string | readonly string[] | readonly LogitBias[] | null;
 
-const number = (key: NumberKnob["key"], label: Named["label"], hint: Named["hint"], least: number, most: number, more: Partial<NumberKnob> = {}): NumberKnob => ({ kind: "number", key, label, hint, least, most, ...more });
+const number = (
+  key: NumberKnob["key"],
+  label: Named["label"],
+  hint: Named["hint"],
+  least: number,
+  most: number,
+  more: Partial<NumberKnob> = {},
+): NumberKnob => ({ kind: "number", key, label, hint, least, most, ...more });
 
 const WHOLE = { whole: true };
 
 export const temperature = number("temperature", m.knob_temperature, m.knob_temperature_hint, 0, 100);
 
-export const limit = number("maxTokens", m.knob_limit, m.knob_limit_hint, 1, 10_000_000, { whole: true, empty: m.knob_limit_none });
+export const limit = number("maxTokens", m.knob_limit, m.knob_limit_hint, 1, 10_000_000, {
+  whole: true,
+  empty: m.knob_limit_none,
+});
 
-export type GroupId = "length" | "filters" | "penalties" | "dry" | "xtc" | "mirostat" | "dynatemp" | "bans" | "schema" | "other";
+export type GroupId =
+  "length" | "filters" | "penalties" | "dry" | "xtc" | "mirostat" | "dynatemp" | "bans" | "schema" | "other";
 
 export interface KnobGroup {
   id: GroupId;
@@ -77,7 +88,20 @@ export const groups: readonly KnobGroup[] = [
   {
     id: "length",
     title: m.knob_group_length,
-    knobs: [limit, { kind: "texts", key: "stop", label: m.knob_stop, hint: m.knob_stop_hint, one: m.knob_stop_one, add: m.knob_stop_add, remove: m.knob_stop_remove, most: 64, bytes: 1024 }],
+    knobs: [
+      limit,
+      {
+        kind: "texts",
+        key: "stop",
+        label: m.knob_stop,
+        hint: m.knob_stop_hint,
+        one: m.knob_stop_one,
+        add: m.knob_stop_add,
+        remove: m.knob_stop_remove,
+        most: 64,
+        bytes: 1024,
+      },
+    ],
   },
   {
     id: "filters",
@@ -108,7 +132,17 @@ export const groups: readonly KnobGroup[] = [
       number("dryBase", m.knob_dry_base, m.knob_dry_base_hint, 1, 100),
       number("dryAllowedLength", m.knob_dry_allowed_length, m.knob_dry_allowed_length_hint, 0, 1_000_000, WHOLE),
       number("dryLastN", m.knob_dry_window, m.knob_dry_window_hint, 0, 1_000_000, WHOLE),
-      { kind: "texts", key: "dryBreakers", label: m.knob_dry_breakers, hint: m.knob_dry_breakers_hint, one: m.knob_dry_breakers_one, add: m.knob_dry_breakers_add, remove: m.knob_dry_breakers_remove, most: 256, bytes: 256 },
+      {
+        kind: "texts",
+        key: "dryBreakers",
+        label: m.knob_dry_breakers,
+        hint: m.knob_dry_breakers_hint,
+        one: m.knob_dry_breakers_one,
+        add: m.knob_dry_breakers_add,
+        remove: m.knob_dry_breakers_remove,
+        most: 256,
+        bytes: 256,
+      },
     ],
   },
   {
@@ -140,8 +174,25 @@ export const groups: readonly KnobGroup[] = [
     id: "bans",
     title: m.knob_group_bans,
     knobs: [
-      { kind: "biases", key: "logitBias", label: m.knob_logit_bias, hint: m.knob_logit_bias_hint, most: 256, bytes: 256 },
-      { kind: "texts", key: "bannedStrings", label: m.knob_banned_strings, hint: m.knob_banned_strings_hint, one: m.knob_banned_strings_one, add: m.knob_banned_strings_add, remove: m.knob_banned_strings_remove, most: 256, bytes: 256 },
+      {
+        kind: "biases",
+        key: "logitBias",
+        label: m.knob_logit_bias,
+        hint: m.knob_logit_bias_hint,
+        most: 256,
+        bytes: 256,
+      },
+      {
+        kind: "texts",
+        key: "bannedStrings",
+        label: m.knob_banned_strings,
+        hint: m.knob_banned_strings_hint,
+        one: m.knob_banned_strings_one,
+        add: m.knob_banned_strings_add,
+        remove: m.knob_banned_strings_remove,
+        most: 256,
+        bytes: 256,
+      },
     ],
   },
   {
@@ -152,12 +203,18 @@ export const groups: readonly KnobGroup[] = [
   {
     id: "other",
     title: m.knob_group_other,
-    knobs: [number("seed", m.knob_seed, m.knob_seed_hint, 0, Number.MAX_SAFE_INTEGER, { whole: true, empty: m.knob_seed_random })],
+    knobs: [
+      number("seed", m.knob_seed, m.knob_seed_hint, 0, Number.MAX_SAFE_INTEGER, {
+        whole: true,
+        empty: m.knob_seed_random,
+      }),
+    ],
   },
 ];
 
 /** Whether a setting is no sampling parameter. */
-const isOfAnswer = (key: Knob["key"]): key is "maxTokens" | "stop" | "jsonSchema" => key === "maxTokens" || key === "stop" || key === "jsonSchema";
+const isOfAnswer = (key: Knob["key"]): key is "maxTokens" | "stop" | "jsonSchema" =>
+  key === "maxTokens" || key === "stop" || key === "jsonSchema";
 
 /** The value that is set. `null` means the default. */
 export function valueOf(settings: ConversationSettings, { key }: Pick<Knob, "key">): Value {
@@ -174,13 +231,22 @@ export function withValue(settings: ConversationSettings, { key }: Knob, value: 
  * The default: the folder's value, or else the model's. `defaults` includes both. `null` means that
  * there is none.
  */
-export function defaultOf(defaults: SamplingParams | null, { key }: Knob, folder: ConversationSettings | null = null): Value {
+export function defaultOf(
+  defaults: SamplingParams | null,
+  { key }: Knob,
+  folder: ConversationSettings | null = null,
+): Value {
   if (isOfAnswer(key)) return folder?.[key] ?? (key === "stop" ? [] : null);
   return defaults ? defaults[key] : null;
 }
 
 /** Whether a value is set that is not the default. */
-export function differs(settings: ConversationSettings, defaults: SamplingParams | null, knob: Knob, folder: ConversationSettings | null = null): boolean {
+export function differs(
+  settings: ConversationSettings,
+  defaults: SamplingParams | null,
+  knob: Knob,
+  folder: ConversationSettings | null = null,
+): boolean {
   const value = valueOf(settings, knob);
   return value !== null && !same(value, defaultOf(defaults, knob, folder));
 }
@@ -191,13 +257,17 @@ export function shown(value: number | null): string {
 }
 
 /** Parses what was typed; `problem` says why it is invalid. */
-export function parse(knob: Pick<NumberKnob, "least" | "most" | "whole">, text: string): { value: number | null } | { problem: string } {
+export function parse(
+  knob: Pick<NumberKnob, "least" | "most" | "whole">,
+  text: string,
+): { value: number | null } | { problem: string } {
   const typed = text.trim().replace(",", ".");
   if (typed === "") return { value: null };
   const value = Number(typed);
   if (!Number.isFinite(value)) return { problem: m.knob_not_a_number() };
   if (knob.whole && !Number.isInteger(value)) return { problem: m.knob_whole_number() };
-  if (value < knob.least || value > knob.most) return { problem: m.knob_between({ least: knob.least, most: knob.most }) };
+  if (value < knob.least || value > knob.most)
+    return { problem: m.knob_between({ least: knob.least, most: knob.most }) };
   return { value };
 }
 

@@ -122,9 +122,14 @@ const endless = `It is a quiet town. ${"The river runs past the mill, and the mi
 
 const order = `I am an AI language model and cannot see your orders. Contact the customer service of the shop, give them your order number, and ask when it will arrive.`;
 
-const long = Array.from({ length: 24 }, (_, i) => `Paragraph ${i + 1}. The fire in the hearth burned low, and the room grew quiet; only the clock went on counting, one soft tick after another.`).join("\n\n");
+const long = Array.from(
+  { length: 24 },
+  (_, i) =>
+    `Paragraph ${i + 1}. The fire in the hearth burned low, and the room grew quiet; only the clock went on counting, one soft tick after another.`,
+).join("\n\n");
 
-const thought = "The question is which city is the capital of France.\n\nIt is Paris; Lyon and Marseille are large, but no capitals. So: Paris, with a sentence about where it lies.";
+const thought =
+  "The question is which city is the capital of France.\n\nIt is Paris; Lyon and Marseille are large, but no capitals. So: Paris, with a sentence about where it lies.";
 
 /** A text as a model generates it. */
 function pieces(text: string): string[] {
@@ -133,7 +138,15 @@ function pieces(text: string): string[] {
 
 /** Picks the answer by a word in the question. */
 export function scriptedAnswer(question: string): Script {
-  const script: Script = { thought: /think/i.test(question) ? pieces(thought) : [], folded: /wonder/i.test(question) ? pieces(thought) : [], pieces: [], end: { type: "complete" }, promptTokens: 210, leftOut: null, draft: nothingDrafted };
+  const script: Script = {
+    thought: /think/i.test(question) ? pieces(thought) : [],
+    folded: /wonder/i.test(question) ? pieces(thought) : [],
+    pieces: [],
+    end: { type: "complete" },
+    promptTokens: 210,
+    leftOut: null,
+    draft: nothingDrafted,
+  };
   let text = short;
   const said = /^say: ([\s\S]+)$/i.exec(question)?.[1];
   if (said !== undefined) text = said;
@@ -148,25 +161,40 @@ export function scriptedAnswer(question: string): Script {
   if (/context is full/i.test(question)) script.end = { type: "cut", reason: "contextFull" };
   if (/older/i.test(question)) script.leftOut = { messages: 3, tokens: 412 };
   if (/fails/i.test(question)) {
-    script.end = { type: "failed", problem: { code: "outOfMemory", message: "Hearth's worker ran out of memory. Close other programs, or choose a shorter context or a smaller model, then send again." } };
+    script.end = {
+      type: "failed",
+      problem: {
+        code: "outOfMemory",
+        message:
+          "Hearth's worker ran out of memory. Close other programs, or choose a shorter context or a smaller model, then send again.",
+      },
+    };
     text = text.slice(0, 60);
   }
   script.pieces = pieces(text);
   const tokens = script.pieces.length;
-  if (/repeat/i.test(question)) script.draft = { drafted: tokens, accepted: Math.round(tokens * 0.6), gain: 1.8, used: 0.4, stopped: false };
-  if (/surprise/i.test(question)) script.draft = { drafted: tokens, accepted: 1, gain: 0.97, used: 0.12, stopped: true };
+  if (/repeat/i.test(question))
+    script.draft = { drafted: tokens, accepted: Math.round(tokens * 0.6), gain: 1.8, used: 0.4, stopped: false };
+  if (/surprise/i.test(question))
+    script.draft = { drafted: tokens, accepted: 1, gain: 0.97, used: 0.12, stopped: true };
   return script;
 }
 
 const warm: Record<string, string> = {
-  default: "Thank you for asking. It is **Paris**, and a pleasant answer to give: the city lies on the Seine, and about two million people live there. Is there anything else I can look up for you?",
+  default:
+    "Thank you for asking. It is **Paris**, and a pleasant answer to give: the city lies on the Seine, and about two million people live there. Is there anything else I can look up for you?",
   late: "Sorry about the wait. I have looked it up: it left Lyon this morning and should reach you on Tuesday. If it does not, write to me and I will send another the same day.",
 };
 
 /** The continuation of an answer's text: the rest of its script, or another sentence. */
 export function continuation(script: Script, text: string): Script {
   const whole = script.pieces.join("");
-  const rest = whole.startsWith(text) && whole.length > text.length ? whole.slice(text.length) : text.endsWith("That is all.") ? "" : " That is all.";
+  const rest =
+    whole.startsWith(text) && whole.length > text.length
+      ? whole.slice(text.length)
+      : text.endsWith("That is all.")
+        ? ""
+        : " That is all.";
   return { ...script, thought: [], folded: [], pieces: pieces(rest), end: { type: "complete" } };
 }
 

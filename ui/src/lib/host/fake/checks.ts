@@ -24,10 +24,15 @@ export function devicesOf(machine: string): Device[] {
 
 /** The devices after a check of one. The CPU is the reference for GPUs, so it is measured too. */
 export function afterCheck(machine: string, devices: Device[], device: string): Device[] {
-  return devices.map((d, at) => (d.kind === "cpu" || matchesDevice(device, d) ? (recorded(machine)[at]?.checked ?? d) : d));
+  return devices.map((d, at) =>
+    d.kind === "cpu" || matchesDevice(device, d) ? (recorded(machine)[at]?.checked ?? d) : d,
+  );
 }
 
 /** The ids of the checked devices, as the recorded plans name them. */
 export function checkedIds(devices: Device[]): string {
-  return devices.filter((d) => d.backends.some(({ check }) => check !== null)).map((d) => d.id).join(" ");
+  return devices
+    .filter((d) => d.backends.some(({ check }) => check !== null))
+    .map((d) => d.id)
+    .join(" ");
 }

@@ -31,7 +31,11 @@ export class FakeDataFolder extends FakeBase {
   }
 
   async dataTarget(folder: string): Promise<string> {
-    if (folder === this.folder) throw { code: "badRequest", message: "The data cannot be moved into the folder that it is in. Choose another folder." };
+    if (folder === this.folder)
+      throw {
+        code: "badRequest",
+        message: "The data cannot be moved into the folder that it is in. Choose another folder.",
+      };
     return `${folder}/Hearth`;
   }
 

@@ -2,12 +2,29 @@
 // recorded from the engine, for the default model and automatic settings (recordings/tuning.json).
 // Other datasets are made up: their names decide the contents.
 
-import type { BrokenLine, ColumnMapping, Dataset, Finding, Inspection, Piece, Preview, SampleDataset, TrainSettings } from "../wire";
+import type {
+  BrokenLine,
+  ColumnMapping,
+  Dataset,
+  Finding,
+  Inspection,
+  Piece,
+  Preview,
+  SampleDataset,
+  TrainSettings,
+} from "../wire";
 import recording from "./recordings/tuning.json?raw";
 
 const DAY = 86_400_000;
 
-export const emptyMapping: ColumnMapping = { messages: null, system: null, prompt: null, input: null, answer: null, text: null };
+export const emptyMapping: ColumnMapping = {
+  messages: null,
+  system: null,
+  prompt: null,
+  input: null,
+  answer: null,
+  text: null,
+};
 
 interface Recording {
   trainDefaults: TrainSettings;
@@ -20,15 +37,40 @@ const SAMPLES = "/opt/hearth/datasets/";
 /** The default settings of a run, recorded from the app. */
 export const trainDefaults: TrainSettings = recorded.trainDefaults;
 
-export const sampleDatasets: SampleDataset[] = Object.entries(recorded.samples).map(([file, { size }]) => ({ name: file.charAt(0).toUpperCase() + file.slice(1).replace(/\.\w+$/, ""), path: SAMPLES + file, size }));
+export const sampleDatasets: SampleDataset[] = Object.entries(recorded.samples).map(([file, { size }]) => ({
+  name: file.charAt(0).toUpperCase() + file.slice(1).replace(/\.\w+$/, ""),
+  path: SAMPLES + file,
+  size,
+}));
 
 export function pastDatasets(): Dataset[] {
   const now = Date.now();
   return [
-    { id: 11, name: "replies.jsonl", path: "/home/you/support/replies.jsonl", addedAt: now - 2 * DAY, examples: 412, problem: null },
-    { id: 12, name: "recipes.csv", path: "/home/you/kitchen/recipes.csv", addedAt: now - 5 * DAY, examples: 96, problem: null },
+    {
+      id: 11,
+      name: "replies.jsonl",
+      path: "/home/you/support/replies.jsonl",
+      addedAt: now - 2 * DAY,
+      examples: 412,
+      problem: null,
+    },
+    {
+      id: 12,
+      name: "recipes.csv",
+      path: "/home/you/kitchen/recipes.csv",
+      addedAt: now - 5 * DAY,
+      examples: 96,
+      problem: null,
+    },
     { id: 13, name: "notes.md", path: "/home/you/notes/notes.md", addedAt: now - 9 * DAY, examples: 58, problem: null },
-    { id: 14, name: "old-letters.jsonl", path: "/media/usb/old-letters.jsonl", addedAt: now - 40 * DAY, examples: null, problem: "The file is no longer at /media/usb/old-letters.jsonl. Put it back, or take it off the list." },
+    {
+      id: 14,
+      name: "old-letters.jsonl",
+      path: "/media/usb/old-letters.jsonl",
+      addedAt: now - 40 * DAY,
+      examples: null,
+      problem: "The file is no longer at /media/usb/old-letters.jsonl. Put it back, or take it off the list.",
+    },
   ];
 }
 
@@ -41,25 +83,55 @@ function tokens(text: string): string[] {
   return text.match(/\s?[^\s]{1,6}/g) ?? [];
 }
 
-const piece = (text: string, mark: Partial<Piece> = {}): Piece => ({ text, tokens: Math.max(1, mark.template && text.includes("<|") ? text.split("<|").length + 1 : tokens(text).length), trained: false, template: false, cut: false, ...mark });
+const piece = (text: string, mark: Partial<Piece> = {}): Piece => ({
+  text,
+  tokens: Math.max(1, mark.template && text.includes("<|") ? text.split("<|").length + 1 : tokens(text).length),
+  trained: false,
+  template: false,
+  cut: false,
+  ...mark,
+});
 
 /** A conversation as ChatML, trained on its answers. */
 function chat(line: number, turns: string[], cutAfter?: number): Preview {
-  const pieces: Piece[] = [piece("<|im_start|>system\n", { template: true }), piece("You are a helpful assistant."), piece("<|im_end|>\n", { template: true })];
+  const pieces: Piece[] = [
+    piece("<|im_start|>system\n", { template: true }),
+    piece("You are a helpful assistant."),
+    piece("<|im_end|>\n", { template: true }),
+  ];
   turns.forEach((text, i) => {
     pieces.push(piece(`<|im_start|>${i % 2 === 0 ? "user" : "assistant"}\n`, { template: true }));
     if (i % 2 === 0) pieces.push(piece(text), piece("<|im_end|>\n", { template: true }));
-    else if (cutAfter !== undefined) pieces.push(piece(text.slice(0, cutAfter), { trained: true }), piece(text.slice(cutAfter), { trained: true, cut: true }), piece("<|im_end|>\n", { template: true, trained: true, cut: true }));
-    else pieces.push(piece(text, { trained: true }), piece("<|im_end|>", { template: true, trained: true }), piece("\n", { template: true }));
+    else if (cutAfter !== undefined)
+      pieces.push(
+        piece(text.slice(0, cutAfter), { trained: true }),
+        piece(text.slice(cutAfter), { trained: true, cut: true }),
+        piece("<|im_end|>\n", { template: true, trained: true, cut: true }),
+      );
+    else
+      pieces.push(
+        piece(text, { trained: true }),
+        piece("<|im_end|>", { template: true, trained: true }),
+        piece("\n", { template: true }),
+      );
   });
   return { line, pieces, tokens: pieces.reduce((sum, p) => sum + p.tokens, 0) };
 }
 
-const long = "Thank you for the photographs. The lamp left us whole, so it was broken on the way, and that is ours to put right. A new one goes out today with the same carrier, this time in the double box that we keep for glass. You need not send the old one back; if you can, please recycle it. I have also taken the postage off your bill, and should the second lamp have so much as a scratch, write to me directly and I will drive over with the third.";
+const long =
+  "Thank you for the photographs. The lamp left us whole, so it was broken on the way, and that is ours to put right. A new one goes out today with the same carrier, this time in the double box that we keep for glass. You need not send the old one back; if you can, please recycle it. I have also taken the postage off your bill, and should the second lamp have so much as a scratch, write to me directly and I will drive over with the third.";
 
 const replies: Preview[] = [
-  chat(1, ["My order is late, what now?", "Sorry about the wait. I have looked it up: it left Lyon this morning and should reach you on Tuesday."]),
-  chat(2, ["Can I still change the color?", "Yes, gladly: it is not packed yet. Which color would you like?", "The green one, please.", "Green it is. You will get a new confirmation in a minute."]),
+  chat(1, [
+    "My order is late, what now?",
+    "Sorry about the wait. I have looked it up: it left Lyon this morning and should reach you on Tuesday.",
+  ]),
+  chat(2, [
+    "Can I still change the color?",
+    "Yes, gladly: it is not packed yet. Which color would you like?",
+    "The green one, please.",
+    "Green it is. You will get a new confirmation in a minute.",
+  ]),
   chat(118, ["The lamp came broken. I attach photographs.", long], 240),
 ];
 
@@ -84,12 +156,41 @@ function inspection(change: Partial<Inspection>): Inspection {
   };
 }
 
-const truncated: Finding = { kind: "truncated", severity: "warning", message: "9 examples are longer than 512 tokens and truncated. A longer sequence length keeps more of them but takes more memory.", lines: [118, 131, 140, 203, 226, 240, 301, 355, 398] };
-const duplicates: Finding = { kind: "near_duplicates", severity: "note", message: "14 examples are nearly the same as an earlier one. Many near-duplicates make a model repeat itself.", lines: [17, 18, 52, 53, 77, 90, 91, 144, 145, 146, 209, 301, 302, 377] };
-const secrets: Finding = { kind: "secrets", severity: "warning", message: "2 examples hold what looks like an e-mail address with its password. A model can reveal its training data to anyone who uses it: remove it from the file.", lines: [41, 260] };
-const leaks: Finding = { kind: "leaks", severity: "warning", message: "6 of 200 validation examples are near-duplicates of training examples, so the validation loss will look too good. Remove near-duplicates from the file.", lines: [17, 52, 90, 144, 301, 377] };
+const truncated: Finding = {
+  kind: "truncated",
+  severity: "warning",
+  message:
+    "9 examples are longer than 512 tokens and truncated. A longer sequence length keeps more of them but takes more memory.",
+  lines: [118, 131, 140, 203, 226, 240, 301, 355, 398],
+};
+const duplicates: Finding = {
+  kind: "near_duplicates",
+  severity: "note",
+  message: "14 examples are nearly the same as an earlier one. Many near-duplicates make a model repeat itself.",
+  lines: [17, 18, 52, 53, 77, 90, 91, 144, 145, 146, 209, 301, 302, 377],
+};
+const secrets: Finding = {
+  kind: "secrets",
+  severity: "warning",
+  message:
+    "2 examples hold what looks like an e-mail address with its password. A model can reveal its training data to anyone who uses it: remove it from the file.",
+  lines: [41, 260],
+};
+const leaks: Finding = {
+  kind: "leaks",
+  severity: "warning",
+  message:
+    "6 of 200 validation examples are near-duplicates of training examples, so the validation loss will look too good. Remove near-duplicates from the file.",
+  lines: [17, 52, 90, 144, 301, 377],
+};
 
-const unsure: Finding = { kind: "unsure", severity: "warning", message: "The columns have unknown names, so their roles were guessed from their content. Check in the preview that prompts and answers are right, or choose the columns.", lines: [] };
+const unsure: Finding = {
+  kind: "unsure",
+  severity: "warning",
+  message:
+    "The columns have unknown names, so their roles were guessed from their content. Check in the preview that prompts and answers are right, or choose the columns.",
+  lines: [],
+};
 
 const brokenLines: BrokenLine[] = [
   { line: 7, why: "The line ends in the middle of a text: a closing quotation mark is missing." },
@@ -98,11 +199,17 @@ const brokenLines: BrokenLine[] = [
 ];
 
 /** Inspects a dataset; throws a `Problem` if it cannot be read. */
-export function inspect(dataset: Dataset, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null): Inspection {
+export function inspect(
+  dataset: Dataset,
+  mapping: ColumnMapping | null,
+  skipBroken: boolean,
+  sequence: number | null,
+): Inspection {
   if (dataset.problem) throw { code: "fileUnreadable", message: dataset.problem };
   const sample = dataset.path.startsWith(SAMPLES) ? recorded.samples[dataset.path.slice(SAMPLES.length)] : undefined;
   if (sample) return sample.inspection;
-  if (/empty/.test(dataset.name)) throw { code: "dataInvalid", message: `${dataset.path}: the file is empty. Choose one with examples in it.` };
+  if (/empty/.test(dataset.name))
+    throw { code: "dataInvalid", message: `${dataset.path}: the file is empty. Choose one with examples in it.` };
   if (/recipes|\.csv$/.test(dataset.name)) {
     const sure = mapping !== null;
     return inspection({
@@ -115,12 +222,22 @@ export function inspect(dataset: Dataset, mapping: ColumnMapping | null, skipBro
       tokens: 21_480,
       trainedTokens: 16_020,
       lengths: [204, 398, 466],
-      previews: [chat(2, ["Rye bread, 80 % hydration", "Mix 500 g of rye flour with 400 g of warm water and 10 g of salt. Let it stand for twelve hours, then bake it for an hour at 220 °C."]), chat(3, ["Pea soup", "Sweat an onion in butter, add 600 g of peas and a litre of stock, and blend it after eight minutes."])],
+      previews: [
+        chat(2, [
+          "Rye bread, 80 % hydration",
+          "Mix 500 g of rye flour with 400 g of warm water and 10 g of salt. Let it stand for twelve hours, then bake it for an hour at 220 °C.",
+        ]),
+        chat(3, [
+          "Pea soup",
+          "Sweat an onion in butter, add 600 g of peas and a litre of stock, and blend it after eight minutes.",
+        ]),
+      ],
       findings: sure ? [] : [unsure],
     });
   }
   if (/\.(md|txt)$/.test(dataset.name)) {
-    const text = "The stove wants a handful of kindling and patience. Open the lower vent first; when the glass is clear, close it by half.";
+    const text =
+      "The stove wants a handful of kindling and patience. Open the lower vent first; when the glass is clear, close it by half.";
     const pieces = [piece(text, { trained: true })];
     return inspection({
       container: "Markdown",
@@ -132,7 +249,15 @@ export function inspect(dataset: Dataset, mapping: ColumnMapping | null, skipBro
       trainedTokens: 29_330,
       lengths: [512, 512, 512],
       previews: [{ line: 1, pieces, tokens: 31 }],
-      findings: [{ kind: "retrieve", severity: "note", message: "A document is many times longer than the model's context. Training on it teaches its language and tone, but not reliably its content; to ask about it, put the relevant passages into the conversation.", lines: [] }],
+      findings: [
+        {
+          kind: "retrieve",
+          severity: "note",
+          message:
+            "A document is many times longer than the model's context. Training on it teaches its language and tone, but not reliably its content; to ask about it, put the relevant passages into the conversation.",
+          lines: [],
+        },
+      ],
     });
   }
   if (/broken/.test(dataset.name)) {
@@ -143,7 +268,16 @@ export function inspect(dataset: Dataset, mapping: ColumnMapping | null, skipBro
       truncated: 9,
       previews: replies,
       findings: [
-        ...(skipBroken ? [] : [{ kind: "broken", severity: "error" as const, message: "24 lines cannot be read. Fix them, or skip them below.", lines: [7, 31, 32, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56] }]),
+        ...(skipBroken
+          ? []
+          : [
+              {
+                kind: "broken",
+                severity: "error" as const,
+                message: "24 lines cannot be read. Fix them, or skip them below.",
+                lines: [7, 31, 32, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56],
+              },
+            ]),
         secrets,
         leaks,
         truncated,
@@ -153,5 +287,12 @@ export function inspect(dataset: Dataset, mapping: ColumnMapping | null, skipBro
   }
   const limit = sequence ?? 512;
   const truncates = limit < 1180;
-  return inspection({ sequence: limit, truncated: truncates ? 9 : 0, previews: truncates ? replies : [...replies.slice(0, 2), chat(118, ["The lamp came broken. I attach photographs.", long])], findings: truncates ? [truncated, duplicates] : [duplicates] });
+  return inspection({
+    sequence: limit,
+    truncated: truncates ? 9 : 0,
+    previews: truncates
+      ? replies
+      : [...replies.slice(0, 2), chat(118, ["The lamp came broken. I attach photographs.", long])],
+    findings: truncates ? [truncated, duplicates] : [duplicates],
+  });
 }

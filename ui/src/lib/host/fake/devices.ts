@@ -24,5 +24,9 @@ export function machineOf(scene: string | null): Machine {
 /** The devices a moment later: memory and load fluctuate, reproducibly. */
 export function fluctuate(devices: Device[], polls: number): Device[] {
   const wave = (polls % 5) / 100;
-  return devices.map((d) => ({ ...d, load: d.load === null ? null : d.load + wave, memoryFree: d.memoryFree === null ? null : Math.round(d.memoryFree - wave * GB) }));
+  return devices.map((d) => ({
+    ...d,
+    load: d.load === null ? null : d.load + wave,
+    memoryFree: d.memoryFree === null ? null : Math.round(d.memoryFree - wave * GB),
+  }));
 }

@@ -5,11 +5,18 @@ import type { Device, Expectation } from "../wire";
 
 export function expectationOf(bytes: number, devices: readonly Device[]): Expectation {
   const isMeasured = devices.some((device) => device.backends.some(({ check }) => check !== null));
-  const gpu = devices.find((device) => device.kind === "discrete" && device.selection === "selected" && (device.memoryFree ?? 0) > bytes * 1.15);
+  const gpu = devices.find(
+    (device) =>
+      device.kind === "discrete" && device.selection === "selected" && (device.memoryFree ?? 0) > bytes * 1.15,
+  );
   const free = devices.find((device) => device.kind === "cpu")?.memoryFree ?? 0;
   if (!gpu && bytes * 1.12 > free) return { verdict: { type: "wontFit" }, tokensPerSecond: null, isMeasured };
   const tokensPerSecond = (gpu ? 300e9 : 24e9) / (bytes + 4e7);
   if (tokensPerSecond < 5) return { verdict: { type: "slow" }, tokensPerSecond, isMeasured };
   const isTight = !gpu && bytes * 1.6 > free;
-  return { verdict: isTight ? { type: "fitsWithLessContext", context: 8192 } : { type: "fits" }, tokensPerSecond, isMeasured };
+  return {
+    verdict: isTight ? { type: "fitsWithLessContext", context: 8192 } : { type: "fits" },
+    tokensPerSecond,
+    isMeasured,
+  };
 }

@@ -2,7 +2,24 @@
 // source has "fails" fails at 40 % the first time; one with "stalls" receives nothing more after 30 %.
 
 import { fileName } from "../../text/source";
-import type { CatalogModel, Device, Download, HubKind, HubModel, HubRepository, HubSort, HubToken, KeychainState, LoadSettings, Model, ModelUpdate, Plan, Problem, RemoteModel, UpdateState } from "../wire";
+import type {
+  CatalogModel,
+  Device,
+  Download,
+  HubKind,
+  HubModel,
+  HubRepository,
+  HubSort,
+  HubToken,
+  KeychainState,
+  LoadSettings,
+  Model,
+  ModelUpdate,
+  Plan,
+  Problem,
+  RemoteModel,
+  UpdateState,
+} from "../wire";
 import { catalogOf, entryOf } from "./catalog";
 import { adapterBaseOf, conversionsOf, remoteOf, repositoryOf, searchOf, variantOf } from "./hub";
 import { qwen } from "./models";
@@ -14,15 +31,43 @@ const STEPS = 40;
 const AT_ONCE = 2;
 const BYTES_PER_SECOND = 14_200_000;
 
-const AUTOMATIC: LoadSettings = { threads: null, context: null, device: null, build: null, gpuLayers: { type: "auto" }, kv: "f16", draft: { type: "auto" } };
+const AUTOMATIC: LoadSettings = {
+  threads: null,
+  context: null,
+  device: null,
+  build: null,
+  gpuLayers: { type: "auto" },
+  kv: "f16",
+  draft: { type: "auto" },
+};
 
-const OFFLINE: Problem = { code: "offline", message: "Searches and downloads are switched off. Switch Offline off in Settings, then try again." };
+const OFFLINE: Problem = {
+  code: "offline",
+  message: "Searches and downloads are switched off. Switch Offline off in Settings, then try again.",
+};
 const NO_DOWNLOAD: Problem = { code: "notFound", message: "This download is no longer in the list." };
-const UNREACHABLE: Problem = { code: "network", message: "huggingface.co cannot be reached: the name could not be resolved. Check the connection, then try again." };
-const NO_TOKEN: Problem = { code: "badRequest", message: "This is no token. A token is one word, like those at huggingface.co/settings/tokens, which begin with hf_." };
-const KEYCHAIN_LOCKED: Problem = { code: "keychain", message: "The system's keychain is locked or refuses access. Unlock it and try again, or set the environment variable HF_TOKEN to the token and start Hearth again." };
-const KEYCHAIN_MISSING: Problem = { code: "keychain", message: "This system has no keychain, so Hearth cannot save the token; it is never written to a file. Set the environment variable HF_TOKEN to the token, and start Hearth again." };
-const CUT: Problem = { code: "network", message: "The connection was closed at 40 %, three times. What was received is on disk: try again to continue there." };
+const UNREACHABLE: Problem = {
+  code: "network",
+  message: "huggingface.co cannot be reached: the name could not be resolved. Check the connection, then try again.",
+};
+const NO_TOKEN: Problem = {
+  code: "badRequest",
+  message: "This is no token. A token is one word, like those at huggingface.co/settings/tokens, which begin with hf_.",
+};
+const KEYCHAIN_LOCKED: Problem = {
+  code: "keychain",
+  message:
+    "The system's keychain is locked or refuses access. Unlock it and try again, or set the environment variable HF_TOKEN to the token and start Hearth again.",
+};
+const KEYCHAIN_MISSING: Problem = {
+  code: "keychain",
+  message:
+    "This system has no keychain, so Hearth cannot save the token; it is never written to a file. Set the environment variable HF_TOKEN to the token, and start Hearth again.",
+};
+const CUT: Problem = {
+  code: "network",
+  message: "The connection was closed at 40 %, three times. What was received is on disk: try again to continue there.",
+};
 
 export abstract class FakeGetting extends FakeTuning {
   /** For tests: every request to the hub, newest last. */
@@ -91,9 +136,29 @@ export abstract class FakeGetting extends FakeTuning {
     const entry = entryOf(source);
     const found = variantOf(source, this.devicesNow);
     const former = this.modelsNow.find(({ downloadedFrom }) => downloadedFrom === source);
-    if (!entry && !found && !former && !/^ollama:\/\/|\.gguf(?:[?#]|$)/i.test(source)) throw { code: "notFound", message: `There is no model at ${source}. Check the address: it may be a repository of the hub, a GGUF file, or ollama://NAME.` };
-    const name = entry?.name ?? former?.name ?? (found?.variant.isAdapter ? fileName(found.repository.id) : found ? `${(found.repository.id.split("/")[1] ?? "").replace(/-gguf$/i, "")} ${found.variant.name}` : fileName(source));
-    const download: Download = { id: this.newId(), name, source, done: 0, total: entry?.fileSize ?? found?.variant.size ?? former?.fileSize ?? null, bytesPerSecond: 0, resumes: !/^https?:/i.test(source), state: { type: "queued" } };
+    if (!entry && !found && !former && !/^ollama:\/\/|\.gguf(?:[?#]|$)/i.test(source))
+      throw {
+        code: "notFound",
+        message: `There is no model at ${source}. Check the address: it may be a repository of the hub, a GGUF file, or ollama://NAME.`,
+      };
+    const name =
+      entry?.name ??
+      former?.name ??
+      (found?.variant.isAdapter
+        ? fileName(found.repository.id)
+        : found
+          ? `${(found.repository.id.split("/")[1] ?? "").replace(/-gguf$/i, "")} ${found.variant.name}`
+          : fileName(source));
+    const download: Download = {
+      id: this.newId(),
+      name,
+      source,
+      done: 0,
+      total: entry?.fileSize ?? found?.variant.size ?? former?.fileSize ?? null,
+      bytesPerSecond: 0,
+      resumes: !/^https?:/i.test(source),
+      state: { type: "queued" },
+    };
     this.downloadList = [download, ...this.downloadList];
     this.emitDownloads();
     this.next();
@@ -121,8 +186,14 @@ export abstract class FakeGetting extends FakeTuning {
 
   async checkUpdates(): Promise<ModelUpdate[]> {
     await this.request("updates");
-    const downloaded = this.modelsNow.flatMap(({ id, downloadedFrom, source: owner }) => (downloadedFrom === null || owner !== "catalog" ? [] : [{ id, source: downloadedFrom }]));
-    return downloaded.map(({ id, source }) => ({ model: id, source, state: this.updated.has(source) ? { type: "current" } : (this.serverStates.get(source) ?? { type: "available" }) }));
+    const downloaded = this.modelsNow.flatMap(({ id, downloadedFrom, source: owner }) =>
+      downloadedFrom === null || owner !== "catalog" ? [] : [{ id, source: downloadedFrom }],
+    );
+    return downloaded.map(({ id, source }) => ({
+      model: id,
+      source,
+      state: this.updated.has(source) ? { type: "current" } : (this.serverStates.get(source) ?? { type: "available" }),
+    }));
   }
 
   async hubToken(): Promise<HubToken> {
@@ -205,7 +276,11 @@ export abstract class FakeGetting extends FakeTuning {
         this.set(id, { state: { type: "failed", problem: CUT }, bytesPerSecond: 0 });
         return this.next();
       }
-      const progress = { done: stalls ? done : Math.min(total, Math.round(done + total / STEPS)), total, bytesPerSecond: stalls ? 0 : BYTES_PER_SECOND };
+      const progress = {
+        done: stalls ? done : Math.min(total, Math.round(done + total / STEPS)),
+        total,
+        bytesPerSecond: stalls ? 0 : BYTES_PER_SECOND,
+      };
       if (!stalls || this.download(id).bytesPerSecond > 0) {
         this.downloadList = this.downloadList.map((one) => (one.id === id ? { ...one, ...progress } : one));
         this.emit({ type: "downloadProgress", id, ...progress });

@@ -20,7 +20,12 @@ export abstract class FakeOrganizing extends FakePresets {
   protected fillOrganized(): void {
     const sampling = { ...defaultChatSettings.sampling, temperature: 0.3 };
     this.folders = [
-      { id: 901, name: "Rust", systemPrompt: "Answer for a person who knows C++, in few words, with code.", settings: { ...defaultChatSettings, sampling } },
+      {
+        id: 901,
+        name: "Rust",
+        systemPrompt: "Answer for a person who knows C++, in few words, with code.",
+        settings: { ...defaultChatSettings, sampling },
+      },
       { id: 902, name: "Home and kitchen", systemPrompt: null, settings: defaultChatSettings },
     ];
     this.put(1, { folder: 901, tags: ["ownership"] });
@@ -49,7 +54,12 @@ export abstract class FakeOrganizing extends FakePresets {
 
   protected isWithin({ id, updatedAt }: Conversation, { folder, tag, since, until }: SearchFilter): boolean {
     const place = this.placeOf(id);
-    return (folder ?? place.folder) === place.folder && (tag === null || place.tags.includes(tag)) && (since ?? updatedAt) <= updatedAt && (until ?? updatedAt) >= updatedAt;
+    return (
+      (folder ?? place.folder) === place.folder &&
+      (tag === null || place.tags.includes(tag)) &&
+      (since ?? updatedAt) <= updatedAt &&
+      (until ?? updatedAt) >= updatedAt
+    );
   }
 
   async createFolder(name: string): Promise<Folder> {
@@ -85,11 +95,18 @@ export abstract class FakeOrganizing extends FakePresets {
   }
 
   async savePrompt(id: number | null, name: string, text: string): Promise<SavedPrompt> {
-    if (!/^[\p{L}\p{N}_-]{1,40}$/u.test(name)) throw { code: "badRequest", message: "The name of a prompt has 1 to 40 letters, digits, “-” or “_”, and no spaces." };
+    if (!/^[\p{L}\p{N}_-]{1,40}$/u.test(name))
+      throw {
+        code: "badRequest",
+        message: "The name of a prompt has 1 to 40 letters, digits, “-” or “_”, and no spaces.",
+      };
     if (text.trim() === "") throw { code: "badRequest", message: "A prompt has a text of at most 262144 bytes." };
-    if (this.prompts.some((one) => one.id !== id && one.name.toLowerCase() === name.toLowerCase())) throw { code: "badRequest", message: `There is a prompt “/${name}” already. Choose another name.` };
+    if (this.prompts.some((one) => one.id !== id && one.name.toLowerCase() === name.toLowerCase()))
+      throw { code: "badRequest", message: `There is a prompt “/${name}” already. Choose another name.` };
     const prompt = { id: id ?? ++this.lastId, name, text };
-    this.prompts = [...this.prompts.filter((one) => one.id !== prompt.id), prompt].sort((a, b) => a.name.localeCompare(b.name));
+    this.prompts = [...this.prompts.filter((one) => one.id !== prompt.id), prompt].sort((a, b) =>
+      a.name.localeCompare(b.name),
+    );
     this.emit({ type: "promptsChanged", prompts: this.prompts });
     return prompt;
   }
@@ -105,7 +122,11 @@ export abstract class FakeOrganizing extends FakePresets {
 
   async readTextFile(path: string): Promise<TextFile> {
     const name = path.slice(path.lastIndexOf("/") + 1);
-    if (/photo|\.bin$/.test(name)) throw { code: "dataInvalid", message: `${name} is not a text file. Messages take text, code, Markdown, CSV and the like.` };
+    if (/photo|\.bin$/.test(name))
+      throw {
+        code: "dataInvalid",
+        message: `${name} is not a text file. Messages take text, code, Markdown, CSV and the like.`,
+      };
     return { name, text: `// ${name}\nfn main() {\n    println!("Hello");\n}\n` };
   }
 }

@@ -17,7 +17,17 @@ type Row = Index | Index[];
 interface Recording {
   devices: [id: string, identity: string, name: string, margin: number, total: number | null, free: number | null][];
   reasons: [Verdict, why: string][];
-  plans: [fits: boolean, reason: Index, context: number, contextFits: number, gpuLayers: number, layersTotal: number, layersFit: number, kv: KvType, devices: [device: Index, weights: number, kv: number, compute: number, fits: boolean, layers: string][]][];
+  plans: [
+    fits: boolean,
+    reason: Index,
+    context: number,
+    contextFits: number,
+    gpuLayers: number,
+    layersTotal: number,
+    layersFit: number,
+    kv: KvType,
+    devices: [device: Index, weights: number, kv: number, compute: number, fits: boolean, layers: string][],
+  ][];
   loads: Record<KvType, Record<string, Row>>[];
   machines: Record<string, Record<string, Record<string, Record<string, Index | Problem>>>>;
 }
@@ -29,11 +39,21 @@ const { devices: recorded, reasons, plans, loads, machines } = JSON.parse(record
  *
  * @throws Problem the engine's, for a device that cannot be used; or if nothing was recorded.
  */
-export function planFor(model: Model, load: LoadSettings, { machine, devices: all }: Machine, library: readonly Model[]): Plan {
+export function planFor(
+  model: Model,
+  load: LoadSettings,
+  { machine, devices: all }: Machine,
+  library: readonly Model[],
+): Plan {
   const missing: Problem = { code: "notFound", message: `No plan of ${model.name} on this machine was recorded.` };
-  const device = load.device === null ? "" : (all.find((d) => matchesDevice(load.device ?? "", d))?.identity ?? load.device);
+  const device =
+    load.device === null ? "" : (all.find((d) => matchesDevice(load.device ?? "", d))?.identity ?? load.device);
   const known = machines[machine]?.[checkedIds(all)];
-  if (known && !(device in known)) throw { code: "noDevice", message: `There is no device '${device}'. Choose one of: ${all.map((d) => d.id).join(", ")}.` };
+  if (known && !(device in known))
+    throw {
+      code: "noDevice",
+      message: `There is no device '${device}'. Choose one of: ${all.map((d) => d.id).join(", ")}.`,
+    };
   const models = known?.[device];
   const found = models?.[model.id] ?? models?.added;
   if (typeof found === "object") throw found;
@@ -51,7 +71,10 @@ export function planFor(model: Model, load: LoadSettings, { machine, devices: al
 
 function nearest(rows: Record<string, Row>, context: number | null): Row | undefined {
   if (context === null) return rows.auto;
-  const recorded = Object.keys(rows).filter((key) => key !== "auto").map(Number).sort((a, b) => a - b);
+  const recorded = Object.keys(rows)
+    .filter((key) => key !== "auto")
+    .map(Number)
+    .sort((a, b) => a - b);
   return rows[String(recorded.findLast((tokens) => tokens <= context) ?? recorded[0])];
 }
 
@@ -65,15 +88,66 @@ function decoded(index: Index): Plan | undefined {
   if (!plan) return undefined;
   const [fits, reason, context, contextFits, gpuLayers, layersTotal, layersFit, kv, placed] = plan;
   const devices = placed.flatMap(decodedDevice);
-  const device = devices.slice(1).map(({ id }) => id).join(",") || "cpu";
+  const device =
+    devices
+      .slice(1)
+      .map(({ id }) => id)
+      .join(",") || "cpu";
   const [verdict, why] = reasons[reason] ?? [{ type: "wontFit" }, ""];
-  return { fits, verdict, why, context, contextFits, gpuLayers, layersTotal, layersFit, kv, devices, build: "portable", program: null, device, turnSeconds: null, tokensPerSecond: null };
+  return {
+    fits,
+    verdict,
+    why,
+    context,
+    contextFits,
+    gpuLayers,
+    layersTotal,
+    layersFit,
+    kv,
+    devices,
+    build: "portable",
+    program: null,
+    device,
+    turnSeconds: null,
+    tokensPerSecond: null,
+  };
 }
 
-function decodedDevice([at, weights, kv, compute, fits, layers]: Recording["plans"][number][8][number]): PlannedDevice[] {
+function decodedDevice([
+  at,
+  weights,
+  kv,
+  compute,
+  fits,
+  layers,
+]: Recording["plans"][number][8][number]): PlannedDevice[] {
   const [id, identity, name, margin, total, free] = recorded[at] ?? [];
-  if (id === undefined || identity === undefined || name === undefined || margin === undefined || total === undefined || free === undefined) return [];
-  return [{ id, identity, name, weights, kv, snapshots: 0, draft: 0, compute, margin, total, free, layers: layers.split(" ").flatMap(names), fits }];
+  if (
+    id === undefined ||
+    identity === undefined ||
+    name === undefined ||
+    margin === undefined ||
+    total === undefined ||
+    free === undefined
+  )
+    return [];
+  return [
+    {
+      id,
+      identity,
+      name,
+      weights,
+      kv,
+      snapshots: 0,
+      draft: 0,
+      compute,
+      margin,
+      total,
+      free,
+      layers: layers.split(" ").flatMap(names),
+      fits,
+    },
+  ];
 }
 
 /** `0-2` stands for `blk.0`, `blk.1` and `blk.2`. */

@@ -4,15 +4,35 @@ import { defaultChatSettings } from "../host";
 import type { NewConversation, Preset, PresetValues, Presets, Problem, SamplingOverrides } from "../wire";
 import { FakeDataFolder } from "./dataFolder";
 
-const noValues: PresetValues = { systemPrompt: null, sampling: defaultChatSettings.sampling, maxTokens: null, stop: null, thinking: defaultChatSettings.thinking, jsonSchema: null };
+const noValues: PresetValues = {
+  systemPrompt: null,
+  sampling: defaultChatSettings.sampling,
+  maxTokens: null,
+  stop: null,
+  thinking: defaultChatSettings.thinking,
+  jsonSchema: null,
+};
 
-const builtIn = (id: string, name: string, sampling: Partial<SamplingOverrides>): Preset => ({ id: `built-in:${id}`, name, isBuiltIn: true, values: { ...noValues, sampling: { ...noValues.sampling, ...sampling } } });
+const builtIn = (id: string, name: string, sampling: Partial<SamplingOverrides>): Preset => ({
+  id: `built-in:${id}`,
+  name,
+  isBuiltIn: true,
+  values: { ...noValues, sampling: { ...noValues.sampling, ...sampling } },
+});
 
 const builtIns: readonly Preset[] = [
   builtIn("precise", "Precise", { temperature: 0.2, topK: 40, topP: 0.9, minP: 0.05 }),
   builtIn("balanced", "Balanced", { temperature: 0.7, topK: 40, topP: 0.95, minP: 0.05 }),
   builtIn("creative", "Creative", { temperature: 1.1, topK: 0, topP: 1, minP: 0.05 }),
-  builtIn("code", "Code", { temperature: 0.1, topK: 20, topP: 0.95, minP: 0.05, repetitionPenalty: 1, frequencyPenalty: 0, presencePenalty: 0 }),
+  builtIn("code", "Code", {
+    temperature: 0.1,
+    topK: 20,
+    topP: 0.95,
+    minP: 0.05,
+    repetitionPenalty: 1,
+    frequencyPenalty: 0,
+    presencePenalty: 0,
+  }),
 ];
 
 const NO_PRESET: Problem = { code: "notFound", message: "This preset no longer exists. Choose another one." };
@@ -29,10 +49,31 @@ export class FakePresets extends FakeDataFolder {
   /** The presets of a scene. */
   protected fillPresets(): void {
     this.ownPresets = [
-      { id: "storyteller", name: "Storyteller", isBuiltIn: false, values: { ...noValues, systemPrompt: "You tell stories. Show, don't tell.", sampling: { ...noValues.sampling, temperature: 1.2, minP: 0.1, dryMultiplier: 0.8 } } },
-      { id: "mails", name: "Short mails", isBuiltIn: false, values: { ...noValues, sampling: { ...noValues.sampling, temperature: 0.4 }, maxTokens: 300, stop: ["Best regards"] } },
+      {
+        id: "storyteller",
+        name: "Storyteller",
+        isBuiltIn: false,
+        values: {
+          ...noValues,
+          systemPrompt: "You tell stories. Show, don't tell.",
+          sampling: { ...noValues.sampling, temperature: 1.2, minP: 0.1, dryMultiplier: 0.8 },
+        },
+      },
+      {
+        id: "mails",
+        name: "Short mails",
+        isBuiltIn: false,
+        values: {
+          ...noValues,
+          sampling: { ...noValues.sampling, temperature: 0.4 },
+          maxTokens: 300,
+          stop: ["Best regards"],
+        },
+      },
     ];
-    this.brokenPresets = [{ file: "old.json", problem: "It was written by a newer Hearth. Install that one to read it." }];
+    this.brokenPresets = [
+      { file: "old.json", problem: "It was written by a newer Hearth. Install that one to read it." },
+    ];
   }
 
   async presets(): Promise<Presets> {
@@ -68,8 +109,14 @@ export class FakePresets extends FakeDataFolder {
   }
 
   async importPreset(path: string): Promise<Preset> {
-    if (/broken/.test(path)) throw { code: "dataInvalid", message: `${path} could not be read as a preset. It is not JSON.` };
-    return this.addPreset({ id: `preset-${this.newId()}`, name: "Imported", isBuiltIn: false, values: { ...noValues, maxTokens: 7 } });
+    if (/broken/.test(path))
+      throw { code: "dataInvalid", message: `${path} could not be read as a preset. It is not JSON.` };
+    return this.addPreset({
+      id: `preset-${this.newId()}`,
+      name: "Imported",
+      isBuiltIn: false,
+      values: { ...noValues, maxTokens: 7 },
+    });
   }
 
   async exportPreset(id: string, path: string): Promise<void> {
@@ -92,13 +139,19 @@ export class FakePresets extends FakeDataFolder {
     const replaced = presets.find((one) => one.id === now.settings.preset)?.values.systemPrompt ?? null;
     const { systemPrompt, ...values } = preset.values;
     const kept = now.systemPrompt === replaced ? null : now.systemPrompt;
-    return { settings: { ...now.settings, ...values, preset: id }, systemPrompt: systemPrompt ?? kept, folder: now.folder, adapters: now.adapters };
+    return {
+      settings: { ...now.settings, ...values, preset: id },
+      systemPrompt: systemPrompt ?? kept,
+      folder: now.folder,
+      adapters: now.adapters,
+    };
   }
 
   private async refuseTaken(name: string, except: string | null): Promise<void> {
     const { presets } = await this.presets();
     const taken = presets.some((one) => one.id !== except && one.name.toLowerCase() === name.trim().toLowerCase());
-    if (taken) throw { code: "badRequest", message: `There is a preset “${name.trim()}” already. Choose another name.` };
+    if (taken)
+      throw { code: "badRequest", message: `There is a preset “${name.trim()}” already. Choose another name.` };
   }
 
   private ownPreset(id: string): Preset {

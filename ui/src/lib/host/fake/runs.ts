@@ -1,7 +1,18 @@
 // Runs of the fake host: their curves, and past runs. Curves, plans and outcomes are generated, not
 // recorded: checking a recorded run would require training it again.
 
-import type { Adapter, AdapterFit, Outcome, Run, RunCurves, RunEvaluation, RunPlan, RunPoint, RunState, TrainSettings } from "../wire";
+import type {
+  Adapter,
+  AdapterFit,
+  Outcome,
+  Run,
+  RunCurves,
+  RunEvaluation,
+  RunPlan,
+  RunPoint,
+  RunState,
+  TrainSettings,
+} from "../wire";
 import { trainDefaults } from "./datasets";
 import { smol } from "./models";
 
@@ -99,10 +110,60 @@ interface Past {
 }
 
 const past: Past[] = [
-  { id: 21, name: "support-tone", dataset: [11, "replies.jsonl"], hoursAgo: 2, reached: 70, steps: 70, state: { type: "finished" }, adapter: 31 },
-  { id: 22, name: "baker", dataset: [12, "recipes.csv"], hoursAgo: 26, reached: 40, steps: 60, state: { type: "stopped" }, adapter: 32, outcome: { reason: "stopped", generalAfter: 22.4 } },
-  { id: 23, name: "support-tone, faster", dataset: [11, "replies.jsonl"], hoursAgo: 50, reached: 23, steps: 70, state: { type: "failed", problem: { code: "diverged", message: "The loss became 61.800 in step 24, so the run was stopped. An adapter saved before that is kept. Try a lower learning rate." } }, adapter: null },
-  { id: 24, name: "notes, at length", dataset: [13, "notes.md"], hoursAgo: 80, reached: 48, steps: 90, state: { type: "interrupted", problem: { code: "workerDied", message: "Hearth was closed during this run. Resume it to continue from its last checkpoint." } }, adapter: null },
+  {
+    id: 21,
+    name: "support-tone",
+    dataset: [11, "replies.jsonl"],
+    hoursAgo: 2,
+    reached: 70,
+    steps: 70,
+    state: { type: "finished" },
+    adapter: 31,
+  },
+  {
+    id: 22,
+    name: "baker",
+    dataset: [12, "recipes.csv"],
+    hoursAgo: 26,
+    reached: 40,
+    steps: 60,
+    state: { type: "stopped" },
+    adapter: 32,
+    outcome: { reason: "stopped", generalAfter: 22.4 },
+  },
+  {
+    id: 23,
+    name: "support-tone, faster",
+    dataset: [11, "replies.jsonl"],
+    hoursAgo: 50,
+    reached: 23,
+    steps: 70,
+    state: {
+      type: "failed",
+      problem: {
+        code: "diverged",
+        message:
+          "The loss became 61.800 in step 24, so the run was stopped. An adapter saved before that is kept. Try a lower learning rate.",
+      },
+    },
+    adapter: null,
+  },
+  {
+    id: 24,
+    name: "notes, at length",
+    dataset: [13, "notes.md"],
+    hoursAgo: 80,
+    reached: 48,
+    steps: 90,
+    state: {
+      type: "interrupted",
+      problem: {
+        code: "workerDied",
+        message: "Hearth was closed during this run. Resume it to continue from its last checkpoint.",
+      },
+    },
+    adapter: null,
+  },
 ];
 
 export function pastRuns(): { runs: Run[]; curves: Map<number, RunCurves> } {
@@ -133,31 +194,94 @@ export function pastRuns(): { runs: Run[]; curves: Map<number, RunCurves> } {
 }
 
 /** Common fields of the adapters of the fake host: they fit the small model. */
-const smolAdapter = { baseName: null, baseRepository: null, architecture: "llama", matches: [{ model: smol.id, fit: { type: "exact" } }], size: 9_781_248, downloadedFrom: null, license: null, isDeletable: true, unmatched: [] } satisfies Partial<Adapter>;
+const smolAdapter = {
+  baseName: null,
+  baseRepository: null,
+  architecture: "llama",
+  matches: [{ model: smol.id, fit: { type: "exact" } }],
+  size: 9_781_248,
+  downloadedFrom: null,
+  license: null,
+  isDeletable: true,
+  unmatched: [],
+} satisfies Partial<Adapter>;
 
 /** An imported adapter for the small model, or for another base that is not here. */
 export function importedAdapter(id: number, name: string, path: string, base: string | null = null): Adapter {
   const misfit: AdapterFit = { type: "misfit", why: { type: "layers", adapter: 28, model: 30 } };
   const matches = [{ model: smol.id, fit: base === null ? ({ type: "sizes" } as const) : misfit }];
-  return { ...smolAdapter, id, name, run: null, model: null, modelName: null, baseName: base, baseRepository: base, matches, isDeletable: false, path, createdAt: Date.now(), outcome: null, votes: { tuned: 0, base: 0 }, problem: null };
+  return {
+    ...smolAdapter,
+    id,
+    name,
+    run: null,
+    model: null,
+    modelName: null,
+    baseName: base,
+    baseRepository: base,
+    matches,
+    isDeletable: false,
+    path,
+    createdAt: Date.now(),
+    outcome: null,
+    votes: { tuned: 0, base: 0 },
+    problem: null,
+  };
 }
 
 /** An adapter from the hub. */
 export function downloadedAdapter(id: number, name: string, source: string, base: string): Adapter {
   const fits = /smollm2-135m/i.test(base);
-  const adapter = importedAdapter(id, name, `/home/you/.local/share/hearth/adapters/${source.replace("hf.co/", "")}/9b1deb4d3b7d`, base);
-  return { ...adapter, matches: fits ? [{ model: smol.id, fit: { type: "named" } }] : adapter.matches, downloadedFrom: source, license: "Apache-2.0", isDeletable: true, size: 19_562_496 };
+  const adapter = importedAdapter(
+    id,
+    name,
+    `/home/you/.local/share/hearth/adapters/${source.replace("hf.co/", "")}/9b1deb4d3b7d`,
+    base,
+  );
+  return {
+    ...adapter,
+    matches: fits ? [{ model: smol.id, fit: { type: "named" } }] : adapter.matches,
+    downloadedFrom: source,
+    license: "Apache-2.0",
+    isDeletable: true,
+    size: 19_562_496,
+  };
 }
 
 export function runAdapter(id: number, run: Run): Adapter {
-  return { ...smolAdapter, id, name: run.name, run: run.id, model: run.model, modelName: run.modelName, path: `/home/you/.local/share/hearth/runs/${run.id}`, createdAt: run.endedAt ?? Date.now(), outcome: run.outcome, votes: { tuned: 0, base: 0 }, problem: null };
+  return {
+    ...smolAdapter,
+    id,
+    name: run.name,
+    run: run.id,
+    model: run.model,
+    modelName: run.modelName,
+    path: `/home/you/.local/share/hearth/runs/${run.id}`,
+    createdAt: run.endedAt ?? Date.now(),
+    outcome: run.outcome,
+    votes: { tuned: 0, base: 0 },
+    problem: null,
+  };
 }
 
 export function pastAdapters(runs: Run[]): Adapter[] {
   const made = runs.flatMap((run) => (run.adapter === null ? [] : [runAdapter(run.adapter, run)]));
   const first = made[0];
   if (first) first.votes = { tuned: 6, base: 2 };
-  const imported: Adapter = { ...importedAdapter(33, "terse", "/home/you/adapters/terse-lora-f16.gguf"), model: smol.id, modelName: smol.name, createdAt: Date.now() - 400 * HOUR, unmatched: [{ setting: "alpha_pattern", entries: ["^q_proj"], more: 0 }] };
-  const gone: Adapter = { ...imported, id: 34, unmatched: [], name: "old-style", path: "/media/usb/old-style", problem: "Its folder is no longer at /media/usb/old-style. Put it back, or delete the adapter." };
+  const imported: Adapter = {
+    ...importedAdapter(33, "terse", "/home/you/adapters/terse-lora-f16.gguf"),
+    model: smol.id,
+    modelName: smol.name,
+    createdAt: Date.now() - 400 * HOUR,
+    unmatched: [{ setting: "alpha_pattern", entries: ["^q_proj"], more: 0 }],
+  };
+  const gone: Adapter = {
+    ...imported,
+    id: 34,
+    unmatched: [],
+    name: "old-style",
+    path: "/media/usb/old-style",
+    problem: "Its folder is no longer at /media/usb/old-style. Put it back, or delete the adapter.",
+  };
   return [...made, imported, gone];
 }

@@ -1,6 +1,17 @@
 // The scenes of the fake host: initial states for screenshots, tests and measurements.
 
-import { defaultSettings, type CacheUsage, type Conversation, type Download, type Link, type Measurement, type Message, type Model, type ModelState, type Settings } from "../wire";
+import {
+  defaultSettings,
+  type CacheUsage,
+  type Conversation,
+  type Download,
+  type Link,
+  type Measurement,
+  type Message,
+  type Model,
+  type ModelState,
+  type Settings,
+} from "../wire";
 import { defaultChatSettings, nothingUnsent } from "../host";
 import { plain } from "../../text/parts";
 import { hostile, tour } from "./answers";
@@ -40,14 +51,39 @@ const fullCaches: CacheUsage[] = [
 ];
 
 const samples: [title: string, hoursAgo: number, question: string, answer: string][] = [
-  ["Borrow checker, gently", 0.2, "Why can't I push to a Vec while iterating over it?", "Because the iterator holds a **shared borrow** of the vector, and pushing needs an *exclusive* one. If pushing were allowed, the vector could move its elements and the iterator would point at freed memory.\n\n```rust\nlet more: Vec<_> = v.iter().map(|x| x * 2).collect();\nv.extend(more);\n```\n\nCollect first, then extend: the borrow ends before the change begins."],
+  [
+    "Borrow checker, gently",
+    0.2,
+    "Why can't I push to a Vec while iterating over it?",
+    "Because the iterator holds a **shared borrow** of the vector, and pushing needs an *exclusive* one. If pushing were allowed, the vector could move its elements and the iterator would point at freed memory.\n\n```rust\nlet more: Vec<_> = v.iter().map(|x| x * 2).collect();\nv.extend(more);\n```\n\nCollect first, then extend: the borrow ends before the change begins.",
+  ],
   ["Everything markdown", 1.5, "Show me everything you can format.", tour],
-  ["Letter to the landlord", 3, "Draft a short, polite letter: the heating has been off since Monday.", "Dear Ms Abel,\n\nthe heating in flat 4 has been off since Monday, and the rooms are down to 15 °C. Could you send someone to look at it this week? I am at home every day after four.\n\nThank you, and kind regards"],
-  ["Rye bread, 80 % hydration", 27, "How much water for 500 g of rye flour at 80 % hydration?", "**400 g** of water: 80 % of 500 g."],
+  [
+    "Letter to the landlord",
+    3,
+    "Draft a short, polite letter: the heating has been off since Monday.",
+    "Dear Ms Abel,\n\nthe heating in flat 4 has been off since Monday, and the rooms are down to 15 °C. Could you send someone to look at it this week? I am at home every day after four.\n\nThank you, and kind regards",
+  ],
+  [
+    "Rye bread, 80 % hydration",
+    27,
+    "How much water for 500 g of rye flour at 80 % hydration?",
+    "**400 g** of water: 80 % of 500 g.",
+  ],
   ["Names for a small grey cat", 75, "Three names for a small grey cat?", "1. Ash\n2. Pebble\n3. Smoke"],
-  ["SQL: gaps and islands", 150, "What is a gaps-and-islands query?", "It groups consecutive rows: subtract a `row_number()` from the value, and every run of neighbors shares the same difference."],
+  [
+    "SQL: gaps and islands",
+    150,
+    "What is a gaps-and-islands query?",
+    "It groups consecutive rows: subtract a `row_number()` from the value, and every run of neighbors shares the same difference.",
+  ],
   ["A page that tries things", 300, "Be hostile.", hostile],
-  ["Haiku about a kettle", 1300, "A haiku about a kettle.", "Small song in the steam,\nthe kettle remembers rain.\nTwo cups on the sill."],
+  [
+    "Haiku about a kettle",
+    1300,
+    "A haiku about a kettle.",
+    "Small song in the steam,\nthe kettle remembers rain.\nTwo cups on the sill.",
+  ],
 ];
 
 /** Realistic conversations. */
@@ -73,7 +109,12 @@ function addBranches(c: Conversation): void {
   const [user, answer] = c.messages;
   if (!user || !answer) return;
   const other = (id: number, text: string): Message => ({ ...answer, id, parts: plain(text) });
-  c.messages = [user, other(8001, "It is not allowed: the loop is still reading."), answer, other(9001, "The vector may move while you look at it.")];
+  c.messages = [
+    user,
+    other(8001, "It is not allowed: the loop is still reading."),
+    answer,
+    other(9001, "The vector may move while you look at it."),
+  ];
   c.leaf = answer.id;
 }
 
@@ -87,25 +128,72 @@ function talk(id: number, title: string, at: number, turns: string[]): Conversat
     state: { type: "complete" },
     createdAt: at,
     model: i % 2 === 0 ? null : smol.name,
-    stats: i % 2 === 0 ? null : { promptTokens: 48, cachedTokens: 0, tokens: 96, tokensPerSecond: 231.4, promptTokensPerSecond: 1840, firstTokenSeconds: 0.041, contextUsed: 696, context: 2048, draft: null, thinkingSeconds: null },
+    stats:
+      i % 2 === 0
+        ? null
+        : {
+            promptTokens: 48,
+            cachedTokens: 0,
+            tokens: 96,
+            tokensPerSecond: 231.4,
+            promptTokensPerSecond: 1840,
+            firstTokenSeconds: 0.041,
+            contextUsed: 696,
+            context: 2048,
+            draft: null,
+            thinkingSeconds: null,
+          },
     leftOut: null,
     adapters: [],
     comparison: null,
     own: null,
     better: false,
     rating: null,
-    settings: i % 2 === 0 ? null : { sampling: { ...smol.sampling, seed: 421 }, maxTokens: null, stop: [], thinking: null, effort: null, jsonSchema: null },
+    settings:
+      i % 2 === 0
+        ? null
+        : {
+            sampling: { ...smol.sampling, seed: 421 },
+            maxTokens: null,
+            stop: [],
+            thinking: null,
+            effort: null,
+            jsonSchema: null,
+          },
     edited: false,
   }));
-  return { id, title, createdAt: at, updatedAt: at, model: smol.id, systemPrompt: null, adapters: [], settings: defaultChatSettings, leaf: messages.at(-1)?.id ?? null, messages, unsent: nothingUnsent };
+  return {
+    id,
+    title,
+    createdAt: at,
+    updatedAt: at,
+    model: smol.id,
+    systemPrompt: null,
+    adapters: [],
+    settings: defaultChatSettings,
+    leaf: messages.at(-1)?.id ?? null,
+    messages,
+    unsent: nothingUnsent,
+  };
 }
 
 /** One conversation with a part of every kind. */
 function everyPart(): Map<number, Conversation> {
-  const home = talk(1, "Sales by quarter", Date.now(), ["What were the sales, and in which quarter were they best?", "", "", "They were best in the **third quarter**: 412 of 1,190 orders."]);
+  const home = talk(1, "Sales by quarter", Date.now(), [
+    "What were the sales, and in which quarter were they best?",
+    "",
+    "",
+    "They were best in the **third quarter**: 412 of 1,190 orders.",
+  ]);
   const [question, call, result, answer] = home.messages;
-  question?.parts.unshift({ type: "file", name: "sales.csv", mediaType: "text/csv", text: "quarter,orders\n1,204\n2,281\n3,412\n4,293\n" }, { type: "image", name: "chart.png", mediaType: "image/png", path: "/home/you/chart.png", bytes: 48_200 });
-  call?.parts.push({ type: "thinking", text: "The file has the orders by quarter. I will add them up rather than guess." }, { type: "toolCall", id: "1", name: "sum", arguments: { column: "orders" } });
+  question?.parts.unshift(
+    { type: "file", name: "sales.csv", mediaType: "text/csv", text: "quarter,orders\n1,204\n2,281\n3,412\n4,293\n" },
+    { type: "image", name: "chart.png", mediaType: "image/png", path: "/home/you/chart.png", bytes: 48_200 },
+  );
+  call?.parts.push(
+    { type: "thinking", text: "The file has the orders by quarter. I will add them up rather than guess." },
+    { type: "toolCall", id: "1", name: "sum", arguments: { column: "orders" } },
+  );
   result?.parts.push({ type: "toolResult", id: "1", name: "sum", text: "1190" });
   answer?.parts.unshift({ type: "thinking", text: "412 is the largest." });
   return new Map([[home.id, home]]);
@@ -123,15 +211,36 @@ function many(): Map<number, Conversation> {
 
 /** A download in every state, newest first. */
 function everyDownload(): Download[] {
-  const one = (id: number, name: string, source: string, done: number, total: number | null, state: Download["state"], bytesPerSecond = 0): Download => ({ id, name, source, done, total, bytesPerSecond, resumes: !source.startsWith("https:"), state });
+  const one = (
+    id: number,
+    name: string,
+    source: string,
+    done: number,
+    total: number | null,
+    state: Download["state"],
+    bytesPerSecond = 0,
+  ): Download => ({ id, name, source, done, total, bytesPerSecond, resumes: !source.startsWith("https:"), state });
   return [
-    one(58, "Llama-3.3-70B-Instruct Q4_K_M", "hf.co/bartowski/Llama-3.3-70B-Instruct-GGUF:Q4_K_M", 0, 42_520_395_776, { type: "queued" }),
+    one(58, "Llama-3.3-70B-Instruct Q4_K_M", "hf.co/bartowski/Llama-3.3-70B-Instruct-GGUF:Q4_K_M", 0, 42_520_395_776, {
+      type: "queued",
+    }),
     one(57, "Qwen3 4B Instruct 2507", "qwen3-4b-2507", 1_071_334_080, 2_497_281_120, { type: "running" }, 14_200_000),
     one(56, "stalls-1B Q4_K_M", "hf.co/someone/stalls-1B-GGUF:Q4_K_M", 241_000_000, 766_204_928, { type: "running" }),
-    one(55, "Qwen3-8B Q4_K_M", "hf.co/unsloth/Qwen3-8B-GGUF:Q4_K_M", 5_027_783_488, 5_027_783_488, { type: "checking" }),
+    one(55, "Qwen3-8B Q4_K_M", "hf.co/unsloth/Qwen3-8B-GGUF:Q4_K_M", 5_027_783_488, 5_027_783_488, {
+      type: "checking",
+    }),
     one(54, "gemma3:4b", "ollama://gemma3:4b", 912_000_000, 3_338_792_448, { type: "paused" }),
-    one(51, "own-model.gguf", "https://models.example.org/own-model.gguf", 120_000_000, 402_653_184, { type: "paused" }),
-    one(53, "fails-halfway-1B Q4_K_M", "hf.co/someone/fails-halfway-1B-GGUF:Q4_K_M", 306_481_971, 766_204_928, { type: "failed", problem: { code: "diskFull", message: "The disk of /home/you/.local/share/hearth/models has 0.3 GB free, and 0.5 GB are needed. Free some space, then try again." } }),
+    one(51, "own-model.gguf", "https://models.example.org/own-model.gguf", 120_000_000, 402_653_184, {
+      type: "paused",
+    }),
+    one(53, "fails-halfway-1B Q4_K_M", "hf.co/someone/fails-halfway-1B-GGUF:Q4_K_M", 306_481_971, 766_204_928, {
+      type: "failed",
+      problem: {
+        code: "diskFull",
+        message:
+          "The disk of /home/you/.local/share/hearth/models has 0.3 GB free, and 0.5 GB are needed. Free some space, then try again.",
+      },
+    }),
     one(52, "Qwen3 0.6B", "qwen3-0.6b", 639_446_688, 639_446_688, { type: "done", model: qwen.id, adapter: null }),
   ];
 }
@@ -139,7 +248,19 @@ function everyDownload(): Download[] {
 export function initialWorld(scene: string | null): World {
   const machine = machineOf(scene);
   const models = [smol, qwen, lost];
-  const world: World = { settings, models, ...machine, measurements: [], caches: fullCaches, modelState: loadedState(smol, settings, machine, models), conversations: library(), deleted: new Set(), pinned: new Set(), downloads: [], imported: new Set() };
+  const world: World = {
+    settings,
+    models,
+    ...machine,
+    measurements: [],
+    caches: fullCaches,
+    modelState: loadedState(smol, settings, machine, models),
+    conversations: library(),
+    deleted: new Set(),
+    pinned: new Set(),
+    downloads: [],
+    imported: new Set(),
+  };
   switch (scene) {
     case "first-run":
     case "fresh":
@@ -151,11 +272,26 @@ export function initialWorld(scene: string | null): World {
     case "downloads":
       return { ...world, downloads: everyDownload(), pace: 60_000 };
     case "offline":
-      return { ...world, settings: { ...settings, offline: true }, downloads: everyDownload().filter(({ state }) => state.type === "paused") };
+      return {
+        ...world,
+        settings: { ...settings, offline: true },
+        downloads: everyDownload().filter(({ state }) => state.type === "paused"),
+      };
     case "loading":
-      return { ...world, modelState: { type: "loading", model: smol.id, fraction: 0.43, stage: "repacking weights" }, pace: 1500 };
+      return {
+        ...world,
+        modelState: { type: "loading", model: smol.id, fraction: 0.43, stage: "repacking weights" },
+        pace: 1500,
+      };
     case "failed":
-      return { ...world, modelState: { type: "failed", model: lost.id, problem: { code: "fileUnreadable", message: lost.problem ?? "" } } };
+      return {
+        ...world,
+        modelState: {
+          type: "failed",
+          model: lost.id,
+          problem: { code: "fileUnreadable", message: lost.problem ?? "" },
+        },
+      };
     case "slow":
       return { ...world, pace: 700 };
     case "old-settings": {
@@ -170,13 +306,28 @@ export function initialWorld(scene: string | null): World {
       return { ...world, settings: own, models: all, modelState: loadedState(target, own, machine, all) };
     }
     case "thinks":
-      return { ...world, settings: { ...settings, lastModel: qwen.id }, modelState: loadedState(qwen, settings, machine, models) };
+      return {
+        ...world,
+        settings: { ...settings, lastModel: qwen.id },
+        modelState: loadedState(qwen, settings, machine, models),
+      };
     case "too-big":
-      return { ...world, settings: { ...settings, lastModel: huge.id }, models: [smol, qwen, huge], modelState: { type: "none" } };
+      return {
+        ...world,
+        settings: { ...settings, lastModel: huge.id },
+        models: [smol, qwen, huge],
+        modelState: { type: "none" },
+      };
     case "parts":
       return { ...world, conversations: everyPart() };
     case "formulas":
-      return { ...world, conversations: new Map([[1, talk(1, "Formulas", Date.now(), ["Typeset these.", formulas])], [2, talk(2, "Other", Date.now(), ["What else?", "Nothing else."])]]) };
+      return {
+        ...world,
+        conversations: new Map([
+          [1, talk(1, "Formulas", Date.now(), ["Typeset these.", formulas])],
+          [2, talk(2, "Other", Date.now(), ["What else?", "Nothing else."])],
+        ]),
+      };
     case "many":
       return { ...world, conversations: many(), pace: 4 };
     default:

@@ -1,10 +1,37 @@
 // Fine-tuning of the fake host: datasets, fast runs, adapters and exports.
 
 import type { FileDrop } from "../host";
-import type { Adapter, ColumnMapping, Dataset, Exported, ExportFormat, ExportOptions, Inspection, NewRun, Outcome, PauseReason, Problem, Run, RunCurves, RunState, SampleDataset, TrainSettings } from "../wire";
+import type {
+  Adapter,
+  ColumnMapping,
+  Dataset,
+  Exported,
+  ExportFormat,
+  ExportOptions,
+  Inspection,
+  NewRun,
+  Outcome,
+  PauseReason,
+  Problem,
+  Run,
+  RunCurves,
+  RunState,
+  SampleDataset,
+  TrainSettings,
+} from "../wire";
 import { FakeOrganizing } from "./organizing";
 import { inspect, newDataset, sampleDatasets, pastDatasets, trainDefaults } from "./datasets";
-import { importedAdapter, runAdapter, curvesUpTo, validationLossAt, runOutcome, pastAdapters, pastRuns, runPlan, pointAt } from "./runs";
+import {
+  importedAdapter,
+  runAdapter,
+  curvesUpTo,
+  validationLossAt,
+  runOutcome,
+  pastAdapters,
+  pastRuns,
+  runPlan,
+  pointAt,
+} from "./runs";
 
 const NEVER_ENDS = 100_000;
 
@@ -56,7 +83,11 @@ export abstract class FakeTuning extends FakeOrganizing {
       await this.restoreDataset(known.id);
       return known;
     }
-    if (/\.(png|jpe?g|pdf|zip)$/i.test(path)) throw { code: "dataInvalid", message: `${path}: this is another kind of file, not a dataset. Choose a file of JSONL, JSON, CSV, TSV, Parquet, Markdown or plain text.` };
+    if (/\.(png|jpe?g|pdf|zip)$/i.test(path))
+      throw {
+        code: "dataInvalid",
+        message: `${path}: this is another kind of file, not a dataset. Choose a file of JSONL, JSON, CSV, TSV, Parquet, Markdown or plain text.`,
+      };
     const dataset = newDataset(this.newId(), path);
     this.datasetList = [dataset, ...this.datasetList];
     await this.emitDatasets();
@@ -82,7 +113,14 @@ export abstract class FakeTuning extends FakeOrganizing {
     await this.emitDatasets();
   }
 
-  async inspectDataset(id: number, _model: string, mapping: ColumnMapping | null, skipBroken: boolean, sequence: number | null, _systemPrompt: string | null): Promise<Inspection> {
+  async inspectDataset(
+    id: number,
+    _model: string,
+    mapping: ColumnMapping | null,
+    skipBroken: boolean,
+    sequence: number | null,
+    _systemPrompt: string | null,
+  ): Promise<Inspection> {
     const dataset = this.datasetList.find((d) => d.id === id);
     if (!dataset) throw NO_DATASET;
     await this.rest(12);
@@ -98,7 +136,9 @@ export abstract class FakeTuning extends FakeOrganizing {
 
   async runPoints(id: number): Promise<RunCurves> {
     const curves = this.curves.get(id);
-    return curves ? { points: [...curves.points], evaluations: [...curves.evaluations] } : { points: [], evaluations: [] };
+    return curves
+      ? { points: [...curves.points], evaluations: [...curves.evaluations] }
+      : { points: [], evaluations: [] };
   }
 
   async trainDefaults(): Promise<TrainSettings> {
@@ -107,7 +147,11 @@ export abstract class FakeTuning extends FakeOrganizing {
 
   async startRun(order: NewRun): Promise<Run> {
     const active = this.runList.find(({ id }) => this.controls.has(id));
-    if (active) throw { code: "busy", message: `“${active.name}” is still running, and only one run can be active. Wait until it is done, or stop it first.` };
+    if (active)
+      throw {
+        code: "busy",
+        message: `“${active.name}” is still running, and only one run can be active. Wait until it is done, or stop it first.`,
+      };
     const dataset = this.datasetList.find((d) => d.id === order.dataset);
     if (!dataset) throw NO_DATASET;
     const run: Run = {
@@ -174,10 +218,18 @@ export abstract class FakeTuning extends FakeOrganizing {
 
   async importAdapter(path: string, model: string | null): Promise<Adapter> {
     const name = (path.split("/").at(-1) ?? path).replace(/\.gguf$/, "");
-    if (/qwen/.test(name)) throw { code: "adapterInvalid", message: `${path}: this adapter does not belong to this model: it targets all layers of a model with 24 layers, but this model has 30. Choose the model it was trained on, or another adapter.` };
+    if (/qwen/.test(name))
+      throw {
+        code: "adapterInvalid",
+        message: `${path}: this adapter does not belong to this model: it targets all layers of a model with 24 layers, but this model has 30. Choose the model it was trained on, or another adapter.`,
+      };
     // For tests: a folder is for a model that is not here, unless one is named.
     const base = model === null && !path.endsWith(".gguf") ? "meta-llama/Llama-3.2-3B-Instruct" : null;
-    const adapter = { ...importedAdapter(this.newId(), name, path, base), model, modelName: model === null ? null : "SmolLM2 135M Instruct" };
+    const adapter = {
+      ...importedAdapter(this.newId(), name, path, base),
+      model,
+      modelName: model === null ? null : "SmolLM2 135M Instruct",
+    };
     await this.addAdapter(adapter);
     return adapter;
   }
@@ -209,15 +261,37 @@ export abstract class FakeTuning extends FakeOrganizing {
   async exportAdapter(options: ExportOptions): Promise<Exported> {
     await this.rest(40);
     const bytes = options.format.type === "gguf" ? 98_402_112 : 9_781_248;
-    if (/full/.test(options.out)) throw { code: "diskFull", message: `${options.out}: No space left on device (os error 28). The disk is full. Free some space, then try again.` };
+    if (/full/.test(options.out))
+      throw {
+        code: "diskFull",
+        message: `${options.out}: No space left on device (os error 28). The disk is full. Free some space, then try again.`,
+      };
     if (!options.verify) return { path: options.out, bytes, verification: null, notices: [] };
     const rough = options.format.type === "gguf" && options.format.kind === "Q4_0";
     return {
       path: options.out,
       bytes,
       verification: rough
-        ? { passed: false, learned: true, prompts: 12, divergence: 0.41, taught: 0.87, sameText: 5, summary: "The export does NOT match the adapter: 52.9 % of the training is retained, and 5 of 12 prompts get an identical answer. The quantization is too coarse: choose a finer one such as Q8_0, or export the adapter alone." }
-        : { passed: true, learned: true, prompts: 12, divergence: 0, taught: 0.87, sameText: 12, summary: "The export matches the adapter: 100.0 % of the training is retained, and 12 of 12 prompts get an identical answer." },
+        ? {
+            passed: false,
+            learned: true,
+            prompts: 12,
+            divergence: 0.41,
+            taught: 0.87,
+            sameText: 5,
+            summary:
+              "The export does NOT match the adapter: 52.9 % of the training is retained, and 5 of 12 prompts get an identical answer. The quantization is too coarse: choose a finer one such as Q8_0, or export the adapter alone.",
+          }
+        : {
+            passed: true,
+            learned: true,
+            prompts: 12,
+            divergence: 0,
+            taught: 0.87,
+            sameText: 12,
+            summary:
+              "The export matches the adapter: 100.0 % of the training is retained, and 12 of 12 prompts get an identical answer.",
+          },
       notices: [],
     };
   }
@@ -252,7 +326,10 @@ export abstract class FakeTuning extends FakeOrganizing {
   protected vote(adapters: { adapter: number }[], by: { tuned: number; base: number }): void {
     for (const { adapter: id } of adapters) {
       const votes = this.adapterList.find((a) => a.id === id)?.votes;
-      if (votes) this.changeAdapter(id, { votes: { tuned: Math.max(0, votes.tuned + by.tuned), base: Math.max(0, votes.base + by.base) } });
+      if (votes)
+        this.changeAdapter(id, {
+          votes: { tuned: Math.max(0, votes.tuned + by.tuned), base: Math.max(0, votes.base + by.base) },
+        });
     }
     void this.emitAdapters();
   }
@@ -262,7 +339,11 @@ export abstract class FakeTuning extends FakeOrganizing {
   }
 
   protected addRatedDataset(name: string, examples: number): Dataset {
-    const dataset = { ...newDataset(this.newId(), `/home/you/.local/share/hearth/datasets/${name}.jsonl`), name, examples };
+    const dataset = {
+      ...newDataset(this.newId(), `/home/you/.local/share/hearth/datasets/${name}.jsonl`),
+      name,
+      examples,
+    };
     this.datasetList = [dataset, ...this.datasetList];
     void this.emitDatasets();
     return dataset;
@@ -274,7 +355,13 @@ export abstract class FakeTuning extends FakeOrganizing {
     const run = this.run(id);
     const curves = this.curves.get(id) ?? { points: [], evaluations: [] };
     for (const stage of ["reading the model", "reading the examples", "measuring a step"]) {
-      this.changeRun(id, { state: { type: "preparing", fraction: ["reading the model", "reading the examples", "measuring a step"].indexOf(stage) / 3 + 0.1, stage } });
+      this.changeRun(id, {
+        state: {
+          type: "preparing",
+          fraction: ["reading the model", "reading the examples", "measuring a step"].indexOf(stage) / 3 + 0.1,
+          stage,
+        },
+      });
       await this.rest(6);
     }
     const steps = run.plan?.steps ?? (/endless/.test(run.datasetName) ? NEVER_ENDS : (run.settings.maxSteps ?? 70));
@@ -288,7 +375,15 @@ export abstract class FakeTuning extends FakeOrganizing {
     const every = Math.max(1, Math.round(Math.min(steps, 200) / 10));
     if (from === 0) this.evaluate(id, curves, 0, steps);
     for (let step = from + 1; step <= steps; step++) {
-      if (control.die) return this.end(id, { type: "interrupted", problem: { code: "workerDied", message: "Hearth's worker exited unexpectedly (signal 11). Resume the run to continue from its last checkpoint. If it happens again, choose a shorter sequence length or a smaller batch." } });
+      if (control.die)
+        return this.end(id, {
+          type: "interrupted",
+          problem: {
+            code: "workerDied",
+            message:
+              "Hearth's worker exited unexpectedly (signal 11). Resume the run to continue from its last checkpoint. If it happens again, choose a shorter sequence length or a smaller batch.",
+          },
+        });
       if (control.stop) return this.end(id, { type: "stopped" });
       if (control.pause) await this.wait(id, control);
       if (control.stop) return this.end(id, { type: "stopped" });
@@ -296,7 +391,14 @@ export abstract class FakeTuning extends FakeOrganizing {
       if (/explodes/.test(run.datasetName) && step > 24) {
         point.loss = 61.8;
         this.add(id, curves, point);
-        return this.end(id, { type: "failed", problem: { code: "diverged", message: "The loss became 61.800 in step 25, so the run was stopped. An adapter saved before that is kept. Try a lower learning rate." } });
+        return this.end(id, {
+          type: "failed",
+          problem: {
+            code: "diverged",
+            message:
+              "The loss became 61.800 in step 25, so the run was stopped. An adapter saved before that is kept. Try a lower learning rate.",
+          },
+        });
       }
       this.add(id, curves, point);
       if (step % every === 0) {
@@ -333,15 +435,24 @@ export abstract class FakeTuning extends FakeOrganizing {
     const trained = ended && curves.points.length > 0;
     const outcome = trained ? runOutcome(curves, state.type === "stopped" ? "stopped" : "completed") : null;
     const adapter = trained ? this.newId() : null;
-    this.changeRun(id, { state, outcome, adapter, last: curves.points.at(-1) ?? null, endedAt: ended ? Date.now() : null });
+    this.changeRun(id, {
+      state,
+      outcome,
+      adapter,
+      last: curves.points.at(-1) ?? null,
+      endedAt: ended ? Date.now() : null,
+    });
     const run = this.run(id);
     if (adapter !== null) {
       this.adapterList = [runAdapter(adapter, run), ...this.adapterList];
       void this.emitAdapters();
     }
-    if (state.type === "finished") this.emit({ type: "runEnded", run: id, message: `${run.name} is done${losses(outcome)}.` });
-    else if (state.type === "failed") this.emit({ type: "runEnded", run: id, message: `${run.name} failed: ${state.problem.message}` });
-    else if (state.type === "interrupted") this.emit({ type: "runEnded", run: id, message: `${run.name} was interrupted: ${state.problem.message}` });
+    if (state.type === "finished")
+      this.emit({ type: "runEnded", run: id, message: `${run.name} is done${losses(outcome)}.` });
+    else if (state.type === "failed")
+      this.emit({ type: "runEnded", run: id, message: `${run.name} failed: ${state.problem.message}` });
+    else if (state.type === "interrupted")
+      this.emit({ type: "runEnded", run: id, message: `${run.name} was interrupted: ${state.problem.message}` });
   }
 
   private run(id: number): Run {

@@ -62,7 +62,8 @@ function between(text: string, at: number, close: string, display: boolean): Spa
 /** `$…$`, unless it looks like prices or variables of a shell. */
 function dollars(text: string, at: number): Span | null {
   let to = at + 1;
-  while (to < text.length && to - at < MAX_SOURCE && text[to] !== "$" && text[to] !== "`") to += text[to] === "\\" ? 2 : 1;
+  while (to < text.length && to - at < MAX_SOURCE && text[to] !== "$" && text[to] !== "`")
+    to += text[to] === "\\" ? 2 : 1;
   if (text[to] !== "$") return null;
   const source = text.slice(at + 1, to);
   const amount = /^[\d.,]+\s+\p{L}{2,}/u.test(source);
@@ -82,7 +83,7 @@ export function masked(line: string, copy: string): string {
   if (!/[$]|\\[([]/.test(line)) return copy;
   let hidden = "";
   let done = 0;
-  for (let at = 0; at < line.length; ) {
+  for (let at = 0; at < line.length;) {
     const formula = line[at] === "$" || line[at] === "\\" ? formulaAt(line, at) : null;
     if (formula) {
       hidden += copy.slice(done, at) + "a".repeat(formula.length);

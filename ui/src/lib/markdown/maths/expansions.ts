@@ -15,7 +15,10 @@ interface Expander {
 const BOUND = "\\bound@expansions";
 
 /** A formula's source and its macros, so that KaTeX refuses it when its expansions grow too long. */
-export function boundExpansions(source: string): { source: string; macros: Record<string, (expander: object) => string> } {
+export function boundExpansions(source: string): {
+  source: string;
+  macros: Record<string, (expander: object) => string>;
+} {
   const bound = (expander: object) => {
     limit(expander as Expander);
     return "";
@@ -35,7 +38,8 @@ function limit(expander: Expander): void {
   };
   expander.consumeArgs = function (count, delimiters) {
     const taken = consumeArgs.call(this, count, delimiters);
-    if (taken.reduce((sum, { length }) => sum + length, 0) > MAX_ARGUMENTS) throw new RangeError("The arguments are too long.");
+    if (taken.reduce((sum, { length }) => sum + length, 0) > MAX_ARGUMENTS)
+      throw new RangeError("The arguments are too long.");
     return taken;
   };
 }

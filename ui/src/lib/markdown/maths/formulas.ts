@@ -29,7 +29,10 @@ export class Formulas {
     private readonly loadStyle: () => Promise<unknown>,
   ) {
     this.runner = new Runner(start, LIMITS);
-    this.pending = new Shared((formula, name) => this.begin(formula, name), (formula) => this.runner.withdraw(formula));
+    this.pending = new Shared(
+      (formula, name) => this.begin(formula, name),
+      (formula) => this.runner.withdraw(formula),
+    );
   }
 
   /** The tree of a formula that was typeset; `null`: it is shown as its source; `undefined`: it was not typeset yet. */

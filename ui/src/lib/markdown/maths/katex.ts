@@ -10,11 +10,25 @@ const MAX_EMS = 10;
 
 /** The tree of a formula; `null` if it is no maths, or too much. */
 export function formula(source: string, display: boolean): MathsElement | null {
-  const limits = { throwOnError: true, trust: false, errorColor: UNSUPPORTED, maxSize: MAX_EMS, maxExpand: MAX_EXPANSIONS };
+  const limits = {
+    throwOnError: true,
+    trust: false,
+    errorColor: UNSUPPORTED,
+    maxSize: MAX_EMS,
+    maxExpand: MAX_EXPANSIONS,
+  };
   try {
     // Macros apply to this formula only.
     const bounded = boundExpansions(source);
-    return convert(__renderToDomTree(bounded.source, { displayMode: display, output: "htmlAndMathml", strict: false, macros: bounded.macros, ...limits }) as KatexNode);
+    return convert(
+      __renderToDomTree(bounded.source, {
+        displayMode: display,
+        output: "htmlAndMathml",
+        strict: false,
+        macros: bounded.macros,
+        ...limits,
+      }) as KatexNode,
+    );
   } catch {
     // Invalid, too large, or nested too deep for the stack.
     return null;

@@ -32,7 +32,9 @@ export interface KatexNode {
 }
 
 const MATHML_ELEMENTS = new Set(
-  "math menclose mfrac mglyph mi mn mo mover mpadded mphantom mroot mrow ms mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder munderover semantics".split(" "),
+  "math menclose mfrac mglyph mi mn mo mover mpadded mphantom mroot mrow ms mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder munderover semantics".split(
+    " ",
+  ),
 );
 const ATTRIBUTES = new Set(
   (
@@ -60,7 +62,8 @@ export function convert(root: KatexNode): MathsElement {
 
   function visit(node: KatexNode, depth: number): (MathsElement | string)[] {
     if (++count > MAX_NODES || depth > MAX_DEPTH) throw new RangeError("The formula is too large.");
-    if (node.style?.color === UNSUPPORTED || node.attributes?.mathcolor === UNSUPPORTED) throw new TypeError("A command is not allowed.");
+    if (node.style?.color === UNSUPPORTED || node.attributes?.mathcolor === UNSUPPORTED)
+      throw new TypeError("A command is not allowed.");
     const made = element(node);
     if (typeof made === "string") return [made];
     const children = (node.children ?? []).flatMap((child) => visit(child, depth + 1));
@@ -82,7 +85,8 @@ export function size(tree: MathsElement): number {
 /** The element of a node without its children; `null`: only the children. */
 function element(node: KatexNode): MathsElement | string | null {
   if (node.pathName !== undefined) return path(node);
-  if (node.character !== undefined) return node.character ?? plain(MATHML, "mspace", { width: `${(node.width ?? 0).toFixed(4)}em` });
+  if (node.character !== undefined)
+    return node.character ?? plain(MATHML, "mspace", { width: `${(node.width ?? 0).toFixed(4)}em` });
   if (node.type !== undefined) return mathml(node);
   if (node.text !== undefined) return symbol(node);
   if (node.classes === undefined) return plain(SVG, node.children ? "svg" : "line", node.attributes);
