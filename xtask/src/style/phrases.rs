@@ -112,7 +112,7 @@ fn in_line(path: &str, line: &Line) -> Vec<Violation> {
                 format!("a doc comment begins with `{first}`: use a noun phrase"),
             );
         }
-        // Help texts of the command line are doc comments too, in the imperative as in other programs.
+        // Help texts of the command line are doc comments too, in the imperative.
         if IMPERATIVES.contains(&first) && !path.ends_with("cli/src/args.rs") && is_sentence(&line.text) {
             add("mood", format!("`{first}`: third person"));
         }

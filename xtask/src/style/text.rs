@@ -87,6 +87,7 @@ fn plain(line: &str) -> String {
         let end = text[start..].find(')').map_or(text.len(), |end| start + end + 1);
         text.replace_range(start..end, "");
     }
+    text.retain(|c| c != '[');
     let words = text.split_whitespace().filter(|word| !word.contains("://"));
     words.collect::<Vec<_>>().join(" ")
 }

@@ -38,7 +38,11 @@ avx2! {
         }
         let low = _mm256_set1_epi8(0x0f);
         let both = vector(lower, v % 4);
-        let nibbles = if v < 4 { _mm256_and_si256(both, low) } else { _mm256_and_si256(_mm256_srli_epi16::<4>(both), low) };
+        let nibbles = if v < 4 {
+            _mm256_and_si256(both, low)
+        } else {
+            _mm256_and_si256(_mm256_srli_epi16::<4>(both), low)
+        };
         if B::LAYOUT.codebook.is_some() {
             let values = _mm256_broadcastsi128_si256(load(&B::UNSIGNED_VALUES));
             return _mm256_shuffle_epi8(values, nibbles);
@@ -117,7 +121,11 @@ avx2! {
     /// Products of four columns of eight rows with four activations, in pairs, in 16 bits.
     #[inline]
     fn pairs<B: Packable>(codes: __m256i, values: __m256i) -> __m256i {
-        if restores_sign::<Avx2, B>() { _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(values, codes)) } else { _mm256_maddubs_epi16(codes, values) }
+        if restores_sign::<Avx2, B>() {
+            _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(values, codes))
+        } else {
+            _mm256_maddubs_epi16(codes, values)
+        }
     }
 }
 

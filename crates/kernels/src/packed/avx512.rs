@@ -53,7 +53,11 @@ avx512! {
         }
         let low = _mm512_set1_epi8(0x0f);
         let both = vector(lower, v % 4);
-        let nibbles = if v < 4 { _mm512_and_si512(both, low) } else { _mm512_and_si512(_mm512_srli_epi16::<4>(both), low) };
+        let nibbles = if v < 4 {
+            _mm512_and_si512(both, low)
+        } else {
+            _mm512_and_si512(_mm512_srli_epi16::<4>(both), low)
+        };
         if B::LAYOUT.codebook.is_some() {
             let values = _mm512_broadcast_i32x4(load(&B::UNSIGNED_VALUES));
             return _mm512_shuffle_epi8(values, nibbles);
@@ -212,7 +216,11 @@ impl Avx512 {
             for chunk in 0..chunks {
                 for token in 0..activations.tokens {
                     let [chunk] = activations.chunks(token, chunk);
-                    let minus = if layout.halves() { chunk.minus_half_sums } else { std::array::from_fn(|half| chunk.minus_sums[half / 2]) };
+                    let minus = if layout.halves() {
+                        chunk.minus_half_sums
+                    } else {
+                        std::array::from_fn(|half| chunk.minus_sums[half / 2])
+                    };
                     to.push(minus.map(|minus| bias + zero_point * minus));
                 }
             }

@@ -115,7 +115,13 @@ proptest! {
             let mut weights = vec![0.0; cols];
             quant.dequantize_row(&row, &mut weights).unwrap();
             let exact: f64 = weights.iter().zip(&x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
-            let step = |i: usize| if quant.is_float() { 0.0 } else { activations.chunks()[i / 256].scales[i % 256 / 32] };
+            let step = |i: usize| {
+                if quant.is_float() {
+                    0.0
+                } else {
+                    activations.chunks()[i / 256].scales[i % 256 / 32]
+                }
+            };
             let loss: f32 = weights.iter().enumerate().map(|(i, w)| HALF_STEP * step(i) * w.abs()).sum();
             let allowed = f64::from(loss + ROUNDING * magnitude(quant, &row, &x));
             let mut y = [0.0];

@@ -232,8 +232,8 @@ impl Entry {
         instance.worker()
     }
 
-    /// The instance that a new user takes part in, which begins now if there is none. `Err` with one
-    /// that is ending. `own` is 1 if the new user is counted already.
+    /// The instance for a new user, which starts now if there is none. `Err` with one that is
+    /// ending. `own` is 1 if the new user is counted already.
     pub fn join(self: &Arc<Self>, own: usize) -> Result<Arc<Instance>, Arc<Instance>> {
         let mut state = self.state();
         if let Some(instance) = &state.instance {
