@@ -1,8 +1,8 @@
 // Finds text in the sources of the page that is not a message:
 // `node scripts/untranslated.mjs [FOLDER]` prints it. Text is: letters in markup, visible
 // attributes, and strings that look like words (a capital and small letters, or two words). A
-// string that is not shown to users is marked with `not text` in a comment on its line or on the
-// line above.
+// string that is not shown to users is marked with `not text` in a comment on its line, on the line
+// above, or above the list or the tag that it is in.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
@@ -30,9 +30,17 @@ const words = (/** @type {string} */ text) =>
     /\p{L}{2,}[,.:;]? \p{L}/u.test(text) ||
     /^ ?\p{Ll}{2,}[,.:]? $|^ \p{Ll}{3,}/u.test(text));
 
-/** Lines that a comment excuses. */
+const MARKED = /^\s*(\/\/|<!--|\/\*|\{\/\*).*not text/;
+const indentation = (/** @type {string} */ line) => line.search(/\S|$/);
+
+/** Whether a comment excuses a line: on it, above it, or above the list or the tag that it is in. */
 function excused(/** @type {string[]} */ lines, /** @type {number} */ line) {
-  return /not text/.test(lines[line] ?? "") || /^\s*(\/\/|<!--|\/\*|\{\/\*).*not text/.test(lines[line - 1] ?? "");
+  if (/not text/.test(lines[line] ?? "") || MARKED.test(lines[line - 1] ?? "")) return true;
+  const inside = indentation(lines[line] ?? "");
+  let first = line - 1;
+  while (first > 0 && indentation(lines[first] ?? "") >= inside) first--;
+  const opens = /([[(]|= \{)$|^\s*<[\w-]+[^>]*$/.test(lines[first] ?? "");
+  return opens && MARKED.test(lines[first - 1] ?? "");
 }
 
 /** @typedef {{ line: number, text: string }} Found */

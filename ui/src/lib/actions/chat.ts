@@ -70,13 +70,12 @@ export const chatActions: readonly Row[] = [
     words: m.action_write_words,
     run: (app) => app.focusComposer(),
   },
-  // not text: the name of a key
   {
     id: "stop",
     title: m.action_stop,
     group: "chat",
     icon: "stop",
-    keys: ["Escape"],
+    keys: ["Escape"], // not text: the name of a key
     keyView: "chat",
     words: m.action_stop_words,
     enabled: (app) => app.thread.busy,

@@ -48,10 +48,9 @@ const leftOutReasons: Record<LeftOutReason, (inputs: { count: number }) => strin
 };
 
 export const chatFormats: readonly { value: ChatFormat; label: string; readonly hint: string }[] = [
-  // not text: a name
   {
     value: "markdown",
-    label: "Markdown",
+    label: "Markdown", // not text: a name
     get hint() {
       return m.text_transfer_markdown_hint();
     },
