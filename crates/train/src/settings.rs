@@ -184,7 +184,7 @@ impl Settings {
         };
         fraction("The dropout", f64::from(self.dropout))?;
         fraction("The weight decay", self.weight_decay)?;
-        if !((0.0..=1.0).contains(&self.warmup)) {
+        if !(0.0..=1.0).contains(&self.warmup) {
             return Err(invalid("The warm-up", self.warmup, "a ratio from 0 to 1"));
         }
         if self.max_gradient_norm.is_finite() && self.max_gradient_norm >= 0.0 {
