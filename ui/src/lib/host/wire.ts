@@ -34,7 +34,7 @@ export interface Commands {
   pinConversation(id: number, pinned: boolean): Promise<void>;
   setSystemPrompt(conversation: number, text: string | null): Promise<void>;
   setConversationSettings(conversation: number, chosen: ConversationSettings): Promise<void>;
-  /** The built-in presets, then a person's by name. */
+  /** The built-in presets, then the user's by name. */
   presets(): Promise<Presets>;
   savePreset(name: string, values: PresetValues): Promise<Preset>;
   updatePreset(id: string, values: PresetValues): Promise<Preset>;
@@ -94,7 +94,7 @@ export interface Commands {
   catalog(): Promise<Array<CatalogModel>>;
   /** Searches the hub for repositories with models, adapters, or originals. */
   searchHub(query: string, sort: HubSort, kind: HubKind): Promise<Array<HubModel>>;
-  /** Repositories with GGUF files that were made from those of a repository. */
+  /** Repositories with GGUF files that were converted from a repository. */
   hubConversions(id: string): Promise<Array<HubModel>>;
   /** The models in a repository of the hub. */
   hubRepository(id: string): Promise<HubRepository>;
@@ -111,7 +111,7 @@ export interface Commands {
   removeDownload(id: number): Promise<void>;
   /** Asks the servers of downloaded models whether these have changed there. */
   checkUpdates(): Promise<Array<ModelUpdate>>;
-  /** Whether there is a token of the hub, and where it was found; never the token itself. May take until a person has unlocked the system's keychain. */
+  /** Whether there is a token of the hub, and where it was found; never the token itself. May take until the user has unlocked the system's keychain. */
   hubToken(): Promise<HubToken>;
   /** Saves a token in the system's keychain, and nowhere else. */
   setHubToken(token: string): Promise<HubToken>;
@@ -397,7 +397,7 @@ baseRepository: string | null,
  */
 architecture: string | null,
 /**
- * How it fits each readable model of the library. Empty if its files cannot be read.
+ * Its fit to each readable model of the library. Empty if its files cannot be read.
  */
 matches: Array<AdapterMatch>,
 /**
@@ -413,7 +413,7 @@ downloadedFrom: string | null,
  */
 license: string | null,
 /**
- * Whether deleting it deletes its files: those of runs and downloads.
+ * Whether deleting it deletes its files: true for adapters of runs and downloads.
  */
 isDeletable: boolean,
 /**
@@ -463,7 +463,7 @@ export type AdapterMatch = {
  */
 model: string,
 /**
- * How it fits.
+ * The fit.
  */
 fit: AdapterFit, };
 
@@ -503,7 +503,7 @@ sampling: SamplingParams,
  */
 maxTokens: number | null,
 /**
- * Stop strings.
+ * Texts that end it.
  */
 stop: Array<string>,
 /**
@@ -511,7 +511,8 @@ stop: Array<string>,
  */
 thinking: boolean | null,
 /**
- * How long it was told to think. `None` means the chat template's default.
+ * The thinking effort that the model was told to use. `None` means the chat template's
+ * default.
  */
 effort: Effort | null,
 /**
@@ -621,7 +622,7 @@ fileSize: number,
  */
 model: string | null,
 /**
- * What it would be like on this machine.
+ * Its estimated performance on this machine.
  */
 expectation: Expectation,
 /**
@@ -749,7 +750,7 @@ sampling: SamplingOverrides,
  */
 maxTokens: number | null,
 /**
- * Stop strings. `None` means none.
+ * Texts that end an answer. `None` means none.
  */
 stop: Array<string> | null,
 /**
@@ -913,7 +914,7 @@ driver: string | null,
  */
 api: string | null,
 /**
- * Utilisation from 0 to 1. `None` means unknown.
+ * Utilization from 0 to 1. `None` means unknown.
  */
 load: number | null,
 /**
@@ -993,7 +994,7 @@ id: number,
  */
 name: string,
 /**
- * What was asked for: the argument of `startDownload`.
+ * The requested source: the argument of `startDownload`.
  */
 source: string,
 /**
@@ -1064,8 +1065,8 @@ drafted: number,
  */
 accepted: number,
 /**
- * Measured decode speed divided by that of plain decoding, whose steps were measured too; 1
- * if nothing was drafted.
+ * Measured decode speed divided by the speed of plain decoding, whose steps were measured too;
+ * 1 if nothing was drafted.
  */
 gain: number,
 /**
@@ -1107,7 +1108,7 @@ text: string,
  */
 tokens: number,
 /**
- * Decode speed so far, in tokens per second.
+ * Speed of decoding so far, in tokens per second.
  */
 tokensPerSecond: number, } | { "type": "messageFolded",
 /**
@@ -1183,7 +1184,7 @@ total: number,
  */
 bytesPerSecond: number, } | { "type": "workerDied",
 /**
- * What happened.
+ * The reason.
  */
 problem: Problem, } | { "type": "measureProgress",
 /**
@@ -1332,7 +1333,7 @@ kind: string,
  */
 severity: Severity,
 /**
- * What was found and what to do, in whole sentences.
+ * The finding and the advice, in whole sentences.
  */
 message: string,
 /**
@@ -1350,12 +1351,11 @@ id: number,
  */
 name: string,
 /**
- * System prompt of its conversations that have none of their own. `None` means the model's
- * default.
+ * Default system prompt of its conversations. `None` means the model's default.
  */
 systemPrompt: string | null,
 /**
- * Settings of its conversations that have none of their own.
+ * Default settings of its conversations.
  */
 settings: ConversationSettings, };
 
@@ -1419,7 +1419,7 @@ isAdapter: boolean,
  */
 base: string | null,
 /**
- * What it would be like on this machine in 4 bits, if the number of parameters is known.
+ * Its estimated performance on this machine in 4 bits, if the number of parameters is known.
  */
 expectation: Expectation | null, };
 
@@ -1484,7 +1484,7 @@ files: number,
  */
 size: number,
 /**
- * What it would be like on this machine, from its size.
+ * Its estimated performance on this machine, from its size.
  */
 expectation: Expectation,
 /**
@@ -1546,7 +1546,7 @@ export type Inspection = {
  */
 container: string,
 /**
- * Format of the examples: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
+ * The format of the examples: `messages`, `ShareGPT`, `alpaca`, `prompt and answer`, `text`.
  */
 shape: string,
 /**
@@ -1624,7 +1624,7 @@ export type LeftOutFiles = {
  */
 reason: LeftOutReason,
 /**
- * How many.
+ * Number of these files.
  */
 count: number,
 /**
@@ -1782,7 +1782,7 @@ threads: number,
  */
 promptTokensPerSecond: number,
 /**
- * Decode speed in tokens per second.
+ * Speed of decoding, in tokens per second.
  */
 tokensPerSecond: number,
 /**
@@ -1844,15 +1844,16 @@ leftOut: LeftOut | null,
  */
 adapters: Array<UsedAdapter>,
 /**
- * Id of the next answer of a side-by-side comparison; that of the last one is the first one's.
+ * Id of the next answer of a side-by-side comparison. The last answer has the id of the first
+ * one.
  */
 comparison: number | null,
 /**
- * Whether a person preferred it to the other answers.
+ * Whether the user preferred it to the other answers.
  */
 better: boolean,
 /**
- * A person's rating.
+ * The user's rating.
  */
 rating: Rating | null,
 /**
@@ -1860,7 +1861,7 @@ rating: Rating | null,
  */
 settings: AnswerSettings | null,
 /**
- * Whether a person wrote it, or its beginning, although it is an answer.
+ * Whether the user wrote it, or its beginning, although it is an answer.
  */
 edited: boolean,
 /**
@@ -2014,7 +2015,7 @@ device: string,
  */
 threads: number,
 /**
- * Load time in seconds.
+ * The load time in seconds.
  */
 loadSeconds: number,
 /**
@@ -2091,7 +2092,7 @@ model: string,
  */
 source: string,
 /**
- * What the server said.
+ * The server's response.
  */
 state: UpdateState, };
 
@@ -2119,7 +2120,7 @@ adapters: Array<AdapterChoice>, };
 
 export type NewRun = {
 /**
- * Display name. `None` means made from those of dataset and model.
+ * Display name. `None` means a name made from the names of dataset and model.
  */
 name: string | null,
 /**
@@ -2135,7 +2136,7 @@ dataset: number,
  */
 mapping: ColumnMapping | null,
 /**
- * Skip malformed lines instead of refusing the file.
+ * Whether malformed lines are skipped. Otherwise a file with one is refused.
  */
 skipBroken: boolean,
 /**
@@ -2318,7 +2319,7 @@ export type Plan = {
  */
 fits: boolean,
 /**
- * The same for a person.
+ * The same, as a verdict for the user.
  */
 verdict: Verdict,
 /**
@@ -2464,7 +2465,7 @@ sampling: SamplingOverrides,
  */
 maxTokens: number | null,
 /**
- * Stop strings. `None` means none.
+ * Texts that end an answer. `None` means none.
  */
 stop: Array<string> | null,
 /**
@@ -2478,7 +2479,7 @@ jsonSchema: string | null, };
 
 export type Presets = {
 /**
- * The built-in ones, then a person's by name.
+ * The built-in ones, then the user's by name.
  */
 presets: Array<Preset>,
 /**
@@ -2762,7 +2763,7 @@ why: PauseReason, } | { "type": "finished" } | { "type": "stopped" } | { "type":
  */
 problem: Problem, } | { "type": "interrupted",
 /**
- * What happened.
+ * The reason.
  */
 problem: Problem, };
 
@@ -2888,7 +2889,7 @@ export type SamplingParams = {
  */
 temperature: number,
 /**
- * Keep the k most likely tokens; 0 disables it.
+ * Top-k: the number of most likely tokens to keep; 0 disables it.
  */
 topK: number,
 /**
@@ -2897,7 +2898,8 @@ topK: number,
  */
 topP: number,
 /**
- * Drop tokens less likely than this fraction of the most likely one; 0 disables it.
+ * Min-p: tokens less likely than this fraction of the most likely one are dropped; 0 disables
+ * it.
  */
 minP: number,
 /**
@@ -2999,7 +3001,7 @@ export type SavedPrompt = {
  */
 id: number,
 /**
- * What follows the slash: letters, digits, `-` and `_`.
+ * The name after the slash: letters, digits, `-` and `_`.
  */
 name: string,
 /**
@@ -3142,7 +3144,7 @@ kv: KvType,
  */
 drafts: { [key in string]: DraftSetting },
 /**
- * A person's default sampling parameters, by id of the model, over the catalog's or file's.
+ * The user's default sampling parameters, by id of the model, over the catalog's or file's.
  */
 sampling: { [key in string]: SamplingOverrides },
 /**
@@ -3186,7 +3188,7 @@ reason: SkipReason,
  */
 limit: number | null,
 /**
- * How many.
+ * Number of these conversations.
  */
 count: number,
 /**
@@ -3262,7 +3264,7 @@ cachedTokens: number,
  */
 tokens: number,
 /**
- * Decode speed in tokens per second.
+ * Speed of decoding, in tokens per second.
  */
 tokensPerSecond: number,
 /**
@@ -3282,8 +3284,8 @@ contextUsed: number,
  */
 context: number,
 /**
- * What the draft of speculative decoding did. `None` means that there was none, or that the
- * row was written by a version without drafts.
+ * Statistics of the draft of speculative decoding. `None` means that there was none, or that
+ * the row was written by a version without drafts.
  */
 draft: DraftStats | null,
 /**
@@ -3312,7 +3314,7 @@ export type ThinkingChoice = {
  */
 enabled: ThinkingSwitch | null,
 /**
- * How long it thinks.
+ * The thinking effort.
  */
 effort: ThinkingEffort | null, };
 
@@ -3433,7 +3435,7 @@ precision: Precision,
  */
 checkpointing: Checkpointing,
 /**
- * Compute the loss on prompts, too, not only on answers.
+ * Whether the loss includes prompts, too, not only answers.
  */
 trainOnPrompts: boolean,
 /**
@@ -3448,7 +3450,7 @@ export type TrayContent = {
  */
 open: string,
 /**
- * What is running, or that nothing is: a line each.
+ * The running tasks, one a line, or a line that says that there are none.
  */
 running: Array<string>,
 /**
