@@ -38,11 +38,11 @@ fn walk(folder: &Path, prefix: &str, found: &mut BTreeSet<String>) {
         let path = format!("{prefix}{name}");
         if entry.path().is_dir() {
             if !SKIPPED.contains(&name.as_str()) {
-                walk(&entry.path(), &format!("{path}/"), found);
+                walk(&entry.path(), &format!("{path}/"), actual);
             }
-            found.insert(format!("{path}/"));
+            actual.insert(format!("{path}/"));
         }
-        found.insert(path);
+        actual.insert(path);
     }
 }
 

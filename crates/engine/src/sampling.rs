@@ -199,8 +199,8 @@ mod tests {
         several.sort_unstable();
         several.dedup();
         assert!(several.len() > 2);
-        let found = of(&[text("hello hello there hello", Some(1.0))]);
-        assert_eq!(found, several.iter().map(|id| (*id, 1.0)).collect::<Vec<_>>());
+        let actual = of(&[text("hello hello there hello", Some(1.0))]);
+        assert_eq!(actual, several.iter().map(|id| (*id, 1.0)).collect::<Vec<_>>());
     }
 
     #[test]

@@ -182,13 +182,16 @@ fn a_gpu_passes_its_check() {
         left += usize::from(!included);
         included
     };
-    let found = check::check_selected(Place::Gpu(0), true, &mut select).expect("it runs");
-    assert_eq!(found.mismatch, None);
-    assert!(found.bytes_per_second > 0.0 && found.macs_per_second > 0.0, "{found:?}");
+    let actual = check::check_selected(Place::Gpu(0), true, &mut select).expect("it runs");
+    assert_eq!(actual.mismatch, None);
+    assert!(
+        actual.bytes_per_second > 0.0 && actual.macs_per_second > 0.0,
+        "{actual:?}"
+    );
     let fewest = if left == 0 { 100 } else { 30 };
     assert!(
-        found.kernels_compiled > fewest && found.kernels_launched > found.kernels_compiled && found.seconds > 0.0,
-        "{found:?}"
+        actual.kernels_compiled > fewest && actual.kernels_launched > actual.kernels_compiled && actual.seconds > 0.0,
+        "{actual:?}"
     );
     assert!(ops.len() == 6 && number > 100, "{number} cases of {ops:?}");
 }
@@ -233,14 +236,14 @@ fn logits_of_many_tokens_are_computed_in_row_groups() {
     // SAFETY: the tests of this program run one after the other, and read the environment through
     // the standard library.
     unsafe { std::env::set_var("HEARTH_LARGEST_BUFFER", (64 << 20).to_string()) };
-    let found = scores("gpu0", 1);
+    let actual = scores("gpu0", 1);
     // SAFETY: as above.
     unsafe { std::env::remove_var("HEARTH_LARGEST_BUFFER") };
     device::close(0);
-    let off = expected.iter().zip(&found).map(|(a, b)| (a - b).abs());
+    let off = expected.iter().zip(&actual).map(|(a, b)| (a - b).abs());
     let mean = off.sum::<f64>() / expected.len() as f64;
     assert!(
-        found.len() == expected.len() && mean < 0.1,
+        actual.len() == expected.len() && mean < 0.1,
         "off by {mean} nats on average"
     );
 }
@@ -376,14 +379,17 @@ fn a_run_on_the_gpu_matches_one_on_the_cpu() {
         if !parts.includes(number, &case) {
             continue;
         }
-        let found = losses("gpu0", layers);
-        assert_eq!(found.len(), expected.len());
-        let error = found
+        let actual = losses("gpu0", layers);
+        assert_eq!(actual.len(), expected.len());
+        let error = actual
             .iter()
             .zip(&expected)
             .map(|(a, b)| (a - b).abs() / b)
             .fold(0.0, f64::max);
-        assert!(error < 1e-4, "{layers} layers: off by {error}: {found:?}, {expected:?}");
+        assert!(
+            error < 1e-4,
+            "{layers} layers: off by {error}: {actual:?}, {expected:?}"
+        );
     }
 }
 

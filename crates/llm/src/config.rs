@@ -295,8 +295,8 @@ mod tests {
             (None, &[(FACTOR, 4.0), (OLD, 2.0)], 4.0),
             (None, &[(FACTOR, 0.0), (OLD, 2.0)], 1.0),
         ] {
-            let found = rope_scale(kind, factors).expect("a model");
-            assert_eq!(found, expected, "{kind:?} {factors:?}");
+            let actual = rope_scale(kind, factors).expect("a model");
+            assert_eq!(actual, expected, "{kind:?} {factors:?}");
         }
     }
 

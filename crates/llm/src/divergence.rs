@@ -27,8 +27,8 @@ mod tests {
     fn divergences_are_those_of_the_distributions() {
         // Three to one, against even.
         let expected = 0.75 * 1.5f64.ln() + 0.25 * 0.5f64.ln();
-        let found = divergence(&[3f32.ln() + 7.0, 7.0], &[-2.0, -2.0]);
-        assert!((found - expected).abs() < 1e-7, "{found}");
+        let actual = divergence(&[3f32.ln() + 7.0, 7.0], &[-2.0, -2.0]);
+        assert!((actual - expected).abs() < 1e-7, "{actual}");
         assert_eq!(divergence(&[1.0, 2.0], &[1.0, 2.0]), 0.0);
         assert_eq!(divergence(&[1.0, 2.0], &[1.0, f32::NAN]), f64::INFINITY);
     }

@@ -199,13 +199,13 @@ mod tests {
             include_str!("plan.rs"),
             include_str!("training.rs"),
         ];
-        let mut found = 0;
+        let mut actual = 0;
         for source in sources {
             let lines: Vec<&str> = source.lines().map(str::trim).collect();
             for (at, line) in lines.iter().enumerate() {
                 let is_float = line.ends_with(": f32,") || line.ends_with(": f64,");
                 if is_float {
-                    found += 1;
+                    actual += 1;
                     assert!(lines[at - 1].contains("number::or_nan"), "{line}");
                 }
                 let holds_some = ["[f32", "[f64", "<f32", "<f64", "(f32", "(f64"]
@@ -217,6 +217,6 @@ mod tests {
                 );
             }
         }
-        assert!(found > 30, "{found}");
+        assert!(actual > 30, "{actual}");
     }
 }

@@ -56,8 +56,8 @@ mod tests {
 
     const ALL: [Schedule; 3] = [Schedule::Cosine, Schedule::Linear, Schedule::Constant];
 
-    fn close(found: f64, expected: f64, what: &str) {
-        assert!((found - expected).abs() < 1e-12, "{what}: {found}, not {expected}");
+    fn close(actual: f64, expected: f64, what: &str) {
+        assert!((actual - expected).abs() < 1e-12, "{what}: {actual}, not {expected}");
     }
 
     /// Factors of transformers' own functions, by `tests/fixtures/training/schedule.py`: steps,
@@ -98,9 +98,9 @@ mod tests {
     fn rates_are_those_of_transformers() {
         for (steps, warmup, step, expected) in TRANSFORMERS {
             for (schedule, expected) in ALL.into_iter().zip(expected) {
-                let found = schedule.factor(*step, *steps, *warmup, WarmUp::FromZero);
+                let actual = schedule.factor(*step, *steps, *warmup, WarmUp::FromZero);
                 close(
-                    found,
+                    actual,
                     *expected,
                     &format!("{schedule:?}, step {step} of {steps}, {warmup}"),
                 );
@@ -111,8 +111,8 @@ mod tests {
     #[test]
     fn rates_of_runs_begun_before_are_what_they_were() {
         let check = |schedule: Schedule, step, expected: f64| {
-            let found = schedule.factor(step, 110, 10.9 / 110.0, WarmUp::FromFirst);
-            close(found, expected, &format!("{schedule:?} {step}"));
+            let actual = schedule.factor(step, 110, 10.9 / 110.0, WarmUp::FromFirst);
+            close(actual, expected, &format!("{schedule:?} {step}"));
         };
         for schedule in ALL {
             check(schedule, 0, 0.1);

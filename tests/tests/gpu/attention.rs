@@ -56,9 +56,15 @@ fn a_batch_attends_as_the_reference() {
         let (tokens, width) = (starts.len(), heads.qkv_width());
         let qkv: Vec<f32> = noise(1, tokens * width).iter().map(|x| 2.0 * x).collect();
         let there = floats(&client, &qkv, tokens, width);
-        let found = attend_batch(&client, &there, &heads, &numbers(&client, &starts)).expect("shapes that fit");
+        let actual = attend_batch(&client, &there, &heads, &numbers(&client, &starts)).expect("shapes that fit");
         let expected = attend(&wide(&qkv), &heads, &starts);
-        assert_near(&format!("{tokens} tokens, {heads:?}"), &client, &found, &expected, 1e-5);
+        assert_near(
+            &format!("{tokens} tokens, {heads:?}"),
+            &client,
+            &actual,
+            &expected,
+            1e-5,
+        );
         assert!(attend_batch(&client, &there, &Heads { kv_heads: 0, ..heads }, &there.handle).is_err());
     }
 }
@@ -104,8 +110,8 @@ fn a_batch_without_a_causal_mask_attends_both_ways() {
         let side = |side: usize| of_token.iter().map(move |bounds| bounds[side] as u32);
         let lists = numbers(&client, &side(0).chain(side(1)).collect::<Vec<_>>());
         let there = floats(&client, &qkv, tokens, width);
-        let found = attend_batch_both_ways(&client, &there, &heads, &lists).expect("shapes that fit");
-        assert_near(&format!("{lengths:?}, {heads:?}"), &client, &found, &expected, 1e-5);
+        let actual = attend_batch_both_ways(&client, &there, &heads, &lists).expect("shapes that fit");
+        assert_near(&format!("{lengths:?}, {heads:?}"), &client, &actual, &expected, 1e-5);
     }
 }
 
@@ -153,7 +159,7 @@ fn attends_over_pages(client: &Client, heads: &Heads, tokens: usize, length: usi
         ];
         attend_cached(client, &batch, heads, [&keys, &values], n_cells, &sequences, format)
     };
-    let found = attend_with(n_cells, tokens, length, first_page, &lists[1]).expect("shapes that fit");
+    let actual = attend_with(n_cells, tokens, length, first_page, &lists[1]).expect("shapes that fit");
     // The outputs of earlier tokens are not compared: let them see only themselves, which is fast.
     let starts = |length: usize, tokens: usize| -> Vec<u32> {
         (0..length)
@@ -167,7 +173,7 @@ fn attends_over_pages(client: &Client, heads: &Heads, tokens: usize, length: usi
         let (other_qkv, own_qkv) = qkv.split_at(other * width);
         let expected = [last_of(other_qkv, other, 1), last_of(own_qkv, length, tokens)].concat();
         let what = format!("{tokens} of {length}, {heads:?} in {format:?}");
-        assert_near(&what, client, &found, &expected, tolerance);
+        assert_near(&what, client, &actual, &expected, tolerance);
     };
     // Besides the rounding of the format, only sums are rounded.
     near(&cached(&qkv, heads, format), 1e-5);

@@ -39,9 +39,9 @@ fn the_gradient_of_a_norm_matches_known_values() {
         let [x, dz] = [x, dz].map(|x| floats(&client, &x, 1, 4));
         let dx = gpu::rms_norm_backward(&client, &x, &norm_of(&client, &[1.0; 4], eps), &dz).expect("sizes that fit");
         // The first element is mostly cancellation, so compare absolute errors.
-        let found = read(&client, &dx);
-        let mut near = found.iter().zip(&expected).map(|(x, y)| (x - y).abs() < 5e-6);
-        assert!(near.all(|near| near), "{found:?}, expected {expected:?}");
+        let actual = read(&client, &dx);
+        let mut near = actual.iter().zip(&expected).map(|(x, y)| (x - y).abs() < 5e-6);
+        assert!(near.all(|near| near), "{actual:?}, expected {expected:?}");
     }
 }
 
@@ -97,10 +97,10 @@ fn the_losses_and_their_gradient_match_the_cpu() {
         cross_entropy_backward_in_place(&mut slopes, &targets, 0.25, &mut losses).expect("sizes that fit");
         for gradient in [false, true] {
             let (what, x) = (format!("{rows} rows of {cols}"), floats(&client, &logits, rows, cols));
-            let found = gpu::cross_entropy_in_place(&client, &x, &numbers(&client, &targets), 0.25, gradient)
+            let actual = gpu::cross_entropy_in_place(&client, &x, &numbers(&client, &targets), 0.25, gradient)
                 .and_then(|losses| Floats::new(losses, 1, rows))
                 .expect("sizes that fit");
-            assert_near(&format!("losses of {what}"), &client, &found, &wide(&losses), ERROR);
+            assert_near(&format!("losses of {what}"), &client, &actual, &wide(&losses), ERROR);
             let expected = if gradient { &slopes } else { &logits };
             assert_near(&what, &client, &x, &wide(expected), ERROR);
         }
@@ -117,10 +117,10 @@ fn dropout_drops_the_same_elements_as_the_cpu() {
         (300, 65, 0xfedc_ba98_7654_3210, 0.9),
     ] {
         let (dropout, x) = (Dropout { seed, rate }, noise(1, rows * cols));
-        let found = gpu::dropout_rows(&client, &floats(&client, &x, rows, cols), dropout).expect("sizes that fit");
+        let actual = gpu::dropout_rows(&client, &floats(&client, &x, rows, cols), dropout).expect("sizes that fit");
         let mut expected = x;
         dropout.drop_in_place(&mut expected, cols);
-        assert_eq!(read(&client, &found), expected, "{dropout:?}, {rows} rows of {cols}");
+        assert_eq!(read(&client, &actual), expected, "{dropout:?}, {rows} rows of {cols}");
     }
 }
 
@@ -168,7 +168,7 @@ fn the_gradient_of_qk_norm_rope_matches_the_cpu() {
             .expect("sizes that fit");
             let of_gpu = [0, 1].map(|i| normed[i].then(|| norm_of(&client, &weights[i], 1e-3)));
             let angles = client.create_from_slice(f32::as_bytes(&gpu::rope_table(&rope, 37)));
-            let found = gpu::qk_norm_rope_backward(
+            let actual = gpu::qk_norm_rope_backward(
                 &client,
                 &floats(&client, &d, tokens, width),
                 &floats(&client, &x, tokens, width),
@@ -183,7 +183,7 @@ fn the_gradient_of_qk_norm_rope_matches_the_cpu() {
             )
             .expect("sizes that fit");
             let what = format!("{tokens} tokens, {heads:?}, {dims} turned, {pairing:?}, norms {normed:?}");
-            assert_near(&what, &client, &found, &wide(&expected), ERROR);
+            assert_near(&what, &client, &actual, &wide(&expected), ERROR);
         }
     }
 }
@@ -233,7 +233,7 @@ fn the_gradient_of_attention_matches_the_cpu() {
         attention::attend_batch_with_lse(&x, &heads, &starts, &mut out, &mut lse).expect("sizes that fit");
         let saved = [&out[..], &lse];
         attention::attend_batch_backward(&x, &heads, &starts, saved, &d_out, &mut expected).expect("sizes that fit");
-        let found = gpu::attend_batch_backward(
+        let actual = gpu::attend_batch_backward(
             &client,
             &floats(&client, &x, tokens, heads.qkv_width()),
             &heads,
@@ -242,7 +242,7 @@ fn the_gradient_of_attention_matches_the_cpu() {
         )
         .expect("sizes that fit");
         let what = format!("{tokens} tokens, {heads:?}, {lengths:?}");
-        assert_near(&what, &client, &found, &wide(&expected), ERROR);
+        assert_near(&what, &client, &actual, &wide(&expected), ERROR);
     }
 }
 
@@ -268,7 +268,7 @@ fn masked_keys_get_zero_gradient_and_distant_scores_a_finite_one() {
         let starts: Vec<u32> = (0..tokens)
             .map(|token| if token < first { 0 } else { first as u32 })
             .collect();
-        let found = gpu::attend_batch_backward(
+        let actual = gpu::attend_batch_backward(
             &client,
             &floats(&client, &x, tokens, width),
             &heads,
@@ -276,7 +276,7 @@ fn masked_keys_get_zero_gradient_and_distant_scores_a_finite_one() {
             &floats(&client, &d_out, tokens, heads.out_width()),
         )
         .expect("sizes that fit");
-        for (token, row) in read(&client, &found).chunks(width).enumerate() {
+        for (token, row) in read(&client, &actual).chunks(width).enumerate() {
             assert!(
                 row.iter().all(|x| x.is_finite()),
                 "scores of {size}, token {token}: {row:?}"
@@ -314,11 +314,11 @@ fn masked_logits_get_zero_gradient_and_change_no_other() {
         let their_targets: Vec<u32> = targets.iter().map(|target| among(*target)).collect();
         cross_entropy_backward_in_place(&mut slopes, &their_targets, 0.25, &mut losses).expect("sizes that fit");
         let x = floats(&client, &logits, rows, cols);
-        let found = gpu::cross_entropy_in_place(&client, &x, &numbers(&client, &targets), 0.25, true)
+        let actual = gpu::cross_entropy_in_place(&client, &x, &numbers(&client, &targets), 0.25, true)
             .and_then(|losses| Floats::new(losses, 1, rows))
             .expect("sizes that fit");
         let what = format!("masked by {masked:e}");
-        assert_near(&what, &client, &found, &wide(&losses), ERROR);
+        assert_near(&what, &client, &actual, &wide(&losses), ERROR);
         let (mut hidden, mut shown) = (Vec::new(), Vec::new());
         for (at, slope) in read(&client, &x).into_iter().enumerate() {
             if is_masked(at % cols) {

@@ -67,7 +67,7 @@ fn heads_are_normalized_and_rotated_as_the_reference() {
         // An empty table still needs a buffer of one word.
         let table = floats(&client, &[table, vec![0.0]].concat(), 1, 1).handle;
         let (qkv_there, at) = (floats(&client, &qkv, 9, width), numbers(&client, &positions));
-        let found = qk_norm_rope(
+        let actual = qk_norm_rope(
             &client,
             &qkv_there,
             &heads,
@@ -89,7 +89,7 @@ fn heads_are_normalized_and_rotated_as_the_reference() {
             base: 100.0,
         };
         let expected = reference_qk_norm_rope(&wide(&qkv), &heads, &positions, &reference);
-        assert_near(&format!("case {number}"), &client, &found, &expected, 1e-5);
+        assert_near(&format!("case {number}"), &client, &actual, &expected, 1e-5);
 
         let wrong = |heads: &Heads, dims, positions| {
             assert!(

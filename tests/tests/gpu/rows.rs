@@ -21,11 +21,11 @@ fn norms_match_the_reference() {
         };
         let (x_there, y_there) = (floats(&client, &x, rows, cols), floats(&client, &y, rows, cols));
         let normed = reference::rms_norm(&wide(&y), &wide(&w), 1e-3_f32.into());
-        let found = rms_norm(&client, &y_there, &norm).expect("a weight as wide as rows");
-        assert_near("norm", &client, &found, &normed, 1e-6);
+        let actual = rms_norm(&client, &y_there, &norm).expect("a weight as wide as rows");
+        assert_near("norm", &client, &actual, &normed, 1e-6);
         let sum: Vec<f64> = wide(&x).iter().zip(normed).map(|(x, y)| x + y).collect();
-        let found = add_norm(&client, &x_there, &y_there, &norm).expect("a weight as wide as rows");
-        assert_near("sum", &client, &found, &sum, 1e-6);
+        let actual = add_norm(&client, &x_there, &y_there, &norm).expect("a weight as wide as rows");
+        assert_near("sum", &client, &actual, &sum, 1e-6);
         let short = Norm {
             weight: unpadded(norm.weight.clone()),
             ..norm
@@ -42,12 +42,12 @@ fn gated_units_match_the_reference() {
         for (rows, cols) in SHAPES {
             // Gates from -300 to 300, so that exponentials overflow.
             let values: Vec<f32> = noise(1, rows * 2 * cols).iter().map(|x| 300.0 * x.powi(3)).collect();
-            let found = glu(&client, &floats(&client, &values, rows, 2 * cols), activation).expect("an even width");
+            let actual = glu(&client, &floats(&client, &values, rows, 2 * cols), activation).expect("an even width");
             let expected: Vec<f64> = wide(&values)
                 .chunks(2 * cols)
                 .flat_map(|row| gated(activation, &row[..cols], &row[cols..]))
                 .collect();
-            assert_near(&format!("{activation:?}"), &client, &found, &expected, 1e-6);
+            assert_near(&format!("{activation:?}"), &client, &actual, &expected, 1e-6);
         }
         assert!(glu(&client, &floats(&client, &[1.0; 3], 1, 3), activation).is_err());
     }
@@ -59,13 +59,13 @@ fn embeddings_are_scaled_rows_of_the_table() {
     for (quant, cols) in [(Quant::F16, 7), (Quant::Q6_K, 512)] {
         let (table, values) = weight(&client, quant, 11, cols);
         let ids = [10, 0, 3, 3, 7];
-        let found = embed(&client, &table, numbers(&client, &ids), 5, 1.5).expect("five ids");
+        let actual = embed(&client, &table, numbers(&client, &ids), 5, 1.5).expect("five ids");
         let expected: Vec<f64> = ids
             .iter()
             .flat_map(|id| &values[*id as usize * cols..][..cols])
             .map(|w| 1.5 * f64::from(*w))
             .collect();
-        assert_near(quant.name(), &client, &found, &expected, 1e-6);
+        assert_near(quant.name(), &client, &actual, &expected, 1e-6);
         assert!(embed(&client, &table, unpadded(numbers(&client, &ids)), 6, 1.5).is_err());
     }
 }
@@ -83,9 +83,9 @@ fn the_first_of_equal_maxima_wins() {
     x[4 * cols..][..256].fill(f32::NAN);
     x[4 * cols + 600] = f32::INFINITY;
     x.extend(vec![f32::INFINITY; cols]);
-    let found = argmax(&client, &floats(&client, &x, 6, cols)).expect("a whole matrix");
-    let found = client.read_one(found).expect("the kernel ran");
-    let found = u32::from_bytes(&found);
-    assert_eq!(found[..5], greatest.map(|columns| columns[0] as u32));
-    assert_eq!(found[5], u32::MAX, "a row without a finite value");
+    let actual = argmax(&client, &floats(&client, &x, 6, cols)).expect("a whole matrix");
+    let actual = client.read_one(actual).expect("the kernel ran");
+    let actual = u32::from_bytes(&actual);
+    assert_eq!(actual[..5], greatest.map(|columns| columns[0] as u32));
+    assert_eq!(actual[5], u32::MAX, "a row without a finite value");
 }

@@ -376,7 +376,7 @@ fn the_first_load_measures_how_formats_are_prefetched() {
         let devices = run(cache, "", &["devices", "--json"]).json();
         let formats = devices["prefetch"].as_array().expect("a list").iter();
         let mut formats: Vec<_> = formats
-            .map(|found| found["format"].as_str().map(str::to_owned))
+            .map(|actual| actual["format"].as_str().map(str::to_owned))
             .collect();
         formats.sort();
         formats

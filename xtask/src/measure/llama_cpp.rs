@@ -192,8 +192,8 @@ mod tests {
         };
         let command = Command::new("llama-bench");
         let both = output(format!("loading\n{}\n{}", line(512, 0, 70.5), line(0, 128, 8.5)));
-        let found = LlamaCpp::read(&command, &both).expect("both");
-        assert_eq!((found.prefill, found.decode), (70.5, 8.5));
+        let actual = LlamaCpp::read(&command, &both).expect("both");
+        assert_eq!((actual.prefill, actual.decode), (70.5, 8.5));
         assert!(LlamaCpp::read(&command, &output(line(512, 0, 70.5))).is_err());
     }
 }

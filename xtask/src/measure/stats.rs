@@ -69,13 +69,13 @@ mod tests {
         assert_eq!(interval(&[1.0]), None);
         // Logarithms 0 and ln 2: mean ln(2) / 2, standard error ln(2) / 2.
         let half = 2_f64.ln() / 2.0;
-        let found = interval(&[1.0, 2.0]).expect("two ratios");
-        for (found, expected) in [
-            (found.mean, half.exp()),
-            (found.low, (half - 12.706 * half).exp()),
-            (found.high, (half + 12.706 * half).exp()),
+        let actual = interval(&[1.0, 2.0]).expect("two ratios");
+        for (actual, expected) in [
+            (actual.mean, half.exp()),
+            (actual.low, (half - 12.706 * half).exp()),
+            (actual.high, (half + 12.706 * half).exp()),
         ] {
-            assert!((found / expected - 1.0).abs() < 1e-12, "{found} {expected}");
+            assert!((actual / expected - 1.0).abs() < 1e-12, "{actual} {expected}");
         }
         let same = interval(&[0.97; 30]).expect("thirty ratios");
         assert!((same.low - 0.97).abs() < 1e-12 && (same.high - 0.97).abs() < 1e-12);

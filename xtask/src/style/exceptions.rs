@@ -115,10 +115,10 @@ mod tests {
     fn the_list_can_only_become_shorter() {
         let list = Exceptions::parse("# comment\na.rs mood 2\nb.rs of 1\n").expect("three columns");
         assert_eq!((list.count("a.rs", "mood"), list.count("a.rs", "of")), (2, 0));
-        let found = BTreeMap::from([(key("a.rs", "mood"), 3), (key("c.rs", "of"), 1)]);
-        assert_eq!(list.stale(&found).len(), 1);
+        let actual = BTreeMap::from([(key("a.rs", "mood"), 3), (key("c.rs", "of"), 1)]);
+        assert_eq!(list.stale(&actual).len(), 1);
         assert_eq!(
-            list.lowered(&found),
+            list.lowered(&actual),
             Exceptions::parse("a.rs mood 2").expect("three columns")
         );
     }

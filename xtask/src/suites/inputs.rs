@@ -7,31 +7,38 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Files that a suite depends on.
+/// A set of files that a suite depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paths {
-    /// Files whose path from the repository's root begins so.
+    /// Files whose path from the repository's root has this prefix.
     Under(&'static str),
     /// A package of the workspace and those that it depends on.
     Package(&'static str),
     /// The fixtures of `tests/`.
     Fixtures,
-    /// Pages for people, and other files that no program or test depends on, except for the tests
-    /// that read pages.
+    /// Files that no program is built from: documentation, licenses, CI, scripts of `bench/`.
     Pages,
 }
 
-/// Folders of what no program depends on.
-const PAGES: [&str; 3] = ["docs/", ".github/", "LICENSE"];
+/// Path prefixes of files that no program is built from.
+const UNBUILT_PREFIXES: [&str; 3] = ["docs/", ".github/", "LICENSE"];
 
-/// Folders of a package that its dependents are not built from.
-const ONLY_OF_TESTS: [&str; 4] = ["tests/", "benches/", "examples/", "corpus/"];
+/// Folders of a package that are not compiled into its dependents.
+const NOT_IN_DEPENDENTS: [&str; 4] = ["tests/", "benches/", "examples/", "corpus/"];
 
-/// Which files each suite depends on.
+/// The packages of the workspace and their dependencies.
 #[derive(Debug)]
 pub struct Inputs {
-    /// Folder of each package, ending in `/`, and the names of all that its tests are built from.
-    packages: BTreeMap<String, (String, BTreeSet<String>)>,
+    packages: BTreeMap<String, PackageFiles>,
+}
+
+/// A package of the workspace.
+#[derive(Debug)]
+struct PackageFiles {
+    /// Path with a final `/`.
+    folder: String,
+    /// Workspace packages that its tests link, transitively.
+    dependencies: BTreeSet<String>,
 }
 
 impl Inputs {
@@ -59,81 +66,85 @@ impl Inputs {
             let parts: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
             format!("{}/", parts.join("/"))
         };
-        let local = |package: &Package, dev: bool| -> Vec<String> {
-            let local = package
-                .dependencies
-                .iter()
-                .filter(|dependency| dependency.path.is_some());
-            let wanted = local.filter(|dependency| dev || dependency.kind.as_deref() != Some("dev"));
-            wanted.map(|dependency| dependency.name.clone()).collect()
-        };
-        let programs: BTreeMap<&str, Vec<String>> = metadata
+        let normal_dependencies: BTreeMap<&str, Vec<String>> = metadata
             .packages
             .iter()
-            .map(|package| (package.name.as_str(), local(package, false)))
+            .map(|package| {
+                let normal = package.path_dependencies().filter(|dependency| !dependency.is_dev());
+                (
+                    package.name.as_str(),
+                    normal.map(|dependency| dependency.name.clone()).collect(),
+                )
+            })
             .collect();
         let packages = metadata.packages.iter().map(|package| {
-            let mut all = BTreeSet::new();
-            // Only the tests' own package builds what only tests depend on.
-            for name in local(package, true) {
-                closure(&name, &programs, &mut all);
+            let mut dependencies = BTreeSet::new();
+            // Dev-dependencies count for the package's own tests only, so those of its dependencies
+            // are not followed.
+            for dependency in package.path_dependencies() {
+                add_transitive_dependencies(&dependency.name, &normal_dependencies, &mut dependencies);
             }
-            (package.name.clone(), (folder(package), all))
+            let files = PackageFiles {
+                folder: folder(package),
+                dependencies,
+            };
+            (package.name.clone(), files)
         });
         Ok(Self {
             packages: packages.collect(),
         })
     }
 
-    /// Whether a suite depends on this file. A file that no suite names belongs to all.
+    /// Whether a suite depends on a file. Every suite depends on a file that no suite lists.
     pub fn contains(&self, suite: &Suite, path: &str) -> bool {
-        self.named(suite, path) || !SUITES.iter().any(|suite| self.named(suite, path))
+        self.lists(suite, path) || !SUITES.iter().any(|suite| self.lists(suite, path))
     }
 
-    fn named(&self, suite: &Suite, path: &str) -> bool {
-        // A run compares the lists with what it finds, and records no pass if they differ.
+    fn lists(&self, suite: &Suite, path: &str) -> bool {
+        // Lists of test cases. Every run compares them with the cases that it finds, so only `pages`
+        // has to depend on them.
         if path.starts_with("tests/cases/") {
             return suite.name == "pages";
         }
-        let page = is_page(path);
+        let page = is_unbuilt(path);
         suite.paths.iter().any(|paths| match paths {
             Paths::Under(prefix) => path == *prefix || (!page && path.starts_with(prefix)),
             Paths::Pages => page,
             Paths::Fixtures => !page && path.starts_with("tests/fixtures/"),
-            Paths::Package(name) => !page && self.in_package(name, path),
+            Paths::Package(name) => !page && self.package_includes(name, path),
         })
     }
 
-    fn in_package(&self, name: &str, path: &str) -> bool {
-        let Some((folder, all)) = self.packages.get(name) else {
+    fn package_includes(&self, name: &str, path: &str) -> bool {
+        let Some(package) = self.packages.get(name) else {
             return false;
         };
-        // The end-to-end tests' fixtures have a separate entry.
+        // Fixtures have a separate set: `Fixtures`.
         if path.starts_with("tests/fixtures/") {
             return false;
         }
-        let built = |name: &String| {
-            let inside = path.strip_prefix(self.packages[name].0.as_str());
-            inside.is_some_and(|inside| !ONLY_OF_TESTS.iter().any(|folder| inside.starts_with(folder)))
+        let is_compiled_in = |name: &String| {
+            let relative = path.strip_prefix(self.packages[name].folder.as_str());
+            relative.is_some_and(|relative| !NOT_IN_DEPENDENTS.iter().any(|folder| relative.starts_with(folder)))
         };
-        path.starts_with(folder.as_str()) || all.iter().any(built)
+        path.starts_with(package.folder.as_str()) || package.dependencies.iter().any(is_compiled_in)
     }
 }
 
-/// Whether this file is a page for people, or of what no program depends on.
-pub fn is_page(path: &str) -> bool {
+/// Whether no program is built from a file.
+pub fn is_unbuilt(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
-    let markdown = name.ends_with(".md") && (name == path || name == "README.md");
-    let of_a_test = path.starts_with("tests/fixtures/") || path.starts_with("assets/");
-    let python = path.starts_with("bench/") && !path.starts_with("bench/src/") && path.ends_with(".py");
-    (markdown && !of_a_test) || python || PAGES.iter().any(|prefix| path.starts_with(prefix))
+    let is_page = name.ends_with(".md") && (name == path || name == "README.md");
+    let is_test_data = path.starts_with("tests/fixtures/") || path.starts_with("assets/");
+    let is_bench_script = path.starts_with("bench/") && !path.starts_with("bench/src/") && path.ends_with(".py");
+    (is_page && !is_test_data) || is_bench_script || UNBUILT_PREFIXES.iter().any(|prefix| path.starts_with(prefix))
 }
 
 /// Adds a package and all it depends on.
-fn closure(name: &str, direct: &BTreeMap<&str, Vec<String>>, all: &mut BTreeSet<String>) {
+fn add_transitive_dependencies(name: &str, direct: &BTreeMap<&str, Vec<String>>, all: &mut BTreeSet<String>) {
     if direct.contains_key(name) && all.insert(name.to_owned()) {
         for dependency in &direct[name] {
-            closure(dependency, direct, all);
+            add_transitive_dependencies(dependency, direct, all);
         }
     }
 }
@@ -151,12 +162,25 @@ struct Package {
     dependencies: Vec<Dependency>,
 }
 
+impl Package {
+    /// Its dependencies in this workspace.
+    fn path_dependencies(&self) -> impl Iterator<Item = &Dependency> {
+        self.dependencies.iter().filter(|dependency| dependency.path.is_some())
+    }
+}
+
 #[derive(Deserialize)]
 struct Dependency {
     name: String,
-    /// `dev`, `build`, or nothing.
+    /// `dev` or `build`; `None` means a normal dependency.
     kind: Option<String>,
     path: Option<PathBuf>,
+}
+
+impl Dependency {
+    fn is_dev(&self) -> bool {
+        self.kind.as_deref() == Some("dev")
+    }
 }
 
 #[cfg(test)]

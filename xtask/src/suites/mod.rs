@@ -12,7 +12,7 @@ mod select;
 mod table;
 mod tree;
 
-pub use inputs::{Inputs, is_page};
+pub use inputs::{Inputs, is_unbuilt};
 pub use ledger::Ledger;
 pub use select::{Choice, Mode, choose, print};
 pub use table::{PARTS, SUITES, Stage, Suite, Tests};

@@ -6,7 +6,7 @@ use super::{set_up, stages};
 use crate::nextest::Failures;
 use crate::process::{Outcome, announce};
 use crate::report::Report;
-use crate::suites::{Inputs, SUITES, Stage, Suite, Tests, Tree, is_page};
+use crate::suites::{Inputs, SUITES, Stage, Suite, Tests, Tree, is_unbuilt};
 use crate::{model, style, ui};
 
 /// Folders whose changes the window's tests are run for. Others reach them through `hearth` alone,
@@ -94,7 +94,7 @@ impl Plan {
         }
         let ui_paths: Vec<&String> = paths
             .iter()
-            .filter(|path| path.starts_with("ui/") && !is_page(path))
+            .filter(|path| path.starts_with("ui/") && !is_unbuilt(path))
             .collect();
         let ui_suite = |suite: &&Suite| suite.stage == Stage::Ui && touched(suite);
         let ui = match (ui_paths.as_slice(), SUITES.iter().any(|suite| ui_suite(&suite))) {

@@ -13,7 +13,7 @@ use std::process::Command;
 const TAURI_DRIVER: &str = "2.1.0";
 
 /// Modules of `llm`'s tests that run complete layers on the CPU.
-const LAYERS: [&str; 6] = ["layer", "logits", "packed", "kv_snapshot", "windows", "batch"];
+const LAYERS: [&str; 6] = ["layer", "logits", "packed", "kv_snapshot", "sliding_window", "batch"];
 
 /// Formatting.
 pub fn format() -> Outcome {

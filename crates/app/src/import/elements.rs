@@ -306,26 +306,26 @@ mod tests {
         // A buffer of a few bytes, so that elements span several.
         let mut elements = Elements::new(BufReader::with_capacity(3, text.as_bytes()));
         elements.limit = limit;
-        let mut found = Vec::new();
+        let mut actual = Vec::new();
         while let Some(element) = elements.next().unwrap() {
             let content = match element.content {
                 Content::Bytes(bytes) => String::from_utf8(bytes).unwrap(),
                 other => format!("{other:?}"),
             };
-            found.push((element.group, element.in_list, content));
+            actual.push((element.group, element.in_list, content));
         }
-        found
+        actual
     }
 
     #[test]
     fn lists_and_lines_are_split() {
         let case = |text: &str, expected: &[(usize, bool, &str)]| {
-            let found = elements(text, 40);
-            let found: Vec<_> = found
+            let actual = elements(text, 40);
+            let actual: Vec<_> = actual
                 .iter()
                 .map(|(group, list, text)| (*group, *list, text.as_str()))
                 .collect();
-            assert_eq!(found, expected, "{text}");
+            assert_eq!(actual, expected, "{text}");
         };
         case("", &[]);
         case("\u{feff}[ ]", &[]);

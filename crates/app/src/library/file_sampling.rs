@@ -248,16 +248,16 @@ mod tests {
                 ("top_p", Value::F32(0.9)),
             ])
         };
-        let found = of("Top-K;temp");
+        let actual = of("Top-K;temp");
         assert_eq!(
-            (found.top_k, found.top_p, found.min_p),
+            (actual.top_k, actual.top_p, actual.min_p),
             (Some(20), Some(1.0), Some(0.0))
         );
-        assert_eq!((found.temperature, found.repetition_penalty), (None, Some(1.0)));
-        assert_eq!(found.xtc_probability, Some(0.0));
-        let found = of("penalties;nucleus;min_p;xtc");
-        assert_eq!((found.top_k, found.top_p, found.min_p), (Some(0), Some(0.9), None));
-        assert_eq!((found.temperature, found.repetition_penalty), (Some(1.0), None));
-        assert_eq!(found.xtc_probability, None);
+        assert_eq!((actual.temperature, actual.repetition_penalty), (None, Some(1.0)));
+        assert_eq!(actual.xtc_probability, Some(0.0));
+        let actual = of("penalties;nucleus;min_p;xtc");
+        assert_eq!((actual.top_k, actual.top_p, actual.min_p), (Some(0), Some(0.9), None));
+        assert_eq!((actual.temperature, actual.repetition_penalty), (Some(1.0), None));
+        assert_eq!(actual.xtc_probability, None);
     }
 }

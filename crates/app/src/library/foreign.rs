@@ -310,9 +310,9 @@ mod tests {
             &manifest("../../../etc/passwd"),
         );
         write(folder.path(), &format!("{root}/me/broken/latest"), "{");
-        let found = names(Source::Ollama, folder.path());
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].0, format!("blobs/sha256-{hash}"));
-        assert!(found[0].1.as_deref().is_some_and(|name| name.starts_with("tiny:")));
+        let actual = names(Source::Ollama, folder.path());
+        assert_eq!(actual.len(), 1, "{actual:?}");
+        assert_eq!(actual[0].0, format!("blobs/sha256-{hash}"));
+        assert!(actual[0].1.as_deref().is_some_and(|name| name.starts_with("tiny:")));
     }
 }

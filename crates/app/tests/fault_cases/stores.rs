@@ -31,10 +31,10 @@ pub fn begin(folder: &Path) -> Result<(), String> {
 /// Titles of conversations, read with SQLite from a store of any version.
 fn conversations(file: &Path) -> Vec<String> {
     let connection = Connection::open(file).expect("a store");
-    let found: String = connection
+    let actual: String = connection
         .pragma_query_value(None, "quick_check", |row| row.get(0))
         .expect("a check");
-    assert_eq!(found, "ok");
+    assert_eq!(actual, "ok");
     let mut titles = connection.prepare("SELECT title FROM conversation").expect("a table");
     let titles = titles.query_map([], |row| row.get(0)).expect("rows");
     titles.map(|title| title.expect("a title")).collect()

@@ -84,8 +84,8 @@ async fn ended(harness: &mut Harness) -> Download {
 }
 
 fn fit<'a>(adapter: &'a Adapter, model: &str) -> Option<&'a AdapterFit> {
-    let found = adapter.matches.iter().find(|found| found.model == model);
-    found.map(|found| &found.fit)
+    let actual = adapter.matches.iter().find(|actual| actual.model == model);
+    actual.map(|actual| &actual.fit)
 }
 
 /// A copy of the llama's PEFT folder.
@@ -432,8 +432,8 @@ async fn adapters_are_searched_for_and_marked() {
     let (harness, hub) = (harness(&[]), FakeHub::with(bodies, &[Reply::Good]));
     use_hub(&harness, &hub).await;
     let search = |kind| harness.search_hub("poet".into(), HubSort::Trending, kind);
-    let found = search(HubKind::Adapters).await.unwrap();
-    let marked: Vec<_> = found.iter().map(|it| (it.is_adapter, it.base.as_deref())).collect();
+    let actual = search(HubKind::Adapters).await.unwrap();
+    let marked: Vec<_> = actual.iter().map(|it| (it.is_adapter, it.base.as_deref())).collect();
     assert_eq!(marked, [(true, Some("owner/Base")), (false, None)]);
     search(HubKind::Models).await.unwrap();
     let requests = hub.requests();

@@ -58,9 +58,9 @@ async fn a_downloaded_model_joins_the_library() {
     assert_eq!(model.license.as_deref(), Some("mit"));
     assert_eq!(model.downloaded_from.as_deref(), Some("hf.co/o/Tiny-GGUF:Q4_K_M"));
 
-    let found = harness.hub_repository("o/Tiny-GGUF".into()).await.unwrap();
-    assert_eq!(found.variants.len(), 1);
-    assert_eq!(found.variants[0].model.as_ref(), Some(&id));
+    let actual = harness.hub_repository("o/Tiny-GGUF".into()).await.unwrap();
+    assert_eq!(actual.variants.len(), 1);
+    assert_eq!(actual.variants[0].model.as_ref(), Some(&id));
 
     harness.remove_model(id.clone()).await.unwrap();
     assert!(
@@ -293,13 +293,13 @@ async fn the_catalog_says_what_each_model_would_be_like_here() {
 async fn a_model_that_is_not_here_is_planned_from_its_header() {
     let (harness, hub) = (Harness::tiny(), hub(&[Reply::Good]));
     use_hub(&harness, &hub, false).await;
-    let found = harness.inspect_remote("hf.co/o/Tiny-GGUF".into()).await.unwrap();
+    let actual = harness.inspect_remote("hf.co/o/Tiny-GGUF".into()).await.unwrap();
     assert_eq!(
-        (found.name.as_str(), found.architecture.as_str()),
+        (actual.name.as_str(), actual.architecture.as_str()),
         ("A tiny model", "llama")
     );
-    assert_eq!((found.parameters, found.context_trained), (500_000, 2048));
-    assert_eq!(found.file_size, model().len() as u64);
+    assert_eq!((actual.parameters, actual.context_trained), (500_000, 2048));
+    assert_eq!(actual.file_size, model().len() as u64);
     let left = fs::read_dir(harness.folder.path().join("data/models")).unwrap().count();
     assert_eq!(left, 0, "the header is removed");
 }

@@ -323,9 +323,9 @@ async fn a_backup_from_elsewhere_opens_no_connection() {
         ("adapter", "path", 1),
         ("run", "data_path", 1),
     ] {
-        let found = paths(&format!("SELECT {column} FROM {table}"));
-        assert_eq!(found.len(), count, "{table}: {found:?}");
-        for path in found {
+        let actual = paths(&format!("SELECT {column} FROM {table}"));
+        assert_eq!(actual.len(), count, "{table}: {actual:?}");
+        for path in actual {
             assert!(path == local || path.starts_with("network:"), "{table}: {path}");
         }
     }

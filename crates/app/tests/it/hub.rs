@@ -54,14 +54,14 @@ fn a_model_of_a_repository_is_pulled_listed_and_deleted() {
 
     let models = library.list(&[]);
     assert_eq!(models.len(), 2);
-    let found = models.iter().find(|model| model.path == path).expect("it is listed");
-    assert_eq!(found.license().as_deref(), Some("mit"));
+    let actual = models.iter().find(|model| model.path == path).expect("it is listed");
+    assert_eq!(actual.license().as_deref(), Some("mit"));
     assert_eq!(
-        found.origin.as_ref().map(|origin| origin.source.as_str()),
+        actual.origin.as_ref().map(|origin| origin.source.as_str()),
         Some("hf.co/o/Tiny-GGUF:Q4_K_M")
     );
-    assert!(found.is_deletable());
-    library.delete(found).expect("it is deleted");
+    assert!(actual.is_deletable());
+    library.delete(actual).expect("it is deleted");
     assert!(!path.exists() && !path.parent().unwrap().exists() && eight.exists());
     // What is complete is not requested again, but for the description.
     let before = hub.requests().len();
@@ -187,11 +187,11 @@ fn a_search_is_read_and_what_is_malformed_is_left_out() {
         HashMap::from([("/api/models".to_owned(), rows.to_vec())]),
         &[Reply::Good],
     );
-    let found = hub
+    let actual = hub
         .hub
         .search("smol & co/", HubSort::Downloads, HubKind::Models)
         .expect("a list");
-    let of: Vec<_> = found
+    let of: Vec<_> = actual
         .iter()
         .map(|it| (it.id.as_str(), it.is_supported, it.is_gated))
         .collect();
@@ -214,8 +214,8 @@ fn originals_and_their_conversions_are_found() {
         HashMap::from([("/api/models".to_owned(), rows.to_vec())]),
         &[Reply::Good],
     );
-    let found = hub.hub.search("a", HubSort::Likes, HubKind::Originals).expect("a list");
-    assert_eq!((found[0].parameters, found[0].is_supported), (Some(7), None));
+    let actual = hub.hub.search("a", HubSort::Likes, HubKind::Originals).expect("a list");
+    assert_eq!((actual[0].parameters, actual[0].is_supported), (Some(7), None));
     hub.hub.conversions("meta/a").expect("a list");
     let requests = hub.requests();
     for (request, expected) in requests.iter().zip([

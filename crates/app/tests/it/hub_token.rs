@@ -22,16 +22,16 @@ fn with(keychain: FakeKeychain) -> Harness {
 
 /// Every file below a folder that has the token in it.
 fn files_with_token(folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut actual = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder").flatten() {
         let path = entry.path();
         if path.is_dir() {
-            found.extend(files_with_token(&path));
+            actual.extend(files_with_token(&path));
         } else if fs::read(&path).is_ok_and(|bytes| bytes.windows(TOKEN.len()).any(|it| it == TOKEN.as_bytes())) {
-            found.push(path.display().to_string());
+            actual.push(path.display().to_string());
         }
     }
-    found
+    actual
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -316,15 +316,19 @@ async fn broken_trees_are_repaired_without_losing_messages() {
     ];
     let report = harness.import_json(&chat("1", &messages)).await;
     assert_eq!((report.imported, report.messages), (1, 6));
-    let found = harness.only().await;
+    let actual = harness.only().await;
     assert!(
-        found
+        actual
             .messages
             .iter()
             .all(|message| message.parent.is_none_or(|parent| parent < message.id))
     );
     assert_eq!(
-        found.messages.iter().filter(|message| message.parent.is_none()).count(),
+        actual
+            .messages
+            .iter()
+            .filter(|message| message.parent.is_none())
+            .count(),
         4
     );
 }
@@ -526,12 +530,12 @@ async fn an_export_as_json_is_imported_without_loss() {
     assert_eq!(other.import(&path).await.unwrap().imported as usize, all.len());
     let portable_all = |all: &[Conversation]| all.iter().map(portable).collect::<Vec<_>>();
     let mut expected = portable_all(&all);
-    let mut found = portable_all(&other.all().await);
+    let mut actual = portable_all(&other.all().await);
     // The adapters and ties in the order of times are of each store.
-    for list in [&mut expected, &mut found] {
+    for list in [&mut expected, &mut actual] {
         list.sort_by_key(|conversation| conversation["title"].to_string());
     }
-    assert_eq!(found, expected);
+    assert_eq!(actual, expected);
     assert_eq!(other.import(&one).await.unwrap().known, 1);
     // An export does not come back into the store that it is of.
     assert_eq!(harness.import(&path).await.unwrap().known as usize, all.len());

@@ -58,8 +58,8 @@ async fn an_import_is_linear_in_elements_of_one_conversation() {
     let begin = Instant::now();
     let report = harness.import_text("export.jsonl", &export).await.expect("an import");
     assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
-    let found = (report.imported, report.extended as usize, report.messages as usize);
-    assert_eq!(found, (1, ELEMENTS - 1, ELEMENTS));
+    let actual = (report.imported, report.extended as usize, report.messages as usize);
+    assert_eq!(actual, (1, ELEMENTS - 1, ELEMENTS));
     let again = harness.import_text("export.jsonl", &export).await.expect("an import");
     assert_eq!(again.known as usize, ELEMENTS);
     // Equal messages count by their number: a list of two adds one to a conversation that has one.

@@ -117,8 +117,8 @@ fn a_vocabulary_is_told_from_others() {
         vec![bpe.clone(), tokens(&["a", "bc"])],
         vec![spm, pre("smollm"), tokens(&["a", "bc"])],
     ] {
-        let found = vocabulary(&other);
-        assert!(found.is_some() && found != one, "{other:?}");
+        let actual = vocabulary(&other);
+        assert!(actual.is_some() && actual != one, "{other:?}");
     }
     for none in [
         vec![],
@@ -177,10 +177,10 @@ fn resolves_names_of_models() {
         ("", None),
     ];
     for (name, file) in cases {
-        let found = library.resolve(name, &added);
+        let actual = library.resolve(name, &added);
         match file {
-            Some(file) => assert_eq!(found.expect(name).path.file_name(), Some(file.as_ref()), "{name}"),
-            None => assert!(found.is_err(), "{name}"),
+            Some(file) => assert_eq!(actual.expect(name).path.file_name(), Some(file.as_ref()), "{name}"),
+            None => assert!(actual.is_err(), "{name}"),
         }
     }
     let told = |name| library.resolve(name, &added).unwrap_err().to_string();

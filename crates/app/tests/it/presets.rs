@@ -43,16 +43,16 @@ fn folder(harness: &Harness) -> PathBuf {
 
 /// The names of all files in a folder and those in it.
 fn files(folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut actual = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_type().expect("a kind").is_dir() {
-            found.extend(files(&entry.path()))
+            actual.extend(files(&entry.path()))
         } else {
-            found.push(entry.file_name().into_string().expect("text"))
+            actual.push(entry.file_name().into_string().expect("text"))
         }
     }
-    found.sort();
-    found
+    actual.sort();
+    actual
 }
 
 /// The presets of the user.

@@ -26,8 +26,8 @@ fn library(folder: &Path, probe: ProbeCommand) -> Library {
 
 /// The listed model of a file.
 fn named<'a>(models: &'a [Model], file: &str) -> &'a Model {
-    let found = models.iter().find(|model| model.path.ends_with(file));
-    found.unwrap_or_else(|| panic!("{file} is not listed"))
+    let actual = models.iter().find(|model| model.path.ends_with(file));
+    actual.unwrap_or_else(|| panic!("{file} is not listed"))
 }
 
 /// Why a file cannot be used.

@@ -141,8 +141,8 @@ fn a_model_is_found_as_it_is_listed() {
     let listed = library.list(&added);
     assert_eq!(listed.len(), 5);
     for model in &listed {
-        let found = library.find(&model.id, &added).expect("it is listed");
-        assert_eq!(format!("{found:?}"), format!("{model:?}"));
+        let actual = library.find(&model.id, &added).expect("it is listed");
+        assert_eq!(format!("{actual:?}"), format!("{model:?}"));
     }
     assert!(library.find("nothing", &added).is_none());
     let default = library.default(&listed).map(|model| &model.id);

@@ -105,8 +105,8 @@ fn a_file_at_an_address_is_compared_by_its_version() {
         let url = hub.hub.endpoint.replace("127.0.0.1", "localhost") + "/own.gguf";
         library.pull(&hub.hub, &url, &mut proceed).expect("a model");
         let models = library.list(&[]);
-        let found = library.update(&hub.hub, &models[0], &url).expect("it is asked");
-        assert_eq!(found, expected, "{replies:?}");
+        let actual = library.update(&hub.hub, &models[0], &url).expect("it is asked");
+        assert_eq!(actual, expected, "{replies:?}");
         // Its address without the query is the address of another file here.
         let other = library
             .update(&hub.hub, &models[0], &format!("{url}?key=1"))
@@ -160,17 +160,17 @@ async fn a_server_that_fails_is_asked_once_and_the_others_too() {
         &[Reply::Status(503)],
     );
     use_hub(&harness, &failing).await;
-    let found = harness.check_updates().await.expect("an answer for each");
-    let unknown = found.iter().filter_map(|update| match &update.state {
+    let actual = harness.check_updates().await.expect("an answer for each");
+    let unknown = actual.iter().filter_map(|update| match &update.state {
         UpdateState::Unknown { why } => Some(why.as_str()),
         _ => None,
     });
     let unknown: Vec<&str> = unknown.collect();
     assert!(
         unknown.len() == 2 && unknown.iter().all(|why| why.contains("503")),
-        "{found:?}"
+        "{actual:?}"
     );
-    let current = found.iter().find(|update| update.state == UpdateState::Current);
+    let current = actual.iter().find(|update| update.state == UpdateState::Current);
     assert_eq!(current.map(|update| update.source.as_str()), Some(url.as_str()));
     let requests = failing.requests();
     let asks = |name: &str| requests.iter().any(|request| request.contains(name));
@@ -220,17 +220,17 @@ async fn updates_are_looked_for_by_a_click_and_downloaded_by_another() {
     let mut harness = harness.again().await;
     harness.rescan_models().await.unwrap();
     assert_eq!(hub.requests(), [] as [&str; 0], "a start asks nothing");
-    let found = harness.check_updates().await.unwrap();
-    assert_eq!(found.len(), 1);
-    assert_eq!(found[0].state, UpdateState::Available);
+    let actual = harness.check_updates().await.unwrap();
+    assert_eq!(actual.len(), 1);
+    assert_eq!(actual[0].state, UpdateState::Available);
     assert_eq!(hub.requests().len(), 1);
 
-    harness.start_download(found[0].source.clone()).await.unwrap();
-    done(&mut harness, &found[0].source).await;
+    harness.start_download(actual[0].source.clone()).await.unwrap();
+    done(&mut harness, &actual[0].source).await;
     let models = harness.snapshot().await.unwrap().models;
     let model = models
         .iter()
-        .find(|model| model.id == found[0].model)
+        .find(|model| model.id == actual[0].model)
         .expect("it is the same model");
     assert!(fs::read(&model.path).unwrap() == new);
     assert_eq!(harness.check_updates().await.unwrap()[0].state, UpdateState::Current);

@@ -81,8 +81,8 @@ fn download(hub: &FakeHub, remote: &Remote, folder: &Path) -> Result<PathBuf, Li
 /// The value of a header in a request, or an empty text.
 fn header(request: &str, name: &str) -> String {
     let mut headers = request.lines().filter_map(|line| line.split_once(": "));
-    let found = headers.find(|(it, _)| it.eq_ignore_ascii_case(name));
-    found.map_or_else(String::new, |(_, value)| value.trim().to_owned())
+    let actual = headers.find(|(it, _)| it.eq_ignore_ascii_case(name));
+    actual.map_or_else(String::new, |(_, value)| value.trim().to_owned())
 }
 
 /// The address of a file of a hub, written as an address of another server.
@@ -589,8 +589,8 @@ fn a_file_at_an_address_that_an_earlier_version_recorded_is_here() {
     let before = hub.requests().len();
     library.pull(&hub.hub, &url, &mut proceed).expect("it is here");
     assert_eq!(hub.requests().len(), before + 1, "it is asked for, and not downloaded");
-    let found = library.update(&hub.hub, &library.list(&[])[0], &url).unwrap();
-    assert_eq!(found, library::Update::Unknown(library::Untold::NoRecordedVersion));
+    let actual = library.update(&hub.hub, &library.list(&[])[0], &url).unwrap();
+    assert_eq!(actual, library::Update::Unknown(library::Untold::NoRecordedVersion));
 }
 
 #[test]
@@ -748,9 +748,9 @@ fn the_header_of_a_file_that_was_cut_is_read() {
     let remote = library::remote(&hub.hub, &reference).expect("a model");
     let header = library::hub::HeaderFile::fetch(&hub.hub, &remote, folder.path()).expect("a header");
     assert_eq!(fs::metadata(header.path()).unwrap().len(), file.len() as u64);
-    let found = library_at(folder.path())
+    let actual = library_at(folder.path())
         .by_path(header.path())
         .metadata
         .expect("a model");
-    assert_eq!(found.parameters, 1000);
+    assert_eq!(actual.parameters, 1000);
 }

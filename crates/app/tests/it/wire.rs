@@ -12,9 +12,9 @@ fn typescript_is_up_to_date() {
         fs::write(&path, &expected).unwrap();
     }
     // A checkout on Windows may have other line endings.
-    let found = fs::read_to_string(&path).unwrap_or_default().replace("\r\n", "\n");
+    let actual = fs::read_to_string(&path).unwrap_or_default().replace("\r\n", "\n");
     assert!(
-        found == expected,
+        actual == expected,
         "ui/src/lib/host/wire.ts is stale: run HEARTH_UPDATE_WIRE=1 cargo test --release -p hearth-app --test it wire"
     );
 }

@@ -160,8 +160,8 @@ fn range(request: &str) -> Option<(usize, Option<usize>)> {
 /// The version that the range must be of.
 fn if_range(request: &str) -> Option<String> {
     let mut headers = request.lines().filter_map(|line| line.split_once(": "));
-    let found = headers.find(|(name, _)| name.eq_ignore_ascii_case("if-range"));
-    found.map(|(_, version)| version.trim().to_owned())
+    let actual = headers.find(|(name, _)| name.eq_ignore_ascii_case("if-range"));
+    actual.map(|(_, version)| version.trim().to_owned())
 }
 
 fn answer(

@@ -145,7 +145,7 @@ fn about(id: &str, identity: &str, kind: Kind, name: &str, driver: &str, [total,
 /// An NVIDIA card with this many gigabytes free.
 fn geforce(free: f64, load: f32) -> Device {
     let name = "NVIDIA GeForce RTX 4070";
-    let found = about(
+    let actual = about(
         "gpu0",
         "0000:01:00.0",
         Kind::Discrete,
@@ -153,21 +153,21 @@ fn geforce(free: f64, load: f32) -> Device {
         "NVIDIA 570.86.16",
         [12.88, free],
     );
-    let found = Gpu {
+    let actual = Gpu {
         api: Some("Vulkan 1.4.303".to_owned()),
         load: Some(load),
-        ..found
+        ..actual
     };
     let builds = [
         ("portable", "vulkan", passed(352e9, 4.1e12)),
         ("vulkan", "vulkan", passed(431e9, 18.2e12)),
         ("cuda", "cuda", passed(447e9, 24.6e12)),
     ];
-    gpu(found, &builds).initially_checked()
+    gpu(actual, &builds).initially_checked()
 }
 
 fn radeon() -> Device {
-    let found = about(
+    let actual = about(
         "gpu0",
         "0000:0a:00.0",
         Kind::Discrete,
@@ -184,7 +184,7 @@ fn radeon() -> Device {
     gpu(
         Gpu {
             load: Some(0.03),
-            ..found
+            ..actual
         },
         &builds,
     )
@@ -192,7 +192,7 @@ fn radeon() -> Device {
 
 fn integrated() -> Device {
     let name = "Intel UHD Graphics 770";
-    let found = about(
+    let actual = about(
         "gpu1",
         "0000:00:02.0",
         Kind::Integrated,
@@ -204,7 +204,7 @@ fn integrated() -> Device {
     gpu(
         Gpu {
             load: Some(0.02),
-            ..found
+            ..actual
         },
         &[("portable", "vulkan", check)],
     )
@@ -212,7 +212,7 @@ fn integrated() -> Device {
 
 /// A software renderer, which not every version of its driver lets Hearth use.
 fn software(usable: bool) -> Device {
-    let found = about(
+    let actual = about(
         "gpu0",
         "llvmpipe",
         Kind::Software,
@@ -222,12 +222,12 @@ fn software(usable: bool) -> Device {
     );
     let why = "A software renderer on the CPU; never selected automatically.".to_owned();
     let builds = [("portable", "vulkan", passed(2.4e9, 3.1e9))];
-    gpu(Gpu { why, ..found }, if usable { &builds } else { &[] })
+    gpu(Gpu { why, ..actual }, if usable { &builds } else { &[] })
 }
 
 fn miscomputing() -> Device {
     let name = "AMD Radeon RX 6600";
-    let found = about(
+    let actual = about(
         "gpu0",
         "0000:03:00.0",
         Kind::Discrete,
@@ -239,7 +239,7 @@ fn miscomputing() -> Device {
     gpu(
         Gpu {
             load: Some(0.01),
-            ..found
+            ..actual
         },
         &[("portable", "vulkan", check)],
     )
@@ -248,7 +248,7 @@ fn miscomputing() -> Device {
 
 fn crashed() -> Device {
     let name = "AMD Radeon RX 6600";
-    let mut found = about(
+    let mut actual = about(
         "gpu0",
         "0000:03:00.0",
         Kind::Discrete,
@@ -256,9 +256,9 @@ fn crashed() -> Device {
         "AMD 31.0.12027",
         [8.59, 7.8],
     );
-    found.memory_free = None;
-    found.why = "The process that checks the device crashed (signal 11). Check it again.".to_owned();
-    gpu(found, &[])
+    actual.memory_free = None;
+    actual.why = "The process that checks the device crashed (signal 11). Check it again.".to_owned();
+    gpu(actual, &[])
 }
 
 /// All machines.

@@ -21,12 +21,12 @@ fn compare(name: &str, expected: &str) {
         fs::write(&path, expected).unwrap();
     }
     // A checkout on Windows may have other line endings.
-    let found = fs::read_to_string(&path).unwrap_or_default().replace("\r\n", "\n");
-    let differing = expected.lines().zip(found.lines()).position(|(a, b)| a != b);
+    let actual = fs::read_to_string(&path).unwrap_or_default().replace("\r\n", "\n");
+    let differing = expected.lines().zip(actual.lines()).position(|(a, b)| a != b);
     assert!(
-        found == expected,
+        actual == expected,
         "{name} is stale from line {}: run HEARTH_UPDATE_RECORDINGS=1 cargo test --release --workspace --test recordings",
-        differing.unwrap_or_else(|| found.lines().count().min(expected.lines().count())) + 1
+        differing.unwrap_or_else(|| actual.lines().count().min(expected.lines().count())) + 1
     );
 }
 

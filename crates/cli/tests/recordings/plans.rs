@@ -185,8 +185,8 @@ impl Recorder {
                     .filter(|(model, _)| model.is_on(machine.name));
                 let by_model = models.map(|(model, read)| {
                     let load = self.load(model, read, device, &devices);
-                    let found = load.map_or_else(|problem| json!(problem), |load| json!(load));
-                    (model.name.to_owned(), found)
+                    let actual = load.map_or_else(|problem| json!(problem), |load| json!(load));
+                    (model.name.to_owned(), actual)
                 });
                 (device.unwrap_or_default().to_owned(), Value::Object(by_model.collect()))
             });

@@ -269,14 +269,14 @@ mod tests {
     /// `about` is true.
     fn seen(fault: &Faulty, about: fn(&Case) -> bool) -> Vec<Mismatch> {
         let cpu = OnDevice(Device::flex());
-        let mut found = Vec::new();
+        let mut actual = Vec::new();
         for case in cases(false) {
             let mismatch = compare(&case, fault, &cpu).expect("it runs").mismatch;
             assert_eq!(mismatch.is_some(), about(&case), "{case}: {mismatch:?}");
-            found.extend(mismatch);
+            actual.extend(mismatch);
         }
-        assert!(!found.is_empty());
-        found
+        assert!(!actual.is_empty());
+        actual
     }
 
     #[test]
@@ -324,11 +324,11 @@ mod tests {
             },
             answer: UNCHANGED_OUTPUTS,
         };
-        let found = seen(
+        let actual = seen(
             &fault,
             |case| matches!(&case.op, Op::Attend { heads, .. } if heads.window != Some(40) && case.tokens > 256),
         );
-        for mismatch in found {
+        for mismatch in actual {
             assert!(mismatch.sentence().contains("attend"), "{mismatch:?}");
         }
     }
@@ -345,11 +345,11 @@ mod tests {
                 }
             },
         };
-        let found = seen(&fault, |case| {
+        let actual = seen(&fault, |case| {
             matches!(&case.op, Op::NormLinears(linears) if linears.len() == 1)
                 || matches!(&case.op, Op::LinearAdd { linear, .. } if linear.rows == VOCAB)
         });
-        for mismatch in found {
+        for mismatch in actual {
             assert_eq!(mismatch.column, VOCAB - 1, "{mismatch:?}");
             assert!(mismatch.sentence().contains(&format!("column {}", VOCAB - 1)));
         }
@@ -369,10 +369,10 @@ mod tests {
                 gradients.for_each(|gradient| gradient.values.fill(0.0));
             },
         };
-        let found = seen(&fault, |case| {
+        let actual = seen(&fault, |case| {
             case.op.linears().iter().any(|linear| linear.rank.is_some())
         });
-        for mismatch in found {
+        for mismatch in actual {
             assert!(mismatch.sentence().contains("with an adapter"), "{mismatch:?}");
         }
     }
@@ -390,10 +390,10 @@ mod tests {
                 }
             },
         };
-        let found = seen(&fault, |case| {
+        let actual = seen(&fault, |case| {
             case.shared && matches!(case.op, Op::LinearAdd { .. } | Op::FeedForward { .. })
         });
-        assert!(found.iter().all(|mismatch| mismatch.output.contains("shared")));
+        assert!(actual.iter().all(|mismatch| mismatch.output.contains("shared")));
     }
 
     /// Like a copy of a shared residual whose row stride is ignored.
@@ -483,10 +483,10 @@ mod tests {
                 }
             },
         };
-        let found = seen(&fault, |case| {
+        let actual = seen(&fault, |case| {
             case.backward && case.op.linears().iter().any(|linear| linear.rank > Some(32))
         });
-        for mismatch in found {
+        for mismatch in actual {
             assert!(mismatch.row >= 32, "{mismatch:?}");
         }
     }
@@ -518,9 +518,9 @@ mod tests {
     fn through(quant: Quant, values: &[f32]) -> Vec<f32> {
         let mut bytes = vec![0; quant.row_bytes(values.len()).expect("whole blocks")];
         quant.quantize_row(values, &mut bytes).expect("numbers can be stored");
-        let mut found = vec![0.0; values.len()];
-        quant.dequantize_row(&bytes, &mut found).expect("whole blocks");
-        found
+        let mut actual = vec![0.0; values.len()];
+        quant.dequantize_row(&bytes, &mut actual).expect("whole blocks");
+        actual
     }
 
     fn output(case: &Case, values: Vec<f64>) -> Output {

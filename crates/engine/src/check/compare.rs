@@ -202,8 +202,8 @@ mod tests {
     fn elements_out_of_tolerance_are_counted_and_the_worst_is_named() {
         let expected = output(&[1.0, -2.0, 0.5, 0.0]);
         assert_eq!(mismatch("x", &expected, &expected, 0.0), None);
-        let found = output(&[1.0, -2.1, 0.5, 0.5]);
-        let seen = mismatch("x", &found, &expected, EXACT).expect("it is off");
+        let actual = output(&[1.0, -2.1, 0.5, 0.5]);
+        let seen = mismatch("x", &actual, &expected, EXACT).expect("it is off");
         assert_eq!((seen.wrong, seen.row, seen.column, seen.found), (2, 1, 1, 0.5));
         assert_eq!(
             seen.sentence(),
@@ -214,6 +214,6 @@ mod tests {
             assert!(mismatch("x", &output(&[1.0, -2.0, 0.5, wrong]), &expected, 1.0).is_some());
         }
         assert!(mismatch("x", &output(&[1.0, -2.0]), &expected, 1.0).is_some());
-        assert!(error(&found, &expected) > 0.3 && error(&output(&[]), &expected).is_infinite());
+        assert!(error(&actual, &expected) > 0.3 && error(&output(&[]), &expected).is_infinite());
     }
 }

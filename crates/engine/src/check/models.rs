@@ -240,8 +240,8 @@ mod tests {
             formats: &FORMATS[1..],
             ..synthetic(Architecture::Llama, 2, 576, 768, 9, 3)
         };
-        let found = on_cpu(&other);
-        assert!(mismatch("another", &found, &expected, ROUNDED_LOGITS_OFF).is_some());
+        let actual = on_cpu(&other);
+        assert!(mismatch("another", &actual, &expected, ROUNDED_LOGITS_OFF).is_some());
         assert!(on_cpu(&MODELS[2].0).values.iter().all(|logit| logit.is_finite()));
     }
 
@@ -264,8 +264,8 @@ mod tests {
         let covered: BTreeSet<_> = MODELS.iter().flat_map(|(sample, _)| parts(sample)).collect();
         for architecture in Architecture::ALL {
             // As many layers as the longest pattern of windows.
-            let found = parts(&synthetic(*architecture, 6, 64, 64, 2, 1));
-            assert!(found.is_subset(&covered), "{architecture}: {found:?}");
+            let actual = parts(&synthetic(*architecture, 6, 64, 64, 2, 1));
+            assert!(actual.is_subset(&covered), "{architecture}: {actual:?}");
         }
     }
 

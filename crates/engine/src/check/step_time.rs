@@ -89,7 +89,7 @@ mod tests {
     fn overheads_and_weights_are_separated() {
         let step = |layers: usize, bytes: f64| 6e-4 + 1e-4 * layers as f64 + bytes * 1e-11;
         let overheads = Overheads::from_times(step(LAYERS[0], 0.0), step(LAYERS[1], 0.0));
-        let close = |found: f64, expected: f64| (found - expected).abs() < 1e-9;
+        let close = |actual: f64, expected: f64| (actual - expected).abs() < 1e-9;
         assert!(
             close(overheads.step, 6e-4) && close(overheads.layer, 1e-4),
             "{overheads:?}"

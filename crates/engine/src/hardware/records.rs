@@ -359,7 +359,7 @@ mod tests {
             build: build.to_owned(),
             ..Subject::default()
         };
-        let found = |speed| DeviceCheck {
+        let actual = |speed| DeviceCheck {
             bytes_per_second: speed,
             ..DeviceCheck::default()
         };

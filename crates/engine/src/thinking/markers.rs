@@ -148,12 +148,12 @@ mod tests {
         let tokenizer = tokenizer();
         for pair in PAIRS {
             let [open, close] = pair;
-            let found = Markers::of_model(&format!("{{{{ content.split('{close}')[-1] }}}}"), &tokenizer);
-            let found = found.expect("markers");
-            assert_eq!((found.open.text, found.close.text), (open, close));
+            let actual = Markers::of_model(&format!("{{{{ content.split('{close}')[-1] }}}}"), &tokenizer);
+            let actual = actual.expect("markers");
+            assert_eq!((actual.open.text, actual.close.text), (open, close));
             // All markers but one are letters in this vocabulary.
-            assert_eq!(found.close.letters(), Some(close));
-            assert_eq!(found.open.letters().is_none(), open == "<think>");
+            assert_eq!(actual.close.letters(), Some(close));
+            assert_eq!(actual.open.letters().is_none(), open == "<think>");
         }
         assert_eq!(Markers::of_model("{{ message.content }}", &tokenizer), None);
     }

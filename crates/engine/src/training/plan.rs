@@ -235,8 +235,8 @@ mod tests {
             (GpuLayers::Count(2), false, true, false),
             (GpuLayers::Count(2), true, true, true),
         ] {
-            let found = chosen(Precision::Auto, layers, cpu, gpu);
-            assert_eq!(found, expected, "{layers}, CPU {cpu}, GPU {gpu}");
+            let actual = chosen(Precision::Auto, layers, cpu, gpu);
+            assert_eq!(actual, expected, "{layers}, CPU {cpu}, GPU {gpu}");
             // A requested precision stays.
             assert!(chosen(Precision::Bf16, layers, false, false));
             assert!(!chosen(Precision::F32, layers, true, true));

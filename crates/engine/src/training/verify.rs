@@ -272,9 +272,9 @@ mod tests {
                 taught,
                 same: 4,
             };
-            let found = comparison.verification();
-            assert_eq!((found.passed, found.learned), (passed, learned), "{}", found.summary);
-            assert!(found.summary.contains(expected), "{}", found.summary);
+            let actual = comparison.verification();
+            assert_eq!((actual.passed, actual.learned), (passed, learned), "{}", actual.summary);
+            assert!(actual.summary.contains(expected), "{}", actual.summary);
         }
     }
 }

@@ -228,14 +228,14 @@ fn is_drawn_from(counts: &BTreeMap<Pair, u64>, probabilities: &BTreeMap<Pair, f6
     // Pairs that are too rare for the test are one cell.
     let (mut cells, mut rare) = (Vec::new(), (0.0, 0.0));
     for (pair, probability) in probabilities {
-        let (expected, found) = (
+        let (expected, actual) = (
             probability * total as f64,
             counts.get(pair).copied().unwrap_or(0) as f64,
         );
         if expected >= 5.0 {
-            cells.push((expected, found))
+            cells.push((expected, actual))
         } else {
-            rare = (rare.0 + expected, rare.1 + found)
+            rare = (rare.0 + expected, rare.1 + actual)
         }
     }
     if rare.0 >= 5.0 {
@@ -243,7 +243,7 @@ fn is_drawn_from(counts: &BTreeMap<Pair, u64>, probabilities: &BTreeMap<Pair, f6
     }
     let statistic: f64 = cells
         .iter()
-        .map(|(expected, found)| (found - expected).powi(2) / expected)
+        .map(|(expected, actual)| (actual - expected).powi(2) / expected)
         .sum();
     // Wilson and Hilferty's approximation of the quantile.
     let freedom = (cells.len() - 1) as f64;

@@ -34,8 +34,8 @@ fn an_answer_contains_no_banned_string() {
             .collect();
         let banned = [&banned[..], &[String::new()]].concat();
         let after = text(&worker.answer(drawn(seed, |s| s.banned_strings = banned.clone())));
-        let found = banned.iter().find(|text| !text.is_empty() && after.contains(*text));
-        assert_eq!(found, None, "{after:?}");
+        let actual = banned.iter().find(|text| !text.is_empty() && after.contains(*text));
+        assert_eq!(actual, None, "{after:?}");
         changed += usize::from(before != after);
         // Also greedily, which does not take the argmax then.
         let greedy = |s: &mut SamplingParams| (s.temperature, s.banned_strings) = (0.0, banned.clone());

@@ -186,9 +186,9 @@ fn a_text_whose_tokens_are_unknown_keeps_the_letters_of_markers() {
             let expected = format!("{}xy", line(&begun));
             assert_eq!(line(&parts(&begun, &events)), expected, "{markers:?} {end:?}");
             let ids = &finished(&events).ids;
-            let found = ids.iter().filter(|id| MARKERS.contains(*id)).count();
+            let actual = ids.iter().filter(|id| MARKERS.contains(*id)).count();
             let wanted = if end == OPEN { in_thought } else { between };
-            assert!(markers.is_empty() || found == wanted, "{found} in {begun:?} {end:?}");
+            assert!(markers.is_empty() || actual == wanted, "{actual} in {begun:?} {end:?}");
             // Nor is it a thought if the model goes on with the marker's token.
             if !markers.is_empty() {
                 let events = worker.answer(forced(

@@ -140,8 +140,8 @@ mod tests {
             count: 3,
             tensors: None,
         };
-        let found = sibling(Path::new("/models/big-00001-of-00003.gguf"), of, 2).unwrap();
-        assert_eq!(found, Path::new("/models/big-00003-of-00003.gguf"));
+        let actual = sibling(Path::new("/models/big-00001-of-00003.gguf"), of, 2).unwrap();
+        assert_eq!(actual, Path::new("/models/big-00003-of-00003.gguf"));
         assert!(sibling(Path::new("/models/big.gguf"), of, 1).is_err());
         let loud = sibling(Path::new("/models/BIG-00001-of-00003.GGUF"), of, 1).unwrap();
         assert_eq!(loud, Path::new("/models/BIG-00002-of-00003.GGUF"));
@@ -151,9 +151,9 @@ mod tests {
     #[test]
     fn files_are_listed_by_name() {
         let check = |name: &str, is_first: bool, files: &[&str]| {
-            let found = part_files(Path::new(name));
+            let actual = part_files(Path::new(name));
             let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
-            assert_eq!((is_first_part(Path::new(name)), found), (is_first, files), "{name}");
+            assert_eq!((is_first_part(Path::new(name)), actual), (is_first, files), "{name}");
         };
         check("a.gguf", true, &["a.gguf"]);
         let both = ["a-00001-of-00002.gguf", "a-00002-of-00002.gguf"];

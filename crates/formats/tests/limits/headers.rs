@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 const GIB: u64 = 1 << 30;
 
-/// Memory allowed for any header: the limit of 128 MiB, doubled while a vector grows, and as much
-/// again for string offsets.
-const ANY: usize = 600 << 20;
+/// Peak memory of the largest valid header: 128 MiB, twice that while a vector grows, and the string
+/// offsets.
+const MAX_HEADER_MEMORY: usize = 600 << 20;
 
 /// Memory allowed for a header that is refused early.
-const SMALL: usize = 1 << 20;
+const MAX_EARLY_MEMORY: usize = 1 << 20;
 
 /// Creates a sparse file with this start and length.
 fn sparse(folder: &Path, name: &str, raw: &Raw, len: u64) -> PathBuf {
@@ -35,35 +35,35 @@ fn array_cases() -> Vec<Case> {
             Raw::header(0, 1).array("a", 0, 256 * GIB),
             257 * GIB,
             "'a': more than any known model has",
-            SMALL,
+            MAX_EARLY_MEMORY,
         ),
         (
             "an array of numbers that would overflow",
             Raw::header(0, 1).array("a", 12, u64::MAX / 4),
             257 * GIB,
             "cut off",
-            SMALL,
+            MAX_EARLY_MEMORY,
         ),
         (
-            "an array of 2^34 texts, each empty",
+            "an array of 2^34 empty strings",
             Raw::header(0, 1).array("a", 8, 1 << 34),
             257 * GIB,
             "'a': more than any known model has",
-            SMALL,
+            MAX_EARLY_MEMORY,
         ),
         (
-            "an array of texts up to the limit, each empty",
+            "an array of empty strings up to the limit",
             Raw::header(0, 3).array("a", 8, 15 << 20),
             257 * GIB,
             "invalid",
-            ANY,
+            MAX_HEADER_MEMORY,
         ),
         (
             "arrays that are together beyond the limit",
             Raw::header(0, 3).array("a", 0, 100 << 20),
             257 * GIB,
             "invalid",
-            ANY,
+            MAX_HEADER_MEMORY,
         ),
     ]
 }
@@ -80,63 +80,63 @@ fn string_and_count_cases() -> Vec<Case> {
             Raw::header(0, 1).u64(GIB),
             2 * GIB,
             "a metadata key: more than any known model has",
-            SMALL,
+            MAX_EARLY_MEMORY,
         ),
         (
             "a text of 1 GiB",
             Raw::header(0, 1).text("general.name").u32(8).u64(GIB),
             2 * GIB,
             "'general.name': more than any known model has",
-            SMALL,
+            MAX_EARLY_MEMORY,
         ),
         (
             "a text of 1 GiB in an array",
             Raw::header(0, 1).array("a", 8, 1).u64(GIB),
             2 * GIB,
             "'a': more than any known model has",
-            SMALL,
+            MAX_EARLY_MEMORY,
         ),
         (
             "a tensor's name of 1 GiB",
             tensor(GIB),
             2 * GIB,
             "the name of tensor 1 of 1: more than any known model has",
-            SMALL,
+            MAX_EARLY_MEMORY,
         ),
         (
             "2^30 keys",
             Raw::header(0, GIB),
             257 * GIB,
             "its metadata keys: more than any known model has",
-            SMALL,
+            MAX_EARLY_MEMORY,
         ),
         (
             "2^20 keys",
             Raw::header(0, 1 << 20),
             GIB,
             "its metadata keys: more than any known model has",
-            SMALL,
+            MAX_EARLY_MEMORY,
         ),
         (
             "2^20 tensors",
             Raw::header(1 << 20, 0),
             GIB,
             "its tensor table: more than any known model has",
-            SMALL,
+            MAX_EARLY_MEMORY,
         ),
         (
             "a tensor as long as the file",
             one_dimension(257 * GIB),
             257 * GIB,
             "beyond the end of the file",
-            SMALL,
+            MAX_EARLY_MEMORY,
         ),
         (
             "arrays of arrays, 100,000 deep",
             (0..100_000).fold(Raw::header(0, 1).array("a", 9, 1), |raw, _| raw.u32(9).u64(1)),
             GIB,
             "array of arrays",
-            SMALL,
+            MAX_EARLY_MEMORY,
         ),
     ]
 }
@@ -151,14 +151,14 @@ fn a_header_that_claims_more_than_any_model_is_refused_in_little_memory() {
         {
             let path = sparse(folder.path(), "hostile.gguf", &raw, len);
             let (read, bytes) = peak(|| GgufFile::open(&path));
-            let said = read.map(drop).expect_err(name).to_string();
-            assert!(said.contains(expected), "{name}: {said}");
+            let error = read.map(drop).expect_err(name).to_string();
+            assert!(error.contains(expected), "{name}: {error}");
             assert!(bytes < most, "{name}: took {bytes} bytes");
         }
         let from_stream = || GgufHeader::from_reader(raw.0.as_slice().chain(std::io::repeat(0)), len);
         let (read, bytes) = peak(from_stream);
-        let said = read.map(drop).expect_err(name).to_string();
-        assert!(said.contains(expected), "{name}: {said}");
+        let error = read.map(drop).expect_err(name).to_string();
+        assert!(error.contains(expected), "{name}: {error}");
         assert!(bytes < most, "{name}: took {bytes} bytes");
     }
 }
@@ -176,13 +176,13 @@ fn a_file_truncated_while_its_header_is_read_is_an_error() {
     let read = |len: usize| GgufHeader::from_reader(&whole[..len], whole.len() as u64);
     assert_eq!(read(whole.len()).unwrap().metadata().len(), 4);
     for len in (0..whole.len() - 64).step_by(997).chain([3, 4, 8, 23, 24]) {
-        let said = read(len).expect_err("cut").to_string();
+        let error = read(len).expect_err("cut").to_string();
         let expected = if len < 4 {
             "not a GGUF file"
         } else {
             "the file is cut off"
         };
-        assert!(said.contains(expected), "{len}: {said}");
+        assert!(error.contains(expected), "{len}: {error}");
     }
 }
 
@@ -218,8 +218,8 @@ fn non_regular_files_are_refused_without_blocking() {
     let _alone = memory::alone();
     let folder = tempfile::tempdir().unwrap();
     let refused = |path: &Path, expected: &str| {
-        let said = GgufFile::open(path).expect_err("no file").to_string();
-        assert!(said.contains(expected), "{said}");
+        let error = GgufFile::open(path).expect_err("no file").to_string();
+        assert!(error.contains(expected), "{error}");
     };
     refused(folder.path(), "it is a folder");
     refused(&folder.path().join("missing.gguf"), "cannot be read");
@@ -246,10 +246,10 @@ fn non_regular_files_are_refused_without_blocking() {
 fn the_writer_enforces_the_readers_limits() {
     let _alone = memory::alone();
     let refused = |metadata: Metadata, expected: &str| {
-        let said = GgufWriter::begin(Vec::new(), &metadata, &[])
+        let error = GgufWriter::begin(Vec::new(), &metadata, &[])
             .expect_err("beyond the limits")
             .to_string();
-        assert!(said.contains(expected), "{said}");
+        assert!(error.contains(expected), "{error}");
     };
     let one = |key: String, value: Value| [(key, value)].into_iter().collect();
     refused(one("k".repeat(65_536), Value::U8(0)), "the length of a metadata key");

@@ -118,10 +118,10 @@ mod tests {
             let length = (first_page + pages.len()) * PAGE - if pages.is_empty() { 0 } else { last };
             let spans = Spans::of_pages(first_page, &pages, length);
             let cells = |span: &Span| (0..span.count).map(|i| span.tile * WIDTH + span.skip + i).collect::<Vec<_>>();
-            let found: Vec<usize> = spans.spans.iter().flat_map(cells).collect();
+            let actual: Vec<usize> = spans.spans.iter().flat_map(cells).collect();
             let cell = |at: usize| pages[at / PAGE - first_page] as usize * PAGE + at % PAGE;
-            prop_assert_eq!(&found, &(first_page * PAGE..length).map(cell).collect::<Vec<_>>());
-            prop_assert_eq!(spans.cells, found.iter().max().map_or(0, |last| last + 1));
+            prop_assert_eq!(&actual, &(first_page * PAGE..length).map(cell).collect::<Vec<_>>());
+            prop_assert_eq!(spans.cells, actual.iter().max().map_or(0, |last| last + 1));
             prop_assert_eq!([spans.first(), spans.end()], [first_page * PAGE, length]);
             prop_assert_eq!(spans.splits().concat(), spans.spans.clone());
             for split in spans.splits() {

@@ -162,7 +162,7 @@ mod tests {
                 let (mut s, mut t) = ([x; WIDTH], [x; WIDTH]);
                 sigmoid_of(isa, &mut s);
                 tanh_of(isa, &mut t);
-                for (found, truth) in [(s, 1.0 / (1.0 + f64::from(-x).exp())), (t, f64::from(x).tanh())] {
+                for (actual, truth) in [(s, 1.0 / (1.0 + f64::from(-x).exp())), (t, f64::from(x).tanh())] {
                     let correct = |y: f32| {
                         if x.is_nan() {
                             y.is_nan()
@@ -171,8 +171,8 @@ mod tests {
                         }
                     };
                     assert!(
-                        found.into_iter().all(correct),
-                        "{isa:?}: {x} gives {found:?}, expected {truth}"
+                        actual.into_iter().all(correct),
+                        "{isa:?}: {x} gives {actual:?}, expected {truth}"
                     );
                 }
             }

@@ -219,11 +219,11 @@ mod tests {
                 let expected = results(0..tokens);
                 for at_once in 1..tokens {
                     let first = (0..tokens).step_by(at_once);
-                    let found: Vec<f32> = first
+                    let actual: Vec<f32> = first
                         .flat_map(|first| results(first..tokens.min(first + at_once)))
                         .collect();
                     assert_eq!(
-                        found, expected,
+                        actual, expected,
                         "{isa:?}, {quant}, {cols} columns, {at_once} tokens at once"
                     );
                 }
@@ -253,9 +253,9 @@ mod tests {
             let expected = results(Isa::available()[0]);
             for isa in Isa::available() {
                 let alike = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-5;
-                let found = results(isa);
+                let actual = results(isa);
                 assert!(
-                    found.iter().zip(&expected).all(alike),
+                    actual.iter().zip(&expected).all(alike),
                     "{isa:?}, {rows} x {cols}, {tokens} tokens"
                 );
             }

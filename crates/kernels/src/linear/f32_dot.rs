@@ -162,11 +162,11 @@ mod tests {
 
     fn all(isa: Isa, weights: Rows<f32>, tokens: Rows<f32>) -> Vec<f32> {
         let count = weights.count;
-        let mut found = vec![f32::NAN; tokens.count * count];
+        let mut actual = vec![f32::NAN; tokens.count * count];
         products(isa, weights, tokens, &mut |token, results| {
-            found[token * count..][..count].copy_from_slice(results);
+            actual[token * count..][..count].copy_from_slice(results);
         });
-        found
+        actual
     }
 
     #[test]
@@ -175,11 +175,11 @@ mod tests {
             for (rows, cols, count) in [(1, 1, 1), (3, 45, 5), (16, 64, 6), (15, 96, 13), (16, 576, 2)] {
                 let (weights, x) = (noise(1, rows * cols), noise(2, count * cols));
                 let (weights, tokens) = (Rows::packed(&weights, rows, cols), Rows::packed(&x, count, cols));
-                for (i, found) in all(isa, weights, tokens).into_iter().enumerate() {
+                for (i, actual) in all(isa, weights, tokens).into_iter().enumerate() {
                     let products = tokens.row(i / rows).iter().zip(weights.row(i % rows));
                     let expected: f64 = products.map(|(x, w)| f64::from(*x) * f64::from(*w)).sum();
                     assert!(
-                        (f64::from(found) - expected).abs() < 1e-4,
+                        (f64::from(actual) - expected).abs() < 1e-4,
                         "{isa:?} {rows} {cols} {count}"
                     );
                 }
@@ -196,8 +196,8 @@ mod tests {
                 let tokens = |first: usize, count: usize| Rows::packed(&x[first * cols..], count, cols);
                 let expected: Vec<f32> = (0..20).flat_map(|token| all(isa, weights, tokens(token, 1))).collect();
                 for count in 1..20 {
-                    let found = all(isa, weights, tokens(0, count));
-                    assert_eq!(found, expected[..count * rows], "{isa:?} {rows} {cols} {count}");
+                    let actual = all(isa, weights, tokens(0, count));
+                    assert_eq!(actual, expected[..count * rows], "{isa:?} {rows} {cols} {count}");
                 }
             }
         }
@@ -210,11 +210,11 @@ mod tests {
         let halves: Vec<Fp16> = weights.iter().map(|x| Fp16::from_f32(*x)).collect();
         let widened: Vec<f32> = halves.iter().map(|half| half.to_f32()).collect();
         for isa in Isa::available() {
-            let mut found = Vec::new();
+            let mut actual = Vec::new();
             products(isa, Rows::packed(&halves, 16, 45), tokens, &mut |_, results| {
-                found.extend_from_slice(results)
+                actual.extend_from_slice(results)
             });
-            assert_eq!(found, all(isa, Rows::packed(&widened, 16, 45), tokens), "{isa:?}");
+            assert_eq!(actual, all(isa, Rows::packed(&widened, 16, 45), tokens), "{isa:?}");
         }
     }
 }

@@ -325,11 +325,11 @@ mod tests {
         tokens: Range<usize>,
     ) -> Vec<f32> {
         let (first, rows) = (tokens.start, groups * ROWS);
-        let mut found = vec![f32::NAN; tokens.len() * rows];
+        let mut actual = vec![f32::NAN; tokens.len() * rows];
         product(isa, weight, 0..groups, x, tokens, &mut |token, group, results| {
-            found[(token - first) * rows + group * ROWS..][..ROWS].copy_from_slice(results);
+            actual[(token - first) * rows + group * ROWS..][..ROWS].copy_from_slice(results);
         });
-        found
+        actual
     }
 
     /// The order of sums, one element at a time; without fused operations.
@@ -379,12 +379,12 @@ mod tests {
             for isa in Isa::available() {
                 let tokens = TokenPanels::new(isa, &x, cols);
                 let together = all(isa, &weight, groups, &tokens, 0..count);
-                for (i, found) in together.iter().enumerate() {
+                for (i, actual) in together.iter().enumerate() {
                     weight.dequantize_row(i % (groups * ROWS), &mut row)?;
                     let products = row.iter().zip(&x[i / (groups * ROWS) * cols..]);
                     let expected: f64 = products.map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
                     assert!(
-                        (f64::from(*found) - expected).abs() < 1e-4,
+                        (f64::from(*actual) - expected).abs() < 1e-4,
                         "{quant} {isa:?} {cols} {count} {i}"
                     );
                 }
@@ -392,13 +392,13 @@ mod tests {
                     let of_part = |first: usize| {
                         let part = first..count.min(first + at_once);
                         let alone = TokenPanels::new(isa, &x[part.start * cols..part.end * cols], cols);
-                        let found = all(isa, &weight, groups, &alone, 0..part.len());
+                        let actual = all(isa, &weight, groups, &alone, 0..part.len());
                         // The same tokens of a larger batch.
-                        assert_eq!(found, all(isa, &weight, groups, &tokens, part));
-                        found
+                        assert_eq!(actual, all(isa, &weight, groups, &tokens, part));
+                        actual
                     };
-                    let found: Vec<f32> = (0..count).step_by(at_once).flat_map(of_part).collect();
-                    assert_eq!(found, together, "{quant} {isa:?} {cols} {at_once} of {count}");
+                    let actual: Vec<f32> = (0..count).step_by(at_once).flat_map(of_part).collect();
+                    assert_eq!(actual, together, "{quant} {isa:?} {cols} {at_once} of {count}");
                 }
             }
         }

@@ -181,8 +181,8 @@ mod tests {
         }
     }
 
-    fn assert_seconds(found: f64, expected: f64) {
-        assert!((found - expected).abs() < 1e-6, "{found} instead of {expected}");
+    fn assert_seconds(actual: f64, expected: f64) {
+        assert!((actual - expected).abs() < 1e-6, "{actual} instead of {expected}");
     }
 
     #[test]

@@ -159,13 +159,13 @@ fn a_cache_matches_the_batch_with_pages_in_any_order() {
         for (format, near, lost) in [(KvFormat::F16, 3e-6, 1e-3), (KvFormat::Q8_0, 5e-5, 2e-2)] {
             let expected = attend(&reference::cached(&qkv, &shape, format));
             for steps in [&[280, 1, 1, 2, 3, 13][..], &[1, 2, 297]] {
-                let found = attend_through_cache(format, shape, &qkv, &[0, 1, 2], steps);
+                let actual = attend_through_cache(format, shape, &qkv, &[0, 1, 2], steps);
                 let what = format!("{format:?} {shape:?} {steps:?}");
-                assert_near(&what, &found, &expected, near);
-                assert_near(&what, &found, &exact, lost);
+                assert_near(&what, &actual, &expected, near);
+                assert_near(&what, &actual, &exact, lost);
                 for pages in [[3, 4, 5], [2, 1, 0], [4, 0, 7]] {
                     let elsewhere = attend_through_cache(format, shape, &qkv, &pages, steps);
-                    assert!(elsewhere == found, "{what} {pages:?}");
+                    assert!(elsewhere == actual, "{what} {pages:?}");
                 }
             }
         }
@@ -230,18 +230,18 @@ fn a_nan_in_the_cache_reaches_only_rows_that_see_it() {
             for at in [keys, values + shape.head_dim - 1] {
                 let mut bad = clean.clone();
                 bad[BAD * shape.qkv_width() + at] = f32::NAN;
-                let found = attend_through_cache(format, shape, &bad, &[0], &[20, 20]);
-                let rows = found.chunks(shape.out_width()).zip(expected.chunks(shape.out_width()));
-                for (token, (found, expected)) in rows.enumerate() {
+                let actual = attend_through_cache(format, shape, &bad, &[0], &[20, 20]);
+                let rows = actual.chunks(shape.out_width()).zip(expected.chunks(shape.out_width()));
+                for (token, (actual, expected)) in rows.enumerate() {
                     let what = format!("token {token}, {format:?} {shape:?} {at}");
                     let group = shape.out_width() / shape.kv_heads;
                     let sees = (BAD..BAD + shape.window.unwrap_or(TOKENS)).contains(&token);
                     // The NaN is in the first KV head.
-                    assert!(found[group..] == expected[group..], "{what}");
+                    assert!(actual[group..] == expected[group..], "{what}");
                     if sees {
-                        assert!(found[..group].iter().all(|x| x.is_nan()), "{what}")
+                        assert!(actual[..group].iter().all(|x| x.is_nan()), "{what}")
                     } else {
-                        assert!(found[..group] == expected[..group], "{what}")
+                        assert!(actual[..group] == expected[..group], "{what}")
                     }
                 }
             }
@@ -362,11 +362,11 @@ fn blocks_in_8_bits_are_as_precise_as_their_scale() {
         let cached = wide(&reference::cached(&qkv, &shape, KvFormat::Q8_0));
         let sizes_of: Vec<f64> = cached.iter().map(|x| x.abs()).collect();
         let [expected, summands] = [&cached, &sizes_of].map(|qkv| reference::attend(qkv, &shape, &[0, 0]));
-        let found = attend_through_cache(KvFormat::Q8_0, shape, &qkv, &[1], &[2]);
-        for ((found, expected), summands) in found.iter().zip(&expected).zip(&summands) {
+        let actual = attend_through_cache(KvFormat::Q8_0, shape, &qkv, &[1], &[2]);
+        for ((actual, expected), summands) in actual.iter().zip(&expected).zip(&summands) {
             assert!(
-                (f64::from(*found) - expected).abs() <= 5e-5 * summands,
-                "{sizes:?}: {found} {expected}"
+                (f64::from(*actual) - expected).abs() <= 5e-5 * summands,
+                "{sizes:?}: {actual} {expected}"
             );
         }
     }
@@ -392,12 +392,12 @@ fn large_scores_do_not_overflow() {
 /// The gradient of attention, after its forward.
 fn backward(qkv: &[f32], shape: Heads, starts: &[u32], d_out: &[f32]) -> Vec<f32> {
     let [mut out, mut plain] = [(); 2].map(|()| vec![f32::NAN; d_out.len()]);
-    let (mut logs, mut found) = (vec![f32::NAN; starts.len() * shape.heads], vec![f32::NAN; qkv.len()]);
+    let (mut logs, mut actual) = (vec![f32::NAN; starts.len() * shape.heads], vec![f32::NAN; qkv.len()]);
     attend_batch_with_lse(qkv, &shape, starts, &mut out, &mut logs).unwrap();
     attend_batch(qkv, &shape, starts, &mut plain).unwrap();
     assert_eq!(out, plain, "saving lse must not change the output");
-    attend_batch_backward(qkv, &shape, starts, [&out, &logs], d_out, &mut found).unwrap();
-    found
+    attend_batch_backward(qkv, &shape, starts, [&out, &logs], d_out, &mut actual).unwrap();
+    actual
 }
 
 #[test]
@@ -410,8 +410,8 @@ fn the_gradient_matches_central_differences() {
             let expected = central_differences(&wide(&qkv), &wide(&d_out), |qkv| {
                 reference::attend(qkv, &shape, &starts)
             });
-            let found = backward(&qkv, shape, &starts, &d_out);
-            assert_near(&format!("{shape:?} {lengths:?}"), &found, &expected, 5e-6);
+            let actual = backward(&qkv, shape, &starts, &d_out);
+            assert_near(&format!("{shape:?} {lengths:?}"), &actual, &expected, 5e-6);
         }
     }
 }
@@ -465,10 +465,10 @@ fn the_gradient_of_long_sequences_matches_the_formulas() {
         let starts = starts(lengths);
         let qkv = qkv(6, shape, starts.len());
         let d_out = noise(7, starts.len() * shape.heads * shape.head_dim);
-        let found = backward(&qkv, shape, &starts, &d_out);
+        let actual = backward(&qkv, shape, &starts, &d_out);
         assert_near(
             &format!("{shape:?}"),
-            &found,
+            &actual,
             &gradient(&wide(&qkv), shape, &starts, &wide(&d_out)),
             5e-6,
         );
@@ -491,9 +491,9 @@ fn qk_norm_rope_and_its_gradient_match_f64() {
     let prepared = |qkv: &[f64]| reference::qk_norm_rope(qkv, &shape, &positions, &prepare);
     let qkv = qkv(10, shape, 3);
     let norms = [&q_weight, &k_weight].map(|weight| Some(Norm { weight, eps }));
-    let mut found = qkv.clone();
-    qk_norm_rope_in_place(&mut found, &shape, &positions, norms[0], norms[1], &rope).unwrap();
-    assert_near("qk_norm_rope", &found, &prepared(&wide(&qkv)), 1e-6);
+    let mut actual = qkv.clone();
+    qk_norm_rope_in_place(&mut actual, &shape, &positions, norms[0], norms[1], &rope).unwrap();
+    assert_near("qk_norm_rope", &actual, &prepared(&wide(&qkv)), 1e-6);
     let mut gradient = noise(11, qkv.len());
     let expected = central_differences(&wide(&qkv), &wide(&gradient), prepared);
     qk_norm_rope_backward_in_place(&mut gradient, &qkv, &shape, &positions, norms[0], norms[1], &rope).unwrap();

@@ -349,9 +349,9 @@ fn a_token_attends_to_the_same_bits_in_any_batch() {
             let expected = through_cache(format, shape, &qkv, 1);
             for &(threads, at_once) in pairs {
                 set_threads(threads);
-                let found = through_cache(format, shape, &qkv, at_once);
+                let actual = through_cache(format, shape, &qkv, at_once);
                 assert!(
-                    found == expected,
+                    actual == expected,
                     "{format:?} {shape:?}: {at_once} tokens at once, {threads} threads"
                 );
             }

@@ -52,9 +52,12 @@ fn rms_norm_gradient_matches_known_values() {
         ),
     ];
     for (x, dy, eps, expected) in cases {
-        for found in norm_gradients(x, &[1.0; 4], eps, dy) {
-            for (found, expected) in found.iter().zip(expected) {
-                assert!((f64::from(*found) - expected).abs() < 1e-5, "{found} is not {expected}");
+        for actual in norm_gradients(x, &[1.0; 4], eps, dy) {
+            for (actual, expected) in actual.iter().zip(expected) {
+                assert!(
+                    (f64::from(*actual) - expected).abs() < 1e-5,
+                    "{actual} is not {expected}"
+                );
             }
         }
     }
@@ -73,9 +76,9 @@ fn rms_norm_gradient_matches_central_differences() {
                 })
             })
             .collect();
-        for found in norm_gradients(&x, &weight, 1e-3, &dy) {
+        for actual in norm_gradients(&x, &weight, 1e-3, &dy) {
             // A row of one element is almost all cancellation.
-            assert_near("gradient of the norm", &found, &expected, 1e-5);
+            assert_near("gradient of the norm", &actual, &expected, 1e-5);
         }
     }
 }
@@ -154,11 +157,11 @@ fn cross_entropy_and_its_gradient_match_f64() {
         .chunks(vocab)
         .zip(targets)
         .flat_map(|(row, target)| central_differences(row, &[f64::from(scale)], |row| vec![loss(row, target)]));
-    let (mut found, mut gradient) = (vec![0.0; rows], logits.clone());
-    cross_entropy(&logits, &targets, &mut found).unwrap();
-    assert_near("losses", &found, &expected, 1e-6);
-    cross_entropy_backward_in_place(&mut gradient, &targets, scale, &mut found).unwrap();
-    assert_near("losses", &found, &expected, 1e-6);
+    let (mut actual, mut gradient) = (vec![0.0; rows], logits.clone());
+    cross_entropy(&logits, &targets, &mut actual).unwrap();
+    assert_near("losses", &actual, &expected, 1e-6);
+    cross_entropy_backward_in_place(&mut gradient, &targets, scale, &mut actual).unwrap();
+    assert_near("losses", &actual, &expected, 1e-6);
     assert_near("gradient of the losses", &gradient, &slopes.collect::<Vec<_>>(), 2e-6);
 }
 

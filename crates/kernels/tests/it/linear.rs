@@ -107,18 +107,18 @@ fn every_format_multiplies_in_each_precision() {
 fn rows_are_gathered_from_every_layout() {
     for quant in Quant::ALL {
         let weight = Weight::new(3, quant, 37, 256);
-        let mut found = vec![f32::NAN; 37 * 256];
-        weight.matrix().dequantize_rows(0..37, &mut found).unwrap();
-        assert_eq!(wide(&found), weight.floats, "{quant}");
-        let mut found = vec![f32::NAN; 3 * 256];
-        weight.matrix().gather(&[36, 0, 17], 2.0, &mut found).unwrap();
+        let mut actual = vec![f32::NAN; 37 * 256];
+        weight.matrix().dequantize_rows(0..37, &mut actual).unwrap();
+        assert_eq!(wide(&actual), weight.floats, "{quant}");
+        let mut actual = vec![f32::NAN; 3 * 256];
+        weight.matrix().gather(&[36, 0, 17], 2.0, &mut actual).unwrap();
         let expected = [36, 0, 17].map(|row| weight.floats[row * 256..][..256].iter().map(|x| 2.0 * x));
         assert_eq!(
-            wide(&found),
+            wide(&actual),
             expected.into_iter().flatten().collect::<Vec<f64>>(),
             "{quant}"
         );
-        assert!(weight.matrix().gather(&[37], 1.0, &mut found[..256]).is_err());
+        assert!(weight.matrix().gather(&[37], 1.0, &mut actual[..256]).is_err());
     }
 }
 
@@ -406,7 +406,7 @@ fn gradients_of_half_layers_are_those_of_the_formulas() {
             };
             let expected: Vec<_> = (0..3).map(|i| linear_gradients(&layer, i, &normed, &part(i))).collect();
             let mut dx = vec![f32::NAN; x.len()];
-            let found = norm_linears_backward(
+            let actual = norm_linears_backward(
                 &x,
                 Some(layer.norm()),
                 &layer.linears(),
@@ -417,11 +417,11 @@ fn gradients_of_half_layers_are_those_of_the_formulas() {
             .unwrap();
             let all = expected.iter().map(|each| each[0].clone()).reduce(sum).unwrap();
             assert_near("gradient of x", &dx, &norm_gradient(&layer, &wide(&x), &all), 5e-6);
-            for (found, [_, a, b]) in found.iter().zip(&expected) {
-                match found {
-                    Some(found) => {
-                        assert_near("gradient of a", &found.a, a, 5e-6);
-                        assert_near("gradient of b", &found.b, b, 5e-6);
+            for (actual, [_, a, b]) in actual.iter().zip(&expected) {
+                match actual {
+                    Some(actual) => {
+                        assert_near("gradient of a", &actual.a, a, 5e-6);
+                        assert_near("gradient of b", &actual.b, b, 5e-6);
                     }
                     None => assert!(a.is_empty()),
                 }
@@ -449,19 +449,19 @@ fn an_input_saved_in_bf16_gives_the_gradients_of_a_large_channel() {
                 norm_linears_backward(x, norm, &layer.linears(), MatmulPrecision::Bf16, &dy, &mut dx).unwrap();
             (dx, adapters)
         };
-        let ((exact, exact_adapters), (found, adapters)) = (gradients(&x), gradients(&saved));
+        let ((exact, exact_adapters), (actual, adapters)) = (gradients(&x), gradients(&saved));
         let channel = |dx: &[f32]| dx.iter().skip(LARGE).step_by(cols).copied().collect::<Vec<_>>();
-        assert_near("gradient of x", &found, &wide(&exact), 1e-2);
+        assert_near("gradient of x", &actual, &wide(&exact), 1e-2);
         assert_near(
             "gradient of the channel",
-            &channel(&found),
+            &channel(&actual),
             &wide(&channel(&exact)),
             1e-2,
         );
-        for (found, exact) in adapters.iter().zip(&exact_adapters) {
-            if let (Some(found), Some(exact)) = (found, exact) {
-                assert_near("gradient of a", &found.a, &wide(&exact.a), 1e-2);
-                assert_near("gradient of b", &found.b, &wide(&exact.b), 1e-2);
+        for (actual, exact) in adapters.iter().zip(&exact_adapters) {
+            if let (Some(actual), Some(exact)) = (actual, exact) {
+                assert_near("gradient of a", &actual.a, &wide(&exact.a), 1e-2);
+                assert_near("gradient of b", &actual.b, &wide(&exact.b), 1e-2);
             }
         }
     }
@@ -473,13 +473,13 @@ fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
         let (rows, cols, tokens) = (layer.weights[0].rows, layer.weights[0].cols, 5);
         let (x, dy) = (noise(18, tokens * cols), noise(19, tokens * rows));
         let mut dh = vec![f32::NAN; x.len()];
-        let found = linear_add_backward(&x, &layer.linears()[2], None, MatmulPrecision::F32, &dy, &mut dh)
+        let actual = linear_add_backward(&x, &layer.linears()[2], None, MatmulPrecision::F32, &dy, &mut dh)
             .unwrap()
             .unwrap();
         let [expected, a, b] = linear_gradients(&layer, 2, &wide(&x), &wide(&dy));
         assert_near("gradient of h", &dh, &expected, 5e-6);
-        assert_near("gradient of a", &found.a, &a, 5e-6);
-        assert_near("gradient of b", &found.b, &b, 5e-6);
+        assert_near("gradient of a", &actual.a, &a, 5e-6);
+        assert_near("gradient of b", &actual.b, &b, 5e-6);
 
         let normed = reference::rms_norm(&wide(&x), &wide(&layer.norm), f64::from(EPS));
         let (g, u) = (layer.linear(1, &normed), layer.linear(2, &normed));
@@ -515,10 +515,10 @@ fn gradients_of_a_residual_and_of_a_gate_are_those_of_the_formulas() {
             gated_backward_from_saved(&x, norm, gate, up, act, MatmulPrecision::F32, kept, &dy, &mut dx).unwrap();
         let all = sum(of_gate[0].clone(), of_up[0].clone());
         assert_near("gradient of x", &dx, &norm_gradient(&layer, &wide(&x), &all), 1e-5);
-        for (found, [_, a, b]) in [(found_gate, of_gate), (found_up, of_up)] {
-            let found = found.unwrap();
-            assert_near("gradient of a", &found.a, &a, 1e-5);
-            assert_near("gradient of b", &found.b, &b, 1e-5);
+        for (actual, [_, a, b]) in [(found_gate, of_gate), (found_up, of_up)] {
+            let actual = actual.unwrap();
+            assert_near("gradient of a", &actual.a, &a, 1e-5);
+            assert_near("gradient of b", &actual.b, &b, 1e-5);
         }
     }
 }
@@ -560,17 +560,17 @@ fn dense_products_of_any_size_and_side_are_those_of_f64() {
             ),
         ];
         for (left, right) in views {
-            let mut found = c.clone();
+            let mut actual = c.clone();
             matmul(
                 left,
                 right,
                 2.0,
-                &mut ViewMut::all(&mut found, m, n).unwrap(),
+                &mut ViewMut::all(&mut actual, m, n).unwrap(),
                 Accumulate::Add,
             )
             .unwrap();
             let expected: Vec<f64> = product.iter().zip(wide(&c)).map(|(p, c)| 2.0 * p + c).collect();
-            assert_near(&format!("{m} {k} {n}"), &found, &expected, 1e-6);
+            assert_near(&format!("{m} {k} {n}"), &actual, &expected, 1e-6);
         }
     }
 }

@@ -51,8 +51,8 @@ fn formats_of_large_weights_are_measured_once() {
         .map(|(quant, rows, (layout, bytes))| Matrix::new(*quant, *layout, *rows, COLS, bytes).expect("it fits"))
         .collect();
     let measured = |matrices: &[Matrix]| {
-        let found = calibrate(matrices, Duration::from_millis(160)).expect("they can be multiplied");
-        found.iter().map(|found| found.quant).collect::<Vec<_>>()
+        let actual = calibrate(matrices, Duration::from_millis(160)).expect("they can be multiplied");
+        actual.iter().map(|actual| actual.quant).collect::<Vec<_>>()
     };
     assert_eq!(measured(&matrices[1..]), [], "it may stay in the caches");
     let began = Instant::now();

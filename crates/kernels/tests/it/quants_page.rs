@@ -49,11 +49,11 @@ fn the_page_lists_every_format() {
     if std::env::var_os("HEARTH_UPDATE_DOCS").is_some() {
         std::fs::write(PAGE, page()).expect("the page is written");
     }
-    let found = std::fs::read_to_string(PAGE)
+    let actual = std::fs::read_to_string(PAGE)
         .expect("the page is there")
         .replace("\r\n", "\n");
     assert_eq!(
-        found,
+        actual,
         page(),
         "run HEARTH_UPDATE_DOCS=1 cargo test -p hearth-kernels --test kernels quants_page"
     );

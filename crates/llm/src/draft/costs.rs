@@ -160,8 +160,8 @@ impl Average {
 mod tests {
     use super::*;
 
-    fn close(found: f64, expected: f64) {
-        assert!((found - expected).abs() < 1e-9, "{found} instead of {expected}");
+    fn close(actual: f64, expected: f64) {
+        assert!((actual - expected).abs() < 1e-9, "{actual} instead of {expected}");
     }
 
     #[test]

@@ -141,8 +141,8 @@ mod tests {
     fn found(ids: &[u32]) -> Option<(usize, Vec<u32>)> {
         let mut index = NgramIndex::default();
         index.extend(ids);
-        let found = index.find(ids)?;
-        Some((found.length, found.continuation(ids).take(4).collect()))
+        let actual = index.find(ids)?;
+        Some((actual.length, actual.continuation(ids).take(4).collect()))
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
                 ids[..next].iter().rev().zip(ids.iter().rev()).take(MAX_MATCH).take_while(|(a, b)| a == b).count()
             };
             let expected = (2..ids.len()).filter(|next| length(*next) >= 2).max_by_key(|next| (length(*next), *next));
-            prop_assert_eq!(index.find(&ids).map(|found| found.next), expected);
+            prop_assert_eq!(index.find(&ids).map(|actual| actual.next), expected);
         }
     }
 }

@@ -189,9 +189,9 @@ mod tests {
         let texts = params(&[b"a", b"b"], &["ab"]);
         let mut filter = Banned::new(&texts).unwrap().unwrap();
         let count = |filter: &Banned| {
-            let mut found = 0;
-            filter.rules.completing(filter.state, |_| found += 1);
-            found
+            let mut actual = 0;
+            filter.rules.completing(filter.state, |_| actual += 1);
+            actual
         };
         filter.accept(0);
         assert_eq!(count(&filter), 1);

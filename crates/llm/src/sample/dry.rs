@@ -285,8 +285,8 @@ mod tests {
         let mut params = params(0, 100_000);
         (params.dry_multiplier, params.dry_base) = (100.0, 100.0);
         let tokens = vec![1; 100_000];
-        let found = subtracted(&params, None, &tokens);
-        assert!(found[1].is_finite() && found[1] > 1e30, "{found:?}");
+        let actual = subtracted(&params, None, &tokens);
+        assert!(actual[1].is_finite() && actual[1] > 1e30, "{actual:?}");
         params.dry_base = 1.0;
         assert_eq!(subtracted(&params, None, &tokens)[1], 100.0);
     }

@@ -77,7 +77,7 @@ mod tests {
             };
             filter.temperature(&ranked(&logits_of(probabilities)))
         };
-        let near = |found: f32, expected: f32| assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+        let near = |actual: f32, expected: f32| assert!((actual - expected).abs() < 1e-5, "{actual} {expected}");
         near(of(&[0.25; 4], 1.0), 1.4);
         near(of(&[0.25; 4], 3.0), 1.4);
         near(of(&[1.0, 1e-30], 1.0), 0.6);

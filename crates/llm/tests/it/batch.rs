@@ -119,7 +119,7 @@ fn logits(output: &Output) -> &[f32] {
 fn together(parts: &[Part], format: KvFormat) -> Vec<Vec<u32>> {
     let cache = cache(&parts[0].model, format, parts.len(), 300);
     let mut sequences: Vec<Sequence> = parts.iter().map(|_| Sequence::new(&cache)).collect();
-    let mut found = vec![Vec::new(); parts.len()];
+    let mut actual = vec![Vec::new(); parts.len()];
     for number in 0.. {
         let (mut rows, mut indices) = (Vec::new(), Vec::new());
         for (at, (part, sequence)) in parts.iter().zip(&mut sequences).enumerate() {
@@ -139,7 +139,7 @@ fn together(parts: &[Part], format: KvFormat) -> Vec<Vec<u32>> {
         }
         if !rows.is_empty() {
             for (at, output) in indices.into_iter().zip(outputs(&mut rows)) {
-                found[at].extend(bits(logits(&output)));
+                actual[at].extend(bits(logits(&output)));
             }
         }
         if parts
@@ -150,7 +150,7 @@ fn together(parts: &[Part], format: KvFormat) -> Vec<Vec<u32>> {
             break;
         }
     }
-    found
+    actual
 }
 
 #[test]
@@ -171,11 +171,11 @@ fn sequences_of_a_batch_have_the_bits_they_have_alone() {
         let expected: Vec<Vec<u32>> = parts.iter().map(|part| alone(part, format)).collect();
         for (count, threads) in [(1, 2), (3, 1), (3, 3), (16, 1), (16, 2), (16, 8)] {
             set_threads(threads);
-            let found = together(&parts[..count], format);
-            for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let actual = together(&parts[..count], format);
+            for (number, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
                 let architecture = &base.config().architecture;
                 assert!(
-                    found == expected,
+                    actual == expected,
                     "sequence {number} of {count}, {architecture}, {format:?}, {threads} threads"
                 );
             }
@@ -193,7 +193,7 @@ fn decode_tries_fewer_threads_with_the_same_bits() {
     let cache = cache(&model, KvFormat::F16, 2, 64);
     let decode = |threads| {
         threads::set(threads);
-        let (mut found, mut counts) = (Vec::new(), Vec::new());
+        let (mut actual, mut counts) = (Vec::new(), Vec::new());
         let mut sequence = Sequence::new(&cache);
         let _ = outputs(&mut [Rows::last(&mut sequence, &model, &[1, 2, 3], Want::Nothing)]);
         for id in 0..24 {
@@ -207,15 +207,15 @@ fn decode_tries_fewer_threads_with_the_same_bits() {
                 panic!("nothing breaks")
             };
             assert_eq!(team::threads(), 8, "restored");
-            found.extend(bits(logits(&outputs[0])));
+            actual.extend(bits(logits(&outputs[0])));
         }
         counts.dedup();
-        (found, counts)
+        (actual, counts)
     };
     let (expected, fixed) = decode(Threads::Fixed(8));
-    let (found, tried) = decode(Threads::AtMost(8));
+    let (actual, tried) = decode(Threads::AtMost(8));
     threads::set(Threads::Fixed(8));
-    assert!(found == expected);
+    assert!(actual == expected);
     assert_eq!(fixed, [8]);
     assert_eq!(tried[..2], [8, 6]);
 }
@@ -240,12 +240,12 @@ fn forks_in_one_batch_have_the_bits_they_have_alone() {
             ..Rows::last(fork, &model, ids, Want::Logits)
         })
         .collect();
-    let found = outputs(&mut rows);
-    for (ids, found) in branches.iter().zip(&found) {
+    let actual = outputs(&mut rows);
+    for (ids, actual) in branches.iter().zip(&actual) {
         let mut session = Session::new(model.clone(), 300).expect("a session");
         session.extend(&prompt).expect("it runs");
         let expected = session.extend(ids).expect("it runs");
-        assert!(bits(logits(found)).eq(bits(&expected)), "{ids:?}");
+        assert!(bits(logits(actual)).eq(bits(&expected)), "{ids:?}");
     }
     assert_eq!(trunk.ids(), prompt);
 }
@@ -266,7 +266,7 @@ fn each_row_gets_what_it_wants() {
         wanted,
     };
     let embeddings = model.decoder().embed(ids.clone().into());
-    let found = outputs(&mut [
+    let actual = outputs(&mut [
         rows(all, Want::Logits, 0..20),
         rows(nothing, Want::Nothing, 0..20),
         rows(argmax, Want::Argmax, 3..20),
@@ -277,14 +277,14 @@ fn each_row_gets_what_it_wants() {
             ..rows(embedded, Want::Logits, 18..20)
         },
     ]);
-    let all: Vec<&[f32]> = logits(&found[0]).chunks_exact(VOCAB as usize).collect();
+    let all: Vec<&[f32]> = logits(&actual[0]).chunks_exact(VOCAB as usize).collect();
     assert_eq!(all.len(), 20);
-    assert!(matches!(found[1], Output::Nothing));
-    let Output::Argmax(chosen) = &found[2] else {
+    assert!(matches!(actual[1], Output::Nothing));
+    let Output::Argmax(chosen) = &actual[2] else {
         panic!("the argmax is wanted")
     };
     assert!(chosen.iter().copied().eq(all[3..].iter().map(|logits| greedy(logits))));
-    let Output::Hidden(hidden) = &found[3] else {
+    let Output::Hidden(hidden) = &actual[3] else {
         panic!("hidden states are wanted")
     };
     assert_eq!(hidden.dims(), [4, 256]);
@@ -295,8 +295,8 @@ fn each_row_gets_what_it_wants() {
         .try_into_vec()
         .expect("f32");
     assert!(bits(&of_hidden).eq(bits(&all[5..9].concat())));
-    assert!(bits(logits(&found[4])).eq(bits(all[19])));
-    assert!(bits(logits(&found[5])).eq(bits(&all[18..].concat())));
+    assert!(bits(logits(&actual[4])).eq(bits(all[19])));
+    assert!(bits(logits(&actual[5])).eq(bits(&all[18..].concat())));
 }
 
 #[test]
@@ -374,8 +374,8 @@ fn a_sequence_leaves_no_nan_in_its_pages() {
         }]);
         drop(first);
         let mut second = Sequence::new(&cache);
-        let found = outputs(&mut [Rows::last(&mut second, &model, &[5, 6, 7], Want::Logits)]);
-        assert!(logits(&found[0]).iter().all(|logit| logit.is_finite()), "{format:?}");
+        let actual = outputs(&mut [Rows::last(&mut second, &model, &[5, 6, 7], Want::Logits)]);
+        assert!(logits(&actual[0]).iter().all(|logit| logit.is_finite()), "{format:?}");
     }
 }
 

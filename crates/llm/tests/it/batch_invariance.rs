@@ -111,8 +111,8 @@ fn a_prefilled_prompt_gives_the_same_bits() {
         let mut session = Session::with_cache(model, TOKENS, KvFormat::F16).expect("a session");
         let done = session.prefill(&ids(), &mut |_, _| ControlFlow::Continue(()));
         assert!(done.expect("it runs").completed);
-        let found: Vec<u32> = session.logits().iter().map(|logit| logit.to_bits()).collect();
-        assert!(found == expected[expected.len() - found.len()..], "{format}");
+        let actual: Vec<u32> = session.logits().iter().map(|logit| logit.to_bits()).collect();
+        assert!(actual == expected[expected.len() - actual.len()..], "{format}");
     }
 }
 

@@ -88,10 +88,10 @@ fn a_restored_session_continues_to_the_same_bits() {
         let uninterrupted = first.extend(&ids[325..]).expect("it runs");
 
         let mut second = session(&model, 345, format);
-        let found = second
+        let actual = second
             .saved(&KEY, &mut Cursor::new(&snap.bytes))
             .expect("its header is valid");
-        assert_eq!((found.tokens(), found.bytes()), (&ids[..320], snap.saved.bytes()));
+        assert_eq!((actual.tokens(), actual.bytes()), (&ids[..320], snap.saved.bytes()));
         second.extend(&[1, 2, 3]).expect("it runs");
         assert_eq!(restored(&mut second, &snap.bytes, &ids), 320);
         second.extend(&ids[320..325]).expect("it runs");
@@ -107,10 +107,10 @@ fn a_restored_session_continues_to_the_same_bits() {
             .expect("its header is valid");
         assert_eq!((some.tokens(), second.tokens()), (&ids[..32], &ids[..32]));
         let mut short = session(&model, 47, format);
-        let found = short
+        let actual = short
             .saved(&KEY, &mut Cursor::new(&snap.bytes))
             .expect("its header is valid");
-        assert_eq!(found.tokens().len(), 32);
+        assert_eq!(actual.tokens().len(), 32);
         assert_eq!(restored(&mut short, &snap.bytes, &ids), 32);
     }
 }
@@ -203,10 +203,10 @@ fn a_truncated_or_corrupt_snapshot_is_valid_up_to_there() {
         let good = good(at);
         assert_eq!(restored(&mut other, &bytes[..at], &ids), good, "truncated at {at}");
         assert_eq!(restored(&mut other, &corrupt, &ids), good, "flipped bit at {at}");
-        let found = other
+        let actual = other
             .saved(&KEY, &mut Cursor::new(&bytes[..at]))
             .expect("its header is valid");
-        assert_eq!(found.tokens(), &ids[..good], "truncated at {at}");
+        assert_eq!(actual.tokens(), &ids[..good], "truncated at {at}");
         // As after a full disk, or a power loss before these bytes were written.
         let mut empty = bytes.clone();
         empty[at..].fill(0);
@@ -243,9 +243,9 @@ fn a_snapshot_of_another_model_is_refused() {
     snap.append(&mut first, &ids(37, 37, 0));
     let bytes = &*snap.bytes;
     let refused = |session: &mut Session, key: &SnapshotKey| {
-        let found = session.saved(key, &mut Cursor::new(bytes));
+        let actual = session.saved(key, &mut Cursor::new(bytes));
         let other = session.restore(key, &mut &*bytes, 64);
-        matches!(found, Err(SnapshotError::Other)) && matches!(other, Err(SnapshotError::Other))
+        matches!(actual, Err(SnapshotError::Other)) && matches!(other, Err(SnapshotError::Other))
     };
     assert!(refused(&mut first, &[8; 32]) && first.tokens().len() == 37);
     assert!(refused(&mut session(&model, 64, KvFormat::F16), &KEY));

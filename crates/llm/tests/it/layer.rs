@@ -249,15 +249,15 @@ fn check_directional_derivative(name: &str, architecture: &str) {
             .map(|(a, b)| f64::from(*a) * f64::from(*b))
             .sum()
     };
-    let found = (loss(STEP) - loss(-STEP)) / f64::from(2.0 * STEP / 10.0);
+    let actual = (loss(STEP) - loss(-STEP)) / f64::from(2.0 * STEP / 10.0);
     let gradients = fixture.arrays.iter().filter(|(name, _)| name.starts_with("grad."));
     let expected: f64 = gradients
         .flat_map(|(_, array)| &array.values)
         .map(|g| f64::from(g.abs()))
         .sum();
     assert!(
-        (found - expected).abs() <= SLOPE_TOLERANCE * expected,
-        "{name}: {found} against {expected}"
+        (actual - expected).abs() <= SLOPE_TOLERANCE * expected,
+        "{name}: {actual} against {expected}"
     );
 }
 

@@ -63,10 +63,10 @@ fn check(name: &str, precision: MatmulPrecision, chunks: &[usize]) {
             .chunks_exact(fixture.vocab)
             .zip(fixture.logits.chunks_exact(fixture.vocab));
         for (position, (ours, reference)) in positions.enumerate() {
-            let found = cosine(ours, reference);
+            let actual = cosine(ours, reference);
             assert!(
-                found > COSINE,
-                "{name}, {precision:?}, {chunk} tokens at once, position {position}: cosine {found}"
+                actual > COSINE,
+                "{name}, {precision:?}, {chunk} tokens at once, position {position}: cosine {actual}"
             );
         }
     }

@@ -18,8 +18,8 @@ mod packed;
 #[path = "../../../engine/src/check/sample.rs"]
 mod sample;
 mod sampler;
+mod sliding_window;
 mod unusual_values;
-mod windows;
 
 #[test]
 fn every_test_file_is_compiled() {

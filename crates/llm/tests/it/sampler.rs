@@ -1,10 +1,10 @@
-//! The tokens that the sampler draws, compared with the first version's: these tests find changes
-//! of a filter, of the order of filters or of the draws.
+//! Golden test of the sampler: hashes of the drawn tokens. A difference means that a filter, the
+//! order of filters or the random draws changed.
 
 use hearth_llm::{Sampler, SamplingError, SamplingParams};
 
-/// Numbers in 0..1 that depend on nothing but the seed (an LCG of Knuth's MMIX).
-fn numbers(seed: u64) -> impl Iterator<Item = f32> {
+/// Pseudo-random numbers in 0..1 (Knuth's MMIX LCG).
+fn uniform(seed: u64) -> impl Iterator<Item = f32> {
     let mut state = seed;
     std::iter::from_fn(move || {
         state = state
@@ -14,14 +14,14 @@ fn numbers(seed: u64) -> impl Iterator<Item = f32> {
     })
 }
 
-/// Logits with ties; every `odd`-th is NaN, infinite or minus infinity.
-fn logits(vocab: usize, odd: usize) -> Vec<f32> {
+/// Logits with ties. Every `unusual_every`-th is NaN, infinity or minus infinity.
+fn logits(vocab: usize, unusual_every: usize) -> Vec<f32> {
     let unusual = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
-    let logit = |(i, x): (usize, f32)| match i % odd {
-        0 => unusual[i / odd % 3],
+    let logit = |(i, x): (usize, f32)| match i % unusual_every {
+        0 => unusual[i / unusual_every % 3],
         _ => (x * 400.0).floor() / 16.0 - 5.0,
     };
-    numbers(vocab as u64).take(vocab).enumerate().map(logit).collect()
+    uniform(vocab as u64).take(vocab).enumerate().map(logit).collect()
 }
 
 fn params() -> Vec<SamplingParams> {
@@ -54,7 +54,7 @@ fn params() -> Vec<SamplingParams> {
             (s.top_n_sigma, s.top_k, s.typical_p, s.top_p, s.min_p) = (3.0, 60, 0.95, 0.97, 0.01);
             (s.xtc_probability, s.dynatemp_range, s.dry_multiplier, s.dry_last_n) = (0.3, 0.2, 0.5, 20);
         },
-        // Neutral: as without them.
+        // Neutral values: the hashes equal those in the first row.
         |s| {
             (s.top_n_sigma, s.xtc_threshold, s.dry_last_n, s.dry_base) = (-1.0, 0.0, 99, 3.0);
             (s.mirostat_tau, s.mirostat_eta, s.dynatemp_exponent) = (1.0, 1.0, 2.0);
@@ -68,8 +68,8 @@ fn params() -> Vec<SamplingParams> {
     changes.iter().map(changed).collect()
 }
 
-/// An FNV-1a hash of what is drawn for two seeds, each token accepted.
-fn drawn(params: &SamplingParams, logits: &[f32]) -> u64 {
+/// FNV-1a hash of 60 tokens for each of two seeds, each accepted after it is drawn.
+fn hash_draws(params: &SamplingParams, logits: &[f32]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for seed in [7, 1 << 40] {
         let mut sampler = Sampler::new(SamplingParams { seed, ..params.clone() }).expect("valid parameters");
@@ -88,8 +88,9 @@ fn drawn(params: &SamplingParams, logits: &[f32]) -> u64 {
     hash
 }
 
-/// The hash of each set of parameters, for each of the logits. The first twelve were made by the
-/// sampler of commit 90e1749, one file without filters, the others when their filters were added;
+/// Hashes of each set of parameters (rows of [`params`]) for each set of logits. The fourth set has
+/// no finite logits, so its hash is the same everywhere. The first twelve rows are from the sampler
+/// of commit 90e1749, which was one file without filters; the others date from their filters.
 /// `HEARTH_UPDATE_SAMPLER=1` prints the current ones.
 #[rustfmt::skip]
 const EXPECTED: [[u64; 4]; 22] = [
@@ -118,16 +119,17 @@ const EXPECTED: [[u64; 4]; 22] = [
 ];
 
 #[test]
-fn the_sampler_draws_what_it_always_drew() {
-    let all = [logits(300, 7), logits(32, 1000), logits(49_152, 101), logits(50, 1)];
-    let found: Vec<[u64; 4]> = params()
+fn draws_match_the_golden_hashes() {
+    let logit_sets = [logits(300, 7), logits(32, 1000), logits(49_152, 101), logits(50, 1)];
+    let actual: Vec<[u64; 4]> = params()
         .iter()
-        .map(|params| all.each_ref().map(|logits| drawn(params, logits)))
+        .map(|params| logit_sets.each_ref().map(|logits| hash_draws(params, logits)))
         .collect();
     if std::env::var_os("HEARTH_UPDATE_SAMPLER").is_some() {
-        println!("{found:#018x?}");
+        println!("{actual:#018x?}");
     }
-    for ((found, expected), params) in found.iter().zip(EXPECTED).zip(params()) {
-        assert_eq!(*found, expected, "{params:?}");
+    assert_eq!(EXPECTED[0], EXPECTED[21], "neutral values change nothing");
+    for ((actual, expected), params) in actual.iter().zip(EXPECTED).zip(params()) {
+        assert_eq!(*actual, expected, "{params:?}");
     }
 }

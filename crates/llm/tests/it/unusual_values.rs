@@ -78,9 +78,9 @@ fn a_scale_is_any_finite_number() {
     // The signs of queries and keys cancel.
     assert_eq!(logits(&[(Q, vec![-1.0]), (K, vec![-1.0])]), plain);
     for scales in [&[(Q, vec![-1.0])][..], &[(O, vec![0.0])], &[(O, vec![-0.0])]] {
-        let found = logits(scales);
+        let actual = logits(scales);
         assert!(
-            found.iter().all(|logit| logit.is_finite()) && found != plain,
+            actual.iter().all(|logit| logit.is_finite()) && actual != plain,
             "{scales:?}"
         );
     }

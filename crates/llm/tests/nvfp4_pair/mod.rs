@@ -67,9 +67,9 @@ pub fn files() -> [Gguf; 2] {
         let divided: Vec<f32> = values.iter().map(|value| value / scale).collect();
         let mut blocks = vec![0; Quant::NVFP4.row_bytes(values.len()).expect("whole blocks")];
         Quant::NVFP4.quantize_row(&divided, &mut blocks).expect("it fits");
-        let mut found = vec![0.0; values.len()];
-        Quant::NVFP4.dequantize_row(&blocks, &mut found).expect("whole blocks");
-        found.iter_mut().for_each(|weight| *weight *= scale);
+        let mut actual = vec![0.0; values.len()];
+        Quant::NVFP4.dequantize_row(&blocks, &mut actual).expect("whole blocks");
+        actual.iter_mut().for_each(|weight| *weight *= scale);
         let outputs = info.shape[1];
         let bias: Vec<f32> = (0..outputs)
             .map(|row| (row as f32 * 0.7 + i as f32).sin() / 10.0)
@@ -80,7 +80,7 @@ pub fn files() -> [Gguf; 2] {
         // Describes activations of other programs; not applied.
         scaled.push_floats(format!("{linear}.input_scale"), &[1], &[17.0]);
         scaled.push_floats(format!("{linear}.bias"), &[outputs], &bias);
-        folded.push_floats(info.name.clone(), &info.shape, &found);
+        folded.push_floats(info.name.clone(), &info.shape, &actual);
         folded.push_floats(format!("{linear}.bias"), &[outputs], &bias);
     }
     [scaled, folded].map(|file| file.gguf(gguf.metadata()))

@@ -216,9 +216,9 @@ async fn out_of_memory_is_distinguished_from_a_crash() {
 /// A worker that sends this is killed, and says why.
 async fn is_killed(order: &str, text: &str, expected: &str) {
     let worker = started().await;
-    let found = death(&worker, chat(&worker, order)).await;
-    assert_eq!(found.0, text, "{order}");
-    assert!(found.1.contains(expected), "{order}: {}", found.1);
+    let actual = death(&worker, chat(&worker, order)).await;
+    assert_eq!(actual.0, text, "{order}");
+    assert!(actual.1.contains(expected), "{order}: {}", actual.1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

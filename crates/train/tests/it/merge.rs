@@ -235,9 +235,9 @@ fn a_merge_of_nvfp4_into_nvfp4_has_scales_of_its_own() {
 }
 
 /// Root mean square of the differences, relative to the root mean square of `expected`.
-fn error(found: &[f32], expected: &[f32]) -> f32 {
+fn error(actual: &[f32], expected: &[f32]) -> f32 {
     let squares = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>();
-    let differences = squares(&mut found.iter().zip(expected).map(|(a, b)| a - b));
+    let differences = squares(&mut actual.iter().zip(expected).map(|(a, b)| a - b));
     (differences / squares(&mut expected.iter().copied())).sqrt()
 }
 

@@ -153,11 +153,11 @@ fn check_against_pytorch(name: &'static str, loss: f64, cosine: f64, change: imp
     }
     let (ours, theirs) = (run.parameters().parts(), fixture.adapter("end"));
     for part in theirs {
-        let found = ours
+        let actual = ours
             .iter()
             .find(|it| it.layer == part.layer && it.linear == part.linear)
             .expect("the same linears");
-        for (ours, theirs) in [(&found.a, &part.a), (&found.b, &part.b)] {
+        for (ours, theirs) in [(&actual.a, &part.a), (&actual.b, &part.b)] {
             let distance = distance(ours, theirs);
             assert!(distance <= cosine, "{name} {}.{}: {distance}", part.layer, part.linear);
         }

@@ -235,8 +235,8 @@ mod tests {
             ("file:///etc/passwd", Some("file:///etc/passwd")),
             ("", None),
         ] {
-            let found = redirected("https://a.example:1/p/q?r=1", location);
-            assert_eq!(found.as_deref(), expected, "{location}");
+            let actual = redirected("https://a.example:1/p/q?r=1", location);
+            assert_eq!(actual.as_deref(), expected, "{location}");
         }
         assert_eq!(
             redirected("https://a.example", "x").as_deref(),

@@ -87,8 +87,8 @@ mod tests {
             ("m.zip.part1of2", None),
             ("m-00001-of-00002.gguf.part1of2", None),
         ] {
-            let found = PartName::parse(path).map(|name| (name.joined, name.part));
-            assert_eq!(found, expected, "{path}");
+            let actual = PartName::parse(path).map(|name| (name.joined, name.part));
+            assert_eq!(actual, expected, "{path}");
         }
     }
 }

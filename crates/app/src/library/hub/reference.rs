@@ -327,8 +327,8 @@ mod tests {
                 Reference::Url("https://example.org/a.GGUF?k=v".into()),
             ),
         ] {
-            let found = parsed(text);
-            assert_eq!(found.as_ref(), Ok(&expected), "{text}");
+            let actual = parsed(text);
+            assert_eq!(actual.as_ref(), Ok(&expected), "{text}");
             assert_eq!(parsed(&expected.text()), Ok(expected), "{text}");
         }
         assert!(matches!(parsed("qwen3-0.6b"), Ok(Reference::Catalog(_))));

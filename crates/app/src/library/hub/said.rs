@@ -135,8 +135,8 @@ mod tests {
             let headers = pairs
                 .iter()
                 .map(|(name, text)| (name.clone(), text.parse().expect("a value")));
-            let found = version(&headers.collect());
-            assert_eq!(found.as_deref(), expected, "{pairs:?}");
+            let actual = version(&headers.collect());
+            assert_eq!(actual.as_deref(), expected, "{pairs:?}");
         }
         let long = format!("\"{}\"", "a".repeat(300));
         let headers = HeaderMap::from_iter([(header::ETAG, long.parse().expect("a value"))]);

@@ -203,9 +203,12 @@ mod tests {
         let text = r#"{"_id": "x", "id": "o/n", "downloads": 5, "likes": 2, "gated": "auto",
             "lastModified": "1970-01-01T00:00:01.000Z",
             "gguf": {"total": 596049920, "architecture": "qwen3", "context_length": 40960, "chat_template": "{{ x }}"}}"#;
-        let found = Found::from(serde_json::from_str::<Row>(text).expect("a row"));
-        assert_eq!((found.parameters, found.is_supported), (Some(596_049_920), Some(true)));
-        assert_eq!((found.updated_at, found.is_gated), (Some(1000), true));
+        let actual = Found::from(serde_json::from_str::<Row>(text).expect("a row"));
+        assert_eq!(
+            (actual.parameters, actual.is_supported),
+            (Some(596_049_920), Some(true))
+        );
+        assert_eq!((actual.updated_at, actual.is_gated), (Some(1000), true));
         let bare = Found::from(serde_json::from_str::<Row>(r#"{"id": "o/n"}"#).expect("a row"));
         assert_eq!((bare.is_supported, bare.is_gated), (None, false));
     }

@@ -91,8 +91,8 @@ mod tests {
     fn the_environment_is_asked_first_and_the_file_last() {
         let of = |environment: bool, keychain: bool, file: bool| {
             let token = |is: bool, text: &str| is.then(|| text.into());
-            let found = first(|| token(environment, "e"), || token(keychain, "k"), || token(file, "f"));
-            found.map(|(token, source)| (token.0, source))
+            let actual = first(|| token(environment, "e"), || token(keychain, "k"), || token(file, "f"));
+            actual.map(|(token, source)| (token.0, source))
         };
         assert_eq!(of(true, true, true), Some(("e".to_owned(), TokenSource::Environment)));
         assert_eq!(of(false, true, true), Some(("k".to_owned(), TokenSource::Keychain)));

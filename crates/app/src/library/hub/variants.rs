@@ -261,8 +261,8 @@ mod tests {
             listed("old/m-Q6_K.gguf", 50),
             listed("new/m2-Q6_K.gguf", 51),
         ];
-        let found = variants(&files);
-        let of: Vec<_> = found
+        let actual = variants(&files);
+        let of: Vec<_> = actual
             .iter()
             .map(|it| (it.name.as_str(), it.files.len(), it.size()))
             .collect();
@@ -275,7 +275,7 @@ mod tests {
                 ("Q8_0", 2, 70)
             ]
         );
-        let select = |selection: Selection| select(&found, &selection, "o/n").map(|it| it.name.clone());
+        let select = |selection: Selection| select(&actual, &selection, "o/n").map(|it| it.name.clone());
         assert_eq!(select(Selection::Automatic).unwrap(), "Q4_K_M");
         assert_eq!(select(Selection::Quantization("q8_0".into())).unwrap(), "Q8_0");
         assert_eq!(
@@ -301,15 +301,15 @@ mod tests {
             listed("mmproj.gguf.part1of2", 1),
             listed("mmproj.gguf.part2of2", 1),
         ];
-        let found = variants(&files);
-        let of: Vec<_> = found
+        let actual = variants(&files);
+        let of: Vec<_> = actual
             .iter()
             .map(|it| (it.name.as_str(), it.path(), it.files.len(), it.size()))
             .collect();
         assert_eq!(of, [("Q4_0", "m.Q4_0.gguf", 1, 20), ("Q6_K", "m.Q6_K.gguf", 2, 70)]);
-        assert_eq!(found[1].file(), "m.Q6_K.gguf.part1of2");
+        assert_eq!(actual[1].file(), "m.Q6_K.gguf.part1of2");
         for named in ["m.Q6_K.gguf", "m.Q6_K.gguf.part2of2"] {
-            let selected = select(&found, &Selection::File(named.to_owned()), "o/n").expect("it is there");
+            let selected = select(&actual, &Selection::File(named.to_owned()), "o/n").expect("it is there");
             assert_eq!(selected.name, "Q6_K", "{named}");
         }
     }

@@ -85,8 +85,8 @@ impl Harness {
         let find = async {
             loop {
                 let event = self.events.recv().await.expect("an app that lives");
-                if let Some(found) = wanted(event) {
-                    return found;
+                if let Some(actual) = wanted(event) {
+                    return actual;
                 }
             }
         };

@@ -345,8 +345,8 @@ fn a_configured_target_without_tensors_is_refused() {
     // Renames the first layer's tensors to the third's, so that the first is missing.
     let mut moved = LLAMA[1].clone();
     let name = b"layers.0.self_attn.q_proj";
-    let found: Vec<_> = (0..moved.len()).filter(|&at| moved[at..].starts_with(name)).collect();
-    for at in found {
+    let actual: Vec<_> = (0..moved.len()).filter(|&at| moved[at..].starts_with(name)).collect();
+    for at in actual {
         moved[at + 7] = b'2';
     }
     let corrupt = read(&moved);
@@ -405,8 +405,8 @@ proptest! {
     ) {
         let base = shape("llama");
         for (config, tensors) in [(&LLAMA[0], &tensors), (&config, &LLAMA[1]), (&noise, &tensors), (&config, &noise)] {
-            let found = AdapterFile::from_peft(config, tensors, None, &base);
-            prop_assert!(found.as_ref().map_or(true, sound), "{:?}", found);
+            let actual = AdapterFile::from_peft(config, tensors, None, &base);
+            prop_assert!(actual.as_ref().map_or(true, sound), "{:?}", actual);
         }
         let _ = AdapterFile::from_peft(&LLAMA[0], &LLAMA[1], Some(&noise), &base);
         if let Ok(gguf) = Gguf::from_bytes(file)

@@ -117,16 +117,16 @@ fn entries_that_match_no_module_are_named() {
         let header = AdapterHeader::open(folder.path()).unwrap_or_else(|error| panic!("{settings}: {error}"));
         let adapter = AdapterFile::open(folder.path(), &shape("llama")).unwrap();
         assert_eq!(header.unmatched, adapter.unmatched, "{settings}");
-        let found: Vec<_> = header
+        let actual: Vec<_> = header
             .unmatched
             .iter()
-            .map(|found| (&*found.setting, &found.entries))
+            .map(|actual| (&*actual.setting, &actual.entries))
             .collect();
         if entries.is_empty() {
-            assert_eq!(found, [], "{settings}")
+            assert_eq!(actual, [], "{settings}")
         } else {
             assert_eq!(
-                found,
+                actual,
                 [(setting, &entries.iter().map(ToString::to_string).collect())],
                 "{settings}"
             )
@@ -155,8 +155,8 @@ fn entries_for_layers_beyond_the_last_target_need_a_model() {
         let header = AdapterHeader::open(folder.path()).unwrap_or_else(|error| panic!("{settings}: {error}"));
         assert_eq!(header.unmatched, [], "{settings}");
         let adapter = AdapterFile::open(folder.path(), &shape("llama")).unwrap();
-        let found: Vec<_> = adapter.unmatched.iter().map(|found| &*found.setting).collect();
-        assert_eq!(found, [setting], "{settings}");
+        let actual: Vec<_> = adapter.unmatched.iter().map(|actual| &*actual.setting).collect();
+        assert_eq!(actual, [setting], "{settings}");
     }
 }
 
@@ -190,8 +190,8 @@ fn entries_for_the_vision_part_of_a_model_are_not_called_unmatched() {
             changed(folder.path(), &settings);
             in_vision_language_model(folder.path(), prefix);
             let header = AdapterHeader::open(folder.path()).unwrap_or_else(|error| panic!("{settings}: {error}"));
-            let found: Vec<_> = header.unmatched.iter().map(|found| &*found.setting).collect();
-            assert_eq!(found, expected, "{prefix} {settings}");
+            let actual: Vec<_> = header.unmatched.iter().map(|actual| &*actual.setting).collect();
+            assert_eq!(actual, expected, "{prefix} {settings}");
         }
     }
 }

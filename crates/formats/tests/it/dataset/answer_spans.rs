@@ -89,13 +89,13 @@ impl Reference<'_> {
 fn tokenizer(source: &str) -> Tokenizer {
     let looks = r#"<\|[^\s|<>'"{}]+\|>|<｜[^\s｜<>'"{}]+｜>|</?[a-zA-Z_:]{2,}>|\[/?[A-Z_]{2,}\]"#;
     let looks = Regex::new(looks).unwrap();
-    let found: BTreeSet<&str> = looks.find_iter(source).map(|token| token.as_str()).collect();
+    let actual: BTreeSet<&str> = looks.find_iter(source).map(|token| token.as_str()).collect();
     let (gguf, _) = open(&vocabulary("smollm"));
     let mut metadata = gguf.metadata().clone();
     let texts = gguf.strings("tokenizer.ggml.tokens").unwrap().unwrap();
     let mut types = gguf.i32s("tokenizer.ggml.token_type").unwrap().unwrap().into_owned();
     let is_new = |token: &&str| !matches!(*token, "<think>" | "</think>") && !texts.iter().any(|text| text == *token);
-    let new: Vec<&str> = found.into_iter().filter(is_new).collect();
+    let new: Vec<&str> = actual.into_iter().filter(is_new).collect();
     types.resize(types.len() + new.len(), 3);
     metadata.insert("tokenizer.ggml.tokens", Strings::from_iter(texts.iter().chain(new)));
     metadata.insert("tokenizer.ggml.token_type", types);

@@ -238,8 +238,8 @@ fn control_tokens_in_messages_are_text() {
 fn tags_of_thoughts_are_tokens_in_answers_only() {
     let tokenizer = with_tokens("smollm", &[("<think>", 4), ("</think>", 4), ("[THINK]", 3)]);
     let id = |text: &str| {
-        let found = (0..tokenizer.vocab_size() as u32).find(|&id| tokenizer.token_text(id) == Some(text));
-        found.unwrap()
+        let actual = (0..tokenizer.vocab_size() as u32).find(|&id| tokenizer.token_text(id) == Some(text));
+        actual.unwrap()
     };
     let [open, close, control] = ["<think>", "</think>", "[THINK]"].map(id);
     let template = ChatTemplate::parse(CHAT_ML, "", "").unwrap();

@@ -66,8 +66,8 @@ fn conversations_are_lists_of_groups() {
             (&["a", "b", "c", "d"], levels.0, levels.1),
         ],
     );
-    let found = read(&bytes, "x.parquet", &ReadOptions::default());
-    assert_eq!(found, "Parquet messages: 1 User=a Assistant=b; 2 User=c Assistant=d");
+    let actual = read(&bytes, "x.parquet", &ReadOptions::default());
+    assert_eq!(actual, "Parquet messages: 1 User=a Assistant=b; 2 User=c Assistant=d");
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn an_unsupported_codec_is_named() {
     let codec = path + bytes[path..].iter().position(|&byte| byte == 0x15).unwrap() + 1;
     assert_eq!(bytes[codec], 2);
     bytes[codec] = 4;
-    let found = read(&bytes, "x.parquet", &ReadOptions::default());
+    let actual = read(&bytes, "x.parquet", &ReadOptions::default());
     assert!(
-        found.starts_with("this Parquet file is compressed with GZIP") && found.contains("Snappy, Zstandard or no"),
-        "{found}"
+        actual.starts_with("this Parquet file is compressed with GZIP") && actual.contains("Snappy, Zstandard or no"),
+        "{actual}"
     );
 }

@@ -5,8 +5,8 @@ use hearth_formats::dataset::{Mapping, ReadOptions};
 
 #[track_caller]
 fn check(bytes: impl AsRef<[u8]>, name: &str, expected: &str) {
-    let found = read(bytes.as_ref(), name, &ReadOptions::default());
-    assert!(found.contains(expected), "{name}: {found}\n  expected {expected}");
+    let actual = read(bytes.as_ref(), name, &ReadOptions::default());
+    assert!(actual.contains(expected), "{name}: {actual}\n  expected {expected}");
 }
 
 #[test]

@@ -45,8 +45,8 @@ fn kinds(report: &Report) -> Vec<&'static str> {
 fn finds(kind: &str, lines: &[String]) -> Finding {
     let all = [sound(), lines.to_vec()].concat();
     let report = report(&all, Some(512), 2048);
-    let found = report.findings.iter().find(|finding| finding.kind == kind);
-    found
+    let actual = report.findings.iter().find(|finding| finding.kind == kind);
+    actual
         .unwrap_or_else(|| panic!("no {kind} in {:?}", report.findings))
         .clone()
 }
@@ -121,13 +121,13 @@ fn thoughts_that_are_not_trained_on_are_reported() {
         line("thinking", "So."),
     ];
     let report = report(&lines, Some(512), 2048);
-    let found = report.findings.iter().find(|finding| finding.kind == "thoughts");
-    let found = found.unwrap_or_else(|| panic!("{:?}", report.findings));
-    assert_eq!((found.severity, &*found.lines), (Severity::Note, &[1, 4][..]));
+    let actual = report.findings.iter().find(|finding| finding.kind == "thoughts");
+    let actual = actual.unwrap_or_else(|| panic!("{:?}", report.findings));
+    assert_eq!((actual.severity, &*actual.lines), (Severity::Note, &[1, 4][..]));
     assert!(
-        found.message.starts_with("2 examples have the model's thoughts"),
+        actual.message.starts_with("2 examples have the model's thoughts"),
         "{}",
-        found.message
+        actual.message
     );
 }
 
@@ -174,16 +174,16 @@ fn secrets_are_named_by_kind_and_line_only() {
         ),
         ("4111 1111 1111 1111".to_owned(), "a card number"),
     ] {
-        let found = finds("secrets", &[pair("say", &format!("it is {secret} here"))]);
-        assert_eq!(found.lines, [61]);
+        let actual = finds("secrets", &[pair("say", &format!("it is {secret} here"))]);
+        assert_eq!(actual.lines, [61]);
         assert!(
-            found
+            actual
                 .message
                 .starts_with(&format!("1 example holds what looks like {kind}. ")),
             "{}",
-            found.message
+            actual.message
         );
-        assert!(!found.message.contains(&secret));
+        assert!(!actual.message.contains(&secret));
     }
     // None of these is a secret.
     let harmless = [
@@ -289,14 +289,14 @@ fn unused_answers_of_preference_pairs_are_reported() {
         format!("{{\"prompt\":\"tell{n} about{n}\",\"chosen\":\"this{n} then{n}\",\"rejected\":\"not{n} so{n}\"}}")
     };
     let lines: Vec<String> = (0..60).map(preference).collect();
-    let found = report(&lines, None, 64);
-    let finding = found.findings.iter().find(|finding| finding.kind == "preferences");
+    let actual = report(&lines, None, 64);
+    let finding = actual.findings.iter().find(|finding| finding.kind == "preferences");
     let finding = finding.expect("a finding");
     assert!(
         finding.message.contains("'rejected' is not used yet"),
         "{}",
         finding.message
     );
-    assert_eq!(found.examples, 60);
+    assert_eq!(actual.examples, 60);
     assert!(!kinds(&report(&sound(), None, 64)).contains(&"preferences"));
 }

@@ -36,10 +36,10 @@ fn sources() -> Vec<(String, String)> {
 /// in most files.
 fn controls_of(source: &str) -> BTreeSet<String> {
     let pattern = r#"<\|[^\s|<>'"{}]+\|>|<｜[^\s｜<>'"{}]+｜>|</?[a-zA-Z_:]{2,}>|\[/?[A-Z_]{2,}\]"#;
-    let found = Regex::new(pattern).unwrap();
-    let found = found.find_iter(source).map(|token| token.as_str().to_owned());
+    let actual = Regex::new(pattern).unwrap();
+    let actual = actual.find_iter(source).map(|token| token.as_str().to_owned());
     let chat_ml = ["<|im_start|>", "<|im_end|>"].map(str::to_owned);
-    found
+    actual
         .chain(chat_ml)
         .filter(|token| !matches!(&**token, "<think>" | "</think>"))
         .collect()

@@ -67,12 +67,12 @@ pub fn read_floats(path: &str) -> Vec<f32> {
 }
 
 /// RMS of `found - expected` relative to the RMS of `expected`.
-pub fn relative_error(found: &[f32], expected: &[f32]) -> f64 {
+pub fn relative_error(actual: &[f32], expected: &[f32]) -> f64 {
     let square = |x: f32| f64::from(x) * f64::from(x);
-    let error: f64 = found
+    let error: f64 = actual
         .iter()
         .zip(expected)
-        .map(|(found, expected)| square(found - expected))
+        .map(|(actual, expected)| square(actual - expected))
         .sum();
     (error / expected.iter().map(|x| square(*x)).sum::<f64>()).sqrt()
 }

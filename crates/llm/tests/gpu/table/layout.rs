@@ -36,8 +36,8 @@ impl<const D: usize> Input<D> {
     /// Panics if an operation overwrote a shared input.
     pub fn check_unchanged(&self) {
         if let Some((tensor, values)) = &self.holder {
-            let found = tensor.clone().into_data().try_into_vec::<f32>().expect("floats");
-            assert!(found == *values, "an operation overwrote a shared input");
+            let actual = tensor.clone().into_data().try_into_vec::<f32>().expect("floats");
+            assert!(actual == *values, "an operation overwrote a shared input");
         }
     }
 }

@@ -197,11 +197,11 @@ pub fn logits(case: &Case, device: &Device, direction: Direction) -> Outputs {
 pub fn likeliest(case: &Case, device: &Device, direction: Direction) -> Outputs {
     let mut run = Run::new(case, device, direction);
     let x = run.input("x", case.tokens, case.vocabulary);
-    let found = argmax(x).into_data().convert::<i64>().try_into_vec::<i64>();
-    let found = found.expect("numbers").into_iter().map(|at| at as f32).collect();
+    let actual = argmax(x).into_data().convert::<i64>().try_into_vec::<i64>();
+    let actual = actual.expect("numbers").into_iter().map(|at| at as f32).collect();
     vec![Output {
         name: "columns",
-        values: found,
+        values: actual,
         width: 1,
     }]
 }

@@ -57,8 +57,8 @@ impl Output {
         let greatest = |x: &[f32]| x.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
         let floor = (1e-2 * greatest(&expected.values)).max(f32::MIN_POSITIVE);
         let rows = self.values.chunks(self.width).zip(expected.values.chunks(self.width));
-        let of_row = |(found, expected): (&[f32], &[f32])| {
-            let differences = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
+        let of_row = |(actual, expected): (&[f32], &[f32])| {
+            let differences = actual.iter().zip(expected).map(|(a, b)| (a - b).abs());
             // NaN counts as infinite error.
             let most = differences.fold(0.0_f32, |most, x| if x <= most { most } else { x });
             let share = most / greatest(expected).max(floor);
@@ -275,20 +275,20 @@ impl Row {
         let Ok(expected) = run(&exact, &Device::flex()) else {
             return Err("the CPU panicked".to_owned());
         };
-        let Ok(found) = run(case, device) else {
+        let Ok(actual) = run(case, device) else {
             return Err("the GPU's operation panicked".to_owned());
         };
         let allowed = if self.rounds(case, device) { ROUNDED } else { self.exact };
-        if found.len() != expected.len() {
-            return Err(format!("{} outputs, {} expected", found.len(), expected.len()));
+        if actual.len() != expected.len() {
+            return Err(format!("{} outputs, {} expected", actual.len(), expected.len()));
         }
-        found
+        actual
             .iter()
             .zip(&expected)
-            .try_fold(0.0, |most: f32, (found, expected)| {
-                let off = found.off(expected);
+            .try_fold(0.0, |most: f32, (actual, expected)| {
+                let off = actual.off(expected);
                 if off > allowed {
-                    Err(format!("{} is off by {off:.1e}, {allowed:.0e} allowed", found.name))
+                    Err(format!("{} is off by {off:.1e}, {allowed:.0e} allowed", actual.name))
                 } else {
                     Ok(most.max(off))
                 }

@@ -1,4 +1,5 @@
-//! Sessions of a model with sliding windows, whose cache is smaller than the context.
+//! Sessions of a model with sliding-window layers, whose caches hold fewer positions than the
+//! context.
 
 use crate::sample::Sample;
 use hearth_formats::Architecture;
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 const CONTEXT: usize = 2048;
-const LONG: usize = 1500;
+const PROMPT_LEN: usize = 1500;
 
 /// Five layers that see 8 tokens back, and one that sees all.
 fn model() -> Arc<Model> {
@@ -26,9 +27,9 @@ fn session(model: &Arc<Model>) -> Session {
     Session::new(model.clone(), CONTEXT).expect("a session")
 }
 
-/// `count` tokens, of which those from `same` on depend on `kind`.
-fn ids(count: usize, same: usize, kind: usize) -> Vec<u32> {
-    let id = |i: usize| (i * i * 5 + if i < same { 0 } else { kind }) % 300;
+/// `count` token ids. The first `shared` are the same in every variant.
+fn ids(count: usize, shared: usize, variant: usize) -> Vec<u32> {
+    let id = |i: usize| (i * i * 5 + if i < shared { 0 } else { variant }) % 300;
     (0..count).map(|i| id(i) as u32).collect()
 }
 
@@ -49,21 +50,22 @@ fn fresh_logits(model: &Arc<Model>, ids: &[u32]) -> Vec<f32> {
 }
 
 #[test]
-fn windowed_layers_hold_their_window_and_a_step_only() {
+fn windowed_layers_store_only_their_window_and_one_step() {
     let model = model();
     let [local, full] = model.groups() else {
         panic!("two groups")
     };
     assert_eq!((local.window, full.window), (Some(8), None));
     let size = CacheSize::chat(CONTEXT, model.groups());
-    // Window, slack and step, and two snapshots, each a page more for their alignment; the context
-    // and two copies of its last page.
+    // Window (8), slack (16) and step (512): five pages, one more for alignment. Two snapshots of
+    // window and slack: one page each, one more for alignment. The full group: 16 pages of context
+    // and a copy of the last page per snapshot.
     assert_eq!((local.pages(&size), full.pages(&size)), (5 + 1 + 2 * 2, 16 + 2));
     let mut session = session(&model);
-    prefill(&mut session, &ids(LONG, 0, 0));
-    let of = |group: &hearth_llm::LayerGroup| group.layers.len() * group.cpu_bytes(KvFormat::F16, &size);
-    assert_eq!(session.cache_bytes(), of(local) + of(full));
-    // A context that the windows do not shorten has no snapshots.
+    prefill(&mut session, &ids(PROMPT_LEN, 0, 0));
+    let group_bytes = |group: &hearth_llm::LayerGroup| group.layers.len() * group.cpu_bytes(KvFormat::F16, &size);
+    assert_eq!(session.cache_bytes(), group_bytes(local) + group_bytes(full));
+    // No window shortens a context of 1024, so there are no snapshots.
     let short = CacheSize::chat(1024, model.groups());
     assert_eq!((local.pages(&short), full.pages(&short), short.snapshots), (8, 8, 0));
 }
@@ -75,59 +77,59 @@ fn a_smaller_cache_gives_the_same_bits() {
     let mut whole = Session::new(model.clone(), 1024).expect("a session");
     let mut windowed = session(&model);
     for chunk in [&ids[..500], &ids[500..990], &ids[990..991], &ids[991..]] {
-        let [expected, found] = [&mut whole, &mut windowed].map(|session| session.extend(chunk).expect("it runs"));
-        assert!(found == expected);
+        let [expected, actual] = [&mut whole, &mut windowed].map(|session| session.extend(chunk).expect("it runs"));
+        assert!(actual == expected);
     }
 }
 
 #[test]
 fn dropped_snapshots_free_their_pages_and_change_no_bit() {
     let model = model();
-    let first = ids(LONG, 0, 0);
-    let [mut with, mut without] = [(); 2].map(|()| session(&model));
-    for session in [&mut with, &mut without] {
+    let first = ids(PROMPT_LEN, 0, 0);
+    let [mut keeping, mut dropping] = [(); 2].map(|()| session(&model));
+    for session in [&mut keeping, &mut dropping] {
         prefill(session, &first);
         // Past the window, so that the snapshot has unshared pages.
         (0..200).for_each(|token| session.push(token).expect("room"));
     }
-    let before = without.cache().free_pages()[0][0];
-    assert!(without.drop_snapshots() && !without.drop_snapshots());
-    assert!(without.cache().free_pages()[0][0] > before);
-    for session in [&mut with, &mut without] {
+    let before = dropping.cache().free_pages()[0][0];
+    assert!(dropping.drop_snapshots() && !dropping.drop_snapshots());
+    assert!(dropping.cache().free_pages()[0][0] > before);
+    for session in [&mut keeping, &mut dropping] {
         session.push(7).expect("room");
     }
-    assert!(with.logits() == without.logits());
-    assert_eq!(prefill(&mut without, &first), 0, "it is read again");
-    assert!(without.logits() == fresh_logits(&model, &first));
+    assert!(keeping.logits() == dropping.logits());
+    assert_eq!(prefill(&mut dropping, &first), 0, "nothing is reused");
+    assert!(dropping.logits() == fresh_logits(&model, &first));
 }
 
 #[test]
-fn a_chat_returns_behind_its_windows_by_snapshots() {
+fn regenerating_and_branching_resume_from_snapshots() {
     let model = model();
     let mut session = session(&model);
-    let first = ids(LONG, 0, 0);
+    let first = ids(PROMPT_LEN, 0, 0);
     assert_eq!(prefill(&mut session, &first), 0);
     (0..60).for_each(|token| session.push(token).expect("room"));
 
-    // Regenerate: the end of the prompt, less the token whose logits are needed.
-    assert_eq!(prefill(&mut session, &first), LONG - 1);
+    // Regenerate: all but the last prompt token is reused, because its logits are needed.
+    assert_eq!(prefill(&mut session, &first), PROMPT_LEN - 1);
     assert!(session.logits() == fresh_logits(&model, &first));
     (0..60).for_each(|token| session.push(token).expect("room"));
 
-    // The next turn, and another in its place.
+    // A second turn, then another one in its place.
     let answered = session.tokens().to_vec();
     let turn = |kind: u32| [&answered[..], &vec![kind; 90]].concat();
-    assert_eq!(prefill(&mut session, &turn(7)), LONG + 60);
-    assert_eq!(prefill(&mut session, &turn(8)), LONG + 60);
+    assert_eq!(prefill(&mut session, &turn(7)), PROMPT_LEN + 60);
+    assert_eq!(prefill(&mut session, &turn(8)), PROMPT_LEN + 60);
     assert!(session.logits() == fresh_logits(&model, &turn(8)));
 
-    // Before all snapshots nothing is left, and everything is right.
-    let edited = ids(LONG, 200, 3);
+    // An edit before the first snapshot: nothing is reused, and the logits are right.
+    let edited = ids(PROMPT_LEN, 200, 3);
     assert_eq!(prefill(&mut session, &edited), 0);
     assert!(session.logits() == fresh_logits(&model, &edited));
     assert_eq!(
-        prefill(&mut session, &edited[..LONG - 10]),
-        LONG - 11,
+        prefill(&mut session, &edited[..PROMPT_LEN - 10]),
+        PROMPT_LEN - 11,
         "within the last tile"
     );
 }
@@ -136,30 +138,30 @@ fn a_chat_returns_behind_its_windows_by_snapshots() {
 fn a_windowed_session_is_saved_and_restored() {
     const KEY: [u8; 32] = [3; 32];
     let model = model();
-    let all = ids(LONG + 300, 0, 0);
+    let all = ids(PROMPT_LEN + 300, 0, 0);
     let mut first = session(&model);
     let (mut saved, mut bytes) = (SavedCells::default(), Vec::new());
-    for end in [700, LONG, LONG + 90] {
+    for end in [700, PROMPT_LEN, PROMPT_LEN + 90] {
         prefill(&mut first, &all[..end]);
         saved.cut(first.savable());
         let expected = bytes.len() as u64 + first.bytes_to_save(&saved);
         first.save(&KEY, &mut saved, &mut bytes).expect("it is saved");
         assert_eq!((bytes.len() as u64, saved.bytes()), (expected, expected));
     }
-    let end = (LONG + 90) / 16 * 16;
+    let end = (PROMPT_LEN + 90) / 16 * 16;
     assert_eq!(saved.tokens(), &all[..end]);
 
     let mut second = session(&model);
-    let found = second
+    let actual = second
         .saved(&KEY, &mut Cursor::new(&bytes))
         .expect("its header is valid");
-    assert_eq!(found.tokens(), saved.tokens());
+    assert_eq!(actual.tokens(), saved.tokens());
     // The ends of the three saves, and segments whose windows were saved with them.
-    assert_eq!(second.restorable(&found, usize::MAX), end);
-    assert_eq!(second.restorable(&found, end - 1), LONG / 16 * 16);
-    assert_eq!(second.restorable(&found, 700), 700 / 16 * 16);
-    assert_eq!(second.restorable(&found, 100), 0, "its windows were left");
-    for (limit, count) in [(usize::MAX, end), (LONG / 16 * 16, LONG / 16 * 16)] {
+    assert_eq!(second.restorable(&actual, usize::MAX), end);
+    assert_eq!(second.restorable(&actual, end - 1), PROMPT_LEN / 16 * 16);
+    assert_eq!(second.restorable(&actual, 700), 700 / 16 * 16);
+    assert_eq!(second.restorable(&actual, 100), 0, "its windows were left");
+    for (limit, count) in [(usize::MAX, end), (PROMPT_LEN / 16 * 16, PROMPT_LEN / 16 * 16)] {
         second.restore(&KEY, &mut &*bytes, limit).expect("its header is valid");
         assert_eq!(second.tokens(), &all[..count]);
         assert_eq!(prefill(&mut second, &all), count);
@@ -202,7 +204,7 @@ fn wide() -> Arc<Model> {
 
 /// Turns whose prompts end anywhere in a chunk: the pages of snapshots are those planned.
 #[test]
-fn no_turn_of_a_chat_finds_the_cache_full() {
+fn turns_of_any_length_fit_the_planned_pages() {
     for model in [model(), wide()] {
         for (first, answer, second) in [(1408, 100, 532), (1468, 16, 540), (1000, 400, 640), (513, 511, 1024)] {
             let mut session = Session::new(model.clone(), CONTEXT + 128).expect("a session");
@@ -247,7 +249,7 @@ fn a_restored_session_uses_no_cell_that_was_not_saved() {
 
 /// A regenerated answer shorter than the window.
 #[test]
-fn a_regenerated_answer_can_be_restored() {
+fn a_regenerated_answer_shorter_than_the_window_can_be_restored() {
     const KEY: [u8; 32] = [3; 32];
     let model = wide();
     let mut session = Session::new(model.clone(), CONTEXT).expect("a session");
