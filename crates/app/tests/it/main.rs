@@ -5,7 +5,7 @@ mod announcing;
 mod app;
 mod archive;
 mod chat;
-mod comparing;
+mod comparison;
 mod data_harness;
 mod downloads;
 mod harness;

@@ -1,5 +1,6 @@
 //! Several answers side by side, each with its own model and settings: a real store and fake
-//! workers.
+//! workers. The fake worker obeys the prompt: `show` answers the request as JSON, `say X` answers X,
+//! `slow` streams until it is stopped, `cut` ends at the limit.
 
 use crate::harness::{Harness, failure, ids, under_way};
 use crate::support;
@@ -9,7 +10,7 @@ use hearth_app::wire::{
 };
 use hearth_protocol::{GenerateRequest, Prompt};
 
-/// With the models `tiny` and `other`, which has another name.
+/// A harness with the models `tiny` and `other`, whose name is "Another model".
 fn two_models() -> Harness {
     let folder = tempfile::tempdir().expect("a folder");
     let bundled = folder.path().join("bundled");
@@ -18,7 +19,7 @@ fn two_models() -> Harness {
     Harness::open(folder)
 }
 
-fn by_model(model: &str) -> Contender {
+fn with_model(model: &str) -> Contender {
     Contender {
         own: OwnSettings {
             model: Some(model.to_owned()),
@@ -28,7 +29,7 @@ fn by_model(model: &str) -> Contender {
     }
 }
 
-fn by_preset(temperature: f32, system_prompt: &str) -> Contender {
+fn with_preset(temperature: f32, system_prompt: &str) -> Contender {
     let values = PresetValues {
         system_prompt: Some(system_prompt.to_owned()),
         sampling: SamplingOverrides {
@@ -65,24 +66,25 @@ async fn compare(harness: &Harness, text: &str, contenders: Vec<Contender>) -> R
         .await
 }
 
-fn shown(answer: &Message) -> GenerateRequest {
+/// The request, from an answer to `show`.
+fn request_of(answer: &Message) -> GenerateRequest {
     serde_json::from_str(&answer.text()).expect("the request, shown")
 }
 
-fn first_turn(answer: &Message) -> String {
-    let Prompt::Chat(turns) = shown(answer).prompt else {
+fn first_message(answer: &Message) -> String {
+    let Prompt::Chat(turns) = request_of(answer).prompt else {
         panic!("no chat")
     };
     turns[0].text()
 }
 
-fn better(conversation: &Conversation) -> Vec<bool> {
+fn votes(conversation: &Conversation) -> Vec<bool> {
     let answers = &conversation.messages[1..];
     answers.iter().map(|message| message.better).collect()
 }
 
-/// The places of the next answers, in their conversation.
-fn ring(conversation: &Conversation) -> Vec<Option<usize>> {
+/// Index of the message that each answer's `comparison` points to: a ring.
+fn next_answers(conversation: &Conversation) -> Vec<Option<usize>> {
     let place = |id: i64| conversation.messages.iter().position(|message| message.id == id);
     let answers = &conversation.messages[1..];
     answers
@@ -95,15 +97,15 @@ fn ring(conversation: &Conversation) -> Vec<Option<usize>> {
 async fn each_answer_is_given_by_its_own_model_and_settings() {
     let mut harness = two_models();
     harness.load_model("tiny".into()).await.unwrap();
-    let contenders = vec![Contender::default(), by_model("other"), by_preset(0.125, "Sing.")];
+    let contenders = vec![Contender::default(), with_model("other"), with_preset(0.125, "Sing.")];
     let compared = compare(&harness, "show", contenders).await.unwrap();
-    let [plain, other, sung] = harness.all_ended(ids(&compared)).await;
-    let models = [&plain, &other, &sung].map(|answer| answer.model.clone().expect("a model"));
+    let [plain, other, preset_answer] = harness.all_ended(ids(&compared)).await;
+    let models = [&plain, &other, &preset_answer].map(|answer| answer.model.clone().expect("a model"));
     assert_eq!(models, ["A tiny model", "Another model", "A tiny model"]);
-    assert_eq!(first_turn(&sung), "Sing.");
-    assert_eq!([&plain, &other].map(first_turn), ["show", "show"]);
-    assert_eq!(shown(&sung).sampling.temperature, 0.125);
-    assert_ne!(shown(&plain).sampling.temperature, 0.125);
+    assert_eq!(first_message(&preset_answer), "Sing.");
+    assert_eq!([&plain, &other].map(first_message), ["show", "show"]);
+    assert_eq!(request_of(&preset_answer).sampling.temperature, 0.125);
+    assert_ne!(request_of(&plain).sampling.temperature, 0.125);
     let selected = harness.snapshot().await.unwrap().model_state;
     assert!(
         matches!(&selected, ModelState::Ready { model, .. } if model == "tiny"),
@@ -112,13 +114,13 @@ async fn each_answer_is_given_by_its_own_model_and_settings() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_shows_how_far_its_own_model_is_loaded() {
+async fn loading_progress_is_shown_on_the_answer_that_waits_for_it() {
     let mut harness = Harness::new(&["tiny.gguf", "slow.gguf"]);
     harness.load_model("tiny".into()).await.unwrap();
     harness
         .model_state(|state| matches!(state, ModelState::Ready { .. }))
         .await;
-    let contenders = vec![Contender::default(), by_model("slow")];
+    let contenders = vec![Contender::default(), with_model("slow")];
     let compared = compare(&harness, "say one", contenders).await.unwrap();
     let [plain, slow] = ids(&compared);
     let (mut loading, mut has_ended) = (Vec::new(), false);
@@ -145,36 +147,36 @@ async fn an_answer_shows_how_far_its_own_model_is_loaded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_vote_is_for_one_of_all() {
+async fn one_answer_at_most_has_the_vote() {
     let mut harness = Harness::tiny();
     let contenders = vec![Contender::default(); 4];
     let compared = compare(&harness, "say one", contenders).await.unwrap();
     let id = compared.conversation.id;
     let answers: [Message; 4] = harness.all_ended(ids(&compared)).await;
     let shown = harness.conversation(id).await;
-    assert_eq!(ring(&shown), [Some(2), Some(3), Some(4), Some(1)]);
+    assert_eq!(next_answers(&shown), [Some(2), Some(3), Some(4), Some(1)]);
     assert_eq!(shown.leaf, Some(answers[3].id));
 
     harness.vote_answer(answers[1].id, true).await.unwrap();
     let shown = harness.conversation(id).await;
     assert_eq!(
-        (shown.leaf, better(&shown)),
+        (shown.leaf, votes(&shown)),
         (Some(answers[1].id), vec![false, true, false, false])
     );
     harness.vote_answer(answers[2].id, true).await.unwrap();
     let shown = harness.conversation(id).await;
     assert_eq!(
-        (shown.leaf, better(&shown)),
+        (shown.leaf, votes(&shown)),
         (Some(answers[2].id), vec![false, false, true, false])
     );
     harness.vote_answer(answers[2].id, false).await.unwrap();
-    assert_eq!(better(&harness.conversation(id).await), [false; 4]);
+    assert_eq!(votes(&harness.conversation(id).await), [false; 4]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_model_that_is_gone_fails_its_answer_only() {
+async fn a_missing_model_fails_only_its_answer() {
     let mut harness = Harness::tiny();
-    let contenders = vec![by_model("gone"), Contender::default()];
+    let contenders = vec![with_model("gone"), Contender::default()];
     let compared = compare(&harness, "say one", contenders).await.unwrap();
     let [gone, given] = harness.all_ended(ids(&compared)).await;
     assert_eq!(failure(&gone).code, ProblemCode::NotFound);
@@ -182,11 +184,11 @@ async fn a_model_that_is_gone_fails_its_answer_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_conversation_goes_on_from_an_answer_that_says_something() {
+async fn the_next_message_follows_the_answer_that_has_text() {
     let mut harness = Harness::tiny();
     // The window names the end of the branch, a queue does not.
     for is_named in [false, true] {
-        let contenders = vec![Contender::default(), by_model("gone")];
+        let contenders = vec![Contender::default(), with_model("gone")];
         let compared = compare(&harness, "say one", contenders).await.unwrap();
         let [given, gone] = harness.all_ended(ids(&compared)).await;
         let id = compared.conversation.id;
@@ -202,7 +204,7 @@ async fn a_conversation_goes_on_from_an_answer_that_says_something() {
 async fn unloading_the_selected_model_leaves_the_answer_of_another() {
     let mut harness = two_models();
     harness.load_model("tiny".into()).await.unwrap();
-    let compared = compare(&harness, "slow", vec![Contender::default(), by_model("other")])
+    let compared = compare(&harness, "slow", vec![Contender::default(), with_model("other")])
         .await
         .unwrap();
     let [plain, other] = ids(&compared);
@@ -217,17 +219,20 @@ async fn unloading_the_selected_model_leaves_the_answer_of_another() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rated_contender_is_an_example_with_its_own_system_prompt() {
     let mut harness = Harness::tiny();
-    let contenders = vec![Contender::default(), by_preset(0.125, "Sing.")];
+    let contenders = vec![Contender::default(), with_preset(0.125, "Sing.")];
     let compared = compare(&harness, "say one", contenders).await.unwrap();
-    let [_, sung] = harness.all_ended(ids(&compared)).await;
-    harness.rate_answer(sung.id, Some(Thumb::Up), None).await.unwrap();
+    let [_, preset_answer] = harness.all_ended(ids(&compared)).await;
+    harness
+        .rate_answer(preset_answer.id, Some(Thumb::Up), None)
+        .await
+        .unwrap();
     let dataset = harness.dataset_from_ratings("Songs".into()).await.unwrap();
     let text = std::fs::read_to_string(dataset.path).expect("a dataset");
     assert!(text.contains("Sing."), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rated_answer_is_an_example_with_the_instructions_of_its_folder() {
+async fn a_rated_answer_is_an_example_with_its_folders_system_prompt() {
     let mut harness = Harness::tiny();
     let answer = harness.answer("say one").await;
     let folder = Folder {
@@ -246,7 +251,7 @@ async fn a_rated_answer_is_an_example_with_the_instructions_of_its_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_with_a_preset_is_as_if_that_had_been_applied() {
+async fn a_presets_answer_equals_one_after_applying_the_preset() {
     let mut harness = Harness::tiny();
     let sings = PresetValues {
         system_prompt: Some("Sing.".to_owned()),
@@ -260,7 +265,7 @@ async fn an_answer_with_a_preset_is_as_if_that_had_been_applied() {
         if let Some(own) = system_prompt {
             harness.set_system_prompt(id, Some(own.into())).await.unwrap();
         }
-        let mut contender = by_preset(0.125, "");
+        let mut contender = with_preset(0.125, "");
         if let Some(preset) = &mut contender.own.preset {
             preset.values.system_prompt = None;
         }
@@ -269,8 +274,8 @@ async fn an_answer_with_a_preset_is_as_if_that_had_been_applied() {
             .compare(Some(id), None, "show".into(), Vec::new(), contenders, fresh())
             .await;
         let [plain, other] = harness.all_ended(ids(&compared.unwrap())).await;
-        assert_eq!(first_turn(&plain), system_prompt.unwrap_or("Sing."));
-        assert_eq!(first_turn(&other), shown);
+        assert_eq!(first_message(&plain), system_prompt.unwrap_or("Sing."));
+        assert_eq!(first_message(&other), shown);
         harness.rate_answer(other.id, Some(Thumb::Up), None).await.unwrap();
         let dataset = harness.dataset_from_ratings("Songs".into()).await.unwrap();
         let text = std::fs::read_to_string(dataset.path).expect("a dataset");
@@ -283,7 +288,7 @@ async fn an_answer_with_a_preset_is_as_if_that_had_been_applied() {
 async fn a_continued_answer_keeps_its_model_and_settings() {
     let mut harness = two_models();
     harness.load_model("tiny".into()).await.unwrap();
-    let mut contender = by_preset(0.125, "Sing.");
+    let mut contender = with_preset(0.125, "Sing.");
     contender.own.model = Some("other".to_owned());
     let compared = compare(&harness, "cut", vec![Contender::default(), contender])
         .await
@@ -300,7 +305,7 @@ async fn a_continued_answer_keeps_its_model_and_settings() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_ends_the_answers_of_every_model() {
     let mut harness = two_models();
-    let compared = compare(&harness, "slow", vec![Contender::default(), by_model("other")])
+    let compared = compare(&harness, "slow", vec![Contender::default(), with_model("other")])
         .await
         .unwrap();
     let [plain, other] = ids(&compared);
@@ -314,7 +319,7 @@ async fn stop_ends_the_answers_of_every_model() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_answer_or_five_are_refused() {
+async fn fewer_than_two_or_more_than_four_answers_are_refused() {
     let harness = Harness::tiny();
     for count in [0, 1, 5] {
         let refused = compare(&harness, "say one", vec![Contender::default(); count])
@@ -322,7 +327,7 @@ async fn one_answer_or_five_are_refused() {
             .unwrap_err();
         assert_eq!(refused.code, ProblemCode::BadRequest);
     }
-    let hot = vec![Contender::default(), by_preset(101.0, "")];
+    let hot = vec![Contender::default(), with_preset(101.0, "")];
     assert_eq!(
         compare(&harness, "say one", hot).await.unwrap_err().code,
         ProblemCode::BadRequest
@@ -333,7 +338,7 @@ async fn one_answer_or_five_are_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_comparison_is_exported_and_imported_whole() {
     let mut harness = Harness::tiny();
-    let contenders = vec![Contender::default(), by_preset(0.125, "Sing."), Contender::default()];
+    let contenders = vec![Contender::default(), with_preset(0.125, "Sing."), Contender::default()];
     let compared = compare(&harness, "say one", contenders).await.unwrap();
     let [_, second, _] = harness.all_ended(ids(&compared)).await;
     harness.vote_answer(second.id, true).await.unwrap();
@@ -347,7 +352,7 @@ async fn a_comparison_is_exported_and_imported_whole() {
     other.import_conversations(path).await.unwrap();
     let all = other.snapshot().await.unwrap().conversations;
     let copy = other.conversation(all[0].id).await;
-    assert_eq!(ring(&copy), [Some(2), Some(3), Some(1)]);
-    assert_eq!(better(&copy), [false, true, false]);
+    assert_eq!(next_answers(&copy), [Some(2), Some(3), Some(1)]);
+    assert_eq!(votes(&copy), [false, true, false]);
     assert_eq!(copy.messages[2].own, second.own);
 }
