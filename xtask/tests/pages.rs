@@ -38,11 +38,11 @@ fn walk(folder: &Path, prefix: &str, found: &mut BTreeSet<String>) {
         let path = format!("{prefix}{name}");
         if entry.path().is_dir() {
             if !SKIPPED.contains(&name.as_str()) {
-                walk(&entry.path(), &format!("{path}/"), actual);
+                walk(&entry.path(), &format!("{path}/"), found);
             }
-            actual.insert(format!("{path}/"));
+            found.insert(format!("{path}/"));
         }
-        actual.insert(path);
+        found.insert(path);
     }
 }
 

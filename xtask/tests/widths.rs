@@ -16,9 +16,9 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for path in entries.map(|entry| entry.expect("an entry of a folder").path()) {
         let name = path.file_name().unwrap_or_default();
         if path.is_dir() && name != "fixtures" && name != "target" && name != "corpus" {
-            sources(&path, actual);
+            sources(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            actual.push(path);
+            found.push(path);
         }
     }
 }
@@ -38,13 +38,13 @@ fn is_too_wide(line: &str) -> bool {
 #[test]
 fn lines_are_within_their_width() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut actual = Vec::new();
+    let mut found = Vec::new();
     FOLDERS
         .iter()
-        .for_each(|folder| sources(&root.join(folder), &mut actual));
-    assert!(actual.len() > 500, "only {} sources were found", actual.len());
+        .for_each(|folder| sources(&root.join(folder), &mut found));
+    assert!(found.len() > 500, "only {} sources were found", found.len());
     let mut wide = Vec::new();
-    for path in &actual {
+    for path in &found {
         let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let lines = text.lines().enumerate().filter(|(_, line)| is_too_wide(line));
         wide.extend(lines.map(|(at, _)| format!("{}:{}", path.display(), at + 1)));

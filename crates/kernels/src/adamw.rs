@@ -153,11 +153,11 @@ mod tests {
                 }
                 made = after.steps;
                 let near = |what: &str, found: [f32; 3], expected: [f64; 3], tolerance: f64| {
-                    for (actual, expected) in actual.into_iter().zip(expected) {
-                        let error = (f64::from(actual) - expected).abs() / expected.abs();
+                    for (found, expected) in found.into_iter().zip(expected) {
+                        let error = (f64::from(found) - expected).abs() / expected.abs();
                         assert!(
                             error < tolerance,
-                            "{isa:?}, step {made}: {what} is {actual}, not {expected}: {error:.1e}"
+                            "{isa:?}, step {made}: {what} is {found}, not {expected}: {error:.1e}"
                         );
                     }
                 };

@@ -110,12 +110,12 @@ pub fn read(client: &Client, values: &Floats) -> Vec<f32> {
 /// Panics if a matrix on the device is not close to `expected`.
 #[track_caller]
 pub fn assert_near(what: &str, client: &Client, found: &Floats, expected: &[f64], tolerance: f64) {
-    let actual = read(client, actual);
-    let error = relative_error(&actual, expected);
+    let found = read(client, found);
+    let error = relative_error(&found, expected);
     assert!(
         error <= tolerance,
         "{what}: off by {error:.3e} of its length, {tolerance:.1e} allowed\nfound    {:?}\nexpected {:?}",
-        &actual[..actual.len().min(8)],
+        &found[..found.len().min(8)],
         &expected[..expected.len().min(8)],
     );
 }

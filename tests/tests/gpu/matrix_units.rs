@@ -120,7 +120,7 @@ impl Case {
             Direction::Forward => transpose(&wide(&values), rows, cols),
             Direction::Backward => wide(&values),
         };
-        let (actual, before) = match direction {
+        let (found, before) = match direction {
             Direction::Forward => {
                 let before = noise(8, tokens * (count + beside));
                 let (x, out) = (
@@ -128,12 +128,12 @@ impl Case {
                     floats(client, &before, tokens, count + beside),
                 );
                 self.linear(client, weight, &x, &out, at);
-                let actual = read(client, &out);
-                for (actual, before) in actual.chunks(count + beside).zip(before.chunks(count + beside)) {
-                    assert_eq!(actual[..at], before[..at], "columns beside the outputs");
-                    assert_eq!(actual[at + count..], before[at + count..], "columns beside the outputs");
+                let found = read(client, &out);
+                for (found, before) in found.chunks(count + beside).zip(before.chunks(count + beside)) {
+                    assert_eq!(found[..at], before[..at], "columns beside the outputs");
+                    assert_eq!(found[at + count..], before[at + count..], "columns beside the outputs");
                 }
-                (inner(&actual, count, at, beside), inner(&before, count, at, beside))
+                (inner(&found, count, at, beside), inner(&before, count, at, beside))
             }
             Direction::Backward => {
                 let before = noise(8, tokens * count);
@@ -159,7 +159,7 @@ impl Case {
             let its = token * count..(token + 1) * count;
             let expected = sums[its.clone()].iter().zip(&before[its.clone()]);
             Outputs {
-                found: actual[its.clone()].to_vec(),
+                found: found[its.clone()].to_vec(),
                 expected: expected
                     .map(|(y, before)| 0.5 * y + share * f64::from(*before))
                     .collect(),
@@ -195,11 +195,11 @@ impl Case {
         let tolerance = if uses { ROUNDED } else { EXACT };
         let mut furthest: f64 = 0.0;
         for (token, outputs) in self.run(client).iter().enumerate() {
-            let (error, Outputs { actual, expected, .. }) = (outputs.error(), outputs);
+            let (error, Outputs { found, expected, .. }) = (outputs.error(), outputs);
             assert!(
                 error <= tolerance,
                 "{self}: token {token} is off by {error:.2e}\nfound    {:?}\nexpected {:?}",
-                &actual[..actual.len().min(8)],
+                &found[..found.len().min(8)],
                 &expected[..expected.len().min(8)],
             );
             furthest = furthest.max(error);
@@ -466,10 +466,10 @@ fn nan_and_infinity_propagate() {
         ] {
             let mut case = Case::noise(direction, Quant::F32, [40, 70, 70]);
             (case.x[5], case.w[5 * 70 + 5]) = (x, w);
-            let actual = case.run(&client);
+            let found = case.run(&client);
             // The first token uses the first one, output 5 the other.
             let first = if w == 1.0 { 0 } else { 5 };
-            assert!(!actual[0].found[first].is_finite(), "{direction:?}, {x} and {w}");
+            assert!(!found[0].found[first].is_finite(), "{direction:?}, {x} and {w}");
         }
     }
 }

@@ -51,17 +51,17 @@ impl Installed {
     /// Writes device check results of the first GPU in each build: its speed, or a mismatch.
     fn set_checks(&self, found: &[(&str, Result<f64, &str>)]) {
         let gpu = self.gpu();
-        let check = |(build, actual): &(&str, Result<f64, &str>)| {
-            let speed = actual.unwrap_or_default();
+        let check = |(build, found): &(&str, Result<f64, &str>)| {
+            let speed = found.unwrap_or_default();
             json!({
                 "subject": {
                     "identity": gpu["identity"], "name": gpu["name"], "driver": gpu["driver"], "build": build,
                     "version": env!("CARGO_PKG_VERSION"), "check": DeviceCheck::VERSION,
                 },
-                "check": { "mismatch": actual.err(), "bytes_per_second": speed, "macs_per_second": speed },
+                "check": { "mismatch": found.err(), "bytes_per_second": speed, "macs_per_second": speed },
             })
         };
-        let checks: Vec<Value> = actual.iter().map(check).collect();
+        let checks: Vec<Value> = found.iter().map(check).collect();
         let text = json!({ "checks": checks }).to_string();
         fs::write(self.folder.path().join("devices.json"), text).expect("it is written");
     }

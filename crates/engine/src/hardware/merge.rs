@@ -324,8 +324,8 @@ mod tests {
             ],
             MAIN,
         );
-        let actual: Vec<_> = gpus.iter().map(|gpu| (gpu.adapter, gpu.memory_total)).collect();
-        assert_eq!(actual, [(Some(0), Some(4 * GIB)), (Some(1), Some(8 * GIB))]);
+        let found: Vec<_> = gpus.iter().map(|gpu| (gpu.adapter, gpu.memory_total)).collect();
+        assert_eq!(found, [(Some(0), Some(4 * GIB)), (Some(1), Some(8 * GIB))]);
     }
 
     #[test]
@@ -431,7 +431,7 @@ mod tests {
         );
         assert_eq!(here[0].backend_names, ["vulkan", "cuda"]);
 
-        let actual = |seconds: f64, mismatch: Option<&str>| DeviceCheck {
+        let found = |seconds: f64, mismatch: Option<&str>| DeviceCheck {
             mismatch: mismatch.map(str::to_owned),
             bytes_per_second: 1e12 / seconds,
             macs_per_second: 1e12 / seconds,

@@ -359,7 +359,7 @@ mod tests {
             build: build.to_owned(),
             ..Subject::default()
         };
-        let actual = |speed| DeviceCheck {
+        let found = |speed| DeviceCheck {
             bytes_per_second: speed,
             ..DeviceCheck::default()
         };

@@ -36,8 +36,8 @@ impl Fixture {
 
     /// Panics if `found` differs from the tensor `name` by more than `error` times its maximum.
     pub fn check<const D: usize>(&self, name: &str, found: Tensor<D>, error: f32) {
-        let actual = actual.into_data().try_to_vec::<f32>().expect("floats");
-        let off = relative_error(&actual, self.values(name));
+        let found = found.into_data().try_to_vec::<f32>().expect("floats");
+        let off = relative_error(&found, self.values(name));
         assert!(off <= error, "{} of {}: off by {off}", name, self.name);
     }
 
@@ -216,12 +216,12 @@ impl Layer {
     fn linear(&self, name: &str) -> Linear<Dispatch> {
         let adapter = |part: &str| {
             let name = format!("{name}.{part}");
-            let actual = self
+            let found = self
                 .adapters
                 .iter()
                 .find(|(other, _)| *other == name)
                 .expect("an adapter");
-            actual.1.clone().into_dispatch()
+            found.1.clone().into_dispatch()
         };
         let (_, linear) = self.linears.iter().find(|(other, _)| *other == name).expect("a linear");
         let adapter = Adapter::Lora {
@@ -256,9 +256,9 @@ pub fn blocks(bytes: &[u8], device: &Device) -> Tensor<1, Int> {
 }
 
 /// The maximum difference over the maximum absolute value of `expected`.
-pub fn relative_error(actual: &[f32], expected: &[f32]) -> f32 {
-    assert_eq!(actual.len(), expected.len());
-    let differences = actual
+pub fn relative_error(found: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(found.len(), expected.len());
+    let differences = found
         .iter()
         .zip(expected)
         .map(|(a, b)| if a.is_nan() { f32::INFINITY } else { (a - b).abs() });

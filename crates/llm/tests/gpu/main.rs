@@ -77,10 +77,10 @@ const RUNTIME: &str = if cfg!(feature = "vulkan") {
 fn kernels_run_on_the_runtime_of_the_build() {
     let Some(device) = gpu() else { return };
     let client = client(&device);
-    let actual = client.name();
+    let found = client.name();
     assert!(
-        actual.starts_with(RUNTIME),
-        "kernels run in {actual}, and these tests are built for {RUNTIME}: choose another driver, or build them without \
+        found.starts_with(RUNTIME),
+        "kernels run in {found}, and these tests are built for {RUNTIME}: choose another driver, or build them without \
          the feature"
     );
 }
@@ -123,22 +123,22 @@ fn every_format_dequantizes_as_on_the_cpu() {
         let bytes = noise(quant.row_bytes(rows * cols).expect("whole blocks"), quant as u64 + 1);
         let mut expected = vec![0.0; rows * cols];
         quant.dequantize_row(&bytes, &mut expected).expect("whole blocks");
-        let actual = floats(dequantize(blocks(&bytes, &device), plain(quant, rows, cols)));
+        let found = floats(dequantize(blocks(&bytes, &device), plain(quant, rows, cols)));
         let block = quant.block_elements();
-        for (at, (actual, expected)) in actual.chunks(block).zip(expected.chunks(block)).enumerate() {
+        for (at, (found, expected)) in found.chunks(block).zip(expected.chunks(block)).enumerate() {
             let greatest = expected
                 .iter()
                 .filter(|x| x.is_finite())
                 .fold(0.0_f32, |most, x| most.max(x.abs()));
-            for (i, (actual, expected)) in actual.iter().zip(expected).enumerate() {
+            for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
                 let same = if expected.is_finite() {
-                    (actual - expected).abs() <= f32::EPSILON * greatest + 12.0 * f32::MIN_POSITIVE
+                    (found - expected).abs() <= f32::EPSILON * greatest + 12.0 * f32::MIN_POSITIVE
                 } else {
-                    !actual.is_finite()
+                    !found.is_finite()
                 };
                 assert!(
                     same,
-                    "{quant}, block {at}, weight {i}: {actual} on the GPU, {expected} on the CPU"
+                    "{quant}, block {at}, weight {i}: {found} on the GPU, {expected} on the CPU"
                 );
             }
         }
@@ -194,9 +194,9 @@ fn a_batch_of_another_length_than_the_views_is_refused_on_every_device() {
         for tokens in 2..=4 {
             let qkv = Tensor::<2>::ones([tokens, 3 * 64], &device);
             let attend = || floats(attend(qkv, &none, &none, &spec, &cached_batch(), 0));
-            let actual = catch_unwind(AssertUnwindSafe(attend));
-            assert_eq!(actual.is_ok(), tokens == 3, "{tokens} tokens on {device:?}");
-            if let Err(refused) = actual {
+            let found = catch_unwind(AssertUnwindSafe(attend));
+            assert_eq!(found.is_ok(), tokens == 3, "{tokens} tokens on {device:?}");
+            if let Err(refused) = found {
                 let message = refused.downcast_ref::<String>().expect("a sentence");
                 assert!(message.contains("positions for 3"), "{message}");
             }
@@ -224,13 +224,13 @@ fn embedding_rows_equal_the_dequantized_table() {
             bias: Bias::None,
         };
         let ids = [10, 0, 3, 3, 7];
-        let actual = floats(embed(&table, ids.into(), 2.0));
+        let found = floats(embed(&table, ids.into(), 2.0));
         let expected: Vec<f32> = ids
             .iter()
             .flat_map(|id| &whole[*id as usize * cols..][..cols])
             .map(|weight| 2.0 * weight)
             .collect();
-        assert!(relative_error(&actual, &expected) <= f32::EPSILON, "{quant}");
+        assert!(relative_error(&found, &expected) <= f32::EPSILON, "{quant}");
     }
 }
 
@@ -263,9 +263,9 @@ fn scale_adapter_and_bias_come_in_the_order_of_nvfp4() {
         for tokens in [1, 20] {
             let ones = || Tensor::<2>::ones([tokens, 1], &device);
             let check = |what: &str, found: Tensor<2>, expected: f32| {
-                let actual = floats(actual);
-                let near = |actual: &f32| (actual - expected).abs() <= 1e-5 * expected;
-                assert!(actual.iter().all(near), "{what} of {tokens} on {device:?}: {actual:?}");
+                let found = floats(found);
+                let near = |found: &f32| (found - expected).abs() <= 1e-5 * expected;
+                assert!(found.iter().all(near), "{what} of {tokens} on {device:?}: {found:?}");
             };
             let exact = MatmulPrecision::F32;
             let qkv = Linears::Three(linear(), linear(), linear());

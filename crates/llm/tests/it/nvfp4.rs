@@ -58,11 +58,11 @@ fn logits(model: &Arc<Model>, tokens: &[u32]) -> Vec<f32> {
 
 fn close(what: &str, found: &[f32], expected: &[f32]) {
     let largest = expected.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
-    let worst = actual
+    let worst = found
         .iter()
         .zip(expected)
         .fold(0.0_f32, |most, (a, b)| most.max((a - b).abs()));
-    assert_eq!(actual.len(), expected.len(), "{what}");
+    assert_eq!(found.len(), expected.len(), "{what}");
     assert!(worst <= TOLERANCE * largest, "{what}: differs by {worst} of {largest}");
 }
 

@@ -704,8 +704,8 @@ fn no_token_forms_from_a_text_with_all_noncharacters() {
             let chat = Chat::from_json(&message, None).unwrap();
             let ids = template.encode_chat(&tokenizer, &chat, GenerationPrompt::Omit).unwrap();
             let texts = ids.iter().filter_map(|&id| tokenizer.token_text(id));
-            let actual = texts.filter(|text| TAGS.iter().any(|(tag, _)| tag == text)).count();
-            assert_eq!(actual, 0, "{vocabulary}: {tag:?}");
+            let found = texts.filter(|text| TAGS.iter().any(|(tag, _)| tag == text)).count();
+            assert_eq!(found, 0, "{vocabulary}: {tag:?}");
         }
     }
 }
@@ -738,7 +738,7 @@ fn tags_of_the_models_format_are_letters_unless_the_model_wrote_them() {
             let message = serde_json::json!([{"role": role, "content": text}]).to_string();
             let chat = Chat::from_json(&message, None).unwrap();
             let case = format!("{vocabulary}, {role}: {text}");
-            let actual = |prompt| {
+            let found = |prompt| {
                 let ids = template.encode_chat(&tokenizer, &chat, prompt).unwrap();
                 // Nothing is lost or changed, but for the spaces that SentencePiece adds.
                 let shown = template.render_chat(&chat, prompt).unwrap().replace(' ', "");

@@ -15,11 +15,11 @@ pub fn narrow(x: &[f64]) -> Vec<f32> {
 /// Panics if the relative error of `found` is above `tolerance`.
 #[track_caller]
 pub fn assert_near(what: &str, found: &[f32], expected: &[f64], tolerance: f64) {
-    let error = relative_error(actual, expected);
+    let error = relative_error(found, expected);
     assert!(
         error <= tolerance,
         "{what}: relative error {error:.3e}, {tolerance:.1e} allowed\nfound    {:?}\nexpected {:?}",
-        &actual[..actual.len().min(8)],
+        &found[..found.len().min(8)],
         &expected[..expected.len().min(8)],
     );
 }
