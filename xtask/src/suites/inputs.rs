@@ -79,8 +79,8 @@ impl Inputs {
             .collect();
         let packages = metadata.packages.iter().map(|package| {
             let mut dependencies = BTreeSet::new();
-            // Dev-dependencies count for the package's own tests only, so those of its dependencies
-            // are not followed.
+            // Dev-dependencies count for the package's own tests only, so the walk follows no
+            // dev-dependency of a dependency.
             for dependency in package.path_dependencies() {
                 add_transitive_dependencies(&dependency.name, &normal_dependencies, &mut dependencies);
             }
