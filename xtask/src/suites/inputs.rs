@@ -101,8 +101,8 @@ impl Inputs {
     }
 
     fn lists(&self, suite: &Suite, path: &str) -> bool {
-        // Lists of test cases. Every run compares them with the cases that it finds, so only `pages`
-        // has to depend on them.
+        // Lists of test cases. Every run compares them with the cases that it finds, so only
+        // `pages` has to depend on them.
         if path.starts_with("tests/cases/") {
             return suite.name == "pages";
         }

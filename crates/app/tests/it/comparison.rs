@@ -1,6 +1,6 @@
 //! Several answers side by side, each with its own model and settings: a real store and fake
-//! workers. The fake worker obeys the prompt: `show` answers the request as JSON, `say X` answers X,
-//! `slow` streams until it is stopped, `cut` ends at the limit.
+//! workers. The fake worker obeys the prompt: `show` answers the request as JSON, `say X` answers
+//! X, `slow` streams until it is stopped, `cut` ends at the limit.
 
 use crate::harness::{Harness, failure, ids, under_way};
 use crate::support;

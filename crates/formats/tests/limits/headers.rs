@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 const GIB: u64 = 1 << 30;
 
-/// Peak memory of the largest valid header: 128 MiB, twice that while a vector grows, and the string
-/// offsets.
+/// Peak memory of the largest valid header: 128 MiB, twice that while a vector grows, and the
+/// string offsets.
 const MAX_HEADER_MEMORY: usize = 600 << 20;
 
 /// Memory allowed for a header that is refused early.
