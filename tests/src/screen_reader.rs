@@ -190,12 +190,12 @@ impl ScreenReader {
     /// The first element of [`ScreenReader::tree`] that is as asked for; those after it are not
     /// read.
     fn first(&self, mut is_it: impl FnMut(&Node) -> bool) -> Outcome<Option<Node>> {
-        let mut actual = None;
+        let mut found = None;
         self.walk(&root()?, 0, false, &mut |at, depth| {
-            actual = self.node(at, depth).ok().filter(&mut is_it);
-            actual.is_some()
+            found = self.node(at, depth).ok().filter(&mut is_it);
+            found.is_some()
         });
-        Ok(actual)
+        Ok(found)
     }
 
     /// The innermost element that has the focus. Of the others, no more is read.
@@ -296,8 +296,8 @@ impl ScreenReader {
     /// # Panics
     /// Panics with `what` and the tree after a time limit.
     pub fn until(&self, what: &str, is_it: impl Fn(&Node) -> bool) -> Node {
-        let actual = wait::poll(PATIENCE, || self.first(&is_it).ok()?);
-        actual.unwrap_or_else(|| panic!("not within {PATIENCE:?}: {what}. The tree is:\n{}", self.drawn()))
+        let found = wait::poll(PATIENCE, || self.first(&is_it).ok()?);
+        found.unwrap_or_else(|| panic!("not within {PATIENCE:?}: {what}. The tree is:\n{}", self.drawn()))
     }
 
     /// The tree as text.

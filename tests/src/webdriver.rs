@@ -64,9 +64,9 @@ impl Session {
 
     /// All elements that match, in the page's order.
     pub fn all(&self, css: &str) -> Vec<Element> {
-        let actual = self.post("elements", &json!({"using": "css selector", "value": css}));
-        let actual = actual.unwrap_or_else(|error| panic!("looking for {css}: {error}"));
-        let ids = actual
+        let found = self.post("elements", &json!({"using": "css selector", "value": css}));
+        let found = found.unwrap_or_else(|error| panic!("looking for {css}: {error}"));
+        let ids = found
             .as_array()
             .into_iter()
             .flatten()

@@ -279,7 +279,7 @@ const ALONE: &str = "HEARTH_SOAK_ALONE";
 
 #[test]
 fn nothing_gets_stuck_and_no_answer_is_disturbed() {
-    let is_set = |name: &str, value: &str| std::env::var(name).is_ok_and(|actual| actual == value);
+    let is_set = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
     if is_set(ALONE, "1") || is_set("NEXTEST_EXECUTION_MODE", "process-per-test") {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)

@@ -24,11 +24,11 @@ const DOWNLOAD: Duration = Duration::from_secs(120);
 fn hub() -> FakeHub {
     let bytes = std::fs::read(paths::model()).expect("the default model");
     let mut bodies = repository(REPOSITORY, &[("SmolLM2-135M-Instruct-Q4_1.gguf", bytes)]);
-    let actual = format!(
+    let found = format!(
         r#"[{{"_id": "1", "id": "{REPOSITORY}", "downloads": 91000, "likes": 120, "gated": false,
         "lastModified": "2026-01-02T03:04:05.000Z", "gguf": {{"total": 134515008, "architecture": "llama"}}}}]"#
     );
-    bodies.insert("/api/models".to_owned(), actual.into_bytes());
+    bodies.insert("/api/models".to_owned(), found.into_bytes());
     FakeHub::with(bodies, &[Reply::Good])
 }
 

@@ -74,7 +74,7 @@ fn open(desk: &Desktop) -> Window {
 fn open_conversation(window: &Window, title: &str) {
     let find = format!(
         "const found = [...document.querySelectorAll('{}')].find((one) => one.textContent.includes('{title}')); \
-         actual?.click(); return actual !== undefined",
+         found?.click(); return found !== undefined",
         id("open-conversation")
     );
     window.session.until(PATIENCE, title, || {
@@ -136,8 +136,8 @@ const SCROLL: &str = "window.scrolled = false; let left = 240; const thread = \
 
 /// The numbers in a list of the page, in order.
 fn numbers(window: &Window, list: &str) -> Vec<f64> {
-    let actual = window.session.script(&format!("return {list}")).expect("a list");
-    let mut numbers: Vec<f64> = actual
+    let found = window.session.script(&format!("return {list}")).expect("a list");
+    let mut numbers: Vec<f64> = found
         .as_array()
         .into_iter()
         .flatten()
