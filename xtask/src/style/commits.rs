@@ -1,22 +1,21 @@
 //! The subjects of commits since the style page exists.
 
-use crate::paths;
 use crate::process::Outcome;
-use std::process::Command;
+use crate::suites::git_output;
 
 /// Columns of a subject.
 const COLUMNS: usize = 72;
 
-/// Subjects that are too long or name no area. None in a checkout without history.
+/// Subjects that are too long or name no area.
 ///
 /// # Errors
-/// If git cannot be started.
+/// If git fails.
 pub fn problems() -> Outcome<Vec<String>> {
-    let first = git(&["log", "--diff-filter=A", "--format=%H", "--", "docs/STYLE.md"])?;
+    let first = git_output(&["log", "--diff-filter=A", "--format=%H", "--", "docs/STYLE.md"])?;
     let Some(first) = first.lines().last() else {
         return Ok(Vec::new());
     };
-    let subjects = git(&["log", "--no-merges", "--format=%h %s", &format!("{first}..HEAD")])?;
+    let subjects = git_output(&["log", "--no-merges", "--format=%h %s", &format!("{first}..HEAD")])?;
     Ok(subjects.lines().filter_map(problem).collect())
 }
 
@@ -32,15 +31,6 @@ fn problem(line: &str) -> Option<String> {
         (_, false) => Some(format!("commit {commit}: `{subject}` is not `area: imperative`")),
         _ => None,
     }
-}
-
-fn git(arguments: &[&str]) -> Outcome<String> {
-    let output = Command::new("git")
-        .args(arguments)
-        .current_dir(paths::root())
-        .output()
-        .map_err(|error| format!("git could not be started ({error})."))?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::paths;
 use crate::process::Outcome;
-use std::process::Command;
+use crate::suites::git_output;
 
 /// Endings of files with text written for this repository.
 const ENDINGS: [&str; 8] = [".rs", ".ts", ".svelte", ".mjs", ".py", ".md", ".toml", ".yml"];
@@ -24,17 +24,8 @@ const SKIPPED: [&str; 9] = [
 /// # Errors
 /// If git cannot list them.
 pub fn tracked() -> Outcome<Vec<String>> {
-    let mut command = Command::new("git");
     // Files that are not added yet count too.
-    command.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
-    let output = command
-        .current_dir(paths::root())
-        .output()
-        .map_err(|error| format!("`git ls-files` could not be started ({error})."))?;
-    if !output.status.success() {
-        return Err("`git ls-files` failed.".to_owned());
-    }
-    let listed = String::from_utf8_lossy(&output.stdout);
+    let listed = git_output(&["ls-files", "--cached", "--others", "--exclude-standard"])?;
     let mut files: Vec<String> = listed
         .lines()
         .filter(|path| is_checked(path) && paths::root().join(path).is_file())

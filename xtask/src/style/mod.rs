@@ -43,15 +43,14 @@ pub fn style(arguments: &[String]) -> Outcome {
 /// As [`style`].
 pub fn check() -> Outcome {
     let exceptions = Exceptions::read(&paths::root().join(EXCEPTIONS))?;
-    let mut problems = Vec::new();
-    let mut counts = BTreeMap::new();
-    for (path, found) in violations()? {
-        for (rule, places) in by_rule(found) {
-            counts.insert((path.clone(), rule.to_owned()), places.len());
-            if places.len() > exceptions.count(&path, rule) {
-                problems.extend(places.iter().map(|place| shown(&path, place)));
-            }
-        }
+    let (mut problems, violations) = (Vec::new(), violations()?);
+    let counts = counts(&violations);
+    for (path, found) in &violations {
+        let is_new = |place: &&Violation| {
+            let count = counts[&(path.clone(), place.rule.to_owned())];
+            count > exceptions.count(path, place.rule)
+        };
+        problems.extend(found.iter().filter(is_new).map(|place| shown(path, place)));
     }
     problems.extend(exceptions.stale(&counts));
     problems.extend(exceptions.forbidden());
@@ -80,12 +79,7 @@ fn list(prefixes: &[String]) -> Outcome {
 /// Lowers the numbers in the file of exceptions to what the files have; never raises one.
 fn shrink() -> Outcome {
     let path = paths::root().join(EXCEPTIONS);
-    let mut counts = BTreeMap::new();
-    for (file, found) in violations()? {
-        for (rule, places) in by_rule(found) {
-            counts.insert((file.clone(), rule.to_owned()), places.len());
-        }
-    }
+    let counts = counts(&violations()?);
     Exceptions::read(&path)?.lowered(&counts).write(&path)
 }
 
@@ -100,12 +94,15 @@ fn violations() -> Outcome<Vec<(String, Vec<Violation>)>> {
     Ok(all)
 }
 
-fn by_rule(found: Vec<Violation>) -> BTreeMap<&'static str, Vec<Violation>> {
-    let mut rules: BTreeMap<&'static str, Vec<Violation>> = BTreeMap::new();
-    for violation in found {
-        rules.entry(violation.rule).or_default().push(violation);
+/// Number of places by path and rule.
+fn counts(violations: &[(String, Vec<Violation>)]) -> BTreeMap<(String, String), usize> {
+    let mut counts = BTreeMap::new();
+    for (path, found) in violations {
+        for violation in found {
+            *counts.entry((path.clone(), violation.rule.to_owned())).or_default() += 1;
+        }
     }
-    rules
+    counts
 }
 
 fn shown(path: &str, violation: &Violation) -> String {

@@ -1,24 +1,7 @@
 //! Names and forms of code.
 
 use super::Violation;
-
-/// British parts of identifiers.
-const BRITISH: [&str; 14] = [
-    "quantis",
-    "normalis",
-    "tokenis",
-    "recognis",
-    "optimis",
-    "initialis",
-    "serialis",
-    "synchronis",
-    "minimis",
-    "vectoris",
-    "colour",
-    "behaviour",
-    "neighbour",
-    "licence",
-];
+use super::phrases::SPELLINGS;
 
 /// Places in the code of a file.
 pub fn check(path: &str, text: &str) -> Vec<Violation> {
@@ -42,7 +25,7 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
         };
         for word in code.split(|c: char| !(c.is_alphanumeric() || c == '_')) {
             let lower = word.to_lowercase();
-            if BRITISH.iter().any(|stem| lower.contains(stem)) {
+            if SPELLINGS.iter().any(|(stem, _)| lower.contains(stem)) {
                 add("spelling", format!("`{word}`: American spelling"));
             }
         }

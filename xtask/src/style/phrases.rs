@@ -30,7 +30,7 @@ const PHRASES: &[(&str, &str)] = &[
 ];
 
 /// British stems, and the American ones.
-const SPELLINGS: &[(&str, &str)] = &[
+pub const SPELLINGS: &[(&str, &str)] = &[
     ("quantis", "quantiz"),
     ("normalis", "normaliz"),
     ("tokenis", "tokeniz"),

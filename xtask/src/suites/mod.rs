@@ -16,4 +16,4 @@ pub use inputs::{Inputs, is_unbuilt};
 pub use ledger::Ledger;
 pub use select::{Choice, Mode, choose, print};
 pub use table::{PARTS, SUITES, Stage, Suite, Tests};
-pub use tree::Tree;
+pub use tree::{Tree, git_output};

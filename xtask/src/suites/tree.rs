@@ -28,6 +28,14 @@ fn git(arguments: &[&str]) -> Command {
     command
 }
 
+/// Output of git in the checkout.
+///
+/// # Errors
+/// If git cannot be started or fails.
+pub fn git_output(arguments: &[&str]) -> Outcome<String> {
+    output(&mut git(arguments))
+}
+
 fn output(command: &mut Command) -> Outcome<String> {
     let shown = crate::process::shown(command);
     let output = command
