@@ -7,7 +7,7 @@ use super::costs::StepCosts;
 /// it, as a share; with several answers, each has its part of that.
 const MIN_GAIN: f64 = 0.02;
 
-/// Decides how many tokens of a draft pay, from measured acceptance and measured times.
+/// Chooses the draft length from the measured acceptance rate and step times.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget<'a> {
     /// The share of accepted tokens.

@@ -77,7 +77,7 @@ pub struct DraftRequest<'a> {
     pub target: &'a Session,
     /// The answer's sampler, a fork of which draws for a draft. `None` means greedy.
     pub sampler: Option<&'a Sampler>,
-    /// The number of drafted tokens that is worth its time.
+    /// Chooses the draft length.
     pub budget: Budget<'a>,
     /// The proposed tokens.
     pub drafted: Vec<Drafted>,
