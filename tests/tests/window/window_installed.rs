@@ -9,6 +9,7 @@ use hearth_tests::scripted::Scripted;
 use hearth_tests::wait::{self, PATIENCE};
 use hearth_tests::window::{Desktop, id};
 use std::ffi::OsStr;
+use std::fs::File;
 
 const QUESTION: &str = "count 3";
 
@@ -70,9 +71,10 @@ fn the_data_folder_moves_and_hearth_starts_again_there() {
     assert!(moved.is_file(), "no store in {}", target.display());
 
     close_window(&desk.screen.display).expect("the window is closed");
-    wait::until(PATIENCE, "the second process ends", || {
-        (!shows_window(&desk.screen.display).ok()?).then_some(())
-    });
+    // The process outlives its window while it saves.
+    let lock = File::open(target.join("hearth.lock")).expect("the store's lock");
+    wait::until(PATIENCE, "the second process ends", || lock.try_lock().ok());
+    drop(lock);
     // The driver has one session at a time, and ends the browser with it.
     drop(window);
     let window = desk.open();

@@ -363,9 +363,12 @@ fn changed(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) 
     Ok(connection.prepare_cached(sql)?.execute(values)? > 0)
 }
 
-/// Longest time that the lock of an exited process may remain: a child inherits it between fork and
-/// exec.
-const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long to wait for the lock of another process, which may be closing: a user who closes Hearth
+/// and opens it at once must not be refused.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How often the lock is tried.
+const LOCK_INTERVAL: Duration = Duration::from_millis(25);
 
 fn lock(folder: &Path) -> Result<File, StoreError> {
     let failed = |source| StoreError::Folder {
@@ -383,7 +386,7 @@ fn lock(folder: &Path) -> Result<File, StoreError> {
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(fs::TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOCK_TIMEOUT / 20),
+            Err(fs::TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOCK_INTERVAL),
             Err(fs::TryLockError::WouldBlock) => return Err(StoreError::InUse(folder.to_owned())),
             Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
         }
